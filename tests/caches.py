@@ -29,7 +29,7 @@ def files(folder: Path) -> set[str]:
     return {path.name for path in folder.glob("files/*/*")}
 
 
-class Opened:
+class CacheOpener:
     """Opens a cache for each use, and collects its warnings."""
 
     def __init__(self, folder: Path) -> None:

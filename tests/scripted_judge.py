@@ -57,15 +57,15 @@ def saved_image(path: Path, size: tuple[int, int] = (64, 48), color: Any = "whit
 def context(
     folder: Path, judge: ScriptedJudge, case: Mapping[str, Any] | None = None, **changes: Any
 ) -> GradingContext:
-    """A cell with a white image. What its graders save is in ``folder / "kept"``."""
+    """A cell with a white image. What its graders save is in ``folder / "saved"``."""
     created = TestCase.model_validate({"id": "one", "prompt": "a tree", **(case or {})})
     path = changes.pop("path", None) or saved_image(folder / "output.png")
 
     def save(name: str, data: bytes) -> str:
-        (folder / "kept").mkdir(exist_ok=True)
-        assert not (folder / "kept" / name).exists(), f"{name} is kept twice"
-        (folder / "kept" / name).write_bytes(data)
-        return f"kept/{name}"
+        (folder / "saved").mkdir(exist_ok=True)
+        assert not (folder / "saved" / name).exists(), f"{name} is saved twice"
+        (folder / "saved" / name).write_bytes(data)
+        return f"saved/{name}"
 
     known: dict[str, Any] = {
         "case": created,

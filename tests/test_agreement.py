@@ -14,7 +14,7 @@ from visioneval.errors import UsageError
 
 # Eight cells: the grader fails a, b, c, d; people fail a, b, c, e.
 GOOD = dict(zip("abcdefgh", (False, False, False, False, True, True, True, True), strict=True))
-PEOPLE = {**GOOD, "d": True, "e": False}
+HUMAN = {**GOOD, "d": True, "e": False}
 CELLS = {case: {"good": good} for case, good in GOOD.items()}
 
 
@@ -27,7 +27,7 @@ def against(*runs: Any, question: str = "usable") -> Any:
 
 
 def test_yes_no_question_with_known_result() -> None:
-    finding = against(labeled(CELLS, answered_by(PEOPLE)))
+    finding = against(labeled(CELLS, answered_by(HUMAN)))
     assert (finding.metric, finding.kind, finding.cells, finding.headline) == ("good", "bool", 8, "kappa")
     values = {name: measure.value for name, measure in finding.measures.items()}
     assert values == pytest.approx(
@@ -49,7 +49,7 @@ def test_failure_is_the_worse_value() -> None:
 
 
 def test_majority_counts_and_even_splits_are_excluded() -> None:
-    labels = answered_by(PEOPLE) + answered_by(PEOPLE, rater="bo") + answered_by({"a": True, "b": False}, rater="cy")
+    labels = answered_by(HUMAN) + answered_by(HUMAN, rater="bo") + answered_by({"a": True, "b": False}, rater="cy")
     labels += answered_by({"c": True}, rater="bo")
     finding = against(labeled(CELLS, labels))
     assert (finding.cells, finding.split) == (8, 1)
@@ -63,7 +63,7 @@ def test_majority_counts_and_even_splits_are_excluded() -> None:
 def test_verdict_is_a_metric_and_errors_are_unmeasured() -> None:
     question = {**USABLE, "metric": "verdict"}
     cells = {**CELLS, "i": {"good": None}}
-    finding = against(labeled(cells, answered_by({**PEOPLE, "i": True}), [question]))
+    finding = against(labeled(cells, answered_by({**HUMAN, "i": True}), [question]))
     assert (finding.metric, finding.cells, finding.unmeasured) == ("verdict", 8, 1)
     assert finding.measures["kappa"].value == pytest.approx(0.5)
 
@@ -92,20 +92,20 @@ def test_other_numbers_are_compared_by_rank() -> None:
 
 def test_cells_without_the_metric_do_not_count() -> None:
     cells = {**CELLS, "i": {}, "j": {"good": None}}
-    finding = against(labeled(cells, answered_by({**PEOPLE, "i": True, "j": True})))
+    finding = against(labeled(cells, answered_by({**HUMAN, "i": True, "j": True})))
     assert (finding.cells, finding.unmeasured) == (8, 1)
 
 
 def test_newest_answer_counts_and_withdrawn_one_does_not() -> None:
-    labels = [*answered_by(dict.fromkeys("abcdefgh", True)), *answered_by(PEOPLE), label("a", "ann", "usable", None)]
+    labels = [*answered_by(dict.fromkeys("abcdefgh", True)), *answered_by(HUMAN), label("a", "ann", "usable", None)]
     finding = against(labeled(CELLS, labels))
     assert finding.cells == 7
     assert finding.measures["accuracy"].value == pytest.approx(5 / 7)
 
 
 def test_case_in_two_runs_is_one_cluster() -> None:
-    entry = labeled(CELLS, answered_by(PEOPLE))
-    two = labeled(CELLS, answered_by(PEOPLE), run_id="s")
+    entry = labeled(CELLS, answered_by(HUMAN))
+    two = labeled(CELLS, answered_by(HUMAN), run_id="s")
     both = against(entry, two)
     assert (both.cells, both.measures["kappa"].value) == (16, pytest.approx(0.5))
     alone = against(entry).measures["kappa"]
@@ -113,11 +113,11 @@ def test_case_in_two_runs_is_one_cluster() -> None:
 
 
 def test_runs_with_different_questions_are_not_pooled() -> None:
-    entry = labeled(CELLS, answered_by(PEOPLE))
-    other = labeled(CELLS, answered_by(PEOPLE), [{**USABLE, "metric": "blank"}, CLEAR, SHARP], run_id="s")
+    entry = labeled(CELLS, answered_by(HUMAN))
+    other = labeled(CELLS, answered_by(HUMAN), [{**USABLE, "metric": "blank"}, CLEAR, SHARP], run_id="s")
     with pytest.raises(UsageError, match="r and s define question 'usable' differently"):
         agree([entry, other])
-    words = labeled(CELLS, answered_by(PEOPLE), [{**USABLE, "ask": "Would it do?"}], run_id="s")
+    words = labeled(CELLS, answered_by(HUMAN), [{**USABLE, "ask": "Would it do?"}], run_id="s")
     assert against(entry, words).cells == 16
 
 
@@ -162,7 +162,7 @@ def test_constant_grader_agrees_by_chance_only() -> None:
 
 
 def test_one_rater_no_overlap_and_one_case_have_a_note() -> None:
-    alone = agree([labeled(CELLS, answered_by(PEOPLE))])
+    alone = agree([labeled(CELLS, answered_by(HUMAN))])
     assert "only one rater: agreement among raters is unknown" in alone.notes
     assert alone.people[0].alpha["nominal"].note == "no item has answers from two raters"
     assert alone.graders[0].ceiling.note.startswith("no cell has answers from two raters")
@@ -183,7 +183,7 @@ def test_run_without_labels() -> None:
 
 
 def test_unmatched_labels_are_counted_and_ignored() -> None:
-    labels = [*answered_by(PEOPLE), label("zz", "ann", "usable", True), label("a", "bo", "mood", True),
+    labels = [*answered_by(HUMAN), label("zz", "ann", "usable", True), label("a", "bo", "mood", True),
               label("a", "bo", "usable", 3), label("a", "bo", "clear", 9), label("a", "bo", "wrong", ["size"]),
               label("a", "bo", "better", "a"), label("a", "bo", "usable", None)]  # fmt: skip
     result = agree([labeled(CELLS, labels)])
@@ -205,14 +205,14 @@ def test_unmatched_labels_are_counted_and_ignored() -> None:
     ],
 )
 def test_minimums_and_their_exit_codes(least: list[Minimum], state: list[str], code: int) -> None:
-    result = agree([labeled(CELLS, answered_by(PEOPLE))], least)
+    result = agree([labeled(CELLS, answered_by(HUMAN))], least)
     assert [entry.state for entry in result.minimums] == state
     assert result.exit_code == code
 
 
 def test_minimum_uses_the_question_with_the_lowest_agreement() -> None:
     questions = [USABLE, {**USABLE, "key": "fine"}, {**USABLE, "key": "never_asked"}]
-    labels = answered_by(GOOD) + answered_by(PEOPLE, "fine")
+    labels = answered_by(GOOD) + answered_by(HUMAN, "fine")
     (finding,) = agree([labeled(CELLS, labels, questions)], [Minimum("good", 0.6)]).minimums
     assert (finding.question, finding.value, finding.state) == ("fine", pytest.approx(0.5), "failed")
 
@@ -226,8 +226,8 @@ def test_minimum_of_an_unknown_metric_is_rejected() -> None:
 
 
 def test_agreement_among_raters_with_known_result() -> None:
-    second = {**PEOPLE, "a": True, "h": False}
-    (finding,) = agree([labeled(CELLS, answered_by(PEOPLE) + answered_by(second, rater="bo"), [USABLE])]).people
+    second = {**HUMAN, "a": True, "h": False}
+    (finding,) = agree([labeled(CELLS, answered_by(HUMAN) + answered_by(second, rater="bo"), [USABLE])]).people
     assert (finding.raters, finding.items, finding.shared, finding.fleiss_raters) == (2, 8, 8, 2)
     (pair,) = finding.cohen
     assert (pair.raters, pair.n, pair.kappa) == (("ann", "bo"), 8, pytest.approx(0.5))
@@ -299,7 +299,7 @@ def test_withdrawn_answer_is_not_compared_with_the_next() -> None:
 
 
 def test_json_keys() -> None:
-    finding = json.loads(agree([labeled(CELLS, answered_by(PEOPLE))]).model_dump_json())
+    finding = json.loads(agree([labeled(CELLS, answered_by(HUMAN))]).model_dump_json())
     assert list(finding) == [
         "schema_version", "runs", "labels", "graders", "people", "raters", "notes", "minimums", "exit_code",
     ]  # fmt: skip
@@ -319,6 +319,6 @@ def test_too_many_raters_have_no_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_duplicate_run_is_rejected() -> None:
-    run = labeled(CELLS, answered_by(PEOPLE))
+    run = labeled(CELLS, answered_by(HUMAN))
     with pytest.raises(UsageError, match=r"^r is given twice: a on m would count twice$"):
         agree([run, run])

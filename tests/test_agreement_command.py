@@ -22,12 +22,12 @@ HOSTILE = "\x1b[31m<script>[bold]\u202e"
 def call(tmp_path: Path) -> Any:
     """``call(*words)`` runs ``agreement`` over the runs of tmp_path."""
 
-    def called(*words: str) -> Any:
+    def run_agreement(*words: str) -> Any:
         done = CliRunner().invoke(app, ["agreement", *words, "--runs", str(tmp_path)], env={"COLUMNS": "100"})
         assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
         return done
 
-    return called
+    return run_agreement
 
 
 def write(folder: Path, labels: list[Label], run_id: str = "r", good: str = "efgh") -> Path:
@@ -44,12 +44,12 @@ def write(folder: Path, labels: list[Label], run_id: str = "r", good: str = "efg
     return writer.folder
 
 
-def people(good: str, rater: str = "ann", **more: Any) -> list[Label]:
+def human_labels(good: str, rater: str = "ann", **more: Any) -> list[Label]:
     return [label(case, rater, "usable", case in good, **more) for case in "abcdefgh"]
 
 
 def test_printed_output(tmp_path: Path, call: Any) -> None:
-    write(tmp_path, people("defgh") + people("efgh", "bo", model_label="n"))
+    write(tmp_path, human_labels("defgh") + human_labels("efgh", "bo", model_label="n"))
     done = call("r", "--min", "good:0.6", "--min", "blank:0")
     text = " ".join(done.stdout.split())
     assert "r labels: 16 raters: 2" in text
@@ -67,8 +67,8 @@ def test_printed_output(tmp_path: Path, call: Any) -> None:
 
 
 def test_one_model_run_and_several_runs(tmp_path: Path, call: Any) -> None:
-    write(tmp_path, people("defgh") + people("abcd", model_label="n"))
-    write(tmp_path, people("efgh"), "s")
+    write(tmp_path, human_labels("defgh") + human_labels("abcd", model_label="n"))
+    write(tmp_path, human_labels("efgh"), "s")
     for words, cells, kappa in ((["r@m"], 8, 0.75), (["r@n"], 8, -1), (["r@m", "s"], 16, 0.875)):
         data = json.loads(call(*words, "--json").stdout)
         assert (data["graders"][0]["cells"], data["notes"][0]) == (cells, data["notes"][0])
@@ -110,7 +110,7 @@ def test_run_without_labels_has_a_note(tmp_path: Path, call: Any) -> None:
 
 
 def test_invalid_line_of_labels_is_reported(tmp_path: Path, call: Any) -> None:
-    folder = write(tmp_path, people("efgh"))
+    folder = write(tmp_path, human_labels("efgh"))
     with (folder / "labels.jsonl").open("a") as file:
         file.write('{"torn')
     assert call("r").exit_code == 0
@@ -123,8 +123,8 @@ def test_invalid_line_of_labels_is_reported(tmp_path: Path, call: Any) -> None:
 
 
 def test_raters_are_compared_with_anchors(tmp_path: Path, call: Any) -> None:
-    folder = write(tmp_path, people("defgh"))
-    append_labels(folder / "anchors.jsonl", people("efgh", "agreed", source="anchor"))
+    folder = write(tmp_path, human_labels("defgh"))
+    append_labels(folder / "anchors.jsonl", human_labels("efgh", "agreed", source="anchor"))
     (rater,) = json.loads(call("r", "--json").stdout)["raters"]
     assert (rater["anchors"]["n"], rater["anchors"]["same"]) == (8, 7)
     assert "7/8" in call("r").stdout

@@ -11,7 +11,7 @@ from visioneval.graders.text.alphabet import alphabet, fold_character, unreadabl
 
 
 @pytest.mark.parametrize(
-    ("text", "strange"),
+    ("text", "unreadable_characters"),
     [
         ("20% OFF — “SALE” … don’t", []),
         ("Café à Orléans, Łódź, Smørrebrød", []),
@@ -26,8 +26,8 @@ from visioneval.graders.text.alphabet import alphabet, fold_character, unreadabl
         ("", []),
     ],
 )
-def test_unreadable_names_what_ocr_cannot_read(text: str, strange: list[str]) -> None:
-    assert unreadable(text) == strange
+def test_unreadable_names_what_ocr_cannot_read(text: str, unreadable_characters: list[str]) -> None:
+    assert unreadable(text) == unreadable_characters
 
 
 def test_the_alphabet_is_the_model_s_dictionary() -> None:

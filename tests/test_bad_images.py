@@ -33,7 +33,7 @@ def runner(tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> Sui
     return SuiteRunner(tmp_path / "suite", api)
 
 
-def only(runner: SuiteRunner, *words: str, run_id: str = "r", code: int = 3) -> Record:
+def record_of_run(runner: SuiteRunner, *words: str, run_id: str = "r", code: int = 3) -> Record:
     """The record of a run of one cell that no judge was asked about."""
     result = runner.run("--trust-suite", *words, run_id=run_id)
     assert result.exit_code == code, result.output
@@ -52,27 +52,27 @@ def is_bad_image(record: Record, message: str = "cannot be decoded") -> None:
 def test_a_finished_image_that_does_not_decode(runner: SuiteRunner, name: str) -> None:
     runner.write("tree", prices={}, models=[{"provider": "files", "path": name}])
     (runner.folder / name).write_bytes(BROKEN[name])
-    is_bad_image(only(runner))
+    is_bad_image(record_of_run(runner))
 
 
 def test_a_generated_image_with_too_few_pixels(runner: SuiteRunner, script: Script) -> None:
     script.generate(lambda _: [short_png()])
     runner.write("tree")
-    is_bad_image(only(runner))
+    is_bad_image(record_of_run(runner))
 
 
 def test_an_edit_with_too_few_pixels(runner: SuiteRunner, script: Script) -> None:
     script.generate(lambda _: [short_png()])
     runner.write("tree", cases=[{"id": "tree", "prompt": "an edit", "images": ["base.png"]}])
     (runner.folder / "base.png").write_bytes(encoded())
-    is_bad_image(only(runner))
+    is_bad_image(record_of_run(runner))
 
 
 def test_an_image_of_a_command_with_too_few_pixels(runner: SuiteRunner) -> None:
     code = "import json, sys; open(json.load(sys.stdin)['output'], 'wb').write(open('short.png', 'rb').read())"
     runner.write("tree", prices={}, models=[{"provider": "command", "argv": [sys.executable, "-c", code]}])
     (runner.folder / "short.png").write_bytes(short_png())
-    is_bad_image(only(runner))
+    is_bad_image(record_of_run(runner))
 
 
 def test_an_image_of_a_class_with_too_few_pixels(runner: SuiteRunner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +85,7 @@ def test_an_image_of_a_class_with_too_few_pixels(runner: SuiteRunner, monkeypatc
     )
     (runner.folder / "short.png").write_bytes(short_png())
     monkeypatch.syspath_prepend(str(runner.folder))
-    is_bad_image(only(runner))
+    is_bad_image(record_of_run(runner))
 
 
 def test_an_imported_run_is_graded_only_where_its_images_decode(runner: SuiteRunner) -> None:
@@ -126,9 +126,9 @@ def test_an_image_of_more_pixels_than_the_limit(runner: SuiteRunner, monkeypatch
     (runner.folder / "large.png").write_bytes(flat_png(1100, 1000))
     message = "it declares 1100 x 1000 pixels, over the limit of 1 million pixels"
     message += " (to raise it: --max-megapixels N or VISIONEVAL_MAX_MEGAPIXELS=N)"
-    is_bad_image(only(runner, "--max-megapixels", "1", run_id="flag"), message)
+    is_bad_image(record_of_run(runner, "--max-megapixels", "1", run_id="flag"), message)
     monkeypatch.setenv("VISIONEVAL_MAX_MEGAPIXELS", "1")
-    is_bad_image(only(runner, run_id="environment"), message)
+    is_bad_image(record_of_run(runner, run_id="environment"), message)
     assert runner.run("--trust-suite", "--max-megapixels", "2", run_id="raised").exit_code == 0
     shutil.rmtree(runner.out)
 

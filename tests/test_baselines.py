@@ -64,8 +64,8 @@ def test_baseline_round_trip(tmp_path: Path) -> None:
         ("look", "own:Look", "c" * 64)
     ]
     assert (side.suite, side.writers, side.metrics["fine"].type) == ("demo", {"fine": "look"}, "bool")
-    for gone in ("seconds", "run_id", "reasons", "prompt", "artifact_path", "details", "all is ill", "20250101"):
-        assert gone not in text
+    for dropped in ("seconds", "run_id", "reasons", "prompt", "artifact_path", "details", "all is ill", "20250101"):
+        assert dropped not in text
 
 
 def test_baseline_does_not_depend_on_time(tmp_path: Path) -> None:

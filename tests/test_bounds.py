@@ -27,7 +27,7 @@ ISSUE = "{% for i in range(9000) %}{{ range(9999)|sort|length }}{% endfor %}"
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
@@ -212,7 +212,7 @@ def test_pixels_are_reserved_in_order_and_within_the_limit(monkeypatch: pytest.M
     monkeypatch.setattr(MEGAPIXELS, "override", 1)
     budget, lock, holding, most = PixelBudget(), threading.Lock(), 0, 0
 
-    def work(pixels: int) -> None:
+    def reserve_pixels(pixels: int) -> None:
         nonlocal holding, most
         with budget.reserve(pixels), budget.reserve(10**9):  # what a thread does within its share takes no more
             with lock:
@@ -222,7 +222,9 @@ def test_pixels_are_reserved_in_order_and_within_the_limit(monkeypatch: pytest.M
             with lock:
                 holding -= min(pixels, 10**6)
 
-    threads = [threading.Thread(target=work, args=(size,)) for size in (400_000, 10**6, 10**8, 300_000, 700_000) * 8]
+    threads = [
+        threading.Thread(target=reserve_pixels, args=(size,)) for size in (400_000, 10**6, 10**8, 300_000, 700_000) * 8
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

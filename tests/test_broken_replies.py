@@ -27,7 +27,7 @@ def api() -> Iterator[FakeAPI]:
 
 
 @pytest.fixture(autouse=True)
-def _soon(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _fast_retries(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(limiters, "BACKOFF_S", 0.02)
 

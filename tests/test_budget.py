@@ -34,7 +34,7 @@ pytest_plugins = ("fake_api.fixtures",)
 
 GENERATE = RateLimitKey("openai", "gpt-image-1.5", "generate")
 JUDGE = RateLimitKey("openai", "gpt-5.4", "judge")
-OWN = RateLimitKey("mine:Generate", None, "generate")
+CUSTOM = RateLimitKey("mine:Generate", None, "generate")
 TOKENS = {"input_tokens": 2_000, "output_tokens": 500}
 
 
@@ -52,7 +52,7 @@ def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: FakeAPI) -> Sui
         ("openai:gpt-image-1.5", {"per_image": 0.04}, GENERATE, None, 0.12),
         ("gpt-image-1.5", {"per_image": 0.04}, GENERATE, TOKENS, 0.12),
         ("openai", {"per_call": 0.5}, GENERATE, None, 0.5),
-        ("mine:Generate", {"per_call": 0.5, "per_image": 1}, OWN, None, 3.5),
+        ("mine:Generate", {"per_call": 0.5, "per_image": 1}, CUSTOM, None, 3.5),
         ("openai", {"input_per_million": 10}, JUDGE, TOKENS, 0.02),
         ("openai", {"output_per_million": 100}, JUDGE, TOKENS, 0.05),
         ("openai", {"input_per_million": 10, "output_per_million": 100, "per_call": 1}, JUDGE, TOKENS, 1.07),
@@ -131,7 +131,7 @@ def test_image_tokens_cost_more_than_text_tokens() -> None:
 @pytest.mark.parametrize(
     "lane",
     [
-        OWN,
+        CUSTOM,
         RateLimitKey("openai", "no-such-model", "generate"),
         RateLimitKey("openai", None, "generate"),
         RateLimitKey("command", "x", "generate"),
@@ -156,15 +156,15 @@ def test_custom_host_has_no_public_price() -> None:
     assert prices.knows(GENERATE)
 
 
-def exactly(usd: float) -> Callable[[], CostBound]:
+def exact_bound(usd: float) -> Callable[[], CostBound]:
     return lambda: CostBound(usd, is_strict=True)
 
 
-def about(usd: float) -> Callable[[], CostBound]:
+def estimated_bound(usd: float) -> Callable[[], CostBound]:
     return lambda: CostBound(usd, is_strict=False)
 
 
-async def paid(
+async def pay(
     budget: Budget, bound: Callable[[], CostBound], cost: float | None, lane: RateLimitKey = GENERATE
 ) -> None:
     async with budget.reserve(lane, 1, bound) as claim:
@@ -175,8 +175,11 @@ async def paid(
 def test_calls_in_flight_reserve_their_maximum_cost() -> None:
     async def scenario() -> None:
         budget = Budget(1.0)
-        async with budget.reserve(GENERATE, 1, exactly(0.5)) as first, budget.reserve(JUDGE, 0, exactly(0.4)) as second:
-            waiting = asyncio.create_task(paid(budget, exactly(0.3), 0.3))
+        async with (
+            budget.reserve(GENERATE, 1, exact_bound(0.5)) as first,
+            budget.reserve(JUDGE, 0, exact_bound(0.4)) as second,
+        ):
+            waiting = asyncio.create_task(pay(budget, exact_bound(0.3), 0.3))
             await settle()
             assert not waiting.done()
             budget.settle(first, 0.5)
@@ -186,7 +189,7 @@ def test_calls_in_flight_reserve_their_maximum_cost() -> None:
         with pytest.raises(
             BudgetError, match=r"the budget of 1 USD is used up: 0.9 USD spent, and the next call of openai"
         ):
-            await paid(budget, exactly(0.3), 0.3)
+            await pay(budget, exact_bound(0.3), 0.3)
         assert budget.refused == 1
 
     run_with_timeout(scenario())
@@ -196,10 +199,10 @@ def test_budget_can_be_used_completely() -> None:
     async def scenario() -> None:
         budget = Budget(0.3)
         for _ in range(3):
-            await paid(budget, exactly(0.1), 0.1)
+            await pay(budget, exact_bound(0.1), 0.1)
         with pytest.raises(BudgetError):
-            await paid(budget, exactly(0.1), 0.1)
-        await paid(budget, exactly(0.0), 0.0)
+            await pay(budget, exact_bound(0.1), 0.1)
+        await pay(budget, exact_bound(0.0), 0.0)
 
     run_with_timeout(scenario())
 
@@ -209,24 +212,24 @@ def test_failed_call_releases_its_reservation() -> None:
         budget = Budget(1.0)
         for _ in range(5):
             with pytest.raises(ZeroDivisionError):
-                async with budget.reserve(GENERATE, 1, exactly(0.6)):
+                async with budget.reserve(GENERATE, 1, exact_bound(0.6)):
                     raise ZeroDivisionError
         assert budget.spent == 0
-        await paid(budget, exactly(0.6), None)
+        await pay(budget, exact_bound(0.6), None)
         assert budget.spent == 0.6, "an unknown cost is the most that it may be"
 
     run_with_timeout(scenario())
 
 
 def test_no_budget_refuses_nothing_and_computes_no_bound() -> None:
-    def nobody() -> CostBound:
+    def unexpected_bound() -> CostBound:
         raise AssertionError
 
     async def scenario() -> None:
         budget = Budget()
         for _ in range(3):
-            await paid(budget, nobody, 1e9)
-        await paid(budget, nobody, None)
+            await pay(budget, unexpected_bound, 1e9)
+        await pay(budget, unexpected_bound, None)
         assert budget.refused == 0
 
     run_with_timeout(scenario())
@@ -313,7 +316,7 @@ def test_unknown_cost_is_reported_as_unknown(runner: SuiteRunner) -> None:
 def test_token_priced_calls_run_first_call_alone_then_reserve_largest_cost() -> None:
     async def scenario() -> None:
         budget = Budget(1.0)
-        calls = [asyncio.create_task(paid(budget, about(0.5), 0.2)) for _ in range(64)]
+        calls = [asyncio.create_task(pay(budget, estimated_bound(0.5), 0.2)) for _ in range(64)]
         ended = await asyncio.gather(*calls, return_exceptions=True)
         assert sum(isinstance(item, BudgetError) for item in ended) == 59
         assert budget.spent == pytest.approx(1.0)
@@ -327,7 +330,7 @@ def test_failed_first_call_lets_the_next_start() -> None:
         done: list[int] = []
 
         async def call(number: int) -> None:
-            async with budget.reserve(GENERATE, 1, about(0.5)):
+            async with budget.reserve(GENERATE, 1, estimated_bound(0.5)):
                 await asyncio.sleep(0)
                 done.append(number)  # without a cost: it failed
 

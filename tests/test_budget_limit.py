@@ -46,12 +46,12 @@ def billed(runner: SuiteRunner, per_image: float = 0.04, per_judgement: float = 
     return images(runner) * per_image + judged * per_judgement
 
 
-def of_three(runner: SuiteRunner, n: int = 3) -> list[dict[str, Any]]:
+def three_per_call(runner: SuiteRunner, n: int = 3) -> list[dict[str, Any]]:
     host = {"base_url": runner.api.openai_base_url, "api_key_env": "LOCAL_KEY"}
     return [{"provider": "openai", "label": "m", "params": {"model": "gpt-image-1.5", "n": n}, **host}]
 
 
-def refuses(result: Result, line: str) -> None:
+def check_refused(result: Result, line: str) -> None:
     """Exit 3, and the line that says why."""
     assert result.exit_code == 3, result.output
     assert line in result.stderr.splitlines(), result.stderr
@@ -60,15 +60,15 @@ def refuses(result: Result, line: str) -> None:
 
 @pytest.mark.parametrize("most", ["1", "8", "64"])
 def test_budget_too_small_for_first_call_makes_no_call(runner: SuiteRunner, most: str) -> None:
-    runner.write(*IDS, models=of_three(runner), **LOCAL)
+    runner.write(*IDS, models=three_per_call(runner), **LOCAL)
     result = runner.run("--budget", "0.01", "--max-concurrency", most)
-    refuses(result, f"the budget of 0.01 USD is too small for one call of {IMAGE}, which may cost 0.12 USD")
+    check_refused(result, f"the budget of 0.01 USD is too small for one call of {IMAGE}, which may cost 0.12 USD")
     assert len(result.stderr.splitlines()) == 1
     assert (runner.called, runner.out.exists()) == ((0, 0), False)
 
 
 def test_suites_of_one_command_share_its_budget_and_each_has_its_own(runner: SuiteRunner) -> None:
-    first = runner.write("tree", "boat", models=of_three(runner, 1), **LOCAL)
+    first = runner.write("tree", "boat", models=three_per_call(runner, 1), **LOCAL)
     second = first.with_name("second.yaml")
     second.write_text(first.read_text().replace('"paid"', '"second"').replace("a tree", "a house"))
     options = ("--runs", runner.out, "--cache", runner.folder / "cache", "--max-concurrency", "1")
@@ -85,17 +85,19 @@ def test_suites_of_one_command_share_its_budget_and_each_has_its_own(runner: Sui
 def test_budget_too_small_for_judge_asks_no_judge(runner: SuiteRunner) -> None:
     runner.write("tree", prices={**PRICES, JUDGE: {"per_call": 2}})
     result = runner.run("--budget", "1")
-    refuses(result, f"the budget of 1 USD is used up: 0.04 USD spent, and the next call of {JUDGE} may cost 2 USD")
+    check_refused(
+        result, f"the budget of 1 USD is used up: 0.04 USD spent, and the next call of {JUDGE} may cost 2 USD"
+    )
     assert runner.called == (1, 0)
     again = runner("run", "--resume", runner.out / "r", "--budget", "1")
-    refuses(again, f"the budget of 1 USD is too small for one call of {JUDGE}, which may cost 2 USD")
+    check_refused(again, f"the budget of 1 USD is too small for one call of {JUDGE}, which may cost 2 USD")
     assert runner.called == (1, 0)
 
 
 @pytest.mark.parametrize("most", ["1", "3", "64"])
 @pytest.mark.parametrize(("n", "usd", "calls"), [(1, "0.04", 1), (1, "0.2", 5), (3, "0.13", 1), (3, "0.35", 2)])
 def test_concurrent_calls_stay_within_budget(runner: SuiteRunner, n: int, usd: str, calls: int, most: str) -> None:
-    runner.write(*IDS, models=of_three(runner, n), **LOCAL)
+    runner.write(*IDS, models=three_per_call(runner, n), **LOCAL)
     runner.api.latency["images"] = (0.01, 0.1)
     assert runner.run("--budget", usd, "--max-concurrency", most).exit_code == 3
     assert runner.called == (calls, 0)
@@ -108,7 +110,7 @@ def test_concurrent_calls_stay_within_budget(runner: SuiteRunner, n: int, usd: s
 def test_samples_votes_and_concurrency_stay_within_budget_and_resume_pays_once(
     runner: SuiteRunner, votes: int, most: str
 ) -> None:
-    runner.write(*IDS[:4], models=of_three(runner), graders=[{**LOOK, "votes": votes}])
+    runner.write(*IDS[:4], models=three_per_call(runner), graders=[{**LOOK, "votes": votes}])
     runner.api.latency.update({"images": (0.01, 0.05), "judge": (0.0, 0.03)})
     whole = 4 * 3 * (0.04 + votes * 0.01)
     before, starts = 0.0, 0
@@ -167,7 +169,7 @@ def test_timed_out_attempt_counts_towards_budget(runner: SuiteRunner, monkeypatc
 
 def test_unreachable_server_costs_nothing(runner: SuiteRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("visioneval.engine.calls.limiters.BACKOFF_S", 0.001)
-    models = [{**of_three(runner, 1)[0], "base_url": "http://127.0.0.1:9/v1"}]
+    models = [{**three_per_call(runner, 1)[0], "base_url": "http://127.0.0.1:9/v1"}]
     runner.write(*IDS, models=models, **LOCAL)
     result = runner.run("--budget", "0.05")
     assert result.exit_code == 3
@@ -184,7 +186,7 @@ def test_repeated_answers_and_crops_stay_within_budget(runner: SuiteRunner) -> N
     assert runner.called == (1, 1), "the second answer does not fit"
 
 
-def answering(runner: SuiteRunner) -> None:
+def script_questions(runner: SuiteRunner) -> None:
     question = {
         "id": "q1", "keyword": 1, "question": "Is it there?", "type": "object", "choices": ["yes", "no"],
         "answer": "yes", "justification": "so", "depends_on": [],
@@ -199,17 +201,17 @@ GECKO: dict[str, Any] = {"graders": [{"key": "g", "type": "gecko"}], "verdict": 
 
 @pytest.mark.parametrize("most", ["1", "16"])
 def test_questions_and_answers_stay_within_budget(runner: SuiteRunner, most: str) -> None:
-    answering(runner)
+    script_questions(runner)
     runner.write(*IDS[:5], **GECKO)
     assert runner.run("--budget", "0.17", "--max-concurrency", most).exit_code == 3
     assert 0.1 < billed(runner) <= 0.17 + 1e-9
 
 
 def test_question_generation_stops_at_budget_and_keeps_results(runner: SuiteRunner) -> None:
-    answering(runner)
+    script_questions(runner)
     runner.write(*IDS, budget_usd=0.05, **GECKO)
     result = runner("questions", runner.folder / "suite.yaml")
-    refuses(
+    check_refused(
         result, f"the budget of 0.05 USD is used up: 0.05 USD spent, and the next call of {JUDGE} may cost 0.01 USD"
     )
     assert runner.called == (0, 5)
@@ -228,7 +230,7 @@ def test_grade_stays_within_budget(runner: SuiteRunner) -> None:
     assert runner.run().exit_code == 0
     suite = runner.write(*IDS)
     result = runner("grade", "r", "--suite", suite, "--runs", runner.out, "--budget", "0.001")
-    refuses(result, f"the budget of 0.001 USD is too small for one call of {JUDGE}, which may cost 0.01 USD")
+    check_refused(result, f"the budget of 0.001 USD is too small for one call of {JUDGE}, which may cost 0.01 USD")
     assert runner.called[1] == 0
     assert runner("grade", "r", "--suite", suite, "--runs", runner.out, "--budget", "0.05").exit_code == 3
     assert runner.called == (len(IDS), 5)
@@ -239,7 +241,7 @@ def test_grade_stays_within_budget(runner: SuiteRunner) -> None:
 def test_pairwise_comparison_stays_within_budget(runner: SuiteRunner) -> None:
     runner.write(*IDS[:4], **LOCAL)
     assert runner.run(run_id="a").exit_code == 0
-    runner.write(*IDS[:4], models=[{**of_three(runner, 1)[0], "params": {"model": "gpt-image-1.5", "quality": "high"}}],
+    runner.write(*IDS[:4], models=[{**three_per_call(runner, 1)[0], "params": {"model": "gpt-image-1.5", "quality": "high"}}],
                  **LOCAL)  # fmt: skip
     first = images(runner)
     runner.api.script.generate(lambda asked: None)
@@ -251,7 +253,7 @@ def test_pairwise_comparison_stays_within_budget(runner: SuiteRunner) -> None:
     runner.api.script.judge({"answer": "A", "reason": "so"})
     words = ("pairwise", "a", "b", "--runs", runner.out, "--judge", "default", "--budget")
     result = runner(*words, "0.005")
-    refuses(result, f"the budget of 0.005 USD is too small for one call of {JUDGE}, which may cost 0.01 USD")
+    check_refused(result, f"the budget of 0.005 USD is too small for one call of {JUDGE}, which may cost 0.01 USD")
     assert runner.called[1] == 0
     assert runner(*words, "0.03", "--max-concurrency", "16").exit_code == 3
     assert runner.called[1] == 3
@@ -296,7 +298,7 @@ def test_without_maximum_the_first_call_runs_alone_within_the_estimate(runner: S
 
 
 def test_plan_warns_about_too_small_budget(runner: SuiteRunner) -> None:
-    suite = runner.write("tree", models=of_three(runner), budget_usd=0.01)
+    suite = runner.write("tree", models=three_per_call(runner), budget_usd=0.01)
     warning = f"the budget of 0.01 USD is too small for one call of {IMAGE}, which may cost 0.12 USD"
     shown = runner("plan", suite)
     assert shown.exit_code == 0

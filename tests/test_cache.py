@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from caches import ONE, TWO, Opened, digest, files, named, read_only
+from caches import ONE, TWO, CacheOpener, digest, files, named, read_only
 from typer.testing import CliRunner
 
 from visioneval.cli import app
@@ -20,17 +20,17 @@ from visioneval.errors import UsageError
 
 
 @pytest.fixture
-def opened(tmp_path: Path) -> Opened:
-    return Opened(tmp_path / "cache")
+def open_cache(tmp_path: Path) -> CacheOpener:
+    return CacheOpener(tmp_path / "cache")
 
 
-def test_cache_round_trip(opened: Opened) -> None:
+def test_cache_round_trip(open_cache: CacheOpener) -> None:
     answer = {"text": "ä \u2028", "usage": {"input_tokens": 3}, "cost_usd": 0.25, "refused": None, "calls": []}
-    with opened("r1") as cache:
+    with open_cache("r1") as cache:
         assert cache.get("generate:1") is None
         cache.put("generate:1", "generate", answer, named(ONE, TWO))
         cache.put("judge:1", "judge", {"text": "yes"})
-    with opened("r2") as cache:
+    with open_cache("r2") as cache:
         stored = cache.get("generate:1")
         assert stored is not None
         assert (stored.answer, stored.run_id) == (answer, "r1")
@@ -38,12 +38,12 @@ def test_cache_round_trip(opened: Opened) -> None:
         assert [cache.read(name) for name, _ in named(ONE, TWO)] == [ONE, TWO]
         assert (cache.info().generations, cache.info().judgements, cache.info().oldest) == (1, 1, stored.stored_at)
         assert cache.info().bytes > len(ONE) + len(TWO)
-    assert opened.warned == []
-    assert [path.name for path in opened.folder.iterdir() if path.is_file()] == ["index.sqlite"]
+    assert open_cache.warned == []
+    assert [path.name for path in open_cache.folder.iterdir() if path.is_file()] == ["index.sqlite"]
 
 
-def test_new_answer_replaces_old_answer_and_images(opened: Opened) -> None:
-    with opened() as cache:
+def test_new_answer_replaces_old_answer_and_images(open_cache: CacheOpener) -> None:
+    with open_cache() as cache:
         cache.put("generate:1", "generate", {"n": 1}, named(ONE, TWO))
         cache.put("generate:2", "generate", {"n": 2}, named(TWO, TWO))
         cache.put("generate:1", "generate", {"n": 3}, named(b"new"))
@@ -52,11 +52,11 @@ def test_new_answer_replaces_old_answer_and_images(opened: Opened) -> None:
         assert stored.answer == {"n": 3}
         assert cache.info().generations == 2
         assert cache.read(digest(TWO)) == TWO, "another answer names it"
-    assert files(opened.folder) == {digest(TWO), digest(b"new")}, "what nobody names takes no room"
+    assert files(open_cache.folder) == {digest(TWO), digest(b"new")}, "what nobody names takes no room"
 
 
-def test_storing_the_same_answer_again_preserves_its_image(opened: Opened) -> None:
-    with opened() as cache:
+def test_storing_the_same_answer_again_preserves_its_image(open_cache: CacheOpener) -> None:
+    with open_cache() as cache:
         for _ in range(2):
             cache.put("generate:1", "generate", {}, named(ONE))
         assert cache.read(digest(ONE)) == ONE
@@ -71,12 +71,12 @@ def test_storing_the_same_answer_again_preserves_its_image(opened: Opened) -> No
     ],
     ids=["truncated", "zeroed", "emptied"],
 )
-def test_damaged_image_is_a_miss_and_is_replaced_by_next_answer(opened: Opened, damage: Any) -> None:
-    with opened() as cache:
+def test_damaged_image_is_a_miss_and_is_replaced_by_next_answer(open_cache: CacheOpener, damage: Any) -> None:
+    with open_cache() as cache:
         cache.put("generate:1", "generate", {}, named(ONE))
         damage(cache.path(digest(ONE)))
         assert cache.read(digest(ONE)) is None
-        (warning,) = opened.warned
+        (warning,) = open_cache.warned
         assert warning == f"{cache.path(digest(ONE))}: ignoring a damaged image in the cache"
         cache.put("generate:1", "generate", {}, named(ONE))
         assert cache.read(digest(ONE)) == ONE
@@ -85,118 +85,118 @@ def test_damaged_image_is_a_miss_and_is_replaced_by_next_answer(opened: Opened, 
         assert cache.read(digest(ONE)) == ONE, "though nobody looked in between"
 
 
-def test_swapped_images_are_misses(opened: Opened) -> None:
-    with opened() as cache:
+def test_swapped_images_are_misses(open_cache: CacheOpener) -> None:
+    with open_cache() as cache:
         cache.put("generate:1", "generate", {}, named(ONE))
         cache.put("generate:2", "generate", {}, named(TWO))
         single, two = cache.path(digest(ONE)), cache.path(digest(TWO))
         single.write_bytes(TWO)
         two.write_bytes(ONE)
         assert [cache.read(digest(item)) for item in (ONE, TWO)] == [None, None]
-        assert len(opened.warned) == 2
+        assert len(open_cache.warned) == 2
 
 
-def test_missing_image_is_a_miss(opened: Opened) -> None:
-    with opened() as cache:
+def test_missing_image_is_a_miss(open_cache: CacheOpener) -> None:
+    with open_cache() as cache:
         cache.put("generate:1", "generate", {}, named(ONE))
         cache.path(digest(ONE)).unlink()
         assert cache.read(digest(ONE)) is None
-    assert opened.warned[0].endswith("cannot read a cached image: No such file or directory")
+    assert open_cache.warned[0].endswith("cannot read a cached image: No such file or directory")
 
 
-def test_invalid_json_answer_is_a_miss(opened: Opened) -> None:
-    with opened() as cache:
+def test_invalid_json_answer_is_a_miss(open_cache: CacheOpener) -> None:
+    with open_cache() as cache:
         cache.put("judge:1", "judge", {"text": "yes"})
-    with closing(sqlite3.connect(opened.folder / "index.sqlite")) as index, index:
+    with closing(sqlite3.connect(open_cache.folder / "index.sqlite")) as index, index:
         index.execute("UPDATE answers SET answer = ?", (b"{{{",))
-    with opened() as cache:
+    with open_cache() as cache:
         assert cache.get("judge:1") is None
-    assert "ignoring a damaged" in opened.warned[0]
+    assert "ignoring a damaged" in open_cache.warned[0]
 
 
 @pytest.mark.parametrize("content", [b"not a database at all" * 100, b"\xff" * 8192], ids=["words", "bytes"])
-def test_damaged_index_is_moved_away(opened: Opened, content: bytes) -> None:
-    with opened() as cache:
+def test_damaged_index_is_moved_away(open_cache: CacheOpener, content: bytes) -> None:
+    with open_cache() as cache:
         cache.put("judge:1", "judge", {})
-    index = opened.folder / "index.sqlite"
+    index = open_cache.folder / "index.sqlite"
     index.write_bytes(content)
-    with opened() as cache:
+    with open_cache() as cache:
         assert cache.get("judge:1") is None
         cache.put("judge:1", "judge", {"n": 2})
-    (warning,) = opened.warned
+    (warning,) = open_cache.warned
     assert warning.startswith(f"{index}: the cache's index is damaged (")
     assert warning.endswith("): moved it to index.sqlite.damaged and started a new one")
-    assert (opened.folder / "index.sqlite.damaged").read_bytes() == content
-    with opened() as cache:
+    assert (open_cache.folder / "index.sqlite.damaged").read_bytes() == content
+    with open_cache() as cache:
         assert cache.get("judge:1") is not None
 
 
-def test_index_with_late_damage_is_moved_away(opened: Opened) -> None:
-    with opened() as cache:
+def test_index_with_late_damage_is_moved_away(open_cache: CacheOpener) -> None:
+    with open_cache() as cache:
         for at in range(400):
             cache.put(f"judge:{at}", "judge", {"text": "x" * 200})
-    index = opened.folder / "index.sqlite"
+    index = open_cache.folder / "index.sqlite"
     data = index.read_bytes()
     index.write_bytes(data[:4096] + b"\xaa" * (len(data) - 4096))
-    with opened() as cache:
+    with open_cache() as cache:
         assert cache.get("judge:1") is None
         cache.put("judge:1", "judge", {"n": 2})
         stored = cache.get("judge:1")
         assert stored is not None
         assert stored.answer == {"n": 2}
-    assert len(opened.warned) == 2
-    assert "ignoring a damaged entry" in opened.warned[0]
-    assert "started a new one" in opened.warned[1]
+    assert len(open_cache.warned) == 2
+    assert "ignoring a damaged entry" in open_cache.warned[0]
+    assert "started a new one" in open_cache.warned[1]
 
 
 @pytest.mark.parametrize("words", [["info"], ["clear", "--yes"]])
-def test_commands_give_advice_for_damaged_index(opened: Opened, words: list[str]) -> None:
-    with opened() as cache:
+def test_commands_give_advice_for_damaged_index(open_cache: CacheOpener, words: list[str]) -> None:
+    with open_cache() as cache:
         for at in range(400):
             cache.put(f"judge:{at}", "judge", {"text": "x" * 200})
-    index = opened.folder / "index.sqlite"
+    index = open_cache.folder / "index.sqlite"
     data = index.read_bytes()
     index.write_bytes(data[:4096] + b"\xaa" * (len(data) - 4096))
-    done = CliRunner().invoke(app, ["cache", *words, "--cache", str(opened.folder)])
+    done = CliRunner().invoke(app, ["cache", *words, "--cache", str(open_cache.folder)])
     assert done.exit_code == 2
     (line,) = done.stderr.splitlines()
-    assert line.startswith(f"{opened.folder}: the cache cannot be used (")
+    assert line.startswith(f"{open_cache.folder}: the cache cannot be used (")
     assert line.endswith("choose another folder with --cache")
 
 
 @pytest.mark.parametrize("days", ["inf", "1e9", "-1", "nan", "x"])
-def test_invalid_days_are_a_usage_error(opened: Opened, days: str) -> None:
-    with opened():
+def test_invalid_days_are_a_usage_error(open_cache: CacheOpener, days: str) -> None:
+    with open_cache():
         pass
-    done = CliRunner().invoke(app, ["cache", "clear", "--cache", str(opened.folder), "--older-than", days])
+    done = CliRunner().invoke(app, ["cache", "clear", "--cache", str(open_cache.folder), "--older-than", days])
     assert done.exit_code == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith("visioneval cache clear: --older-than: ")
 
 
-def test_empty_index_is_initialized(opened: Opened) -> None:
-    opened.folder.mkdir()
-    (opened.folder / "index.sqlite").write_bytes(b"")
-    with opened() as cache:
+def test_empty_index_is_initialized(open_cache: CacheOpener) -> None:
+    open_cache.folder.mkdir()
+    (open_cache.folder / "index.sqlite").write_bytes(b"")
+    with open_cache() as cache:
         cache.put("judge:1", "judge", {})
         assert cache.get("judge:1") is not None
-    assert opened.warned == []
+    assert open_cache.warned == []
 
 
-def test_newer_cache_is_unchanged(opened: Opened) -> None:
-    opened.folder.mkdir()
-    with closing(sqlite3.connect(opened.folder / "index.sqlite")) as index, index:
+def test_newer_cache_is_unchanged(open_cache: CacheOpener) -> None:
+    open_cache.folder.mkdir()
+    with closing(sqlite3.connect(open_cache.folder / "index.sqlite")) as index, index:
         index.execute("PRAGMA user_version = 3")
         index.execute("CREATE TABLE something (else_ TEXT)")
-    before = (opened.folder / "index.sqlite").read_bytes()
+    before = (open_cache.folder / "index.sqlite").read_bytes()
     with (
         pytest.raises(
             UsageError, match=r"written by another version of visioneval \(format 3\): choose another folder"
         ),
-        opened(),
+        open_cache(),
     ):
         pass
-    assert (opened.folder / "index.sqlite").read_bytes() == before
+    assert (open_cache.folder / "index.sqlite").read_bytes() == before
 
 
 def test_rejects_a_folder_with_other_files(tmp_path: Path) -> None:
@@ -227,25 +227,25 @@ def test_unusable_folder_is_a_usage_error(tmp_path: Path, position: str) -> None
     assert (tmp_path / "a_file").read_text() == "here first"
 
 
-def test_read_only_folder_is_opened_for_reading(opened: Opened) -> None:
-    with opened() as cache:
+def test_read_only_folder_is_opened_for_reading(open_cache: CacheOpener) -> None:
+    with open_cache() as cache:
         cache.put("generate:1", "generate", {"n": 1}, named(ONE))
-    with read_only(opened.folder):
-        with opened() as cache:
+    with read_only(open_cache.folder):
+        with open_cache() as cache:
             stored = cache.get("generate:1")
             assert stored is not None
             assert (stored.answer, cache.read(digest(ONE))) == ({"n": 1}, ONE)
             assert cache.info().generations == 1
-            assert opened.warned == []
+            assert open_cache.warned == []
             for _ in range(2):
                 cache.put("generate:2", "generate", {}, named(TWO))
             assert cache.get("generate:2") is None
-        assert opened.warned == [f"{opened.folder}: the cache is read-only: new answers are not cached"]
-        done = CliRunner().invoke(app, ["cache", "clear", "--yes", "--cache", str(opened.folder)])
+        assert open_cache.warned == [f"{open_cache.folder}: the cache is read-only: new answers are not cached"]
+        done = CliRunner().invoke(app, ["cache", "clear", "--yes", "--cache", str(open_cache.folder)])
         assert done.exit_code == 2
         (line,) = done.stderr.splitlines()
-        assert line.startswith(f"{opened.folder}: the cache cannot be used (")
-        assert CliRunner().invoke(app, ["cache", "info", "--cache", str(opened.folder)]).exit_code == 0
+        assert line.startswith(f"{open_cache.folder}: the cache cannot be used (")
+        assert CliRunner().invoke(app, ["cache", "info", "--cache", str(open_cache.folder)]).exit_code == 0
 
 
 WRITER = """\
@@ -268,10 +268,10 @@ with Cache(folder, run_id=me, warn=sys.exit) as cache:
 """
 
 
-def test_concurrent_processes_write_the_same_answers(opened: Opened) -> None:
+def test_concurrent_processes_write_the_same_answers(open_cache: CacheOpener) -> None:
     programs = [
         subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(opened.folder), str(me)],
+            [sys.executable, "-c", WRITER, str(open_cache.folder), str(me)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
         for me in range(3)
@@ -285,16 +285,16 @@ def test_concurrent_processes_write_the_same_answers(opened: Opened) -> None:
         program.stdin.flush()
     ended = [(program.communicate(timeout=60)[1], program.returncode) for program in programs]
     assert ended == [("", 0)] * 3
-    with opened() as cache:
+    with open_cache() as cache:
         assert cache.info().generations == 5
         for key in range(5):
             stored = cache.get(f"generate:{key}")
             assert stored is not None
             assert stored.answer["round"] == 19
-        named_files = {name for (name,) in sqlite_rows(opened.folder, "SELECT files FROM answers")}
+        named_files = {name for (name,) in sqlite_rows(open_cache.folder, "SELECT files FROM answers")}
         assert all(cache.read(name) is not None for name in named_files)
-    assert files(opened.folder) >= named_files
-    assert opened.warned == []
+    assert files(open_cache.folder) >= named_files
+    assert open_cache.warned == []
 
 
 def sqlite_rows(folder: Path, query: str) -> list[Any]:
@@ -302,7 +302,7 @@ def sqlite_rows(folder: Path, query: str) -> list[Any]:
         return index.execute(query).fetchall()
 
 
-def test_concurrent_threads_use_one_cache(opened: Opened) -> None:
+def test_concurrent_threads_use_one_cache(open_cache: CacheOpener) -> None:
     failed: list[BaseException] = []
 
     def write(cache: Cache, me: int) -> None:
@@ -313,11 +313,11 @@ def test_concurrent_threads_use_one_cache(opened: Opened) -> None:
         except BaseException as error:
             failed.append(error)
 
-    with opened() as cache:
+    with open_cache() as cache:
         threads = [threading.Thread(target=write, args=(cache, me)) for me in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         assert (failed, cache.info().generations) == ([], 20)
-    assert len(files(opened.folder)) == 21
+    assert len(files(open_cache.folder)) == 21

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from caches import ONE, TWO, Opened, digest, files, named
+from caches import ONE, TWO, CacheOpener, digest, files, named
 from typer.testing import CliRunner
 
 from visioneval.cli import app
@@ -15,18 +15,18 @@ from visioneval.errors import UsageError
 
 
 @pytest.fixture
-def opened(tmp_path: Path) -> Opened:
-    return Opened(tmp_path / "cache")
+def open_cache(tmp_path: Path) -> CacheOpener:
+    return CacheOpener(tmp_path / "cache")
 
 
-def test_oldest_answers_are_deleted_first(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oldest_answers_are_deleted_first(open_cache: CacheOpener, monkeypatch: pytest.MonkeyPatch) -> None:
     images = {at: bytes([at]) * 1000 for at in range(8)}
-    with opened() as cache:
+    with open_cache() as cache:
         for at, data in images.items():
             cache.put(f"generate{at}", "generate", {}, named(data, ONE))
-    opened.age(**{f"generate{at}": f"2025-01-0{8 - at}T00:00:00+00:00" for at in images})
+    open_cache.age(**{f"generate{at}": f"2025-01-0{8 - at}T00:00:00+00:00" for at in images})
     monkeypatch.setenv(MAX_GB_VARIABLE, "0.000004")
-    with opened() as cache:
+    with open_cache() as cache:
         assert cache.max_bytes == 4000
         cache.put("judge:new", "judge", {"text": "x" * 500})
         stored = {at for at in images if cache.get(f"generate{at}") is not None}
@@ -34,34 +34,34 @@ def test_oldest_answers_are_deleted_first(opened: Opened, monkeypatch: pytest.Mo
         assert cache.info().bytes <= 3000
         assert cache.read(digest(ONE)) == ONE, "others name it still"
         assert cache.get("judge:new") is not None
-    assert files(opened.folder) == {digest(images[0]), digest(images[1]), digest(ONE)}
-    assert opened.warned == []
+    assert files(open_cache.folder) == {digest(images[0]), digest(images[1]), digest(ONE)}
+    assert open_cache.warned == []
 
 
 @pytest.mark.parametrize("setting", ["much", "-1", "0", "nan", "inf"])
-def test_invalid_size_is_a_usage_error(opened: Opened, monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
+def test_invalid_size_is_a_usage_error(open_cache: CacheOpener, monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
     monkeypatch.setenv(MAX_GB_VARIABLE, setting)
-    with pytest.raises(UsageError, match=f"{MAX_GB_VARIABLE}: '{setting}' is not a number of gigabytes"), opened():
+    with pytest.raises(UsageError, match=f"{MAX_GB_VARIABLE}: '{setting}' is not a number of gigabytes"), open_cache():
         pass
 
 
-def test_clear_deletes_old_or_all_answers(opened: Opened) -> None:
-    with opened() as cache:
+def test_clear_deletes_old_or_all_answers(open_cache: CacheOpener) -> None:
+    with open_cache() as cache:
         cache.put("old", "generate", {}, named(ONE, TWO))
         cache.put("new", "generate", {}, named(TWO))
-    opened.age(old="2025-01-01T00:00:00+00:00", new="2025-03-01T00:00:00+00:00")
-    with opened() as cache:
+    open_cache.age(old="2025-01-01T00:00:00+00:00", new="2025-03-01T00:00:00+00:00")
+    with open_cache() as cache:
         assert cache.clear("2025-01-01T00:00:00+00:00") == 0
         assert cache.clear("2025-02-01T00:00:00+00:00") == 1
         assert (cache.get("old"), cache.read(digest(TWO))) == (None, TWO)
         assert cache.info().oldest == "2025-03-01T00:00:00+00:00"
-    assert files(opened.folder) == {digest(TWO)}
-    (opened.folder / "files" / "ab").mkdir(exist_ok=True)
-    (opened.folder / "files" / "ab" / ("ab" * 32)).write_bytes(b"what a killed program left")
-    with opened() as cache:
+    assert files(open_cache.folder) == {digest(TWO)}
+    (open_cache.folder / "files" / "ab").mkdir(exist_ok=True)
+    (open_cache.folder / "files" / "ab" / ("ab" * 32)).write_bytes(b"what a killed program left")
+    with open_cache() as cache:
         assert cache.clear() == 1
         assert (cache.info().generations, cache.info().bytes, cache.info().oldest) == (0, 0, None)
-    assert files(opened.folder) == set()
+    assert files(open_cache.folder) == set()
 
 
 def command(*words: str) -> list[str]:
@@ -71,23 +71,23 @@ def command(*words: str) -> list[str]:
     return lines
 
 
-def test_cache_commands_show_and_clear(opened: Opened) -> None:
-    with opened() as cache:
+def test_cache_commands_show_and_clear(open_cache: CacheOpener) -> None:
+    with open_cache() as cache:
         cache.put("a", "generate", {}, named(bytes(200_000)))
         cache.put("b", "judge", {})
         cache.put("c", "judge", {})
-    opened.age(a="2025-01-01T00:00:00+00:00")
-    shown = dict(line.split(maxsplit=1) for line in command("info", "--cache", str(opened.folder)))
+    open_cache.age(a="2025-01-01T00:00:00+00:00")
+    shown = dict(line.split(maxsplit=1) for line in command("info", "--cache", str(open_cache.folder)))
     assert shown == {
-        "folder": str(opened.folder),
+        "folder": str(open_cache.folder),
         "generations": "1",
         "judgements": "2",
         "size": "0.2 MB of at most 20 GB",
         "oldest": "2025-01-01T00:00:00+00:00",
     }
-    where = ("--cache", str(opened.folder))
-    assert command("clear", "--older-than", "30", *where) == [f"deleted 1 answers from {opened.folder}"]
-    assert command("clear", "--yes", *where) == [f"deleted 2 answers from {opened.folder}"]
+    where = ("--cache", str(open_cache.folder))
+    assert command("clear", "--older-than", "30", *where) == [f"deleted 1 answers from {open_cache.folder}"]
+    assert command("clear", "--yes", *where) == [f"deleted 2 answers from {open_cache.folder}"]
     assert command("info", *where)[-1] == "oldest       -"
 
 

@@ -43,16 +43,16 @@ def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: FakeAPI) -> Sui
     return SuiteRunner(tmp_path / "here", api)
 
 
-class Slow:
+class SlowJudge:
     """A judge that answers on command, or fails."""
 
     def __init__(self, *errors: Exception | None) -> None:
-        self.asked = 0
+        self.call_count = 0
         self.go = asyncio.Event()
         self.errors = list(errors)
 
     async def ask(self, question: Question, about: CellRef) -> Reply:
-        self.asked += 1
+        self.call_count += 1
         await self.go.wait()
         error = self.errors.pop(0) if self.errors else None
         if error is not None:
@@ -67,15 +67,15 @@ def calls_of(**changes: Any) -> Calls:
 
 def test_concurrent_identical_questions_share_one_call() -> None:
     async def scenario() -> None:
-        calls, judge, meters = calls_of(), Slow(), [Meter() for _ in range(5)]
+        calls, judge, meters = calls_of(), SlowJudge(), [Meter() for _ in range(5)]
         tasks = [asyncio.create_task(calls.ask(CONFIG, judge, Question(("?",)), ABOUT, meter)) for meter in meters]
         other = asyncio.create_task(calls.ask(CONFIG, judge, Question(("other?",)), ABOUT, Meter()))
-        while judge.asked < 2:  # noqa: ASYNC110 - its key is made in a thread
+        while judge.call_count < 2:  # noqa: ASYNC110 - its key is made in a thread
             await asyncio.sleep(0.001)
         judge.go.set()
         replies = await asyncio.gather(*tasks)
         await other
-        assert judge.asked == 2
+        assert judge.call_count == 2
         assert [reply.text for reply in replies] == ["yes"] * 5
         assert sorted((meter.cached, meter.cost_usd, len(meter.usage)) for meter in meters) == [
             (0, 0.25, 1), (1, 0.0, 0), (1, 0.0, 0), (1, 0.0, 0), (1, 0.0, 0)
@@ -87,34 +87,34 @@ def test_concurrent_identical_questions_share_one_call() -> None:
 
 def test_shared_call_shares_errors_but_not_cancellation() -> None:
     async def scenario() -> None:
-        calls, judge = calls_of(), Slow(ProviderError("no", kind="invalid"))
+        calls, judge = calls_of(), SlowJudge(ProviderError("no", kind="invalid"))
         both = [asyncio.create_task(calls.ask(CONFIG, judge, Question(("?",)), ABOUT, Meter())) for _ in range(2)]
-        await _asked(judge, 1)
-        await _settled(calls, both)
+        await _wait_for_calls(judge, 1)
+        await _wait_until_shared(calls, both)
         judge.go.set()
         message = await asyncio.gather(*both, return_exceptions=True)
         assert [str(item) for item in message] == ["no", "no"]
-        assert judge.asked == 1
+        assert judge.call_count == 1
 
-        judge = Slow()
+        judge = SlowJudge()
         first = asyncio.create_task(calls.ask(CONFIG, judge, Question(("?",)), ABOUT, Meter()))
-        await _asked(judge, 1)
+        await _wait_for_calls(judge, 1)
         second = asyncio.create_task(calls.ask(CONFIG, judge, Question(("?",)), ABOUT, Meter()))
-        await _settled(calls, [second])
+        await _wait_until_shared(calls, [second])
         first.cancel()
-        await _asked(judge, 2)
+        await _wait_for_calls(judge, 2)
         judge.go.set()
         assert (await second).text == "yes"
 
     run_with_timeout(scenario())
 
 
-async def _asked(judge: Slow, many: int) -> None:
-    while judge.asked < many:  # noqa: ASYNC110 - a thread makes the key
+async def _wait_for_calls(judge: SlowJudge, many: int) -> None:
+    while judge.call_count < many:  # noqa: ASYNC110 - a thread makes the key
         await asyncio.sleep(0.001)
 
 
-async def _settled(calls: Calls, tasks: list[asyncio.Task[Reply]]) -> None:
+async def _wait_until_shared(calls: Calls, tasks: list[asyncio.Task[Reply]]) -> None:
     """Waits until all tasks wait for the shared call."""
     await asyncio.sleep(0.05)
     await settle()
@@ -125,12 +125,12 @@ async def _settled(calls: Calls, tasks: list[asyncio.Task[Reply]]) -> None:
 @pytest.mark.parametrize(("stored", "asked"), [(True, 1), (False, 3)])
 def test_answers_are_cached_unless_refresh_is_requested(tmp_path: Path, stored: bool, asked: int) -> None:
     async def scenario(cache: Cache) -> None:
-        calls, judge, meter = calls_of(cache=cache, reuse=Reuse(judgements=stored)), Slow(), Meter()
+        calls, judge, meter = calls_of(cache=cache, reuse=Reuse(judgements=stored)), SlowJudge(), Meter()
         judge.go.set()
         for _ in range(3):
             reply = await calls.ask(CONFIG, judge, Question(("?",)), ABOUT, meter)
             assert reply.text == "yes"
-        assert (judge.asked, meter.calls, meter.cached) == (asked, 3, 3 - asked)
+        assert (judge.call_count, meter.calls, meter.cached) == (asked, 3, 3 - asked)
         assert (meter.usage, meter.cost_usd) == ({"input_tokens": 10 * asked}, 0.25 * asked)
 
     with Cache(tmp_path) as cache:

@@ -35,21 +35,21 @@ def api() -> Iterator[FakeAPI]:
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
 
 
-def generates(at: int) -> Callable[[Any], bool]:
+def is_generation(at: int) -> Callable[[Any], bool]:
     return lambda asked: isinstance(asked, GenerationRequest) and prompt(at) in asked.prompt
 
 
-def judges(at: int) -> Callable[[Any], bool]:
+def is_judgement(at: int) -> Callable[[Any], bool]:
     return lambda asked: isinstance(asked, JudgeRequest) and prompt(at) in asked.text
 
 
-def refused_late(
-    api: FakeAPI, answer: Callable[[Any], Any], which: Callable[[Any], bool], *, once: bool = False
+def refuse_key_later(
+    api: FakeAPI, answer: Callable[[Any], Any], refused: Callable[[Any], bool], *, once: bool = False
 ) -> list[bool]:
     """Judges, and refuses the key of some calls after their latency, while all others are in flight.
 
@@ -58,7 +58,7 @@ def refused_late(
     armed = [True]
 
     def judge(asked: JudgeRequest) -> Any:
-        if not (armed and which(asked)):
+        if not (armed and refused(asked)):
             return answer(asked)
         if once:
             armed.clear()
@@ -68,16 +68,16 @@ def refused_late(
     return armed
 
 
-def stopped_by_key(result: Any, who: str) -> None:
+def check_stopped_by_key(result: Any, prefix: str) -> None:
     """Exit 3, with one line about the key."""
     assert result.exit_code == 3, result.output
     assert result.stderr.count("refused the API key") == 1, result.stderr
     (line,) = [line for line in result.stderr.splitlines() if "refused the API key" in line]
-    assert line.startswith(who)
+    assert line.startswith(prefix)
     assert "Traceback" not in result.output
 
 
-def goes_on(api_run: ApiRun, api: FakeAPI, generated: int = CELLS, judged: int = CELLS) -> None:
+def check_resume(api_run: ApiRun, api: FakeAPI, generated: int = CELLS, judged: int = CELLS) -> None:
     """A resumed run pays for what is missing and for nothing again."""
     api.faults.clear()
     api.latency.clear()
@@ -93,13 +93,13 @@ def goes_on(api_run: ApiRun, api: FakeAPI, generated: int = CELLS, judged: int =
 def test_refused_model_key_saves_images_in_flight(tmp_path: Path, api: FakeAPI, provider: Service, kind: str) -> None:
     api_run = ApiRun(tmp_path, api, CELLS, provider)
     api.latency.update({"images": 0.6, "gemini": 0.6})
-    api.faults.when(generates(REFUSED), Fault(kind))
+    api.faults.when(is_generation(REFUSED), Fault(kind))
     result = api_run.run("--max-concurrency", str(IN_FLIGHT + 1), "--quiet")
-    stopped_by_key(result, "m: the provider refused the API key: 4")
+    check_stopped_by_key(result, "m: the provider refused the API key: 4")
     assert len(api.requests) == IN_FLIGHT + 1, "no call begins once the key is refused"
     assert (api_run.generated, api_run.judged) == (IN_FLIGHT, 0)
     assert read_info(api_run.run_folder).state == "interrupted"
-    goes_on(api_run, api)
+    check_resume(api_run, api)
 
 
 @pytest.mark.parametrize("kind", ["unauthorized", "quota"])
@@ -107,34 +107,34 @@ def test_refused_judge_key_saves_answers_in_flight(tmp_path: Path, api: FakeAPI,
     api_run = ApiRun(tmp_path, api, CELLS)
     api.latency["judge"] = 0.6
     api.latency["images"] = 0.3
-    api.faults.when(judges(IN_FLIGHT - 1), Fault(kind))
+    api.faults.when(is_judgement(IN_FLIGHT - 1), Fault(kind))
     result = api_run.run("--max-concurrency", str(IN_FLIGHT), "--quiet")
-    stopped_by_key(result, "the judge 'eye': the provider refused the API key: 4")
+    check_stopped_by_key(result, "the judge 'eye': the provider refused the API key: 4")
     assert api_run.judged == len(api_run.records), "each answer in flight completes its cell"
     assert api_run.judged >= 1
     for record in api_run.records:
         api_run.check(record)
     assert api_run.generated < CELLS
-    goes_on(api_run, api)
+    check_resume(api_run, api)
 
 
 def test_samples_and_votes_in_flight_are_saved(tmp_path: Path, api: FakeAPI) -> None:
     """One call generates three images, each judged by three votes: one vote on the second image is refused."""
     look = {"key": "look", "type": "rubric", "judge": "eye", "votes": 3, "metrics": {"quality": METRIC}}
     api_run = ApiRun(
-        tmp_path, api, 1, models=[own(api, "openai", label="m", params={"model": MODELS["openai"][0], "n": 3})],
+        tmp_path, api, 1, models=[custom(api, "openai", label="m", params={"model": MODELS["openai"][0], "n": 3})],
         graders=[look],
     )  # fmt: skip
     images = [image_for(f"sample {at}") for at in range(3)]
     api.script.generate(lambda asked: images)
     api.latency["judge"] = 1.5
-    armed = refused_late(
+    armed = refuse_key_later(
         api,
         lambda asked: {"quality": quality(asked.images[0].data), "reason": "", "verdict": "PASS"},
         lambda asked: asked.images[0].data == images[1],
         once=True,
     )
-    stopped_by_key(api_run.run("--quiet"), "the judge 'eye'")
+    check_stopped_by_key(api_run.run("--quiet"), "the judge 'eye'")
     assert (api_run.generated, api_run.judged) == (1, 8)
     assert sorted(record.sample_index for record in api_run.records) == [0, 2], "both whose votes are all there"
     armed.clear()
@@ -144,22 +144,22 @@ def test_samples_and_votes_in_flight_are_saved(tmp_path: Path, api: FakeAPI) -> 
 
 
 def test_cell_with_two_judges_saves_answer_of_accepted_judge(tmp_path: Path, api: FakeAPI) -> None:
-    other = own(api, "gemini", model=MODELS["gemini"][1])
+    other = custom(api, "gemini", model=MODELS["gemini"][1])
     api_run = ApiRun(
         tmp_path, api, 1,
-        judges={"eye": own(api, "openai", model=MODELS["openai"][1]), "other": other},
+        judges={"eye": custom(api, "openai", model=MODELS["openai"][1]), "other": other},
         graders=[
             {"key": "look", "type": "rubric", "judge": "eye", "metrics": {"quality": METRIC}},
             {"key": "again", "type": "rubric", "judge": "other", "metrics": {"second": METRIC}},
         ],
     )  # fmt: skip
     api.latency["judge"] = 1.5
-    armed = refused_late(
+    armed = refuse_key_later(
         api,
         lambda asked: {("quality" if asked.provider == "openai" else "second"): 3, "reason": "", "verdict": "PASS"},
         lambda asked: asked.provider == "openai",
     )
-    stopped_by_key(api_run.run("--quiet"), "the judge 'eye'")
+    check_stopped_by_key(api_run.run("--quiet"), "the judge 'eye'")
     assert (api_run.generated, api_run.judged, api_run.records) == (1, 1, [])
     armed.clear()
     assert api_run.run(resume=True).exit_code == 0
@@ -172,10 +172,10 @@ def test_grade_saves_answers_in_flight(tmp_path: Path, api: FakeAPI) -> None:
     assert api_run.run().exit_code == 3
     api.faults.clear()
     api.latency["judge"] = 0.6
-    api.faults.when(judges(REFUSED), Fault("unauthorized"))
+    api.faults.when(is_judgement(REFUSED), Fault("unauthorized"))
     words = ["grade", "r", "--runs", "runs", "--trust-suite", "--cache", str(api_run.cache), "--quiet"]
     result = CliRunner().invoke(app, [*words, "--max-concurrency", str(IN_FLIGHT + 1)], env={KEY: api.key})
-    stopped_by_key(result, "the judge 'eye'")
+    check_stopped_by_key(result, "the judge 'eye'")
     served = api_run.judged
     assert served >= 1
     assert sum(entry.fault == "unauthorized" for entry in api.requests) == 1
@@ -196,7 +196,7 @@ def test_pairwise_of_two_runs_saves_answers_in_flight(tmp_path: Path, api: FakeA
     assert api_run.run(run_id="b").exit_code in (0, 1)
     pair_answers(api)
     api.latency["judge"] = 0.6
-    api.faults.when(judges(2), Fault("unauthorized"))
+    api.faults.when(is_judgement(2), Fault("unauthorized"))
     words = [
         "pairwise",
         "a",
@@ -211,7 +211,7 @@ def test_pairwise_of_two_runs_saves_answers_in_flight(tmp_path: Path, api: FakeA
         "--quiet",
     ]
     result = CliRunner().invoke(app, [*words, "--max-concurrency", "5"], env={KEY: api.key})
-    stopped_by_key(result, "the judge 'eye'")
+    check_stopped_by_key(result, "the judge 'eye'")
     assert len(list(read_preferences(tmp_path / "runs" / "b"))) == api_run.judged >= 1
     api.faults.clear()
     result = CliRunner().invoke(app, words, env={KEY: api.key})
@@ -221,46 +221,46 @@ def test_pairwise_of_two_runs_saves_answers_in_flight(tmp_path: Path, api: FakeA
 
 def test_pairwise_within_a_run_saves_answers_in_flight(tmp_path: Path, api: FakeAPI) -> None:
     name = MODELS["openai"][0]
-    models = [own(api, "openai", label=label, params={"model": name, "background": kind})
+    models = [custom(api, "openai", label=label, params={"model": name, "background": kind})
               for label, kind in (("x", "opaque"), ("y", "auto"))]  # fmt: skip
     graders = [{"key": "file", "type": "properties"}, {"key": "duel", "type": "pairwise", "judge": "eye"}]
     api_run = ApiRun(tmp_path, api, 6, models=models, graders=graders, verdict=["not file.blank"])
     api.script.generate(lambda asked: [image_for(f"{asked.prompt} {asked.params.get('background')}")])
     pair_answers(api)
     api.latency["judge"] = 0.6
-    api.faults.when(judges(2), Fault("unauthorized"))
-    stopped_by_key(api_run.run("--max-concurrency", "5", "--quiet"), "the judge 'eye'")
+    api.faults.when(is_judgement(2), Fault("unauthorized"))
+    check_stopped_by_key(api_run.run("--max-concurrency", "5", "--quiet"), "the judge 'eye'")
     assert len(list(read_preferences(api_run.run_folder))) == api_run.judged >= 1
     api.faults.clear()
     api_run.run(resume=True)
     assert (api_run.generated, api_run.judged, api_run.repeated_calls) == (12, 12, 0)
 
 
-def made_or_answered(asked: JudgeRequest) -> dict[str, Any]:
+def answer_with_questions(asked: JudgeRequest) -> dict[str, Any]:
     if asked.images:
         return {"answers": [{"id": "q1", "answer": "yes", "reason": "seen"}]}
     return {"keywords": "{1}[image]", "questions": [QUESTION]}
 
 
 def gecko(tmp_path: Path, api: FakeAPI, cells: int = CELLS) -> ApiRun:
-    api.script.judge(made_or_answered)
+    api.script.judge(answer_with_questions)
     return ApiRun(tmp_path, api, cells, graders=[{"key": "g", "type": "gecko", "judge": "eye"}], verdict=["g >= 0"])
 
 
-def question_words(api_run: ApiRun, *flags: str) -> list[str]:
+def questions_command(api_run: ApiRun, *flags: str) -> list[str]:
     return ["questions", "suite.yaml", "--trust-suite", "--cache", str(api_run.cache), *flags]
 
 
 def test_question_generation_saves_answers_in_flight(tmp_path: Path, api: FakeAPI) -> None:
     api_run = gecko(tmp_path, api)
     api.latency["judge"] = 0.6
-    api.faults.when(judges(3), Fault("unauthorized"))
-    result = CliRunner().invoke(app, question_words(api_run), env={KEY: api.key})
-    stopped_by_key(result, "the judge 'eye'")
+    api.faults.when(is_judgement(3), Fault("unauthorized"))
+    result = CliRunner().invoke(app, questions_command(api_run), env={KEY: api.key})
+    check_stopped_by_key(result, "the judge 'eye'")
     assert api_run.judged == 7, "eight are made at once"
     assert len(api.requests) == 8
     api.faults.clear()
-    result = CliRunner().invoke(app, question_words(api_run), env={KEY: api.key})
+    result = CliRunner().invoke(app, questions_command(api_run), env={KEY: api.key})
     assert result.exit_code == 0, result.output
     assert (api_run.judged, api_run.repeated_calls) == (CELLS, 0)
 
@@ -268,8 +268,8 @@ def test_question_generation_saves_answers_in_flight(tmp_path: Path, api: FakeAP
 def test_questions_generated_by_a_run_are_saved(tmp_path: Path, api: FakeAPI) -> None:
     api_run = gecko(tmp_path, api, 6)
     api.latency["judge"] = 1.5
-    armed = refused_late(api, made_or_answered, judges(3))
-    stopped_by_key(api_run.run("--quiet"), "the judge 'eye'")
+    armed = refuse_key_later(api, answer_with_questions, is_judgement(3))
+    check_stopped_by_key(api_run.run("--quiet"), "the judge 'eye'")
     assert api_run.generated == 6
     assert api_run.judged in (5, 6), "on a busy machine the first answer may be asked for before the refusal comes"
     armed.clear()
@@ -282,7 +282,7 @@ def test_questions_generated_by_a_run_are_saved(tmp_path: Path, api: FakeAPI) ->
 def test_interrupted_question_generation_saves_answers_in_flight(tmp_path: Path, api: FakeAPI) -> None:
     api_run = gecko(tmp_path, api)
     api.latency["judge"] = 1.5
-    program = started(api_run, *question_words(api_run))
+    program = start_program(api_run, *questions_command(api_run))
     wait_until(lambda: len(api.requests) == 8, program)
     program.send_signal(signal.SIGINT)
     _, errors = program.communicate(timeout=60)
@@ -290,7 +290,7 @@ def test_interrupted_question_generation_saves_answers_in_flight(tmp_path: Path,
     assert "stopping: waiting for the calls in flight" in errors
     assert (api_run.judged, len(api.requests)) == (8, 8)
     api.latency.clear()
-    result = CliRunner().invoke(app, question_words(api_run), env={KEY: api.key})
+    result = CliRunner().invoke(app, questions_command(api_run), env={KEY: api.key})
     assert result.exit_code == 0, result.output
     assert (api_run.judged, api_run.repeated_calls) == (CELLS, 0)
 
@@ -300,9 +300,9 @@ def test_interrupted_question_generation_saves_answers_in_flight(tmp_path: Path,
 def test_second_interrupt_ends_at_once(tmp_path: Path, api: FakeAPI, command: str) -> None:
     api_run = gecko(tmp_path, api) if command == "questions" else ApiRun(tmp_path, api, CELLS)
     api.latency.update({"images": 600, "judge": 600})
-    api.faults.when(generates(3) if command == "run" else judges(3), Fault("unauthorized"))
-    words = api_run.words("--max-concurrency", "5") if command == "run" else question_words(api_run)
-    program = started(api_run, *words)
+    api.faults.when(is_generation(3) if command == "run" else is_judgement(3), Fault("unauthorized"))
+    words = api_run.words("--max-concurrency", "5") if command == "run" else questions_command(api_run)
+    program = start_program(api_run, *words)
     wait_until(lambda: any(entry.status == 401 for entry in api.requests), program)
     time.sleep(1)
     assert program.poll() is None, "it waits for the calls in flight"
@@ -319,9 +319,9 @@ def test_second_interrupt_ends_at_once(tmp_path: Path, api: FakeAPI, command: st
 def test_wait_for_calls_in_flight_ends_with_their_timeout(tmp_path: Path, api: FakeAPI) -> None:
     api_run = ApiRun(tmp_path, api, CELLS, limits={"openai": {"timeout_s": 1.5}})
     api.latency["images"] = 600
-    api.faults.when(generates(3), Fault("unauthorized"))
+    api.faults.when(is_generation(3), Fault("unauthorized"))
     begun = time.monotonic()
-    stopped_by_key(api_run.run("--max-concurrency", "5", "--quiet"), "m: ")
+    check_stopped_by_key(api_run.run("--max-concurrency", "5", "--quiet"), "m: ")
     assert time.monotonic() - begun < 20
     assert len(api.requests) == 5, "a call that fails meanwhile is not tried again"
 
@@ -332,9 +332,9 @@ def test_waiting_calls_do_not_start_after_refused_key(tmp_path: Path, api: FakeA
     prices = {"openai": {"per_call": 0.01}}
     api_run = ApiRun(tmp_path, api, CELLS, limits=limits, prices=prices, budget_usd=10)
     api.latency["images"] = 0.5
-    api.faults.when(generates(1), Fault("unauthorized"))
-    api.faults.when(generates(0), Fault("unavailable"))
-    stopped_by_key(api_run.run("--quiet"), "m: ")
+    api.faults.when(is_generation(1), Fault("unauthorized"))
+    api.faults.when(is_generation(0), Fault("unavailable"))
+    check_stopped_by_key(api_run.run("--quiet"), "m: ")
     assert sum(entry.status == 401 for entry in api.requests) == 1
     refused = next(at for at, entry in enumerate(api.requests) if entry.status == 401)
     assert len(api.requests) <= refused + 4
@@ -353,7 +353,7 @@ def test_unwritable_cache_saves_answers_in_flight_in_the_run(tmp_path: Path, api
         "import resource, sys; sys.argv[0] = 'visioneval'; resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, 150_000));"
         "from visioneval.cli import main; main()"
     )
-    program = started(api_run, *api_run.words("--max-concurrency", "4"), code=small)
+    program = start_program(api_run, *api_run.words("--max-concurrency", "4"), code=small)
     _, errors = program.communicate(timeout=60)
     assert program.returncode == 3, errors
     assert "cannot write to the cache" in errors.splitlines()[-1], errors
@@ -375,13 +375,13 @@ def test_unwritable_run_saves_answers_in_flight_in_the_cache(tmp_path: Path, api
         "RunWriter.append = full\n"
         "from visioneval.cli import main; main()"
     )
-    program = started(api_run, *api_run.words("--max-concurrency", "6"), code=small)
+    program = start_program(api_run, *api_run.words("--max-concurrency", "6"), code=small)
     _, errors = program.communicate(timeout=60)
     assert program.returncode == 3, errors
     assert errors.splitlines()[-1] == "runs/r: cannot write a record: No space left on device"
     assert len(api_run.records) == 1
     assert api_run.generated + api_run.judged < 2 * CELLS
-    goes_on(api_run, api)
+    check_resume(api_run, api)
 
 
 def test_cells_with_all_answers_are_recorded(tmp_path: Path, api: FakeAPI) -> None:
@@ -392,8 +392,8 @@ def test_cells_with_all_answers_are_recorded(tmp_path: Path, api: FakeAPI) -> No
     ]  # type: ignore[dict-item]
     api_run = ApiRun(tmp_path, api, 3, cases=cases)
     api.latency["judge"] = 0.5
-    api.faults.when(judges(1), Fault("unauthorized"))
-    stopped_by_key(api_run.run("--quiet"), "the judge 'eye'")
+    api.faults.when(is_judgement(1), Fault("unauthorized"))
+    check_stopped_by_key(api_run.run("--quiet"), "the judge 'eye'")
     assert sorted(record.test_id for record in api_run.records) == [case_id(0)] or len(api_run.records) == 2
     served = api_run.judged
     api.faults.clear()
@@ -410,12 +410,12 @@ QUESTION = {
 }  # fmt: skip
 
 
-def own(api: FakeAPI, provider: str, **more: Any) -> dict[str, Any]:
+def custom(api: FakeAPI, provider: str, **more: Any) -> dict[str, Any]:
     url = api.gemini_base_url if provider == "gemini" else api.openai_base_url
     return {"provider": provider, "base_url": url, "api_key_env": KEY, **more}
 
 
-def started(
+def start_program(
     api_run: ApiRun, *words: str, code: str = "from visioneval.cli import main; main()"
 ) -> subprocess.Popen[str]:
     """A command as a program of its own."""
@@ -430,13 +430,13 @@ def started(
 def test_summary_of_stopped_run_counts_recorded_cells(tmp_path: Path, api: FakeAPI) -> None:
     api_run = ApiRun(tmp_path, api, CELLS)
     api.latency["judge"] = 0.3
-    api.faults.when(generates(REFUSED), Fault("unauthorized"))
+    api.faults.when(is_generation(REFUSED), Fault("unauthorized"))
     result = api_run.run("--max-concurrency", "2", "--json", "--quiet")
-    stopped_by_key(result, "m: ")
+    check_stopped_by_key(result, "m: ")
     summary = json.loads(result.stdout.splitlines()[0])
     assert summary["counts"]["cells"] == len(api_run.records)
     assert summary["exit_code"] in (3, 130)
-    goes_on(api_run, api)
+    check_resume(api_run, api)
 
 
 def test_internal_error_saves_answers_in_flight(tmp_path: Path, api: FakeAPI) -> None:
@@ -449,8 +449,8 @@ def test_internal_error_saves_answers_in_flight(tmp_path: Path, api: FakeAPI) ->
         "_PlainProgress.add = leaves\n"
         "from visioneval.cli import main; main()"
     )
-    program = started(api_run, *api_run.words("--max-concurrency", "6"), code=code)
+    program = start_program(api_run, *api_run.words("--max-concurrency", "6"), code=code)
     _, errors = program.communicate(timeout=60)
     assert program.returncode == 141, errors
     assert 0 < api_run.generated < CELLS
-    goes_on(api_run, api)
+    check_resume(api_run, api)

@@ -32,7 +32,7 @@ TEXTBOOK = [[0, 0, 0, 0, 14], [0, 2, 6, 4, 2], [0, 0, 3, 5, 6], [0, 3, 9, 2, 0],
             [3, 2, 6, 3, 0], [2, 5, 3, 2, 2], [6, 5, 2, 1, 0], [0, 2, 2, 3, 7]]  # fmt: skip
 
 
-def counted(ratings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def count_values(ratings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Counts the values of each unit (a column)."""
     values = np.unique(ratings[~np.isnan(ratings)])
     return np.stack([(ratings == value).sum(axis=0) for value in values], axis=1), values
@@ -40,13 +40,13 @@ def counted(ratings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize(("level", "published"), [("nominal", 0.743), ("ordinal", 0.815), ("interval", 0.849)])
 def test_alpha_matches_krippendorffs_example(level: str, published: float) -> None:
-    assert krippendorff_alpha(*counted(KRIPPENDORFF), level) == pytest.approx(published, abs=5e-4)
+    assert krippendorff_alpha(*count_values(KRIPPENDORFF), level) == pytest.approx(published, abs=5e-4)
 
 
 def test_alpha_of_two_observers_matches_the_published_value() -> None:
     first = [0, 1, 0, 0, 0, 0, 0, 0, 1, 0]
     second = [1, 1, 1, 0, 0, 1, 0, 0, 0, 0]
-    assert krippendorff_alpha(*counted(np.array([first, second], dtype=float)), "nominal") == pytest.approx(
+    assert krippendorff_alpha(*count_values(np.array([first, second], dtype=float)), "nominal") == pytest.approx(
         0.095, abs=5e-4
     )
 
@@ -54,7 +54,7 @@ def test_alpha_of_two_observers_matches_the_published_value() -> None:
 def test_alpha_ignores_units_with_one_answer() -> None:
     alone = np.concatenate([KRIPPENDORFF, np.full((4, 50), nan)], axis=1)
     alone[0, 12:] = 5
-    assert krippendorff_alpha(*counted(alone), "nominal") == pytest.approx(0.743, abs=5e-4)
+    assert krippendorff_alpha(*count_values(alone), "nominal") == pytest.approx(0.743, abs=5e-4)
 
 
 def test_fleiss_kappa_matches_published_examples() -> None:

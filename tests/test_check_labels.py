@@ -21,7 +21,7 @@ JUDGES = "judges: {default: {provider: recorded, path: answers.csv}}"
 ANSWERS = {"answers.csv": "case,question,answer\none,layout,3\n"}
 
 
-def asked(*questions: str, more: str = "") -> str:
+def labels_section(*questions: str, more: str = "") -> str:
     lines = "".join(f"\n    - {question}" for question in questions)
     return f"labels:{more}\n  questions:{lines}"
 
@@ -50,7 +50,7 @@ def rubric_suite(*more: str) -> str:
     ],
 )  # fmt: skip
 def test_a_question_that_cannot_be_asked(problems: Callable[..., list[str]], question: str, message: str) -> None:
-    (line,) = problems(rubric_suite(asked(question)), ANSWERS)
+    (line,) = problems(rubric_suite(labels_section(question)), ANSWERS)
     assert line.startswith("suite.yaml:9:")
     assert message in line
 
@@ -69,7 +69,7 @@ def test_a_question_that_cannot_be_asked(problems: Callable[..., list[str]], que
     ],
 )  # fmt: skip
 def test_a_metric_that_cannot_be_compared(problems: Callable[..., list[str]], question: str, message: str) -> None:
-    (line,) = problems(rubric_suite(asked(question)), ANSWERS)
+    (line,) = problems(rubric_suite(labels_section(question)), ANSWERS)
     assert line == f"suite.yaml:9:{question_column(question)}: {message}"
 
 
@@ -78,7 +78,9 @@ def question_column(question: str) -> int:
 
 
 def test_keys_are_unique_and_so_are_reasons(problems: Callable[..., list[str]]) -> None:
-    text = asked("{key: a, ask: b, type: yes_no}", "{key: a, ask: b, type: yes_no}", "{key: c.why, ask: b, type: text}")
+    text = labels_section(
+        "{key: a, ask: b, type: yes_no}", "{key: a, ask: b, type: yes_no}", "{key: c.why, ask: b, type: text}"
+    )
     result = problems(rubric_suite(text, "  pairs: [{key: a, ask: b}, {key: c, ask: b}]"), ANSWERS)
     assert [line.split(": ", 1)[1] for line in result] == [
         "two questions have the key 'a'",
@@ -103,7 +105,7 @@ def test_anchors_are_a_file_within_reach(problems: Callable[..., list[str]]) -> 
 
 def test_an_invalid_grader_does_not_hide_other_problems(problems: Callable[..., list[str]]) -> None:
     result = problems(
-        suite(asked("{key: a, ask: b, type: yes_no, metric: x}"), graders="graders: [{key: i, type: imge}]")
+        suite(labels_section("{key: a, ask: b, type: yes_no, metric: x}"), graders="graders: [{key: i, type: imge}]")
     )
     assert len(result) == 1
     assert "imge" in result[0]

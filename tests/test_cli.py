@@ -275,9 +275,9 @@ def test_run_without_results_is_not_shown_as_empty(swept: Toy) -> None:
         assert "marked complete, but results.jsonl has 0 of 8 cells" in missing
         assert empty == "latest: the run has no cells to compare"
     results.unlink()
-    gone = swept("show", "latest")
-    assert gone.exit_code == 2
-    assert "results.jsonl: No such file or directory" in gone.stderr
+    result = swept("show", "latest")
+    assert result.exit_code == 2
+    assert "results.jsonl: No such file or directory" in result.stderr
 
 
 def test_selection_flags_and_a_note_are_in_run_json(toy: Toy) -> None:

@@ -126,7 +126,7 @@ def test_output_of_a_program_that_ignores_its_input_is_read(toy: Toy) -> None:
     assert error_of(record)[1] == "the command ended with exit status 1; its standard error: at last"
 
 
-def gone(pid: int) -> bool:
+def has_exited(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
     except OSError:
@@ -142,9 +142,9 @@ def test_a_time_limit_ends_the_program_and_what_it_started(toy: Toy) -> None:
     assert error_of(record) == ("transient", "the command took more than 2 s")
     pids = [int(word) for word in (toy.folder / "pids").read_text().split()]
     deadline = time.monotonic() + 10
-    while not all(map(gone, pids)) and time.monotonic() < deadline:
+    while not all(map(has_exited, pids)) and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert all(map(gone, pids))
+    assert all(map(has_exited, pids))
 
 
 def test_a_surviving_child_process_does_not_block(toy: Toy) -> None:

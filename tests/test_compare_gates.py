@@ -100,8 +100,8 @@ def test_messages_of_gates() -> None:
     [("P", False), ("F", False), ("P", True), ("PPPPPPP", False)],
 )
 def test_missing_must_pass_case_makes_its_gate_unmeasured(before: str, flaky: bool) -> None:
-    kept_cell = cell("kept", flaky=flaky)
-    (result,), code = checked([kept_cell, *verdicts(before, **MUST)], [kept_cell], "must_pass")
+    unchanged = cell("kept", flaky=flaky)
+    (result,), code = checked([unchanged, *verdicts(before, **MUST)], [unchanged], "must_pass")
     assert (result.state, code) == ("unmeasured", 3)
     assert "missing from B: c0" in result.message
     assert result.message.endswith(" and 2 more") == (len(before) == 7)
@@ -118,8 +118,8 @@ def test_model_run_excluded_by_a_flag_is_not_missing() -> None:
     for narrowed, state in ((True, "passed"), (False, "unmeasured")):
         result = compare(before, side([cell("one", **MUST)], "b", is_narrowed=narrowed))
         assert [item.state for item in check_gates(result, parse_fail_on(["must_pass"]))] == [state]
-    case_gone = compare(side([cell("one"), cell("two", **MUST)]), side([cell("one")], "b", is_narrowed=True))
-    assert [item.state for item in check_gates(case_gone, parse_fail_on(["must_pass"]))] == ["unmeasured"]
+    missing_case = compare(side([cell("one"), cell("two", **MUST)]), side([cell("one")], "b", is_narrowed=True))
+    assert [item.state for item in check_gates(missing_case, parse_fail_on(["must_pass"]))] == ["unmeasured"]
 
 
 def test_default_gates() -> None:

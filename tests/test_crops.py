@@ -24,19 +24,19 @@ def squares(width: int, height: int, side: int) -> Image.Image:
     return Image.fromarray(np.dstack([x * 10, y * 10, np.full_like(x, 200)]).astype("uint8"))
 
 
-def exhibit(name: str, image: Image.Image, *aliases: str) -> Attachment:
+def attachment(name: str, image: Image.Image, *aliases: str) -> Attachment:
     return Attachment(name, f"image {name}", ImagePart(encode_png(image), "image/png"), aliases)
 
 
-class Kept(list[bytes]):
+class SavedCrops(list[bytes]):
     def __call__(self, number: int, data: bytes) -> str:
         assert number == len(self)
         self.append(data)
-        return f"kept/{number}.png"
+        return f"saved/{number}.png"
 
 
 def tool_of(*shown: Attachment, max_crops: int = 6) -> CropTool:
-    return CropTool(shown, max_crops, Kept())
+    return CropTool(shown, max_crops, SavedCrops())
 
 
 def crop(tool: CropTool, name: Any, x1: Any, y1: Any, x2: Any, y2: Any) -> tuple[str, Image.Image | None]:
@@ -60,7 +60,7 @@ def square_at(view: Image.Image | None, x: int, y: int) -> tuple[int, int]:
 
 
 def test_crops_nest_in_the_pixels_of_the_current_view() -> None:
-    tool = tool_of(exhibit("output", squares(1600, 800, 100)))
+    tool = tool_of(attachment("output", squares(1600, 800, 100)))
     first = Image.open(io.BytesIO(tool.first_views[0].part.data))
     assert first.size == (1024, 512)
     assert tool.first_views[0].description == "image output; this view has 1024 x 512 pixels"
@@ -82,11 +82,11 @@ def test_crops_nest_in_the_pixels_of_the_current_view() -> None:
     assert square_at(view, 3, 3) == (0, 0)
     assert square_at(view, 1020, 509) == (15, 7)
     assert [stored["rectangle"] for stored in tool.crops] == [[512, 256, 1024, 512], [512, 0, 1024, 256], [0, 0, 0, 0]]
-    assert tool.crops[1] == {"image": "output", "rectangle": [512, 0, 1024, 256], "path": "kept/1.png"}
+    assert tool.crops[1] == {"image": "output", "rectangle": [512, 0, 1024, 256], "path": "saved/1.png"}
 
 
 def test_a_rectangle_is_half_open() -> None:
-    tool = tool_of(exhibit("output", squares(200, 100, 50)))
+    tool = tool_of(attachment("output", squares(200, 100, 50)))
     _, view = crop(tool, "output", 50, 0, 100, 50)
     assert view is not None
     assert view.size == (400, 400), "enlarged eight times and no more"
@@ -98,13 +98,13 @@ def test_a_rectangle_is_half_open() -> None:
 
 def test_a_small_image_is_shown_as_it_is() -> None:
     image = squares(60, 40, 10)
-    tool = tool_of(exhibit("output", image))
+    tool = tool_of(attachment("output", image))
     assert "60 x 40 pixels" in tool.first_views[0].description
     assert Image.open(io.BytesIO(tool.first_views[0].part.data)).tobytes() == image.tobytes()
 
 
 def test_the_grid_is_light_and_at_its_places() -> None:
-    tool = tool_of(exhibit("output", Image.new("RGB", (512, 512), "white")))
+    tool = tool_of(attachment("output", Image.new("RGB", (512, 512), "white")))
     _, view = crop(tool, "output", 0, 0, 512, 512)
     pixels = np.asarray(view)
     assert pixels.shape == (1024, 1024, 3)
@@ -129,7 +129,9 @@ def test_the_grid_is_light_and_at_its_places() -> None:
     ],
 )
 def test_a_bad_rectangle_gets_words_to_act_on_and_costs_no_crop(asked: tuple[Any, ...], words: str) -> None:
-    tool = tool_of(exhibit("ref_1", squares(60, 40, 10), "base"), exhibit("output", squares(60, 40, 10)), max_crops=1)
+    tool = tool_of(
+        attachment("ref_1", squares(60, 40, 10), "base"), attachment("output", squares(60, 40, 10)), max_crops=1
+    )
     output, view = crop(tool, *asked)
     assert words in output
     assert view is None
@@ -138,7 +140,7 @@ def test_a_bad_rectangle_gets_words_to_act_on_and_costs_no_crop(asked: tuple[Any
 
 
 def test_there_are_so_many_crops_and_no_more_until_the_judge_starts_over() -> None:
-    tool = tool_of(exhibit("output", squares(60, 40, 10)), max_crops=2)
+    tool = tool_of(attachment("output", squares(60, 40, 10)), max_crops=2)
     assert crop(tool, "output", 0, 0, 30, 20)[1] is not None
     assert crop(tool, "output", 0, 0, 30, 20)[1] is not None
     words, view = crop(tool, "output", 0, 0, 30, 20)
@@ -163,7 +165,7 @@ def test_images_are_selected_by_id_or_unique_role(tmp_path: Path) -> None:
 
 
 def test_the_tool_is_a_strict_schema() -> None:
-    parameters = tool_of(exhibit("output", squares(60, 40, 10))).tool.parameters
+    parameters = tool_of(attachment("output", squares(60, 40, 10))).tool.parameters
     assert parameters["additionalProperties"] is False
     assert parameters["required"] == list(parameters["properties"]) == ["image_id", "x1", "y1", "x2", "y2"]
 
@@ -171,7 +173,7 @@ def test_the_tool_is_a_strict_schema() -> None:
 @settings(max_examples=60)
 @given(data=st.data(), width=st.integers(1, 1500), height=st.integers(1, 1500))
 def test_nested_crops_are_bounded_and_inside_the_image(data: st.DataObject, width: int, height: int) -> None:
-    tool = tool_of(exhibit("output", Image.new("RGB", (width, height), (7, 8, 9))))
+    tool = tool_of(attachment("output", Image.new("RGB", (width, height), (7, 8, 9))))
     size = Image.open(io.BytesIO(tool.first_views[0].part.data)).size
     for _ in range(4):
         x1, y1 = data.draw(st.integers(0, size[0] - 1)), data.draw(st.integers(0, size[1] - 1))

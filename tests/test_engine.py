@@ -163,7 +163,7 @@ def test_grader_saves_images_beside_the_artifact(toy: Toy) -> None:
 def test_api_key_appears_nowhere_in_a_run(toy: Toy) -> None:
     key = 'sk-0123456789"\\abc'
     model = {"provider": "mine:Generate", "label": "toy", "api_key_env": "TOY_KEY"}
-    path = toy.write({"metadata": {"generate": "tells_key"}}, models=[model])
+    path = toy.write({"metadata": {"generate": "leaks_key"}}, models=[model])
     result = toy("run", path, "--trust-suite", "--note", f"with {key}", TOY_KEY=key)
     assert toy.record.error is not None
     assert toy.record.error.message == "RuntimeError: 401 for the key ***"

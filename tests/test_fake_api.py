@@ -164,7 +164,7 @@ def test_the_log_has_no_secrets_and_counts_paid_calls(api: FakeAPI, client: open
     assert api.key not in repr(api.requests)
     assert [entry.endpoint for entry in api.requests] == ["images.edits"] * 3 + ["responses"]
     assert [entry.paid for entry in api.requests] == [True, True, False, True]
-    assert len({entry.digest for entry in api.seen("images.edits")}) == 1
+    assert len({entry.digest for entry in api.requests_to("images.edits")}) == 1
     assert sorted(api.paid_by_digest.values()) == [1, 2]
     assert api.requests[-1].body["model"] == "gpt-5.4"
 
@@ -185,11 +185,11 @@ def test_three_hundred_at_once(api: FakeAPI) -> None:
         gemini = genai.Client(api_key=api.key, http_options=options)
         async with openai.AsyncOpenAI(base_url=api.openai_base_url, api_key=api.key, max_retries=0) as client:
             generates = [client.images.generate(model="gpt-image-2", prompt=f"case {n}") for n in range(100)]
-            asks = [client.responses.create(model="gpt-5.4", input=f"case {n}") for n in range(100)]
-            tells = [
+            openai_judgements = [client.responses.create(model="gpt-5.4", input=f"case {n}") for n in range(100)]
+            gemini_judgements = [
                 gemini.aio.models.generate_content(model="gemini-2.5-flash", contents=f"case {n}") for n in range(100)
             ]
-            await asyncio.gather(*generates, *asks, *tells)
+            await asyncio.gather(*generates, *openai_judgements, *gemini_judgements)
         await gemini.aio.aclose()
         await transport.aclose()  # one that is handed over is not the SDK's to close
 

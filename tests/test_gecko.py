@@ -23,7 +23,7 @@ RED = {"id": "red", "question": "Which colour is the dog?", "choices": ["blue", 
        "type": "color", "depends_on": ["dog"]}  # fmt: skip
 SUN = {"id": "sun", "question": "Is the sun up?", "answer": "no", "type": "other"}
 PINNED = {"questions": [DOG, RED, SUN]}
-MADE = {
+GENERATED = {
     "keywords": "{1}[Two] {2}[dogs] on a {3}[boat]",
     "questions": [
         {"id": "q1", "keyword": 2, "question": "Are there dogs?", "choices": ["yes", "no"], "answer": "yes",
@@ -134,7 +134,7 @@ def test_judge_outage_is_not_a_wrong_answer(tmp_path: Path) -> None:
 
 def test_questions_are_generated_and_then_asked(tmp_path: Path) -> None:
     stored: list[PromptQuestions] = []
-    judge = ScriptedJudge(MADE, answers(q1="yes", q2="no"))
+    judge = ScriptedJudge(GENERATED, answers(q1="yes", q2="no"))
     config = GeckoGrader.model_validate({"key": "gecko", "type": "gecko"})
     cell = context(tmp_path, judge, {"prompt": "Two dogs on a boat"}, keep_questions=stored.append)
     result = asyncio.run(Gecko(config).grade(cell))
@@ -143,12 +143,12 @@ def test_questions_are_generated_and_then_asked(tmp_path: Path) -> None:
     assert judge.images(0) == []
     assert (result.details["source"], result.details["coverage"]) == ("generated", pytest.approx(2 / 3))
     (entry,) = stored
-    assert (entry.source, entry.keywords, len(entry.questions)) == ("generated", MADE["keywords"], 2)
+    assert (entry.source, entry.keywords, len(entry.questions)) == ("generated", GENERATED["keywords"], 2)
     assert entry.template_sha256 is not None
 
 
 def test_questions_are_generated_once_per_prompt(tmp_path: Path) -> None:
-    judge, once = ScriptedJudge(MADE, answers(q1="yes", q2="yes")), SingleFlight()
+    judge, once = ScriptedJudge(GENERATED, answers(q1="yes", q2="yes")), SingleFlight()
     config = GeckoGrader.model_validate({"key": "gecko", "type": "gecko"})
     cells = [context(tmp_path, judge, {"id": name, "prompt": "Two dogs"}, once=once) for name in "abc"]
 
@@ -161,10 +161,10 @@ def test_questions_are_generated_once_per_prompt(tmp_path: Path) -> None:
 
 
 def test_graders_with_different_judges_do_not_share_questions(tmp_path: Path) -> None:
-    other = {**MADE, "questions": [{**MADE["questions"][0], "question": "Is any dog there?"}]}  # type: ignore[dict-item]
+    other = {**GENERATED, "questions": [{**GENERATED["questions"][0], "question": "Is any dog there?"}]}  # type: ignore[dict-item]
     writer, once = QuestionsWriter(tmp_path), SingleFlight()
     asked = []
-    for name, created in (("one", MADE), ("two", other)):
+    for name, created in (("one", GENERATED), ("two", other)):
         judge = ScriptedJudge(created, answers(q1="yes", q2="yes"))
         config = GeckoGrader.model_validate({"key": "gecko", "type": "gecko", "judge": name})
         cell = context(
@@ -187,16 +187,16 @@ def test_graders_with_different_judges_do_not_share_questions(tmp_path: Path) ->
     "first",
     [
         "I cannot do that.",
-        json.dumps(MADE)[:200],
-        {**MADE, "questions": []},
-        {**MADE, "keywords": "Two dogs"},
-        Reply(text=json.dumps(MADE), model="judge-1", stopped="max_tokens"),
-        {**MADE, "questions": [{**MADE["questions"][0], "depends_on": ["q9"]}]},  # type: ignore[dict-item]
+        json.dumps(GENERATED)[:200],
+        {**GENERATED, "questions": []},
+        {**GENERATED, "keywords": "Two dogs"},
+        Reply(text=json.dumps(GENERATED), model="judge-1", stopped="max_tokens"),
+        {**GENERATED, "questions": [{**GENERATED["questions"][0], "depends_on": ["q9"]}]},  # type: ignore[dict-item]
     ],
     ids=["prose", "cut", "empty", "no items", "stopped", "unknown parent"],
 )
 def test_unusable_questions_are_requested_once_more(tmp_path: Path, first: Any) -> None:
-    judge = ScriptedJudge(first, MADE, answers(q1="yes", q2="yes"))
+    judge = ScriptedJudge(first, GENERATED, answers(q1="yes", q2="yes"))
     assert grade(tmp_path, judge, {}).scores["gecko"] == 1.0
     assert "Your last answer could not be used" in judge.words(1)[-1]
     with pytest.raises(GraderError, match="the judge generated no usable questions: "):
@@ -205,8 +205,8 @@ def test_unusable_questions_are_requested_once_more(tmp_path: Path, first: Any) 
 
 def test_bad_dependency_can_drop_all_dependencies(tmp_path: Path) -> None:
     created = {
-        **MADE,
-        "questions": [{**q, "depends_on": ["q2" if q["id"] == "q1" else "q1"]} for q in MADE["questions"]],
+        **GENERATED,
+        "questions": [{**q, "depends_on": ["q2" if q["id"] == "q1" else "q1"]} for q in GENERATED["questions"]],
     }  # type: ignore[index]
     result = grade(tmp_path, ScriptedJudge(created, answers(q1="no", q2="yes")), {}, on_bad_dependency="drop")
     assert result.scores["gecko"] == 0.5
@@ -215,7 +215,7 @@ def test_bad_dependency_can_drop_all_dependencies(tmp_path: Path) -> None:
 
 def test_questions_that_the_prompt_does_not_confirm_are_dropped(tmp_path: Path) -> None:
     stored: list[PromptQuestions] = []
-    judge = ScriptedJudge(MADE, answers(q1="c", q2="yes"), answers(q2="yes"))
+    judge = ScriptedJudge(GENERATED, answers(q1="c", q2="yes"), answers(q2="yes"))
     config = GeckoGrader.model_validate({"key": "gecko", "type": "gecko", "check_questions": True})
     cell = context(tmp_path, judge, {"prompt": "Two of them"}, keep_questions=stored.append)
     result = asyncio.run(Gecko(config).grade(cell))
@@ -232,11 +232,11 @@ def test_questions_that_the_prompt_does_not_confirm_are_dropped(tmp_path: Path) 
 
 def test_no_confirmed_questions_give_no_score(tmp_path: Path) -> None:
     with pytest.raises(GraderError, match="all 2 questions were dropped"):
-        grade(tmp_path, ScriptedJudge(MADE, answers(q1="no", q2="no")), {}, check_questions=True)
+        grade(tmp_path, ScriptedJudge(GENERATED, answers(q1="no", q2="no")), {}, check_questions=True)
 
 
 def test_added_questions_are_asked_with_generated_questions(tmp_path: Path) -> None:
-    judge = ScriptedJudge(MADE, answers(q1="yes", q1_2="yes", q2="yes"))
+    judge = ScriptedJudge(GENERATED, answers(q1="yes", q1_2="yes", q2="yes"))
     case = {"add_questions": [{"id": "q1", "question": "Is the flag up?", "type": "flag"}]}
     result = grade(tmp_path, judge, case)
     assert result.scores == {"gecko": 1.0, "gecko.animal": 1.0, "gecko.counting": 1.0, "gecko.flag": 1.0}
@@ -247,7 +247,7 @@ def test_added_questions_are_asked_with_generated_questions(tmp_path: Path) -> N
 def test_added_question_with_a_bad_dependency_drops_all_dependencies(tmp_path: Path) -> None:
     case = {"add_questions": [{"id": "flag", "question": "Is the flag up?", "depends_on": ["gone"]}]}
     result = grade(
-        tmp_path, ScriptedJudge(MADE, answers(q1="no", q2="yes", flag="yes")), case, on_bad_dependency="drop"
+        tmp_path, ScriptedJudge(GENERATED, answers(q1="no", q2="yes", flag="yes")), case, on_bad_dependency="drop"
     )
     assert result.scores["gecko"] == pytest.approx(2 / 3)
 

@@ -46,7 +46,7 @@ def test_a_choice_that_is_a_letter_is_taken_by_its_text() -> None:
     assert choice_of(question, "a") == 1
 
 
-def said(data: dict[str, Any]) -> dict[str, tuple[str, int | None, str | None]]:
+def parsed_answers(data: dict[str, Any]) -> dict[str, tuple[str, int | None, str | None]]:
     result, _ = read_answers([YES_NO, COLOUR], data)
     return {name: (item.answer, item.choice, item.fault) for name, item in result.items()}
 
@@ -59,7 +59,7 @@ def test_answers_match_by_id_and_not_by_order() -> None:
 
 def test_answers_to_unknown_questions_are_separated() -> None:
     data = {"answers": [{"id": "q9", "answer": "yes"}, {"id": "q1", "answer": "yes"}]}
-    assert said(data) == {"q1": ("yes", 0, None), "q2": ("", None, "no answer")}
+    assert parsed_answers(data) == {"q1": ("yes", 0, None), "q2": ("", None, "no answer")}
     assert read_answers([YES_NO, COLOUR], data)[1] == ["q9"]
 
 
@@ -67,17 +67,17 @@ def test_answers_to_unknown_questions_are_separated() -> None:
     ("second", "stored"), [("Yes.", ("Yes.", 0, None)), ("no", ("yes / no", None, "two different answers"))]
 )
 def test_a_question_answered_twice(second: str, stored: tuple[str, int | None, str | None]) -> None:
-    assert said({"answers": [{"id": "q1", "answer": "yes"}, {"id": "q1", "answer": second}]})["q1"] == stored
+    assert parsed_answers({"answers": [{"id": "q1", "answer": "yes"}, {"id": "q1", "answer": second}]})["q1"] == stored
 
 
 @pytest.mark.parametrize(("value", "choice"), [(True, 0), (False, 1), (None, None), (1, None), ("", None)])
 def test_values_that_are_no_text(value: Any, choice: int | None) -> None:
-    assert said({"answers": [{"id": "q1", "answer": value}]})["q1"][1] == choice
+    assert parsed_answers({"answers": [{"id": "q1", "answer": value}]})["q1"][1] == choice
 
 
 def test_a_plain_mapping_of_ids_is_understood() -> None:
     assert answer_faults([YES_NO, COLOUR], {"q1": "yes", "q2": "red"}) == []
-    assert said({"q1": "yes", "q2": "red"}) == {"q1": ("yes", 0, None), "q2": ("red", 1, None)}
+    assert parsed_answers({"q1": "yes", "q2": "red"}) == {"q1": ("yes", 0, None), "q2": ("red", 1, None)}
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ KEYWORDS = "{1}[Two] {2}[dogs] on a {3}[red] {4}[boat]"
 DOGS = {"id": "q1", "keyword": 2, "question": "Are there dogs?", "choices": ["yes", "no"], "answer": "yes",
         "type": "animal", "justification": "dogs", "depends_on": []}  # fmt: skip
 TWO = {**DOGS, "id": "q2", "keyword": 1, "question": "Are there two dogs?", "type": "counting", "depends_on": ["q1"]}
-WHOLE = {"keywords": KEYWORDS, "questions": [DOGS, TWO]}
-TEXT = json.dumps(WHOLE, indent=1)
+COMPLETE = {"keywords": KEYWORDS, "questions": [DOGS, TWO]}
+TEXT = json.dumps(COMPLETE, indent=1)
 
 
 def image(*questions: Any, keywords: Any = KEYWORDS) -> ParsedQuestions:
@@ -52,7 +52,7 @@ def image(*questions: Any, keywords: Any = KEYWORDS) -> ParsedQuestions:
          "another missing comma", "bare key"],
 )  # fmt: skip
 def test_json_in_any_dress(text: str) -> None:
-    assert read_json(text) == WHOLE
+    assert read_json(text) == COMPLETE
 
 
 @pytest.mark.parametrize("text", ["", "I cannot do that.", "{", "[1, 2", "null", "``` ```", f"{TEXT} {TEXT[:-1]},}}"])

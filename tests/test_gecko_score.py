@@ -12,7 +12,7 @@ from visioneval.graders.gecko.score import OnUnanswered, points, shares
 from visioneval.suite.questions import GeckoQuestion
 
 
-def asked(*questions: tuple[str, str, tuple[str, ...]]) -> list[GeckoQuestion]:
+def gecko_questions(*questions: tuple[str, str, tuple[str, ...]]) -> list[GeckoQuestion]:
     return [
         GeckoQuestion(id=name, question=f"Is {name} there?", type=kind, depends_on=parents)
         for name, kind, parents in questions
@@ -20,14 +20,14 @@ def asked(*questions: tuple[str, str, tuple[str, ...]]) -> list[GeckoQuestion]:
 
 
 def test_two_objects_and_an_action_answered_yes_no_no() -> None:
-    questions = asked(("1", "object", ()), ("2", "object", ()), ("3", "action", ()))
+    questions = gecko_questions(("1", "object", ()), ("2", "object", ()), ("3", "action", ()))
     scored = points(questions, {"1": True, "2": False, "3": False}, "error")
     total, by_type = shares(questions, scored, "error")
     assert total == pytest.approx(1 / 3)
     assert by_type == {"object": 0.5, "action": 0.0}
 
 
-CHAIN = asked(("a", "object", ()), ("b", "object", ("a",)), ("c", "object", ("b",)))
+CHAIN = gecko_questions(("a", "object", ()), ("b", "object", ("a",)), ("c", "object", ("b",)))
 
 
 @pytest.mark.parametrize(
@@ -58,21 +58,21 @@ def test_a_wrong_answer_is_wrong_for_any_parent_answer() -> None:
 
 
 def test_answered_types_are_measured_if_another_is_unanswered() -> None:
-    questions = asked(("1", "object", ()), ("2", "color", ()))
+    questions = gecko_questions(("1", "object", ()), ("2", "color", ()))
     scored = points(questions, {"1": True, "2": None}, "error")
     assert shares(questions, scored, "error") == (None, {"object": 1.0, "color": None})
 
 
 @pytest.mark.parametrize("on_unanswered", ["error", "skip"])
 def test_no_answers_leave_all_scores_unmeasured(on_unanswered: OnUnanswered) -> None:
-    questions = asked(("1", "object", ()))
+    questions = gecko_questions(("1", "object", ()))
     assert shares(questions, points(questions, {"1": None}, on_unanswered), on_unanswered) == (None, {"object": None})
 
 
 @given(st.lists(st.sampled_from([True, False, None]), min_size=1, max_size=12), st.data())
 def test_dependencies_never_raise_a_score(rights: list[bool | None], data: st.DataObject) -> None:
     names = [str(at) for at in range(len(rights))]
-    free = asked(*((name, "object", ()) for name in names))
+    free = gecko_questions(*((name, "object", ()) for name in names))
     bound = [
         question.model_copy(update={"depends_on": tuple(data.draw(st.lists(st.sampled_from(names[:at]), max_size=3)))})
         if at

@@ -51,12 +51,12 @@ def test_every_claim_of_every_image_is_asked(images: Path, api: FakeAPI, tmp_pat
     data = yaml.safe_load(images.read_text(encoding="utf-8"))
     shown = {word for case in data["cases"] if "output_of" not in case for word in WORD.findall(case["prompt"])}
 
-    def say(name: str, request: JudgeRequest) -> str:
+    def answer_for(name: str, request: JudgeRequest) -> str:
         """Yes to what the prompts of the images say, and to what follows from a prompt alone."""
         (word,) = re.findall(rf"^{name}: Is there (\w+)\?", request.text, re.MULTILINE)
         return "a" if word in shown or not request.images else "b"
 
-    inner = judge(say)
+    inner = judge(answer_for)
 
     def answer(request: JudgeRequest) -> Any:
         kind = "answered" if request.images else "checked" if "## Description" in request.text else "made"

@@ -31,13 +31,13 @@ def test_counter_examples_must_score_lower(
     seen = {word for case in matches for word in re.findall(r"[A-Za-z]{3,}", case["prompt"])}
     shown: list[int] = []
 
-    def say(name: str, request: JudgeRequest) -> str:
+    def answer_for(name: str, request: JudgeRequest) -> str:
         """The right choice, but for a word that stands in no prompt of a video."""
         shown.append(len(request.images))
         (word,) = re.findall(rf"^{name}: What about (\w+)\?", request.text, re.MULTILINE)
         return "b" if word in seen or not strict else "e"
 
-    api.script.judge(judge(say))
+    api.script.judge(judge(answer_for))
     monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
     monkeypatch.setenv("LOCAL_KEY", api.key)
     for number, case in enumerate(matches):

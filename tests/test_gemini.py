@@ -15,7 +15,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from fake_api import FakeAPI, Fault, Script
-from fake_api import GenerationRequest as Asked
+from fake_api import GenerationRequest as SentRequest
 from fake_api.samples import asked_generate, encode
 from PIL import Image
 
@@ -349,5 +349,5 @@ def test_credentials_that_give_no_token_are_an_error_of_the_key(
 
 def test_the_scripted_image_is_stored_byte_for_byte(api: FakeAPI, script: Script) -> None:
     data = encode("PNG", (30, 20))
-    script.generate(lambda request: data if isinstance(request, Asked) else None)
+    script.generate(lambda request: data if isinstance(request, SentRequest) else None)
     assert generate(config(api.gemini_base_url), request_for()).outputs == (data,)

@@ -50,12 +50,12 @@ class Zoom:
     """Crops that say what they were asked for."""
 
     def __init__(self) -> None:
-        self.asked: list[dict[str, Any]] = []
+        self.arguments: list[dict[str, Any]] = []
         self.tool = Tool("crop", "Look closer.", CROP, self._call)
 
     def _call(self, arguments: Any) -> Any:
-        self.asked.append(dict(arguments))
-        return [f"crop {len(self.asked)}", ImagePart(encode(size=(10 + len(self.asked), 9)), "image/png")]
+        self.arguments.append(dict(arguments))
+        return [f"crop {len(self.arguments)}", ImagePart(encode(size=(10 + len(self.arguments), 9)), "image/png")]
 
     def question(self, max_calls: int = 6) -> Question:
         return Question(PARTS, SCHEMA, ("quality",), (self.tool,), max_tool_calls=max_calls)
@@ -98,7 +98,7 @@ def test_a_judge_zooms_in_for_several_rounds(api: FakeAPI, script: Script, model
     reply = ask(api, zoom.question(), model)
     assert json.loads(reply.text)["quality"] == 4
     assert (reply.tool_calls, reply.shape) == (4, "schema")
-    assert zoom.asked == [{"image_id": name, "x1": turn} for turn in (0, 1) for name in ("output", "ref_1")]
+    assert zoom.arguments == [{"image_id": name, "x1": turn} for turn in (0, 1) for name in ("output", "ref_1")]
     assert [logged.asked.tools != () for logged in api.requests if isinstance(logged.asked, JudgeRequest)] == [
         True, True, True, False,
     ]  # fmt: skip
@@ -118,7 +118,7 @@ def test_integers_reach_a_tool_as_integers(api: FakeAPI, script: Script) -> None
     script.judge(lambda request: None if request.turns else call)
     zoom = Zoom()
     ask(api, zoom.question())
-    assert isinstance(zoom.asked[0]["x1"], int)
+    assert isinstance(zoom.arguments[0]["x1"], int)
 
 
 def test_tool_rounds_are_limited(api: FakeAPI, script: Script) -> None:
@@ -126,14 +126,14 @@ def test_tool_rounds_are_limited(api: FakeAPI, script: Script) -> None:
     script.judge(lambda request: call if request.tools else None)
     zoom = Zoom()
     reply = ask(api, zoom.question(max_calls=2))
-    assert (len(api.requests), reply.tool_calls, len(zoom.asked)) == (5, 4, 4)
+    assert (len(api.requests), reply.tool_calls, len(zoom.arguments)) == (5, 4, 4)
     assert set(json.loads(reply.text)) == {"verdict", "quality", "tags"}
 
 
 def test_an_unknown_tool_is_reported_to_the_judge() -> None:
     zoom = Zoom()
     (message,) = run_tool(zoom.question().tools, Called("measure", "{}", "7"))
-    assert (message, zoom.asked) == ("There is no tool 'measure'. There are: crop.", [])
+    assert (message, zoom.arguments) == ("There is no tool 'measure'. There are: crop.", [])
 
 
 def test_an_empty_turn_is_not_sent_back(api: FakeAPI) -> None:

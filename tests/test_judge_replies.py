@@ -43,7 +43,7 @@ def item(what: str, *, met: bool) -> dict[str, Any]:
     return {"requirement": what, "question": f"Is there {what}?", "analysis": "I looked.", "answer": met, "gap": ""}
 
 
-def right(request: JudgeRequest) -> dict[str, Any]:
+def complete_answer(request: JudgeRequest) -> dict[str, Any]:
     """The whole answer to any question."""
     names = request.schema["properties"] if request.schema else {}
     if "nice" in names:
@@ -115,7 +115,7 @@ def _around(monkeypatch: pytest.MonkeyPatch, api: FakeAPI) -> None:
     monkeypatch.setenv("JUDGE_KEY", api.key)
 
 
-def part_of(request: JudgeRequest) -> float:
+def part_for(request: JudgeRequest) -> float:
     return (request.images[-1].size[1] - 24) / PARTS
 
 
@@ -125,7 +125,7 @@ def cut(text: str, part: float) -> str:
 
 @pytest.mark.parametrize("way", APIS)
 def test_a_truncated_reply_is_null_even_if_its_server_reports_it_complete(toy: Toy, api: FakeAPI, way: str) -> None:
-    api.script.judge(lambda request: cut(json.dumps(right(request)), part_of(request)))
+    api.script.judge(lambda request: cut(json.dumps(complete_answer(request)), part_for(request)))
     suite = Suite(toy, api, way, PARTS)
     result = suite.run()
     assert result.exit_code == 3, result.output
@@ -133,7 +133,7 @@ def test_a_truncated_reply_is_null_even_if_its_server_reports_it_complete(toy: T
     for record in suite.records:
         assert set(record.scores.values()) == {None}, record.scores
         assert record.verdict == "ERROR"
-    api.script.judge(right)
+    api.script.judge(complete_answer)
     again = suite.resume()
     assert again.exit_code == 0, again.output
     assert all(record.scores == pytest.approx(SCORES) for record in suite.records)
@@ -164,7 +164,7 @@ def test_a_description_that_ends_early_reads_no_lines(toy: Toy, api: FakeAPI) ->
 
     def judged(request: JudgeRequest) -> str:
         if request.images:
-            return cut(json.dumps(seen), part_of(request))
+            return cut(json.dumps(seen), part_for(request))
         lines = [line for line in ("SPRING SALE", "10 % OFF") if line in request.text]
         return json.dumps({"lines": lines, "criteria_met": True, "reason": ""})
 
@@ -177,7 +177,7 @@ def test_a_description_that_ends_early_reads_no_lines(toy: Toy, api: FakeAPI) ->
 @pytest.mark.parametrize("check", [False, True])
 def test_questions_of_a_reply_that_ends_early_are_none(toy: Toy, api: FakeAPI, check: bool) -> None:
     def judged(request: JudgeRequest) -> str:
-        text = json.dumps(right(request))
+        text = json.dumps(complete_answer(request))
         if request.images or (check and "keywords" in (request.schema or {})["properties"]):
             return text
         prompt = (
@@ -195,7 +195,7 @@ def test_questions_of_a_reply_that_ends_early_are_none(toy: Toy, api: FakeAPI, c
 
 def test_a_choice_of_a_pair_that_ends_early_is_an_error_and_asked_again(toy: Toy, api: FakeAPI) -> None:
     models = [{"provider": "files", "label": label, "path": f"{label}/{{case}}.png"} for label in "xy"]
-    api.script.judge(lambda request: cut(json.dumps(right(request)), part_of(request)))
+    api.script.judge(lambda request: cut(json.dumps(complete_answer(request)), part_for(request)))
     image = {"key": "image", "type": "properties"}
     suite = Suite(toy, api, "chat", PARTS, models=models, graders=[image], verdict=["image"])
     suite.run()
@@ -205,7 +205,7 @@ def test_a_choice_of_a_pair_that_ends_early_is_an_error_and_asked_again(toy: Toy
     assert {(line.answer, line.reason) for line in lines} == {(None, None)}
     assert toy("pairwise", "r@x", "r@y", "--json", "--offline").exit_code == 3
     assert suite.calls == 4 * PARTS
-    api.script.judge(lambda request: json.dumps({**right(request), "mood": "calm"}))
+    api.script.judge(lambda request: json.dumps({**complete_answer(request), "mood": "calm"}))
     assert toy("pairwise", "r@x", "r@y", "--json").exit_code == 0
     assert suite.calls == 6 * PARTS
     assert {line.answer for line in read_preferences(suite.folder)} == {"a", "b"}
@@ -217,7 +217,7 @@ def test_extra_keys_are_ignored_and_recorded(toy: Toy, api: FakeAPI, way: str) -
     many = {f"note {at}": "x" * 5000 for at in range(50)}
 
     def judged(request: JudgeRequest) -> str:
-        text = {"confidence": 0.5, **right(request), **many}
+        text = {"confidence": 0.5, **complete_answer(request), **many}
         if "requirements" in text:
             text["requirements"][0]["mood"] = ["calm"]
         return json.dumps(text)
@@ -240,7 +240,7 @@ def test_extra_keys_are_ignored_and_recorded(toy: Toy, api: FakeAPI, way: str) -
 
 
 def test_extra_keys_beside_generated_questions_are_recorded(toy: Toy, api: FakeAPI) -> None:
-    api.script.judge(lambda request: json.dumps({**right(request), "mood": "calm"}))
+    api.script.judge(lambda request: json.dumps({**complete_answer(request), "mood": "calm"}))
     suite = Suite(toy, api, "chat", plain=True, graders=[GECKO], verdict=["gecko >= 0.1"])
     assert suite.run().exit_code == 0
     (entry,) = read_questions(suite.folder)
@@ -249,7 +249,7 @@ def test_extra_keys_beside_generated_questions_are_recorded(toy: Toy, api: FakeA
 
 def test_a_degenerate_reply_stops_no_other_cell_and_is_asked_again(toy: Toy, api: FakeAPI) -> None:
     start = time.monotonic()
-    api.script.judge(lambda request: DEGENERATE if request.images[-1].size[1] == 24 else right(request))
+    api.script.judge(lambda request: DEGENERATE if request.images[-1].size[1] == 24 else complete_answer(request))
     suite = Suite(toy, api, "chat", 3, cell_timeout_s=60)
     assert suite.run().exit_code == 3
     assert time.monotonic() - start < 60, "it took 143 s for each of them"
@@ -262,7 +262,7 @@ def test_a_degenerate_reply_stops_no_other_cell_and_is_asked_again(toy: Toy, api
     assert suite.calls == calls, "a replay calls nobody"
     (record,) = (entry for entry in suite.records if entry.test_id == "case0")
     assert set(record.scores.values()) == {None}
-    api.script.judge(right)
+    api.script.judge(complete_answer)
     assert suite.resume().exit_code == 0
     assert {record.verdict for record in suite.records} == {"PASS"}
     assert suite.calls == calls + 4, "one call for each grader of that cell"
@@ -273,7 +273,7 @@ def test_a_degenerate_reply_stops_no_other_cell_and_is_asked_again(toy: Toy, api
 def test_failed_question_generation_is_retried(toy: Toy, api: FakeAPI, fault: str, check: bool) -> None:
     text = "No questions come to mind." if fault == "prose" else None
     api.faults.when(lambda request: isinstance(request, JudgeRequest), Fault(fault, text=text))
-    api.script.judge(right)
+    api.script.judge(complete_answer)
     gecko = {**GECKO, "check_questions": check}
     suite = Suite(toy, api, plain=True, graders=[gecko], verdict=["gecko >= 0.1"])
     assert suite.run().exit_code == 3
@@ -287,7 +287,7 @@ def test_failed_question_generation_is_retried(toy: Toy, api: FakeAPI, fault: st
 
 def test_answers_that_could_not_be_read_are_asked_for_again_and_no_others(toy: Toy, api: FakeAPI) -> None:
     def judged(request: JudgeRequest) -> str:
-        output = right(request)["answers"]
+        output = complete_answer(request)["answers"]
         return json.dumps({"answers": output[:1] if len(output) > 1 else []})
 
     api.script.judge(judged)
@@ -295,7 +295,7 @@ def test_answers_that_could_not_be_read_are_asked_for_again_and_no_others(toy: T
     assert suite.run().exit_code == 3
     assert suite.calls == 2, "both questions, and then the second one alone"
     assert suite.resume("--offline").exit_code == 3
-    api.script.judge(right)
+    api.script.judge(complete_answer)
     assert suite.resume().exit_code == 0
     assert suite.calls == 3
     (record,) = suite.records
@@ -307,7 +307,7 @@ def test_a_lost_vote_is_cast_again_only_where_a_score_hangs_on_it(toy: Toy, api:
 
     def judged(request: JudgeRequest) -> Any:
         votes.append("")
-        return right(request) if len(votes) <= 2 else "{"
+        return complete_answer(request) if len(votes) <= 2 else "{"
 
     api.script.judge(judged)
     suite = Suite(toy, api, graders=[{**LOOK, "votes": 3}], verdict=["nice"])
@@ -321,7 +321,7 @@ def test_a_lost_vote_is_cast_again_only_where_a_score_hangs_on_it(toy: Toy, api:
     assert (done.exit_code, suite.calls) == (1, calls), "a changed rule asks no judge"
     api.script.judge("{")
     assert toy("grade", "r", "--suite", strict, "--reuse", "none", "--quiet").exit_code == 3
-    api.script.judge(right)
+    api.script.judge(complete_answer)
     calls = suite.calls
     assert toy("grade", "r", "--suite", strict, "--quiet").exit_code == 1
     assert suite.calls == calls + 3, "all three votes were lost"
@@ -329,7 +329,7 @@ def test_a_lost_vote_is_cast_again_only_where_a_score_hangs_on_it(toy: Toy, api:
 
 def test_an_answer_at_the_second_try_is_replayed_without_a_call(toy: Toy, api: FakeAPI) -> None:
     api.faults.queue(Fault("off_schema"))
-    api.script.judge(right)
+    api.script.judge(complete_answer)
     suite = Suite(toy, api, graders=[LOOK], verdict=["nice"])
     assert suite.run().exit_code == 0
     assert suite.calls == 2

@@ -119,12 +119,12 @@ def test_a_truncated_answer_is_neither_used_nor_repaired() -> None:
     cut = Reply(text='{"n": 4', model="m", stopped="max_tokens")
     with pytest.raises(OffSchemaError, match=r"cut off \(max_tokens\)"):
         answered(cut)
-    whole = Reply(text='{"n": 4}', model="m", stopped="max_tokens")
-    answer, judge = answered(whole, '{"n": 40}')
+    cut_off = Reply(text='{"n": 4}', model="m", stopped="max_tokens")
+    answer, judge = answered(cut_off, '{"n": 40}')
     assert answer.data == {"n": 40}
     assert "cut off (max_tokens)" in judge.words(1)[-1]
-    mended, _ = answered("{'n': 7}", cut)
-    assert (mended.data, mended.how) == ({"n": 7}, "repaired")
+    repaired, _ = answered("{'n': 7}", cut)
+    assert (repaired.data, repaired.how) == ({"n": 7}, "repaired")
 
 
 def test_recorded_answers_may_omit_defaults_and_are_not_retried() -> None:

@@ -17,7 +17,7 @@ from visioneval.records.model import read_info
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends signals")
 AT_ONCE = 4
-IN_THE_WORKS = 2 * AT_ONCE
+IN_PROGRESS = 2 * AT_ONCE
 """The most calls that a kill can lose: a worker has one under way, and there are two for each generation at once."""
 SLOWLY = {"images": (0.02, 0.08), "judge": (0.02, 0.08)}
 
@@ -29,7 +29,7 @@ def api() -> Iterator[FakeAPI]:
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
@@ -60,7 +60,7 @@ def test_killed_and_resumed_run_completes_and_pays_once(tmp_path: Path, api: Fak
     result = api_run.run("--max-concurrency", str(AT_ONCE), resume=True)
     assert result.exit_code == 0, result.output
     api_run.check_complete()
-    assert api_run.generated + api_run.judged <= 120 + IN_THE_WORKS * len(moments)
+    assert api_run.generated + api_run.judged <= 120 + IN_PROGRESS * len(moments)
     assert len(api.paid_by_digest) == 120
 
 
@@ -79,7 +79,7 @@ def test_run_killed_at_start_can_be_resumed(tmp_path: Path, api: FakeAPI) -> Non
     assert (api_run.generated, api_run.judged) == (8, 8)
 
 
-def asked_to_stop(program: subprocess.Popen[str]) -> None:
+def interrupt(program: subprocess.Popen[str]) -> None:
     """Sends the first interrupt and waits until the program confirms it."""
     program.send_signal(signal.SIGINT)
     assert program.stderr is not None
@@ -93,7 +93,7 @@ def test_first_interrupt_finishes_paid_calls_and_stops_generating(tmp_path: Path
     api.latency.update({"images": 1.5, "judge": 0.2, "gemini": 1.5})
     program = api_run.program("--max-concurrency", str(AT_ONCE))
     wait_until(lambda: len(api.requests) == AT_ONCE, program)
-    asked_to_stop(program)
+    interrupt(program)
     _, errors = program.communicate(timeout=60)
     assert program.returncode == 130, errors
     assert "Traceback" not in errors
@@ -117,7 +117,7 @@ def test_second_interrupt_waits_for_no_call(tmp_path: Path, api: FakeAPI, provid
     api.latency.update({"images": 600, "gemini": 600})
     program = api_run.program("--max-concurrency", str(AT_ONCE))
     wait_until(lambda: len(api.requests) == AT_ONCE, program)
-    asked_to_stop(program)
+    interrupt(program)
     program.send_signal(signal.SIGINT)
     _, errors = program.communicate(timeout=60)
     assert program.returncode == 130, errors
@@ -135,7 +135,7 @@ def test_interrupt_does_not_wait_for_rate_limit(tmp_path: Path, api: FakeAPI) ->
     api_run = ApiRun(tmp_path, api, 20, limits={"openai": {"images_per_minute": 2}})
     program = api_run.program("--max-concurrency", str(AT_ONCE))
     wait_until(lambda: results(api_run) >= 1, program)
-    asked_to_stop(program)
+    interrupt(program)
     _, errors = program.communicate(timeout=25)
     assert program.returncode == 130, errors
     assert api_run.generated == api_run.judged == len(api_run.records) < 5

@@ -289,7 +289,7 @@ def test_unknown_command_opens_the_page(monkeypatch: pytest.MonkeyPatch) -> None
         text.append((run, port))
 
     @group.command("import")
-    def other(file: str) -> None:
+    def import_file(file: str) -> None:
         text.append((file, -1))
 
     for words in (["latest"], ["--port", "80", "latest"], ["latest", "--port", "81"], ["import", "x"], ["page", "y"]):

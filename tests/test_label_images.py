@@ -22,11 +22,11 @@ from visioneval.media import video as video_module
 from visioneval.media.video import sample_frames
 
 
-def shown(folder: Path) -> tuple[Labeling, dict[str, dict[str, Any]]]:
+def first_images(folder: Path) -> tuple[Labeling, dict[str, dict[str, Any]]]:
     """The desk, and the images of the first item by their titles."""
-    desk = Labeling(prepare(LabelRequest(str(folder), folder.parent)))
-    stages = desk.next("ann")["item"]["stages"]
-    return desk, {entry["title"]: entry for stage in stages for entry in stage["images"]}
+    labeling = Labeling(prepare(LabelRequest(str(folder), folder.parent)))
+    stages = labeling.next("ann")["item"]["stages"]
+    return labeling, {entry["title"]: entry for stage in stages for entry in stage["images"]}
 
 
 @pytest.fixture
@@ -48,21 +48,21 @@ def test_inputs_outside_the_suites_folder_are_missing(home: Path, start: str) ->
     top = str(home.parent) if start == "absolute" else start
     outside = f"{top}/private.png"
     case = {"id": "one", "images": [outside], "reference": outside, "masks": {"editable": f"{top}/mask.png"}}
-    desk, result = shown(write_run(home, [case]))
+    labeling, result = first_images(write_run(home, [case]))
     assert {title: entry["kind"] for title, entry in result.items()} == {
         "Result": "image", "Input": "missing", "Mask: may change": "missing", "Expected": "missing"
     }  # fmt: skip
     for title in ("Input", "Mask: may change", "Expected"):
         with pytest.raises(ImageError):
-            desk.media.get(result[title]["id"])
+            labeling.media.get(result[title]["id"])
 
 
 def test_inputs_beside_the_suite_are_shown(home: Path) -> None:
     shutil.copy(home.parent / "mask.png", home / "mask.png")
     case = {"id": "one", "images": ["base.png"], "reference": "base.png", "masks": {"editable": "mask.png"}}
-    desk, result = shown(write_run(home, [case]))
+    labeling, result = first_images(write_run(home, [case]))
     assert {entry["kind"] for entry in result.values()} == {"image"}
-    assert all(desk.media.get(entry["id"]) for entry in result.values())
+    assert all(labeling.media.get(entry["id"]) for entry in result.values())
 
 
 @pytest.mark.parametrize("mime", ["image/png", "video/mp4"])
@@ -71,10 +71,10 @@ def test_a_runs_image_outside_the_run_is_missing(home: Path, mime: str) -> None:
     custom = next(run.rglob("*.png"))
     custom.unlink()
     custom.symlink_to(home.parent / "private.png")
-    desk, result = shown(run)
+    labeling, result = first_images(run)
     assert result["Result"]["kind"] == "missing"
     with pytest.raises(ImageError):
-        desk.media.get(result["Result"]["id"])
+        labeling.media.get(result["Result"]["id"])
 
 
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "WEBP"])
@@ -87,8 +87,8 @@ def test_image_metadata_is_removed(home: Path, form: str) -> None:
     make_image(3).save(custom, form, exif=exif, xmp=words, icc_profile=words, comment=words)
     assert custom.read_bytes().count(words) >= 2
     before = custom.read_bytes()
-    desk, result = shown(run)
-    exposure = desk.media.get(result["Result"]["id"])
+    labeling, result = first_images(run)
+    exposure = labeling.media.get(result["Result"]["id"])
     assert exposure is not None
     assert exposure.mime == "image/png"
     assert words not in exposure.data
@@ -118,10 +118,10 @@ def video(home: Path) -> Path:
 
 
 def test_video_metadata_is_removed(video: Path, tmp_path: Path) -> None:
-    desk, result = shown(video)
+    labeling, result = first_images(video)
     stored = next(video.rglob("*.png"))
     before = stored.read_bytes()
-    exposure = desk.media.get(result["Result"]["id"])
+    exposure = labeling.media.get(result["Result"]["id"])
     assert exposure is not None
     assert exposure.mime == "video/mp4"
     assert SECRET_A.encode() not in exposure.data
@@ -132,32 +132,32 @@ def test_video_metadata_is_removed(video: Path, tmp_path: Path) -> None:
 
 
 def test_a_video_has_a_limit(video: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk, result = shown(video)
+    labeling, result = first_images(video)
     assert result["Result"]["kind"] == "video"
     monkeypatch.setattr(video_module, "MAX_BYTES", 10)
     with pytest.raises(ImageError, match="over the limit of 10"):
-        desk.media.get(result["Result"]["id"])
+        labeling.media.get(result["Result"]["id"])
 
 
 def test_deleted_video_is_missing(video: Path) -> None:
-    desk, result = shown(video)
+    labeling, result = first_images(video)
     next(video.rglob("*.png")).unlink()
     with pytest.raises(ImageError):
-        desk.media.get(result["Result"]["id"])
+        labeling.media.get(result["Result"]["id"])
 
 
 def test_invalid_video_is_not_shown(video: Path) -> None:
-    desk, result = shown(video)
+    labeling, result = first_images(video)
     next(video.rglob("*.png")).write_bytes(b"#EXTM3U\n/etc/passwd\n")
     with pytest.raises(ImageError):
-        desk.media.get(result["Result"]["id"])
+        labeling.media.get(result["Result"]["id"])
 
 
 def test_without_pyav_videos_are_unchanged_with_a_note(video: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outputs, "can_strip_videos", lambda: False)
     monkeypatch.setattr(work, "can_strip_videos", lambda: False)
-    desk, result = shown(video)
-    exposure = desk.media.get(result["Result"]["id"])
+    labeling, result = first_images(video)
+    exposure = labeling.media.get(result["Result"]["id"])
     assert exposure is not None
     assert exposure.data == next(video.rglob("*.png")).read_bytes()
     (note,) = prepare(LabelRequest(str(video), video.parent)).notes

@@ -26,7 +26,7 @@ def answers(run: Path, rater: str) -> dict[tuple[str, str], Any]:
 
 
 @contextmanager
-def alone(browser: Browser, server: Server, rater: str) -> Iterator[Page]:
+def open_unchecked_page(browser: Browser, server: Server, rater: str) -> Iterator[Page]:
     """A page that may complain in the console: its server is going to be killed."""
     context = browser.new_context()
     context.set_default_timeout(20_000)
@@ -41,7 +41,7 @@ def test_two_raters_with_reload_and_restart(browser: Browser, serve: Serve, tmp_
     run = write_run(tmp_path, TWENTY)
     server = serve(run)
     sent: dict[str, dict[str, bool]] = {"ann": {}, "ben": {}}
-    with alone(browser, server, "ann") as ann, alone(browser, server, "ben") as ben:
+    with open_unchecked_page(browser, server, "ann") as ann, open_unchecked_page(browser, server, "ben") as ben:
         pages = {"ann": ann, "ben": ben}
         for at in range(20):
             for rater, page in pages.items():
@@ -80,7 +80,7 @@ def test_two_raters_with_reload_and_restart(browser: Browser, serve: Serve, tmp_
 def test_kill_after_an_answer_loses_nothing(browser: Browser, serve: Serve, tmp_path: Path) -> None:
     run = write_run(tmp_path, TWENTY[:4])
     server = serve(run)
-    with alone(browser, server, "ann") as page:
+    with open_unchecked_page(browser, server, "ann") as page:
         for done in range(1, 5):
             case = page.inner_text("#facts dd")
             page.keyboard.type("y3")
@@ -280,7 +280,7 @@ def test_zoom_by_key_wheel_and_drag(rate: Callable[..., Page], serve: Serve, tmp
 
 def test_reports_an_outdated_url(browser: Browser, serve: Serve, tmp_path: Path) -> None:
     server = serve(write_run(tmp_path))
-    with alone(browser, server, "ann") as page:
+    with open_unchecked_page(browser, server, "ann") as page:
         server.kill()
         server.restart()
         page.keyboard.type("y4")

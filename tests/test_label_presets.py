@@ -24,7 +24,7 @@ WHY_NOT = ("missing_section", "action_unclear", "text_unreadable", "layout_confu
 SUITES = [("ui_mockups", "ui"), ("marketing", "marketing"), ("try_on", "try_on"), ("logo_edits", "logo")]
 
 
-def asked(labels: dict[str, Any] | None, *tasks: str) -> Suite:
+def suite_for(labels: dict[str, Any] | None, *tasks: str) -> Suite:
     """A suite with one case for each task."""
     cases = [{"id": f"c{at}", "prompt": "x", "task": task, "images": ["a.png"] if "edit" in task else []} for at, task in enumerate(tasks)]  # fmt: skip
     return Suite.model_validate(
@@ -55,7 +55,7 @@ def asked(labels: dict[str, Any] | None, *tasks: str) -> Suite:
     ],
 )  # fmt: skip
 def test_a_preset_asks_these_questions(name: str, expected: list[tuple[str, str, tuple[Any, ...]]]) -> None:
-    result = asked({"preset": name}, "image_generation").resolved_labels
+    result = suite_for({"preset": name}, "image_generation").resolved_labels
     assert [(item.key, item.type, item.choices or item.steps) for item in result.questions] == expected
     assert [pair.key for pair in result.pairs] == ["preferred"]
     assert [item.key for item in result.questions if item.metric == "verdict"] == [
@@ -67,9 +67,9 @@ def test_the_docs_list_the_presets() -> None:
     text = (ROOT / "docs" / "suite.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `(ui|marketing|try_on|logo)` \| (.*?) \|", text, re.MULTILINE))
     rows["marketing"] = rows["marketing"].replace("the same, of a flyer", rows["ui"])
-    for name, ready in READY.items():
-        assert re.findall("`([a-z_]+)`", rows[name]) == [item.key for item in ready.questions]
-        for question in ready.questions:
+    for name, preset in READY.items():
+        assert re.findall("`([a-z_]+)`", rows[name]) == [item.key for item in preset.questions]
+        for question in preset.questions:
             assert all(choice in rows[name] for choice in question.choices)
 
 
@@ -77,7 +77,7 @@ def test_suite_questions_extend_a_preset_and_override_by_key() -> None:
     custom = {"key": "on_brand", "ask": "Is it ours?", "type": "scale", "scale": [1, 3]}
     more = {"key": "note", "ask": "Else?", "type": "text"}
     labels = {"preset": "logo", "questions": [custom, more], "pairs": [{"key": "bolder", "ask": "Which is bolder?"}]}
-    result = asked(labels, "image_editing").resolved_labels
+    result = suite_for(labels, "image_editing").resolved_labels
     assert [(item.key, item.type) for item in result.questions] == [
         ("edit_right", "yes_no"), ("else_changed", "yes_no"), ("on_brand", "scale"), ("note", "text")
     ]  # fmt: skip
@@ -113,7 +113,7 @@ def test_a_preset_is_validated(problems: Callable[..., list[str]], labels: str, 
     ],
 )
 def test_the_default_preset_follows_the_tasks(tasks: list[str], keys: list[str]) -> None:
-    assert [item.key for item in asked(None, *tasks).resolved_labels.questions] == keys
+    assert [item.key for item in suite_for(None, *tasks).resolved_labels.questions] == keys
 
 
 def test_a_question_shared_with_a_rubric_is_linked_to_its_metric() -> None:
@@ -129,24 +129,24 @@ def test_each_cell_gets_the_questions_of_its_task(tmp_path: Path) -> None:
     cases = [{"id": "generated"}, {"id": "edited", "images": ["base.png"]}]
     tasks = ["image_generation", "image_editing"]
     run = write_run(tmp_path, cases, labels=None, change=lambda at: {"task_type": tasks[at]})
-    desk = Labeling(prepare(LabelRequest(str(run), tmp_path)))
+    labeling = Labeling(prepare(LabelRequest(str(run), tmp_path)))
     result = {}
     for _ in cases:
-        item = desk.next("ann")["item"]
+        item = labeling.next("ann")["item"]
         result[item["case"]] = keys = [ask["key"] for ask in item["asks"]]
-        desk.answer("ann", item["id"], {key: True for key in keys if key != "note"}, 1.0)
+        labeling.answer("ann", item["id"], {key: True for key in keys if key != "note"}, 1.0)
     assert result == {
         "generated": ["usable", "as_asked", "note"], "edited": ["usable", "edit_right", "else_changed", "note"]
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "ready"), SUITES)
-def test_the_built_in_workflows_use_their_preset(name: str, ready: str) -> None:
+@pytest.mark.parametrize(("name", "preset"), SUITES)
+def test_the_built_in_workflows_use_their_preset(name: str, preset: str) -> None:
     suite = load_suite(builtin("suites") / name / "suite.yaml", run_labels=lambda run: []).suite
     assert suite.labels is not None
-    assert suite.labels.preset == ready
+    assert suite.labels.preset == preset
     assert [(item.key, item.ask, item.choices) for item in suite.resolved_labels.questions] == [
-        (item.key, item.ask, item.choices) for item in READY[ready].questions
+        (item.key, item.ask, item.choices) for item in READY[preset].questions
     ]
     again = Suite.model_validate_json(suite.model_dump_json(by_alias=True))
     assert again.resolved_labels == suite.resolved_labels

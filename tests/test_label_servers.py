@@ -25,7 +25,7 @@ def answer(server: Server, rater: str, item: str | None = None, **given: Any) ->
     return result
 
 
-def whole(run: Path, rater: str) -> dict[str, list[Any]]:
+def notes_by_case(run: Path, rater: str) -> dict[str, list[Any]]:
     """A rater's notes by case, in the order in which they stand on disk."""
     result: dict[str, list[Any]] = {}
     for line in lines(run / "labels.jsonl"):
@@ -46,7 +46,7 @@ def test_servers_share_progress(two: tuple[Server, Server, Path]) -> None:
         assert answer(first, "ann", note="first")["done"] == 2 * done - 1
         assert answer(second, "ann", note="second")["done"] == 2 * done
     assert first.next_item("ann")["item"] is None
-    assert sorted(whole(run, "ann").values()) == [["first"]] * 6 + [["second"]] * 6
+    assert sorted(notes_by_case(run, "ann").values()) == [["first"]] * 6 + [["second"]] * 6
 
 
 def test_undo_across_servers(two: tuple[Server, Server, Path]) -> None:
@@ -63,7 +63,7 @@ def test_item_answered_on_both_servers_is_saved_twice(two: tuple[Server, Server,
     item = first.next_item("ann")["item"]
     answer(first, "ann", item["id"], note="at the first")
     assert answer(second, "ann", item["id"], note="at the second")["done"] == 1
-    assert whole(run, "ann") == {item["case"]: ["at the first", "at the second"]}
+    assert notes_by_case(run, "ann") == {item["case"]: ["at the first", "at the second"]}
 
 
 def test_concurrent_servers_lose_nothing(two: tuple[Server, Server, Path]) -> None:
@@ -80,7 +80,7 @@ def test_concurrent_servers_lose_nothing(two: tuple[Server, Server, Path]) -> No
     shares = [(first, "ann", "a1"), (second, "ann", "a2"), (first, "bo", "b1"), (second, "cy", "c2")]
     with ThreadPoolExecutor(4) as pool:
         text = [entry.result() for entry in [pool.submit(label, *share) for share in shares]]
-    saved = {rater: whole(run, rater) for rater in ("ann", "bo", "cy")}
+    saved = {rater: notes_by_case(run, rater) for rater in ("ann", "bo", "cy")}
     assert sorted(note for notes in saved["ann"].values() for note in notes) == sorted(text[0] + text[1])
     assert sorted(note for notes in saved["bo"].values() for note in notes) == sorted(text[2])
     assert sorted(note for notes in saved["cy"].values() for note in notes) == sorted(text[3])
@@ -95,7 +95,7 @@ def test_a_killed_server_leaves_the_other_with_all_of_its_answers(two: tuple[Ser
         file.write(b'{"schema_version":2,"rater":"ann","test')
     assert second.next_item("ann")["done"] == 1
     assert answer(second, "ann", note="after")["done"] == 2
-    assert sorted(whole(run, "ann").values()) == [["after"], ["before"]]
+    assert sorted(notes_by_case(run, "ann").values()) == [["after"], ["before"]]
 
 
 def test_deleted_answer_file_is_recreated(two: tuple[Server, Server, Path]) -> None:

@@ -20,7 +20,7 @@ NOON = datetime(2025, 6, 14, 12, tzinfo=UTC)
 GOOD: dict[str, Any] = {"usable": True, "clarity": 4}
 
 
-def desk(folder: Path, now: datetime = NOON, **wish: Any) -> Labeling:
+def open_labeling(folder: Path, now: datetime = NOON, **wish: Any) -> Labeling:
     return Labeling(prepare(LabelRequest(str(folder), folder.parent, **wish)), lambda: now)
 
 
@@ -39,7 +39,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def test_saves_one_line_per_answer(run: Path) -> None:
-    at = desk(run)
+    at = open_labeling(run)
     case = at.next("ann")["item"]["case"]
     after = answer(at, {**GOOD, "wrong": ["odd colours", "missing part"], "note": "  tidy "})
     assert (after["done"], after["total"]) == (1, 3)
@@ -70,7 +70,7 @@ def test_saves_one_line_per_answer(run: Path) -> None:
     ],
 )
 def test_invalid_answers_are_refused_and_not_saved(run: Path, given: dict[str, Any], why: str) -> None:
-    at = desk(run)
+    at = open_labeling(run)
     with pytest.raises(UsageError, match="^" + why):
         answer(at, given)
     assert not (run / "labels.jsonl").exists()
@@ -78,31 +78,31 @@ def test_invalid_answers_are_refused_and_not_saved(run: Path, given: dict[str, A
 
 
 def test_unknown_item_is_refused(run: Path) -> None:
-    at = desk(run)
+    at = open_labeling(run)
     of_ben = at.next("ben")["item"]["id"]
     with pytest.raises(UnknownItemError):
         at.answer("ann", of_ben, GOOD, 1)
 
 
 def test_raters_are_independent_and_restart_resumes(run: Path) -> None:
-    at = desk(run)
+    at = open_labeling(run)
     answer(at)
     answer(at)
     answer(at, rater="ben")
     before = at.next("ann"), at.next("ben")
-    second = desk(run)
+    second = open_labeling(run)
     assert (second.next("ann"), second.next("ben")) == before
     assert [second.next(name)["done"] for name in ("ann", "ben", "cleo")] == [2, 1, 0]
 
 
 def test_undo_restores_the_item_with_its_answers(run: Path) -> None:
-    at = desk(run)
+    at = open_labeling(run)
     item = at.next("ann")["item"]
     answer(at, {**GOOD, "note": "odd"})
     shown = at.undo("ann")
     assert (shown["item"]["id"], shown["done"], shown["can_undo"]) == (item["id"], 0, False)
     assert shown["item"]["given"] == {"usable": True, "clarity": 4, "wrong": (), "note": "odd"}
-    assert desk(run).next("ann") == shown
+    assert open_labeling(run).next("ann") == shown
     assert counted(run) == {}
     answer(at, {"usable": False, "clarity": 1})
     assert counted(run)[(item["case"], "usable")] is False
@@ -112,7 +112,7 @@ def test_undo_restores_the_item_with_its_answers(run: Path) -> None:
 
 
 def test_undo_repeats_until_the_first_item(run: Path) -> None:
-    at = desk(run)
+    at = open_labeling(run)
     order = []
     for _ in range(3):
         order.append(at.next("ann")["item"]["id"])
@@ -127,30 +127,30 @@ def test_undo_repeats_until_the_first_item(run: Path) -> None:
 
 
 def test_skipped_item_is_saved_and_can_be_reopened(run: Path) -> None:
-    at = desk(run)
+    at = open_labeling(run)
     item = at.next("ann")["item"]
     at.skip("ann", item["id"], 1.0)
     assert {label.answer for label in read_labels(run / "labels.jsonl")} == {None}
     answer(at)
     last = answer(at)
     assert (last["item"], last["done"], last["skipped"]) == (None, 3, 1)
-    assert desk(run).reopen("ann")["item"]["id"] == item["id"]
-    assert desk(run).next("ann")["item"]["id"] == item["id"]
+    assert open_labeling(run).reopen("ann")["item"]["id"] == item["id"]
+    assert open_labeling(run).next("ann")["item"]["id"] == item["id"]
 
 
 def test_skip_preserves_current_answers(run: Path) -> None:
-    at = desk(run)
+    at = open_labeling(run)
     case = at.next("ann")["item"]["case"]
     at_noon = NOON.isoformat()
     imported = Label(rater="ann", test_id=case, model_label=SECRET_A, sample_index=0, question="usable", answer=False, at=at_noon, source="import")  # fmt: skip
     append_labels(run / "labels.jsonl", [imported])
-    at = desk(run)
+    at = open_labeling(run)
     at.skip("ann", at.next("ann")["item"]["id"], 1.0)
     assert counted(run) == {(case, "usable"): False}
 
 
 def test_both_answers_of_a_repeated_item_are_saved(run: Path) -> None:
-    at = desk(run, repeat=1.0)
+    at = open_labeling(run, repeat=1.0)
     assert at.next("ann")["total"] == 6
     seen = []
     for number in range(6):
@@ -173,14 +173,14 @@ def anchored(run: Path, *cases: str) -> None:
 
 def test_anchors_are_asked_again_after_their_validity(run: Path) -> None:
     anchored(run, "two", "gone")
-    at = desk(run)
+    at = open_labeling(run)
     assert at.next("ann")["item"]["case"] == "two"
     answer(at)
     assert {line["source"] for line in lines(run / "labels.jsonl")} == {"anchor"}
     answer(at)
-    soon = desk(run, NOON + timedelta(hours=1))
+    soon = open_labeling(run, NOON + timedelta(hours=1))
     assert (soon.next("ann")["item"]["case"] != "two", soon.next("ann")["done"]) == (True, 2)
-    next_day = desk(run, NOON + timedelta(days=1))
+    next_day = open_labeling(run, NOON + timedelta(days=1))
     assert (next_day.next("ann")["item"]["case"], next_day.next("ann")["done"]) == ("two", 1)
     work = prepare(LabelRequest(str(run), run.parent))
     assert work.notes == ("1 cell with an agreed answer skipped: not in this selection",)
@@ -188,7 +188,7 @@ def test_anchors_are_asked_again_after_their_validity(run: Path) -> None:
 
 def test_page_data_hides_anchors_and_repetitions(run: Path) -> None:
     anchored(run, "two")
-    at = desk(run, repeat=1.0)
+    at = open_labeling(run, repeat=1.0)
     keys = set()
     for _ in range(5):
         shown = at.next("ann")["item"]
@@ -201,7 +201,7 @@ def test_pair_answers_are_saved_independent_of_side(tmp_path: Path) -> None:
     cases = [{"id": f"case{at}"} for at in range(12)]
     old = write_run(tmp_path, cases, [SECRET_A], run_id="old")
     write_run(tmp_path, cases, [SECRET_B], run_id="new")
-    at = desk(old, pairs=f"new@{SECRET_B}", seed=1)
+    at = open_labeling(old, pairs=f"new@{SECRET_B}", seed=1)
     for _ in cases:
         shown = at.next("ann")["item"]
         assert [ask["type"] for ask in shown["asks"]] == ["pair", "text"]
@@ -220,7 +220,7 @@ def test_pair_answers_are_saved_independent_of_side(tmp_path: Path) -> None:
 def test_left_image_is_a(tmp_path: Path) -> None:
     cases = [{"id": f"case{at}"} for at in range(6)]
     run = write_run(tmp_path, cases, [SECRET_A, SECRET_B])
-    at = desk(run, pairs=f"{run.name}@{SECRET_B}", seed=2)
+    at = open_labeling(run, pairs=f"{run.name}@{SECRET_B}", seed=2)
     for _ in cases:
         item = at.next("ann")["item"]
         left = at.media.get(item["stages"][0]["images"][0]["id"])
@@ -243,7 +243,7 @@ def test_skips_questions_about_missing_metrics(tmp_path: Path) -> None:
         labels=asked,
         change=lambda at: {"scores": {"fine": True} if at else {}},
     )
-    at = desk(run)
+    at = open_labeling(run)
     seen = {}
     for _ in range(2):
         item = at.next("ann")["item"]
@@ -253,12 +253,12 @@ def test_skips_questions_about_missing_metrics(tmp_path: Path) -> None:
 
 
 def test_default_questions_without_labels_in_the_suite(tmp_path: Path) -> None:
-    at = desk(write_run(tmp_path, labels=None))
+    at = open_labeling(write_run(tmp_path, labels=None))
     assert [ask["key"] for ask in at.next("ann")["item"]["asks"]] == ["usable", "as_asked", "note"]
 
 
 def test_page_data_hides_model_score_and_file(run: Path) -> None:
-    at = desk(run)
+    at = open_labeling(run)
     for _ in range(3):
         assert not secrets_in(repr(at.next("ann")))
         answer(at)
@@ -288,13 +288,13 @@ def test_same_session_reuses_its_seed(run: Path) -> None:
 
 @pytest.mark.parametrize("torn", ['{"schema_version":2,"at":"2025', ""])
 def test_truncated_line_loses_only_itself(run: Path, torn: str) -> None:
-    at = desk(run)
+    at = open_labeling(run)
     answer(at)
     for name in ("labels.jsonl", "labeling.jsonl"):
         with (run / name).open("a") as file:
             file.write(torn)
-    second = desk(run)
+    second = open_labeling(run)
     assert second.next("ann")["done"] == 1
     answer(second)
     assert len(counted(run)) == 6
-    assert desk(run).next("ann")["done"] == 2
+    assert open_labeling(run).next("ann")["done"] == 2

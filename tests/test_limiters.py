@@ -16,74 +16,74 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
-class Crowd:
-    """People at a gate: ``inside`` in the order in which they came in."""
+class Callers:
+    """Concurrent callers of a limiter: ``admitted`` in order of admission."""
 
     def __init__(self, most: int) -> None:
-        self.gate = ConcurrencyLimiter(most)
-        self.inside: list[str] = []
-        self.out: dict[str, asyncio.Event] = {}
+        self.limiter = ConcurrencyLimiter(most)
+        self.admitted: list[str] = []
+        self.releases: dict[str, asyncio.Event] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
-    async def come(self, *names: str) -> None:
+    async def arrive(self, *names: str) -> None:
         for name in names:
-            self.out[name] = asyncio.Event()
-            self.tasks[name] = asyncio.create_task(self._visit(name))
+            self.releases[name] = asyncio.Event()
+            self.tasks[name] = asyncio.create_task(self._call(name))
             await settle()
 
-    async def _visit(self, name: str) -> None:
-        async with self.gate.slot():
-            self.inside.append(name)
-            await self.out[name].wait()
+    async def _call(self, name: str) -> None:
+        async with self.limiter.slot():
+            self.admitted.append(name)
+            await self.releases[name].wait()
 
-    async def leave(self, *names: str) -> None:
+    async def release(self, *names: str) -> None:
         for name in names:
-            self.out[name].set()
+            self.releases[name].set()
             await settle()
 
-    async def end(self) -> None:
-        for event in self.out.values():
+    async def finish(self) -> None:
+        for event in self.releases.values():
             event.set()
         await asyncio.gather(*self.tasks.values(), return_exceptions=True)
 
 
 def test_callers_are_admitted_in_order() -> None:
     async def scenario() -> None:
-        crowd = Crowd(2)
-        await crowd.come("a", "b", "c", "d", "e")
-        assert (crowd.inside, crowd.gate.waiting) == (["a", "b"], 3)
-        await crowd.leave("b")
-        assert crowd.inside == ["a", "b", "c"]
-        await crowd.leave("a", "c")
-        assert (crowd.inside, crowd.gate.waiting) == (["a", "b", "c", "d", "e"], 0)
-        await crowd.end()
+        callers = Callers(2)
+        await callers.arrive("a", "b", "c", "d", "e")
+        assert (callers.admitted, callers.limiter.waiting) == (["a", "b"], 3)
+        await callers.release("b")
+        assert callers.admitted == ["a", "b", "c"]
+        await callers.release("a", "c")
+        assert (callers.admitted, callers.limiter.waiting) == (["a", "b", "c", "d", "e"], 0)
+        await callers.finish()
 
     run_with_timeout(scenario())
 
 
 def test_failed_call_frees_its_slot() -> None:
     async def scenario() -> None:
-        gate = ConcurrencyLimiter(1)
+        limiter = ConcurrencyLimiter(1)
         for _ in range(3):
             with pytest.raises(ZeroDivisionError):
-                async with gate.slot():
+                async with limiter.slot():
                     raise ZeroDivisionError
-        async with gate.slot():
-            assert gate.waiting == 0
+        async with limiter.slot():
+            assert limiter.waiting == 0
 
     run_with_timeout(scenario())
 
 
 def test_cancelled_waiter_is_skipped() -> None:
     async def scenario() -> None:
-        crowd = Crowd(1)
-        await crowd.come("a", "b", "c")
-        crowd.tasks["b"].cancel()
+        callers = Callers(1)
+        await callers.arrive("a", "b", "c")
+        callers.tasks["b"].cancel()
         await settle()
-        assert crowd.gate.waiting == 1
-        await crowd.leave("a")
-        assert crowd.inside == ["a", "c"]
-        await crowd.end()
+        assert callers.limiter.waiting == 1
+        await callers.release("a")
+        assert callers.admitted == ["a", "c"]
+        await callers.finish()
 
     run_with_timeout(scenario())
 
@@ -91,94 +91,94 @@ def test_cancelled_waiter_is_skipped() -> None:
 @pytest.mark.parametrize("cancelled_first", [False, True])
 def test_slot_is_not_lost_if_a_caller_is_cancelled_on_admission(cancelled_first: bool) -> None:
     async def scenario() -> None:
-        crowd = Crowd(1)
-        await crowd.come("a", "b", "c")
+        callers = Callers(1)
+        await callers.arrive("a", "b", "c")
         if cancelled_first:
-            crowd.tasks["b"].cancel()
-        crowd.out["a"].set()
+            callers.tasks["b"].cancel()
+        callers.releases["a"].set()
         await asyncio.sleep(0)  # a is leaving, the next caller has not run yet
-        crowd.tasks["b"].cancel()
+        callers.tasks["b"].cancel()
         await settle()
-        assert crowd.tasks["b"].cancelled()
-        assert crowd.inside == ["a", "c"]
-        await crowd.leave("c")
-        await crowd.come("d")
-        assert crowd.inside == ["a", "c", "d"]
-        await crowd.end()
+        assert callers.tasks["b"].cancelled()
+        assert callers.admitted == ["a", "c"]
+        await callers.release("c")
+        await callers.arrive("d")
+        assert callers.admitted == ["a", "c", "d"]
+        await callers.finish()
 
     run_with_timeout(scenario())
 
 
 def test_caller_cancelled_while_the_limiter_closes_is_cancelled() -> None:
     async def scenario() -> None:
-        crowd = Crowd(1)
-        await crowd.come("a", "b", "c")
-        crowd.tasks["b"].cancel()
-        crowd.gate.close()
+        callers = Callers(1)
+        await callers.arrive("a", "b", "c")
+        callers.tasks["b"].cancel()
+        callers.limiter.close()
         await settle()
-        assert crowd.tasks["b"].cancelled()
-        assert isinstance(crowd.tasks["c"].exception(), ClosingError)
-        await crowd.end()
+        assert callers.tasks["b"].cancelled()
+        assert isinstance(callers.tasks["c"].exception(), ClosingError)
+        await callers.finish()
 
     run_with_timeout(scenario())
 
 
 def test_closed_limiter_rejects_waiters_and_lets_calls_finish() -> None:
     async def scenario() -> None:
-        crowd = Crowd(1)
-        await crowd.come("a", "b")
-        crowd.gate.close()
-        await crowd.come("c")
+        callers = Callers(1)
+        await callers.arrive("a", "b")
+        callers.limiter.close()
+        await callers.arrive("c")
         for name in ("b", "c"):
             with pytest.raises(ClosingError, match="being stopped"):
-                await crowd.tasks[name]
-        await crowd.leave("a")
-        assert crowd.tasks["a"].exception() is None
-        assert crowd.inside == ["a"]
+                await callers.tasks[name]
+        await callers.release("a")
+        assert callers.tasks["a"].exception() is None
+        assert callers.admitted == ["a"]
 
     run_with_timeout(scenario())
 
 
-async def allowed(gate: ConcurrencyLimiter, clock: Clock) -> int:
-    """How many a gate lets through at once, once it is open."""
-    clock.now += gate.seconds_until_open
-    crowd = Crowd(1)
-    crowd.gate = gate
-    await crowd.come(*map(str, range(40)))
-    many = len(crowd.inside)
-    for task in crowd.tasks.values():
+async def concurrency_of(limiter: ConcurrencyLimiter, clock: Clock) -> int:
+    """The number of callers that an open limiter admits at once."""
+    clock.now += limiter.seconds_until_open
+    callers = Callers(1)
+    callers.limiter = limiter
+    await callers.arrive(*map(str, range(40)))
+    many = len(callers.admitted)
+    for task in callers.tasks.values():
         task.cancel()
-    await crowd.end()
+    await callers.finish()
     return many
 
 
 def test_429_halves_concurrency_once_for_all_running_calls(clock: Clock) -> None:
     async def scenario() -> None:
-        gate = ConcurrencyLimiter(16)
-        assert await allowed(gate, clock) == 16
+        limiter = ConcurrencyLimiter(16)
+        assert await concurrency_of(limiter, clock) == 16
         began = clock.now
         clock.now += 1
         for _ in range(5):
-            gate.slow_down(began, None)
-        assert await allowed(gate, clock) == 8
-        gate.slow_down(clock.now, None)
-        assert await allowed(gate, clock) == 4
+            limiter.slow_down(began, None)
+        assert await concurrency_of(limiter, clock) == 8
+        limiter.slow_down(clock.now, None)
+        assert await concurrency_of(limiter, clock) == 4
         for _ in range(9):
-            clock.now += gate.seconds_until_open + 1
-            gate.slow_down(clock.now, None)
-        assert await allowed(gate, clock) == 1
+            clock.now += limiter.seconds_until_open + 1
+            limiter.slow_down(clock.now, None)
+        assert await concurrency_of(limiter, clock) == 1
 
     run_with_timeout(scenario())
 
 
 def test_concurrency_grows_back_to_its_maximum_after_successes(clock: Clock) -> None:
     async def scenario() -> None:
-        gate = ConcurrencyLimiter(8)
-        gate.slow_down(clock.now, None)
-        grown = [await allowed(gate, clock)]
+        limiter = ConcurrencyLimiter(8)
+        limiter.slow_down(clock.now, None)
+        grown = [await concurrency_of(limiter, clock)]
         for _ in range(60):
-            gate.succeeded()
-            grown.append(await allowed(gate, clock))
+            limiter.succeeded()
+            grown.append(await concurrency_of(limiter, clock))
         assert (grown[0], grown[-1]) == (4, 8)
         assert grown == sorted(grown)
         assert grown.index(5) in (4, 5)  # one more after as many successes as the current limit
@@ -188,15 +188,15 @@ def test_concurrency_grows_back_to_its_maximum_after_successes(clock: Clock) -> 
 
 def test_retry_after_pauses_all_calls(clock: Clock) -> None:
     async def scenario() -> None:
-        gate = ConcurrencyLimiter(4)
-        gate.slow_down(clock.now, 30.0)
-        assert gate.seconds_until_open == 30
-        gate.slow_down(clock.now - 1, 10.0)
-        assert gate.seconds_until_open == 30, "an earlier time says nothing new"
-        gate.slow_down(clock.now - 1, 50.0)
-        assert gate.seconds_until_open == 50, "a later one does"
-        gate.slow_down(clock.now - 1, None)
-        assert gate.seconds_until_open == 50
+        limiter = ConcurrencyLimiter(4)
+        limiter.slow_down(clock.now, 30.0)
+        assert limiter.seconds_until_open == 30
+        limiter.slow_down(clock.now - 1, 10.0)
+        assert limiter.seconds_until_open == 30, "an earlier time says nothing new"
+        limiter.slow_down(clock.now - 1, 50.0)
+        assert limiter.seconds_until_open == 50, "a later one does"
+        limiter.slow_down(clock.now - 1, None)
+        assert limiter.seconds_until_open == 50
 
     run_with_timeout(scenario())
 
@@ -205,57 +205,57 @@ def test_pauses_double_with_repeated_429s_until_a_success(clock: Clock, monkeypa
     monkeypatch.setattr("random.uniform", lambda low, high: high)
 
     async def scenario() -> None:
-        gate = ConcurrencyLimiter(4)
+        limiter = ConcurrencyLimiter(4)
 
-        def struck() -> float:
-            clock.now += gate.seconds_until_open + 1
-            gate.slow_down(clock.now, None)
-            return gate.seconds_until_open
+        def backoff() -> float:
+            clock.now += limiter.seconds_until_open + 1
+            limiter.slow_down(clock.now, None)
+            return limiter.seconds_until_open
 
-        assert [struck() for _ in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]
-        gate.succeeded()
-        assert struck() == 1
+        assert [backoff() for _ in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]
+        limiter.succeeded()
+        assert backoff() == 1
 
     run_with_timeout(scenario())
 
 
 def test_pause_ends_without_running_calls(clock: Clock) -> None:
     async def scenario() -> None:
-        crowd = Crowd(4)
-        crowd.gate.slow_down(clock.now, 0.02)
-        await crowd.come("a", "b", "c")
-        assert (crowd.inside, crowd.gate.waiting) == ([], 3)
+        callers = Callers(4)
+        callers.limiter.slow_down(clock.now, 0.02)
+        await callers.arrive("a", "b", "c")
+        assert (callers.admitted, callers.limiter.waiting) == ([], 3)
         await asyncio.sleep(0.05)  # the timer fired, but this clock has not advanced
-        assert crowd.inside == []
+        assert callers.admitted == []
         clock.now += 0.02
-        await asyncio.gather(*(_until_inside(crowd, name) for name in ("a", "b")))
-        assert crowd.inside == ["a", "b"], "half of four"
-        await crowd.end()
-        assert crowd.inside == ["a", "b", "c"]
+        await asyncio.gather(*(_until_admitted(callers, name) for name in ("a", "b")))
+        assert callers.admitted == ["a", "b"], "half of four"
+        await callers.finish()
+        assert callers.admitted == ["a", "b", "c"]
 
     run_with_timeout(scenario())
 
 
-async def _until_inside(crowd: Crowd, name: str) -> None:
-    while name not in crowd.inside:  # noqa: ASYNC110 - a timer admits it
+async def _until_admitted(callers: Callers, name: str) -> None:
+    while name not in callers.admitted:  # noqa: ASYNC110 - a timer admits it
         await asyncio.sleep(0.001)
 
 
 def test_too_long_pause_fails_all_waiters(clock: Clock) -> None:
     async def scenario() -> None:
-        crowd = Crowd(1)
-        await crowd.come("a", "b")
-        crowd.gate.slow_down(clock.now, 86_400.0)
-        await crowd.come("c")
+        callers = Callers(1)
+        await callers.arrive("a", "b")
+        callers.limiter.slow_down(clock.now, 86_400.0)
+        await callers.arrive("c")
         for name in ("b", "c"):
             with pytest.raises(ProviderError, match="asks for a wait of 24 h") as caught:
-                await crowd.tasks[name]
+                await callers.tasks[name]
             assert (caught.value.kind, caught.value.retry_after) == ("rate_limit", 86_400)
-        await crowd.end()
+        await callers.finish()
         clock.now += 86_400
-        await crowd.come("d")
-        assert crowd.inside == ["a", "d"]
-        await crowd.end()
+        await callers.arrive("d")
+        assert callers.admitted == ["a", "d"]
+        await callers.finish()
 
     run_with_timeout(scenario())
 

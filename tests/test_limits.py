@@ -15,7 +15,7 @@ GRADERS = (
 JUDGES = "judges: {eye: {provider: gemini, model: gemini-2.5-pro}}"
 
 
-def told(problems: Problems, line: str) -> list[str]:
+def problems_of(problems: Problems, line: str) -> list[str]:
     return problems(suite(JUDGES, line, models=MODELS, graders=GRADERS, verdict="verdict: [nice]"))
 
 
@@ -31,7 +31,7 @@ def told(problems: Problems, line: str) -> list[str]:
     ],
 )
 def test_limits_and_prices_are_accepted_for_called_models(problems: Problems, line: str) -> None:
-    assert told(problems, line) == []
+    assert problems_of(problems, line) == []
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_limits_and_prices_are_accepted_for_called_models(problems: Problems, li
     ],
 )
 def test_errors_are_reported_with_location(problems: Problems, line: str, column: int, output: str) -> None:
-    (problem,) = told(problems, line)
+    (problem,) = problems_of(problems, line)
     where, _, message = problem.partition(": ")
     assert output in message
     file, row, at = where.split(":")

@@ -106,18 +106,18 @@ def measured(edit: Edit, output: np.ndarray, **options: Any) -> LocalityFinding:
     return measure_locality(base, output, mask, **{"exact": False, "dilate": DEFAULTS.dilate, **options})
 
 
-def holds_outside(result: LocalityFinding) -> bool:
+def passes_outside(result: LocalityFinding) -> bool:
     assert result.changed_outside is not None
     assert result.worst_window is not None
     return result.changed_outside <= DEFAULTS.max_changed_outside and result.worst_window <= DEFAULTS.max_worst_window
 
 
-def holds_inside(result: LocalityFinding) -> bool:
+def passes_inside(result: LocalityFinding) -> bool:
     return result.changed_inside is not None and result.changed_inside >= DEFAULTS.min_changed_inside
 
 
 @pytest.fixture(scope="module")
-def drawn() -> Edit:
+def synthetic_edit() -> Edit:
     """A generation with shapes, small print and a little grain; the edit recolours a disc inside the mask."""
     rng = np.random.default_rng(21)
     image = Image.new("RGB", (420, 330), (205, 210, 190))
@@ -148,34 +148,34 @@ def real(request: pytest.FixtureRequest) -> Edit:
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_a_synthetic_edit_passes(drawn: Edit, name: str) -> None:
-    result = measured(drawn, HARMLESS[name](drawn[1]))
-    assert holds_outside(result)
-    assert holds_inside(result)
+def test_a_synthetic_edit_passes(synthetic_edit: Edit, name: str) -> None:
+    result = measured(synthetic_edit, HARMLESS[name](synthetic_edit[1]))
+    assert passes_outside(result)
+    assert passes_inside(result)
 
 
 @pytest.mark.parametrize("name", REAL_HARMLESS)
 def test_the_real_edits_pass(real: Edit, name: str) -> None:
     result = measured(real, HARMLESS[name](real[1]))
-    assert holds_outside(result)
-    assert holds_inside(result)
+    assert passes_outside(result)
+    assert passes_inside(result)
 
 
 @pytest.mark.parametrize("name", HARMFUL)
-def test_a_synthetic_edit_that_spills_fails(drawn: Edit, name: str) -> None:
-    assert not holds_outside(measured(drawn, HARMFUL[name](drawn[1], drawn[2])))
+def test_a_synthetic_edit_that_spills_fails(synthetic_edit: Edit, name: str) -> None:
+    assert not passes_outside(measured(synthetic_edit, HARMFUL[name](synthetic_edit[1], synthetic_edit[2])))
 
 
 @pytest.mark.parametrize("name", REAL_HARMFUL)
 def test_the_real_edits_fail_when_they_spill(real: Edit, name: str) -> None:
-    assert not holds_outside(measured(real, HARMFUL[name](real[1], real[2])))
+    assert not passes_outside(measured(real, HARMFUL[name](real[1], real[2])))
 
 
-def test_removed_small_print_fails(drawn: Edit) -> None:
-    output = drawn[1].copy()
+def test_removed_small_print_fails(synthetic_edit: Edit) -> None:
+    output = synthetic_edit[1].copy()
     output[232:258, 292:408] = 255
-    result = measured(drawn, output)
-    assert not holds_outside(result)
+    result = measured(synthetic_edit, output)
+    assert not passes_outside(result)
     assert result.window is not None
     left, top, width, height = result.window
     assert 280 <= left <= left + width <= 420
@@ -184,11 +184,11 @@ def test_removed_small_print_fails(drawn: Edit) -> None:
 
 @pytest.mark.parametrize("remade", [lambda b: b, lambda b: encoded(b, "JPEG", 85), lambda b: encoded(b, "WEBP", 80)])
 def test_an_unedited_output_is_distinguished_from_an_edit(
-    drawn: Edit, remade: Callable[[np.ndarray], np.ndarray]
+    synthetic_edit: Edit, remade: Callable[[np.ndarray], np.ndarray]
 ) -> None:
-    result = measured(drawn, remade(drawn[0]))
-    assert holds_outside(result)
-    assert not holds_inside(result)
+    result = measured(synthetic_edit, remade(synthetic_edit[0]))
+    assert passes_outside(result)
+    assert not passes_inside(result)
 
 
 @pytest.mark.parametrize("remade", [lambda b: b, lambda b: encoded(b, "JPEG", 85)])
@@ -196,7 +196,7 @@ def test_an_unedited_output_is_distinguished_from_real_edits(
     real: Edit, remade: Callable[[np.ndarray], np.ndarray]
 ) -> None:
     result = measured(real, remade(real[0]))
-    assert holds_outside(result)
+    assert passes_outside(result)
     assert result.changed_inside == pytest.approx(0, abs=0.001)
 
 
@@ -218,16 +218,19 @@ def test_the_real_edits_measure_as_documented(real: Edit) -> None:
     assert result.changed_inside > 0.1
 
 
-def test_blur_shows_in_the_similarity(drawn: Edit) -> None:
-    blurred = np.asarray(Image.fromarray(drawn[1]).filter(ImageFilter.GaussianBlur(2)))
-    before, after = measured(drawn, drawn[1]).ssim_outside, measured(drawn, blurred).ssim_outside
+def test_blur_shows_in_the_similarity(synthetic_edit: Edit) -> None:
+    blurred = np.asarray(Image.fromarray(synthetic_edit[1]).filter(ImageFilter.GaussianBlur(2)))
+    before, after = (
+        measured(synthetic_edit, synthetic_edit[1]).ssim_outside,
+        measured(synthetic_edit, blurred).ssim_outside,
+    )
     assert before is not None
     assert after is not None
     assert after < before - 0.1
 
 
-def test_the_edit_has_no_part_in_what_is_measured_outside(drawn: Edit) -> None:
-    base, output, mask = drawn
+def test_the_edit_has_no_part_in_what_is_measured_outside(synthetic_edit: Edit) -> None:
+    base, output, mask = synthetic_edit
     assert measured((base, output, mask), np.where(mask[..., None], output, base)).changed_outside == 0
     result = measured((base, output, mask), np.where(mask[..., None], 255 - base, base))
     assert (result.changed_outside, result.worst_window) == (0, 0)
@@ -235,18 +238,18 @@ def test_the_edit_has_no_part_in_what_is_measured_outside(drawn: Edit) -> None:
     assert result.window is None
 
 
-def test_dilate_grants_a_margin(drawn: Edit) -> None:
-    base, _, mask = drawn
+def test_dilate_grants_a_margin(synthetic_edit: Edit) -> None:
+    base, _, mask = synthetic_edit
     output = base.copy()
     output[BOX[1] - 6 : BOX[3] + 6, BOX[0] - 6 : BOX[2] + 6] = (255, 0, 255)
     edit = (base, output, mask)
     assert measured(edit, output, dilate=9).changed_outside == 0
-    assert not holds_outside(measured(edit, output, dilate=0))
+    assert not passes_outside(measured(edit, output, dilate=0))
     assert measured(edit, output, dilate=0).pixels_outside > measured(edit, output, dilate=9).pixels_outside
 
 
-def test_exact_counts_every_pixel(drawn: Edit) -> None:
-    base, _, mask = drawn
+def test_exact_counts_every_pixel(synthetic_edit: Edit) -> None:
+    base, _, mask = synthetic_edit
     output = base.copy()
     output[5, 7, 0] ^= 1
     output[150, 200, 1] ^= 1
@@ -257,8 +260,8 @@ def test_exact_counts_every_pixel(drawn: Edit) -> None:
     assert measured((base, output, mask), output).changed_outside == 0
 
 
-def test_exact_takes_no_shift_back(drawn: Edit) -> None:
-    result = measured(drawn, shifted(drawn[0], 2, 0), exact=True)
+def test_exact_takes_no_shift_back(synthetic_edit: Edit) -> None:
+    result = measured(synthetic_edit, shifted(synthetic_edit[0], 2, 0), exact=True)
     assert result.registration.shift_x == 0
     assert result.changed_outside is not None
     assert result.changed_outside > 0.5
@@ -275,8 +278,8 @@ def test_exact_has_limits_of_zero_unless_stated() -> None:
         LocalityGrader(type="locality", key="k", max_worst_window=1.5)
 
 
-def test_a_full_or_empty_mask_leaves_one_side_unmeasured(drawn: Edit) -> None:
-    base, output, mask = drawn
+def test_a_full_or_empty_mask_leaves_one_side_unmeasured(synthetic_edit: Edit) -> None:
+    base, output, mask = synthetic_edit
     everything = measured((base, output, np.ones_like(mask)), output)
     assert (everything.changed_outside, everything.worst_window, everything.ssim_outside) == (None, None, None)
     assert everything.changed_inside is not None
@@ -286,13 +289,13 @@ def test_a_full_or_empty_mask_leaves_one_side_unmeasured(drawn: Edit) -> None:
 
 
 @pytest.fixture
-def grade(tmp_path: Path, drawn: Edit) -> Callable[..., Grade]:
+def grade(tmp_path: Path, synthetic_edit: Edit) -> Callable[..., Grade]:
     """``grade(output, mask=None, **options)`` grades an output of the generated edit from files."""
 
     def run(output: np.ndarray | Path, mask: np.ndarray | None = None, **options: Any) -> Grade:
         files = CaseFiles((("base", tmp_path / "base.png"),), {"editable": tmp_path / "mask.png"})
-        Image.fromarray(drawn[0]).save(tmp_path / "base.png")
-        inside = drawn[2] if mask is None else mask
+        Image.fromarray(synthetic_edit[0]).save(tmp_path / "base.png")
+        inside = synthetic_edit[2] if mask is None else mask
         alpha = np.where(inside, 0, 255).astype(np.uint8)
         Image.fromarray(np.dstack([np.zeros((*alpha.shape, 3), np.uint8), alpha])).save(tmp_path / "mask.png")
         path = output if isinstance(output, Path) else tmp_path / "out.png"
@@ -311,8 +314,10 @@ def grade(tmp_path: Path, drawn: Edit) -> Callable[..., Grade]:
     return run
 
 
-def test_a_pass_carries_its_numbers_and_a_map(grade: Callable[..., Grade], drawn: Edit, tmp_path: Path) -> None:
-    result = grade(shifted(drawn[1], 4, 0))
+def test_a_pass_carries_its_numbers_and_a_map(
+    grade: Callable[..., Grade], synthetic_edit: Edit, tmp_path: Path
+) -> None:
+    result = grade(shifted(synthetic_edit[1], 4, 0))
     assert result.scores["local"] is True
     names = ("changed_outside", "worst_window", "ssim_outside", "changed_inside")
     assert set(result.scores) == {"local", *(f"local.{name}" for name in names)}
@@ -326,8 +331,8 @@ def test_a_pass_carries_its_numbers_and_a_map(grade: Callable[..., Grade], drawn
     assert result.tool_versions["opencv"]
 
 
-def test_a_spill_is_reported_with_size_and_position(grade: Callable[..., Grade], drawn: Edit) -> None:
-    result = grade(patched(drawn[1], 360, 40))
+def test_a_spill_is_reported_with_size_and_position(grade: Callable[..., Grade], synthetic_edit: Edit) -> None:
+    result = grade(patched(synthetic_edit[1], 360, 40))
     assert result.scores["local"] is False
     window = result.details["window"]
     assert (
@@ -337,8 +342,8 @@ def test_a_spill_is_reported_with_size_and_position(grade: Callable[..., Grade],
     assert "%" in result.reasons["local"]
 
 
-def test_a_missing_edit_is_reported(grade: Callable[..., Grade], drawn: Edit) -> None:
-    result = grade(drawn[0])
+def test_a_missing_edit_is_reported(grade: Callable[..., Grade], synthetic_edit: Edit) -> None:
+    result = grade(synthetic_edit[0])
     assert result.scores["local"] is False
     assert (
         result.reasons["local"]
@@ -346,34 +351,34 @@ def test_a_missing_edit_is_reported(grade: Callable[..., Grade], drawn: Edit) ->
     )
 
 
-def test_another_shape_fails_as_distorted(grade: Callable[..., Grade], drawn: Edit) -> None:
-    result = grade(np.asarray(Image.fromarray(drawn[1]).resize((330, 330))))
+def test_another_shape_fails_as_distorted(grade: Callable[..., Grade], synthetic_edit: Edit) -> None:
+    result = grade(np.asarray(Image.fromarray(synthetic_edit[1]).resize((330, 330))))
     assert result.scores["local"] is False
     assert result.details["registration"]["distorted"] is True
     assert "330x330" in result.reasons["local"]
     assert "420x330" in result.reasons["local"]
 
 
-def test_exact_mode_rejects_another_size(grade: Callable[..., Grade], drawn: Edit) -> None:
-    result = grade(resized(drawn[1], 0.5), tolerance="exact", max_changed_outside=1, max_worst_window=1)
+def test_exact_mode_rejects_another_size(grade: Callable[..., Grade], synthetic_edit: Edit) -> None:
+    result = grade(resized(synthetic_edit[1], 0.5), tolerance="exact", max_changed_outside=1, max_worst_window=1)
     assert result.scores["local"] is False
     assert "210x165" in result.reasons["local"]
 
 
-def test_what_a_mask_leaves_out_is_null_with_its_cause(grade: Callable[..., Grade], drawn: Edit) -> None:
-    result = grade(drawn[1], np.ones_like(drawn[2]))
+def test_what_a_mask_leaves_out_is_null_with_its_cause(grade: Callable[..., Grade], synthetic_edit: Edit) -> None:
+    result = grade(synthetic_edit[1], np.ones_like(synthetic_edit[2]))
     assert result.scores["local"] is None
     assert result.scores["local.changed_outside"] is None
     assert result.scores["local.worst_window"] is None
     assert result.scores["local.ssim_outside"] is None
     assert result.error == "no pixel is outside the mask"
-    unedited = grade(drawn[0], np.ones_like(drawn[2]))
+    unedited = grade(synthetic_edit[0], np.ones_like(synthetic_edit[2]))
     assert unedited.scores["local"] is False
-    empty = grade(drawn[1], np.zeros_like(drawn[2]), max_changed_outside=1, max_worst_window=1)
+    empty = grade(synthetic_edit[1], np.zeros_like(synthetic_edit[2]), max_changed_outside=1, max_worst_window=1)
     assert (empty.scores["local"], empty.scores["local.changed_inside"]) == (None, None)
     assert empty.error == "no pixel is inside the mask"
 
 
-def test_a_mask_of_another_size_is_an_error(grade: Callable[..., Grade], drawn: Edit) -> None:
+def test_a_mask_of_another_size_is_an_error(grade: Callable[..., Grade], synthetic_edit: Edit) -> None:
     with pytest.raises(GraderError, match=r"210x165.*420x330"):
-        grade(drawn[1], drawn[2][::2, ::2])
+        grade(synthetic_edit[1], synthetic_edit[2][::2, ::2])

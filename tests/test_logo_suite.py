@@ -21,7 +21,7 @@ from visioneval.types import Verdict
 pytest_plugins = ("fake_api.fixtures",)
 
 SOURCE = builtin("suites") / "logo_edits"
-ASKED = {
+PROMPT_PATTERNS = {
     "word": r"change the word BAKERY",
     "year": r"change the year 1986",
     "letter": r"change the second letter",
@@ -31,10 +31,10 @@ ASKED = {
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Any:
+def run_data(tmp_path: Path) -> Any:
     """``start(data, *flags)`` runs a suite beside the logos: exit code, output, run, records."""
 
-    def started(data: dict[str, Any], *flags: str) -> tuple[int, str, Path, list[Record]]:
+    def run_suite(data: dict[str, Any], *flags: str) -> tuple[int, str, Path, list[Record]]:
         if not (tmp_path / "assets").exists():
             shutil.copytree(SOURCE / "assets", tmp_path / "assets")
         path = tmp_path / "suite.yaml"
@@ -43,7 +43,7 @@ def start(tmp_path: Path) -> Any:
         folder = max((tmp_path / "runs").iterdir(), key=lambda item: item.stat().st_mtime_ns)
         return done.exit_code, done.output, folder, list(read_records(folder))
 
-    return started
+    return run_suite
 
 
 def suite() -> dict[str, Any]:
@@ -62,36 +62,36 @@ def measured(pattern: str) -> dict[str, Any]:
     return data
 
 
-def test_the_right_answers_pass_every_measure(start: Any) -> None:
-    code, output, _, records = start(measured("assets/{case}-expected.png"))
+def test_the_right_answers_pass_every_measure(run_data: Any) -> None:
+    code, output, _, records = run_data(measured("assets/{case}-expected.png"))
     assert code == 0, output
-    assert {record.test_id: record.verdict for record in records} == dict.fromkeys(ASKED, Verdict.PASS)
+    assert {record.test_id: record.verdict for record in records} == dict.fromkeys(PROMPT_PATTERNS, Verdict.PASS)
 
 
-def test_an_unedited_logo_fails(start: Any) -> None:
-    _, _, _, records = start(measured("assets/{case}.png"))
+def test_an_unedited_logo_fails(run_data: Any) -> None:
+    _, _, _, records = run_data(measured("assets/{case}.png"))
     failed = {record.test_id: set(record.failed_rules) for record in records}
-    assert {case for case, rules in failed.items() if "locality" in rules} == set(ASKED)
-    assert {case for case, rules in failed.items() if "text_rendering_ocr" in rules} == set(ASKED) - {"mark"}
+    assert {case for case, rules in failed.items() if "locality" in rules} == set(PROMPT_PATTERNS)
+    assert {case for case, rules in failed.items() if "text_rendering_ocr" in rules} == set(PROMPT_PATTERNS) - {"mark"}
 
 
-def test_one_step_of_two_is_not_enough(start: Any, tmp_path: Path) -> None:
+def test_one_step_of_two_is_not_enough(run_data: Any, tmp_path: Path) -> None:
     shutil.copytree(SOURCE / "assets", tmp_path / "assets")
     for number, created in enumerate(LOGOS["two_steps"].halfway):
         created().save(tmp_path / "assets" / f"half{number}.png")
-        _, _, _, (record,) = start(measured(f"assets/half{number}.png"), "--case", "two_steps")
+        _, _, _, (record,) = run_data(measured(f"assets/half{number}.png"), "--case", "two_steps")
         assert "text_rendering_ocr" in record.failed_rules
 
 
 @pytest.fixture
-def through(start: Any, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> Any:
+def run_with_api(run_data: Any, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> Any:
     """``through(*flags, n=1)`` runs the suite through the SDKs; the models generate the right answers."""
     monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
     monkeypatch.setenv("LOCAL_KEY", api.key)
     urls = {"openai": api.openai_base_url, "gemini": api.gemini_base_url}
 
     def generate(request: GenerationRequest) -> list[bytes]:
-        (case,) = (name for name, words in ASKED.items() if re.search(words, request.prompt))
+        (case,) = (name for name, words in PROMPT_PATTERNS.items() if re.search(words, request.prompt))
         return [(SOURCE / "assets" / f"{case}-expected.png").read_bytes()] * request.n
 
     def run(*flags: str, n: int = 1) -> tuple[int, str, Path, list[Record]]:
@@ -100,39 +100,39 @@ def through(start: Any, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> Any:
         for entry in [*data["models"], *data["judges"].values()]:
             entry |= {"base_url": urls[entry["provider"]], "api_key_env": "LOCAL_KEY"}
         data["models"][0]["params"]["n"] = n
-        outcome: tuple[int, str, Path, list[Record]] = start(data, *flags)
+        outcome: tuple[int, str, Path, list[Record]] = run_data(data, *flags)
         return outcome
 
     return run
 
 
-def said(request: JudgeRequest, **changes: Any) -> Any:
+def judge_answer(request: JudgeRequest, **changes: Any) -> Any:
     known = {"verdict": "PASS", "failure_tags": [], "reason": "seen"}
     assert request.schema is not None
     answer = {name: known.get(name, 5) for name in request.schema["properties"]}
     return answer | changes
 
 
-def test_every_image_passes_where_the_judge_is_content(api: FakeAPI, through: Any) -> None:
-    api.script.judge(said)
-    code, output, folder, records = through()
+def test_every_image_passes_where_the_judge_is_content(api: FakeAPI, run_with_api: Any) -> None:
+    api.script.judge(judge_answer)
+    code, output, folder, records = run_with_api()
     assert code == 0, output
     assert len(records) == 15 == read_info(folder).planned_cells
     assert {record.verdict for record in records} == {Verdict.PASS}
     assert {record.provider for record in records} == {"openai", "gemini"}
 
 
-def test_the_rules_decide_and_a_judge_that_disagrees_is_counted(api: FakeAPI, through: Any) -> None:
-    api.script.judge(lambda request: said(request, edit_intent_correctness=3))
-    code, output, _, (record,) = through("--case", "two_steps", "--model", "gemini*")
+def test_the_rules_decide_and_a_judge_that_disagrees_is_counted(api: FakeAPI, run_with_api: Any) -> None:
+    api.script.judge(lambda request: judge_answer(request, edit_intent_correctness=3))
+    code, output, _, (record,) = run_with_api("--case", "two_steps", "--model", "gemini*")
     assert code == 1
     assert (record.verdict, record.failed_rules) == (Verdict.FAIL, ("edit_intent_correctness >= 4",))
     assert "judge and rules disagree in 1 of 1 cell (logo)" in output
 
 
-def test_three_images_of_a_call_are_three_records_each_graded(api: FakeAPI, through: Any) -> None:
-    api.script.judge(said)
-    _, _, _, records = through("--case", "letter", "--model", "*quality=high*", n=3)
+def test_three_images_of_a_call_are_three_records_each_graded(api: FakeAPI, run_with_api: Any) -> None:
+    api.script.judge(judge_answer)
+    _, _, _, records = run_with_api("--case", "letter", "--model", "*quality=high*", n=3)
     assert [record.sample_index for record in sorted(records, key=lambda item: item.sample_index)] == [0, 1, 2]
     assert api.paid["images.edits"] == 1
     for record in records:
@@ -140,10 +140,10 @@ def test_three_images_of_a_call_are_three_records_each_graded(api: FakeAPI, thro
         assert record.scores["text_rendering_ocr"] is True
 
 
-def test_the_judge_gets_the_criteria_and_not_the_model_name(api: FakeAPI, through: Any) -> None:
+def test_the_judge_gets_the_criteria_and_not_the_model_name(api: FakeAPI, run_with_api: Any) -> None:
     asked: list[JudgeRequest] = []
-    api.script.judge(lambda request: asked.append(request) or said(request))
-    through("--case", "year", "--model", "gemini*")
+    api.script.judge(lambda request: asked.append(request) or judge_answer(request))
+    run_with_api("--case", "year", "--model", "gemini*")
     (request,) = asked
     for words in ("0 and 6, O and D, R and B", "EST. 1968", "mask_editable", "Where the edit belongs: the year"):
         assert words in request.text

@@ -12,7 +12,7 @@ import pytest
 from fake_api import FakeAPI
 from pydantic import BaseModel, ValidationError
 from toys import Toy
-from vertex import Seen, vertex
+from vertex import ProxyLog, vertex
 
 from visioneval.suite.model import Suite
 from visioneval.suite.remote import GeminiOptions, GoogleCloud, is_vertex_host
@@ -24,7 +24,9 @@ TRUST = "pass --trust-suite if you trust this suite, or add the project 'shop' t
 
 
 @pytest.fixture
-def google(api: FakeAPI, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Seen]:
+def google(
+    api: FakeAPI, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[ProxyLog]:
     server = api.gemini_base_url
     with vertex(server, api.key, tmp_path_factory.mktemp("google"), monkeypatch) as seen:
         yield seen
@@ -53,7 +55,7 @@ def suite(toy: Toy, cloud: dict[str, Any], *, model: bool = True, judge: bool = 
 @pytest.mark.parametrize("where", ["model", "judge"])
 @pytest.mark.parametrize("key", ["location", "project"])
 def test_a_host_in_the_name_of_a_project_or_a_location_gets_no_token(
-    toy: Toy, google: Seen, api: FakeAPI, where: str, key: str
+    toy: Toy, google: ProxyLog, api: FakeAPI, where: str, key: str
 ) -> None:
     path = suite(toy, {**CLOUD, key: "evil.example/"}, model=where == "model", judge=where == "judge")
     for words in (["validate"], ["plan"], ["run", "--trust-suite"]):
@@ -66,7 +68,9 @@ def test_a_host_in_the_name_of_a_project_or_a_location_gets_no_token(
 
 
 @pytest.mark.parametrize("where", ["model", "judge"])
-def test_an_untrusted_suite_does_not_use_machine_credentials(toy: Toy, google: Seen, api: FakeAPI, where: str) -> None:
+def test_an_untrusted_suite_does_not_use_machine_credentials(
+    toy: Toy, google: ProxyLog, api: FakeAPI, where: str
+) -> None:
     path = suite(toy, CLOUD, model=where == "model", judge=where == "judge")
     for command in ("validate", "plan", "run"):
         for projects in ("", "shops, sho", "*"):
@@ -79,7 +83,7 @@ def test_an_untrusted_suite_does_not_use_machine_credentials(toy: Toy, google: S
 
 @pytest.mark.parametrize(("words", "projects"), [(["--trust-suite"], ""), ([], "other, shop")])
 def test_with_trust_or_the_projects_name_only_google_is_called(
-    toy: Toy, google: Seen, api: FakeAPI, words: list[str], projects: str
+    toy: Toy, google: ProxyLog, api: FakeAPI, words: list[str], projects: str
 ) -> None:
     result = toy("run", suite(toy, CLOUD), *words, VISIONEVAL_TRUSTED_PROJECTS=projects)
     assert result.exit_code in (0, 3), result.output
@@ -89,7 +93,7 @@ def test_with_trust_or_the_projects_name_only_google_is_called(
     assert {record.status for record in toy.records.values()} == {"completed"}
 
 
-def test_a_resource_of_another_project_needs_that_project_too(toy: Toy, google: Seen) -> None:
+def test_a_resource_of_another_project_needs_that_project_too(toy: Toy, google: ProxyLog) -> None:
     path = suite(toy, CLOUD, model=False)
     path.write_text(path.read_text().replace('"gemini-2.5-flash"', '"projects/prod/locations/us/endpoints/1"'))
     result = toy("validate", path, VISIONEVAL_TRUSTED_PROJECTS="shop")
@@ -103,7 +107,7 @@ def test_a_resource_of_another_project_needs_that_project_too(toy: Toy, google: 
     "url",
     ["https://evil.example", "http://aiplatform.googleapis.com", "https://aiplatform.googleapis.com.evil.example"],
 )
-def test_no_trust_sends_them_to_another_host(toy: Toy, google: Seen, url: str) -> None:
+def test_no_trust_sends_them_to_another_host(toy: Toy, google: ProxyLog, url: str) -> None:
     path = suite(toy, CLOUD, base_url=url)
     result = toy(
         "run", path, "--trust-suite", VISIONEVAL_TRUSTED_PROJECTS="shop", VISIONEVAL_TRUSTED_HOSTS="evil.example"
@@ -115,7 +119,7 @@ def test_no_trust_sends_them_to_another_host(toy: Toy, google: Seen, url: str) -
     assert (google.hosts, google.tokens) == ([], [])
 
 
-def test_a_run_that_is_resumed_or_graded_needs_the_same_trust(toy: Toy, google: Seen) -> None:
+def test_a_run_that_is_resumed_or_graded_needs_the_same_trust(toy: Toy, google: ProxyLog) -> None:
     assert toy("run", suite(toy, CLOUD), "--trust-suite", "--run-id", "r").exit_code in (0, 3)
     seen = len(google.hosts)
     for words in (["run", "--resume", "r"], ["grade", "r"], ["pairwise", "r", "r"]):

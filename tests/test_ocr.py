@@ -18,7 +18,7 @@ from visioneval.graders.text import ocr
 FLYER = ["GRAND OPENING", "BUTTER & FLOUR", "20% OFF", "Croissants $4.50", "Aug 12-14, 7:30 PM"]
 
 
-def drawn(lines: list[str], size: tuple[int, int] = (640, 640), text: int = 48) -> Image.Image:
+def image_of(lines: list[str], size: tuple[int, int] = (640, 640), text: int = 48) -> Image.Image:
     image = Image.new("RGB", size, "#fdf6e3")
     pen = ImageDraw.Draw(image)
     for row, line in enumerate(lines):
@@ -50,12 +50,12 @@ def test_ocr_sends_no_telemetry() -> None:
 
 
 def test_a_flyer_is_read_line_by_line() -> None:
-    assert texts(drawn(FLYER)) == FLYER
+    assert texts(image_of(FLYER)) == FLYER
 
 
 def test_places_are_pixels_of_the_image_given() -> None:
     for scale in (1, 4):
-        image = drawn(["BAKERY"]).resize((640 * scale, 640 * scale))
+        image = image_of(["BAKERY"]).resize((640 * scale, 640 * scale))
         (reading,) = ocr.read(image)
         assert reading.corners is not None
         (left, top), _, (right, bottom), _ = reading.corners
@@ -66,21 +66,21 @@ def test_places_are_pixels_of_the_image_given() -> None:
 
 @pytest.mark.parametrize("degrees", [90, 180, 270])
 def test_a_turned_image_is_read(degrees: int) -> None:
-    assert sorted(texts(drawn(FLYER[:2]).rotate(degrees, expand=True))) == sorted(FLYER[:2])
+    assert sorted(texts(image_of(FLYER[:2]).rotate(degrees, expand=True))) == sorted(FLYER[:2])
 
 
 def test_a_long_line_in_a_strip_is_read() -> None:
     line = "BREAKING: Local bakery wins gold medal - tickets at 7:30 PM"
-    assert texts(drawn([line], (3000, 100), 48)) == [line]
+    assert texts(image_of([line], (3000, 100), 48)) == [line]
 
 
 def test_a_tall_page_is_read() -> None:
     lines = [f"Section {number} of the page" for number in range(1, 25)]
-    assert texts(drawn(lines, (600, 2100), 40)) == lines
+    assert texts(image_of(lines, (600, 2100), 40)) == lines
 
 
 def test_a_small_image_is_read() -> None:
-    assert texts(drawn(["HAPPY", "June 5, 2025"], (256, 256), 28)) == ["HAPPY", "June 5, 2025"]
+    assert texts(image_of(["HAPPY", "June 5, 2025"], (256, 256), 28)) == ["HAPPY", "June 5, 2025"]
 
 
 @pytest.mark.parametrize("size", [(1, 1), (3000, 2), (2, 3000), (300, 300)])
@@ -89,7 +89,7 @@ def test_a_blank_image_has_no_text(size: tuple[int, int]) -> None:
 
 
 def test_threads_share_the_engine_and_read_the_same_text() -> None:
-    images = [drawn(FLYER), drawn(FLYER[::-1]), drawn(["ONE", "TWO"]), drawn([])]
+    images = [image_of(FLYER), image_of(FLYER[::-1]), image_of(["ONE", "TWO"]), image_of([])]
     alone = [ocr.read(image) for image in images]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(ocr.read, images * 2)) == alone * 2

@@ -14,7 +14,7 @@ import openai
 import pytest
 from canned_api import canned
 from fake_api import FakeAPI, Fault, Script
-from fake_api import GenerationRequest as Asked
+from fake_api import GenerationRequest as SentRequest
 from fake_api.samples import asked_generate, encode
 from PIL import Image
 
@@ -66,7 +66,7 @@ def failed(url: str, asked: GenerationRequest | None = None, **options: Any) -> 
     return caught.value
 
 
-def opened(data: bytes) -> Image.Image:
+def open_image(data: bytes) -> Image.Image:
     return Image.open(io.BytesIO(data))
 
 
@@ -74,7 +74,7 @@ def opened(data: bytes) -> Image.Image:
 def test_images_have_the_requested_count_and_format(api: FakeAPI, fmt: str) -> None:
     params = {"model": "gpt-image-1.5", "n": 3, "size": "1536x1024", "quality": "low", "output_format": fmt}
     generation = generate(api.openai_base_url, request(params))
-    assert [(opened(data).format, opened(data).size) for data in generation.outputs] == [
+    assert [(open_image(data).format, open_image(data).size) for data in generation.outputs] == [
         (fmt.upper(), (1536, 1024))
     ] * 3
     assert len(set(generation.outputs)) == 3
@@ -174,7 +174,7 @@ def test_a_mask_of_another_format_becomes_a_png_with_alpha(
     generate(api.openai_base_url, request(files=masked(save_image, tmp_path / "mask.webp")))
     sent = asked_generate(api).mask
     assert sent is not None
-    alpha = opened(sent.data).getchannel("A")
+    alpha = open_image(sent.data).getchannel("A")
     assert [alpha.getpixel(at) for at in ((0, 0), (15, 12), (16, 12), (47, 35), (48, 36))] == [255, 255, 0, 0, 255]
 
 
@@ -184,7 +184,7 @@ def test_a_mask_as_an_image_is_the_last_image(
     generation = generate(api.openai_base_url, request(files=masked(save_image, mask())), mask_mode="as_image")
     sent = asked_generate(api)
     assert (sent.mask, len(sent.images)) == (None, 3)
-    shown = opened(sent.images[2].data)
+    shown = open_image(sent.images[2].data)
     assert [shown.getpixel(at) for at in ((0, 0), (16, 12), (47, 35), (48, 36))] == [0, 255, 255, 0]
     assert sent.prompt.startswith("a tree\n\nImage 3 is a mask for image 1: change only what is white")
     assert generation.run_params == {**PLAIN, "mask_mode": "as_image"}
@@ -362,7 +362,7 @@ def test_a_wrong_key_is_the_providers_words(api: FakeAPI) -> None:
 
 
 def test_a_script_sees_what_was_asked(api: FakeAPI, script: Script) -> None:
-    seen: list[Asked] = []
+    seen: list[SentRequest] = []
     script.generate(lambda asked: seen.append(asked))
     generate(api.openai_base_url, request({"model": "gpt-image-2", "size": "1536x864"}))
     assert [(asked.endpoint, asked.model, asked.width, asked.height) for asked in seen] == [

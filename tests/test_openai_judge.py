@@ -34,8 +34,8 @@ def _key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ask(url: str, way: str, *questions: Question, model: str = "gpt-5.4", **params: Any) -> list[Reply]:
     """The replies of one judge to questions one after the other."""
-    given: dict[str, Any] = {"provider": "openai", "model": model, "api": way, "params": params}
-    config = OpenAIJudge(base_url=url, api_key_env="LOCAL_KEY", **given)
+    repeat_arguments: dict[str, Any] = {"provider": "openai", "model": model, "api": way, "params": params}
+    config = OpenAIJudge(base_url=url, api_key_env="LOCAL_KEY", **repeat_arguments)
 
     async def all_of_them() -> list[Reply]:
         judge = open_judge(config)
@@ -51,7 +51,7 @@ def failed(url: str, way: str, *questions: Question, **params: Any) -> ProviderE
     return caught.value
 
 
-def looking(call: Callable[[Mapping[str, Any]], Sequence[Part]] | None = None, most: int = 6) -> Question:
+def question_with_crops(call: Callable[[Mapping[str, Any]], Sequence[Part]] | None = None, most: int = 6) -> Question:
     """The question with a tool that answers with a label and an image."""
 
     def crop(asked: Mapping[str, Any]) -> Sequence[Part]:
@@ -184,7 +184,7 @@ def two_rounds(request: JudgeRequest) -> Any:
 @pytest.mark.parametrize("model", ["gpt-5.4", "gpt-4.1"])
 def test_a_judge_zooms_in_over_several_rounds(api: FakeAPI, script: Script, way: str, model: str) -> None:
     script.judge(two_rounds)
-    (reply,) = ask(api.openai_base_url, way, looking(), model=model)
+    (reply,) = ask(api.openai_base_url, way, question_with_crops(), model=model)
     assert (json.loads(reply.text), reply.tool_calls, len(api.requests)) == (GOOD, 3, 3)
     asked = asked_judge(api)
     labels = ["a crop of output at 3", "a crop of ref_1 at 3", "a crop of output at 5"]
@@ -201,7 +201,7 @@ def test_a_judge_zooms_in_over_several_rounds(api: FakeAPI, script: Script, way:
 @APIS
 def test_usage_is_summed_over_the_rounds(api: FakeAPI, script: Script, way: str) -> None:
     script.judge(lambda request: ToolCall("crop", {"image_id": "a", "x1": 1}) if request.turns == 0 else GOOD)
-    (reply,) = ask(api.openai_base_url, way, looking())
+    (reply,) = ask(api.openai_base_url, way, question_with_crops())
     came, thought = ("input", "output_reasoning") if way == "responses" else ("prompt", "completion_reasoning")
     assert reply.usage is not None
     assert reply.usage[f"{thought}_tokens"] == 2 * 64
@@ -211,11 +211,11 @@ def test_usage_is_summed_over_the_rounds(api: FakeAPI, script: Script, way: str)
 
 @APIS
 def test_too_many_calls_are_forbidden_in_the_next_round(api: FakeAPI, script: Script, way: str) -> None:
-    def greedy(request: JudgeRequest) -> Any:
+    def crop_forever(request: JudgeRequest) -> Any:
         return GOOD if request.params.get("tool_choice") == "none" else ToolCall("crop", {"image_id": "a", "x1": 1})
 
-    script.judge(greedy)
-    (reply,) = ask(api.openai_base_url, way, looking(most=3))
+    script.judge(crop_forever)
+    (reply,) = ask(api.openai_base_url, way, question_with_crops(most=3))
     assert (reply.tool_calls, json.loads(reply.text)) == (5, GOOD)
     assert [entry.body.get("tool_choice") for entry in api.requests] == [None] * 5 + ["none"]
 
@@ -223,7 +223,7 @@ def test_too_many_calls_are_forbidden_in_the_next_round(api: FakeAPI, script: Sc
 @APIS
 def test_tool_rounds_are_limited(api: FakeAPI, script: Script, way: str) -> None:
     script.judge(lambda request: ToolCall("crop", {"image_id": "a", "x1": 1}))
-    error = failed(api.openai_base_url, way, looking(most=1))
+    error = failed(api.openai_base_url, way, question_with_crops(most=1))
     assert (error.kind, str(error)) == ("invalid", "the judge still called tools after 3 calls")
 
 
@@ -231,15 +231,15 @@ def test_tool_rounds_are_limited(api: FakeAPI, script: Script, way: str) -> None
 def test_arguments_that_are_no_object_get_an_answer(api: FakeAPI, script: Script, way: str) -> None:
     listed: Any = ["output", 3]
     script.judge(lambda request: ToolCall("crop", listed) if request.turns == 0 else GOOD)
-    ask(api.openai_base_url, way, looking())
+    ask(api.openai_base_url, way, question_with_crops())
     assert asked_judge(api).tool_results[0].text == "The arguments are not JSON: the answer is not a JSON object."
 
 
 CALLS = [("zoom", '{"x": 1}'), ("crop", '{"image_id": "a", x1'), ("crop", "")]
-TOLD = ["There is no tool 'zoom'. There are: crop.", "The arguments are not JSON: ", "given {}"]
+TOOL_ERRORS = ["There is no tool 'zoom'. There are: crop.", "The arguments are not JSON: ", "given {}"]
 
 
-def given(asked: Mapping[str, Any]) -> list[Part]:
+def repeat_arguments(asked: Mapping[str, Any]) -> list[Part]:
     return [f"given {json.dumps(asked)}"]
 
 
@@ -251,11 +251,11 @@ def test_bad_calls_get_an_answer_that_helps_in_responses() -> None:
     done = {"type": "message", "role": "assistant", "id": "m", "content": [{"type": "output_text", "text": "ok"}]}
     first, last = ({"model": "m", "status": "completed", "output": output} for output in (calls, [done]))
     with canned(first, last) as server:
-        (reply,) = ask(server.url, "responses", looking(given))
+        (reply,) = ask(server.url, "responses", question_with_crops(repeat_arguments))
     assert (reply.text, reply.tool_calls, reply.usage) == ("ok", 3, None)
     sent = server.bodies[1]["input"]
     assert [item["arguments"] for item in sent[1:4]] == ['{"x": 1}', "{}", "{}"]
-    for item, words in zip(sent[4:], TOLD, strict=True):
+    for item, words in zip(sent[4:], TOOL_ERRORS, strict=True):
         assert item["output"][0]["text"].startswith(words)
 
 
@@ -267,18 +267,18 @@ def test_bad_calls_get_an_answer_that_helps_in_chat() -> None:
     first = {"role": "assistant", "content": None, "tool_calls": calls, "reasoning_content": "hm"}
     answers = ({"model": "m", "choices": [{"message": message}]} for message in (first, {"content": "ok"}))
     with canned(*answers) as server:
-        (reply,) = ask(server.url, "chat", looking(given))
+        (reply,) = ask(server.url, "chat", question_with_crops(repeat_arguments))
     assert (reply.text, reply.tool_calls, reply.usage) == ("ok", 3, None)
     _, custom, *results = server.bodies[1]["messages"]
     assert custom.keys() == {"role", "content", "tool_calls"}
     assert [call["function"]["arguments"] for call in custom["tool_calls"]] == ['{"x": 1}', "{}", "{}"]
-    for message, words in zip(results, TOLD, strict=True):
+    for message, words in zip(results, TOOL_ERRORS, strict=True):
         assert message["content"].startswith(words)
 
 
 def test_a_model_that_does_not_reason_is_not_asked_for_its_thoughts_again(api: FakeAPI) -> None:
     api.faults.queue(Fault("bad_request", text="Encrypted content is not supported with this model."))
-    ask(api.openai_base_url, "responses", looking(), looking())
+    ask(api.openai_base_url, "responses", question_with_crops(), question_with_crops())
     asked_for = [entry.body.get("include") for entry in api.requests]
     assert asked_for == [["reasoning.encrypted_content"], None, None]
 
@@ -330,7 +330,7 @@ def test_other_errors_do_not_fall_back_to_chat(api: FakeAPI) -> None:
 
 def test_missing_tool_support_is_reported(script: Script) -> None:
     with FakeAPI(script, chat_tools=False) as api:
-        error = failed(api.openai_base_url, "chat", looking())
+        error = failed(api.openai_base_url, "chat", question_with_crops())
     assert (error.kind, str(error)) == (
         "invalid",
         '400: "auto" tool choice requires --enable-auto-tool-choice to be set',

@@ -31,19 +31,19 @@ def generated(root: Path, digest: str) -> Path:
     )
 
 
-def generate_again(run: Path, digest: str) -> None:
+def regenerate(run: Path, digest: str) -> None:
     """Appends a new record of the last cell, as a resumed run does."""
     results = run / "results.jsonl"
     last = results.read_text().splitlines()[-1]
     results.write_text(results.read_text() + last.replace(THEN, digest) + "\n")
 
 
-def desk(run: Path) -> Labeling:
+def open_labeling(run: Path) -> Labeling:
     return Labeling(prepare(LabelRequest(str(run), run.parent)))
 
 
 def answered(run: Path, rater: str = "ann") -> Labeling:
-    at = desk(run)
+    at = open_labeling(run)
     for _ in range(2):
         at.answer(rater, at.next(rater)["item"]["id"], GOOD, 1.0)
     return at
@@ -78,9 +78,9 @@ def test_label_stores_the_hash_of_its_image(tmp_path: Path) -> None:
 def test_page_asks_again_about_an_image_that_was_generated_again(tmp_path: Path) -> None:
     run = generated(tmp_path, THEN)
     answered(run)
-    assert desk(run).next("ann")["item"] is None
-    generate_again(run, NOW)
-    at = desk(run)
+    assert open_labeling(run).next("ann")["item"] is None
+    regenerate(run, NOW)
+    at = open_labeling(run)
     response = at.next("ann")
     assert (response["done"], response["total"], response["item"]["case"], response["item"]["given"]) == (
         1,
@@ -97,7 +97,7 @@ def test_page_notes_outdated_labels_at_start(tmp_path: Path) -> None:
     run = generated(tmp_path, THEN)
     answered(run)
     assert prepare(LabelRequest(str(run), tmp_path)).notes == ()
-    generate_again(run, NOW)
+    regenerate(run, NOW)
     (note,) = prepare(LabelRequest(str(run), tmp_path)).notes
     assert note == "labels for replaced images, ignored: 3"
 
@@ -145,7 +145,7 @@ def test_pair_label_is_outdated_if_either_image_changed() -> None:
 def test_export_omits_outdated_labels_with_a_note(tmp_path: Path) -> None:
     run = generated(tmp_path, THEN)
     answered(run)
-    generate_again(run, NOW)
+    regenerate(run, NOW)
     result = call("label", "export", "r", "--runs", tmp_path)
     assert {row.split(",")[1] for row in result.stdout.splitlines()[1:]} == {"one"}
     assert result.stderr == "labels for replaced images, left out: 3 (--all includes them)\n"
@@ -176,7 +176,7 @@ def test_export_omits_a_pair_if_one_image_was_generated_again(tmp_path: Path) ->
     )
     append_labels(run / "labels.jsonl", [labels])
     assert "two" in call("label", "export", run, "--format", "jsonl").stdout
-    generate_again(run, NOW)
+    regenerate(run, NOW)
     result = call("label", "export", run, "--format", "jsonl")
     assert "two" not in result.stdout
     assert "labels for replaced images, left out: 1" in result.stderr
@@ -187,7 +187,7 @@ def test_importing_the_same_file_after_a_new_image_adds_nothing(tmp_path: Path) 
     table = tmp_path / "a.csv"
     table.write_text(f"test_id,model_label,rater,question,answer,at\ntwo,{SECRET_A},ann,usable,yes,{AT}\n")
     assert call("label", "import", table, run).exit_code == 0
-    generate_again(run, NOW)
+    regenerate(run, NOW)
     call("label", "import", table, run)
     assert [line["artifact_sha256"] for line in lines(run / "labels.jsonl")] == [THEN]
 

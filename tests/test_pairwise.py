@@ -80,7 +80,7 @@ def run(toy: Toy, path: Path, run_id: str = "r") -> None:
     assert result.exit_code == 0, result.output
 
 
-def told(toy: Toy, *arguments: str, code: int = 0) -> dict[str, Any]:
+def run_pairwise(toy: Toy, *arguments: str, code: int = 0) -> dict[str, Any]:
     result = toy("pairwise", "r@x", "r@y", "--json", *arguments)
     assert result.exit_code == code, result.output
     (actual,) = json.loads(result.stdout)["preferences"]
@@ -97,7 +97,7 @@ def test_a_judge_that_prefers_a_colour_prefers_it_in_both_orders(
 ) -> None:
     script.judge(prefers("blue"))
     run(toy, suite(toy, api, provider=provider))
-    result = told(toy)
+    result = run_pairwise(toy)
     assert counts(result) == (3, 3, 0, 0, 0, 0)
     assert (result["a"], result["b"], result["b_win_rate"]) == ("r@x", "r@y", 1.0)
     assert result["interval"] == pytest.approx([3 / (3 + 1.959964**2), 1.0])
@@ -123,7 +123,7 @@ def test_a_judge_that_prefers_a_colour_prefers_it_in_both_orders(
 def test_a_position_biased_judge_gives_ties_by_flip(toy: Toy, api: FakeAPI, script: Script) -> None:
     script.judge({"reason": "it comes first", "answer": "A"})
     run(toy, suite(toy, api))
-    result = told(toy)
+    result = run_pairwise(toy)
     assert counts(result) == (3, 0, 0, 3, 3, 0)
     assert result["b_win_rate"] == 0.5
     assert [(item.first, item.answer) for item in read_preferences(toy.folder / "runs/r")].count(("b", "b")) == 3
@@ -138,7 +138,7 @@ def test_the_judge_sees_the_request_and_both_images_without_names(toy: Toy, api:
 
     script.judge(answer)
     run(toy, suite(toy, api, cases=1))
-    assert counts(told(toy)) == (1, 0, 0, 1, 0, 0)
+    assert counts(run_pairwise(toy)) == (1, 0, 0, 1, 0, 0)
     orders = [[colour_of(image.data) for image in request.images] for request in seen]
     assert sorted(orders) == [["blue", "red"], ["red", "blue"]]
     for request in seen:
@@ -153,12 +153,12 @@ def test_the_judge_sees_the_request_and_both_images_without_names(toy: Toy, api:
 def test_stored_preferences_are_reused_unless_disabled(toy: Toy, api: FakeAPI, script: Script) -> None:
     script.judge(prefers("blue"))
     run(toy, suite(toy, api))
-    told(toy)
+    run_pairwise(toy)
     result = toy("pairwise", "r@x", "r@y")
     assert (result.exit_code, len(api.requests)) == (0, 6)
     assert "asked 0 questions" in result.stderr
     script.judge(prefers("red"))
-    assert counts(told(toy, "--reuse", "none")) == (3, 0, 3, 0, 0, 0)
+    assert counts(run_pairwise(toy, "--reuse", "none")) == (3, 0, 3, 0, 0, 0)
     assert len(api.requests) == 12
     assert len(read_preferences(toy.folder / "runs/r")) == 6
     text = toy("pairwise", "r@x", "r@y").stdout
@@ -177,22 +177,22 @@ def test_refusals_and_off_schema_answers_are_errors_and_not_losses(
 
     script.judge(answer)
     run(toy, suite(toy, api))
-    result = told(toy, code=3)
+    result = run_pairwise(toy, code=3)
     assert counts(result) == (2, 2, 0, 0, 0, 1)
     assert {"test_id": "case0", "sample_index": 0, "result": "error"} in result["pairs"]
     (line,) = (item for item in read_preferences(toy.folder / "runs/r") if item.error)
     assert (line.test_id, line.first, line.answer, line.reason) == ("case0", "a", None, None)
     script.judge(fine)
-    assert counts(told(toy, "--reuse", "none")) == (3, 3, 0, 0, 0, 0)
+    assert counts(run_pairwise(toy, "--reuse", "none")) == (3, 3, 0, 0, 0, 0)
 
 
 def test_only_pairs_of_a_selection_are_judged(toy: Toy, api: FakeAPI, script: Script) -> None:
     fine = prefers("blue")
     script.judge(lambda request: Fault("refusal") if request.images[0].size[1] == 24 else fine(request))
     run(toy, suite(toy, api))
-    assert counts(told(toy, code=3)) == (2, 2, 0, 0, 0, 1)
-    assert counts(told(toy, "--case", "case1")) == (1, 1, 0, 0, 0, 0)
-    assert counts(told(toy, "--limit", "1", code=3)) == (0, 0, 0, 0, 0, 1)
+    assert counts(run_pairwise(toy, code=3)) == (2, 2, 0, 0, 0, 1)
+    assert counts(run_pairwise(toy, "--case", "case1")) == (1, 1, 0, 0, 0, 0)
+    assert counts(run_pairwise(toy, "--limit", "1", code=3)) == (0, 0, 0, 0, 0, 1)
 
 
 def test_unpaired_cells_are_reported(toy: Toy, api: FakeAPI, script: Script) -> None:
@@ -218,7 +218,7 @@ def test_a_image_that_was_changed_is_an_error(toy: Toy, api: FakeAPI, script: Sc
     output = next((toy.folder / "runs/r/artifacts").rglob("x/*.png"))
     output.unlink()
     Image.new("RGB", (32, 24), "green").save(output)
-    assert counts(told(toy, code=3)) == (0, 0, 0, 0, 0, 1)
+    assert counts(run_pairwise(toy, code=3)) == (0, 0, 0, 0, 0, 1)
     assert not api.requests
 
 
@@ -251,7 +251,7 @@ def test_a_budget_stops_it_and_the_same_command_continues(toy: Toy, api: FakeAPI
     assert result.exit_code == 3
     assert "the budget is used up: to continue, repeat the command\n" in result.stderr
     assert len(api.requests) == 2  # a third one would be likely to cost more than is left
-    assert counts(told(toy)) == (3, 3, 0, 0, 0, 0)
+    assert counts(run_pairwise(toy)) == (3, 3, 0, 0, 0, 0)
     assert len(api.requests) == 6
 
 
@@ -264,7 +264,7 @@ def test_with_reuse_none_the_same_command_does_not_continue(toy: Toy, api: FakeA
         "the budget is used up: to continue, repeat the command without --reuse none, which would ask about all pairs again"
         in result.stderr
     )
-    assert counts(told(toy)) == (3, 3, 0, 0, 0, 0)
+    assert counts(run_pairwise(toy)) == (3, 3, 0, 0, 0, 0)
     assert len(api.requests) == 6
 
 
@@ -285,9 +285,9 @@ def test_a_refused_key_stops_it_with_one_line(toy: Toy, api: FakeAPI, within: bo
 def test_the_command_works_offline_from_the_cache(toy: Toy, api: FakeAPI, script: Script) -> None:
     script.judge(prefers("blue"))
     run(toy, suite(toy, api, cases=1))
-    told(toy)
+    run_pairwise(toy)
     (toy.folder / "runs/r/preferences.jsonl").unlink()
-    assert counts(told(toy, "--offline")) == (1, 1, 0, 0, 0, 0)
+    assert counts(run_pairwise(toy, "--offline")) == (1, 1, 0, 0, 0, 0)
     assert len(api.requests) == 2
 
 
@@ -302,7 +302,7 @@ def test_a_pairwise_grader_compares_the_model_runs_after_the_cells(toy: Toy, api
     assert [(item.a, item.b, item.answer) for item in actual] == [("r@x", "r@y", "b")] * 6
     assert "better" not in json.dumps(toy.records["case0"].scores)
     assert "Preferences" in toy("show", "r").stdout
-    assert counts(told(toy)) == (3, 3, 0, 0, 0, 0)
+    assert counts(run_pairwise(toy)) == (3, 3, 0, 0, 0, 0)
     assert len(api.requests) == 6, "prefer finds what the run has asked"
 
 
@@ -328,7 +328,7 @@ def test_a_resumed_run_asks_only_about_changed_pairs(toy: Toy, api: FakeAPI, scr
     image.save(toy.folder / "x/case1.png")
     result = toy("run", "--resume", "r", "--quiet")
     assert (result.exit_code, len(api.requests)) == (0, 8), result.output
-    assert counts(told(toy)) == (3, 3, 0, 0, 0, 0)
+    assert counts(run_pairwise(toy)) == (3, 3, 0, 0, 0, 0)
     result = toy("run", "--resume", "r", "--quiet")
     assert len(api.requests) == 8
 

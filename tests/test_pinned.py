@@ -17,7 +17,7 @@ from visioneval.suite.questions import GeckoQuestion
 
 Problems = Callable[..., list[str]]
 JUDGE = "judges: {eye: {provider: gemini, model: g}}"
-NOBODY = "judges: {eye: {provider: recorded, path: a.csv}}"
+RECORDED_JUDGE = "judges: {eye: {provider: recorded, path: a.csv}}"
 ANSWERS = {"a.csv": "case,question,answer\none,q1,yes\n"}
 
 
@@ -71,9 +71,9 @@ def test_bad_dependencies_may_be_dropped(problems: Problems) -> None:
 
 
 def test_a_recorded_judge_generates_no_questions(problems: Problems) -> None:
-    (line,) = problems(gecko("tags: [a]", judge=NOBODY), ANSWERS)
+    (line,) = problems(gecko("tags: [a]", judge=RECORDED_JUDGE), ANSWERS)
     assert line == "suite.yaml:2:9: the judge 'eye' replays recorded answers: add 'questions:' to the case"
-    assert problems(gecko("questions: [{id: q1, question: Q}]", judge=NOBODY), ANSWERS) == []
+    assert problems(gecko("questions: [{id: q1, question: Q}]", judge=RECORDED_JUDGE), ANSWERS) == []
 
 
 def test_cells_without_an_image_are_for_recorded_judges(problems: Problems) -> None:
@@ -81,13 +81,17 @@ def test_cells_without_an_image_are_for_recorded_judges(problems: Problems) -> N
     case = "cases: [{id: one, questions: [{id: q1, question: Q}]}]"
     assert (
         problems(
-            gecko("", judge=NOBODY, models=blind).replace("prompt: a tree, ", "questions: [{id: q1, question: Q}]"),
+            gecko("", judge=RECORDED_JUDGE, models=blind).replace(
+                "prompt: a tree, ", "questions: [{id: q1, question: Q}]"
+            ),
             ANSWERS,
         )
         == []
     )
     two = "graders: [{key: gecko, type: gecko, judge: eye}, {key: image, type: properties}]"
-    message = problems(suite(NOBODY, cases=case, models=blind, graders=two, verdict="verdict: [gecko >= 0]"), ANSWERS)
+    message = problems(
+        suite(RECORDED_JUDGE, cases=case, models=blind, graders=two, verdict="verdict: [gecko >= 0]"), ANSWERS
+    )
     assert message == [
         "suite.yaml:3:37: the grader 'image' needs images, but this model has none (outputs: none): use only gecko or rubric graders with a recorded judge"
     ]
@@ -97,7 +101,7 @@ def test_cells_without_an_image_are_for_recorded_judges(problems: Problems) -> N
         "suite.yaml:3:37: the grader 'gecko' needs images, but this model has none (outputs: none): use only gecko or rubric graders with a recorded judge"
     ]
     both = "models: [{provider: files, outputs: none, label: m}, {provider: mock}]"
-    message = problems(suite(NOBODY, cases=case, models=both, graders="graders: [{key: gecko, type: gecko, judge: eye}]",
+    message = problems(suite(RECORDED_JUDGE, cases=case, models=both, graders="graders: [{key: gecko, type: gecko, judge: eye}]",
                           verdict="verdict: [gecko >= 0]"), ANSWERS)  # fmt: skip
     assert message == ["suite.yaml:2:9: the key 'prompt' is missing"]
     message = problems(gecko("", models="models: [{provider: files, outputs: none, path: a.png}]"))

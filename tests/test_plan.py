@@ -111,13 +111,13 @@ def test_flags_narrow_the_plan_and_the_resolved_suite_expands_to_the_same(
     plan = planned(sweep, **chosen)
     result = cells(plan)
     assert len(result) == plan.cells == count
-    again = _again(plan.suite.model_validate_json(plan.suite.model_dump_json()), sweep)
+    again = _expand_again(plan.suite.model_validate_json(plan.suite.model_dump_json()), sweep)
     assert [cell[:6] for cell in cells(again)] == [cell[:6] for cell in result]
     assert [cell[6:] for cell in cells(again)] == [cell[6:] for cell in result]
     assert again.metrics == plan.metrics
 
 
-def _again(suite: Any, path: Path, out: Path = Path("runs")) -> Plan:
+def _expand_again(suite: Any, path: Path, out: Path = Path("runs")) -> Plan:
     loaded = LoadedSuite(suite, path, path.parent, "", Trust(path.parent, path.parent, everything=True))
     return expand(loaded, Selection(), runs_root=out)
 
@@ -126,7 +126,7 @@ def _again(suite: Any, path: Path, out: Path = Path("runs")) -> Plan:
 def test_run_json_expands_to_the_cells_that_were_run(toy: Toy, sweep: Path, flags: tuple[str, ...]) -> None:
     toy("run", sweep, "--trust-suite", *flags)
     info = toy.info
-    plan = _again(info.suite, sweep)
+    plan = _expand_again(info.suite, sweep)
     from visioneval.records.model import read_records
 
     recorded = {record.cell for record in read_records(toy.latest)}
@@ -137,7 +137,7 @@ def test_run_json_expands_to_the_cells_that_were_run(toy: Toy, sweep: Path, flag
 def test_variables_from_the_command_line_are_in_run_json(toy: Toy, sweep: Path) -> None:
     toy("run", sweep, "--trust-suite", "--var", "what=bush", "--case", "a", "--model", "gen")
     assert toy.records["a"].prompt == "a bush"
-    assert next(_again(toy.info.suite, sweep).calls()).prompt == "a bush"
+    assert next(_expand_again(toy.info.suite, sweep).calls()).prompt == "a bush"
 
 
 BAD_FLAGS: list[tuple[dict[str, Any], str]] = [
@@ -195,10 +195,10 @@ def test_another_run_is_named_in_full_in_the_resolved_suite(toy: Toy) -> None:
     plan = planned(path)
     assert plan.runs[0].config.run == f"{first}@toy"
     toy("run", path, "--trust-suite")
-    assert _again(read_info(toy.latest).suite, path).finished["toy"] == plan.finished["toy"]
+    assert _expand_again(read_info(toy.latest).suite, path).finished["toy"] == plan.finished["toy"]
 
 
-FAR: list[dict[str, Any]] = [
+OUTSIDE: list[dict[str, Any]] = [
     {"provider": "files", "label": "x", "path": "out/{case}/../../../far.png"},
     {"provider": "files", "label": "../..", "path": "out/{model}/far.png"},
     {"provider": "files", "label": "x", "path": "link/{case}.png"},
@@ -208,7 +208,7 @@ FAR: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("model", FAR)
+@pytest.mark.parametrize("model", OUTSIDE)
 def test_only_a_trusted_suite_reads_finished_images_elsewhere(
     toy: Toy, model: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,7 +47,7 @@ verdict: [look]
 PROVIDER_AT, JUDGE_AT, GRADER_AT = "suite.yaml:4:16", "suite.yaml:6:23", "suite.yaml:8:23"
 
 
-class Ours:
+class PluginSuite:
     """A suite with one class of each kind."""
 
     def __init__(self, toy: Toy) -> None:
@@ -89,15 +89,15 @@ class Ours:
 
 
 @pytest.fixture
-def ours(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> Ours:
+def plugins(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> PluginSuite:
     monkeypatch.chdir(toy.folder)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    return Ours(toy)
+    return PluginSuite(toy)
 
 
-def test_classes_without_a_fault_pass(ours: Ours) -> None:
-    assert ours.problems() == []
-    assert ours.record().verdict == "PASS"
+def test_classes_without_a_fault_pass(plugins: PluginSuite) -> None:
+    assert plugins.problems() == []
+    assert plugins.record().verdict == "PASS"
 
 
 class Limits(BaseModel):
@@ -149,35 +149,35 @@ def test_limits_on_lengths_are_named(written: dict[str, Any], message: str) -> N
         ("class Draw", "Draw = 3\nclass Other", f"{PROVIDER_AT}: ours:Draw: is not a class, but a value of the type int"),
     ],
 )  # fmt: skip
-def test_a_broken_class_is_reported_at_its_entry(ours: Ours, old: str, new: str, message: str) -> None:
-    ours.code((old, new))
-    (problem,) = ours.problems()
+def test_a_broken_class_is_reported_at_its_entry(plugins: PluginSuite, old: str, new: str, message: str) -> None:
+    plugins.code((old, new))
+    (problem,) = plugins.problems()
     assert problem.startswith(message)
 
 
-def test_all_broken_classes_and_other_problems_are_reported_together(ours: Ours) -> None:
-    ours.code(("def generate", "def draw"), ("def ask", "def reply"))
-    ours.suite("prompt: a tree", "prompt: a tree, promt: b")
-    assert [problem.partition(": ")[0] for problem in ours.problems()] == ["suite.yaml:2:35", PROVIDER_AT, JUDGE_AT]
+def test_all_broken_classes_and_other_problems_are_reported_together(plugins: PluginSuite) -> None:
+    plugins.code(("def generate", "def draw"), ("def ask", "def reply"))
+    plugins.suite("prompt: a tree", "prompt: a tree, promt: b")
+    assert [problem.partition(": ")[0] for problem in plugins.problems()] == ["suite.yaml:2:35", PROVIDER_AT, JUDGE_AT]
 
 
-def test_a_method_of_the_instance_counts(ours: Ours) -> None:
-    ours.code(
+def test_a_method_of_the_instance_counts(plugins: PluginSuite) -> None:
+    plugins.code(
         ("def generate", "def draw"), ("self.config = config\n    def draw", "self.generate = self.draw\n    def draw")
     )
-    assert ours.problems() == []
+    assert plugins.problems() == []
 
 
-def test_a_class_whose_key_is_missing_is_not_built(ours: Ours) -> None:
-    ours.code(
+def test_a_class_whose_key_is_missing_is_not_built(plugins: PluginSuite) -> None:
+    plugins.code(
         (
             "def __init__(self, config): self.config = config\n    def gen",
             "def __init__(self, config): 1 / 0\n    def gen",
         )
     )
-    ours.suite('"ours:Draw",', '"ours:Draw", api_key_env: OUR_KEY,')
-    assert ours.problems() == []
-    result = ours.toy("validate", "suite.yaml", "--trust-suite", OUR_KEY="sk-0123456789")
+    plugins.suite('"ours:Draw",', '"ours:Draw", api_key_env: OUR_KEY,')
+    assert plugins.problems() == []
+    result = plugins.toy("validate", "suite.yaml", "--trust-suite", OUR_KEY="sk-0123456789")
     assert f"{PROVIDER_AT}: ours:Draw: cannot be created: ZeroDivisionError" in result.stderr
 
 
@@ -195,9 +195,9 @@ def test_a_class_whose_key_is_missing_is_not_built(ours: Ours) -> None:
         ("outputs=(encoded(),), cost_usd='1'", "it returned cost_usd='1': "),
     ],
 )
-def test_an_impossible_generation_is_an_error(ours: Ours, returned: str, message: str) -> None:
-    ours.code(("outputs=(encoded(),), cost_usd=0.0", returned))
-    assert ours.error().startswith(f"generate: {message}")
+def test_an_impossible_generation_is_an_error(plugins: PluginSuite, returned: str, message: str) -> None:
+    plugins.code(("outputs=(encoded(),), cost_usd=0.0", returned))
+    assert plugins.error().startswith(f"generate: {message}")
 
 
 @pytest.mark.parametrize(
@@ -208,28 +208,28 @@ def test_an_impossible_generation_is_an_error(ours: Ours, returned: str, message
         ("Reply(text='{}', model='m', cost_usd=-1)", "ask() returned cost_usd=-1: it must be a number from 0"),
     ],
 )
-def test_a_judge_that_returns_no_reply_is_named(ours: Ours, returned: str, message: str) -> None:
+def test_a_judge_that_returns_no_reply_is_named(plugins: PluginSuite, returned: str, message: str) -> None:
     reply = """Reply(text='{"yes": true}', model='m', cost_usd=0.0)"""
-    ours.code(("return Grade(scores={'look': True})", ASKS), (reply, returned))
-    assert ours.error().startswith(f"grade: look: the judge 'default': {message}")
+    plugins.code(("return Grade(scores={'look': True})", ASKS), (reply, returned))
+    assert plugins.error().startswith(f"grade: look: the judge 'default': {message}")
 
 
 @pytest.mark.filterwarnings("ignore:coroutine 'GradingContext.ask' was never awaited:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("use", ["['yes']", ""])
-def test_a_grader_that_does_not_await_an_answer_gets_a_hint(ours: Ours, use: str) -> None:
-    ours.code(
+def test_a_grader_that_does_not_await_an_answer_gets_a_hint(plugins: PluginSuite, use: str) -> None:
+    plugins.code(
         ("async def grade", "def grade"),
         ("scores={'look': True}", f"scores={{'look': context.ask('Fine?', {{'yes': {{'type': 'boolean'}}}}){use}}}"),
     )
-    assert ours.error().endswith("write 'async def grade' and 'await context.ask(...)'")
+    assert plugins.error().endswith("write 'async def grade' and 'await context.ask(...)'")
 
 
-def test_a_null_score_needs_a_cause(ours: Ours) -> None:
-    ours.code(("scores={'look': True}", "scores={'look': None}"))
-    assert ours.error() == "grade: look: look is null, and the grader gave no cause in Grade.error"
-    ours.code(("scores={'look': True}", "scores={'look': None}, error='too dark'"))
-    assert ours.error() == "grade: look: too dark"
+def test_a_null_score_needs_a_cause(plugins: PluginSuite) -> None:
+    plugins.code(("scores={'look': True}", "scores={'look': None}"))
+    assert plugins.error() == "grade: look: look is null, and the grader gave no cause in Grade.error"
+    plugins.code(("scores={'look': True}", "scores={'look': None}, error='too dark'"))
+    assert plugins.error() == "grade: look: too dark"
 
 
 @pytest.mark.parametrize(
@@ -245,51 +245,51 @@ def test_a_null_score_needs_a_cause(ours: Ours) -> None:
          "save('map.png'): a grader of this cell has already saved this name"),
     ],
 )  # fmt: skip
-def test_a_file_that_cannot_be_saved_is_an_error(ours: Ours, saved: str, message: str) -> None:
-    ours.code(("scores={'look': True}", f"scores={{'look': True}}, details={{'map': context.save({saved})}}"))
-    assert ours.error().startswith(f"grade: look: {message}")
-    assert not list((ours.toy.latest / "artifacts").rglob("*.txt"))
+def test_a_file_that_cannot_be_saved_is_an_error(plugins: PluginSuite, saved: str, message: str) -> None:
+    plugins.code(("scores={'look': True}", f"scores={{'look': True}}, details={{'map': context.save({saved})}}"))
+    assert plugins.error().startswith(f"grade: look: {message}")
+    assert not list((plugins.toy.latest / "artifacts").rglob("*.txt"))
 
 
 @pytest.mark.parametrize("name", ["map.png", "a.map.jpg", "1.jpeg", "map-2_x.webp"])
-def test_images_are_saved(ours: Ours, name: str) -> None:
-    ours.code(
+def test_images_are_saved(plugins: PluginSuite, name: str) -> None:
+    plugins.code(
         ("scores={'look': True}", f"scores={{'look': True}}, details={{'map': context.save('{name}', encoded())}}")
     )
-    assert ours.record().graders[0].details == {"map": f"artifacts/one/ours/0.{name}"}
+    assert plugins.record().graders[0].details == {"map": f"artifacts/one/ours/0.{name}"}
 
 
-def test_print_output_of_plugins_is_not_in_the_json(ours: Ours) -> None:
-    ours.code(
+def test_print_output_of_plugins_is_not_in_the_json(plugins: PluginSuite) -> None:
+    plugins.code(
         ("class Look:", "print('a module')\nclass Look:"),
         ("self.options = config.options", "print('an init')"),
         ("def generate(self, request): ", "def generate(self, request):\n        print('a call')\n        "),
     )
-    result = ours.toy("run", "suite.yaml", "--trust-suite", "--json")
+    result = plugins.toy("run", "suite.yaml", "--trust-suite", "--json")
     assert json.loads(result.stdout)["exit_code"] == 0
     assert {"a module", "an init", "a call"} <= set(result.stderr.splitlines())
     for words in (("grade", "latest"), ("plan", "suite.yaml")):
         sys.modules.pop("ours", None)
-        json.loads(ours.toy(*words, "--trust-suite", "--json").stdout)
+        json.loads(plugins.toy(*words, "--trust-suite", "--json").stdout)
 
 
 class TestResumeHint:
     """The command that resumes a run of the Python API."""
 
-    def test_it_has_the_flags_of_the_settings(self, ours: Ours) -> None:
-        suite = ours.toy.write(models=[{"provider": "mock"}])  # without calls of unknown cost
+    def test_it_has_the_flags_of_the_settings(self, plugins: PluginSuite) -> None:
+        suite = plugins.toy.write(models=[{"provider": "mock"}])  # without calls of unknown cost
         run = ve.run(suite, trust_suite=True, run_id="r", cache="c", reuse="none", budget_usd=2.5, samples=2)
         flags = "--trust-suite --cache c --reuse none --budget 2.5"
         assert run.resume_hint == f"to resume: visioneval run --resume runs/r {flags}"
 
     def test_it_names_a_suite_elsewhere_and_what_changes_it(
-        self, ours: Ours, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, plugins: PluginSuite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        ours.suite("name: ours\n", "name: ours\nvars: {color: red, site_token: none}\n")
-        (ours.toy.folder / "elsewhere").mkdir()
-        monkeypatch.chdir(ours.toy.folder / "elsewhere")
+        plugins.suite("name: ours\n", "name: ours\nvars: {color: red, site_token: none}\n")
+        (plugins.toy.folder / "elsewhere").mkdir()
+        monkeypatch.chdir(plugins.toy.folder / "elsewhere")
         variables = {"color": "blue", "site_token": "hunter2-hunter2"}
-        suite = ours.toy.folder / "suite.yaml"
+        suite = plugins.toy.folder / "suite.yaml"
         hint = ve.run(suite, trust_suite=True, run_id="r", samples=2, variables=variables).resume_hint
         assert hint == (
             f"to resume: visioneval run {suite} --resume runs/r"

@@ -11,13 +11,13 @@ from visioneval.analysis.compare.preferences import summarize_preferences, win_i
 from visioneval.records.preferences import Preference
 
 
-def asked(case: str, first: str, answer: Any, sample: int = 0, **more: Any) -> Preference:
+def preference(case: str, first: str, answer: Any, sample: int = 0, **more: Any) -> Preference:
     known = {"a": "r@x", "b": "r@y", "judge": "j", "reason": None, "error": None if answer else "down", **more}
     return Preference(test_id=case, sample_index=sample, first=first, answer=answer, **known)
 
 
 def pair(case: str, first_answer: Any, second_answer: Any, sample: int = 0, **more: Any) -> list[Preference]:
-    return [asked(case, "a", first_answer, sample, **more), asked(case, "b", second_answer, sample, **more)]
+    return [preference(case, "a", first_answer, sample, **more), preference(case, "b", second_answer, sample, **more)]
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_both_orders_give_one_result(first_answer: Any, second_answer: Any, resu
 
 
 def test_missing_order_is_an_error() -> None:
-    (summary,) = summarize_preferences([asked("one", "a", "b")])
+    (summary,) = summarize_preferences([preference("one", "a", "b")])
     assert (summary.errors, summary.judged, summary.rate) == (1, 0, None)
 
 

@@ -84,10 +84,10 @@ def run(suite: Path, processor: Processor) -> list[dict[str, Any]]:
     )
     assert done.returncode in (0, 1), done.stdout + done.stderr
     (folder,) = out.iterdir()
-    return [told(record, folder) for record in sorted(read_records(folder), key=lambda record: record.cell)]
+    return [summary_of(record, folder) for record in sorted(read_records(folder), key=lambda record: record.cell)]
 
 
-def told(record: Record, folder: Path) -> dict[str, Any]:
+def summary_of(record: Record, folder: Path) -> dict[str, Any]:
     shown = record.model_dump(include={"test_id", "model_label", "verdict", "failed_rules", "scores", "reasons"})
     details = [grader.details for grader in record.graders]
     maps = [str(item["difference_map"]) for item in details if "difference_map" in item]

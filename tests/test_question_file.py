@@ -19,7 +19,7 @@ from visioneval.suite.questions import GeckoQuestion
 
 DOG = GeckoQuestion(id="q1", question="Is there a dog?", type="animal")
 PINNED = PromptQuestions(prompt_sha256=prompt_sha256("a dog"), source="pinned", questions=(DOG,))
-MADE = PromptQuestions(
+GENERATED = PromptQuestions(
     prompt_sha256=prompt_sha256("a red dog"),
     keywords="a {1}[red] {2}[dog]",
     source="generated",
@@ -33,10 +33,10 @@ MADE = PromptQuestions(
 
 def test_questions_round_trip(tmp_path: Path) -> None:
     writer = QuestionsWriter(tmp_path)
-    for entry in (PINNED, MADE, PINNED, MADE):
+    for entry in (PINNED, GENERATED, PINNED, GENERATED):
         writer.add(entry)
     writer.close()
-    assert read_questions(tmp_path) == (PINNED, MADE)
+    assert read_questions(tmp_path) == (PINNED, GENERATED)
     entry = json.loads((tmp_path / "questions.json").read_text())["prompts"][1]
     assert set(entry) == {
         *("prompt_sha256", "keywords", "source", "template_sha256", "making_sha256", "coverage", "questions", "dropped")
@@ -51,32 +51,32 @@ def test_generated_questions_are_written_immediately(tmp_path: Path) -> None:
     writer = QuestionsWriter(tmp_path)
     writer.add(PINNED)
     assert read_questions(tmp_path) == ()
-    writer.add(MADE)
-    assert read_questions(tmp_path) == (PINNED, MADE)
+    writer.add(GENERATED)
+    assert read_questions(tmp_path) == (PINNED, GENERATED)
 
 
 def test_resumed_run_reuses_its_questions(tmp_path: Path) -> None:
-    QuestionsWriter(tmp_path).add(MADE)
+    QuestionsWriter(tmp_path).add(GENERATED)
     writer = QuestionsWriter(tmp_path)
     writer.add(PINNED)
     writer.close()
-    assert read_questions(tmp_path) == (MADE, PINNED)
-    assert writer.find(MADE.prompt_sha256, "0" * 64, "a" * 64) == MADE
-    assert writer.find(MADE.prompt_sha256, "1" * 64, "a" * 64) is None
-    assert writer.find(MADE.prompt_sha256, "0" * 64, "b" * 64) is None
+    assert read_questions(tmp_path) == (GENERATED, PINNED)
+    assert writer.find(GENERATED.prompt_sha256, "0" * 64, "a" * 64) == GENERATED
+    assert writer.find(GENERATED.prompt_sha256, "1" * 64, "a" * 64) is None
+    assert writer.find(GENERATED.prompt_sha256, "0" * 64, "b" * 64) is None
     assert writer.find(PINNED.prompt_sha256, "0" * 64, "a" * 64) is None
 
 
 def test_entry_without_making_hash_matches_any_options(tmp_path: Path) -> None:
-    older = MADE.model_copy(update={"making_sha256": None})
+    older = GENERATED.model_copy(update={"making_sha256": None})
     QuestionsWriter(tmp_path).add(older)
-    assert QuestionsWriter(tmp_path).find(MADE.prompt_sha256, "0" * 64, "b" * 64) == older
+    assert QuestionsWriter(tmp_path).find(GENERATED.prompt_sha256, "0" * 64, "b" * 64) == older
 
 
 def test_entries_added_after_start_are_not_found(tmp_path: Path) -> None:
     writer = QuestionsWriter(tmp_path)
-    writer.add(MADE)
-    assert writer.find(MADE.prompt_sha256, "0" * 64, "a" * 64) is None
+    writer.add(GENERATED)
+    assert writer.find(GENERATED.prompt_sha256, "0" * 64, "a" * 64) is None
 
 
 def test_run_without_questions_has_no_file(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_run_without_questions_has_no_file(tmp_path: Path) -> None:
 
 def test_reports_a_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"questions\.json: cannot write: No such file"):
-        QuestionsWriter(tmp_path / "gone").add(MADE)
+        QuestionsWriter(tmp_path / "gone").add(GENERATED)
 
 
 @pytest.mark.parametrize(

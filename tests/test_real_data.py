@@ -51,7 +51,7 @@ def unedited(output: Pixels, base: Pixels, editable: Pixels) -> Pixels:
 
 
 DAMAGES: dict[str, Callable[[Pixels, Pixels, Pixels], Pixels]] = {
-    each.__name__: each for each in (repainted, patched, part_shifted, unedited)
+    entry.__name__: entry for entry in (repainted, patched, part_shifted, unedited)
 }
 
 

@@ -16,7 +16,7 @@ from visioneval.providers.recorded.config import RecordedJudge
 from visioneval.providers.recorded.judge import Recorded
 from visioneval.records.model import read_records
 
-WHOLE = {"model": "model", "sample": "sample"}
+MODEL_AND_SAMPLE = {"model": "model", "sample": "sample"}
 
 
 def judge(path: Path, text: str, **fields: str) -> Recorded:
@@ -39,7 +39,7 @@ def test_answers_for_every_model_and_sample(tmp_path: Path) -> None:
 
 def test_answers_of_one_model_and_sample(tmp_path: Path) -> None:
     rows = "case,model,sample,question,answer\none,m,0,quality,4\none,m,1,quality,2\none,n,0,quality,0\n"
-    recorded = judge(tmp_path / "a.csv", rows, **WHOLE)
+    recorded = judge(tmp_path / "a.csv", rows, **MODEL_AND_SAMPLE)
     assert answers(recorded, "quality") == {"quality": 4}
     assert answers(recorded, "quality", sample=1) == {"quality": 2}
     assert answers(recorded, "quality", model="n") == {"quality": 0}
@@ -147,7 +147,7 @@ def test_a_run_is_judged_by_recorded_answers(toy: Toy) -> None:
     assert "no recorded answer for case 'case2'" in (records["case2"].graders[0].error or "")
 
 
-OWN = """
+CUSTOM_JUDGE = """
 import json
 from visioneval.providers.base import Reply
 
@@ -162,7 +162,7 @@ class Eye:
 
 
 def test_a_custom_judge_gets_its_entry(toy: Toy) -> None:
-    (toy.folder / "eye.py").write_text(OWN)
+    (toy.folder / "eye.py").write_text(CUSTOM_JUDGE)
     metrics = {"liked": {"type": "pass_fail", "description": "Did they like it?"}}
     result = toy.run(
         judges={"default": {"provider": "eye:Eye", "model": "my-eye", "params": {"say": {"liked": True}}}},

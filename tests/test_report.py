@@ -26,7 +26,7 @@ from visioneval.report.html.plots import SMALL_HEIGHT, SMALL_WIDTH, histogram, i
 from visioneval.report.html.slim_run import read_slim
 
 
-def part(folder: Path, name: str) -> object:
+def page_data(folder: Path, name: str) -> object:
     text = (folder / "data" / f"{name}.js").read_text(encoding="utf-8")
     result = re.fullmatch(r'visioneval\.take\("[a-z0-9-]+",(.*)\);\n', text)
     assert result
@@ -40,7 +40,7 @@ def test_a_report_is_a_folder_of_static_files(tmp_path: Path) -> None:
     page = created.read_text(encoding="utf-8")
     assert not re.search(r"https?://", page)
     assert not re.search(r"\son[a-z]+=|style=", page)
-    index = part(created.parent, "index")
+    index = page_data(created.parent, "index")
     assert isinstance(index, dict)
     assert index["cells"]["verdict"] == "PFPF"
     assert index["cells"]["scores"]["look.cer"] == [None, None, 0.25, 0.25]
@@ -64,8 +64,8 @@ def test_uses_the_last_record_of_a_cell(tmp_path: Path) -> None:
     lean = read_slim(run, read_info(run))
     assert [cell.reasons["look"] for cell in lean.full_records()][-1] == "looked at again"
     created = report(run)
-    details = part(created.parent, "details-0")
-    index = part(created.parent, "index")
+    details = page_data(created.parent, "details-0")
+    index = page_data(created.parent, "index")
     assert isinstance(details, list)
     assert isinstance(index, dict)
     assert len(details) == index["count"] == 4
@@ -76,7 +76,7 @@ def test_reports_a_single_model_run(tmp_path: Path) -> None:
     run = demo(tmp_path)
     done = CliRunner().invoke(app, ["report", f"demo-run@{LABELS[1]}", "--runs", str(run.parent)])
     assert done.exit_code == 0
-    index = part(run / "report", "index")
+    index = page_data(run / "report", "index")
     assert isinstance(index, dict)
     assert index["models"] == [LABELS[1]]
     assert index["cells"]["verdict"] == "FF"
@@ -148,8 +148,8 @@ def test_inputs_outside_the_suite_folder_need_trust(tmp_path: Path, monkeypatch:
     (tmp_path / "suite").mkdir()
     (tmp_path / "secret.png").write_bytes(png())
     monkeypatch.chdir(tmp_path / "suite")
-    shelf = EmbeddedImages(tmp_path, tmp_path / "suite", trust=False)
-    assert "outside" in shelf.input("../secret.png")["why"]
+    image_files = EmbeddedImages(tmp_path, tmp_path / "suite", trust=False)
+    assert "outside" in image_files.input("../secret.png")["why"]
     assert (
         EmbeddedImages(tmp_path, tmp_path / "suite", trust=True)
         .input("../secret.png")["src"]
@@ -170,19 +170,19 @@ def test_converts_formats_that_browsers_do_not_support(tmp_path: Path) -> None:
     Image.new("RGB", (30, 20), "red").save(tmp_path / "base.tif")
     (tmp_path / "out").mkdir()
     (tmp_path / "words.png").write_text("no image")
-    shelf = FolderImages(tmp_path, tmp_path, tmp_path / "out", trust=True)
-    shown = shelf.input("base.tif")["src"]
+    image_files = FolderImages(tmp_path, tmp_path, tmp_path / "out", trust=True)
+    shown = image_files.input("base.tif")["src"]
     assert shown.endswith(".png")
     assert (tmp_path / "out" / shown).read_bytes().startswith(b"\x89PNG")
-    assert "not a supported image" in shelf.input("words.png")["why"]
+    assert "not a supported image" in image_files.input("words.png")["why"]
     assert not list((tmp_path / "out" / "images").glob("*words*"))
 
 
 def test_a_mask_is_a_tint_of_its_inside(tmp_path: Path) -> None:
     demo(tmp_path)
     (tmp_path / "out").mkdir()
-    shelf = FolderImages(tmp_path, tmp_path, tmp_path / "out", trust=True)
-    with Image.open(tmp_path / "out" / shelf.input("assets/mask.png", mask=True)["src"]) as handle:
+    image_files = FolderImages(tmp_path, tmp_path, tmp_path / "out", trust=True)
+    with Image.open(tmp_path / "out" / image_files.input("assets/mask.png", mask=True)["src"]) as handle:
         tint = handle.copy()
     assert tint.mode == "RGBA"
     assert tint.getpixel((45, 30))[3] == 128  # type: ignore[index]

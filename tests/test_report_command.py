@@ -24,7 +24,7 @@ def browser(folder: Path, code: int = 0) -> str:
     return f"{sys.executable} {folder / 'look.py'} %s"
 
 
-def opened(toy: Toy, *words: str, **environment: str) -> tuple[int | None, str, str]:
+def open_report(toy: Toy, *words: str, **environment: str) -> tuple[int | None, str, str]:
     """The exit code, the output and the errors of ``report demo-run --open``, as a program of its own."""
     keep = {"env": {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment}}
     program = toy.program("report", "demo-run", "--open", *words, **keep)
@@ -38,7 +38,7 @@ def opened(toy: Toy, *words: str, **environment: str) -> tuple[int | None, str, 
 )
 def test_open_opens_the_page_in_the_browser(toy: Toy, words: tuple[str, ...], name: str) -> None:
     demo(toy.folder)
-    code, output, errors = opened(toy, *words, BROWSER=browser(toy.folder))
+    code, output, errors = open_report(toy, *words, BROWSER=browser(toy.folder))
     assert (code, output.strip(), errors) == (0, f"wrote {name}", "")
     assert (toy.folder / "seen").read_text() == (toy.folder / name).resolve().as_uri()
 
@@ -51,7 +51,7 @@ def test_without_a_browser_prints_the_path_of_the_report(toy: Toy) -> None:
         {"BROWSER": "'%s", "PATH": str(toy.folder)},
         {"BROWSER": "", "PATH": str(toy.folder), "DISPLAY": "", "WAYLAND_DISPLAY": ""},
     ):
-        code, output, errors = opened(toy, **environment)
+        code, output, errors = open_report(toy, **environment)
         page = toy.folder / "runs/demo-run/report/index.html"
         assert (code, output.strip()) == (0, "wrote runs/demo-run/report/index.html")
         assert errors.strip() == f"cannot open a browser; open {page.resolve().as_uri()}"

@@ -34,7 +34,7 @@ def case(name: str, **more: Any) -> dict[str, Any]:
     return {"id": name, "prompt": f"an image of {name}"} | more
 
 
-ONES: tuple[dict[str, Any], ...] = (case("a"), case("b"), case("c"))
+CASES: tuple[dict[str, Any], ...] = (case("a"), case("b"), case("c"))
 COUNTING: dict[str, Any] = {
     "models": [{"provider": "counting:Generate", "label": "toy"}],
     "graders": [{**LOOK, "type": "counting:Look"}],
@@ -49,14 +49,14 @@ class Resumed:
         (toy.folder / "counting.py").write_text(COUNT)
 
     def begin(self, *cases: dict[str, Any], **changes: Any) -> Any:
-        self.toy.write(*(cases or ONES), **{**COUNTING, **changes})
+        self.toy.write(*(cases or CASES), **{**COUNTING, **changes})
         return self._record_work(self.toy("run", "suite.yaml", "--trust-suite", "--run-id", "r"))
 
     def resumed_info(self, *words: str, cases: tuple[dict[str, Any], ...] | None = None, **changes: Any) -> Any:
         """Resumes with a changed suite if there are cases or changes, else with the stored suite."""
         suite = []
         if cases is not None or changes:
-            suite = [str(self.toy.write(*(cases or ONES), **{**COUNTING, **changes}))]
+            suite = [str(self.toy.write(*(cases or CASES), **{**COUNTING, **changes}))]
         return self._record_work(self.toy("run", *suite, "--resume", "r", "--trust-suite", *words))
 
     def _record_work(self, result: Any) -> Any:
@@ -97,7 +97,7 @@ def plan_line(generate: str, grade: str, stored: int) -> str:
 
 @pytest.mark.parametrize(("more", "code"), [({}, 0), ({"metadata": {"look": "bad"}}, 1)])
 def test_unchanged_run_does_nothing(run: Resumed, more: dict[str, Any], code: int) -> None:
-    assert run.begin(*ONES, case("d", **more)).exit_code == code
+    assert run.begin(*CASES, case("d", **more)).exit_code == code
     before = run.results.read_bytes()
     result = run.resumed_info()
     assert (result.exit_code, run.generated, run.graded) == (code, [], []), result.output
@@ -108,18 +108,18 @@ def test_unchanged_run_does_nothing(run: Resumed, more: dict[str, Any], code: in
 
 
 def test_resume_reuses_the_command_line_unless_a_suite_is_named(run: Resumed) -> None:
-    suite = str(run.toy.write(*ONES, **COUNTING, vars={"mood": "calm"}))
+    suite = str(run.toy.write(*CASES, **COUNTING, vars={"mood": "calm"}))
 
-    def started(*words: str) -> tuple[str, ...]:
+    def command_line_of(*words: str) -> tuple[str, ...]:
         program = run.toy.program("run", *words, "--trust-suite")
         program.communicate(timeout=60)
         assert program.returncode == 0
         return run.toy.info.command_line
 
-    first = started(suite, "--run-id", "r", "--var", "mood=loud")
+    first = command_line_of(suite, "--run-id", "r", "--var", "mood=loud")
     assert first == ("run", suite, "--run-id", "r", "--var", "mood=loud", "--trust-suite")
-    assert started("--resume", "r") == first
-    assert started(suite, "--resume", "r") == ("run", suite, "--resume", "r", "--trust-suite")
+    assert command_line_of("--resume", "r") == first
+    assert command_line_of(suite, "--resume", "r") == ("run", suite, "--resume", "r", "--trust-suite")
 
 
 def test_changed_prompt_generates_only_that_case(run: Resumed) -> None:
@@ -136,7 +136,7 @@ CHANGES: list[tuple[dict[str, Any], str]] = [
     ({"graders": [{**COUNTING["graders"][0], "writes": {**LOOK["writes"], "more": {"type": "bool"}}}]},
      "3 grader.look changed"),
     ({"graders": [*COUNTING["graders"], SECOND]}, "3 grader.second changed"),
-    ({"cases": [{**each, "criteria": "green"} for each in ONES]}, "3 case changed"),
+    ({"cases": [{**entry, "criteria": "green"} for entry in CASES]}, "3 case changed"),
 ]  # fmt: skip
 
 
@@ -156,7 +156,7 @@ def test_changed_rules_and_graders_only_grade(run: Resumed, changes: dict[str, A
 
 def test_new_case_and_more_samples_are_generated(run: Resumed) -> None:
     run.begin()
-    run.resumed_info(cases=(*ONES, case("d")))
+    run.resumed_info(cases=(*CASES, case("d")))
     assert (run.generated, run.plan) == (["d"], plan_line("1 (1 not done yet)", "0", 3))
     run.resumed_info("--samples", "2")
     assert (run.generated, run.plan) == (["a", "b", "c", "d"], plan_line("4 (4 not done yet)", "0", 4))
@@ -235,11 +235,11 @@ def test_truncated_record_is_done_again(run: Resumed) -> None:
 
 def test_removed_cells_move_to_stale_file(run: Resumed) -> None:
     run.begin()
-    result = run.resumed_info(cases=ONES[:2])
+    result = run.resumed_info(cases=CASES[:2])
     assert (result.exit_code, run.generated, run.plan) == (0, [], plan_line("0", "0", 2))
     assert "1 cells are no longer in the suite: moved to stale.jsonl" in result.stderr
-    (gone,) = (run.folder / "stale.jsonl").read_text().splitlines()
-    assert json.loads(gone)["test_id"] == "c"
+    (stale_line,) = (run.folder / "stale.jsonl").read_text().splitlines()
+    assert json.loads(stale_line)["test_id"] == "c"
     assert set(run.verdicts()) == {"a", "b"}
     assert run.toy.summary["planned_cells"] == 2
 
@@ -262,11 +262,11 @@ def test_running_run_cannot_be_resumed(run: Resumed) -> None:
 def test_dependent_case_is_graded_when_needed(run: Resumed) -> None:
     other = {"id": "other", "prompt": "three trees", "output_of": "a"}
     run.begin()
-    run.resumed_info(cases=(*ONES, other))
+    run.resumed_info(cases=(*CASES, other))
     assert (run.generated, run.graded, run.plan) == ([], ["other"], plan_line("0", "1 (1 not done yet)", 3))
-    run.resumed_info(cases=(*ONES, {**other, "prompt": "four trees"}))
+    run.resumed_info(cases=(*CASES, {**other, "prompt": "four trees"}))
     assert (run.generated, run.graded, run.plan) == ([], ["other"], plan_line("0", "1 (1 case changed)", 3))
-    run.resumed_info(cases=(case("a", prompt="new"), *ONES[1:], {**other, "prompt": "four trees"}))
+    run.resumed_info(cases=(case("a", prompt="new"), *CASES[1:], {**other, "prompt": "four trees"}))
     assert (run.generated, run.graded) == (["a"], ["a", "other"])
     assert run.plan == plan_line("2 (1 prompt changed, 1 use an image that is generated again)", "0", 2)
     records = run.toy.records
@@ -325,9 +325,9 @@ def test_printed_resume_command_resumes_interrupted_run(run: Resumed) -> None:
     from test_interrupts import wait_until
 
     slow = [{"id": f"slow{at}", "metadata": {"wait": 0.5}} for at in range(6)]
-    run.toy.write(*ONES, *slow, **COUNTING)
+    run.toy.write(*CASES, *slow, **COUNTING)
     program = run.toy.program("run", "suite.yaml", "--trust-suite", "--max-concurrency", "1", "--run-id", "r")
-    wait_until(lambda: run.results.is_file() and run.results.read_bytes().count(b"\n") >= len(ONES), program)
+    wait_until(lambda: run.results.is_file() and run.results.read_bytes().count(b"\n") >= len(CASES), program)
     program.send_signal(signal.SIGINT)
     _, errors = program.communicate(timeout=60)
     assert program.returncode == 130
@@ -344,7 +344,7 @@ def test_printed_resume_command_resumes_interrupted_run(run: Resumed) -> None:
 
 def test_resume_reuses_the_selection(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(toy.folder)
-    toy.write(*ONES)
+    toy.write(*CASES)
     assert toy("run", "suite.yaml", "--trust-suite", "--run-id", "r", "--limit", "2").exit_code == 0
     again = toy("run", "suite.yaml", "--trust-suite", "--resume", "r")
     assert "to generate: 0; to grade again: 0; unchanged: 2" in again.stderr

@@ -27,10 +27,10 @@ def test_unusable_answer_is_requested_again(toy: Toy, api: FakeAPI, monkeypatch:
     api.script.judge("A tree, I should say.")
     toy.run({}, judges={"eye": eye}, graders=[RUBRIC], verdict=["right"], arguments=("--run-id", "r"))
     assert toy.record.verdict is Verdict.ERROR
-    asked = len(api.seen("responses"))
+    asked = len(api.requests_to("responses"))
     api.faults.clear()
     api.script.judge({"right": True, "reason": "a tree", "verdict": "PASS"})
     done = toy("run", "--resume", "r", "--trust-suite", "--runs", toy.folder / "runs")
     assert done.exit_code == 0, done.output
     assert toy.record.verdict is Verdict.PASS
-    assert len(api.seen("responses")) == asked + 1
+    assert len(api.requests_to("responses")) == asked + 1

@@ -54,7 +54,7 @@ def test_a_single_vote_is_the_score(tmp_path: Path) -> None:
     assert (question.tools, question.max_tool_calls) == ((), 0)
 
 
-WHOLE = ScaleScore(type="score", scale=(0, 5), description="x")
+INTEGER_SCALE = ScaleScore(type="score", scale=(0, 5), description="x")
 FINE = ScaleScore(type="score", scale=(0, 1), step=0.05, description="x")
 YES = PassFail(type="pass_fail", description="x")
 
@@ -63,7 +63,7 @@ YES = PassFail(type="pass_fail", description="x")
     ("metric", "good", "bad"),
     [
         (YES, [True, False], [1, 0, "true", None, "PASS"]),
-        (WHOLE, [0, 5, 4.0], [True, False, 3.5, -1, 6, "4", None, [4], float("nan"), float("inf"), 10**400]),
+        (INTEGER_SCALE, [0, 5, 4.0], [True, False, 3.5, -1, 6, "4", None, [4], float("nan"), float("inf"), 10**400]),
         (FINE, [0, 1, 0.05, 0.15, 0.3, 0.35, 0.7, 0.95], [0.02, 0.051, 1.05, -0.05, True, "0.5"]),
         (ScaleScore(type="score", scale=(1, 10), step=3, description="x"), [1, 4, 7, 10], [0, 2, 3, 5]),
     ],
@@ -245,7 +245,7 @@ def test_template_hash_includes_extended_templates(tmp_path: Path) -> None:
     assert graded(tmp_path, GOOD)[0].template_sha256 not in (first.template_sha256, second.template_sha256)
 
 
-class Looks(ScriptedJudge):
+class ZoomingJudge(ScriptedJudge):
     """Crops in the pixels of the whole image, then answers: off the schema first, then right."""
 
     async def __call__(self, name: str, question: Question) -> Reply:
@@ -263,12 +263,12 @@ class Looks(ScriptedJudge):
 
 
 def test_crops_are_saved_per_call_and_reset_on_retry(tmp_path: Path) -> None:
-    judge = Looks("")
+    judge = ZoomingJudge("")
     grade = asyncio.run(grader(zoom={"max_crops": 1}, per_metric=True).grade(context(tmp_path, judge)))
     assert grade.scores == {"clear": True, "style": 4}
     assert judge.questions[0].max_tool_calls == 1
     paths = [crop["path"] for crop in grade.details["crops"]]
-    assert sorted(paths) == [f"kept/look.{name}.crop.0.{at}.png" for name in ("clear", "style") for at in (0, 1)]
+    assert sorted(paths) == [f"saved/look.{name}.crop.0.{at}.png" for name in ("clear", "style") for at in (0, 1)]
     assert all((tmp_path / path).is_file() for path in paths)
     assert "output: the image to judge; this view has 64 x 48 pixels" in judge.words(0)
     assert "`crop` up to 1 times" in judge.words(0)[0]

@@ -15,7 +15,7 @@ pytest_plugins = ("fake_api.fixtures",)
 
 VALUE = "hunter-2-of-the-team"
 FROM_ENVIRONMENT = "a-key-of-the-environment"
-AGAIN = "a run does not store the values of secret variables: add --var api_token=VALUE"
+RESUME_HINT = "a run does not store the values of secret variables: add --var api_token=VALUE"
 
 
 @pytest.fixture(autouse=True)
@@ -103,9 +103,9 @@ def test_resume_requests_secret_values_and_generates_nothing(toy: Toy, api: Fake
     assert run(toy, api).exit_code == 0
     paid = len(api.requests)
     missing = toy("run", "--resume", "r", "--var", f"who={FROM_ENVIRONMENT}", "--var", "pin_password=s3cr")
-    assert (missing.exit_code, AGAIN in missing.stderr) == (2, True), missing.output
+    assert (missing.exit_code, RESUME_HINT in missing.stderr) == (2, True), missing.output
     named = toy("run", "s.yaml", "--resume", "r", "--var", f"who={FROM_ENVIRONMENT}", "--var", "pin_password=s3cr")
-    assert (named.exit_code, AGAIN in named.stderr) == (2, True), named.output
+    assert (named.exit_code, RESUME_HINT in named.stderr) == (2, True), named.output
     starred = toy("run", "--resume", "r", *VARS[:2], "--var", "who=***", "--var", "pin_password=s3cr")
     assert starred.exit_code == 2
     assert "--var who: *** is a placeholder for a secret" in starred.stderr

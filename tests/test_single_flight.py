@@ -47,7 +47,7 @@ def test_failure_reaches_all_waiting_callers_and_is_not_cached() -> None:
 
 
 def test_cancelled_caller_does_not_cancel_others() -> None:
-    async def leave() -> str:
+    async def scenario() -> str:
         once, go = SingleFlight(), asyncio.Event()
 
         async def make() -> str:
@@ -63,4 +63,4 @@ def test_cancelled_caller_does_not_cancel_others() -> None:
         go.set()
         return await second
 
-    assert asyncio.run(leave()) == "done"
+    assert asyncio.run(scenario()) == "done"

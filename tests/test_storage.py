@@ -16,13 +16,13 @@ from visioneval.records.model import read_info, read_records
 from visioneval.records.writer import RunWriter
 
 
-def in_the_way(folder: Path) -> Path:
+def file_as_folder(folder: Path) -> Path:
     (folder / "taken").write_text("a file")
     return folder / "taken"
 
 
 def below_a_file(folder: Path) -> Path:
-    return in_the_way(folder) / "deeper" / "runs"
+    return file_as_folder(folder) / "deeper" / "runs"
 
 
 def nowhere(folder: Path) -> Path:
@@ -40,7 +40,7 @@ def read_only(folder: Path) -> Path:
     return folder / "locked" / "runs"
 
 
-@pytest.mark.parametrize("position", [in_the_way, below_a_file, nowhere, name_too_long, read_only])
+@pytest.mark.parametrize("position", [file_as_folder, below_a_file, nowhere, name_too_long, read_only])
 def test_unwritable_folder_is_a_usage_error_and_generates_nothing(toy: Toy, position: Any) -> None:
     out = position(toy.folder)
     result = toy.run({}, arguments=("--runs", str(out)))
@@ -106,12 +106,12 @@ def test_full_disk_at_start_creates_no_run(toy: Toy) -> None:
 def test_file_size_limit_preserves_complete_records(toy: Toy) -> None:
     """Wherever no small disk can be mounted: a limit on the size of files does the same to results.jsonl."""
 
-    def limited() -> None:
+    def limited_files() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
 
     toy.outputs("a.png")
     path = toy.write({}, samples=300, models=[{"provider": "files", "path": "a.png"}])
-    program = toy.program("run", path, "--trust-suite", preexec_fn=limited)
+    program = toy.program("run", path, "--trust-suite", preexec_fn=limited_files)
     _, errors = program.communicate(timeout=60)
     assert program.returncode == 3, errors
     assert ": cannot write " in errors.splitlines()[-1]
@@ -123,15 +123,15 @@ def test_file_size_limit_preserves_complete_records(toy: Toy) -> None:
 
 
 def test_deleted_folder_ends_the_run(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    def gone(self: RunWriter, *arguments: Any, **more: Any) -> str:
-        with one_at_a_time:
+    def replace_folder(self: RunWriter, *arguments: Any, **more: Any) -> str:
+        with lock:
             if (self.folder / "artifacts").is_dir():
                 (self.folder / "artifacts").rmdir()
                 (self.folder / "artifacts").write_text("in the way")
         return saved(self, *arguments, **more)
 
-    saved, one_at_a_time = RunWriter.save, threading.Lock()
-    monkeypatch.setattr(RunWriter, "save", gone)
+    saved, lock = RunWriter.save, threading.Lock()
+    monkeypatch.setattr(RunWriter, "save", replace_folder)
     result = toy.run({}, {}, arguments=("--max-concurrency", "1"))
     assert result.exit_code == 3
     assert "cannot write: " in result.stderr

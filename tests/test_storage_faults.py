@@ -21,7 +21,7 @@ from visioneval.report.html.overview import overview
 
 CELLS = 24
 AT_ONCE = 4
-IN_THE_WORKS = 2 * AT_ONCE
+IN_PROGRESS = 2 * AT_ONCE
 
 
 @pytest.fixture
@@ -44,17 +44,17 @@ def disk(folder: Path, size: str) -> Iterator[Callable[[str], None]]:
     if subprocess.run(mounting, capture_output=True, check=False).returncode:
         pytest.skip("a small disk cannot be mounted here")
 
-    def again(options: str) -> None:
+    def remount(options: str) -> None:
         subprocess.run(["mount", "-o", f"remount,{options}", str(folder)], check=True)
 
     try:
-        yield again
+        yield remount
     finally:
         subprocess.run(["umount", str(folder)], check=True)
 
 
 def test_run_stopped_by_full_disk_can_be_resumed(tmp_path: Path, api_run: ApiRun) -> None:
-    with disk(tmp_path / "runs", "96k") as again:
+    with disk(tmp_path / "runs", "96k") as remount:
         program = api_run.program("--max-concurrency", str(AT_ONCE))
         _, errors = program.communicate(timeout=60)
         assert program.returncode == 3, errors
@@ -65,16 +65,16 @@ def test_run_stopped_by_full_disk_can_be_resumed(tmp_path: Path, api_run: ApiRun
         assert 0 < stored < CELLS
         for record in api_run.records:
             api_run.check(record)
-        assert api_run.generated <= stored + IN_THE_WORKS
-        again("size=8m")
+        assert api_run.generated <= stored + IN_PROGRESS
+        remount("size=8m")
         result = api_run.run(resume=True)
         assert result.exit_code == 0, result.output
         api_run.check_complete()
-        assert api_run.repeated_calls <= IN_THE_WORKS
+        assert api_run.repeated_calls <= IN_PROGRESS
 
 
 def test_full_cache_disk_stops_the_run(tmp_path: Path, api_run: ApiRun) -> None:
-    with disk(tmp_path / "cache", "192k") as again:
+    with disk(tmp_path / "cache", "192k") as remount:
         program = api_run.program("--max-concurrency", str(AT_ONCE))
         _, errors = program.communicate(timeout=60)
         assert program.returncode == 3, errors
@@ -84,24 +84,24 @@ def test_full_cache_disk_stops_the_run(tmp_path: Path, api_run: ApiRun) -> None:
         assert stored < CELLS
         for record in api_run.records:
             api_run.check(record)
-        assert api_run.generated <= stored + IN_THE_WORKS
-        again("size=8m")
+        assert api_run.generated <= stored + IN_PROGRESS
+        remount("size=8m")
         result = api_run.run(resume=True)
         assert result.exit_code == 0, result.output
         api_run.check_complete()
-        assert api_run.repeated_calls <= IN_THE_WORKS
+        assert api_run.repeated_calls <= IN_PROGRESS
 
 
 def test_read_only_disk_allows_neither_start_nor_resume(tmp_path: Path, api_run: ApiRun) -> None:
-    with disk(tmp_path / "runs", "8m") as again:
-        again("ro")
+    with disk(tmp_path / "runs", "8m") as remount:
+        remount("ro")
         result = api_run.run()
         assert (result.exit_code, api_run.generated) == (2, 0)
         assert result.stderr.strip() == "runs/r: cannot write the run here: Read-only file system"
-        again("rw")
+        remount("rw")
         assert api_run.run("--limit", "3").exit_code == 0
         before = api_run.records
-        again("ro")
+        remount("ro")
         result = api_run.run(resume=True)
         assert (result.exit_code, api_run.generated) == (2, 3)
         (line,) = result.stderr.splitlines()
@@ -118,7 +118,7 @@ def zeroed(path: Path) -> None:
     path.write_bytes(bytes(path.stat().st_size))
 
 
-def emptied(path: Path) -> None:
+def empty(path: Path) -> None:
     path.write_bytes(b"")
 
 
@@ -133,10 +133,10 @@ def swapped(path: Path) -> None:
     other.write_bytes(data)
 
 
-HARM = [truncated, zeroed, emptied, removed, swapped]
+HARM = [truncated, zeroed, empty, removed, swapped]
 
 
-def kept_image(api_run: ApiRun, at: int) -> Path:
+def cached_image(api_run: ApiRun, at: int) -> Path:
     """Where the cache keeps the image of a cell, with no other name in a run."""
     record = next(item for item in api_run.records if item.prompt == prompt(at))
     digest = str(record.artifact_sha256)
@@ -150,7 +150,7 @@ def kept_image(api_run: ApiRun, at: int) -> Path:
 @pytest.mark.parametrize("harm", HARM)
 def test_only_damaged_cached_images_are_generated_again(api_run: ApiRun, harm: Callable[[Path], None]) -> None:
     assert api_run.run().exit_code == 0
-    harm(kept_image(api_run, 5))
+    harm(cached_image(api_run, 5))
     result = api_run.run("--reuse", "all", out="others")
     assert result.exit_code == 0, result.output
     harmed = 2 if harm is swapped else 1
@@ -162,17 +162,17 @@ def test_only_damaged_cached_images_are_generated_again(api_run: ApiRun, harm: C
     api_run.check_complete()
 
 
-@pytest.mark.parametrize("harm", [truncated, zeroed, emptied])
+@pytest.mark.parametrize("harm", [truncated, zeroed, empty])
 def test_fresh_run_ignores_damaged_cache(api_run: ApiRun, harm: Callable[[Path], None]) -> None:
     assert api_run.run().exit_code == 0
-    harm(kept_image(api_run, 5))
+    harm(cached_image(api_run, 5))
     shutil.rmtree("runs")
     assert api_run.run().exit_code == 0
     api_run.check_complete()
     assert (api_run.generated, api_run.judged) == (2 * CELLS, CELLS)
 
 
-@pytest.mark.parametrize("harm", [truncated, zeroed, emptied, removed])
+@pytest.mark.parametrize("harm", [truncated, zeroed, empty, removed])
 def test_damaged_index_costs_new_answers_but_no_run(api_run: ApiRun, harm: Callable[[Path], None]) -> None:
     assert api_run.run().exit_code == 0
     for tail in ("-wal", "-shm"):

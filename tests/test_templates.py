@@ -13,7 +13,7 @@ from visioneval.errors import TemplateError
 from visioneval.suite.loading.datasets import literal
 from visioneval.templates.render import MAX_CHARACTERS, render
 
-SEEN: dict[str, Any] = {
+VALUES: dict[str, Any] = {
     "brand": "Butter & Flour",
     "metadata": {"font": "Futura", "sizes": [1, 2, 3], "none": None},
     "expect": {"text": {"required": ["A & B", "C"]}},
@@ -23,7 +23,7 @@ SEEN: dict[str, Any] = {
 
 def refusal(text: str) -> str:
     with pytest.raises(TemplateError) as caught:
-        render(text, SEEN)
+        render(text, VALUES)
     return str(caught.value)
 
 
@@ -47,7 +47,7 @@ def refusal(text: str) -> str:
     ],
 )
 def test_rendering(text: str, rendered: str) -> None:
-    assert render(text, SEEN) == rendered
+    assert render(text, VALUES) == rendered
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def graded(path: Path, expected: dict[str, Any] | None, **options: Any) -> Grade
 
 @pytest.fixture
 def sign(tmp_path: Path) -> Any:
-    def draw(*lines: str, mode: str = "RGB") -> Path:
+    def make_sign(*lines: str, mode: str = "RGB") -> Path:
         image = Image.new("RGB", (700, 120 * len(lines) + 40), "white")
         pen = ImageDraw.Draw(image)
         for row, line in enumerate(lines):
@@ -50,7 +50,7 @@ def sign(tmp_path: Path) -> Any:
         image.convert(mode).save(path)
         return path
 
-    return draw
+    return make_sign
 
 
 @pytest.mark.parametrize(("name", "passes"), [("poster_output.jpg", True), ("poster_input.jpg", False)])

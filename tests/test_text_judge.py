@@ -37,10 +37,10 @@ def graded(
 def reads(monkeypatch: pytest.MonkeyPatch) -> Any:
     """What OCR reads, as the reader's output is a matter of tests of its own."""
 
-    def reading(*lines: str) -> None:
+    def set_readings(*lines: str) -> None:
         monkeypatch.setattr(ocr, "read", lambda image: [Reading(line, 0.99) for line in lines])
 
-    return reading
+    return set_readings
 
 
 def test_a_judge_reads_line_by_line_without_seeing_the_expected_text(tmp_path: Path) -> None:

@@ -19,15 +19,15 @@ from visioneval.suite.entries.limits import MAX_ATTEMPTS, Limits
 GENERATE = RateLimitKey("openai", "painter", "generate")
 OTHER = RateLimitKey("openai", "sketcher", "generate")
 JUDGE = RateLimitKey("openai", "painter", "judge")
-SUITE_OWN = RateLimitKey("mine:Generate", None, "generate")
+CUSTOM = RateLimitKey("mine:Generate", None, "generate")
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def _fast_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limiters, "BACKOFF_S", 0.001)
 
 
-def slow_down(limits: Mapping[str, Any] | None = None, most: int = 8) -> Throttle:
+def throttle_with(limits: Mapping[str, Any] | None = None, most: int = 8) -> Throttle:
     return Throttle({name: Limits(**message) for name, message in (limits or {}).items()}, most)
 
 
@@ -44,36 +44,36 @@ def failing(*errors: BaseException | None) -> Callable[[], Awaitable[str]]:
     return work
 
 
-def told(kind: Any, retry_after: float | None = None) -> ProviderError:
+def provider_error(kind: Any, retry_after: float | None = None) -> ProviderError:
     return ProviderError(f"it is {kind}", kind=kind, retry_after=retry_after)
 
 
-class Room:
+class Jobs:
     """Work that waits for release, and counts concurrent calls."""
 
     def __init__(self) -> None:
         self.now: list[str] = []
-        self.began: list[str] = []
+        self.started: list[str] = []
         self.most = 0
-        self.doors: dict[str, asyncio.Event] = {}
+        self.releases: dict[str, asyncio.Event] = {}
 
-    def work(self, name: str) -> Callable[[], Awaitable[str]]:
-        self.doors[name] = asyncio.Event()
+    def job(self, name: str) -> Callable[[], Awaitable[str]]:
+        self.releases[name] = asyncio.Event()
 
-        async def stay() -> str:
-            self.began.append(name)
+        async def run() -> str:
+            self.started.append(name)
             self.now.append(name)
             self.most = max(self.most, len(self.now))
-            await self.doors[name].wait()
+            await self.releases[name].wait()
             self.now.remove(name)
             return name
 
-        return stay
+        return run
 
     async def empty(self, *calls: asyncio.Task[str]) -> None:
         while not all(call.done() for call in calls):
             for name in list(self.now):
-                self.doors[name].set()
+                self.releases[name].set()
             await settle()
 
 
@@ -81,7 +81,10 @@ class Room:
 def test_transient_errors_are_retried(kind: str) -> None:
     async def scenario() -> None:
         tries = Tries()
-        assert await slow_down().call(GENERATE, failing(told(kind), told(kind)), tries=tries) == "done"
+        assert (
+            await throttle_with().call(GENERATE, failing(provider_error(kind), provider_error(kind)), tries=tries)
+            == "done"
+        )
         assert tries.count == 3
 
     run_with_timeout(scenario())
@@ -90,7 +93,7 @@ def test_transient_errors_are_retried(kind: str) -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        *(told(kind) for kind in ("auth", "invalid", "refused", "bad_image", "offline")),
+        *(provider_error(kind) for kind in ("auth", "invalid", "refused", "bad_image", "offline")),
         BudgetError("no money"),
         RuntimeError("a slip of ours"),
         OSError("disk"),
@@ -101,7 +104,7 @@ def test_permanent_errors_are_not_retried(error: Exception) -> None:
     async def scenario() -> None:
         tries = Tries()
         with pytest.raises(type(error)) as caught:
-            await slow_down().call(GENERATE, failing(error), tries=tries)
+            await throttle_with().call(GENERATE, failing(error), tries=tries)
         assert caught.value is error
         assert tries.count == 1
 
@@ -121,9 +124,9 @@ def test_permanent_errors_are_not_retried(error: Exception) -> None:
 def test_attempts_are_limited_and_last_error_is_reported(limits: Mapping[str, Any], most: int, kind: str) -> None:
     async def scenario() -> None:
         tries = Tries()
-        errors = [told(kind) for _ in range(20)]
+        errors = [provider_error(kind) for _ in range(20)]
         with pytest.raises(ProviderError) as caught:
-            await slow_down(limits).call(GENERATE, failing(*errors), tries=tries)
+            await throttle_with(limits).call(GENERATE, failing(*errors), tries=tries)
         assert tries.count == most
         assert caught.value is errors[most - 1]
 
@@ -133,9 +136,9 @@ def test_attempts_are_limited_and_last_error_is_reported(limits: Mapping[str, An
 @pytest.mark.parametrize("kind", ["transient", "rate_limit"])
 def test_too_long_retry_after_fails_the_call(kind: str) -> None:
     async def scenario() -> None:
-        tries, throttled = Tries(), slow_down()
+        tries, throttled = Tries(), throttle_with()
         with pytest.raises(ProviderError, match="it is"):
-            await throttled.call(GENERATE, failing(told(kind, 601)), tries=tries)
+            await throttled.call(GENERATE, failing(provider_error(kind, 601)), tries=tries)
         assert tries.count == 1
         if kind == "rate_limit":  # for the rest of the model's calls too, without a word to the provider
             work = failing(RuntimeError("called"))
@@ -155,10 +158,10 @@ def test_timeout_is_retried() -> None:
             await asyncio.sleep(next(waits))
             return "done"
 
-        assert await slow_down({"openai": {"timeout_s": 0.01}}).call(GENERATE, work, tries=tries) == "done"
+        assert await throttle_with({"openai": {"timeout_s": 0.01}}).call(GENERATE, work, tries=tries) == "done"
         assert tries.count == 2
         with pytest.raises(ProviderError, match=r"no answer within 0\.01 s") as caught:
-            await slow_down({"openai": {"timeout_s": 0.01, "max_attempts": 1}}).call(
+            await throttle_with({"openai": {"timeout_s": 0.01, "max_attempts": 1}}).call(
                 GENERATE, lambda: asyncio.sleep(60, "")
             )
         assert caught.value.kind == "transient"
@@ -170,7 +173,7 @@ def test_timeout_error_of_provider_is_reported_as_such() -> None:
     async def scenario() -> None:
         for limits_itself in (True, False):
             with pytest.raises(ProviderError, match="TimeoutError: the disk sleeps") as caught:
-                await slow_down({"openai": {"max_attempts": 1}}).call(
+                await throttle_with({"openai": {"max_attempts": 1}}).call(
                     GENERATE, failing(TimeoutError("the disk sleeps")), limits_itself=limits_itself
                 )
             assert caught.value.kind == "transient"
@@ -183,7 +186,7 @@ def test_outer_timeout_is_not_converted() -> None:
         tries = Tries()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
-                await slow_down().call(GENERATE, lambda: asyncio.sleep(60, ""), tries=tries)
+                await throttle_with().call(GENERATE, lambda: asyncio.sleep(60, ""), tries=tries)
         assert tries.count == 1
 
     run_with_timeout(scenario())
@@ -194,8 +197,8 @@ def test_waiting_for_retry_occupies_no_slot(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("random.uniform", lambda low, high: high)
 
     async def scenario() -> None:
-        throttled = slow_down(most=1)
-        slow = asyncio.create_task(throttled.call(GENERATE, failing(told("transient", 500))))
+        throttled = throttle_with(most=1)
+        slow = asyncio.create_task(throttled.call(GENERATE, failing(provider_error("transient", 500))))
         await settle()
         assert await throttled.call(GENERATE, failing()) == "done"
         assert not slow.done()
@@ -206,17 +209,17 @@ def test_waiting_for_retry_occupies_no_slot(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_models_do_not_block_each_other() -> None:
     async def scenario() -> None:
-        throttled, room = slow_down(most=1), Room()
-        first = asyncio.create_task(throttled.call(GENERATE, room.work("first")))
-        second = asyncio.create_task(throttled.call(GENERATE, room.work("second")))
+        throttled, jobs = throttle_with(most=1), Jobs()
+        first = asyncio.create_task(throttled.call(GENERATE, jobs.job("first")))
+        second = asyncio.create_task(throttled.call(GENERATE, jobs.job("second")))
         await settle()
-        for lane in (OTHER, JUDGE, SUITE_OWN):
+        for lane in (OTHER, JUDGE, CUSTOM):
             assert await throttled.call(lane, failing()) == "done"
-        assert room.now == ["first"]
+        assert jobs.now == ["first"]
         throttled.gate(OTHER).slow_down(monotonic(), 500)
         assert throttled.waiting() == ["openai:sketcher: 0 waiting 500 s (rate limit)"]
-        await room.empty(first, second)
-        assert (await first, await second, room.most) == ("first", "second", 1)
+        await jobs.empty(first, second)
+        assert (await first, await second, jobs.most) == ("first", "second", 1)
 
     run_with_timeout(scenario())
 
@@ -231,7 +234,7 @@ def test_models_do_not_block_each_other() -> None:
         ({"openai:painter": {"max_concurrency": 2}}, [GENERATE, OTHER], 10),
         ({"openai:painter": {"max_concurrency": 2}, "openai": {"max_concurrency": 5}}, [GENERATE, OTHER], 5),
         ({"openai": {"timeout_s": 60}}, [GENERATE], 8),
-        ({"mine:Generate": {"max_concurrency": 4}}, [SUITE_OWN], 4),
+        ({"mine:Generate": {"max_concurrency": 4}}, [CUSTOM], 4),
         ({"gemini": {"max_concurrency": 1}}, [GENERATE], 8),
     ],
 )
@@ -239,28 +242,28 @@ def test_limits_apply_per_model_or_per_provider(
     limits: Mapping[str, Any], lanes: list[RateLimitKey], most: int
 ) -> None:
     async def scenario() -> None:
-        throttled, room = slow_down(limits), Room()
+        throttled, jobs = throttle_with(limits), Jobs()
         calls = [
-            asyncio.create_task(throttled.call(lane, room.work(f"{at} {number}")))
+            asyncio.create_task(throttled.call(lane, jobs.job(f"{at} {number}")))
             for number in range(20)
             for at, lane in enumerate(lanes)
         ]
         await settle()
-        await room.empty(*calls)
-        assert room.most == most
-        assert len(room.began) == 20 * len(lanes)
+        await jobs.empty(*calls)
+        assert jobs.most == most
+        assert len(jobs.started) == 20 * len(lanes)
 
     run_with_timeout(scenario())
 
 
 def test_rate_limit_pauses_model_until_success() -> None:
     async def scenario() -> None:
-        throttled, room = slow_down(most=4), Room()
-        assert await throttled.call(GENERATE, failing(told("rate_limit", 0.001))) == "done"
-        calls = [asyncio.create_task(throttled.call(GENERATE, room.work(str(at)))) for at in range(6)]
+        throttled, jobs = throttle_with(most=4), Jobs()
+        assert await throttled.call(GENERATE, failing(provider_error("rate_limit", 0.001))) == "done"
+        calls = [asyncio.create_task(throttled.call(GENERATE, jobs.job(str(at)))) for at in range(6)]
         await settle()
-        assert len(room.now) == 2, "half of four: the one success is not yet as many as are allowed"
-        await room.empty(*calls)
+        assert len(jobs.now) == 2, "half of four: the one success is not yet as many as are allowed"
+        await jobs.empty(*calls)
         assert throttled.gate(GENERATE).seconds_until_open == 0
 
     run_with_timeout(scenario())
@@ -269,10 +272,10 @@ def test_rate_limit_pauses_model_until_success() -> None:
 def per_minute(waits: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     """Records waits for a turn without waiting."""
 
-    async def noted(_: Throttle, kind: str, seconds: float) -> None:
+    async def record_wait(_: Throttle, kind: str, seconds: float) -> None:
         waits.append(round(seconds))
 
-    monkeypatch.setattr(Throttle, "_sleep", noted)
+    monkeypatch.setattr(Throttle, "_sleep", record_wait)
     monkeypatch.setattr(limiters, "monotonic", lambda: 1000.0)
 
 
@@ -294,7 +297,7 @@ def test_requests_and_images_per_minute(
     per_minute(waits, monkeypatch)
 
     async def scenario() -> None:
-        throttled = slow_down(limits)
+        throttled = throttle_with(limits)
         for _ in range(3):
             await throttled.call(GENERATE, failing(), images=images)
 
@@ -304,9 +307,9 @@ def test_requests_and_images_per_minute(
 
 def test_stopped_run_starts_no_generation_but_still_judges() -> None:
     async def scenario() -> None:
-        throttled, room = slow_down(most=1), Room()
-        running = asyncio.create_task(throttled.call(GENERATE, room.work("running")))
-        waiting = asyncio.create_task(throttled.call(GENERATE, room.work("waiting")))
+        throttled, jobs = throttle_with(most=1), Jobs()
+        running = asyncio.create_task(throttled.call(GENERATE, jobs.job("running")))
+        waiting = asyncio.create_task(throttled.call(GENERATE, jobs.job("waiting")))
         await settle()
         throttled.close()
         for lane in (GENERATE, OTHER):
@@ -314,17 +317,17 @@ def test_stopped_run_starts_no_generation_but_still_judges() -> None:
                 await throttled.call(lane, failing())
         with pytest.raises(ClosingError):
             await waiting
-        assert await throttled.call(JUDGE, failing(told("transient"), told("transient"))) == "done"
-        await room.empty(running)
-        assert (await running, room.began) == ("running", ["running"])
+        assert await throttled.call(JUDGE, failing(provider_error("transient"), provider_error("transient"))) == "done"
+        await jobs.empty(running)
+        assert (await running, jobs.started) == ("running", ["running"])
 
     run_with_timeout(scenario())
 
 
 def test_stop_abandons_generation_waiting_for_retry() -> None:
     async def scenario() -> None:
-        throttled = slow_down()
-        call = asyncio.create_task(throttled.call(GENERATE, failing(told("transient", 500))))
+        throttled = throttle_with()
+        call = asyncio.create_task(throttled.call(GENERATE, failing(provider_error("transient", 500))))
         await settle()
         throttled.close()
         with pytest.raises(ClosingError):
@@ -335,9 +338,9 @@ def test_stop_abandons_generation_waiting_for_retry() -> None:
 
 def test_stop_completes_a_judgement_waiting_for_retry() -> None:
     async def scenario() -> None:
-        throttled = slow_down()
+        throttled = throttle_with()
         throttled.close()
-        call = asyncio.create_task(throttled.call(JUDGE, failing(told("transient", 500))))
+        call = asyncio.create_task(throttled.call(JUDGE, failing(provider_error("transient", 500))))
         await settle()
         assert not call.done()
         call.cancel()
@@ -347,31 +350,31 @@ def test_stop_completes_a_judgement_waiting_for_retry() -> None:
 
 def test_stop_abandons_generation_waiting_for_turn() -> None:
     async def scenario() -> None:
-        throttled = slow_down({"openai": {"requests_per_minute": 0.1}})
+        throttled = throttle_with({"openai": {"requests_per_minute": 0.1}})
         assert await throttled.call(GENERATE, failing()) == "done"
-        room = Room()
-        calls = [asyncio.create_task(throttled.call(GENERATE, room.work(str(at)))) for at in range(3)]
+        jobs = Jobs()
+        calls = [asyncio.create_task(throttled.call(GENERATE, jobs.job(str(at)))) for at in range(3)]
         await settle()
         throttled.close()
         message = await asyncio.gather(*calls, return_exceptions=True)
         assert [type(item) for item in message] == [ClosingError] * 3
-        assert room.began == []
+        assert jobs.started == []
 
     run_with_timeout(scenario())
 
 
 def test_rate_limit_pauses_calls_waiting_for_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    throttled = slow_down({"openai": {"requests_per_minute": 1}})
+    throttled = throttle_with({"openai": {"requests_per_minute": 1}})
     waits: list[float] = []
 
-    async def passes(_: Throttle, kind: str, seconds: float) -> None:
+    async def record_wait(_: Throttle, kind: str, seconds: float) -> None:
         waits.append(seconds)
         clock.now += seconds
         if seconds == 54:
             throttled.gate(GENERATE).slow_down(clock.now, 300)
 
-    monkeypatch.setattr(Throttle, "_sleep", passes)
+    monkeypatch.setattr(Throttle, "_sleep", record_wait)
 
     async def scenario() -> None:
         assert await throttled.call(GENERATE, failing()) == "done"

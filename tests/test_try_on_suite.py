@@ -21,7 +21,7 @@ pytest_plugins = ("fake_api.fixtures",)
 COMMERCE = {"rain_jacket_shop", "rugby_shirt_shop"}
 
 
-def said(request: JudgeRequest, **changes: Any) -> Any:
+def judge_answer(request: JudgeRequest, **changes: Any) -> Any:
     """The best answer that a schema allows, changed as asked; who may look close looks twice first."""
     assert request.schema is not None or request.tools
     if request.tools and request.turns < 2:
@@ -50,17 +50,17 @@ def run(api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         entry |= {"base_url": urls[entry["provider"]], "api_key_env": "LOCAL_KEY"}
     (tmp_path / "suite.yaml").write_text(yaml.safe_dump(data, allow_unicode=True, sort_keys=False), encoding="utf-8")
 
-    def started(*flags: str) -> tuple[int, str, Path, list[Record]]:
+    def run_suite(*flags: str) -> tuple[int, str, Path, list[Record]]:
         words = ["run", str(tmp_path / "suite.yaml"), "--runs", str(tmp_path / "runs"), "--reuse", "none", *flags]
         done = CliRunner().invoke(app, words)
         (folder,) = (tmp_path / "runs").iterdir()
         return done.exit_code, done.output, folder, list(read_records(folder))
 
-    return started
+    return run_suite
 
 
 def test_every_image_passes_where_the_judge_is_content(api: FakeAPI, run: Any) -> None:
-    api.script.judge(said)
+    api.script.judge(judge_answer)
     code, output, folder, records = run()
     assert code == 0, output
     assert len(records) == 15 == read_info(folder).planned_cells
@@ -69,7 +69,7 @@ def test_every_image_passes_where_the_judge_is_content(api: FakeAPI, run: Any) -
 
 
 def test_the_crops_of_the_judge_are_recorded(api: FakeAPI, run: Any) -> None:
-    api.script.judge(said)
+    api.script.judge(judge_answer)
     _, _, folder, (record,) = run("--case", "rugby_shirt", "--model", "gemini*")
     close = next(grader for grader in record.graders if grader.key == "close_up")
     assert [(crop["image"], crop["rectangle"]) for crop in close.details["crops"]] == [
@@ -80,14 +80,14 @@ def test_the_crops_of_the_judge_are_recorded(api: FakeAPI, run: Any) -> None:
 
 
 def test_a_stricter_case_fails_a_middling_score(api: FakeAPI, run: Any) -> None:
-    api.script.judge(lambda request: said(request, outfit_fidelity=3))
+    api.script.judge(lambda request: judge_answer(request, outfit_fidelity=3))
     _, _, _, records = run("--model", "gemini*")
     assert {record.test_id for record in records if record.verdict is Verdict.FAIL} == COMMERCE
     assert {rule for record in records for rule in record.failed_rules} == {"outfit_fidelity >= 4"}
 
 
 def test_the_rules_decide_and_a_judge_that_disagrees_is_counted(api: FakeAPI, run: Any) -> None:
-    api.script.judge(lambda request: said(request, facial_similarity=2, verdict="PASS"))
+    api.script.judge(lambda request: judge_answer(request, facial_similarity=2, verdict="PASS"))
     code, output, _, (record,) = run("--case", "cardigan", "--model", "gemini*")
     assert code == 1
     assert (record.verdict, record.failed_rules) == (Verdict.FAIL, ("facial_similarity >= 3",))
@@ -96,7 +96,7 @@ def test_the_rules_decide_and_a_judge_that_disagrees_is_counted(api: FakeAPI, ru
 
 def test_the_judge_sees_person_garment_and_masks_but_not_the_model_name(api: FakeAPI, run: Any) -> None:
     asked: list[JudgeRequest] = []
-    api.script.judge(lambda request: asked.append(request) or said(request))
+    api.script.judge(lambda request: asked.append(request) or judge_answer(request))
     run("--case", "rain_jacket", "--model", "gemini*")
     first = asked[0]
     for label in (

@@ -44,7 +44,7 @@ def finished(toy: Toy, image: str = "a.png", **case: Any) -> Path:
     return toy.folder / "runs" / "r"
 
 
-def as_a_strangers(run: Path, change: Callable[[str], str]) -> None:
+def change_info(run: Path, change: Callable[[str], str]) -> None:
     info = run / "run.json"
     info.write_text(change(info.read_text()))
 
@@ -59,7 +59,7 @@ def leaked(folder: Path, secret: Path) -> list[Path]:
     return result
 
 
-def far(secret: Path) -> Callable[[str], str]:
+def suite_at_root(secret: Path) -> Callable[[str], str]:
     """A suite that is said to lie at the root of the disk, so that every file lies in its folder."""
 
     def change(text: str) -> str:
@@ -76,7 +76,7 @@ def far(secret: Path) -> Callable[[str], str]:
 @pytest.mark.parametrize("words", [["run", "--resume", "r"], ["grade", "r", "--run-id", "g"]])
 def test_recorded_suite_path_grants_no_trust(toy: Toy, secret: Path, words: list[str]) -> None:
     run = finished(toy)
-    as_a_strangers(run, far(secret))
+    change_info(run, suite_at_root(secret))
     (run / "results.jsonl").write_bytes(b"")
     result = toy(*words)
     assert (result.exit_code, OUTSIDE in result.stderr) == (2, True), result.output
@@ -90,7 +90,7 @@ def test_recorded_suite_path_grants_no_trust(toy: Toy, secret: Path, words: list
 @pytest.mark.parametrize("words", [[], ["--single-file"]])
 def test_report_shows_no_outside_input(toy: Toy, secret: Path, words: list[str]) -> None:
     run = finished(toy)
-    as_a_strangers(run, far(secret))
+    change_info(run, suite_at_root(secret))
     assert toy("report", "r", *words).exit_code == 0
     pages = "".join(path.read_text() for path in run.rglob("*.js")) + "".join(p.read_text() for p in run.glob("*.html"))
     assert "is outside the working directory" in pages
@@ -283,7 +283,7 @@ def test_outside_anchors_are_not_read(toy: Toy, secret: Path) -> None:
         data["suite"]["labels"] = {"preset": "ui", "anchors": str(secret.parent / "agreed.jsonl").lstrip("/")}
         return json.dumps(data)
 
-    as_a_strangers(run, change)
+    change_info(run, change)
     result = toy("agreement", "r")
     assert (result.exit_code, "is outside the working directory" in result.stderr) == (2, True), result.output
 

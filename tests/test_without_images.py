@@ -11,13 +11,13 @@ from visioneval.records.model import read_records
 from visioneval.types import Metric, Verdict
 
 MODELS = [{"provider": "files", "outputs": "none", "label": label} for label in ("m", "n")]
-PEOPLE = {"people": {"provider": "recorded", "path": "answers.csv", "fields": {"model": "model"}}}
+RECORDED_PEOPLE = {"people": {"provider": "recorded", "path": "answers.csv", "fields": {"model": "model"}}}
 LIKED = {"liked": {"type": "pass_fail", "description": "Did they like it?"}}
 
 
 def run(toy: Toy, *rows: str, graders: list[dict[str, Any]], **changes: Any) -> Any:
     (toy.folder / "answers.csv").write_text("\n".join(["case,model,question,answer", *rows, ""]))
-    return toy.run(models=MODELS, judges=PEOPLE, graders=graders, **changes)
+    return toy.run(models=MODELS, judges=RECORDED_PEOPLE, graders=graders, **changes)
 
 
 GECKO = [{"key": "gecko", "type": "gecko", "judge": "people"}]
@@ -54,7 +54,11 @@ def test_recorded_scores_are_graded_without_a_image(toy: Toy) -> None:
 def test_a_plan_counts_the_cells(toy: Toy) -> None:
     (toy.folder / "answers.csv").write_text("case,model,question,answer\ncase0,m,q1,yes\n")
     path = toy.write(
-        models=MODELS, judges=PEOPLE, graders=GECKO, cases=[{"id": "case0", **CASES[0]}], verdict=["gecko >= 1"]
+        models=MODELS,
+        judges=RECORDED_PEOPLE,
+        graders=GECKO,
+        cases=[{"id": "case0", **CASES[0]}],
+        verdict=["gecko >= 1"],
     )
     message = toy("plan", path)
     assert message.exit_code == 0, message.output

@@ -48,7 +48,7 @@ def run(api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("LOCAL_KEY", api.key)
     urls = {"openai": api.openai_base_url, "gemini": api.gemini_base_url}
 
-    def started(name: str, *flags: str) -> tuple[int, str, Path, list[Record]]:
+    def run_suite(name: str, *flags: str) -> tuple[int, str, Path, list[Record]]:
         data = yaml.safe_load((builtin("suites") / name / "suite.yaml").read_text(encoding="utf-8"))
         for entry in [*data["models"], *data["judges"].values()]:
             entry |= {"base_url": urls[entry["provider"]], "api_key_env": "LOCAL_KEY"}
@@ -58,7 +58,7 @@ def run(api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         (folder,) = (tmp_path / "runs").iterdir()
         return done.exit_code, done.output, folder, list(read_records(folder))
 
-    return started
+    return run_suite
 
 
 @pytest.mark.parametrize("name", CELLS)

@@ -94,7 +94,7 @@ class Generate:
         params = {"path": Path("a"), "nan": float("nan"), "surrogate": "\\ud800", "set": {1}, "bytes": b"x", 3: object}
         return Generation(outputs=(encoded(),), run_params=params, usage={"a": "b", "c": 2})
 
-    def tells_key(self, request):
+    def leaks_key(self, request):
         raise RuntimeError("401 for the key " + os.environ["TOY_KEY"])
 
 
@@ -161,9 +161,9 @@ class Look:
 
 class Second(Look):
     async def grade(self, subject):
-        return getattr(self, subject.case.metadata.get("second", "holds"))(subject)
+        return getattr(self, subject.case.metadata.get("second", "passes"))(subject)
 
-    def holds(self, subject):
+    def passes(self, subject):
         return Grade(scores={"second": True})
 
     def fails(self, subject):

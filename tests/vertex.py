@@ -27,7 +27,7 @@ from cryptography.x509.oid import NameOID
 
 
 @dataclass
-class Seen:
+class ProxyLog:
     """The hosts that somebody wanted to speak to, and how often credentials were asked for."""
 
     hosts: list[str] = field(default_factory=list)
@@ -35,14 +35,14 @@ class Seen:
 
 
 @contextmanager
-def vertex(server: str, token: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Seen]:
+def vertex(server: str, token: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProxyLog]:
     """Machine credentials whose ``token`` the server at ``server`` takes, under whatever name it is called."""
     custom = ec.generate_private_key(ec.SECP256R1())
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     chain = folder / "chain.pem"
     chain.write_bytes(_certificate(custom) + _pem(custom))
     context.load_cert_chain(chain)
-    seen = Seen()
+    seen = ProxyLog()
     answer = {"access_token": token, "expires_in": 3600, "token_type": "Bearer"}
     with canned(answer) as accounts, _proxy(server, context, seen) as proxy:
         seen.tokens = accounts.headers
@@ -78,7 +78,7 @@ def _certificate(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 @contextmanager
-def _proxy(server: str, context: ssl.SSLContext, seen: Seen) -> Iterator[str]:
+def _proxy(server: str, context: ssl.SSLContext, seen: ProxyLog) -> Iterator[str]:
     inner = urlsplit(server)
 
     class Handler(StreamRequestHandler):

@@ -54,11 +54,11 @@ async def main(url: str, key: str, cells: int, at_once: int, folder: Path) -> No
     lines: list[str] = []
     async with openai.AsyncOpenAI(base_url=url, api_key=key, max_retries=0) as client:
 
-        async def one(number: int) -> None:
+        async def run_cell(number: int) -> None:
             async with gate:
                 await cell(client, number, folder, lines)
 
-        await asyncio.gather(*(one(number) for number in range(cells)))
+        await asyncio.gather(*(run_cell(number) for number in range(cells)))
     (folder / "results.jsonl").write_text("\n".join(lines))
 
 

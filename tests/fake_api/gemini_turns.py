@@ -132,7 +132,7 @@ def inline(blob: Mapping[str, Any], where: str) -> SentImage:
         raise invalid(f"* GenerateContentRequest.{where}.inline_data.data: must be non-empty", where)
     if mime not in IMAGES and mime not in OTHER_IMAGES and not mime.startswith(FILES[:2] + FILES[3:]):
         raise invalid(f"Unsupported MIME type: {mime}", where)
-    seen = images.look(data) if mime in IMAGES else None
+    seen = images.inspect_image(data) if mime in IMAGES else None
     if mime in IMAGES and (seen is None or seen.format != IMAGES[mime]):
         raise invalid("Unable to process input image. Please retry or report in the help forum.", where)
     return SentImage(data, mime)

@@ -16,7 +16,7 @@ VARIANTS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ImageFacts:
     """What a decoder finds: Pillow's format in lower case, size in pixels, whether pixels may be transparent."""
 
     format: str
@@ -64,7 +64,7 @@ def decoded(text: str) -> bytes | None:
 
 
 @lru_cache(maxsize=128)
-def look(data: bytes) -> Seen | None:
+def inspect_image(data: bytes) -> ImageFacts | None:
     """What an image is, after decoding all of it; ``None`` for what is no image."""
     try:
         with Image.open(io.BytesIO(data)) as image:
@@ -72,6 +72,6 @@ def look(data: bytes) -> Seen | None:
             alpha = image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
             transparent = alpha and image.convert("RGBA").getchannel("A").getextrema()[0] != 255
             frames = int(getattr(image, "n_frames", 1))
-            return Seen((image.format or "").lower(), image.width, image.height, alpha, transparent, frames)
+            return ImageFacts((image.format or "").lower(), image.width, image.height, alpha, transparent, frames)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, Warning):
         return None

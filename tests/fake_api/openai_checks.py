@@ -167,7 +167,7 @@ def image_from_url(url: object, where: str, detail: object) -> SentImage | SentF
     if not data:
         words = f"Invalid '{where}'. Expected a base64-encoded data URL with an image MIME type."
         raise bad(words, where, "invalid_base64_image")
-    seen = images.look(data)
+    seen = images.inspect_image(data)
     if mime not in INPUT_FORMATS or seen is None or seen.format != INPUT_FORMATS[mime] or seen.frames > 1:
         words = (
             "You uploaded an unsupported image. Please make sure your image has of one the following formats: "

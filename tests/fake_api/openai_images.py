@@ -218,7 +218,7 @@ def _sent(part: FormPart) -> SentImage:
             "Supported file formats are 'image/jpeg', 'image/png', and 'image/webp'."
         )
         raise bad(words, name, "unsupported_file_mimetype")
-    seen = images.look(part.data)
+    seen = images.inspect_image(part.data)
     if seen is None or f"image/{seen.format}" != mime or len(part.data) > MOST_IMAGE_BYTES:
         raise bad("Invalid image file or mode for image 1, please check your image file.", name, "invalid_image_file")
     return SentImage(part.data, mime, filename=part.filename)
@@ -232,7 +232,7 @@ def _overlay(files: list[FormPart], name: str, first: SentImage) -> SentImage | 
     if len(result) > 1:
         raise bad(f"Duplicate parameter: '{name}'.", name, "duplicate_parameter")
     sent = _sent(result[0])
-    seen = images.look(sent.data)
+    seen = images.inspect_image(sent.data)
     assert seen is not None
     if seen.format != "png" or len(sent.data) > MOST_MASK_BYTES:
         raise bad(

@@ -53,7 +53,7 @@ class Responses:
 
     def __init__(self, models: frozenset[str]) -> None:
         self._models = models
-        self._kept: dict[str, list[Any]] = {}
+        self._stored_items: dict[str, list[Any]] = {}
         """Items of answers that called a tool, for ``previous_response_id``."""
 
     def read(self, request: HttpRequest) -> JudgeRequest:
@@ -85,10 +85,10 @@ class Responses:
         previous = body.get("previous_response_id")
         if previous is None:
             return items
-        if previous not in self._kept:
+        if previous not in self._stored_items:
             words = f"Previous response with id '{previous}' not found."
             raise bad(words, "previous_response_id", "previous_response_not_found")
-        return [*self._kept[previous], *items]
+        return [*self._stored_items[previous], *items]
 
     def write(self, asked: ModelRequest, outcome: Outcome) -> Reply:
         assert isinstance(asked, JudgeRequest)
@@ -100,7 +100,7 @@ class Responses:
         text = "".join(json.dumps(item.get("content", item.get("arguments", ""))) for item in output)
         identity = f"resp_{uuid.uuid4().hex}"
         if body.get("store") is not False and any(item["type"] == "function_call" for item in output):
-            self._kept[identity] = [*self._items(body), *output]
+            self._stored_items[identity] = [*self._items(body), *output]
         return json_reply(200, {
             "id": identity, "object": "response", "created_at": int(time.time()), "status": status,
             "background": False, "error": None, "incomplete_details": incomplete,
@@ -208,7 +208,7 @@ class _Items:
             raise bad(f"Invalid type for '{where}.content'.", f"{where}.content", "invalid_type")
         for number, part in enumerate(content):
             spot = f"{where}.content[{number}]"
-            self.parts.append(_said(part, spot) if role == "assistant" else content_part(part, spot))
+            self.parts.append(_assistant_text(part, spot) if role == "assistant" else content_part(part, spot))
 
     def _reasoning(self, item: dict[str, Any], where: str) -> None:
         check_keys(item, ResponseReasoningItemParam, where, ("id",))
@@ -271,7 +271,7 @@ def content_part(part: Any, where: str) -> str | SentImage | SentFile:
     raise bad(words, f"{where}.type", "invalid_value")
 
 
-def _said(part: Any, where: str) -> str:
+def _assistant_text(part: Any, where: str) -> str:
     kind = part.get("type") if isinstance(part, dict) else None
     if kind == "output_text":
         return str(check_keys(part, ResponseOutputTextParam, where, ("text",))["text"])

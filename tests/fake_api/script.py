@@ -25,7 +25,7 @@ class SentImage:
     @property
     def size(self) -> tuple[int, int]:
         """Width and height in pixels; (0, 0) for what is not an image, such as a video."""
-        seen = images.look(self.data)
+        seen = images.inspect_image(self.data)
         return (seen.width, seen.height) if seen else (0, 0)
 
 

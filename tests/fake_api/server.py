@@ -128,7 +128,7 @@ class FakeAPI:
         if self.errors and error is None:
             raise self.errors[0]
 
-    def seen(self, endpoint: str) -> list[LoggedRequest]:
+    def requests_to(self, endpoint: str) -> list[LoggedRequest]:
         """What came to an endpoint, in order of arrival."""
         return [entry for entry in self.requests if entry.endpoint == endpoint]
 

@@ -99,10 +99,10 @@ def loads(data: bytes) -> bool:
             is_png, size = image.format == "PNG", image.size
     except Exception:  # it may raise anything
         return False
-    return not is_png or rows_are_there(data, *size)
+    return not is_png or has_all_rows(data, *size)
 
 
-def rows_are_there(data: bytes, width: int, height: int) -> bool:
+def has_all_rows(data: bytes, width: int, height: int) -> bool:
     """By another way than the one that is tested: all of the pixel data at once."""
     at, stream = 8, b""
     while at + 8 <= len(data):

@@ -28,7 +28,7 @@ SLOW_S = 30.0
 HANG_S = 300.0
 """After which the stacks of all threads are printed and the program ends."""
 
-ODD: tuple[Any, ...] = (
+UNUSUAL_VALUES: tuple[Any, ...] = (
     *(None, True, -1, 0, 1, 10**30, 1.5, float("1e308"), "", " ", "x", "é" * 50, "\u202e", "../..", "/etc/passwd"),
     *("{{ nothing }}", "{% for i in range(9999) %}{{ range(9999)|sort }}{% endfor %}", "{{ 'x' * 10**9 }}", "{{"),
     *([], {}, [[]], [None] * 3, {"a": {"b": {"c": []}}}, {"": ""}, list(range(50)), "gs://b/o", "https://x.example/y"),
@@ -40,24 +40,24 @@ SIGNS = "{}[]:,'\"#&*!|>%@`-\n\t \0\ud7ff<"
 def seeds() -> list[tuple[Path, Any]]:
     """The suites that are shipped, each with its folder."""
     result = [*sorted(Path(builtin("suites")).rglob("suite.yaml"))]
-    return [(path.parent, plain(path)) for path in result]
+    return [(path.parent, read_as_json(path)) for path in result]
 
 
-def plain(path: Path) -> Any:
+def read_as_json(path: Path) -> Any:
     return json.loads(json.dumps(read_yaml(path.read_text(encoding="utf-8"), path.name)))
 
 
-def places(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def paths_in(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Every place in the data but the top."""
     inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
-    return [item for key, value in inner for item in [(*path, key), *places(value, (*path, key))]]
+    return [item for key, value in inner for item in [(*path, key), *paths_in(value, (*path, key))]]
 
 
 def mutated(data: Any, dice: random.Random) -> Any:
     """One to four changes somewhere."""
     data = copy.deepcopy(data)
     for _ in range(dice.randint(1, 4)):
-        known = places(data)
+        known = paths_in(data)
         if not known:
             break
         *parents, last = dice.choice(known)
@@ -82,7 +82,7 @@ def change(inner: Any, last: Any, data: Any, known: list[tuple[Any, ...]], dice:
             other = other[step]
         inner[last] = copy.deepcopy(other)
     else:
-        inner[last] = copy.deepcopy(dice.choice(ODD))
+        inner[last] = copy.deepcopy(dice.choice(UNUSUAL_VALUES))
 
 
 def damaged(text: str, dice: random.Random) -> str:

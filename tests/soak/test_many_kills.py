@@ -18,7 +18,7 @@ CELLS = 200
 KILLS = 50
 AT_ONCE = 8
 SEED = 20
-TO_KEEP_S = 0.1
+SAVE_S = 0.1
 """Seconds that the program may need to keep an answer that the server has sent."""
 
 
@@ -45,7 +45,7 @@ def killed(api_run: ApiRun, moment: float) -> tuple[int, int]:
         time.sleep(0.002)
     time.sleep(moment)
     lately, seen = unanswered(api, before), len(api.requests)
-    time.sleep(TO_KEEP_S)
+    time.sleep(SAVE_S)
     assert program.poll() is None, program.communicate()
     program.kill()
     now = unanswered(api, before)
@@ -86,7 +86,7 @@ def test_fifty_kills_of_two_hundred_cells(
     report(
         f"{KILLS} kills of {CELLS} cells in {time.monotonic() - start:.0f} s: {left} cells were left after the last;"
         f" {len(api.paid_by_digest)} distinct calls, {paid_for(api)} paid, {again} of them again;"
-        f" {under_way} had no answer at the kills, {lately} had none {TO_KEEP_S} s before;"
+        f" {under_way} had no answer at the kills, {lately} had none {SAVE_S} s before;"
         f" cells lost: {lost}, doubled: {doubled}"
     )
     assert (lost, doubled) == (0, 0)

@@ -28,7 +28,7 @@ TWO_SAMPLES: dict[str, Any] = {
 }
 
 
-class Drawing:
+class StubProvider:
     """A provider that returns a generation or raises an error."""
 
     def __init__(self, result: Any = Generation(outputs=(PNG,), cost_usd=0.5, usage={"images": 1})) -> None:  # noqa: B008
@@ -44,7 +44,7 @@ class Drawing:
         return self.result  # type: ignore[no-any-return]
 
 
-class Looking:
+class StubGrader:
     """A grader that returns good scores, or raises an error for the prompt ``refused``."""
 
     def __init__(self, error: Exception | None = None) -> None:
@@ -57,12 +57,12 @@ class Looking:
 
 
 def run(
-    toy: Toy, path: Path, provider: Drawing | None = None, *, job: Job | None = None, grader: Looking | None = None,
+    toy: Toy, path: Path, provider: StubProvider | None = None, *, job: Job | None = None, grader: StubGrader | None = None,
     records: list[Record] | None = None,
 ) -> list[Record]:  # fmt: skip
     """The records of the only call of a suite, or of a job, in the order of cases and samples."""
     suite = planned(path)
-    components = Components({"toy": provider or Drawing()}, {"look": grader or Looking()})
+    components = Components({"toy": provider or StubProvider()}, {"look": grader or StubGrader()})
     collected = [] if records is None else records
 
     async def scenario() -> None:
@@ -81,7 +81,7 @@ def error_of(record: Record) -> tuple[str, str, str]:
 
 
 def test_a_generated_image_is_stored_and_graded(toy: Toy) -> None:
-    provider = Drawing()
+    provider = StubProvider()
     (record,) = run(toy, toy.write({"tags": ["x"]}, models=[{"provider": "mine:Generate", "label": "toy"}]), provider)
     assert (record.status, record.verdict, record.error) == ("completed", "PASS", None)
     assert (record.scores, record.cost_usd, record.usage, record.attempts) == (
@@ -98,7 +98,7 @@ def test_a_generated_image_is_stored_and_graded(toy: Toy) -> None:
 
 
 def test_samples_of_a_call_share_its_cost(toy: Toy) -> None:
-    provider = Drawing(Generation(outputs=(PNG, generated_png("blue")), cost_usd=0.5))
+    provider = StubProvider(Generation(outputs=(PNG, generated_png("blue")), cost_usd=0.5))
     first, second = run(toy, toy.write(**TWO_SAMPLES), provider)
     assert (first.cost_usd, second.cost_usd) == (0.25, 0.25)
     assert first.artifact_sha256 != second.artifact_sha256
@@ -125,13 +125,13 @@ def test_a_missing_output_is_an_error_of_its_sample(toy: Toy) -> None:
     ],
 )
 def test_a_failed_generation_is_an_error_of_the_cell(toy: Toy, result: Any, error: tuple[str, str, str]) -> None:
-    (record,) = run(toy, toy.write(limits={"mine:Generate": {"max_attempts": 1}}), Drawing(result))
+    (record,) = run(toy, toy.write(limits={"mine:Generate": {"max_attempts": 1}}), StubProvider(result))
     assert (record.status, record.verdict, record.artifact_path, record.scores) == ("error", "ERROR", None, {})
     assert error_of(record) == error
 
 
 def test_the_cell_timeout_is_an_error_of_the_cell(toy: Toy) -> None:
-    (record,) = run(toy, toy.write(cell_timeout_s=0.01), Drawing("wait"))
+    (record,) = run(toy, toy.write(cell_timeout_s=0.01), StubProvider("wait"))
     assert error_of(record) == ("generate", "timeout", "exceeded the cell timeout of 0.01 s")
 
 
@@ -140,7 +140,7 @@ def test_the_cell_timeout_is_an_error_of_the_cell(toy: Toy) -> None:
 def test_a_refusal_passes_only_if_it_is_expected(
     toy: Toy, result: Any, expected: bool, verdict: str, tags: Sequence[str]
 ) -> None:
-    (record,) = run(toy, toy.write({"expect": {"refusal": expected}}), Drawing(result))
+    (record,) = run(toy, toy.write({"expect": {"refusal": expected}}), StubProvider(result))
     assert (record.status, record.verdict, record.failure_tags) == ("refused", verdict, tags)
     assert (record.reasons, record.skipped_rules, record.error) == ({"refused": "not that"}, ("fine",), None)
 
@@ -162,13 +162,13 @@ def test_dependents_are_graded_from_the_new_image_for_free(toy: Toy) -> None:
 def test_an_error_that_stops_the_run_is_raised_after_the_other_cells(toy: Toy, error: Exception) -> None:
     records: list[Record] = []
     with pytest.raises(type(error), match=str(error)):
-        run(toy, toy.write({}, {**COUNTER, "prompt": "refused"}), grader=Looking(error), records=records)
+        run(toy, toy.write({}, {**COUNTER, "prompt": "refused"}), grader=StubGrader(error), records=records)
     assert [record.test_id for record in records] == ["case0"]
 
 
 def test_a_refused_key_of_a_provider_stops_the_run(toy: Toy) -> None:
     with pytest.raises(AuthError, match="toy: the provider refused the API key: 401"):
-        run(toy, toy.write(), Drawing(ProviderError("401", kind="auth")))
+        run(toy, toy.write(), StubProvider(ProviderError("401", kind="auth")))
 
 
 class TestStoredOutputs:
@@ -187,7 +187,7 @@ class TestStoredOutputs:
         return StoredOutput(call, record, toy.folder / "source", is_of_another_run=of_another_run)
 
     def regrade(self, toy: Toy, output: StoredOutput) -> Record:
-        provider = Drawing()
+        provider = StubProvider()
         (record,) = run(toy, toy.folder / "suite.yaml", provider, job=Job(output.call, (), (output,)))
         assert provider.requests == []
         return record

@@ -35,7 +35,7 @@ PRICED: dict[str, Any] = {
 DONE = Outcome(complete=True)
 
 
-class Drawing:
+class StubProvider:
     """A provider that calls ``before`` for each request."""
 
     def __init__(self, before: Callable[[GenerationRequest], Any] = lambda _: None) -> None:
@@ -48,7 +48,7 @@ class Drawing:
         return Generation(outputs=(PNG,))
 
 
-class Looking:
+class StubGrader:
     async def grade(self, context: GradingContext) -> Grade:
         return Grade(scores={"fine": True, "level": 0.5})
 
@@ -59,7 +59,7 @@ class Run:
     def __init__(self, path: Path, provider: Any = None) -> None:
         suite = planned(path)
         self.plan = suite.plan
-        self.provider = provider or Drawing()
+        self.provider = provider or StubProvider()
         self.records: list[Record] = []
         self.messages: list[str] = []
         self.interrupts: list[Interrupt] = []
@@ -68,7 +68,7 @@ class Run:
     def execute(self, **options: Any) -> Outcome:
         providers = {run.label: self.provider for run in self.plan.runs}
         listener = Listener(self.records.append, say=self.messages.append, started=self.interrupts.append)
-        parts = Components(providers, {"look": Looking()})
+        parts = Components(providers, {"look": StubGrader()})
         try:
             return execute(self.plan, parts, self.writer, calls_for(self.plan), listener, **options)
         finally:
@@ -97,7 +97,7 @@ def test_a_failed_cell_does_not_stop_the_run(toy: Toy) -> None:
         if request.case.id == "case1":
             raise RuntimeError("a bug")
 
-    run = Run(toy.write({}, {}, {}), Drawing(fail))
+    run = Run(toy.write({}, {}, {}), StubProvider(fail))
     assert run.execute() == DONE
     assert sorted((record.test_id, str(record.verdict)) for record in run.records) == [
         ("case0", "PASS"), ("case1", "ERROR"), ("case2", "PASS")
@@ -116,7 +116,7 @@ def test_a_refused_key_ends_the_run(toy: Toy) -> None:
     def refuse(request: GenerationRequest) -> None:
         raise ProviderError("401", kind="auth")
 
-    run = Run(toy.write(*[{}] * 9, **PRICED), Drawing(refuse))
+    run = Run(toy.write(*[{}] * 9, **PRICED), StubProvider(refuse))
     with pytest.raises(AuthError, match="toy: the provider refused the API key: 401"):
         run.execute()
     assert (run.provider.cases, run.records) == (["case0"], [])
@@ -140,7 +140,7 @@ def test_an_interrupt_lets_running_cells_finish(toy: Toy) -> None:
         if request.case.id == "case0":
             run.interrupts[0]()
 
-    run = Run(toy.write(*[{}] * 9, **PRICED), Drawing(interrupt))
+    run = Run(toy.write(*[{}] * 9, **PRICED), StubProvider(interrupt))
     assert run.execute() == Outcome(complete=False)
     assert sorted(run.provider.cases) == sorted(record.test_id for record in run.records)
     assert 1 <= len(run.records) < 9
@@ -160,7 +160,7 @@ def test_waiting_calls_are_reported(toy: Toy, monkeypatch: pytest.MonkeyPatch) -
     suite = planned(toy.write())
     statuses: list[list[str]] = []
     writer = RunWriter.create(Path("runs"), info_of(suite))
-    parts = Components({"toy": Drawing()}, {"look": Looking()})
+    parts = Components({"toy": StubProvider()}, {"look": StubGrader()})
     listener = Listener(waiting=statuses.append)
     assert execute(suite.plan, parts, writer, calls_for(suite.plan), listener) == DONE
     writer.finish("complete", "2025-01-01T00:00:00+00:00")

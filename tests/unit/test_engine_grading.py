@@ -51,7 +51,7 @@ class Scripted:
         return await self.result(context) if callable(self.result) else self.result  # type: ignore[return-value]
 
 
-class Answering:
+class StubJudge:
     """A judge that answers ``yes``, or raises an error."""
 
     def __init__(self, error: Exception | None = None) -> None:
@@ -73,7 +73,7 @@ class Judge:
 
 
 def graded(
-    toy: Toy, *graders: Any, case: dict[str, Any] | None = None, judge: Answering | None = None,
+    toy: Toy, *graders: Any, case: dict[str, Any] | None = None, judge: StubJudge | None = None,
     seconds: float = 60, debug: Callable[[BaseException], None] = lambda _: None, **suite: Any,
 ) -> CellGrades:  # fmt: skip
     """The grades of a cell without an image, by graders with these results."""
@@ -141,11 +141,11 @@ def test_only_unexpected_exceptions_are_debugged(toy: Toy) -> None:
 
 
 def test_the_cell_timeout_is_an_error_of_the_grader(toy: Toy) -> None:
-    async def wait(context: GradingContext) -> Grade:
+    async def wait_forever(context: GradingContext) -> Grade:
         await asyncio.Event().wait()
         return FINE
 
-    grades = graded(toy, wait, seconds=0, cell_timeout_s=5.0)
+    grades = graded(toy, wait_forever, seconds=0, cell_timeout_s=5.0)
     assert grades.error is not None
     assert (grades.error.kind, grades.error.message) == ("timeout", "look: exceeded the cell timeout of 5 s")
 
@@ -168,10 +168,10 @@ def test_the_cell_timeout_is_an_error_of_the_grader(toy: Toy) -> None:
     ],
 )
 def test_an_invalid_result_is_an_error(toy: Toy, result: Any, message: str) -> None:
-    async def give(context: GradingContext) -> Any:
+    async def return_result(context: GradingContext) -> Any:
         return result
 
-    grades = graded(toy, give)
+    grades = graded(toy, return_result)
     assert grades.error is not None
     assert message in grades.error.message
     assert "mood" not in grades.scores
@@ -215,12 +215,12 @@ def graded_again(toy: Toy, result: Any) -> CellGrades:
 def test_graders_see_the_cell_but_not_the_model(toy: Toy) -> None:
     seen: list[GradingContext] = []
 
-    async def look(context: GradingContext) -> Grade:
+    async def record_context(context: GradingContext) -> Grade:
         seen.append(context)
         return FINE
 
     rules = ["fine", {"rule": "level > 0.1", "level": "warn"}]
-    graded(toy, look, case={"prompt": "a boat"}, verdict=rules, vars={"color": "red"})
+    graded(toy, record_context, case={"prompt": "a boat"}, verdict=rules, vars={"color": "red"})
     (context,) = seen
     assert (context.prompt, context.requested_size, context.output) == ("a boat", "8x8", None)
     assert (context.rules, context.variables) == (("fine",), {"color": "red"})
@@ -253,31 +253,31 @@ class TestJudges:
     """Questions of a grader to its judge."""
 
     @staticmethod
-    async def ask(context: GradingContext) -> Grade:
+    async def ask_twice(context: GradingContext) -> Grade:
         await context.ask_judge("default", Question(("?",)))
         await context.ask_judge("default", Question(("again?",)))
         return FINE
 
     def test_usage_and_cost_are_those_of_the_judge(self, toy: Toy) -> None:
-        judge = Answering()
-        (record,) = graded(toy, self.ask, judge=judge, **JUDGED).graders
+        judge = StubJudge()
+        (record,) = graded(toy, self.ask_twice, judge=judge, **JUDGED).graders
         assert (record.usage, record.cost_usd, record.cached) == ({"input_tokens": 6}, 0.5, False)
         assert record.fingerprint.judge_model == "judge-1"
         assert set(judge.about) == {CellRef("case0", "toy", 0)}
 
     def test_a_refused_key_stops_the_run(self, toy: Toy) -> None:
-        judge = Answering(ProviderError("401", kind="auth"))
+        judge = StubJudge(ProviderError("401", kind="auth"))
         with pytest.raises(AuthError, match="the judge 'default': the provider refused the API key: 401"):
-            graded(toy, self.ask, judge=judge, **JUDGED)
+            graded(toy, self.ask_twice, judge=judge, **JUDGED)
 
     def test_a_failed_question_is_an_error_of_its_kind(self, toy: Toy) -> None:
-        judge = Answering(ProviderError("bad request", kind="invalid"))
-        error = graded(toy, self.ask, judge=judge, **JUDGED).error
+        judge = StubJudge(ProviderError("bad request", kind="invalid"))
+        error = graded(toy, self.ask_twice, judge=judge, **JUDGED).error
         assert error is not None
         assert (error.kind, error.message) == ("invalid", "look: bad request")
 
     def test_an_unknown_judge_is_an_error(self, toy: Toy) -> None:
-        error = graded(toy, self.ask).error
+        error = graded(toy, self.ask_twice).error
         assert error is not None
         assert error.message.startswith("look: no judge 'default': set it on the grader")
 

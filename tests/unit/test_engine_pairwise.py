@@ -203,13 +203,13 @@ class Choosing:
         return Choice("first", "it is calm")
 
 
-class Answering:
+class StubJudge:
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
-        self.asked = 0
+        self.call_count = 0
 
     async def ask(self, question: Question, about: CellRef) -> Reply:
-        self.asked += 1
+        self.call_count += 1
         if self.error is not None:
             raise self.error
         return Reply("yes", "judge-1")
@@ -219,7 +219,7 @@ class TestJudgeMatchups:
     """Questions about pairs, in both orders."""
 
     def judge(
-        self, toy: Toy, chooser: Choosing | None = None, judge: Answering | None = None, *,
+        self, toy: Toy, chooser: Choosing | None = None, judge: StubJudge | None = None, *,
         refresh: bool = False, earlier: Sequence[Preference] = (), budget: float | None = None,
         before: Callable[[list[Matchup]], None] = lambda _: None, **changes: Any,
     ) -> tuple[list[Preference], Progress]:  # fmt: skip
@@ -227,7 +227,7 @@ class TestJudgeMatchups:
         plan = plan_of(toy.write({}, {}, **suite("a", "bb", **changes)))
         (config,) = (grader for grader in plan.suite.graders if grader.after_run)
         calls = replace_prices(calls_for(plan), budget)
-        components = Components({}, {"better": chooser or Choosing()}, {"default": judge or Answering()})  # type: ignore[dict-item]
+        components = Components({}, {"better": chooser or Choosing()}, {"default": judge or StubJudge()})  # type: ignore[dict-item]
         session = PairwiseSession(plan, config, components, calls, toy.folder, (), sanitizer_for(plan))
         append_preferences(toy.folder, earlier)
         progress = Progress(calls)
@@ -237,7 +237,7 @@ class TestJudgeMatchups:
         return read_preferences(toy.folder), progress
 
     def test_both_orders_are_asked(self, toy: Toy) -> None:
-        judge = Answering()
+        judge = StubJudge()
         preferences, progress = self.judge(toy, judge=judge)
         assert sorted((line.test_id, line.first, str(line.answer)) for line in preferences) == [
             (case, first, first) for case in ("case0", "case1") for first in ("a", "b")
@@ -245,7 +245,7 @@ class TestJudgeMatchups:
         assert {(line.a, line.b, line.judge, line.reason) for line in preferences} == {
             ("r@a", "r@bb", "openai:gpt-5.4", "it is calm")
         }
-        assert (judge.asked, progress.left, progress.is_over) == (4, 0, False)
+        assert (judge.call_count, progress.left, progress.is_over) == (4, 0, False)
 
     @pytest.mark.parametrize(("error", "refresh", "asked"), [(None, False, 3), ("down", False, 4), (None, True, 4)])
     def test_stored_answers_are_not_asked_again(self, toy: Toy, error: str | None, refresh: bool, asked: int) -> None:
@@ -254,9 +254,9 @@ class TestJudgeMatchups:
             test_id="case0", sample_index=0, a="r@a", b="r@bb", first="a", answer=answer, reason=None,
             judge="openai:gpt-5.4", error=error,
         )  # fmt: skip
-        judge = Answering()
+        judge = StubJudge()
         preferences, _ = self.judge(toy, judge=judge, earlier=[earlier], refresh=refresh)
-        assert (judge.asked, len(preferences)) == (asked, 4)
+        assert (judge.call_count, len(preferences)) == (asked, 4)
 
     @pytest.mark.parametrize(
         ("error", "message"),
@@ -277,10 +277,10 @@ class TestJudgeMatchups:
         assert {line.error for line in preferences} == {"exceeded the cell timeout of 0.05 s"}
 
     def test_a_refused_key_ends_the_judging(self, toy: Toy) -> None:
-        judge = Answering(ProviderError("401", kind="auth"))
+        judge = StubJudge(ProviderError("401", kind="auth"))
         limits = {"openai": {"max_concurrency": 1}}
         preferences, progress = self.judge(toy, judge=judge, limits=limits)
-        assert (preferences, judge.asked) == ([], 1)
+        assert (preferences, judge.call_count) == ([], 1)
         assert isinstance(progress.failure, AuthError)
         assert progress.left == 4
 

@@ -82,7 +82,7 @@ def test_a_case_that_the_grader_skips_has_no_task(toy: Toy) -> None:
 
 
 @dataclass
-class Making:
+class QuestionMaker:
     """A grader that asks about each prompt, and fails for prompts in ``errors``."""
 
     errors: dict[str, Exception] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class Making:
         )
 
 
-def make(
+def make_all(
     plan: Plan, watched: list[PromptResult] | None = None, calls: Calls | None = None, **errors: Exception
 ) -> QuestionsOutcome:
     """The outcome for a plan whose prompts may fail with ``errors``."""
@@ -105,7 +105,7 @@ def make(
         assert (judge, about.model_label) == ("default", "")
         return Reply(f"about {question.parts[0]}", "judge-1")
 
-    components = Components({}, {"gecko": Making(errors)})  # type: ignore[dict-item]
+    components = Components({}, {"gecko": QuestionMaker(errors)})  # type: ignore[dict-item]
     collected = [] if watched is None else watched
     return make_questions(plan, components, ask, calls or calls_for(plan), collected.append, lambda _: None)
 
@@ -115,14 +115,14 @@ PROMPTS = [{"prompt": name} for name in ("a", "b", "c")]
 
 def test_results_are_in_the_order_of_the_suite(toy: Toy) -> None:
     watched: list[PromptResult] = []
-    outcome = make(plan_for(toy, *PROMPTS), watched)
+    outcome = make_all(plan_for(toy, *PROMPTS), watched)
     assert [result.entry and result.entry.keywords for result in outcome.results] == ["about a", "about b", "about c"]
     assert (outcome.complete, outcome.refusal, len(watched)) == (True, None, 3)
 
 
 @pytest.mark.parametrize("error", [GraderError("unusable"), ProviderError("down", kind="transient")])
 def test_a_prompt_that_fails_does_not_stop_the_others(toy: Toy, error: Exception) -> None:
-    outcome = make(plan_for(toy, *PROMPTS), b=error)
+    outcome = make_all(plan_for(toy, *PROMPTS), b=error)
     assert [result.error for result in outcome.results] == [None, str(error), None]
     assert outcome.complete
     assert [(prompt, cases, entry.keywords) for prompt, cases, entry in entries(outcome.results)] == [
@@ -132,26 +132,26 @@ def test_a_prompt_that_fails_does_not_stop_the_others(toy: Toy, error: Exception
 
 def test_secrets_are_removed_from_errors(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SITE_TOKEN", "hunter2-hunter2")
-    outcome = make(plan_for(toy, *PROMPTS), a=GraderError("with hunter2-hunter2"))
+    outcome = make_all(plan_for(toy, *PROMPTS), a=GraderError("with hunter2-hunter2"))
     assert outcome.results[0].error == "with ***"
 
 
 @pytest.mark.parametrize("error", [AuthError("refused"), StorageError("disk full"), RuntimeError("a bug")])
 def test_a_fault_is_raised(toy: Toy, error: Exception) -> None:
     with pytest.raises(type(error), match=str(error)):
-        make(plan_for(toy, *PROMPTS), a=error)
+        make_all(plan_for(toy, *PROMPTS), a=error)
 
 
 def test_an_exhausted_budget_leaves_prompts_out(toy: Toy) -> None:
     plan = plan_for(toy, *PROMPTS)
     calls = calls_for(plan)
     calls.budget.refusal = "the budget is used up"
-    outcome = make(plan, calls=calls, c=BudgetError("used up"))
+    outcome = make_all(plan, calls=calls, c=BudgetError("used up"))
     assert (outcome.complete, outcome.refusal) == (False, "the budget is used up")
     assert "c" not in [result.task.prompt for result in outcome.results]
 
 
-class Answering:
+class StubJudge:
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
 
@@ -166,7 +166,7 @@ class TestAsker:
 
     def ask(self, toy: Toy, error: Exception | None = None, **changes: Any) -> Reply:
         plan = plan_for(toy)
-        components = Components({}, {}, {"default": Answering(error)})
+        components = Components({}, {}, {"default": StubJudge(error)})
         return asyncio.run(asker(plan, components, calls_for(plan, **changes))("default", Question(("?",)), ABOUT))
 
     def test_the_judge_answers(self, toy: Toy) -> None:
