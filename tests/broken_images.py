@@ -23,7 +23,7 @@ def chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def short_png(width: int = 64, height: int = 48, rows: int = 3) -> bytes:
-    """A PNG whose checksums are good and whose pixel data ends after a few rows."""
+    """A PNG with valid checksums whose pixel data ends after a few rows."""
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
     body = chunk(b"IDAT", zlib.compress(b"".join(b"\0" + b"\x80" * 3 * width for _ in range(rows))))
     return b"\x89PNG\r\n\x1a\n" + head + body + chunk(b"IEND", b"")

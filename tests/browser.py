@@ -1,7 +1,7 @@
-"""A real browser for the pages that we write: the system's Chromium, driven by Playwright, with no network.
+"""A real browser for the project's pages: the system's Chromium, driven by Playwright, with no network.
 
-``browser`` is one Chromium for the tests of a module. ``open_page`` opens pages in it and holds them to what every
-page of ours must keep: no error in the console, and no request beyond what the test allows.
+``browser`` is one Chromium for the tests of a module. ``open_page`` opens pages in it and checks what holds for every
+page: no error in the console, and no request beyond what the test allows.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class Watched:
 
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[OpenPage]:
-    """``open_page(url, allowed=("file:", "data:"), **context)``: a page in a context of its own, such as a phone's.
+    """``open_page(url, allowed=("file:", "data:"), **context)``: a page in a new context, such as a phone's.
 
-    When the test ends, every request must have begun as ``allowed`` says, and the console must hold no error.
+    When the test ends, every request must start with an ``allowed`` prefix, and the console must have no errors.
     """
     contexts: list[Any] = []
     watched = Watched()
@@ -88,7 +88,7 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
 
 
 def wait_until(page: Page, expression: str, seconds: float = 10.0) -> None:
-    """Waits until an expression is true in the page, whose policy forbids Playwright's own ``wait_for_function``."""
+    """Waits until an expression is true in the page, whose policy forbids Playwright's ``wait_for_function``."""
     for _ in range(int(seconds * 50)):
         if page.evaluate(expression):
             return

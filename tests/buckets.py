@@ -54,7 +54,7 @@ def _started(code: str) -> Iterator[str]:
 
 @contextmanager
 def s3_server() -> Iterator[str]:
-    """An S3 that keeps what is put into it in memory."""
+    """An in-memory S3."""
     with _started(MOTO) as url:
         yield url
 

@@ -22,7 +22,7 @@ class Canned:
 
 @contextmanager
 def canned(*answers: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Iterator[Canned]:
-    """Each answer is for one request, the last for all further ones; a ``str`` is sent as it is, the rest as JSON."""
+    """Each answer is for one request, the last for all further ones; a ``str`` is sent verbatim, other values as JSON."""
     seen = Canned("")
     left = list(answers)
 

@@ -1,4 +1,4 @@
-"""Small videos made on the spot."""
+"""Generates small videos."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from PIL import Image
 def clip(
     path: Path, colours: Sequence[str], *, seconds_each: float = 0.5, size: tuple[int, int] = (64, 48), fps: int = 10
 ) -> Path:
-    """A video that shows one colour after the other; its ending says the format."""
+    """A video that shows one colour after the other; the file extension selects the format."""
     path.parent.mkdir(parents=True, exist_ok=True)
     codec = {".mp4": "mpeg4", ".mov": "mpeg4", ".avi": "mpeg4", ".mkv": "mpeg4", ".webm": "libvpx"}[path.suffix]
     with av.open(str(path), "w") as container:

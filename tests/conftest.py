@@ -1,4 +1,4 @@
-"""What every test gets: a clean environment and home, and makers of small suites and images."""
+"""Fixtures for every test: a clean environment and home, and small suites and images."""
 
 from __future__ import annotations
 
@@ -129,14 +129,14 @@ SLOW = frozenset(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what ``make quick`` leaves out."""
+    """Marks the tests that ``make quick`` skips."""
     for item in items:
         if item.path.stem.removeprefix("test_") in SLOW:
             item.add_marker(pytest.mark.slow)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """The long tests are for those who name them: ``make soak``."""
+    """Collects soak tests only when they are named, as by ``make soak``."""
     is_long = collection_path == ROOT / "tests" / "soak"
     return True if is_long and not any("soak" in argument for argument in config.args) else None
 
@@ -148,7 +148,7 @@ def _home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def hermetic(monkeypatch: pytest.MonkeyPatch, _home: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """No key, no setting and no home of whoever runs the tests, and no answer that another test was given."""
+    """Hides the user's keys, settings and home, and the cached answers of other tests."""
     for name in [name for name in os.environ if _LEAKS.fullmatch(name)]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(_home))
@@ -196,7 +196,7 @@ def mask(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def write_suite(tmp_path: Path) -> Callable[..., Path]:
-    """``write_suite(text=SUITE, name="suite.yaml")`` writes a suite in tmp_path; bytes are written as they are."""
+    """``write_suite(text=SUITE, name="suite.yaml")`` writes a suite in tmp_path; bytes are written verbatim."""
 
     def write(text: str | bytes = SUITE, name: str = "suite.yaml") -> Path:
         path = tmp_path / name
@@ -208,7 +208,7 @@ def write_suite(tmp_path: Path) -> Callable[..., Path]:
 
 
 def no_runs(run: str) -> list[str]:
-    """A folder of runs with nothing in it."""
+    """An empty folder of runs."""
     raise UsageError(f"there is no run {run!r}")
 
 
@@ -224,17 +224,18 @@ def load(write_suite: Callable[..., Path]) -> Callable[..., LoadedSuite]:
 
 @pytest.fixture
 def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Toy:
-    """Suites with a provider and a grader that do what a case's metadata says; the working directory is theirs."""
+    """Suites whose provider and grader follow the metadata of a case; the working directory is their folder."""
     monkeypatch.chdir(tmp_path)
     return Toy(tmp_path)
 
 
 @pytest.fixture
 def problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
-    """``problems(text, files={name: text or bytes}, **options)``: the error lines of a suite that stands alone.
+    """``problems(text, files={name: text or bytes}, **options)``: the error lines of a suite in an otherwise empty
+    folder.
 
     The suite is ``suite.yaml`` in the working directory, so a line begins with ``suite.yaml:LINE:COLUMN: ``. Classes
-    that a trusted one names are there.
+    that a trusted suite names exist.
     """
 
     def load_problems(text: str | bytes, files: Mapping[str, str | bytes] | None = None, **options: Any) -> list[str]:

@@ -36,7 +36,7 @@ class FailingCall:
         self.api_run = ApiRun(folder, api, 1, self.provider, graders=[grader], limits=limits, **changes, **suite)  # type: ignore[arg-type]
 
     def run_with_fault(self, fault: Fault, *flags: str, resume: bool = False) -> Record:
-        """The record of a run in which every such call fails with ``fault``."""
+        """The record of a run in which every call of this kind fails with ``fault``."""
         self.api.faults.clear()
         self.api.faults.when(lambda asked: isinstance(asked, JudgeRequest) == self.is_judged, fault)
         return self.run(*flags, resume=resume)

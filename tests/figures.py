@@ -1,7 +1,7 @@
-"""Figures of the code itself, by ``make figures``: how long functions are, how names repeat, how deep a call goes.
+"""Figures of the code, by ``make figures``: length of functions, repeated names, depth of calls.
 
 Static figures come from the syntax tree of every file below ``visioneval/``. The depth of a judgement is counted in a
-real run: a judge of our own looks at the stack that asks it.
+real run: a custom judge inspects the stack of its caller.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A judge's side of Gecko by script: it makes questions from a prompt's own words, and answers them as told."""
+"""A scripted judge for Gecko: it generates questions from the words of a prompt and answers them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _QUESTION_LINE = re.compile(r"^(\S+): .*\n((?:  [a-z]\) .*\n)+)", re.MULTILINE)
 
 
 def prompt_of(request: JudgeRequest) -> str:
-    """The prompt at the end of the instructions that make questions."""
+    """The prompt at the end of the instructions for question generation."""
     return request.text.rsplit("## Your prompt\n", 1)[1].split("\n", 1)[0]
 
 
 def generated_questions(request: JudgeRequest) -> dict[str, Any]:
-    """One question for each word of the prompt, in the form that the schema asks for."""
+    """One question for each word of the prompt, in the form of the schema."""
     is_video = "whether a video shows" in request.text
     names = re.findall(r"[A-Za-z]{3,}", prompt_of(request))
     types = [VIDEO_TYPES.get(name_word, "object") for name_word in names]
@@ -49,12 +49,12 @@ def _question(at: int, name_word: str, *, is_video: bool) -> dict[str, Any]:
 
 
 def asked_questions(request: JudgeRequest) -> dict[str, list[str]]:
-    """The questions in a request: for each id its choices, by the line they stand on."""
+    """The questions in a request: the lines of the choices by id."""
     return {name: re.findall(r"  ([a-z]\) .*)", choices) for name, choices in _QUESTION_LINE.findall(request.text)}
 
 
 def judge(answer_for: Callable[[str, JudgeRequest], str]) -> Callable[[JudgeRequest], Mapping[str, Any]]:
-    """A judge that makes questions and, asked one, says what ``say(id, request)`` gives."""
+    """A judge that generates questions and answers them with ``answer_for(id, request)``."""
 
     def answer(request: JudgeRequest) -> Mapping[str, Any]:
         assert request.schema is not None

@@ -1,4 +1,4 @@
-"""Changes of a run's files as a stranger might make them, and what a command does wrong when it reads them."""
+"""Hostile changes of a run's files, and the faults of a command that reads them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RAW = ("NaN", "Infinity", "-Infinity", "1e999", "1" * 400, "1" * 5000)
 
 @dataclass(frozen=True)
 class _Raw:
-    """A token that stands in the file as it is."""
+    """A token that is written verbatim."""
 
     token: str
 
@@ -48,7 +48,7 @@ Path_ = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Change:
-    """One change of one file: a value, or ``DELETE``, at a place of one of its documents; ``key`` renames a key."""
+    """One change of one file: a value, or ``DELETE``, at a path in one of its documents; ``key`` renames a key."""
 
     file: str
     line: int
@@ -154,7 +154,9 @@ def refusal(name: str, folder: Path) -> str | None:
 
 
 def saturate(folder: Path, fits: Callable[[Any], bool], value: Any, *, skip: Sequence[str] = ()) -> int:
-    """Sets every value that ``fits``, in the last document of every file, wherever its reader takes it; tells how many."""
+    """Sets every value that ``fits``, in the last document of every file, wherever its reader accepts it; returns how
+    many.
+    """
     many = 0
     for name, kind in FILES.items():
         path = folder / name
@@ -176,7 +178,7 @@ _MISSING = object()
 
 
 def _at(data: Any, position: Path_) -> Any:
-    """The value at a place, or ``_GONE`` where an earlier change took it away."""
+    """The value at a path, or ``_MISSING`` if an earlier change removed it."""
     for key in position:
         if not (isinstance(data, dict) and key in data) and not (
             isinstance(data, list) and isinstance(key, int) and key < len(data)
@@ -232,7 +234,7 @@ def _file_faults(path: Path) -> Iterator[str]:
 
 
 class _Tags(HTMLParser):
-    """Whether a page has an element or an attribute of a stranger's, or text outside of ours that runs."""
+    """Whether a page has an injected element or attribute, or a script that is not the project's."""
 
     def __init__(self) -> None:
         super().__init__()

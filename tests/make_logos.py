@@ -41,7 +41,7 @@ _REED: Colour = (196, 122, 66)
 class Logo:
     """One case: what is edited, the boxes (left, top, right, bottom in pixels) that may change, and the right answer.
 
-    ``halfway`` holds images on which some of the steps, but not all, were done.
+    ``halfway`` are images with some of the steps, but not all.
     """
 
     base: Callable[[], Image.Image]
@@ -165,7 +165,7 @@ def harrow(year: str) -> Image.Image:
 
 
 def orrin(second: str) -> Image.Image:
-    """An orbit beside a name in wide capitals, whose letters keep their places."""
+    """An orbit beside a name in wide capitals at fixed positions."""
     pen = _Pen(_NAVY)
     pen.ring(140, 256, 74, 11, _WHITE)
     pen.disc(140, 256, 26, _SKY)

@@ -87,7 +87,7 @@ class Sheet:
         self.pen.ellipse(box, fill=fill)
 
     def inside(self, points: Points) -> Image.Image:
-        """Where a shape is, for what is drawn on it alone."""
+        """The area of a shape, to draw only inside it."""
         area = Image.new("L", self.output.size, 0)
         ImageDraw.Draw(area).polygon([(x * _SCALE, y * _SCALE) for x, y in points], fill=255)
         return area

@@ -1,7 +1,7 @@
-"""Published VQA answers as suites: how anybody brings questions and answers of their own.
+"""Published VQA answers as suites: an example of custom questions and answers.
 
-A suite of recorded answers is three files: a dataset with one case a row, whose column of questions holds JSON; a table
-of answers, one question a row; and the suite that names both. Nothing here knows how a grader works.
+A suite of recorded answers is three files: a dataset with one case per row and questions as JSON in a column; a table
+of answers, one question per row; and the suite that names both. Nothing here depends on a grader.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def tifa_suite(data: Path, folder: Path, *, without: Collection[str] = ()) -> Pa
 def dsg_suite(data: Path, folder: Path, *, dependencies: bool = True) -> Path:
     """``dsg_tifa160`` as a suite in ``folder``: 160 cases, 5 model runs, no images.
 
-    The item that was published without questions gets one that nobody answered.
+    The item that was published without questions gets an unanswered one.
     """
     with (data / "answers_pali17b.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))

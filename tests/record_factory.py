@@ -1,4 +1,4 @@
-"""Runs and records made by hand, for what reads them."""
+"""Builds runs and records for tests of code that reads them."""
 
 from __future__ import annotations
 

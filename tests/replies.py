@@ -1,4 +1,4 @@
-"""Replies of judges to each kind of question, whole, and what each grader makes of a reply or of a part of it."""
+"""Complete replies of judges to each kind of question, and how each grader reads a complete or truncated reply."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ CROP = {"image_id": "output", "x1": 10, "y1": 20, "x2": 130, "y2": 240}
 
 
 def read(check: Check, scored: Callable[[Any], Any], text: str) -> Any:
-    """What is scored of a reply; ``None`` where it is no answer."""
+    """The scored part of a reply; ``None`` if it is no answer."""
     result = read_reply(Reply(text, "m"), check)
     return None if result.how is None else scored(result.data)
 
@@ -88,14 +88,14 @@ def keys(*names: str) -> Callable[[Any], Any]:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of reply: how it is read, and whole ones."""
+    """A kind of reply: its reader, and complete examples."""
 
     scored: Callable[[str], Any]
     complete: tuple[str, ...]
 
 
 def reply_forms(output: Mapping[str, Any]) -> tuple[str, ...]:
-    """One answer in many forms."""
+    """One answer in many formats."""
     plain, wide = json.dumps(output), json.dumps(output, indent=1, ensure_ascii=False)
     return (
         plain,
@@ -165,5 +165,5 @@ def choice_of_prefix_question(data: Mapping[str, Any]) -> Any:
 
 
 def cuts(text: str) -> list[str]:
-    """The beginnings of a text, at each of its characters: a byte within one is no text that JSON could hold."""
+    """All truncations of a text, by character: JSON cannot contain half a character."""
     return [text[:end] for end in range(len(text))]

@@ -1,4 +1,4 @@
-"""A judge that answers by script, and a cell to ask it about."""
+"""A scripted judge, and a grading context for it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ScriptedAnswer = str | Mapping[str, Any] | Reply | Exception
 
 
 class ScriptedJudge:
-    """Answers one after the other, the last for ever, and remembers the questions."""
+    """Gives its answers in order, repeats the last one, and records the questions."""
 
     def __init__(self, *output: ScriptedAnswer) -> None:
         self.answers = list(output)
@@ -39,7 +39,7 @@ class ScriptedJudge:
         return Reply(text=text, model="judge-1", usage={"input": 10}, cost_usd=0.25)
 
     def words(self, at: int = 0) -> list[str]:
-        """The words of a question."""
+        """The texts of a question."""
         return [part for part in self.questions[at].parts if isinstance(part, str)]
 
     def images(self, at: int = 0) -> list[bytes]:
@@ -57,7 +57,7 @@ def saved_image(path: Path, size: tuple[int, int] = (64, 48), color: Any = "whit
 def context(
     folder: Path, judge: ScriptedJudge, case: Mapping[str, Any] | None = None, **changes: Any
 ) -> GradingContext:
-    """A cell with a white image. What its graders save is in ``folder / "saved"``."""
+    """A cell with a white image. Files saved by graders are in ``folder / "saved"``."""
     created = TestCase.model_validate({"id": "one", "prompt": "a tree", **(case or {})})
     path = changes.pop("path", None) or saved_image(folder / "output.png")
 

@@ -1,4 +1,4 @@
-"""Prints every sentence that a user can see, by file and line, so that an editor can read all of them in one pass.
+"""Prints every sentence that a user can see, by file and line, so that an editor can review them in one pass.
 
 Run it as ``make sentences``. It lists string constants and f-strings with a space, except docstrings, regular expressions
 and SQL, and the text of the report and label pages.

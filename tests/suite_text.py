@@ -1,4 +1,4 @@
-"""Suites as text, one section a line, so that a test can say where a problem stands."""
+"""Suites as text, one section per line, so that a test can state the position of a problem."""
 
 from __future__ import annotations
 

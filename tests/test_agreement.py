@@ -12,7 +12,7 @@ from visioneval.analysis.agreement import among_raters
 from visioneval.analysis.agreement.agreement import Minimum, agree
 from visioneval.errors import UsageError
 
-# Eight cells: the grader fails a, b, c, d; people fail a, b, c, e.
+# Eight cells: the grader fails a, b, c, d; raters fail a, b, c, e.
 GOOD = dict(zip("abcdefgh", (False, False, False, False, True, True, True, True), strict=True))
 HUMAN = {**GOOD, "d": True, "e": False}
 CELLS = {case: {"good": good} for case, good in GOOD.items()}

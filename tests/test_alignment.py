@@ -1,4 +1,4 @@
-"""The alignment autorater: its arithmetic, what it makes of odd answers, and two datasets side by side."""
+"""The alignment autorater: its arithmetic, unusual answers, and two datasets side by side."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_judge_outage_gives_no_score(tmp_path: Path) -> None:
 
 
 def aligned(request: JudgeRequest) -> dict[str, Any]:
-    """Red images show everything, others one thing of two."""
+    """Red images meet all requirements, others one of two."""
     red = request.images[0].data == generated_png("red")
     return reply(True, red, score=100 if red else 40)
 

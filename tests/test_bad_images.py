@@ -34,7 +34,7 @@ def runner(tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> Sui
 
 
 def record_of_run(runner: SuiteRunner, *words: str, run_id: str = "r", code: int = 3) -> Record:
-    """The record of a run of one cell that no judge was asked about."""
+    """The record of a run of one cell without judge calls."""
     result = runner.run("--trust-suite", *words, run_id=run_id)
     assert result.exit_code == code, result.output
     assert runner.called[1] == 0
@@ -173,7 +173,7 @@ def test_a_black_png_is_complete(mode: str, size: tuple[int, int]) -> None:
 
 
 def test_a_cached_image_is_decoded_before_use(runner: SuiteRunner) -> None:
-    """An older version kept images by their checksums alone."""
+    """An older version stored images without decoding them."""
     runner.write("tree")
     cache = runner.folder / "cache"
     assert runner.run("--trust-suite", "--cache", cache, "--reuse", "none").exit_code == 0

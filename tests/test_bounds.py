@@ -1,4 +1,4 @@
-"""What one suite may ask of the machine: cells, model runs, steps of templates and pixels in memory, each bounded."""
+"""Resource bounds of a suite: cells, model runs, template steps and pixels in memory."""
 
 from __future__ import annotations
 
@@ -234,9 +234,8 @@ def test_pixels_are_reserved_in_order_and_within_the_limit(monkeypatch: pytest.M
 
 
 def test_large_images_are_measured_one_at_a_time() -> None:
-    """Four images of 25 million pixels, of which one alone may be in memory, with what measuring it takes.
-
-    On a machine of sixteen processors, as each of its threads has memory of its own.
+    """Four images of 25 million pixels, of which only one may be in memory while it is measured. On a machine with
+    sixteen processors, as each thread has its own memory.
     """
     image = Image.new("RGBA", (5000, 5000), (250, 240, 230, 255))
     image.paste((1, 2, 3, 0), (0, 0, 1000, 1000))

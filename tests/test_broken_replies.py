@@ -1,4 +1,4 @@
-"""What servers send that is no answer: redirects, replies that break off or never end, errors that look like answers."""
+"""Invalid replies of servers: redirects, truncated or endless replies, errors that look like answers."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def gcs() -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def clients(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """Credentials of nobody; no client is left over from another endpoint."""
+    """Dummy credentials, and no cached client of another endpoint."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "nobody")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")

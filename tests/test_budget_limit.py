@@ -41,7 +41,7 @@ def images(runner: SuiteRunner) -> int:
 
 
 def billed(runner: SuiteRunner, per_image: float = 0.04, per_judgement: float = 0.01) -> float:
-    """US dollars, by the server's own count of what it served."""
+    """US dollars, by the server's count of paid calls."""
     judged = sum(entry.paid for entry in runner.api.requests if isinstance(entry.asked, JudgeRequest))
     return images(runner) * per_image + judged * per_judgement
 
@@ -52,7 +52,7 @@ def three_per_call(runner: SuiteRunner, n: int = 3) -> list[dict[str, Any]]:
 
 
 def check_refused(result: Result, line: str) -> None:
-    """Exit 3, and the line that says why."""
+    """Checks for exit code 3 and its message."""
     assert result.exit_code == 3, result.output
     assert line in result.stderr.splitlines(), result.stderr
     assert "Traceback" not in result.output
@@ -179,7 +179,7 @@ def test_unreachable_server_costs_nothing(runner: SuiteRunner, monkeypatch: pyte
 
 
 def test_repeated_answers_and_crops_stay_within_budget(runner: SuiteRunner) -> None:
-    """Each repeated question is a call of its own."""
+    """Each repeated question is a separate call."""
     runner.write("tree", prices={**PRICES, JUDGE: {"per_call": 0.1}})
     runner.api.faults.when(lambda asked: isinstance(asked, JudgeRequest), Fault("off_schema"))
     assert runner.run("--budget", "0.15").exit_code == 3

@@ -25,7 +25,7 @@ Service = Literal["openai", "gemini"]
 CELLS = 24
 IN_FLIGHT = 10
 REFUSED = IN_FLIGHT
-"""The case whose call is refused at once, while those of the cases before it are in flight."""
+"""The case whose call is refused immediately, while the calls of earlier cases are in flight."""
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def refuse_key_later(
 
 
 def check_stopped_by_key(result: Any, prefix: str) -> None:
-    """Exit 3, with one line about the key."""
+    """Checks for exit code 3 and one line about the key."""
     assert result.exit_code == 3, result.output
     assert result.stderr.count("refused the API key") == 1, result.stderr
     (line,) = [line for line in result.stderr.splitlines() if "refused the API key" in line]
@@ -78,7 +78,7 @@ def check_stopped_by_key(result: Any, prefix: str) -> None:
 
 
 def check_resume(api_run: ApiRun, api: FakeAPI, generated: int = CELLS, judged: int = CELLS) -> None:
-    """A resumed run pays for what is missing and for nothing again."""
+    """A resumed run pays only for missing calls."""
     api.faults.clear()
     api.latency.clear()
     result = api_run.run(resume=True)
@@ -327,7 +327,7 @@ def test_wait_for_calls_in_flight_ends_with_their_timeout(tmp_path: Path, api: F
 
 
 def test_waiting_calls_do_not_start_after_refused_key(tmp_path: Path, api: FakeAPI) -> None:
-    """Calls wait for their turn of a rate, for another try, and for a first price: none of them begins."""
+    """Calls that wait for a rate limit, a retry or a first price do not start."""
     limits = {"openai": {"requests_per_minute": 300, "max_concurrency": 4}}
     prices = {"openai": {"per_call": 0.01}}
     api_run = ApiRun(tmp_path, api, CELLS, limits=limits, prices=prices, budget_usd=10)
@@ -346,7 +346,7 @@ def test_waiting_calls_do_not_start_after_refused_key(tmp_path: Path, api: FakeA
 
 
 def test_unwritable_cache_saves_answers_in_flight_in_the_run(tmp_path: Path, api: FakeAPI) -> None:
-    """The answers themselves are there: a cell that has all it needs is recorded, though the cache takes nothing."""
+    """A cell with all its answers is recorded although the cache cannot be written."""
     api_run = ApiRun(tmp_path, api, CELLS)
     api.latency["images"] = 0.05
     small = (
@@ -418,7 +418,7 @@ def custom(api: FakeAPI, provider: str, **more: Any) -> dict[str, Any]:
 def start_program(
     api_run: ApiRun, *words: str, code: str = "from visioneval.cli import main; main()"
 ) -> subprocess.Popen[str]:
-    """A command as a program of its own."""
+    """Runs a command as a separate process."""
     path = os.pathsep.join(filter(None, sys.path))
     return subprocess.Popen(
         [sys.executable, "-c", code, *words],

@@ -1,4 +1,4 @@
-"""``labels:`` in a suite: what is asked, what is an answer, and every mistake with its place."""
+"""``labels:`` in a suite: questions, answers, and every problem with its position."""
 
 from __future__ import annotations
 

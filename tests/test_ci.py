@@ -52,7 +52,7 @@ def test_a_fork_gets_no_secret_and_no_write(workflow: dict[str, Any]) -> None:
     assert "--trust-suite" not in str(workflow)
     assert "--offline" in " ".join(_runs(workflow["jobs"]["replay"]))
     for job in workflow["jobs"].values():
-        assert not any("${{" in run for run in _runs(job))  # nobody's branch name becomes a command
+        assert not any("${{" in run for run in _runs(job))  # a branch name must not become a command
 
 
 def _commands(workflow: dict[str, Any]) -> Iterator[list[str]]:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="uses a shell")
 
 
 def shell(toy: Toy, line: str) -> subprocess.CompletedProcess[str]:
-    """Runs a line in which ``$V`` is the command; the exit codes of a pipe are told in its output."""
+    """Runs a shell line in which ``$V`` is the command; the exit codes of a pipe are in its output."""
     paths = os.pathsep.join(filter(None, sys.path))
     environment = {**os.environ, "PYTHONPATH": paths, "V": f"{sys.executable} -m visioneval"}
     return subprocess.run(

@@ -1,4 +1,4 @@
-"""A program of the user's own as a provider, held to its contract whatever it does."""
+"""A custom program as a provider, and every way in which it can break the contract."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Image.new("RGB", (32, 24), "white").save(asked["output"])
 
 
 def run(toy: Toy, program: str, case: dict[str, Any] | None = None, **entry: Any) -> Record:
-    """Runs one case on a program; what it prints is not looked at."""
+    """Runs one case on a program; its output is not checked."""
     (toy.folder / "generate.py").write_text(program)
     model = {"provider": "command", "label": "mine", "argv": [sys.executable, "generate.py"], **entry}
     result = toy.run(case or {}, models=[model])

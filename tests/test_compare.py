@@ -98,7 +98,7 @@ def test_holm_adjusts_the_pass_rate_and_every_metric() -> None:
     assert metric(result, "look").p == pytest.approx(2 / 2**12)
     assert metric(result, "look").p_holm == pytest.approx(2 * 2 / 2**12)
     assert result.pass_rate.p_holm == pytest.approx(2 / 2**8)
-    assert metric(result, "copy").p_holm == 1  # it differs nowhere, so it makes nothing else less certain
+    assert metric(result, "copy").p_holm == 1  # it does not differ, so it does not affect the others
     assert result.pass_rate.significant
 
 

@@ -21,7 +21,7 @@ Scores = dict[str, dict[str, float]]
 
 
 def _scores(path: Path) -> Scores:
-    """By model and item: the share of questions answered yes whose direct parents were answered yes too.
+    """By model and item: the share of questions answered yes with direct parents answered yes too.
 
     An item with an invalid dependency has no dependencies.
     """

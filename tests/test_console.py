@@ -1,4 +1,4 @@
-"""What is printed, at every width, in a pipe, and whatever a model or a suite has written."""
+"""Printed output, at every width, in a pipe, and with hostile text of a model or a suite."""
 
 from __future__ import annotations
 

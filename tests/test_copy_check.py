@@ -260,7 +260,7 @@ def test_a_price_at_the_end_of_its_row_belongs_to_the_dish() -> None:
 
 
 def test_a_tilted_row_is_one_row() -> None:
-    # 10 degrees: the last word of the row lies lower than the first word of the next row
+    # 10 degrees: the last word of the row is lower than the first word of the next row
     def tilted(text: str, x: float, y: float) -> Reading:
         turned = [(px * 0.985 - py * 0.174, px * 0.174 + py * 0.985) for px, py in
                   ((x, y), (x + 90, y), (x + 90, y + 20), (x, y + 20))]  # fmt: skip
@@ -277,7 +277,7 @@ LINES = st.lists(st.lists(WORDS, min_size=1, max_size=4).map(" ".join), min_size
 
 
 def clear_of_words(lines: list[str]) -> bool:
-    """No word begins or ends another, so that only the cutting is tested and not what a seam may mean."""
+    """No word is a prefix or suffix of another, so that only line breaks are tested."""
     words = sorted({word for line in lines for word in line.split()})
     return not any(a != b and (a in b or b in a) for a in words for b in words)
 

@@ -19,7 +19,7 @@ from visioneval.types import CaseFiles
 
 
 def squares(width: int, height: int, side: int) -> Image.Image:
-    """Squares whose colour says their place: red is the column, green the row, blue always 200."""
+    """Squares whose colour encodes their position: red is the column, green the row, blue always 200."""
     y, x = np.mgrid[0:height, 0:width] // side
     return Image.fromarray(np.dstack([x * 10, y * 10, np.full_like(x, 200)]).astype("uint8"))
 
@@ -50,7 +50,7 @@ def crop(tool: CropTool, name: Any, x1: Any, y1: Any, x2: Any, y2: Any) -> tuple
 
 
 def square_at(view: Image.Image | None, x: int, y: int) -> tuple[int, int]:
-    """Column and row of the square that a view shows at a place off its grid lines."""
+    """Column and row of the square at a point of a view, off its grid lines."""
     assert view is not None
     assert x % GRID
     assert y % GRID

@@ -1,4 +1,4 @@
-"""Providers and graders of the user's own, ``module:Class``, beside the suite."""
+"""Custom providers and graders, ``module:Class``, beside the suite."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from visioneval.records.model import list_runs, read_records
 
 
 def problems(toy: Toy, *, code: str | None = None, **changes: Any) -> str:
-    """What ``run`` says of a suite that it does not start."""
+    """The message of ``run`` for a suite that it does not start."""
     if code is not None:
         (toy.folder / "own.py").write_text(code)
     result = toy.run({}, **changes)

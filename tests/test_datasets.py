@@ -99,7 +99,7 @@ def test_rows_without_an_id_are_named_by_their_prompt(load: Load, tmp_path: Path
     assert [case.id for case in result] == [prompt_id("A red fox!"), prompt_id("日本")]
     assert result[0].id.startswith("a_red_fox_")
     assert result[1].id.startswith("prompt_")
-    assert paths(result[0].outputs) == {"d": ["1.png"]}  # the file's name stands for what drew them
+    assert paths(result[0].outputs) == {"d": ["1.png"]}  # the file name stands for their model
 
 
 BAD_ROWS = [

@@ -65,7 +65,7 @@ def with_neutral_greys(lab: np.ndarray) -> np.ndarray:
 
 
 def test_lab_agrees_with_scikit_image(pair: tuple[np.ndarray, np.ndarray]) -> None:
-    for output in pair:  # scikit-image's white is not what its matrix makes of (1, 1, 1), and gives its greys a tint
+    for output in pair:  # scikit-image's white is not its matrix times (1, 1, 1), which tints its greys
         assert np.abs(to_lab(output) - rgb2lab(output)).max() < 6e-3
 
 

@@ -81,7 +81,7 @@ def test_tables_name_exactly_the_fields(document: str, title: str, documented: t
         "Label",
     ):
         fields -= SHARED
-    assert _section(document, title) == fields - {"declared"}  # what a class says of itself is in no suite
+    assert _section(document, title) == fields - {"declared"}  # class attributes are in no suite
 
 
 def test_every_provider_and_grader_has_a_section() -> None:

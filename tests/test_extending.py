@@ -1,4 +1,4 @@
-"""Classes of the user's own: the text of docs/extending.md as it stands, and what it promises."""
+"""Custom classes: the examples of docs/extending.md, and what it promises."""
 
 from __future__ import annotations
 

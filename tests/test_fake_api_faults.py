@@ -1,4 +1,4 @@
-"""Each fault, and what the real SDKs make of it."""
+"""Each fault, and how the real SDKs report it."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ def test_unknown_faults_are_named() -> None:
 
 def test_a_web_page_instead_of_an_answer(api: FakeAPI, client: openai.OpenAI, gemini: genai.Client) -> None:
     api.faults.queue(*[Fault("html")] * 3)
-    assert [type(respond(client)), type(chat(client))] == [str, str]  # OpenAI's SDK hands the text over as it is
+    assert [type(respond(client)), type(chat(client))] == [str, str]  # OpenAI's SDK returns the text unchanged
     with pytest.raises(json.JSONDecodeError):
         gemini.models.generate_content(model="gemini-2.5-flash", contents="x")
     assert not api.paid

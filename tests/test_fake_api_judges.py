@@ -52,7 +52,7 @@ def test_a_script_judges_from_what_it_sees(api: FakeAPI, script: Script, client:
 
 
 def ask_alone(script: Script, **params: Any) -> None:
-    """One question to a server of its own, which is expected to fail on its script."""
+    """One question to a separate server whose script is expected to fail."""
     with (
         FakeAPI(script) as api,
         openai.OpenAI(base_url=api.openai_base_url, api_key=api.key, max_retries=0) as client,

@@ -1,4 +1,4 @@
-"""Finished images as a provider: patterns, datasets, the cases' own, and another run's."""
+"""Existing outputs as a provider: patterns, datasets, outputs of cases, and another run."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ PROVIDERS = ("openai", "chat", "gemini")
 
 @pytest.fixture
 def suite(api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """``suite(provider, cases, **grader)`` writes a suite whose images are sketched and whose judge is the server."""
+    """``suite(provider, cases, **grader)`` writes a suite with the mock provider and the server as judge."""
     monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
     monkeypatch.setenv("LOCAL_KEY", api.key)
 

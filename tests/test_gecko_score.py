@@ -34,7 +34,7 @@ CHAIN = gecko_questions(("a", "object", ()), ("b", "object", ("a",)), ("c", "obj
     ("right", "scored"),
     [
         ({"a": True, "b": True, "c": True}, [1, 1, 1]),
-        ({"a": False, "b": True, "c": True}, [0, 0, 1]),  # b's own answer is right: c is not reached
+        ({"a": False, "b": True, "c": True}, [0, 0, 1]),  # the answer of b is right: c is not reached
         ({"a": True, "b": False, "c": True}, [1, 0, 0]),
         ({"a": False, "b": False, "c": True}, [0, 0, 0]),
     ],

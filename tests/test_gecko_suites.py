@@ -1,4 +1,4 @@
-"""The Gecko suites: the one for real models against a local server, the one without a key as it is."""
+"""The Gecko suites: the suite for real models against a local server, and the offline suite."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_every_claim_of_every_image_is_asked(images: Path, api: FakeAPI, tmp_pat
     shown = {word for case in data["cases"] if "output_of" not in case for word in WORD.findall(case["prompt"])}
 
     def answer_for(name: str, request: JudgeRequest) -> str:
-        """Yes to what the prompts of the images say, and to what follows from a prompt alone."""
+        """Yes to the words of the image prompts, and to questions about a prompt."""
         (word,) = re.findall(rf"^{name}: Is there (\w+)\?", request.text, re.MULTILINE)
         return "a" if word in shown or not request.images else "b"
 

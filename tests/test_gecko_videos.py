@@ -1,4 +1,4 @@
-"""The suite of videos, with small ones made on the spot, against the real SDKs and a local server."""
+"""The video suite, with small generated videos, through the real SDKs against a local server."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_counter_examples_must_score_lower(
     shown: list[int] = []
 
     def answer_for(name: str, request: JudgeRequest) -> str:
-        """The right choice, but for a word that stands in no prompt of a video."""
+        """The right choice, except for a word that is in no video prompt."""
         shown.append(len(request.images))
         (word,) = re.findall(rf"^{name}: What about (\w+)\?", request.text, re.MULTILINE)
         return "b" if word in seen or not strict else "e"

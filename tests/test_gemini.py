@@ -225,7 +225,7 @@ def test_a_missing_key_is_named() -> None:
 
 
 class Canned:
-    """A server that gives every request one answer, and keeps the headers that it got."""
+    """A server with one answer for every request; it records the headers."""
 
     def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
         seen = self.seen = []  # type: list[dict[str, str]]
@@ -286,7 +286,7 @@ def test_the_key_follows_no_redirect() -> None:
 
 @pytest.fixture
 def own_credentials(tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> Iterator[Canned]:
-    """The machine's own credentials: a service account whose tokens are given out on this machine."""
+    """Machine credentials: a service account whose tokens are issued locally."""
     private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     pem = private.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()

@@ -47,7 +47,7 @@ def failed(api: FakeAPI, question: Question, **params: Any) -> ProviderError:
 
 
 class Zoom:
-    """Crops that say what they were asked for."""
+    """Crops that record their arguments."""
 
     def __init__(self) -> None:
         self.arguments: list[dict[str, Any]] = []

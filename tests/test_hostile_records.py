@@ -31,7 +31,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def folder(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(built, tmp_path, dirs_exist_ok=True)
-    for path in tmp_path.glob("runs/*/run.json"):  # the suite lies where the commands run
+    for path in tmp_path.glob("runs/*/run.json"):  # the suite is in the working directory
         path.write_text(path.read_text().replace(str(built), str(tmp_path)))
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -48,7 +48,7 @@ def test_unchanged_run_has_no_problem(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", [name for name in FILES if Path(name).name not in ("summary.json", "stale.jsonl")])
 def test_every_changed_field_is_read_or_rejected_in_one_line(folder: Path, name: str) -> None:
-    """Every place of the last document of each file, with some of the values, which take turns; its reader alone."""
+    """Every path in the last document of each file, with alternating values, read only by its reader."""
     result = documents(folder / name, FILES[name])
     line = len(result) - 1
     where = re.compile(rf"{re.escape(name)}:{line + 1}: .|{re.escape(name)}: .")

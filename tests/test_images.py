@@ -33,7 +33,7 @@ def chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def png(width: int, height: int, *chunks: bytes, depth: int = 8, colour: int = 2, rows: bytes = b"\0" * 100) -> bytes:
-    """A PNG with a header that says what we like."""
+    """A PNG with an arbitrary header."""
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0))
     body = b"".join(chunks) + chunk(b"IDAT", zlib.compress(rows))
     return b"\x89PNG\r\n\x1a\n" + head + body + chunk(b"IEND", b"")

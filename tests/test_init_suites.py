@@ -1,4 +1,4 @@
-"""The suites that ``init`` writes run as they are, and the quickstart proves the graders with every flaw."""
+"""The suites that ``init`` writes run unchanged, and the quickstart tests the graders with every flaw."""
 
 from __future__ import annotations
 

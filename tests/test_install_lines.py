@@ -1,6 +1,5 @@
-"""Every line that says how to install visioneval: it installs a checkout or a Git address, never a name of the index.
-
-The name is not ours there yet: whoever registers it would run code beside the user's keys.
+"""Every documented install command installs a checkout or a Git URL, never a name of the package index. The project
+does not own that name yet: whoever registers it could run code beside the user's keys.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def _requirements(text: str) -> Iterator[str]:
 
 
 def _printed() -> dict[str, list[str]]:
-    """The requirements by file; a place that an f-string fills stands for each of its values."""
+    """The requirements by file; a placeholder of an f-string stands for each of its values."""
     result: dict[str, list[str]] = {}
     for path in _files():
         for word in _requirements(path.read_text(encoding="utf-8", errors="replace")):
@@ -66,7 +65,7 @@ def _is_of_a_checkout(word: str) -> bool:
 
 def _names_visioneval_on_the_index(word: str) -> bool:
     """Whether pip would look the name up; what is no requirement at all is as bad."""
-    if _is_of_a_checkout(word) or word.startswith("$$("):  # the Makefile's own wheel
+    if _is_of_a_checkout(word) or word.startswith("$$("):  # the wheel of the Makefile
         return False
     try:
         requirement = Requirement(word.replace("$VISIONEVAL_SOURCE", f"git+https://example.org/v@{COMMIT}"))
@@ -114,7 +113,7 @@ def test_the_extras_exist() -> None:
 
 
 def test_pip_takes_the_lines_for_a_checkout() -> None:
-    """Each of them, in one call: without dependencies, and nothing is installed."""
+    """Each requirement, in one call: without dependencies, and nothing is installed."""
     named = sorted({word for words in _printed().values() for word in words if _is_of_a_checkout(word)})
     command = [
         sys.executable,

@@ -1,4 +1,4 @@
-"""Interrupted and killed runs keep all finished cells."""
+"""Interrupted and killed runs preserve all finished cells."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def slow_cases(seconds: float) -> list[dict[str, object]]:
 
 
 def wait_until(condition: Callable[[], bool], program: subprocess.Popen[str]) -> None:
-    """Waits for something that the program does."""
+    """Waits until a condition holds while the program runs."""
     end = time.monotonic() + 60
     while not condition():
         assert program.poll() is None, program.communicate()
@@ -41,7 +41,7 @@ def results(toy: Toy) -> Path:
 
 
 def start_program(toy: Toy, seconds: float) -> subprocess.Popen[str]:
-    """A run of four cells that are done and eight that take long, two of which are running."""
+    """A run with four finished and eight slow cells, two of which are running."""
     path = toy.write(*QUICK, *slow_cases(seconds))
     program = toy.program("run", path, "--trust-suite", "--max-concurrency", "2", "--run-id", "r")
     wait_until(lambda: results(toy).is_file() and results(toy).read_bytes().count(b"\n") == len(QUICK), program)

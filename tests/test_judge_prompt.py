@@ -67,7 +67,7 @@ def test_without_tags_none_are_asked_for() -> None:
 def test_what_the_check_takes_the_schema_takes(gate: Any, score: Any, share: Any, verdict: Any, more: Any) -> None:
     asked = options().asked
     output = {"reason": "r", "gate": gate, "score": score, "share": share, "verdict": verdict, **more}
-    if not reply_problems(asked, [], output):  # a key that nobody asked for is no fault: it is ignored
+    if not reply_problems(asked, [], output):  # an extra key is ignored
         whole = {key: value for key, value in output.items() if key != "extra"}
         jsonschema.validate(whole, object_schema(rubric_schema(asked, [])))
 

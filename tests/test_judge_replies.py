@@ -1,4 +1,4 @@
-"""What the command line makes of a judge's replies over HTTP: cut off, with extra keys, degenerate, and asked again."""
+"""A judge's replies over HTTP, end to end: truncated, with extra keys, degenerate, and asked again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytest_plugins = ("fake_api.fixtures",)
 
 APIS = ("responses", "chat", "gemini")
 PARTS = 24
-"""How many cells a run has, each of which gets another beginning of the same replies."""
+"""The number of cells of a run, each with a different truncation of the same replies."""
 DEGENERATE = "{" * 200_000
 LOOK: dict[str, Any] = {
     "key": "look",
@@ -44,7 +44,7 @@ def item(what: str, *, met: bool) -> dict[str, Any]:
 
 
 def complete_answer(request: JudgeRequest) -> dict[str, Any]:
-    """The whole answer to any question."""
+    """The complete answer to any question."""
     names = request.schema["properties"] if request.schema else {}
     if "nice" in names:
         return {"reason": "so it is", "nice": True, "layout": 90, "verdict": "PASS"}
@@ -64,7 +64,7 @@ def complete_answer(request: JudgeRequest) -> dict[str, Any]:
 
 
 class Suite:
-    """Cells whose images exist, so that only judges are called. The height of an image tells its cell."""
+    """Cells whose images exist, so that only judges are called. The height of an image identifies its cell."""
 
     def __init__(self, toy: Toy, api: FakeAPI, way: str = "responses", cells: int = 1, **changes: Any) -> None:
         self.toy, self.api = toy, api

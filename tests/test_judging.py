@@ -144,7 +144,7 @@ def test_recorded_answers_may_omit_defaults_and_are_not_retried() -> None:
 def test_an_object_in_any_text_is_found(before: str, n: int, after: str) -> None:
     text = before + "\n" + json.dumps({"n": n}) + "\n" + after.replace("{", "")
     result = read_reply(Reply(text, "m"), check)
-    # Words before may begin an object of their own, which then does not end well; else they are nothing.
+    # The text before may start an object that is not closed; otherwise it is ignored.
     assert result.data == {"n": n} or (result.how is None and re.search(r"[{\[]", before))
 
 

@@ -1,4 +1,4 @@
-"""JUnit XML: what it says of cells, and that it is what the common schema allows."""
+"""JUnit XML: the reported cells, and validity under the common schema."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def test_second_interrupt_waits_for_no_call(tmp_path: Path, api: FakeAPI, provid
 
 
 def test_interrupt_does_not_wait_for_rate_limit(tmp_path: Path, api: FakeAPI) -> None:
-    """Of two generations a minute the first few are made at once; the others would come minutes later."""
+    """With a rate of two generations a minute, the first few start immediately; the others would start minutes later."""
     api_run = ApiRun(tmp_path, api, 20, limits={"openai": {"images_per_minute": 2}})
     program = api_run.program("--max-concurrency", str(AT_ONCE))
     wait_until(lambda: results(api_run) >= 1, program)

@@ -1,4 +1,4 @@
-"""Labels made elsewhere, in and out, as a user does it: what does not fit is named and skipped, never guessed."""
+"""Import and export of labels: rows that do not match are reported and skipped, never guessed."""
 
 from __future__ import annotations
 

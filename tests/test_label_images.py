@@ -1,4 +1,4 @@
-"""What the label page may read: the run's own images, and inputs that its suite may reach."""
+"""Images that the label page may read: those of the run, and inputs that its suite may read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from visioneval.media.video import sample_frames
 
 
 def first_images(folder: Path) -> tuple[Labeling, dict[str, dict[str, Any]]]:
-    """The desk, and the images of the first item by their titles."""
+    """The labeling session, and the images of the first item by title."""
     labeling = Labeling(prepare(LabelRequest(str(folder), folder.parent)))
     stages = labeling.next("ann")["item"]["stages"]
     return labeling, {entry["title"]: entry for stage in stages for entry in stage["images"]}
@@ -31,7 +31,7 @@ def first_images(folder: Path) -> tuple[Labeling, dict[str, dict[str, Any]]]:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for a suite, beside an image that is nobody's business."""
+    """A folder for a suite, beside a private image."""
     make_image(3).save(tmp_path / "private.png")
     clear = make_image(3).convert("RGBA")
     clear.putalpha(0)

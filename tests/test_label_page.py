@@ -1,4 +1,4 @@
-"""The labeling page in a real browser, against the server as a program of its own."""
+"""The labeling page in a real browser, against the server as a separate process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def answers(run: Path, rater: str) -> dict[tuple[str, str], Any]:
 
 @contextmanager
 def open_unchecked_page(browser: Browser, server: Server, rater: str) -> Iterator[Page]:
-    """A page that may complain in the console: its server is going to be killed."""
+    """A page without console checks, as its server will be killed."""
     context = browser.new_context()
     context.set_default_timeout(20_000)
     page = context.new_page()

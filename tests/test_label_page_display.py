@@ -1,4 +1,4 @@
-"""How the labeling page looks to a rater: nothing hostile, nothing that tells, small screens, names and focus."""
+"""How the labeling page is displayed: hostile text, hidden model names, small screens, accessible names and focus."""
 
 from __future__ import annotations
 

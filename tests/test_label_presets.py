@@ -1,4 +1,4 @@
-"""The ready sets of questions, and what is asked where a suite says nothing."""
+"""Label presets, and the default questions of a suite without labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rater is asked, and in which order."""
+"""The questions that a rater gets, and their order."""
 
 from __future__ import annotations
 

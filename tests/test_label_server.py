@@ -1,4 +1,4 @@
-"""The label server as a program: who may talk to it, what it says, and what it takes."""
+"""The label server as a process: access, replies and accepted requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def posted(server: Server, **changes: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for all that is to be turned away: at the end nothing was written."""
+    """One server for all rejected requests: at the end nothing was written."""
     run = write_run(tmp_path_factory.mktemp("closed"), [{"id": "one"}, {"id": "two"}])
     server = Server(run)
     before = sorted(run.parent.rglob("*"))

@@ -1,4 +1,4 @@
-"""Two label servers over one run, as two people start them: no answer is lost, and each sees the other's."""
+"""Two label servers on one run, as two raters start them: no answer is lost, and each sees the other's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def answer(server: Server, rater: str, item: str | None = None, **given: Any) ->
 
 
 def notes_by_case(run: Path, rater: str) -> dict[str, list[Any]]:
-    """A rater's notes by case, in the order in which they stand on disk."""
+    """A rater's notes by case, in file order."""
     result: dict[str, list[Any]] = {}
     for line in lines(run / "labels.jsonl"):
         if line["rater"] == rater and line["question"] == "note":

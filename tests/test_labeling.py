@@ -1,4 +1,4 @@
-"""The desk: what it keeps, what it takes back, and where it goes on."""
+"""Labeling sessions: saved answers, undo and resuming."""
 
 from __future__ import annotations
 

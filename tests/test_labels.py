@@ -1,4 +1,4 @@
-"""Label files: concurrent writers and kills lose nothing that reached the disk."""
+"""Label files: concurrent writers and kills lose no data on disk."""
 
 from __future__ import annotations
 

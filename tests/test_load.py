@@ -1,4 +1,4 @@
-"""From a file to a checked suite, or to every problem in it with its place."""
+"""Loading a file as a checked suite, or reporting every problem with its position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every path of the command line is one of this machine: a URL is refused, and never becomes a folder named s3:."""
+"""Paths on the command line are local: a URL is refused, and never becomes a folder named s3:."""
 
 from __future__ import annotations
 

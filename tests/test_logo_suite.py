@@ -1,4 +1,6 @@
-"""The logo suite: its right answers against its own measures, and whole through the real SDKs against a local server."""
+"""The logo suite: its right answers against its own measures, and the complete suite through the real SDKs against a
+local server.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ PROMPT_PATTERNS = {
 
 @pytest.fixture
 def run_data(tmp_path: Path) -> Any:
-    """``start(data, *flags)`` runs a suite beside the logos: exit code, output, run, records."""
+    """``run_data(data, *flags)`` runs a suite beside the logos: exit code, output, run, records."""
 
     def run_suite(data: dict[str, Any], *flags: str) -> tuple[int, str, Path, list[Record]]:
         if not (tmp_path / "assets").exists():
@@ -85,7 +87,7 @@ def test_one_step_of_two_is_not_enough(run_data: Any, tmp_path: Path) -> None:
 
 @pytest.fixture
 def run_with_api(run_data: Any, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """``through(*flags, n=1)`` runs the suite through the SDKs; the models generate the right answers."""
+    """``run_with_api(*flags, n=1)`` runs the suite through the SDKs; the models generate the right answers."""
     monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
     monkeypatch.setenv("LOCAL_KEY", api.key)
     urls = {"openai": api.openai_base_url, "gemini": api.gemini_base_url}

@@ -1,4 +1,4 @@
-"""The machine's own credentials: which host they go to, and who must have been trusted before they are used at all."""
+"""Machine credentials: which hosts they are sent to, and the trust that their use requires."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Markdown: nothing that a model wrote is markup, a link or a mention, and a table stays a table."""
+"""Markdown: text of a model is no markup, link or mention, and does not break a table."""
 
 from __future__ import annotations
 

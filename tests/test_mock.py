@@ -1,4 +1,4 @@
-"""The stand-in that generates: what it generates can be read, and each flaw is one that can be seen."""
+"""The mock generator: its text is readable, and each flaw is visible."""
 
 from __future__ import annotations
 

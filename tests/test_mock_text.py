@@ -1,4 +1,4 @@
-"""The stand-in's lettering: what counts as a glyph, and typos that nobody can mistake."""
+"""Text of the mock: glyphs, and unambiguous typos."""
 
 from __future__ import annotations
 

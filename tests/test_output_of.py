@@ -1,4 +1,4 @@
-"""Cases that look at another case's image: one generation, a cell for each prompt, and whatever went wrong shared."""
+"""Cases that use another case's output: one generation, a cell for each prompt, and shared errors."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_a_separation_needs_both_kinds(problems: Problems) -> None:
 
 
 def test_second_graders_are_not_mixed_up(toy: Toy) -> None:
-    """Each looker has its own graders, as its tags say."""
+    """Each case that uses the output has the graders of its tags."""
     second = {**SECOND, "when": {"tags": ["counter"]}}
     graders = [{"key": "look", "type": "mine:Look", "writes": {"fine": {"type": "bool"}, "level": {"type": "number"}}}]
     done = toy.run({}, {**COUNTER, "tags": ["counter"]}, graders=[*graders, second], verdict=["fine", "second"])

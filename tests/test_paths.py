@@ -45,7 +45,7 @@ def test_links_are_followed(trust: Trust, tmp_path: Path) -> None:
     assert trust.refusal("file", trust.folder) == f"'file' {OUTSIDE}"
     assert trust.refusal("folder/a.png", trust.folder) == f"'folder/a.png' {OUTSIDE}"
     assert trust.refusal("fine/a.png", trust.folder) is None
-    assert trust.refusal("round/a.png", trust.folder) is None  # leads nowhere, and reading it says so
+    assert trust.refusal("round/a.png", trust.folder) is None  # a broken link, reported when it is read
 
 
 def test_a_linked_suite_may_read_its_own_folder(trust: Trust, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Pinned questions: every mistake in them is told with its place before anything is asked."""
+"""Pinned questions: every problem is reported with its position before any call."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ MEASURES = ("{key: image, type: properties}", "{key: place, type: locality}", "{
 
 @dataclass(frozen=True)
 class Processor:
-    """How a child process is kept from instructions that this machine has."""
+    """Disables vector instructions of this machine in a child process."""
 
     environment: Mapping[str, str]
     code: str = COMMAND
@@ -112,7 +112,7 @@ def a_scene(size: tuple[int, int] = (480, 360)) -> Image.Image:
 
 
 def outputs_of(image: Image.Image) -> dict[str, Image.Image]:
-    """What models make of an image: another size, a small move of everything, a tint, a patch."""
+    """Typical changes by models: another size, a small shift, a tint, a patch."""
     width, height = image.size
     move = (1.004, 0, -1.7, 0, 0.998, 2.3)
     moved = image.transform(image.size, Image.Transform.AFFINE, move, Image.Resampling.BICUBIC)
@@ -160,7 +160,7 @@ def synthetic(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
-    """Two real edits, cut to the part around their masks, as they are and at another size."""
+    """Two real edits, cropped around their masks, at the original and another size."""
     if not EDITS.is_dir():
         pytest.skip("../shared/data is not here")
     cases = {}

@@ -1,4 +1,4 @@
-"""Suites over real images that nobody in this project made, run as a user runs them."""
+"""Suites over real third-party images, run as a user runs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The on-disk format: round trips keep every byte, and later versions can read it."""
+"""The on-disk format: round trips preserve every byte, and later versions can read it."""
 
 from __future__ import annotations
 

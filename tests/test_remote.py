@@ -1,4 +1,4 @@
-"""Which host may be sent what, and which addresses are none."""
+"""Hosts that may receive keys, and invalid addresses."""
 
 from __future__ import annotations
 

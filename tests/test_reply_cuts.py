@@ -1,4 +1,4 @@
-"""A reply that was cut off anywhere is no answer, whatever its server says: each beginning of each reply, by function."""
+"""A truncated reply is no answer, even if its server reports it complete: every truncation of each reply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report holds, without a browser: its files, its data, its plots, and what it refuses."""
+"""The content of a report, without a browser: its files, its data, its plots, and what it rejects."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def browser(folder: Path, code: int = 0) -> str:
 
 
 def open_report(toy: Toy, *words: str, **environment: str) -> tuple[int | None, str, str]:
-    """The exit code, the output and the errors of ``report demo-run --open``, as a program of its own."""
+    """The exit code, output and errors of ``report demo-run --open``, run as a separate process."""
     keep = {"env": {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment}}
     program = toy.program("report", "demo-run", "--open", *words, **keep)
     output, errors = program.communicate(timeout=60)

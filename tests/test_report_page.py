@@ -337,7 +337,7 @@ def test_many_cells_render_on_scroll(tmp_path: Path, open_page: OpenPage) -> Non
 
 
 def wide(root: Path, columns: int = 30) -> Path:
-    """Three cases, without images, by more model runs than a window holds."""
+    """Three cases, without images, by more model runs than fit in a window."""
     labels = [f"m{number}" for number in range(columns)]
     info = run_of({name: {} for name in "abc"}, labels, [], METRICS, run_id="wide", state="running")
     records = [record(test_id=name, model_label=label, run_id="wide") for name in "abc" for label in labels]

@@ -175,7 +175,7 @@ def test_failed_cells_are_retried(run: Resumed) -> None:
     source = (run.toy.folder / "mine.py").read_text()
     source = source.replace('raise RuntimeError("the model is on fire")', "return self.fine(request)")
     (run.toy.folder / "mine.py").write_text(source.replace('raise RuntimeError("the lens is broken")', "return self.fine(subject)"))  # fmt: skip
-    program = run.toy.program("run", "--resume", "r", "--trust-suite")  # a fresh one, to read the mended code
+    program = run.toy.program("run", "--resume", "r", "--trust-suite")  # a new process, to load the fixed code
     errors = program.communicate(timeout=60)[1]
     assert program.returncode == 0, errors
     assert plan_line("1 (1 ended in an error)", "1 (1 ended in an error)", 1) in errors
@@ -210,7 +210,7 @@ def test_paid_images_are_not_generated_again(run: Resumed) -> None:
 def test_changed_image_is_not_graded(run: Resumed) -> None:
     run.begin()
     path = run.folder / str(run.toy.records["b"].artifact_path)
-    path.unlink()  # it may be a second name of another one
+    path.unlink()  # it may be a hard link to another file
     path.write_bytes(b"another")
     assert run.resumed_info(verdict=["fine", "level > 0"]).exit_code == 3
     assert (run.generated, run.graded) == ([], ["a", "c"])

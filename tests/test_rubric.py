@@ -246,7 +246,7 @@ def test_template_hash_includes_extended_templates(tmp_path: Path) -> None:
 
 
 class ZoomingJudge(ScriptedJudge):
-    """Crops in the pixels of the whole image, then answers: off the schema first, then right."""
+    """Crops in pixels of the full image, then answers: off-schema first, then valid."""
 
     async def __call__(self, name: str, question: Question) -> Reply:
         output = question.tools[0].call({"image_id": "output", "x1": 0, "y1": 0, "x2": 64, "y2": 48})

@@ -1,4 +1,4 @@
-"""Verdict rules and gates: what is a rule, and what it says of scores."""
+"""Verdict rules and gates: parsing, and evaluation on scores."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_metric_that_no_grader_wrote_skips_its_rule() -> None:
         (["a", "b"], {}, Verdict.ERROR),  # nothing was evaluated
         (["a"], {"a": None}, Verdict.ERROR),
         ([], {"a": True}, Verdict.ERROR),
-        (["?a"], {"a": True}, Verdict.ERROR),  # a rule that only warns decides nothing
+        (["?a"], {"a": True}, Verdict.ERROR),  # a warning rule does not affect the verdict
         (["?a", "b"], {"a": False, "b": True}, Verdict.PASS),
         (["?a", "b"], {"a": None, "b": True}, Verdict.PASS),
         (["?a", "b"], {"a": False, "b": False}, Verdict.FAIL),
@@ -167,7 +167,7 @@ def pooled(gate: Gate, counted: Iterable[Cell]) -> tuple[float | None, int]:
         ("pass_rate >= 0.7", "PPPPPPPFFF", (0.7, 10), True),
         ("pass_rate == 1", "PPEE", (1.0, 2), True),  # errors are no failures
         ("pass_rate == 1", "PF", (0.5, 2), False),
-        ("pass_rate == 0", "EE", (None, 0), False),  # nothing measured: unmet, whatever it asks
+        ("pass_rate == 0", "EE", (None, 0), False),  # without measurements, every gate is unmet
         ("pass_rate == 0", "FR", (0.0, 2), True),
         ("error_rate == 0", "PFR", (0.0, 3), True),
         ("error_rate <= 0.25", "PPPE", (0.25, 4), True),

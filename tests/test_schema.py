@@ -1,4 +1,4 @@
-"""The JSON Schema says of a suite's form what the loader says."""
+"""The JSON Schema and the loader accept the same suites."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def run(toy: Toy, api: FakeAPI, *words: str) -> Any:
 
 
 def holders(folder: Path, *secrets: str) -> list[Path]:
-    """The files in which a secret stands."""
+    """The files that contain a secret."""
     return [
         path
         for path in folder.rglob("*")

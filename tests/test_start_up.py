@@ -1,4 +1,4 @@
-"""What the command loads before it knows what it is asked: next to nothing."""
+"""Modules that the command imports at start-up: as few as possible."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_help_needs_nothing_heavy(words: list[str]) -> None:
 
 
 def test_listing_runs_imports_no_engine(tmp_path: object) -> None:
-    """A run holds its suite, and so graders' and providers' options are read; what they do is not."""
+    """A run contains its suite, so the options of graders and providers are imported, but not their implementation."""
     code = (
         "import sys\nfrom visioneval.cli import app\n"
         f"try: app(['runs', '--runs', {str(tmp_path)!r}])\n"

@@ -1,4 +1,4 @@
-"""Runs that cannot be written: one clear message, and recorded cells are kept."""
+"""Runs that cannot be written: one clear message, and recorded cells are preserved."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ HARM = [truncated, zeroed, empty, removed, swapped]
 
 
 def cached_image(api_run: ApiRun, at: int) -> Path:
-    """Where the cache keeps the image of a cell, with no other name in a run."""
+    """The cached image of a cell, without a hard link from a run."""
     record = next(item for item in api_run.records if item.prompt == prompt(at))
     digest = str(record.artifact_sha256)
     path = api_run.cache / "files" / digest[:2] / digest

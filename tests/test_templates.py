@@ -1,4 +1,4 @@
-"""Templates: what they can say, what they refuse, and that none of them eats the machine."""
+"""Templates: features, rejected constructs, and bounded cost."""
 
 from __future__ import annotations
 

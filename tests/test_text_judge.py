@@ -35,7 +35,7 @@ def graded(
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """What OCR reads, as the reader's output is a matter of tests of its own."""
+    """Sets the output of OCR, which has its own tests."""
 
     def set_readings(*lines: str) -> None:
         monkeypatch.setattr(ocr, "read", lambda image: [Reading(line, 0.99) for line in lines])

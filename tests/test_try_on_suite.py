@@ -22,7 +22,7 @@ COMMERCE = {"rain_jacket_shop", "rugby_shirt_shop"}
 
 
 def judge_answer(request: JudgeRequest, **changes: Any) -> Any:
-    """The best answer that a schema allows, changed as asked; who may look close looks twice first."""
+    """The best answer under a schema, with changes; a judge with the crop tool calls it twice first."""
     assert request.schema is not None or request.tools
     if request.tools and request.turns < 2:
         name = ("ref_2", "output")[request.turns]

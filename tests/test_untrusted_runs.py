@@ -50,7 +50,7 @@ def change_info(run: Path, change: Callable[[str], str]) -> None:
 
 
 def leaked(folder: Path, secret: Path) -> list[Path]:
-    """The files that hold the private image."""
+    """The files that contain the private image."""
     result = []
     for path in folder.rglob("*"):
         if path.is_file() and path.suffix in (".png", ".webp", ".html", ".js"):
@@ -60,7 +60,7 @@ def leaked(folder: Path, secret: Path) -> list[Path]:
 
 
 def suite_at_root(secret: Path) -> Callable[[str], str]:
-    """A suite that is said to lie at the root of the disk, so that every file lies in its folder."""
+    """A suite recorded at the root of the disk, so that every file is in its folder."""
 
     def change(text: str) -> str:
         data = json.loads(text)
@@ -144,7 +144,7 @@ def test_resume_command_names_suite_in_another_folder(toy: Toy, monkeypatch: pyt
 
 
 def linked(run: Path, secret: Path, *, whole: bool) -> None:
-    """Puts a link in the place of an image, or of the whole folder of images; the record knows its hash."""
+    """Replaces an image, or the folder of images, by a link; the record has the hash."""
     import hashlib
 
     (custom,) = (run / "artifacts").rglob("*.png")
@@ -168,7 +168,7 @@ def test_grade_follows_no_outside_link(toy: Toy, secret: Path, depth: int) -> No
     run = finished(toy)
     linked(run, secret, whole=False)
     (custom,) = (path for path in (run / "artifacts").rglob("*") if path.is_symlink())
-    if depth:  # a link in the place of a folder above it
+    if depth:  # a link instead of a parent folder
         folder = custom.parents[depth - 1]
         other = secret.parent / "folder"
         folder.rename(other)

@@ -1,4 +1,4 @@
-"""Which URLs a suite may read without being trusted, and what a public name must not lead to."""
+"""URLs that a suite may read without trust, and addresses that a public name must not resolve to."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_an_address_inside_the_network_gets_no_socket() -> None:
 
 
 def test_a_public_client_cannot_reach_private_addresses() -> None:
-    """A stranger's name, or a redirect, may lead to this machine: the address is what counts."""
+    """An untrusted name, or a redirect, may resolve to this machine: the address is checked."""
 
     async def get(url: str) -> None:
         async with await _public_client() as client, client.get(url):

@@ -1,4 +1,4 @@
-"""Videos: what is one, which frames stand for it, and the hostile ones."""
+"""Videos: detection, sampled frames, and hostile files."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def test_gemini_gets_the_video_bytes(
 def test_gemini_gets_a_url_without_a_download(
     name: str, api: FakeAPI, requests: list[JudgeRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No bucket is there: whoever tried to read it would fail."""
+    """There is no bucket: reading it would fail."""
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:9")
     task = "video_generation" if name.endswith("mp4") else "image_generation"
     graders = [ALIGNMENT, RUBRIC]
@@ -140,7 +140,7 @@ def test_a_counter_example_may_use_a_url(
     )
     assert done.exit_code == 0, done.output
     assert [request.files for request in requests] == [(SentFile("gs://eval/a.mp4", "video/mp4"),)] * 2
-    assert ["Blue, then red" in request.text for request in requests] == [False, True]  # the first answer was kept
+    assert ["Blue, then red" in request.text for request in requests] == [False, True]  # the first answer was cached
 
 
 @pytest.mark.parametrize(

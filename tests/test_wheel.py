@@ -1,4 +1,4 @@
-"""The wheel carries the suites and the prompts, and runs outside the tree. ``make wheel`` does it with pip alone."""
+"""The wheel contains the suites and the prompts, and runs outside the tree. ``make wheel`` tests it with pip only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that holds what the wheel installs, and nothing of the checkout."""
+    """A folder with the installed wheel, and nothing of the checkout."""
     scratch = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "build", "--wheel", "--outdir", str(scratch), str(ROOT)]
     done = subprocess.run(build, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Cells without an image: recorded answers are graded as they are."""
+"""Cells without an image: recorded answers are graded directly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""YAML 1.2 as plain data, positions, and what is refused with its place."""
+"""YAML 1.2 as plain data, positions, and errors with positions."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from cryptography.x509.oid import NameOID
 
 @dataclass
 class ProxyLog:
-    """The hosts that somebody wanted to speak to, and how often credentials were asked for."""
+    """The requested hosts, and the token requests."""
 
     hosts: list[str] = field(default_factory=list)
     tokens: list[dict[str, str]] = field(default_factory=list)
@@ -36,7 +36,7 @@ class ProxyLog:
 
 @contextmanager
 def vertex(server: str, token: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProxyLog]:
-    """Machine credentials whose ``token`` the server at ``server`` takes, under whatever name it is called."""
+    """Machine credentials whose ``token`` the server at ``server`` accepts for any host name."""
     custom = ec.generate_private_key(ec.SECP256R1())
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     chain = folder / "chain.pem"
@@ -66,7 +66,7 @@ def _pem(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _certificate(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """One that signs itself, for Google's hosts and for a stranger's."""
+    """A self-signed certificate, for Google's hosts and another host."""
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a test")])
     hosts = [x509.DNSName(host) for host in ("*.googleapis.com", "*.us.rep.googleapis.com", "evil.example")]
     now = dt.datetime.now(dt.UTC)

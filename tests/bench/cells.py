@@ -39,7 +39,7 @@ def _start_up() -> None:
 
 
 def _run(cells: int, folder: Path) -> tuple[float, float]:
-    """Seconds and peak memory in MB of a run in a process of its own."""
+    """Seconds and peak memory in MB of a run in a separate process."""
     (folder / "suite.yaml").write_text(SUITE, encoding="utf-8")
     rows = "".join(f"case{n},image number {n}\n" for n in range(cells))
     (folder / "cases.csv").write_text(f"id,prompt\n{rows}", encoding="utf-8")

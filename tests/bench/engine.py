@@ -1,4 +1,4 @@
-"""``make bench``: a run of the engine beside the floor, on the same fake API, in processes of their own.
+"""``make bench``: a run of the engine beside the floor, on the same fake API, in separate processes.
 
 python -m tests.bench.engine [--repeats 3] [W1 W2 W3 growth replay start]
 """
@@ -49,7 +49,7 @@ class Load:
 
     @property
     def cells(self) -> int:
-        """How many cells they make."""
+        """The number of their cells."""
         return self.cases * self.runs
 
 
@@ -74,7 +74,7 @@ class Used:
 
 @contextmanager
 def served(load: Load) -> Iterator[tuple[str, str]]:
-    """The fake API in a process of its own: its URL and key."""
+    """The fake API in a separate process: its URL and key."""
     command = [sys.executable, "-m", "fake_api", "--images", str(load.generate_s), "--judge", str(load.judge_s)]
     command += ["--image-kb", str(load.kilobytes)]
     with subprocess.Popen(
@@ -152,7 +152,7 @@ def growth() -> None:
 
 
 def replay() -> None:
-    """2,000 cells of which everything is in the cache, against one: what is left is the cells' own time."""
+    """2,000 fully cached cells against one: the difference is the time of the cells themselves."""
     load = Load(2000, 64, 0.0, 0.0, 60)
     with served(load) as (url, key), tempfile.TemporaryDirectory() as folder:
         engine(load, url, key, Path(folder), "--reuse", "judges")
@@ -163,7 +163,7 @@ def replay() -> None:
 
 
 def start() -> None:
-    """What a start costs, beside Python's own."""
+    """The start-up time, compared with Python's."""
     load = Load(1, 1, 0.0, 0.0, 60)
     with served(load) as (url, key), tempfile.TemporaryDirectory() as folder:
         engine(load, url, key, Path(folder), "--reuse", "judges")

@@ -1,4 +1,4 @@
-"""The floor: what a plain loop over the same SDK needs for the same cells, with nothing kept that can be left out.
+"""The floor: what a plain loop over the same SDK needs for the same cells, with everything optional left out.
 
 One client, one semaphore. A cell generates, saves the image, asks the judge about it and writes a line. No cache, no
 retries, no checks, no records.

@@ -1,7 +1,7 @@
 """``make bench``: how long a report of many cells takes to write, and to open and scroll in Chromium.
 
-Not a test: machines are noisy, so nothing here passes or fails. ``python -m tests.bench.report CELLS`` writes a report
-of that many cells alone, and keeps it.
+Not a test: machines are noisy, so nothing here passes or fails. ``python -m tests.bench.report CELLS`` only writes a
+report of that many cells, and does not delete it.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _record(case: int, model: int, path: str | None) -> Record:
 
 
 def make_run(root: Path, cases: int, models: int, *, outputs: bool) -> Path:
-    """A run of cases by model runs, each with an image of its own where ``images``."""
+    """A run of cases by model runs; with ``images``, each cell has its own image."""
     writer = RunWriter.create(root, _info(cases, models))
     for case in range(cases):
         for model in range(models):
@@ -126,7 +126,7 @@ def _image(case: int, model: int) -> bytes:
 
 
 def write(run: Path) -> Path:
-    """Writes the report and tells how long it took, first and again."""
+    """Writes the report twice and prints both times."""
     from visioneval.records.model import read_info
     from visioneval.report.html.report import write_report
     from visioneval.report.html.slim_run import read_slim

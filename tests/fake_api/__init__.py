@@ -5,8 +5,8 @@
     with FakeAPI(script) as api:
         client = openai.AsyncOpenAI(base_url=api.openai_base_url, api_key=api.key, max_retries=0)
 
-What is wrong in a request is answered as the real service would; what is right is answered by the script, unless a
-``Fault`` says otherwise. ``python -m fake_api`` runs it alone, for benchmarks.
+Invalid requests get the error of the real service; valid ones are answered by the script, unless a ``Fault`` applies.
+``python -m fake_api`` runs only the server, for benchmarks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``python -m fake_api``: the server alone, for benchmarks in a process of its own. Ends with its standard input."""
+"""``python -m fake_api``: runs the server in a separate process, for benchmarks. Ends with its standard input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ways to misbehave, and when."""
+"""Faults of the server, and when they occur."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ KINDS: Final[Mapping[str, str]] = {
 """Each kind, and the calls that it can happen to: ``any``, ``generate`` or ``judge``."""
 
 RAW: Final = frozenset({"redirect", "bad_chunk", "bad_status_line", "large", "endless", "endless_gzip", "bomb", "drip"})
-"""Replies whose bytes ``wire.py`` writes: ``large`` says its length, ``endless`` has none, ``bomb`` and
+"""Replies whose bytes ``wire.py`` writes: ``large`` has a content length, ``endless`` has none, ``bomb`` and
 ``endless_gzip`` grow a thousandfold when they are decompressed; ``drip`` is endless and slow."""
 WIRE: Final = frozenset({"reset", "hang", "truncated_body", "html", "bad_json"}) | RAW
-"""What happens to an answer on its way: ``html`` is a 200 with a web page, as a wrong base URL gives; ``bad_json`` one
+"""Transport faults of an answer: ``html`` is a 200 with a web page, as a wrong base URL gives; ``bad_json`` one
 whose JSON ends early, though its length is right."""
 STATUS: Final = frozenset(
     {
@@ -75,15 +75,15 @@ STATUS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One way to misbehave.
+    """One fault.
 
     ``retry_after`` is in seconds: OpenAI's ``retry-after`` and ``retry-after-ms`` headers, Gemini's ``RetryInfo``.
-    ``reason`` tells refusals apart: for OpenAI ``content_filter`` or ``invalid_prompt`` instead of the usual form;
+    ``reason`` selects the refusal: for OpenAI ``content_filter`` or ``invalid_prompt`` instead of the usual form;
     for Gemini a ``BlockedReason`` with ``prompt:`` before it (the default is ``prompt:PROHIBITED_CONTENT``) or a
-    ``FinishReason`` such as ``IMAGE_SAFETY``. ``text`` replaces the words of the refusal or error, or of the answer.
+    ``FinishReason`` such as ``IMAGE_SAFETY``. ``text`` replaces the text of the refusal, error or answer.
     ``error_in_200`` sends the error that ``reason`` names, such as ``rate_limit``, with the status 200.
 
-    ``retry_after_header`` is sent as it is. ``location`` is a redirect's; ``status`` and ``size`` (in megabytes, when
+    ``retry_after_header`` is sent verbatim. ``location`` is a redirect's; ``status`` and ``size`` (in megabytes, when
     decompressed) are of a reply in ``RAW``, ``coding`` its content encoding, ``layers`` how often it was compressed.
     """
 
@@ -120,20 +120,20 @@ class Faults:
         self.generated: list[str] = []
 
     def queue(self, *faults: Fault | None) -> None:
-        """Each for one call, the next that it fits; ``None`` lets one call through."""
+        """Each applies to the next call that it fits; ``None`` lets one call pass."""
         with self._lock:
             self._queue.extend(faults)
 
     def when(self, predicate: Callable[[ModelRequest], bool], fault: Fault) -> None:
-        """For every call that the predicate holds for."""
+        """Applies to every call for which the predicate is true."""
         with self._lock:
             self._rules.append((predicate, fault))
 
     def random(self, rates: Mapping[str | Fault, float], seed: int = 0) -> None:
         """A chance for each fault, or each kind of it, 0 to 1, their sum at most 1.
 
-        The generate depends on the seed, the request and how often that request came before, never on the order in
-        which requests arrive: a concurrent run meets the same faults again.
+        The choice depends on the seed, the request and how often it came before, not on the order of requests: a
+        concurrent run gets the same faults again.
         """
         if sum(rates.values()) > 1 or any(rate < 0 for rate in rates.values()):
             raise ValueError("fault rates are chances whose sum is at most 1")

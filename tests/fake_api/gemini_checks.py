@@ -1,4 +1,4 @@
-"""Checks of Gemini requests against the field tables of google-genai's own types."""
+"""Checks of Gemini requests against the field tables of google-genai's types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .http1 import ApiError
 OPAQUE: Final = frozenset(
     ["responseSchema", "responseJsonSchema", "parameters", "parametersJsonSchema", "args", "response", "labels"]
 )
-"""Fields whose keys are the caller's own, not the service's."""
+"""Fields whose keys are chosen by the caller, not the service."""
 
 TOP: Final[Mapping[str, Any]] = {
     "contents": list[types.Content],

@@ -123,7 +123,7 @@ class Turns:
 
 
 def inline(blob: Mapping[str, Any], where: str) -> SentImage:
-    """Media that came within the request, decoded; images must be what their type says."""
+    """Inline media of the request, decoded; images must match their type."""
     mime = blob.get("mimeType") or ""
     data = images.decoded(blob.get("data") or "")
     if data is None:

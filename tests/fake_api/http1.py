@@ -25,11 +25,11 @@ REASONS = {
 
 
 class MalformedError(Exception):
-    """What came in is not HTTP, or not the form that it says it is."""
+    """The request is not valid HTTP or not a valid form."""
 
 
 class ApiError(Exception):
-    """An error answer. Each provider writes it in its own form.
+    """An error answer. Each provider has its own error format.
 
     ``code`` is OpenAI's error code or Gemini's status name; ``details`` are Gemini's typed details.
     """

@@ -1,4 +1,4 @@
-"""Small real images to answer with, and a look at the ones that were sent."""
+"""Small real images for answers, and inspection of the images that were sent."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from functools import lru_cache
 from PIL import Image, ImageDraw
 
 VARIANTS = 8
-"""How many different default images there are of a size and format: encoding one is what costs."""
+"""The number of different default images per size and format, as encoding is slow."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageFacts:
-    """What a decoder finds: Pillow's format in lower case, size in pixels, whether pixels may be transparent."""
+    """What a decoder reports: Pillow's format in lower case, size in pixels, whether pixels may be transparent."""
 
     format: str
     width: int
@@ -65,7 +65,7 @@ def decoded(text: str) -> bytes | None:
 
 @lru_cache(maxsize=128)
 def inspect_image(data: bytes) -> ImageFacts | None:
-    """What an image is, after decoding all of it; ``None`` for what is no image."""
+    """Facts about an image after decoding it completely; ``None`` if it is no image."""
     try:
         with Image.open(io.BytesIO(data)) as image:
             image.load()

@@ -222,7 +222,7 @@ def _validator(text: str) -> jsonschema.Draft202012Validator:
 
 @lru_cache(maxsize=64)
 def example_text(text: str) -> str:
-    """JSON of an instance of the schema whose JSON is given: every number at its most, every flag set, no tags."""
+    """An instance, as JSON, of a JSON schema: every number at its maximum, every flag set, no tags."""
     schema = json.loads(text)
     return json.dumps(_example(schema, schema, 0))
 

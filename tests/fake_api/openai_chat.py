@@ -1,4 +1,4 @@
-"""``/v1/chat/completions``, OpenAI's own or that of a compatible server which can do less."""
+"""``/v1/chat/completions``, as OpenAI serves it, or a compatible server with fewer features."""
 
 from __future__ import annotations
 

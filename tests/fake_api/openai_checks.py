@@ -1,4 +1,4 @@
-"""Checks that OpenAI's endpoints share: parameters against the SDK's own types, images, tools, models."""
+"""Checks that OpenAI's endpoints share: parameters against the SDK's types, images, tools, models."""
 
 from __future__ import annotations
 
@@ -236,6 +236,6 @@ def check_arguments(arguments: object, where: str) -> None:
 
 
 def judge_usage(text: str, images: int, answer: str, *, reasoning: bool) -> tuple[int, int, int]:
-    """Tokens in, tokens out, and how many of those out were thought: made up, but the same for the same call."""
+    """Input tokens, output tokens, and reasoning tokens: synthetic, but the same for the same call."""
     thought = 64 if reasoning else 0
     return len(text) // 4 + 1 + 765 * images, len(answer) // 4 + 1 + thought, thought

@@ -157,7 +157,7 @@ def _format(
 
 
 class _Items:
-    """Reads input items in order, and holds the service's rules about which must go together."""
+    """Reads input items in order, and checks which items must go together."""
 
     def __init__(self, *, store: bool) -> None:
         self.parts: list[str | SentImage | SentFile] = []

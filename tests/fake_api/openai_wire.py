@@ -17,7 +17,7 @@ GATEWAY_PAGE: Final = b"<html><head><title>502 Bad Gateway</title></head><body>c
 
 
 class OpenAI:
-    """The endpoints under ``/v1``. ``models`` are known beside the SDK's own lists."""
+    """The endpoints under ``/v1``. ``models`` are known in addition to the SDK's lists."""
 
     def __init__(
         self, key: str, models: frozenset[str], chat_formats: frozenset[str], *, chat_tools: bool = True

@@ -1,4 +1,4 @@
-"""From a request, the script and a fault to what the model says, before it is put in a provider's words."""
+"""Turns a request, the script and a fault into the model's outcome, before a provider formats it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REFUSAL = "I'm sorry, but I can't help with that request."
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """Images as base64 texts; ``words`` stand where a model talks instead of generation."""
+    """Images as base64 texts; ``words`` is the text of a model that answers without an image."""
 
     base64: tuple[str, ...]
     words: str = ""
@@ -26,7 +26,7 @@ class Images:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a judge says; ``cut`` when the token limit ended it."""
+    """A judge's answer; ``cut`` if the token limit ended it."""
 
     text: str
     calls: tuple[ToolCall, ...] = ()
@@ -43,7 +43,7 @@ Outcome = Images | Answer | Refused
 
 
 class Endpoint(Protocol):
-    """One operation of one provider. ``read`` raises ``ApiError`` for what the real service would not take."""
+    """One operation of one provider. ``read`` raises ``ApiError`` for what the real service would reject."""
 
     name: str
 
@@ -53,7 +53,7 @@ class Endpoint(Protocol):
 
 
 class Provider(Protocol):
-    """Who answers: the error form, the key, and which endpoint a path is."""
+    """A provider: its error format, its key, and its endpoints by path."""
 
     def authenticate(self, request: HttpRequest) -> None: ...
 
@@ -69,7 +69,7 @@ class ScriptError(Exception):
 
 
 def decide(script: Script, asked: ModelRequest, fault: Fault | None) -> Outcome | Fault:
-    """What comes of a request. A ``Fault`` comes back when the script asked for an HTTP error or a broken wire."""
+    """The outcome of a request. A ``Fault`` is returned when the script asked for an HTTP error or a transport fault."""
     if fault and fault.kind in STATUS | WIRE:
         return fault
     answer = None if fault and fault.kind == "refusal" else _scripted(script, asked)

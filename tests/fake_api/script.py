@@ -1,4 +1,4 @@
-"""What a test sees of a request, and what it says the model answers."""
+"""Requests as tests see them, and the answers that tests define."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class JudgeRequest:
-    """A question to a vision model. ``parts`` hold texts, images and files of every turn, in order.
+    """A question to a vision model. ``parts`` are the texts, images and files of every turn, in order.
 
     ``endpoint`` is ``responses``, ``chat``, ``gemini`` or ``vertex``; ``turns`` counts the model's turns so far;
     ``params`` is the body as it was sent.
@@ -118,7 +118,7 @@ class GenerationRequest:
 
 
 class Script:
-    """The answers. Both functions may return ``None`` for the default, or a ``Fault`` to misbehave.
+    """The answers. Both functions may return ``None`` for the default, or a ``Fault``.
 
     A ``dict`` is checked against a strict schema, as the real service would never break it; to answer off the
     schema return text or ``Fault("off_schema")``. Functions run in the server's thread and must not block.

@@ -61,12 +61,13 @@ class LoggedRequest:
 
 
 class FakeAPI:
-    """Both providers on one port of 127.0.0.1, served from a thread of its own between ``with`` and its end.
+    """Both providers on one port of 127.0.0.1, served from a separate thread within ``with``.
 
     ``latency`` maps an endpoint (``images.generations``, ``images.edits``, ``responses``, ``chat``, ``gemini``,
     ``vertex``) or a kind of call (``images``, ``judge``) to seconds, or to a (least, most) pair. ``models`` adds
-    names to those that the services know; ``chat_formats`` and ``chat_tools`` say what the chat endpoint can do, for
-    playing a lesser compatible server. ``packing`` is the content encoding of replies, ``gzip`` or ``deflate``. What a script raises is raised again at the end of ``with``.
+    names to those that the services know; ``chat_formats`` and ``chat_tools`` restrict the chat endpoint, to imitate a
+    compatible server with fewer features. ``packing`` is the content encoding of replies, ``gzip`` or ``deflate``.
+    Exceptions of the script are raised again at the end of ``with``.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class FakeAPI:
             raise self.errors[0]
 
     def requests_to(self, endpoint: str) -> list[LoggedRequest]:
-        """What came to an endpoint, in order of arrival."""
+        """The requests to an endpoint, in order of arrival."""
         return [entry for entry in self.requests if entry.endpoint == endpoint]
 
     def _serve(self) -> None:
@@ -155,7 +156,7 @@ class FakeAPI:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for _ in range(3):
-            await asyncio.sleep(0)  # a transport that is closed is gone only in the loop's next round
+            await asyncio.sleep(0)  # a closed transport is removed only in the loop's next iteration
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.open_connections += 1
@@ -176,7 +177,7 @@ class FakeAPI:
             writer.close()
 
     async def _exchange(self, request: HttpRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Answers one request; whether the connection goes on."""
+        """Answers one request; returns whether the connection stays open."""
         entry = self._log(request)
         reply = await self._answer(request, entry)
         if entry.fault == "hang":
@@ -292,7 +293,7 @@ async def _send_all(parts: Iterable[bytes | float], writer: asyncio.StreamWriter
         if isinstance(part, bytes):
             writer.write(part)
             await writer.drain()
-        await asyncio.sleep(0 if isinstance(part, bytes) else part)  # drain() alone need not let the loop go on
+        await asyncio.sleep(0 if isinstance(part, bytes) else part)  # drain() may not yield to the loop
 
 
 def _packed(reply: Reply, coding: str) -> Reply:

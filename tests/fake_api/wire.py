@@ -40,7 +40,7 @@ def _bad_status_line(fault: Fault) -> tuple[int, Iterable[bytes]]:
 
 
 def _large(fault: Fault) -> tuple[int, Iterable[bytes]]:
-    """A reply of ``size`` megabytes that says how long it is."""
+    """A reply of ``size`` megabytes with a content length."""
     status = fault.status or 200
     return status, _lines(_head(status, f"content-length: {fault.size * MEGABYTE}"), [_SPACES] * fault.size)
 

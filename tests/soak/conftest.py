@@ -1,4 +1,4 @@
-"""Long tests, collected only where they are asked for by name: ``make soak``."""
+"""Long tests, collected only when named, as by ``make soak``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def api() -> Iterator[FakeAPI]:
 
 @pytest.fixture
 def report(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
-    """Prints what was measured, past pytest's capture."""
+    """Prints a measurement, bypassing pytest's capture."""
 
     def print_line(line: str) -> None:
         with capsys.disabled():

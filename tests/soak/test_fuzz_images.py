@@ -45,7 +45,7 @@ def chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def png(width: int, height: int, colour: int, depth: int, rows: bytes) -> bytes:
-    """A PNG with good checksums, whatever it says."""
+    """A PNG of arbitrary chunks with valid checksums."""
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0))
     return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
@@ -69,7 +69,7 @@ def joined(dice: random.Random) -> bytes:
 
 
 def short(dice: random.Random) -> bytes:
-    """A PNG whose pixel data is shorter or longer than its size, or filtered in ways that there are none of."""
+    """A PNG whose pixel data is shorter or longer than its size, or has invalid filters."""
     width, height = dice.randint(1, 80), dice.randint(1, 80)
     colour, channels = dice.choice([(0, 1), (2, 3), (4, 2), (6, 4)])
     filters = range(5) if dice.random() < 0.7 else range(9)
@@ -103,7 +103,7 @@ def loads(data: bytes) -> bool:
 
 
 def has_all_rows(data: bytes, width: int, height: int) -> bool:
-    """By another way than the one that is tested: all of the pixel data at once."""
+    """An independent check: decompresses all pixel data at once."""
     at, stream = 8, b""
     while at + 8 <= len(data):
         length = int.from_bytes(data[at : at + 4], "big")

@@ -16,7 +16,7 @@ from hostile_changes import Change, apply, changes, faults, refusal
 CHANGES = int(os.environ.get("VISIONEVAL_FUZZ_RECORDS", "300"))
 SEED = 11
 RECORDS_READERS = ("show", "compare", "report --single-file")
-"""Who is asked about a file that its own reader refuses: all others stop at the same line."""
+"""The commands that read a file which its reader rejects: all others stop at the same line."""
 
 
 def test_every_command_on_runs_changed_at_random(

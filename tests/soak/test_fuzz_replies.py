@@ -1,4 +1,4 @@
-"""Replies as no judge should write them: no wrong score, no exception, and no reply that takes for ever."""
+"""Malformed replies: no wrong score, no exception, and no reply that takes too long."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Fuzz:
         self.wrong: list[tuple[str, str]] = []
 
     def read(self, kind: str, text: str) -> object:
-        """What a reply says; ``None`` for one that says nothing, or breaks the reader, which is counted."""
+        """The answer in a reply; ``None`` if there is none or the reader fails, which is counted."""
         start = time.thread_time()
         try:
             return KINDS[kind].scored(text)
@@ -91,13 +91,13 @@ class Fuzz:
             self.counts["slow"] += time.thread_time() - start > SLOW_S
 
     def answer(self, kind: str, whole: str) -> object:
-        """What a reply says, read once."""
+        """The answer in a reply, read once."""
         if (kind, whole) not in self.known:
             self.known[kind, whole] = KINDS[kind].scored(whole)
         return self.known[kind, whole]
 
     def expect(self, kind: str, text: str, *answers: object) -> None:
-        """Counts a wrong score where a reply says anything but nothing or one of the answers."""
+        """Counts a wrong score if a reply has an answer that is not expected."""
         result = self.read(kind, text)
         if result is not None and result not in answers:
             self.counts["wrong scores"] += 1
@@ -124,7 +124,7 @@ def test_five_thousand_mutated_replies_and_all_truncations(report: Callable[[str
     of_cuts = fuzz.counts["replies"]
     for _ in range(MUTATED):
         kind = chance.choice([*KINDS])
-        whole = chance.choice(KINDS[kind].complete[:6])  # those without slips of their own
+        whole = chance.choice(KINDS[kind].complete[:6])  # those without formatting errors
         change = chance.choice(CHANGES)
         text = change(whole, chance)
         output = (

@@ -48,7 +48,7 @@ def read_as_json(path: Path) -> Any:
 
 
 def paths_in(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Every place in the data but the top."""
+    """Every path in the data except the root."""
     inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
     return [item for key, value in inner for item in [(*path, key), *paths_in(value, (*path, key))]]
 

@@ -1,4 +1,4 @@
-"""A run that is killed at fifty random moments and gone on with each time."""
+"""A run that is killed at fifty random moments and resumed each time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KILLS = 50
 AT_ONCE = 8
 SEED = 20
 SAVE_S = 0.1
-"""Seconds that the program may need to keep an answer that the server has sent."""
+"""Seconds that the program may need to save an answer that the server has sent."""
 
 
 def paid_for(api: FakeAPI) -> int:
@@ -32,9 +32,9 @@ def unanswered(api: FakeAPI, since: int) -> set[int]:
 
 
 def killed(api_run: ApiRun, moment: float) -> tuple[int, int]:
-    """Starts the run, or goes on with it, and kills it so many seconds after its first call.
+    """Starts or resumes the run and kills it a number of seconds after its first call.
 
-    Tells how many calls had no answer then, and how many had none, or were not yet made, a moment before.
+    Returns how many calls had no answer then, and how many had none, or were not made yet, shortly before.
     """
     api = api_run.api
     before = len(api.requests)

@@ -255,7 +255,7 @@ def preferences(*cases: str) -> list[Preference]:
 
 
 def forget(toy: Toy, records: list[Record], *cases: dict[str, Any], **suite: Any) -> list[str]:
-    """The cases whose preferences stay when a run of two cases is resumed by this suite."""
+    """The cases whose preferences are preserved when a run of two cases is resumed with this suite."""
     before = planned(toy.write({}, {}, **COMPARED))
     append_preferences(toy.folder, preferences("case0", "case1"))
     (toy.folder / "results.jsonl").write_text("".join(f"{record.model_dump_json()}\n" for record in records))
