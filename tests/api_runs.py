@@ -47,9 +47,9 @@ def prompt(at: int) -> str:
     return f"image number {at:04}, on its own"
 
 
-def image_for(words: str) -> bytes:
+def image_for(text: str) -> bytes:
     """A distinct image for each prompt."""
-    number = zlib.crc32(words.encode())
+    number = zlib.crc32(text.encode())
     out = io.BytesIO()
     Image.new("RGB", (32, 24), (number & 255, number >> 8 & 255, number >> 16 & 255)).save(out, "PNG")
     return out.getvalue()
@@ -100,19 +100,19 @@ class ApiRun:
     def records(self) -> list[Record]:
         return list(read_records(self.run_folder))
 
-    def words(self, *flags: str, resume: bool = False, run_id: str = "r", out: str = "runs") -> list[str]:
+    def arguments(self, *flags: str, resume: bool = False, run_id: str = "r", out: str = "runs") -> list[str]:
         """The arguments of a command that starts or resumes the run."""
         target = ["--resume", f"{out}/{run_id}"] if resume else ["suite.yaml", "--run-id", run_id]
         return ["run", *target, "--runs", out, "--trust-suite", "--cache", str(self.cache), *flags]
 
     def run(self, *flags: str, key: str | None = None, **more: Any) -> Result:
         """Runs the command in this process; the working directory must be the folder."""
-        return CliRunner().invoke(app, self.words(*flags, **more), env={KEY: key or self.api.key})
+        return CliRunner().invoke(app, self.arguments(*flags, **more), env={KEY: key or self.api.key})
 
     def program(self, *flags: str, **more: Any) -> subprocess.Popen[str]:
         """Runs the command as a separate process."""
         return subprocess.Popen(
-            [sys.executable, "-m", "visioneval", *self.words(*flags, **more)],
+            [sys.executable, "-m", "visioneval", *self.arguments(*flags, **more)],
             cwd=self.folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

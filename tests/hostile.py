@@ -181,9 +181,9 @@ def _lines(path: Path, rows: Sequence[Any]) -> None:
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
 
-def call(*words: str) -> Result:
+def call(*arguments: str) -> Result:
     """Runs a command in this process."""
-    return CliRunner().invoke(app, list(words))
+    return CliRunner().invoke(app, list(arguments))
 
 
 LABEL_PAGE = "label"

@@ -75,7 +75,7 @@ def write_run(
     cells = [(case, label) for case in suite.cases for label in models]
     for number, (case, label) in enumerate(cells):
         path = writer.save(case.id, label, "0.png", encode_png(make_image(number)))
-        known = {
+        defaults = {
             "run_id": run_id,
             "test_id": case.id,
             "model_label": label,
@@ -85,7 +85,7 @@ def write_run(
             "artifact_path": path,
             "mime": "image/png",
         }
-        writer.append(record(**{**known, **change(number)}))
+        writer.append(record(**{**defaults, **change(number)}))
     writer.finish("complete", "2025-01-01T00:01:00+00:00")
     return writer.folder
 
@@ -141,11 +141,11 @@ class Server:
         self, path: str, body: Any = None, *, method: str | None = None, **headers: str
     ) -> tuple[int, dict[str, str], bytes]:
         """A request as the page sends it, with changed ``headers`` (``_`` for ``-``)."""
-        known = {"host": f"127.0.0.1:{self.port}", "x-visioneval-token": self.token}
+        defaults = {"host": f"127.0.0.1:{self.port}", "x-visioneval-token": self.token}
         data = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
         if body is not None:
-            known["content-type"] = "application/json"
-        changed = {**known, **{name.replace("_", "-"): value for name, value in headers.items()}}
+            defaults["content-type"] = "application/json"
+        changed = {**defaults, **{name.replace("_", "-"): value for name, value in headers.items()}}
         line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
             line.request(method or ("GET" if body is None else "POST"), path, body=data, headers=changed)

@@ -14,7 +14,7 @@ UNMEASURED = CellError(stage="grade", kind="unmeasured", message="too dark")
 
 
 def record(**changes: Any) -> Record:
-    known: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "run_id": "r",
         "test_id": "one",
         "model_label": "m",
@@ -27,7 +27,7 @@ def record(**changes: Any) -> Record:
         "generation_key": "model:1",
         "grade_key": "case:1",
     }
-    return Record(**{**known, **changes})
+    return Record(**{**defaults, **changes})
 
 
 def info(**changes: Any) -> RunInfo:
@@ -40,7 +40,7 @@ def info(**changes: Any) -> RunInfo:
             "verdict": ["image"],
         }
     )
-    known: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "run_id": "r",
         "state": "running",
         "started_at": "2025-01-01T00:00:00+00:00",
@@ -52,7 +52,7 @@ def info(**changes: Any) -> RunInfo:
         "metrics": {},
         "suite": suite,
     }
-    return RunInfo(**{**known, **changes})
+    return RunInfo(**{**defaults, **changes})
 
 
 def run_of(

@@ -67,7 +67,7 @@ def context(
         (folder / "saved" / name).write_bytes(data)
         return f"saved/{name}"
 
-    known: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "case": created,
         "task_type": created.task_type,
         "prompt": created.prompt,
@@ -78,4 +78,4 @@ def context(
         "template_folders": (folder, builtin("prompts")),
         "ask_judge": judge,
     }
-    return GradingContext(**{**known, **changes})
+    return GradingContext(**{**defaults, **changes})

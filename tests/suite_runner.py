@@ -46,11 +46,11 @@ class SuiteRunner:
         path.write_text(json.dumps(suite))
         return path
 
-    def __call__(self, *words: str | Path) -> Result:
-        return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    def __call__(self, *arguments: str | Path) -> Result:
+        return CliRunner().invoke(app, [str(word) for word in arguments], catch_exceptions=False)
 
-    def run(self, *words: str | Path, run_id: str = "r") -> Result:
-        return self("run", self.folder / "suite.yaml", "--runs", self.out, "--run-id", run_id, *words)
+    def run(self, *arguments: str | Path, run_id: str = "r") -> Result:
+        return self("run", self.folder / "suite.yaml", "--runs", self.out, "--run-id", run_id, *arguments)
 
     @property
     def out(self) -> Path:

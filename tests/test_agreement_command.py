@@ -22,8 +22,8 @@ HOSTILE = "\x1b[31m<script>[bold]\u202e"
 def call(tmp_path: Path) -> Any:
     """``call(*words)`` runs ``agreement`` over the runs of tmp_path."""
 
-    def run_agreement(*words: str) -> Any:
-        done = CliRunner().invoke(app, ["agreement", *words, "--runs", str(tmp_path)], env={"COLUMNS": "100"})
+    def run_agreement(*arguments: str) -> Any:
+        done = CliRunner().invoke(app, ["agreement", *arguments, "--runs", str(tmp_path)], env={"COLUMNS": "100"})
         assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
         return done
 
@@ -69,8 +69,8 @@ def test_printed_output(tmp_path: Path, call: Any) -> None:
 def test_one_model_run_and_several_runs(tmp_path: Path, call: Any) -> None:
     write(tmp_path, human_labels("defgh") + human_labels("abcd", model_label="n"))
     write(tmp_path, human_labels("efgh"), "s")
-    for words, cells, kappa in ((["r@m"], 8, 0.75), (["r@n"], 8, -1), (["r@m", "s"], 16, 0.875)):
-        data = json.loads(call(*words, "--json").stdout)
+    for arguments, cells, kappa in ((["r@m"], 8, 0.75), (["r@n"], 8, -1), (["r@m", "s"], 16, 0.875)):
+        data = json.loads(call(*arguments, "--json").stdout)
         assert (data["graders"][0]["cells"], data["notes"][0]) == (cells, data["notes"][0])
         assert data["graders"][0]["measures"]["kappa"]["value"] == pytest.approx(kappa)
         assert not any("not in the run" in note for note in data["notes"])
@@ -79,7 +79,7 @@ def test_one_model_run_and_several_runs(tmp_path: Path, call: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [
         (["r", "--min", "good"], "--min 'good': write METRIC:VALUE with a value from -1 to 1"),
         (["r", "--min", "good:2"], "--min 'good:2': write METRIC:VALUE"),
@@ -89,9 +89,9 @@ def test_one_model_run_and_several_runs(tmp_path: Path, call: Any) -> None:
         (["r@q"], "no model run 'q'"),
     ],
 )
-def test_wrong_usage(tmp_path: Path, call: Any, words: list[str], message: str) -> None:
+def test_wrong_usage(tmp_path: Path, call: Any, arguments: list[str], message: str) -> None:
     write(tmp_path, [])
-    done = call(*words)
+    done = call(*arguments)
     assert done.exit_code == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith(message)

@@ -34,9 +34,9 @@ def reply(*answers: bool, score: Any = 50) -> dict[str, Any]:
     return {"requirements": [item(answer, f"thing {at}") for at, answer in enumerate(answers)], "score": score}
 
 
-def grade(tmp_path: Path, asked: ScriptedJudge, case: dict[str, Any] | None = None, **options: Any) -> Grade:
+def grade(tmp_path: Path, judge: ScriptedJudge, case: dict[str, Any] | None = None, **options: Any) -> Grade:
     config = AlignmentGrader(key="fit", type="alignment", **options)
-    return asyncio.run(Alignment(config).grade(context(tmp_path, asked, case)))
+    return asyncio.run(Alignment(config).grade(context(tmp_path, judge, case)))
 
 
 def test_score_is_computed_and_the_judge_score_is_recorded(tmp_path: Path) -> None:
@@ -59,12 +59,12 @@ def test_requirements_have_equal_weight() -> None:
 
 
 def test_the_judge_sees_the_prompt_and_the_image_and_no_model(tmp_path: Path) -> None:
-    asked = ScriptedJudge(reply(True))
-    grade(tmp_path, asked, {"prompt": "two buns on a plate"})
-    (question,) = asked.questions
-    assert "two buns on a plate" in asked.words()[0]
-    assert "output: the image to judge" in asked.words()
-    assert len(asked.images()) == 1
+    judge = ScriptedJudge(reply(True))
+    grade(tmp_path, judge, {"prompt": "two buns on a plate"})
+    (question,) = judge.questions
+    assert "two buns on a plate" in judge.words()[0]
+    assert "output: the image to judge" in judge.words()
+    assert len(judge.images()) == 1
     assert question.schema is not None
     assert list(question.schema["properties"]) == ["requirements", "score"]
 
@@ -92,11 +92,11 @@ def test_reports_an_invalid_answer(output: Any, message: str) -> None:
 
 
 def test_invalid_answer_is_retried_once_then_null(tmp_path: Path) -> None:
-    asked = ScriptedJudge("I like it", reply(True, False))
-    result = grade(tmp_path, asked)
+    judge = ScriptedJudge("I like it", reply(True, False))
+    result = grade(tmp_path, judge)
     assert result.scores == {"fit": 50.0}
     assert result.details["asked_again"] == 1
-    assert "Your last answer could not be used" in asked.words(1)[-1]
+    assert "Your last answer could not be used" in judge.words(1)[-1]
     lost = grade(tmp_path, ScriptedJudge(reply()))
     assert lost.scores == {"fit": None}
     assert "there are 0 requirements" in str(lost.error)

@@ -33,9 +33,9 @@ def runner(tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> Sui
     return SuiteRunner(tmp_path / "suite", api)
 
 
-def record_of_run(runner: SuiteRunner, *words: str, run_id: str = "r", code: int = 3) -> Record:
+def record_of_run(runner: SuiteRunner, *arguments: str, run_id: str = "r", code: int = 3) -> Record:
     """The record of a run of one cell without judge calls."""
-    result = runner.run("--trust-suite", *words, run_id=run_id)
+    result = runner.run("--trust-suite", *arguments, run_id=run_id)
     assert result.exit_code == code, result.output
     assert runner.called[1] == 0
     (record,) = runner.records(run_id).values()
@@ -114,8 +114,8 @@ def test_an_input_that_does_not_decode_is_a_problem_of_the_suite(runner: SuiteRu
     Image.new("LA", (64, 48)).save(runner.folder / "mask.png")
     broken = {"images": "base.png", "mask": "mask.png", "reference": "right.png"}[key]
     (runner.folder / broken).write_bytes(short_png())
-    for words in (("validate", path), ("run", path, "--runs", runner.out)):
-        result = runner(*words, "--trust-suite")
+    for arguments in (("validate", path), ("run", path, "--runs", runner.out)):
+        result = runner(*arguments, "--trust-suite")
         assert result.exit_code == 2
         assert f"{broken}: the image cannot be decoded: " in result.output
     assert runner.called == (0, 0)

@@ -45,13 +45,13 @@ def write(**changes: Any) -> Path:
     return path
 
 
-def call(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in arguments], catch_exceptions=False)
 
 
-def refused(*words: object) -> str:
+def refused(*arguments: object) -> str:
     start = time.process_time()
-    result = call(*words)
+    result = call(*arguments)
     assert result.exit_code == 2, result.output
     assert time.process_time() - start < 10
     return result.output
@@ -249,7 +249,7 @@ def test_large_images_are_measured_one_at_a_time() -> None:
         "own = [line.split()[1] for line in status.read_text().splitlines() if 'VmHWM' in line] if status.exists() else []\n"
         "print('peak', *own or [resource.getrusage(resource.RUSAGE_SELF).ru_maxrss])"  # which starts at the parent's peak
     )
-    words = ["run", str(suite), "--quiet", "--max-megapixels", "25", "--run-id", "r"]
-    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
+    arguments = ["run", str(suite), "--quiet", "--max-megapixels", "25", "--run-id", "r"]
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
     assert json.loads(Path("runs/r/summary.json").read_text())["counts"]["errors"] == 0
     assert int(done.stdout.split()[-1]) < 700 * 1024 * (1 if sys.platform == "linux" else 1024)

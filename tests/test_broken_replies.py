@@ -337,7 +337,7 @@ def test_an_invalid_limit_is_a_usage_error(
 def test_the_resume_command_includes_the_limit(tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     failing = FailingCall(tmp_path, api, "generation")
     api.faults.when(lambda asked: True, Fault("unauthorized"))
-    monkeypatch.setattr("sys.argv", ["visioneval", *failing.api_run.words("--max-reply-mb", "100")])
+    monkeypatch.setattr("sys.argv", ["visioneval", *failing.api_run.arguments("--max-reply-mb", "100")])
     result = failing.api_run.run("--max-reply-mb", "100")
     (line,) = [line for line in result.stderr.splitlines() if line.startswith("stopped")]
     assert " visioneval run --resume runs/r --trust-suite " in line

@@ -251,14 +251,14 @@ def test_pairwise_comparison_stays_within_budget(runner: SuiteRunner) -> None:
     assert runner.run(run_id="b").exit_code == 0
     assert images(runner) == first + 4
     runner.api.script.judge({"answer": "A", "reason": "so"})
-    words = ("pairwise", "a", "b", "--runs", runner.out, "--judge", "default", "--budget")
-    result = runner(*words, "0.005")
+    arguments = ("pairwise", "a", "b", "--runs", runner.out, "--judge", "default", "--budget")
+    result = runner(*arguments, "0.005")
     check_refused(result, f"the budget of 0.005 USD is too small for one call of {JUDGE}, which may cost 0.01 USD")
     assert runner.called[1] == 0
-    assert runner(*words, "0.03", "--max-concurrency", "16").exit_code == 3
+    assert runner(*arguments, "0.03", "--max-concurrency", "16").exit_code == 3
     assert runner.called[1] == 3
     assert len(list(read_preferences(runner.out / "b"))) == 3
-    assert runner(*words, "0.05").exit_code == 0
+    assert runner(*arguments, "0.05").exit_code == 0
     assert runner.called[1] == 8
 
 

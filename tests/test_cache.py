@@ -149,15 +149,15 @@ def test_index_with_late_damage_is_moved_away(open_cache: CacheOpener) -> None:
     assert "started a new one" in open_cache.warned[1]
 
 
-@pytest.mark.parametrize("words", [["info"], ["clear", "--yes"]])
-def test_commands_give_advice_for_damaged_index(open_cache: CacheOpener, words: list[str]) -> None:
+@pytest.mark.parametrize("arguments", [["info"], ["clear", "--yes"]])
+def test_commands_give_advice_for_damaged_index(open_cache: CacheOpener, arguments: list[str]) -> None:
     with open_cache() as cache:
         for at in range(400):
             cache.put(f"judge:{at}", "judge", {"text": "x" * 200})
     index = open_cache.folder / "index.sqlite"
     data = index.read_bytes()
     index.write_bytes(data[:4096] + b"\xaa" * (len(data) - 4096))
-    done = CliRunner().invoke(app, ["cache", *words, "--cache", str(open_cache.folder)])
+    done = CliRunner().invoke(app, ["cache", *arguments, "--cache", str(open_cache.folder)])
     assert done.exit_code == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"{open_cache.folder}: the cache cannot be used (")

@@ -64,8 +64,8 @@ def test_clear_deletes_old_or_all_answers(open_cache: CacheOpener) -> None:
     assert files(open_cache.folder) == set()
 
 
-def command(*words: str) -> list[str]:
-    done = CliRunner().invoke(app, ["cache", *words], catch_exceptions=False)
+def command(*arguments: str) -> list[str]:
+    done = CliRunner().invoke(app, ["cache", *arguments], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     lines: list[str] = done.stdout.splitlines()
     return lines

@@ -153,15 +153,15 @@ REUSED = [
 ]
 
 
-@pytest.mark.parametrize(("words", "called", "generated", "judged"), REUSED)
+@pytest.mark.parametrize(("arguments", "called", "generated", "judged"), REUSED)
 def test_second_run_uses_cache(
-    runner: SuiteRunner, words: tuple[str, ...], called: tuple[int, int], generated: list[bool], judged: list[bool]
+    runner: SuiteRunner, arguments: tuple[str, ...], called: tuple[int, int], generated: list[bool], judged: list[bool]
 ) -> None:
     runner.write()
     assert runner.run().exit_code == 0
     first = runner.records()
     assert [(r.cached, r.graders[0].cached, r.cost_usd) for r in first.values()] == [(False, False, 0.04)] * 2
-    result = runner.run(*words, run_id="s")
+    result = runner.run(*arguments, run_id="s")
     assert (result.exit_code, runner.called) == (0, called), result.output
     again = runner.records("s").values()
     assert [record.cached for record in again] == generated
@@ -196,9 +196,9 @@ def test_offline_replay_needs_no_key_host_or_sdk(
         "except SystemExit as end: print('exit', end.code)\n"
         "print('sdks', *(name for name in ('openai', 'google.genai') if name in sys.modules))"
     )
-    words = ("run", "suite.yaml", "--offline", "--cache", "cache", "--run-id", "r", "--trust-suite")
+    arguments = ("run", "suite.yaml", "--offline", "--cache", "cache", "--run-id", "r", "--trust-suite")
     done = subprocess.run(
-        [sys.executable, "-c", code, *words], cwd=there.folder, capture_output=True, text=True, check=False,
+        [sys.executable, "-c", code, *arguments], cwd=there.folder, capture_output=True, text=True, check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )  # fmt: skip
     assert done.stdout.splitlines()[-2:] == ["exit 0", "sdks"], done.stdout + done.stderr
@@ -304,18 +304,18 @@ def test_debug_prints_each_call(runner: SuiteRunner) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "output"),
+    ("arguments", "output"),
     [
         (("--log-file", "."), "--log-file .: cannot write: Is a directory"),
         (("--cache", "a_file"), "a_file: the cache cannot be used (it is a file): choose another folder"),
     ],
 )
 def test_unusable_cache_or_log_is_reported_before_the_run(
-    runner: SuiteRunner, words: tuple[str, ...], output: str
+    runner: SuiteRunner, arguments: tuple[str, ...], output: str
 ) -> None:
     Path("a_file").write_text("here first")
     runner.write()
-    result = runner.run(*words)
+    result = runner.run(*arguments)
     assert (result.exit_code, runner.called, runner.out.exists()) == (2, (0, 0), False)
     (line,) = result.stderr.splitlines()
     assert line.startswith(output)

@@ -173,14 +173,14 @@ def test_grade_saves_answers_in_flight(tmp_path: Path, api: FakeAPI) -> None:
     api.faults.clear()
     api.latency["judge"] = 0.6
     api.faults.when(is_judgement(REFUSED), Fault("unauthorized"))
-    words = ["grade", "r", "--runs", "runs", "--trust-suite", "--cache", str(api_run.cache), "--quiet"]
-    result = CliRunner().invoke(app, [*words, "--max-concurrency", str(IN_FLIGHT + 1)], env={KEY: api.key})
+    arguments = ["grade", "r", "--runs", "runs", "--trust-suite", "--cache", str(api_run.cache), "--quiet"]
+    result = CliRunner().invoke(app, [*arguments, "--max-concurrency", str(IN_FLIGHT + 1)], env={KEY: api.key})
     check_stopped_by_key(result, "the judge 'eye'")
     served = api_run.judged
     assert served >= 1
     assert sum(entry.fault == "unauthorized" for entry in api.requests) == 1
     api.faults.clear()
-    result = CliRunner().invoke(app, words, env={KEY: api.key})
+    result = CliRunner().invoke(app, arguments, env={KEY: api.key})
     assert result.exit_code == 0, result.output
     assert (api_run.generated, api_run.judged, api_run.repeated_calls) == (CELLS, CELLS, 0)
 
@@ -197,7 +197,7 @@ def test_pairwise_of_two_runs_saves_answers_in_flight(tmp_path: Path, api: FakeA
     pair_answers(api)
     api.latency["judge"] = 0.6
     api.faults.when(is_judgement(2), Fault("unauthorized"))
-    words = [
+    arguments = [
         "pairwise",
         "a",
         "b",
@@ -210,11 +210,11 @@ def test_pairwise_of_two_runs_saves_answers_in_flight(tmp_path: Path, api: FakeA
         str(api_run.cache),
         "--quiet",
     ]
-    result = CliRunner().invoke(app, [*words, "--max-concurrency", "5"], env={KEY: api.key})
+    result = CliRunner().invoke(app, [*arguments, "--max-concurrency", "5"], env={KEY: api.key})
     check_stopped_by_key(result, "the judge 'eye'")
     assert len(list(read_preferences(tmp_path / "runs" / "b"))) == api_run.judged >= 1
     api.faults.clear()
-    result = CliRunner().invoke(app, words, env={KEY: api.key})
+    result = CliRunner().invoke(app, arguments, env={KEY: api.key})
     assert result.exit_code == 0, result.output
     assert api_run.judged == 2 * CELLS, "none is asked again"
 
@@ -301,8 +301,8 @@ def test_second_interrupt_ends_at_once(tmp_path: Path, api: FakeAPI, command: st
     api_run = gecko(tmp_path, api) if command == "questions" else ApiRun(tmp_path, api, CELLS)
     api.latency.update({"images": 600, "judge": 600})
     api.faults.when(is_generation(3) if command == "run" else is_judgement(3), Fault("unauthorized"))
-    words = api_run.words("--max-concurrency", "5") if command == "run" else questions_command(api_run)
-    program = start_program(api_run, *words)
+    arguments = api_run.arguments("--max-concurrency", "5") if command == "run" else questions_command(api_run)
+    program = start_program(api_run, *arguments)
     wait_until(lambda: any(entry.status == 401 for entry in api.requests), program)
     time.sleep(1)
     assert program.poll() is None, "it waits for the calls in flight"
@@ -353,7 +353,7 @@ def test_unwritable_cache_saves_answers_in_flight_in_the_run(tmp_path: Path, api
         "import resource, sys; sys.argv[0] = 'visioneval'; resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, 150_000));"
         "from visioneval.cli import main; main()"
     )
-    program = start_program(api_run, *api_run.words("--max-concurrency", "4"), code=small)
+    program = start_program(api_run, *api_run.arguments("--max-concurrency", "4"), code=small)
     _, errors = program.communicate(timeout=60)
     assert program.returncode == 3, errors
     assert "cannot write to the cache" in errors.splitlines()[-1], errors
@@ -375,7 +375,7 @@ def test_unwritable_run_saves_answers_in_flight_in_the_cache(tmp_path: Path, api
         "RunWriter.append = full\n"
         "from visioneval.cli import main; main()"
     )
-    program = start_program(api_run, *api_run.words("--max-concurrency", "6"), code=small)
+    program = start_program(api_run, *api_run.arguments("--max-concurrency", "6"), code=small)
     _, errors = program.communicate(timeout=60)
     assert program.returncode == 3, errors
     assert errors.splitlines()[-1] == "runs/r: cannot write a record: No space left on device"
@@ -416,12 +416,12 @@ def custom(api: FakeAPI, provider: str, **more: Any) -> dict[str, Any]:
 
 
 def start_program(
-    api_run: ApiRun, *words: str, code: str = "from visioneval.cli import main; main()"
+    api_run: ApiRun, *arguments: str, code: str = "from visioneval.cli import main; main()"
 ) -> subprocess.Popen[str]:
     """Runs a command as a separate process."""
     path = os.pathsep.join(filter(None, sys.path))
     return subprocess.Popen(
-        [sys.executable, "-c", code, *words],
+        [sys.executable, "-c", code, *arguments],
         cwd=api_run.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "PYTHONPATH": path, KEY: api_run.api.key},
     )  # fmt: skip
@@ -449,7 +449,7 @@ def test_internal_error_saves_answers_in_flight(tmp_path: Path, api: FakeAPI) ->
         "_PlainProgress.add = leaves\n"
         "from visioneval.cli import main; main()"
     )
-    program = start_program(api_run, *api_run.words("--max-concurrency", "6"), code=code)
+    program = start_program(api_run, *api_run.arguments("--max-concurrency", "6"), code=code)
     _, errors = program.communicate(timeout=60)
     assert program.returncode == 141, errors
     assert 0 < api_run.generated < CELLS

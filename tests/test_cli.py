@@ -21,20 +21,20 @@ def files(folder: Path) -> dict[str, bytes]:
 GRID: dict[str, Any] = {
     "models": [{"provider": "mine:Generate", "params": {"model": "m"}, "grid": {"q": ["low", "high"]}}]
 }
-LOOKING = [["validate"], ["plan"], ["run", "--dry-run"], ["schema"], ["runs"], ["--version"], ["--help"]]
+READ_ONLY_COMMANDS = [["validate"], ["plan"], ["run", "--dry-run"], ["schema"], ["runs"], ["--version"], ["--help"]]
 
 
-@pytest.mark.parametrize("words", LOOKING)
+@pytest.mark.parametrize("arguments", READ_ONLY_COMMANDS)
 def test_read_only_commands_make_no_calls_and_write_no_files(
-    toy: Toy, words: list[str], monkeypatch: pytest.MonkeyPatch
+    toy: Toy, arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (toy.folder / "home").mkdir()
     for name in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "TMPDIR"):
         monkeypatch.setenv(name, str(toy.folder / "home"))
     path = toy.write({"metadata": {"generate": "exits"}}, **GRID)
     before = files(toy.folder)
-    suite = [] if words[0] in ("schema", "runs", "--version", "--help") else [path, "--trust-suite"]
-    result = toy(*words, *suite)
+    suite = [] if arguments[0] in ("schema", "runs", "--version", "--help") else [path, "--trust-suite"]
+    result = toy(*arguments, *suite)
     assert result.exit_code == 0, result.output
     assert files(toy.folder) == before
     assert {entry.name for entry in toy.folder.iterdir()} == {"home", "mine.py", "suite.yaml"}
@@ -113,9 +113,9 @@ def test_the_suggested_command_is_quoted_for_the_shell(toy: Toy) -> None:
 
     models = [{"provider": "mine:Generate", "label": "it's $HOME; a"}]
     result = toy.run({"metadata": {"look": "bad"}}, models=models, arguments=("--runs", "my runs/here"))
-    words = shlex.split(result.stdout.splitlines()[-1].split("next: ")[1])
-    assert words[:2] == ["visioneval", "show"]
-    shown = toy(*words[1:])
+    arguments = shlex.split(result.stdout.splitlines()[-1].split("next: ")[1])
+    assert arguments[:2] == ["visioneval", "show"]
+    shown = toy(*arguments[1:])
     assert shown.exit_code == 0, shown.output
     assert "it's $HOME; a" in shown.stdout
 
@@ -200,9 +200,9 @@ BAD_NAMES = [
 ]
 
 
-@pytest.mark.parametrize(("words", "message"), BAD_NAMES)
-def test_show_reports_what_does_not_exist(swept: Toy, words: list[str], message: str) -> None:
-    result = swept("show", *words)
+@pytest.mark.parametrize(("arguments", "message"), BAD_NAMES)
+def test_show_reports_what_does_not_exist(swept: Toy, arguments: list[str], message: str) -> None:
+    result = swept("show", *arguments)
     assert (result.exit_code, message in result.stderr) == (2, True), result.stderr
 
 
@@ -235,8 +235,8 @@ def test_exported_cells_are_not_formulas(toy: Toy) -> None:
 def test_damaged_run_is_reported_in_one_line(swept: Toy) -> None:
     results = swept.latest / "results.jsonl"
     results.write_bytes(results.read_bytes().replace(b'"PASS"', b'"MAYBE"', 1))
-    for words in (["show", "latest"], ["export", "latest"]):
-        result = swept(*words)
+    for arguments in (["show", "latest"], ["export", "latest"]):
+        result = swept(*arguments)
         assert result.exit_code == 2
         assert f"{results.relative_to(swept.folder)}:" in result.stderr
         assert len(result.stderr.splitlines()) == 1
@@ -246,8 +246,8 @@ def test_truncated_line_is_reported_with_a_fix(swept: Toy) -> None:
     results = swept.latest / "results.jsonl"
     first, second, *rest = results.read_bytes().splitlines(keepends=True)
     results.write_bytes(first + second[:40] + b"\n" + b"".join(rest))
-    for words in (["show", "latest"], ["run", "--resume", "latest", "--trust-suite"]):
-        result = swept(*words)
+    for arguments in (["show", "latest"], ["run", "--resume", "latest", "--trust-suite"]):
+        result = swept(*arguments)
         assert result.exit_code == 2
         (line,) = result.stderr.splitlines()
         assert line.startswith(f"{results.relative_to(swept.folder)}:2: not a record: ")

@@ -180,18 +180,25 @@ def quickstart(tmp_path_factory: pytest.TempPathFactory) -> Path:
     suite.write_text(suite.read_text().replace("tags: [text, edit]", "tags: [text, edit, must_pass]"))
     for kind in ("plain", "strict"):
         for name, flaw in (("right", "none"), ("spilt", "spill")):
-            words = ["run", f"{folder}/{kind}/suite.yaml", "--model", f"mock,flaw={flaw}", "--runs", f"{folder}/runs"]
+            arguments = [
+                "run",
+                f"{folder}/{kind}/suite.yaml",
+                "--model",
+                f"mock,flaw={flaw}",
+                "--runs",
+                f"{folder}/runs",
+            ]
             result = CliRunner().invoke(
-                app, [*words, "--run-id", f"{kind}-{name}", "--quiet", "--junit", f"{folder}/{kind}-{name}.xml"]
+                app, [*arguments, "--run-id", f"{kind}-{name}", "--quiet", "--junit", f"{folder}/{kind}-{name}.xml"]
             )
             assert result.exit_code in (0, 1), result.output
     return folder
 
 
 def test_only_the_planted_regression_is_reported(quickstart: Path) -> None:
-    words = ["compare", "plain-right", "plain-spilt", "--runs", f"{quickstart}/runs"]
+    arguments = ["compare", "plain-right", "plain-spilt", "--runs", f"{quickstart}/runs"]
     report = quickstart / "c.md"
-    result = CliRunner().invoke(app, [*words, "--json", "--fail-on", "broken", "--markdown", str(report)])
+    result = CliRunner().invoke(app, [*arguments, "--json", "--fail-on", "broken", "--markdown", str(report)])
     data = json.loads(result.stdout)
     assert result.exit_code == 1
     assert [(entry["change"], entry["test_id"], entry["rules_broken"]) for entry in data["changes"]] == [
@@ -202,12 +209,12 @@ def test_only_the_planted_regression_is_reported(quickstart: Path) -> None:
     assert "gates failed" in text
     assert "| `sign_word` | `mock,flaw=spill` | 0 | `place: " in text
     assert "`flyer`" not in text
-    assert CliRunner().invoke(app, words).exit_code == 0
+    assert CliRunner().invoke(app, arguments).exit_code == 0
 
 
 def test_broken_must_pass_case_fails_by_default(quickstart: Path) -> None:
-    words = ["compare", "strict-right", "strict-spilt", "--runs", f"{quickstart}/runs"]
-    result = CliRunner().invoke(app, words)
+    arguments = ["compare", "strict-right", "strict-spilt", "--runs", f"{quickstart}/runs"]
+    result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 1
     assert "1 of 1 cells tagged must_pass broke" in result.stdout
 

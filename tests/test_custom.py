@@ -94,8 +94,8 @@ def test_custom_code_is_not_loaded_without_trust(toy: Toy) -> None:
         "import pathlib\npathlib.Path('loaded').touch()\nfrom mine import Generate, Look\n"
     )
     path = toy.write({}, models=provider("own:Generate"), graders=grader("own:Look"))
-    for words in (("validate",), ("plan",), ("run", "--dry-run"), ("run",)):
-        result = toy(*words, path)
+    for arguments in (("validate",), ("plan",), ("run", "--dry-run"), ("run",)):
+        result = toy(*arguments, path)
         assert result.exit_code == 2
         assert result.stderr.count("runs code from the suite: pass --trust-suite") == 2
     assert not (toy.folder / "loaded").exists()

@@ -86,7 +86,7 @@ USAGE = [
 ]
 
 
-WORDS = [
+INVALID_ARGUMENTS = [
     (["run", "--max-concurrency", "x"], "run: --max-concurrency: 'x' is not a whole number; see visioneval run --help"),
     (["run", "a", "--limit", "0"], "run: --limit: 0 is less than 1; see visioneval run --help"),
     (["run", "a", "--samples", "1001"], "run: --samples: 1001 is more than 1000; see visioneval run --help"),
@@ -102,36 +102,36 @@ WORDS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("words", "line"), WORDS)
-def test_invalid_command_line_is_reported_in_one_line(toy: Toy, words: list[str], line: str) -> None:
-    result = toy(*words)
+@pytest.mark.parametrize(("arguments", "line"), INVALID_ARGUMENTS)
+def test_invalid_command_line_is_reported_in_one_line(toy: Toy, arguments: list[str], line: str) -> None:
+    result = toy(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == f"visioneval {line}\n"
 
 
 @pytest.mark.parametrize(
-    ("words", "line"),
+    ("arguments", "line"),
     [
         (["--nope"], "visioneval: No such option: --nope; see visioneval --help"),
         (["--env-file"], "visioneval: Option '--env-file' requires an argument; see visioneval --help"),
         (["nope\x1b[2J"], "visioneval: No such command 'nope\\x1b[2J'; see visioneval --help"),
     ],
 )
-def test_invalid_word_before_the_command(toy: Toy, words: list[str], line: str) -> None:
-    result = toy(*words)
+def test_invalid_word_before_the_command(toy: Toy, arguments: list[str], line: str) -> None:
+    result = toy(*arguments)
     assert (result.exit_code, result.stderr) == (2, f"{line}\n")
 
 
-@pytest.mark.parametrize("words", [[], ["cache"], ["baseline"], ["label"]])
-def test_command_group_without_command_shows_help(toy: Toy, words: list[str]) -> None:
-    assert "Usage" in toy(*words).output
-    assert "see visioneval" not in toy(*words).output
+@pytest.mark.parametrize("arguments", [[], ["cache"], ["baseline"], ["label"]])
+def test_command_group_without_command_shows_help(toy: Toy, arguments: list[str]) -> None:
+    assert "Usage" in toy(*arguments).output
+    assert "see visioneval" not in toy(*arguments).output
 
 
-@pytest.mark.parametrize(("words", "message"), USAGE)
-def test_usage_error_exits_2_without_traceback(toy: Toy, words: list[str], message: str) -> None:
+@pytest.mark.parametrize(("arguments", "message"), USAGE)
+def test_usage_error_exits_2_without_traceback(toy: Toy, arguments: list[str], message: str) -> None:
     toy.write(PASSES)
-    result = toy(*words)
+    result = toy(*arguments)
     assert result.exit_code == 2
     assert message in result.output
     assert "Traceback" not in result.output

@@ -141,8 +141,8 @@ def test_another_version_of_a_judge_is_asked_again(toy: Toy, folder: Path) -> No
 def test_a_run_is_read_without_its_classes(toy: Toy, folder: Path) -> None:
     assert run(toy).exit_code == 0
     (folder / "plugins.py").unlink()
-    for words in (("show", "latest"), ("report", "latest"), ("export", "latest")):
-        result = toy(*words)
+    for arguments in (("show", "latest"), ("report", "latest"), ("export", "latest")):
+        result = toy(*arguments)
         assert result.exit_code == 0, result.output
 
 

@@ -89,11 +89,11 @@ class Suite:
             cases = [{"prompt": f"red boat {'abcdefghijklmnopqrstuvwxyz'[at] * 3}"} for at in range(cells)]
         self.path = toy.write(*cases, **{**suite, **changes})
 
-    def run(self, *words: str) -> Any:
-        return self.toy("run", self.path, "--run-id", "r", "--quiet", *words)
+    def run(self, *arguments: str) -> Any:
+        return self.toy("run", self.path, "--run-id", "r", "--quiet", *arguments)
 
-    def resume(self, *words: str) -> Any:
-        return self.toy("run", "--resume", "r", "--quiet", *words)
+    def resume(self, *arguments: str) -> Any:
+        return self.toy("run", "--resume", "r", "--quiet", *arguments)
 
     @property
     def folder(self) -> Path:

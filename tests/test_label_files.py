@@ -45,8 +45,8 @@ class Folder:
         (self.folder / name).write_bytes(text.encode() if isinstance(text, str) else text)
         return self.call("import", str(self.folder / name), "r", *flags)
 
-    def call(self, *words: str) -> Any:
-        return CliRunner().invoke(app, ["label", *words, "--runs", str(self.folder / "runs")])
+    def call(self, *arguments: str) -> Any:
+        return CliRunner().invoke(app, ["label", *arguments, "--runs", str(self.folder / "runs")])
 
     @property
     def labels(self) -> list[Label]:
@@ -292,8 +292,14 @@ def test_unknown_command_opens_the_page(monkeypatch: pytest.MonkeyPatch) -> None
     def import_file(file: str) -> None:
         text.append((file, -1))
 
-    for words in (["latest"], ["--port", "80", "latest"], ["latest", "--port", "81"], ["import", "x"], ["page", "y"]):
-        assert CliRunner().invoke(group, words).exit_code == 0
+    for arguments in (
+        ["latest"],
+        ["--port", "80", "latest"],
+        ["latest", "--port", "81"],
+        ["import", "x"],
+        ["page", "y"],
+    ):
+        assert CliRunner().invoke(group, arguments).exit_code == 0
     assert text == [("latest", 0), ("latest", 80), ("latest", 81), ("x", -1), ("y", 0)]
     assert "import" in CliRunner().invoke(group, ["--help"]).output
 

@@ -203,9 +203,9 @@ def test_reports_an_unwritable_folder(server: Server, tmp_path: Path) -> None:
 def test_images_are_reencoded_under_opaque_ids(tmp_path: Path, serve: Serve) -> None:
     run = write_run(tmp_path)
     stored = next(run.rglob("*.png"))
-    words = PngImagePlugin.PngInfo()
-    words.add_text("Software", SECRET_A)
-    Image.open(stored).save(stored, pnginfo=words)
+    metadata = PngImagePlugin.PngInfo()
+    metadata.add_text("Software", SECRET_A)
+    Image.open(stored).save(stored, pnginfo=metadata)
     assert SECRET_A.encode() in stored.read_bytes()
     server = serve(run)
     (shown,) = server.next_item("ann")["item"]["stages"][0]["images"]
@@ -249,7 +249,7 @@ def test_two_servers_without_a_port(serve: Serve, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("arguments", "why"),
     [
         (["--host", "0.0.0.0"], "--host 0.0.0.0: the label page is served only locally"),
         (["--host", "example.org"], "--host example.org: the label page is served only locally"),
@@ -263,17 +263,17 @@ def test_two_servers_without_a_port(serve: Serve, tmp_path: Path) -> None:
         (["--seed", "-1"], "is less than 0"),
     ],
 )
-def test_reports_wrong_usage(toy: Toy, words: list[str], why: str) -> None:
+def test_reports_wrong_usage(toy: Toy, arguments: list[str], why: str) -> None:
     write_run(toy.folder / "runs")
-    result = toy("label", "latest", "--no-open", "--port", "0", *words)
+    result = toy("label", "latest", "--no-open", "--port", "0", *arguments)
     assert result.exit_code == 2
     assert why in " ".join(result.stderr.split())
     assert "Traceback" not in result.output
 
 
-@pytest.mark.parametrize("words", [["label", "--help"], ["label", "page", "--help"]])
-def test_help_fits_80_columns_and_names_the_page(toy: Toy, words: list[str]) -> None:
-    text = toy(*words, COLUMNS="80").stdout
+@pytest.mark.parametrize("arguments", [["label", "--help"], ["label", "page", "--help"]])
+def test_help_fits_80_columns_and_names_the_page(toy: Toy, arguments: list[str]) -> None:
+    text = toy(*arguments, COLUMNS="80").stdout
     assert max(map(len, text.splitlines())) <= 80
     assert "label page" in " ".join(text.split())
 

@@ -58,8 +58,8 @@ def test_a_host_in_the_name_of_a_project_or_a_location_gets_no_token(
     toy: Toy, google: ProxyLog, api: FakeAPI, where: str, key: str
 ) -> None:
     path = suite(toy, {**CLOUD, key: "evil.example/"}, model=where == "model", judge=where == "judge")
-    for words in (["validate"], ["plan"], ["run", "--trust-suite"]):
-        result = toy(words[0], path, *words[1:], VISIONEVAL_TRUSTED_PROJECTS="shop,evil.example/")
+    for arguments in (["validate"], ["plan"], ["run", "--trust-suite"]):
+        result = toy(arguments[0], path, *arguments[1:], VISIONEVAL_TRUSTED_PROJECTS="shop,evil.example/")
         assert result.exit_code == 2
         (line,) = result.stderr.splitlines()
         assert line.endswith(f"{key}: 'evil.example/' is not valid: use a-z, 0-9 and '-'"), line
@@ -81,11 +81,11 @@ def test_an_untrusted_suite_does_not_use_machine_credentials(
     assert (google.hosts, google.tokens, api.requests) == ([], [], [])
 
 
-@pytest.mark.parametrize(("words", "projects"), [(["--trust-suite"], ""), ([], "other, shop")])
+@pytest.mark.parametrize(("arguments", "projects"), [(["--trust-suite"], ""), ([], "other, shop")])
 def test_with_trust_or_the_projects_name_only_google_is_called(
-    toy: Toy, google: ProxyLog, api: FakeAPI, words: list[str], projects: str
+    toy: Toy, google: ProxyLog, api: FakeAPI, arguments: list[str], projects: str
 ) -> None:
-    result = toy("run", suite(toy, CLOUD), *words, VISIONEVAL_TRUSTED_PROJECTS=projects)
+    result = toy("run", suite(toy, CLOUD), *arguments, VISIONEVAL_TRUSTED_PROJECTS=projects)
     assert result.exit_code in (0, 3), result.output
     assert set(google.hosts) == {"europe-west4-aiplatform.googleapis.com"}
     assert api.paid.keys() == {"vertex"}
@@ -122,8 +122,8 @@ def test_no_trust_sends_them_to_another_host(toy: Toy, google: ProxyLog, url: st
 def test_a_run_that_is_resumed_or_graded_needs_the_same_trust(toy: Toy, google: ProxyLog) -> None:
     assert toy("run", suite(toy, CLOUD), "--trust-suite", "--run-id", "r").exit_code in (0, 3)
     seen = len(google.hosts)
-    for words in (["run", "--resume", "r"], ["grade", "r"], ["pairwise", "r", "r"]):
-        result = toy(*words)
+    for arguments in (["run", "--resume", "r"], ["grade", "r"], ["pairwise", "r", "r"]):
+        result = toy(*arguments)
         assert (result.exit_code, TRUST in result.stderr) == (2, True), result.output
     info = toy.folder / "runs" / "r" / "run.json"
     info.write_text(info.read_text().replace('"europe-west4"', '"evil.example/"'))

@@ -49,8 +49,8 @@ def answered(run: Path, rater: str = "ann") -> Labeling:
     return at
 
 
-def call(*words: str | Path) -> Any:
-    return CliRunner().invoke(app, [*map(str, words)])
+def call(*arguments: str | Path) -> Any:
+    return CliRunner().invoke(app, [*map(str, arguments)])
 
 
 @pytest.mark.parametrize(

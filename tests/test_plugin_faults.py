@@ -268,9 +268,9 @@ def test_print_output_of_plugins_is_not_in_the_json(plugins: PluginSuite) -> Non
     result = plugins.toy("run", "suite.yaml", "--trust-suite", "--json")
     assert json.loads(result.stdout)["exit_code"] == 0
     assert {"a module", "an init", "a call"} <= set(result.stderr.splitlines())
-    for words in (("grade", "latest"), ("plan", "suite.yaml")):
+    for arguments in (("grade", "latest"), ("plan", "suite.yaml")):
         sys.modules.pop("ours", None)
-        json.loads(plugins.toy(*words, "--trust-suite", "--json").stdout)
+        json.loads(plugins.toy(*arguments, "--trust-suite", "--json").stdout)
 
 
 class TestResumeHint:

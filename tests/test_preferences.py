@@ -12,8 +12,8 @@ from visioneval.records.preferences import Preference
 
 
 def preference(case: str, first: str, answer: Any, sample: int = 0, **more: Any) -> Preference:
-    known = {"a": "r@x", "b": "r@y", "judge": "j", "reason": None, "error": None if answer else "down", **more}
-    return Preference(test_id=case, sample_index=sample, first=first, answer=answer, **known)
+    defaults = {"a": "r@x", "b": "r@y", "judge": "j", "reason": None, "error": None if answer else "down", **more}
+    return Preference(test_id=case, sample_index=sample, first=first, answer=answer, **defaults)
 
 
 def pair(case: str, first_answer: Any, second_answer: Any, sample: int = 0, **more: Any) -> list[Preference]:

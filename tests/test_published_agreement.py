@@ -19,14 +19,14 @@ from visioneval.suite.model import Suite
 SPEARMAN = {"MagicBrush": 0.4689, "InstructPix2Pix": 0.4856, "CycleDiffusion": 0.4387, "SDEdit": 0.1091}
 
 
-def call(*words: str) -> Any:
-    done = CliRunner().invoke(app, list(words))
+def call(*arguments: str) -> Any:
+    done = CliRunner().invoke(app, list(arguments))
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done
 
 
-def agreed(*words: str) -> dict[str, Any]:
-    done = call("agreement", *words, "--json")
+def agreed(*arguments: str) -> dict[str, Any]:
+    done = call("agreement", *arguments, "--json")
     assert done.exit_code == 0, done.output
     result: dict[str, Any] = json.loads(done.stdout)
     return result

@@ -94,15 +94,15 @@ def test_refuses_a_folder_with_other_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [
         (["report", "nowhere"], "'nowhere': no such run"),
         (["report", "demo-run@no-such"], "no model run 'no-such'"),
     ],
 )
-def test_reports_a_missing_run(tmp_path: Path, words: list[str], message: str) -> None:
+def test_reports_a_missing_run(tmp_path: Path, arguments: list[str], message: str) -> None:
     run = demo(tmp_path)
-    done = CliRunner().invoke(app, [*words, "--runs", str(run.parent)])
+    done = CliRunner().invoke(app, [*arguments, "--runs", str(run.parent)])
     assert done.exit_code == 2
     assert message in done.stderr
 
@@ -114,7 +114,7 @@ def test_shows_a_run_without_cells(tmp_path: Path) -> None:
 
 
 def test_command_reruns_one_cell_without_trust_flags(tmp_path: Path) -> None:
-    words = (
+    arguments = (
         "run",
         "s.yaml",
         "--var",
@@ -124,7 +124,7 @@ def test_command_reruns_one_cell_without_trust_flags(tmp_path: Path) -> None:
         "--note",
         "--var",
     )
-    info = run_info(tmp_path, {"one": {}}, suite_path="--trust-suite", command_line=words)
+    info = run_info(tmp_path, {"one": {}}, suite_path="--trust-suite", command_line=arguments)
     cell = record(test_id="one", model_label="m;rm -rf ~")
     assert command_of(info, cell) == (
         "visioneval run ./--trust-suite --case one --model 'm;rm -rf ~' --var 'mood=loud and clear' --judge default=openai:x"

@@ -24,21 +24,21 @@ def browser(folder: Path, code: int = 0) -> str:
     return f"{sys.executable} {folder / 'look.py'} %s"
 
 
-def open_report(toy: Toy, *words: str, **environment: str) -> tuple[int | None, str, str]:
+def open_report(toy: Toy, *arguments: str, **environment: str) -> tuple[int | None, str, str]:
     """The exit code, output and errors of ``report demo-run --open``, run as a separate process."""
     keep = {"env": {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment}}
-    program = toy.program("report", "demo-run", "--open", *words, **keep)
+    program = toy.program("report", "demo-run", "--open", *arguments, **keep)
     output, errors = program.communicate(timeout=60)
     return program.returncode, output, errors
 
 
 @pytest.mark.parametrize(
-    ("words", "name"),
+    ("arguments", "name"),
     [((), "runs/demo-run/report/index.html"), (("--single-file", "--output", "a b#c.html"), "a b#c.html")],
 )
-def test_open_opens_the_page_in_the_browser(toy: Toy, words: tuple[str, ...], name: str) -> None:
+def test_open_opens_the_page_in_the_browser(toy: Toy, arguments: tuple[str, ...], name: str) -> None:
     demo(toy.folder)
-    code, output, errors = open_report(toy, *words, BROWSER=browser(toy.folder))
+    code, output, errors = open_report(toy, *arguments, BROWSER=browser(toy.folder))
     assert (code, output.strip(), errors) == (0, f"wrote {name}", "")
     assert (toy.folder / "seen").read_text() == (toy.folder / name).resolve().as_uri()
 

@@ -52,12 +52,12 @@ class Resumed:
         self.toy.write(*(cases or CASES), **{**COUNTING, **changes})
         return self._record_work(self.toy("run", "suite.yaml", "--trust-suite", "--run-id", "r"))
 
-    def resumed_info(self, *words: str, cases: tuple[dict[str, Any], ...] | None = None, **changes: Any) -> Any:
+    def resumed_info(self, *arguments: str, cases: tuple[dict[str, Any], ...] | None = None, **changes: Any) -> Any:
         """Resumes with a changed suite if there are cases or changes, else with the stored suite."""
         suite = []
         if cases is not None or changes:
             suite = [str(self.toy.write(*(cases or CASES), **{**COUNTING, **changes}))]
-        return self._record_work(self.toy("run", *suite, "--resume", "r", "--trust-suite", *words))
+        return self._record_work(self.toy("run", *suite, "--resume", "r", "--trust-suite", *arguments))
 
     def _record_work(self, result: Any) -> Any:
         self.generated, self.graded = self._take_calls("generated"), self._take_calls("graded")
@@ -110,8 +110,8 @@ def test_unchanged_run_does_nothing(run: Resumed, more: dict[str, Any], code: in
 def test_resume_reuses_the_command_line_unless_a_suite_is_named(run: Resumed) -> None:
     suite = str(run.toy.write(*CASES, **COUNTING, vars={"mood": "calm"}))
 
-    def command_line_of(*words: str) -> tuple[str, ...]:
-        program = run.toy.program("run", *words, "--trust-suite")
+    def command_line_of(*arguments: str) -> tuple[str, ...]:
+        program = run.toy.program("run", *arguments, "--trust-suite")
         program.communicate(timeout=60)
         assert program.returncode == 0
         return run.toy.info.command_line
@@ -306,12 +306,12 @@ WRONG: list[tuple[list[str], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("words", "message"), WRONG)
-def test_conflicting_flags_are_a_usage_error(run: Resumed, words: list[str], message: str) -> None:
+@pytest.mark.parametrize(("arguments", "message"), WRONG)
+def test_conflicting_flags_are_a_usage_error(run: Resumed, arguments: list[str], message: str) -> None:
     run.begin()
     run.toy("run", "suite.yaml", "--trust-suite", "--run-id", "r2")
     before = run.results.read_bytes()
-    result = run.toy("run", *words, "--trust-suite")
+    result = run.toy("run", *arguments, "--trust-suite")
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
     assert message in line
@@ -332,11 +332,11 @@ def test_printed_resume_command_resumes_interrupted_run(run: Resumed) -> None:
     _, errors = program.communicate(timeout=60)
     assert program.returncode == 130
     (line,) = [line for line in errors.splitlines() if line.startswith("to resume: ")]
-    words = shlex.split(line.removeprefix("to resume: "))
-    assert words[:3] == ["visioneval", "run", "--resume"]
+    arguments = shlex.split(line.removeprefix("to resume: "))
+    assert arguments[:3] == ["visioneval", "run", "--resume"]
     done = len(run.verdicts())
     assert done < 9
-    result = run._record_work(run.toy(*words[1:], "--trust-suite"))
+    result = run._record_work(run.toy(*arguments[1:], "--trust-suite"))
     assert result.exit_code == 0, result.output
     assert run.plan == plan_line(f"{9 - done} ({9 - done} not done yet)", "0", done)
     assert len(run.verdicts()) == 9

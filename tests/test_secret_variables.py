@@ -51,8 +51,8 @@ def suite(toy: Toy, api: FakeAPI, **changes: Any) -> Path:
 VARS = ("--var", f"api_token={VALUE}", "--var", f"who={FROM_ENVIRONMENT}", "--var=pin_password=s3cr")
 
 
-def run(toy: Toy, api: FakeAPI, *words: str) -> Any:
-    return toy("run", suite(toy, api), "--run-id", "r", "--log-file", "calls.jsonl", *VARS, *words)
+def run(toy: Toy, api: FakeAPI, *arguments: str) -> Any:
+    return toy("run", suite(toy, api), "--run-id", "r", "--log-file", "calls.jsonl", *VARS, *arguments)
 
 
 def holders(folder: Path, *secrets: str) -> list[Path]:
@@ -71,10 +71,10 @@ def test_secret_values_appear_in_no_file_or_output(toy: Toy, api: FakeAPI, monke
     sent = json.dumps([request.body for request in api.requests], default=str)
     assert f"A bun for {VALUE} and {FROM_ENVIRONMENT}." in sent
     output = result.output
-    for words in (["show", "r"], ["show", "r", "one"], ["report", "r"], ["report", "r", "--single-file"],
+    for arguments in (["show", "r"], ["show", "r", "one"], ["report", "r"], ["report", "r", "--single-file"],
                   ["export", "r"], ["compare", "r", "r", "--html", "c.html"], ["runs"],
                   ["baseline", "set", "r"]):  # fmt: skip
-        message = toy(*words)
+        message = toy(*arguments)
         assert message.exit_code == 0, message.output
         output += message.output
     assert holders(toy.folder, VALUE, FROM_ENVIRONMENT, "pin_password=s3cr", '"s3cr"') == []
@@ -109,8 +109,8 @@ def test_resume_requests_secret_values_and_generates_nothing(toy: Toy, api: Fake
     starred = toy("run", "--resume", "r", *VARS[:2], "--var", "who=***", "--var", "pin_password=s3cr")
     assert starred.exit_code == 2
     assert "--var who: *** is a placeholder for a secret" in starred.stderr
-    for words in ([], ["s.yaml"]):
-        again = toy("run", *words, "--resume", "r", *VARS)
+    for arguments in ([], ["s.yaml"]):
+        again = toy("run", *arguments, "--resume", "r", *VARS)
         assert (again.exit_code, "to generate: 0; to grade again: 0; unchanged: 2" in again.stderr) == (0, True), (
             again.output
         )
@@ -124,8 +124,8 @@ def test_resume_requests_secret_values_and_generates_nothing(toy: Toy, api: Fake
 
 def test_grade_and_pairwise_ask_for_secret_values(toy: Toy, api: FakeAPI) -> None:
     assert run(toy, api).exit_code == 0
-    for words in (["grade", "r"], ["grade", "r", "--suite", "s.yaml"], ["pairwise", "r", "r"]):
-        missing = toy(*words)
+    for arguments in (["grade", "r"], ["grade", "r", "--suite", "s.yaml"], ["pairwise", "r", "r"]):
+        missing = toy(*arguments)
         assert (missing.exit_code, "add --var api_token=VALUE" in missing.stderr) == (2, True), missing.output
     before = len(api.requests)
     graded = toy("grade", "r", "--run-id", "g", "--reuse", "none", *VARS)

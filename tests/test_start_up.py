@@ -30,11 +30,11 @@ def test_importing_the_command_line_loads_nothing_heavy() -> None:
     )
 
 
-@pytest.mark.parametrize("words", [["--version"], ["--help"], ["run", "--help"]])
-def test_help_needs_nothing_heavy(words: list[str]) -> None:
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["run", "--help"]])
+def test_help_needs_nothing_heavy(arguments: list[str]) -> None:
     result = loaded(
         "from visioneval.cli import app",
-        f"try: app({words!r})",
+        f"try: app({arguments!r})",
         "except SystemExit as end: assert end.code == 0",
     )
     of_typers_own = ("rich", "asyncio", "pydantic", "csv")

@@ -51,8 +51,8 @@ def run(api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     (tmp_path / "suite.yaml").write_text(yaml.safe_dump(data, allow_unicode=True, sort_keys=False), encoding="utf-8")
 
     def run_suite(*flags: str) -> tuple[int, str, Path, list[Record]]:
-        words = ["run", str(tmp_path / "suite.yaml"), "--runs", str(tmp_path / "runs"), "--reuse", "none", *flags]
-        done = CliRunner().invoke(app, words)
+        arguments = ["run", str(tmp_path / "suite.yaml"), "--runs", str(tmp_path / "runs"), "--reuse", "none", *flags]
+        done = CliRunner().invoke(app, arguments)
         (folder,) = (tmp_path / "runs").iterdir()
         return done.exit_code, done.output, folder, list(read_records(folder))
 

@@ -73,12 +73,12 @@ def suite_at_root(secret: Path) -> Callable[[str], str]:
     return change
 
 
-@pytest.mark.parametrize("words", [["run", "--resume", "r"], ["grade", "r", "--run-id", "g"]])
-def test_recorded_suite_path_grants_no_trust(toy: Toy, secret: Path, words: list[str]) -> None:
+@pytest.mark.parametrize("arguments", [["run", "--resume", "r"], ["grade", "r", "--run-id", "g"]])
+def test_recorded_suite_path_grants_no_trust(toy: Toy, secret: Path, arguments: list[str]) -> None:
     run = finished(toy)
     change_info(run, suite_at_root(secret))
     (run / "results.jsonl").write_bytes(b"")
-    result = toy(*words)
+    result = toy(*arguments)
     assert (result.exit_code, OUTSIDE in result.stderr) == (2, True), result.output
     assert "Traceback" not in result.output
     assert leaked(toy.folder, secret) == []
@@ -87,11 +87,11 @@ def test_recorded_suite_path_grants_no_trust(toy: Toy, secret: Path, words: list
     assert leaked(run, secret) != []
 
 
-@pytest.mark.parametrize("words", [[], ["--single-file"]])
-def test_report_shows_no_outside_input(toy: Toy, secret: Path, words: list[str]) -> None:
+@pytest.mark.parametrize("arguments", [[], ["--single-file"]])
+def test_report_shows_no_outside_input(toy: Toy, secret: Path, arguments: list[str]) -> None:
     run = finished(toy)
     change_info(run, suite_at_root(secret))
-    assert toy("report", "r", *words).exit_code == 0
+    assert toy("report", "r", *arguments).exit_code == 0
     pages = "".join(path.read_text() for path in run.rglob("*.js")) + "".join(p.read_text() for p in run.glob("*.html"))
     assert "is outside the working directory" in pages
     assert leaked(run, secret) == []
@@ -126,7 +126,7 @@ def test_resume_command_names_suite_in_another_folder(toy: Toy, monkeypatch: pyt
     assert resume_command(Path("runs/r"), ["--var", "a=b"], suite) == here
     (toy.folder / "work").mkdir()
     monkeypatch.chdir(toy.folder / "work")
-    words = [
+    arguments = [
         "run",
         "../sub/s.yaml",
         "--var",
@@ -138,7 +138,7 @@ def test_resume_command_names_suite_in_another_folder(toy: Toy, monkeypatch: pyt
         "--tag",
         "t",
     ]
-    assert resume_command(Path("runs/r"), words, suite) == (
+    assert resume_command(Path("runs/r"), arguments, suite) == (
         f"visioneval run {suite} --resume runs/r --var a=b --judge x=openai:m --samples 3 --trust-suite"
     )
 
@@ -207,12 +207,12 @@ def test_linked_cell_folder_is_not_written(toy: Toy, secret: Path) -> None:
 
 @pytest.mark.parametrize("name", ["results.jsonl", "questions.json", "labels.jsonl", "preferences.jsonl", "artifacts"])
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [["show", "r"], ["run", "--resume", "r"], ["grade", "r"], ["report", "r"], ["export", "r"],
      ["compare", "r", "r", "--html", "c.html"], ["pairwise", "r", "r"], ["agreement", "r"], ["label", "export", "r"]],
-    ids=lambda words: words[0],
+    ids=lambda arguments: arguments[0],
 )  # fmt: skip
-def test_rejects_run_files_that_link_outside(toy: Toy, secret: Path, name: str, words: list[str]) -> None:
+def test_rejects_run_files_that_link_outside(toy: Toy, secret: Path, name: str, arguments: list[str]) -> None:
     run = finished(toy)
     outside = secret.parent / "outside.jsonl"
     if name == "artifacts":
@@ -222,20 +222,20 @@ def test_rejects_run_files_that_link_outside(toy: Toy, secret: Path, name: str, 
         (run / name).unlink(missing_ok=True)
         (run / name).symlink_to(outside)
     before = outside.read_bytes() if outside.exists() else b""
-    result = toy(*words)
+    result = toy(*arguments)
     assert result.exit_code == 2, result.output
     assert f"{name}: is a link to a file outside the run" in result.stderr
     assert (outside.read_bytes() if outside.exists() else b"") == before
     assert not (toy.folder / "c.html").exists()
 
 
-@pytest.mark.parametrize("words", [["compare", "r", "r2", "--html", "c.html"], ["report", "r"], ["grade", "r2"]])
-def test_image_readers_follow_no_outside_link(toy: Toy, secret: Path, words: list[str]) -> None:
+@pytest.mark.parametrize("arguments", [["compare", "r", "r2", "--html", "c.html"], ["report", "r"], ["grade", "r2"]])
+def test_image_readers_follow_no_outside_link(toy: Toy, secret: Path, arguments: list[str]) -> None:
     run = finished(toy)
     shutil.copytree(run, run.with_name("r2"))
     for item in (run, run.with_name("r2")):
         linked(item, secret, whole=False)
-    toy(*words)
+    toy(*arguments)
     page = toy.folder / "c.html"
     assert ";base64,UklGR" not in (page.read_text() if page.exists() else "")
     assert not list(run.glob("report/thumbs/*"))
@@ -251,14 +251,14 @@ def test_files_provider_follows_no_outside_link(toy: Toy, secret: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["/etc/hostname", "../../a.png", "artifacts/../../../a.png", "artifacts\\..\\a"])
-@pytest.mark.parametrize("words", [["show", "r"], ["grade", "r"], ["run", "--resume", "r"], ["report", "r"]])
-def test_rejects_record_images_outside_the_run(toy: Toy, path: str, words: list[str]) -> None:
+@pytest.mark.parametrize("arguments", [["show", "r"], ["grade", "r"], ["run", "--resume", "r"], ["report", "r"]])
+def test_rejects_record_images_outside_the_run(toy: Toy, path: str, arguments: list[str]) -> None:
     run = finished(toy)
     results = run / "results.jsonl"
     record = json.loads(results.read_text())
     record["artifact_path"] = path
     results.write_text(json.dumps(record) + "\n")
-    result = toy(*words)
+    result = toy(*arguments)
     assert (result.exit_code, "is not a path inside the run" in result.stderr) == (2, True), result.output
     assert "Traceback" not in result.output
 

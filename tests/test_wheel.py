@@ -26,9 +26,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return scratch / "site"
 
 
-def visioneval(installed: Path, folder: Path, *words: str) -> str:
+def visioneval(installed: Path, folder: Path, *arguments: str) -> str:
     environment = {**os.environ, "PYTHONPATH": str(installed)}
-    command = [sys.executable, "-m", "visioneval", *words]
+    command = [sys.executable, "-m", "visioneval", *arguments]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

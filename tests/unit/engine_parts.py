@@ -62,7 +62,7 @@ def open_context(
     """The context of a new run ``r``; ``changes`` are fields of the context."""
     plan = suite.plan
     writer = RunWriter.create(plan.folder / "runs", info_of(suite))
-    known: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "plan": plan,
         "components": components or build_components(plan),
         "calls": calls or calls_for(plan),
@@ -73,7 +73,7 @@ def open_context(
         "template_folders": template_folders(plan.suite, plan.folder, builtin("prompts")),
     }
     try:
-        yield RunContext(**{**known, **changes})
+        yield RunContext(**{**defaults, **changes})
     finally:
         writer.finish("complete", "2025-01-01T00:00:00+00:00")
 
@@ -98,7 +98,7 @@ def record_of(folder: Path, plan: Plan, call: Call, sample: int = 0, **changes: 
     if not path.exists():
         number = crc32(name.encode())
         Image.new("RGB", (32, 24), (number & 255, number >> 8 & 255, number >> 16 & 255)).save(path)
-    known: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "run_id": "r",
         "test_id": call.case.id,
         "model_label": call.run.label,
@@ -116,4 +116,4 @@ def record_of(folder: Path, plan: Plan, call: Call, sample: int = 0, **changes: 
         "generation_key": generation_key(call, sample, hash_of),
         "grade_key": grade_key(call, hash_of),
     }
-    return Record(**{**known, **changes})
+    return Record(**{**defaults, **changes})
