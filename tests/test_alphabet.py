@@ -26,7 +26,7 @@ from visioneval.graders.text.alphabet import alphabet, fold_character, unreadabl
         ("", []),
     ],
 )
-def test_unreadable_names_what_ocr_cannot_read(text: str, unreadable_characters: list[str]) -> None:
+def test_unreadable_lists_characters_that_ocr_cannot_read(text: str, unreadable_characters: list[str]) -> None:
     assert unreadable(text) == unreadable_characters
 
 

@@ -18,7 +18,7 @@ def test_text_and_bytes_replace_the_file(tmp_path: Path) -> None:
     assert [item.name for item in tmp_path.iterdir()] == ["a.txt"]
 
 
-def test_what_cannot_be_written_leaves_the_older_file_and_no_part(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_older_file_and_no_partial_file(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("old")
     with pytest.raises(UnicodeEncodeError):

@@ -106,7 +106,7 @@ def test_rows_of_a_dataset_count_as_cells() -> None:
 
 
 @pytest.mark.parametrize("value", ["many", "0", "-1", "1.5", "9" * 40])
-def test_an_environment_variable_that_is_no_number_is_named(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+def test_a_non_numeric_environment_variable_is_reported(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("VISIONEVAL_MAX_CELLS", value)
     assert refused("validate", write()).startswith(f"VISIONEVAL_MAX_CELLS='{value}': must be a whole number from 1 to ")
 

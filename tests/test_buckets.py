@@ -172,7 +172,7 @@ def test_forbidden_and_missing_pages_are_reported() -> None:
         fetch(f"{url}/a.jsonl", 1000)
 
 
-def test_what_is_too_large_is_not_read_on(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversized_files_are_not_read_completely(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fill_s3(s3, "large", {"a.bin": b"x" * 5000})
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3)
     assert len(fetch("s3://large/a.bin", 5000)) == 5000

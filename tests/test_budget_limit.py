@@ -207,7 +207,7 @@ def test_questions_and_answers_stay_within_budget(runner: SuiteRunner, most: str
     assert 0.1 < billed(runner) <= 0.17 + 1e-9
 
 
-def test_question_generation_stops_at_budget_and_keeps_results(runner: SuiteRunner) -> None:
+def test_question_generation_stops_at_budget_and_saves_results(runner: SuiteRunner) -> None:
     script_questions(runner)
     runner.write(*IDS, budget_usd=0.05, **GECKO)
     result = runner("questions", runner.folder / "suite.yaml")

@@ -54,7 +54,7 @@ def test_a_image_that_cannot_be_used(
 
 
 @pytest.mark.parametrize("kind", ["png", "jpeg", "webp", "gif", "bmp", "tiff"])
-def test_a_image_that_is_cut_off(problems: Problems, mask: Make, tmp_path: Path, kind: str) -> None:
+def test_a_truncated_image_is_reported(problems: Problems, mask: Make, tmp_path: Path, kind: str) -> None:
     mask(size=(300, 200))
     path = tmp_path / f"a.{kind}"
     Image.effect_noise((300, 200), 60).save(path)
@@ -194,7 +194,7 @@ def test_invalid_sweep_labels_are_reported(problems: Problems, value: str, messa
     assert problems(text, trust=True) == [f"suite.yaml:{message}"]
 
 
-def test_a_program_that_is_not_there(problems: Problems, tmp_path: Path) -> None:
+def test_a_missing_program_is_reported(problems: Problems, tmp_path: Path) -> None:
     (tmp_path / "generate.sh").write_text("#!/bin/sh\n")
     (tmp_path / "generate.sh").chmod(0o755)
     (tmp_path / "plain.sh").write_text("#!/bin/sh\n")

@@ -35,7 +35,7 @@ def test_a_suite_with_a_judge_is_right(problems: Problems) -> None:
     assert problems(SUITE) == []
 
 
-def test_a_judge_that_is_not_there(problems: Problems) -> None:
+def test_an_unknown_judge_is_reported(problems: Problems) -> None:
     result = problems(changed(("type: rubric,", "type: rubric, judge: defualt,")))
     assert result == [
         "suite.yaml:10:38: there is no judge 'defualt' under 'judges' (did you mean 'default'?)",

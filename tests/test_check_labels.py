@@ -122,7 +122,7 @@ def test_an_invalid_grader_does_not_hide_other_problems(problems: Callable[..., 
         ({"type": "text"}, ["x", None], ["", "  ", 1, "x" * 10_001]),
     ],
 )
-def test_what_is_an_answer(options: dict[str, Any], good: list[Any], bad: list[Any]) -> None:
+def test_answer_types_of_label_questions(options: dict[str, Any], good: list[Any], bad: list[Any]) -> None:
     question = LabelQuestion.model_validate({"key": "q", "ask": "?", **options})
     assert [question.answer_problem(answer) for answer in good] == [None] * len(good)
     assert all(question.answer_problem(answer) for answer in bad)

@@ -201,7 +201,7 @@ BAD_NAMES = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), BAD_NAMES)
-def test_show_reports_what_does_not_exist(swept: Toy, arguments: list[str], message: str) -> None:
+def test_show_reports_unknown_names(swept: Toy, arguments: list[str], message: str) -> None:
     result = swept("show", *arguments)
     assert (result.exit_code, message in result.stderr) == (2, True), result.stderr
 

@@ -211,7 +211,7 @@ def test_folded_characters_are_named() -> None:
     assert compare(["A - B..."], required=["A — B…", "A-B"]).folded == {"—": "-"}
 
 
-def test_extra_text_is_what_no_line_explains() -> None:
+def test_extra_text_is_text_outside_all_lines() -> None:
     expected = {"required": ["SALE"], "allowed": ["Acme", "20% OFF"], "extra": "forbid"}
     assert compare(["SALE", "Acme Acme", "20% 0FF", "•", "—"], **expected).passed is True
     assert compare(["SALE", "Acme"], required=["SALE"]).passed is True

@@ -118,7 +118,7 @@ BAD_ROWS = [
 
 
 @pytest.mark.parametrize(("row", "message"), BAD_ROWS)
-def test_a_row_that_is_not_plain_json(problems: Problems, row: str, message: str) -> None:
+def test_an_invalid_json_row_is_reported(problems: Problems, row: str, message: str) -> None:
     assert problems(fed("id: i, prompt: i"), {"d.jsonl": row + "\n"}) == [f"d.jsonl:{message}"]
 
 

@@ -31,7 +31,7 @@ def test_without_it_the_key_is_missing(toy: Toy) -> None:
     assert "set OPENAI_API_KEY" in out
 
 
-def test_what_is_set_already_wins(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_existing_variables_override_the_env_file(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VISIONEVAL_CACHE_MAX_GB", "none")
     (toy.folder / ".env").write_text("VISIONEVAL_CACHE_MAX_GB=1\n")
     result = toy("--env-file", toy.folder / ".env", "cache", "info")

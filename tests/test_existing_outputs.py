@@ -46,7 +46,7 @@ FILE = {"file_data": {"mime_type": "video/mp4", "file_uri": "gs://b/a.mp4"}}
         ("a\nb", {"problem": "the value is not a path"}),
     ],
 )
-def test_what_a_cell_names(cell: Any, result: dict[str, str]) -> None:
+def test_existing_outputs_of_a_cell(cell: Any, result: dict[str, str]) -> None:
     assert output_of_cell(cell, "d.jsonl:3") == {**result, "row": "d.jsonl:3"}
     assert ExistingOutput.model_validate(output_of_cell(cell, "d.jsonl:3")).row == "d.jsonl:3"
 

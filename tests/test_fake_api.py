@@ -217,7 +217,7 @@ def test_a_body_in_chunks(api: FakeAPI) -> None:
     assert (reply.status_code, api.requests[-1].body) == (200, {"model": "gpt-5.4", "input": "Hello"})
 
 
-def test_what_is_not_http_is_reported(script: Script) -> None:
+def test_invalid_http_is_reported(script: Script) -> None:
     with pytest.raises(MalformedError, match="not a request line"):
         send_bytes(script, b"HELLO\r\n\r\n")
 

@@ -45,7 +45,7 @@ def test_chat_answers_in_the_schema(api: FakeAPI, client: openai.OpenAI) -> None
     assert (asked.text, asked.images[0].detail, asked.endpoint) == ("Be strict.\nJudge this.", "low", "chat")
 
 
-def test_a_script_judges_from_what_it_sees(api: FakeAPI, script: Script, client: openai.OpenAI) -> None:
+def test_a_script_judges_the_parts_of_a_request(api: FakeAPI, script: Script, client: openai.OpenAI) -> None:
     script.judge(lambda request: {"verdict": "FAIL", "quality": len(request.images), "tags": []})
     output = respond(client, text=response_format(SCHEMA)).output_text
     assert json.loads(output) == {"verdict": "FAIL", "quality": 1, "tags": []}

@@ -148,7 +148,7 @@ def test_another_run_without_a_label_gives_all_of_its_model_runs(toy: Toy, sampl
 
 
 @pytest.mark.parametrize("name", ["nope", "nope@old", "@old"])
-def test_a_run_that_is_not_there_is_a_problem_of_the_suite(toy: Toy, name: str) -> None:
+def test_a_missing_run_is_a_problem_of_the_suite(toy: Toy, name: str) -> None:
     path = toy.write({}, models=[{"provider": "files", "run": name}])
     result = toy("run", path)
     assert result.exit_code == 2

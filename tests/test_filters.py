@@ -55,7 +55,7 @@ def test_a_text_matches_itself(text: str) -> None:
         ({"cases": ["logo_*"], "tags": ["text"], "tasks": [EDITING], "models": ["*high"]}, True),
     ],
 )
-def test_every_list_that_is_given_must_match(scope: dict[str, list[str]], covers: bool) -> None:
+def test_every_given_list_must_match(scope: dict[str, list[str]], covers: bool) -> None:
     created = Scope.model_validate(scope)
     assert created.covers("logo_1", EDITING, ("text", "edit"), "m,quality=high") is covers
     assert created.is_unrestricted is (not scope)

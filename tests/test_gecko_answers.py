@@ -41,7 +41,7 @@ def test_an_answer_selects_one_choice(answer: str, choice: int | None) -> None:
     assert choice_of(COLOUR, answer) == choice
 
 
-def test_a_choice_that_is_a_letter_is_taken_by_its_text() -> None:
+def test_a_single_letter_choice_is_matched_by_its_text() -> None:
     question = GeckoQuestion(id="q", question="Which letter is on the sign?", choices=("b", "a"), answer="a")
     assert choice_of(question, "a") == 1
 
@@ -84,5 +84,5 @@ def test_a_plain_mapping_of_ids_is_understood() -> None:
     "data",
     [None, [], "yes", 5, {}, {"q9": "yes"}, {"answers": "yes"}, {"answers": ["yes"]}, {"answers": [{"id": "q1"}]}],
 )
-def test_what_is_no_list_of_answers(data: Any) -> None:
+def test_invalid_lists_of_answers_are_rejected(data: Any) -> None:
     assert len(answer_faults([YES_NO, COLOUR], data)) == 1

@@ -196,6 +196,6 @@ def test_failed_question_generation_writes_the_others_and_sets_the_exit_code(
     assert "plain: no questions: the judge generated no usable questions" in done.stderr
 
 
-def test_a_suite_without_such_a_grader(toy: Any) -> None:
+def test_a_suite_without_a_gecko_grader(toy: Any) -> None:
     done = toy("questions", toy.write(), "--trust-suite")
     assert (done.exit_code, done.output) == (2, "toy: no gecko grader applies to these cases\n")

@@ -56,7 +56,7 @@ def test_json_in_any_dress(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "I cannot do that.", "{", "[1, 2", "null", "``` ```", f"{TEXT} {TEXT[:-1]},}}"])
-def test_what_is_no_json(text: str) -> None:
+def test_invalid_json_is_rejected(text: str) -> None:
     with pytest.raises(UnreadableReplyError):
         read_json(text.replace("dogs", "cats", 1))
 

@@ -89,7 +89,7 @@ def test_floats_are_shown_from_black_to_white(sample: float, shown: int) -> None
     assert rgb(encoded(Image.new("F", (4, 4), sample), "TIFF")) == (shown,) * 3
 
 
-def test_a_float_that_is_no_number_is_no_crash() -> None:
+def test_a_nan_float_does_not_crash() -> None:
     assert rgb(encoded(Image.new("F", (4, 4), float("nan")), "TIFF")) == (0, 0, 0)
 
 
@@ -189,7 +189,7 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 @pytest.mark.parametrize("look", [images.verify, images.load_rgb, images.inspect])
-def test_what_is_no_image(tmp_path: Path, name: str, look: Callable[[Path], object]) -> None:
+def test_non_images_are_rejected(tmp_path: Path, name: str, look: Callable[[Path], object]) -> None:
     data, message = BAD[name]
     path = tmp_path / name
     path.write_bytes(data)
@@ -198,7 +198,7 @@ def test_what_is_no_image(tmp_path: Path, name: str, look: Callable[[Path], obje
     assert refusal(lambda: look(path)).startswith(message)
 
 
-def test_what_is_no_file(tmp_path: Path) -> None:
+def test_non_files_are_rejected(tmp_path: Path) -> None:
     assert refusal(lambda: images.verify(tmp_path / "gone.png")) == "there is no such file"
     assert refusal(lambda: images.verify(tmp_path)) == "it is a folder, not an image"
     assert refusal(lambda: images.verify(Path("/dev/zero"))) == "it is not a regular file"

@@ -64,7 +64,9 @@ def test_without_tags_none_are_asked_for() -> None:
     verdict=st.sampled_from(["PASS", "FAIL", "MAYBE", None]),
     more=st.sampled_from([{}, {"extra": 1}]),
 )
-def test_what_the_check_takes_the_schema_takes(gate: Any, score: Any, share: Any, verdict: Any, more: Any) -> None:
+def test_replies_accepted_by_the_check_match_the_schema(
+    gate: Any, score: Any, share: Any, verdict: Any, more: Any
+) -> None:
     asked = options().asked
     output = {"reason": "r", "gate": gate, "score": score, "share": share, "verdict": verdict, **more}
     if not reply_problems(asked, [], output):  # an extra key is ignored

@@ -217,7 +217,7 @@ def test_later_answer_of_a_rater_counts(run: Folder) -> None:
     assert [label.answer for label in newest(run.labels)] == [False]
 
 
-def test_a_file_imported_again_adds_only_what_is_new(run: Folder) -> None:
+def test_importing_a_file_again_adds_only_new_labels(run: Folder) -> None:
     text = HEAD + "one,m,ann,usable,yes\none,m,ann,usable,yes\none,m,ann,clarity,1\n"
     run.add(text)
     second = run.add(text + "one,n,ann,usable,no\n")

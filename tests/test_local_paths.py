@@ -72,7 +72,7 @@ def test_a_url_is_refused_in_one_line(toy: Toy, words: list[str], name: str) -> 
 
 
 @pytest.mark.parametrize("url", [*URLS, "s3:/bucket", "GS:/bucket/runs"])
-def test_no_run_is_written_into_a_folder_that_is_named_like_a_scheme(toy: Toy, url: str) -> None:
+def test_no_run_is_written_into_a_folder_named_like_a_scheme(toy: Toy, url: str) -> None:
     before = sorted(toy.folder.rglob("*"))
     suite = toy.write({})
     for words in (["--runs", url], [f"--runs={url}"], ["--junit", url], ["--cache", url]):

@@ -229,7 +229,7 @@ def test_blur_shows_in_the_similarity(synthetic_edit: Edit) -> None:
     assert after < before - 0.1
 
 
-def test_the_edit_has_no_part_in_what_is_measured_outside(synthetic_edit: Edit) -> None:
+def test_the_edit_does_not_affect_the_measures_outside(synthetic_edit: Edit) -> None:
     base, output, mask = synthetic_edit
     assert measured((base, output, mask), np.where(mask[..., None], output, base)).changed_outside == 0
     result = measured((base, output, mask), np.where(mask[..., None], 255 - base, base))
@@ -365,7 +365,7 @@ def test_exact_mode_rejects_another_size(grade: Callable[..., Grade], synthetic_
     assert "210x165" in result.reasons["local"]
 
 
-def test_what_a_mask_leaves_out_is_null_with_its_cause(grade: Callable[..., Grade], synthetic_edit: Edit) -> None:
+def test_measures_without_a_mask_area_are_null_with_a_cause(grade: Callable[..., Grade], synthetic_edit: Edit) -> None:
     result = grade(synthetic_edit[1], np.ones_like(synthetic_edit[2]))
     assert result.scores["local"] is None
     assert result.scores["local.changed_outside"] is None

@@ -9,7 +9,7 @@ from PIL import Image
 from visioneval.resources import builtin
 
 
-def test_the_images_of_the_quickstart_are_what_the_script_generates():
+def test_the_quickstart_images_match_the_script():
     for name, image in (("storefront.png", storefront()), ("storefront-mask.png", mask())):
         path = builtin("suites") / "quickstart" / "assets" / name
         assert path.stat().st_size < 100_000

@@ -11,7 +11,7 @@ from visioneval.resources import builtin
 ASSETS = builtin("suites") / "logo_edits" / "assets"
 
 
-def test_the_images_are_what_the_script_generates() -> None:
+def test_the_images_match_the_script() -> None:
     generated = images()
     assert {path.name for path in ASSETS.iterdir()} == generated.keys()
     for name, image in generated.items():

@@ -12,7 +12,7 @@ from visioneval.resources import builtin
 ASSETS = builtin("suites") / "try_on" / "assets"
 
 
-def test_the_images_are_what_the_script_generates() -> None:
+def test_the_images_match_the_script() -> None:
     generated = all_images()
     assert {path.name for path in ASSETS.iterdir()} == generated.keys()
     for name, image in generated.items():

@@ -227,7 +227,7 @@ def test_an_edit_changes_only_the_mask():
 
 
 @pytest.mark.parametrize("flaw", ["typo", "missing_line"])
-def test_flaws_of_the_text_stay_inside_the_mask(flaw: str):
+def test_flaws_of_the_text_are_inside_the_mask(flaw: str):
     flawed = output(request(text("BUTTER"), files=shop(), flaw=flaw))
     assert not (changed(flawed, storefront()) & outside()).any()
     assert changed(flawed, output(request(text("BUTTER"), files=shop()))).any()

@@ -254,7 +254,7 @@ def test_each_fault_is_reported(api: FakeAPI, fault: Fault, kind: str, wait: flo
     assert len(api.requests) == 1
 
 
-def test_a_server_that_is_not_there_is_transient() -> None:
+def test_an_unreachable_server_is_a_transient_error() -> None:
     with canned({}) as server:
         pass
     error = failed(server.url)
@@ -361,7 +361,7 @@ def test_a_wrong_key_is_the_providers_words(api: FakeAPI) -> None:
     assert "sk-wrong-key-5678" not in str(error)
 
 
-def test_a_script_sees_what_was_asked(api: FakeAPI, script: Script) -> None:
+def test_a_script_gets_the_request(api: FakeAPI, script: Script) -> None:
     seen: list[SentRequest] = []
     script.generate(lambda asked: seen.append(asked))
     generate(api.openai_base_url, request({"model": "gpt-image-2", "size": "1536x864"}))

@@ -130,7 +130,7 @@ def test_only_the_paths_of_a_case_are_rebased() -> None:
         ),
     ],
 )
-def test_what_a_suite_must_be_trusted_for(
+def test_untrusted_suites_are_restricted(
     problems: Problems, save_image: Callable[..., Path], text: str, position: str, message: str
 ) -> None:
     save_image("a.png")

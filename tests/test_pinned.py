@@ -161,7 +161,7 @@ def test_a_bad_file(problems: Problems, text: str, message: str) -> None:
     assert line.startswith(message), line
 
 
-def test_a_file_that_is_not_there_or_out_of_reach(problems: Problems) -> None:
+def test_a_missing_or_untrusted_file_is_reported(problems: Problems) -> None:
     (line,) = problems(gecko("", ", questions: q.yaml"))
     assert line == "suite.yaml:4:60: questions: q.yaml: no such file or directory"
     (line,) = problems(gecko("", ", questions: ../../../q.yaml"))
@@ -174,7 +174,9 @@ def test_a_file_that_is_not_there_or_out_of_reach(problems: Problems) -> None:
 
 
 @pytest.mark.parametrize("source", ["generated", "pinned"])
-def test_what_the_command_writes_can_be_pinned(load: Callable[..., LoadedSuite], tmp_path: Path, source: Any) -> None:
+def test_questions_written_by_the_command_can_be_pinned(
+    load: Callable[..., LoadedSuite], tmp_path: Path, source: Any
+) -> None:
     asked = (
         GeckoQuestion(id="q1", question="Is it: a 'tree'?", type="plant", justification='"tree"'),
         GeckoQuestion(id="q2", question="Which?", choices=("no", "1.10", "on", "oak"), answer="no", depends_on=("q1",)),

@@ -171,7 +171,7 @@ def test_planned_calls_are_created_lazily(toy: Toy, monkeypatch: pytest.MonkeyPa
     assert next(plan.calls()).samples == (0,)
 
 
-def test_an_estimate_counts_and_names_what_is_missing(toy: Toy) -> None:
+def test_an_estimate_counts_and_names_missing_outputs(toy: Toy) -> None:
     from visioneval.engine.calls.cost.estimate import estimate
     from visioneval.expansion import needed_keys
 

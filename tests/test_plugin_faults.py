@@ -282,7 +282,7 @@ class TestResumeHint:
         flags = "--trust-suite --cache c --reuse none --budget 2.5"
         assert run.resume_hint == f"to resume: visioneval run --resume runs/r {flags}"
 
-    def test_it_names_a_suite_elsewhere_and_what_changes_it(
+    def test_the_hint_names_another_suite_and_its_changes(
         self, plugins: PluginSuite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         plugins.suite("name: ours\n", "name: ours\nvars: {color: red, site_token: none}\n")

@@ -62,7 +62,7 @@ def test_the_cells_of_a_table_are_typed(tmp_path: Path, written: str, value: Any
     assert (result, type(result)) == (value, type(value))
 
 
-def test_the_values_of_jsonl_are_what_they_are(tmp_path: Path) -> None:
+def test_jsonl_values_preserve_their_types(tmp_path: Path) -> None:
     rows = [
         {"id": "one", "run": "m", "n": 0, "q": "Is it blue?", "a": False},
         {"id": "one", "run": "m", "n": 0, "q": "q2", "a": 3.5},
@@ -73,7 +73,7 @@ def test_the_values_of_jsonl_are_what_they_are(tmp_path: Path) -> None:
     assert answers(recorded, "Is it blue?", "q2", "q3", "q4") == {"Is it blue?": False, "q2": 3.5}
 
 
-def test_an_answer_that_is_missing_is_left_out(tmp_path: Path) -> None:
+def test_a_missing_answer_is_left_out(tmp_path: Path) -> None:
     recorded = judge(tmp_path / "a.tsv", "case\tquestion\tanswer\none\tquality\t4\none\tright\t\n")
     assert answers(recorded, "right", "quality", "style") == {"quality": 4}
 

@@ -109,7 +109,7 @@ def test_the_environment_may_list_trusted_hosts(
         "",
     ],
 )
-def test_what_is_no_plain_address_is_refused(url: str) -> None:
+def test_invalid_base_urls_are_refused(url: str) -> None:
     with pytest.raises(ValidationError):
         OpenAIOptions(base_url=url, api_key_env="LOCAL_KEY")
 

@@ -38,7 +38,7 @@ def test_rules(text: str, rule: Rule) -> None:
     ["", " ", "a b", "a >=", ">= 4", "a >= b", "a = 4", "a => 4", "not a >= 4", "not not a", "'a", "''", "a >= 4 5",
      "a >= 4 and b", "5", "a >= 1e999", "a >= nan", "a >= ٤", "größe"],
 )  # fmt: skip
-def test_what_is_no_rule(text: str) -> None:
+def test_invalid_rules_are_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="is not a valid rule: write "):
         parse_rule(text)
 
@@ -59,7 +59,7 @@ def test_gates(text: str, gate: Gate) -> None:
 @pytest.mark.parametrize(
     "text", ["", "pass_rate", "passrate > 1", "pass_rate(x) > 1", "mean > 1", "mean() > 1", "fit >= 4", "rate(a b) > 0"]
 )
-def test_what_is_no_gate(text: str) -> None:
+def test_invalid_gates_are_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="is not a valid gate: write 'FN OP NUMBER'"):
         parse_gate(text)
 
@@ -181,7 +181,7 @@ def test_gates_over_verdicts(gate: str, run: str, value: tuple[float | None, int
     assert gate_passes(parsed, value[0]) is passed
 
 
-def test_gates_over_metrics_leave_out_what_was_not_measured() -> None:
+def test_gates_over_metrics_ignore_unmeasured_cells() -> None:
     run = [
         Cell(scores={"m": 4, "ok": True}),
         Cell(scores={"m": None, "ok": None}),
@@ -204,7 +204,7 @@ def test_only_error_rate_gates_are_about_errors() -> None:
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60))
 @example([0.1] * 3)
 @example([0.7] * 10)
-def test_a_mean_lies_between_the_scores(scores: list[float]) -> None:
+def test_a_mean_is_between_the_scores(scores: list[float]) -> None:
     value, count = pooled(parse_gate("mean(m) > 0"), [Cell(scores={"m": score}) for score in scores])
     assert count == len(scores)
     assert value is not None

@@ -52,7 +52,7 @@ GOOD = [
 
 
 @pytest.mark.parametrize("text", GOOD)
-def test_what_the_loader_takes_the_schema_takes(
+def test_suites_accepted_by_the_loader_match_the_schema(
     problems: Problems, validator: jsonschema.Draft202012Validator, text: str
 ) -> None:
     assert problems(text, trust=True) == []
@@ -144,7 +144,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("text", BAD)
-def test_what_the_schema_refuses_the_loader_refuses(
+def test_suites_rejected_by_the_schema_are_rejected_by_the_loader(
     problems: Problems, validator: jsonschema.Draft202012Validator, text: str
 ) -> None:
     assert problems(text, trust=True)

@@ -85,7 +85,7 @@ def test_rendering(text: str, rendered: str) -> None:
         ("{{ 1 }}" + "x" * 1_000_000, "the template has more than 1,000,000 characters"),
     ],
 )  # fmt: skip
-def test_what_is_refused(text: str, message: str) -> None:
+def test_invalid_templates_are_refused(text: str, message: str) -> None:
     assert refusal(text) == message
 
 

@@ -38,7 +38,7 @@ def test_public_pages_are_for_everyone(url: str) -> None:
         "https://2130706433/a",
     ],
 )
-def test_what_is_not_public_needs_trust(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_private_addresses_need_trust(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "is not public: pass --trust-suite" in str(url_problem(url))
 
 

@@ -70,7 +70,7 @@ def sound(path: Path) -> Path:
     return path
 
 
-def test_a_file_that_is_not_a_video(tmp_path: Path) -> None:
+def test_non_videos_are_rejected(tmp_path: Path) -> None:
     whole = clip(tmp_path / "a.mp4", ["red", "blue"]).read_bytes()
     for data, message in (
         (b"", "not a supported video"),

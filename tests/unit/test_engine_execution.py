@@ -200,7 +200,7 @@ class TestHashes:
         assert hashes(tmp_path)(tmp_path / "a") == sha256(b"y").hexdigest()
 
     @pytest.mark.parametrize("name", ["none", ".", "a\0b", "long" * 100])
-    def test_what_is_no_file_is_missing(self, tmp_path: Path, name: str) -> None:
+    def test_a_path_without_a_file_is_missing(self, tmp_path: Path, name: str) -> None:
         assert hashes(tmp_path)(Path(name)) == "missing"
 
     def test_a_file_that_no_run_reads_is_not_hashed(self, tmp_path: Path) -> None:

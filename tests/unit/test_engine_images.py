@@ -38,7 +38,7 @@ class TestCheckMedia:
         assert image.fault
         assert (image.data, image.sha256, image.decoded) == (None, "", False)
 
-    def test_an_image_that_is_cut_is_a_fault(self, save_image: Save) -> None:
+    def test_a_truncated_image_is_a_fault(self, save_image: Save) -> None:
         data = save_image(size=(320, 240), color="red").read_bytes()
         assert check_media(data[:200], GENERATION).fault
 

@@ -150,7 +150,7 @@ class TestPrepareRun:
         with pytest.raises(UsageError, match="already exists: use another --run-id"):
             self.prepare(suite, options())
 
-    def test_a_resumed_run_has_only_what_is_left(self, toy: Toy) -> None:
+    def test_a_resumed_run_has_only_the_remaining_cells(self, toy: Toy) -> None:
         folder = store(planned(toy.write({}, {})), records=1)
         asked = options(resume=folder, run_id=None)
         (suite,) = plan_runs([], asked)

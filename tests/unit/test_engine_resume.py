@@ -100,7 +100,7 @@ def test_resume_generates_again_when_an_input_image_changed(toy: Toy) -> None:
     assert resumed(toy, records, editing).reasons == {("generate", "images changed"): 1}
 
 
-def test_resume_generates_an_image_that_is_missing(toy: Toy) -> None:
+def test_resume_generates_a_missing_image(toy: Toy) -> None:
     records = done(toy)
     (toy.folder / str(records[0].artifact_path)).unlink()
     assert resumed(toy, records).reasons == {("generate", "without an image file"): 1}
@@ -192,7 +192,7 @@ class TestDependents:
     def records(self, toy: Toy) -> list[Record]:
         return done(toy, {}, COUNTER)
 
-    def test_they_follow_an_image_that_is_generated_again(self, toy: Toy, records: list[Record]) -> None:
+    def test_dependents_follow_a_regenerated_image(self, toy: Toy, records: list[Record]) -> None:
         rest = resumed(toy, records, {"prompt": "a boat"}, COUNTER)
         assert rest.reasons == {
             ("generate", "prompt changed"): 1,
