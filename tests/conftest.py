@@ -17,6 +17,7 @@ from PIL import Image
 from toys import Toy
 
 from visioneval import registry
+from visioneval.engine.calls import limiters
 from visioneval.errors import SuiteError, UsageError
 from visioneval.suite.load import LoadedSuite, load_suite
 
@@ -150,11 +151,12 @@ def _home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def hermetic(monkeypatch: pytest.MonkeyPatch, _home: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """No key, no setting and no home of whoever runs the tests, and no answer that another test was given."""
+    """No key, no setting and no home of the user, no answer from another test's cache, and short waits for retries."""
     for name in [name for name in os.environ if _LEAKS.fullmatch(name)]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(_home))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setattr(limiters, "BACKOFF_S", 0.01)
 
 
 @pytest.fixture(autouse=True)

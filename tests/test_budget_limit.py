@@ -150,7 +150,6 @@ def test_cached_images_cost_nothing(paying: Paying) -> None:
 def test_lost_reply_counts_towards_budget_but_rejected_call_does_not(
     paying: Paying, monkeypatch: pytest.MonkeyPatch, fault: Fault, generated: int
 ) -> None:
-    monkeypatch.setattr("visioneval.engine.calls.limiters.BACKOFF_S", 0.01)
     paying.write(*IDS, **LOCAL)
     paying.api.faults.queue(fault)
     assert paying.run("--budget", "0.12", "--max-concurrency", "1").exit_code == 3
@@ -158,7 +157,6 @@ def test_lost_reply_counts_towards_budget_but_rejected_call_does_not(
 
 
 def test_timed_out_attempt_counts_towards_budget(paying: Paying, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("visioneval.engine.calls.limiters.BACKOFF_S", 0.01)
     paying.write(*IDS, limits={"openai": {"timeout_s": 2}}, **LOCAL)
     paying.api.faults.queue(Fault("hang"))
     assert paying.run("--budget", "0.12", "--max-concurrency", "1").exit_code == 3
@@ -166,7 +164,6 @@ def test_timed_out_attempt_counts_towards_budget(paying: Paying, monkeypatch: py
 
 
 def test_unreachable_server_costs_nothing(paying: Paying, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("visioneval.engine.calls.limiters.BACKOFF_S", 0.001)
     models = [{**of_three(paying, 1)[0], "base_url": "http://127.0.0.1:9/v1"}]
     paying.write(*IDS, models=models, **LOCAL)
     result = paying.run("--budget", "0.05")
