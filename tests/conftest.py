@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from label_server import rate, serve
 from PIL import Image
 from toys import Toy
 
+from visioneval import registry
+from visioneval.engine.calls import limiters
 from visioneval.errors import SuiteError, UsageError
 from visioneval.suite.load import LoadedSuite, load_suite
 
@@ -148,11 +151,26 @@ def _home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def hermetic(monkeypatch: pytest.MonkeyPatch, _home: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Hides the user's keys, settings and home, and the cached answers of other tests."""
+    """Hides the user's keys, settings and home and other tests' cached answers, and shortens waits for retries."""
     for name in [name for name in os.environ if _LEAKS.fullmatch(name)]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(_home))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setattr(limiters, "BACKOFF_S", 0.01)
+
+
+@pytest.fixture(autouse=True)
+def custom_modules() -> Iterator[None]:
+    """Forgets the modules beside a test's suites, as thousands of folders would slow down every import."""
+    yield
+    folders = registry._SUITE_FOLDERS
+    if not folders:
+        return
+    sys.path[:] = [path for path in sys.path if path not in folders]
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None) or "").startswith(tuple(folders)):
+            del sys.modules[name]
+    folders.clear()
 
 
 @pytest.fixture

@@ -14,8 +14,6 @@ from canned_api import canned
 from failing_calls import CALLS, FailingCall, error_of, scripted
 from fake_api import FakeAPI, Fault
 
-from visioneval.engine.calls import limiters
-
 FEW = ("generation", "responses", "gemini", "gemini judge")
 """A call of each client for images and for judgements."""
 
@@ -29,7 +27,6 @@ def api() -> Iterator[FakeAPI]:
 @pytest.fixture(autouse=True)
 def _fast_retries(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(limiters, "BACKOFF_S", 0.02)
 
 
 @pytest.mark.parametrize("call", CALLS)

@@ -152,7 +152,6 @@ def test_cached_images_cost_nothing(runner: SuiteRunner) -> None:
 def test_lost_reply_counts_towards_budget_but_rejected_call_does_not(
     runner: SuiteRunner, monkeypatch: pytest.MonkeyPatch, fault: Fault, generated: int
 ) -> None:
-    monkeypatch.setattr("visioneval.engine.calls.limiters.BACKOFF_S", 0.01)
     runner.write(*IDS, **LOCAL)
     runner.api.faults.queue(fault)
     assert runner.run("--budget", "0.12", "--max-concurrency", "1").exit_code == 3
@@ -160,7 +159,6 @@ def test_lost_reply_counts_towards_budget_but_rejected_call_does_not(
 
 
 def test_timed_out_attempt_counts_towards_budget(runner: SuiteRunner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("visioneval.engine.calls.limiters.BACKOFF_S", 0.01)
     runner.write(*IDS, limits={"openai": {"timeout_s": 2}}, **LOCAL)
     runner.api.faults.queue(Fault("hang"))
     assert runner.run("--budget", "0.12", "--max-concurrency", "1").exit_code == 3
@@ -168,7 +166,6 @@ def test_timed_out_attempt_counts_towards_budget(runner: SuiteRunner, monkeypatc
 
 
 def test_unreachable_server_costs_nothing(runner: SuiteRunner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("visioneval.engine.calls.limiters.BACKOFF_S", 0.001)
     models = [{**three_per_call(runner, 1)[0], "base_url": "http://127.0.0.1:9/v1"}]
     runner.write(*IDS, models=models, **LOCAL)
     result = runner.run("--budget", "0.05")

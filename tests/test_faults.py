@@ -10,7 +10,6 @@ import pytest
 from api_runs import FIFTH, ApiRun, case_id, prompt, scripted
 from fake_api import FakeAPI, Fault, GenerationRequest, JudgeRequest
 
-from visioneval.engine.calls import limiters
 from visioneval.records.model import read_info
 
 Service = Literal["openai", "gemini"]
@@ -26,7 +25,6 @@ def api() -> Iterator[FakeAPI]:
 @pytest.fixture(autouse=True)
 def _fast_retries(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(limiters, "BACKOFF_S", 0.02)
 
 
 def limits(provider: str, attempts: int) -> dict[str, Any]:

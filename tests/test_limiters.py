@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from concurrency import Clock, run_with_timeout, settle
 
+from visioneval.engine.calls import limiters
 from visioneval.engine.calls.limiters import CallRate, ConcurrencyLimiter
 from visioneval.errors import ClosingError, ProviderError
 
@@ -202,6 +203,7 @@ def test_retry_after_pauses_all_calls(clock: Clock) -> None:
 
 
 def test_pauses_double_with_repeated_429s_until_a_success(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limiters, "BACKOFF_S", 1.0)
     monkeypatch.setattr("random.uniform", lambda low, high: high)
 
     async def scenario() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 HEAVY = (
     "numpy", "PIL", "cv2", "jinja2", "yaml", "pydantic", "pydantic_core", "rapidocr", "onnxruntime", "openai",
-    "google", "skimage", "scipy", "tenacity", "fsspec", "genai_prices", "httpx", "csv", "asyncio",
+    "google", "skimage", "scipy", "fsspec", "genai_prices", "httpx", "csv", "asyncio",
     "visioneval.suite", "visioneval.records.model", "visioneval.expansion", "visioneval.graders", "visioneval.providers",
     "visioneval.engine", "visioneval.analysis", "visioneval.report", "visioneval.types", "visioneval.media.images",
     "visioneval.templates.render", "visioneval.label", "visioneval.records.labels", "starlette", "uvicorn", "rich.progress", "rich.table",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, mannwhitneyu
 from statsmodels.stats.contingency_tables import mcnemar
@@ -54,6 +54,7 @@ def test_mcnemar_of_large_counts() -> None:
         mcnemar_exact(-1, 3)
 
 
+@settings(max_examples=20)  # statsmodels takes 60 ms for each
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
 def test_holm_matches_statsmodels(p_values: list[float]) -> None:
     assert holm(p_values) == pytest.approx(list(multipletests(p_values, method="holm")[1]))

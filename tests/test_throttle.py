@@ -22,11 +22,6 @@ JUDGE = RateLimitKey("openai", "painter", "judge")
 CUSTOM = RateLimitKey("mine:Generate", None, "generate")
 
 
-@pytest.fixture(autouse=True)
-def _fast_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limiters, "BACKOFF_S", 0.001)
-
-
 def throttle_with(limits: Mapping[str, Any] | None = None, most: int = 8) -> Throttle:
     return Throttle({name: Limits(**message) for name, message in (limits or {}).items()}, most)
 

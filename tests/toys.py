@@ -70,7 +70,7 @@ class Generate:
         return Generation(outputs=(Path("/etc/hostname"),))
 
     def limited(self, request):
-        raise ProviderError("slow down", kind="rate_limit", retry_after=3)
+        raise ProviderError("slow down", kind="rate_limit", retry_after=0.05)
 
     def refuses(self, request):
         return Generation(refused="not that")

@@ -83,6 +83,7 @@ def check_of(table: Mapping[str, Part], name: str, function: str) -> Any:
 
 
 _SUITE_FOLDERS: dict[str, None] = {}
+"""The folders of suites with custom classes; the last one is in use."""
 
 
 def load_class(name: str, table: Mapping[str, Part], folder: Path) -> Any:
@@ -120,9 +121,12 @@ def _add_suite_folder(folder: Path) -> None:
     Unloads modules of another suite's folder that also exist in this folder, so that each suite uses its own modules.
     """
     current = str(folder)
+    if current in sys.path and current == next(reversed(_SUITE_FOLDERS), None):
+        return
     others = [path for path in _SUITE_FOLDERS if path != current]
     sys.path[:] = [path for path in sys.path if path not in _SUITE_FOLDERS] + [current, *others]
-    _SUITE_FOLDERS.update({current: None})
+    _SUITE_FOLDERS.pop(current, None)
+    _SUITE_FOLDERS[current] = None
     for name, module in list(sys.modules.items()):
         top = name.partition(".")[0]
         origin = str(getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", [])), ""))

@@ -23,12 +23,9 @@ def judge_asker(
     the API key is refused.
     """
 
-    async def ask_round(question: Question) -> Reply:
-        return await calls.ask(config, judge, question, about, meter)
-
     async def ask(question: Question) -> Reply:
         try:
-            return await converse(ask_round, question)
+            return await converse(lambda part: calls.ask(config, judge, part, about, meter), question)
         except ProviderError as error:
             raise_refused_key(error, f"the judge {name!r}", calls.sanitizer)
             raise

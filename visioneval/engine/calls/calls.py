@@ -118,46 +118,45 @@ class Calls:
             return reply
         limit_key = judge_limit_key(config)
         key = question_key(config, question)  # reads no image, so a thread would take longer
-        past_cache = question.past_cache and not self.reuse.offline
-        if not self.reuse.judgements or past_cache:
-            return self._metered(
-                meter, await self._ask_judge(limit_key, key, config, judge, question, about), cached=False
-            )
+        if not self.reuse.judgements or (question.past_cache and not self.reuse.offline):
+            return self._metered(meter, await self._ask_judge(limit_key, key, config, judge, question, about))
         while (same := self._pending.get(key)) is not None:
             with contextlib.suppress(AbandonedError):
                 return self._metered(meter, await asyncio.shield(same), cached=True)
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._pending[key] = answer
         try:
-            reply, cached = await self._answer_or_cached(limit_key, key, config, judge, question, about)
+            cached = self._cached_reply(limit_key, key, about)
+            reply = cached or await self._ask_judge(limit_key, key, config, judge, question, about)
         except BaseException as error:
             answer.set_exception(error if isinstance(error, ProviderError) else AbandonedError())
             answer.exception()  # marks it as retrieved: nothing else may be waiting for it
             raise
         else:
             answer.set_result(reply)
-            return self._metered(meter, reply, cached=cached)
+            return self._metered(meter, reply, cached=cached is not None)
         finally:
             del self._pending[key]
 
     @staticmethod
-    def _metered(meter: Meter, reply: Reply, *, cached: bool) -> Reply:
+    def _metered(meter: Meter, reply: Reply, *, cached: bool = False) -> Reply:
         if cached:
             reply = replace(reply, usage=None, cost_usd=0.0)
         meter.add(reply, cached=cached)
         return reply
 
-    async def _answer_or_cached(
-        self, limit_key: RateLimitKey, key: str, config: BaseJudge, judge: Judge, question: Question, about: CellRef
-    ) -> tuple[Reply, bool]:
+    def _cached_reply(self, limit_key: RateLimitKey, key: str, about: CellRef) -> Reply | None:
+        """The cached reply, or ``None``, which is a ``ProviderError`` offline."""
         entry = self.cache.get(key) if self.cache else None
         if entry is not None:
             self.log.hit(limit_key, key)
-            return replace(_cached_reply(entry), from_cache=not self.reuse.offline), True
+            answer = dict(entry.answer)
+            calls = tuple(ToolCall(**call) for call in answer.pop("calls"))
+            return Reply(**answer, calls=calls, from_cache=not self.reuse.offline)
         if self.reuse.offline:
             cell = f"{about.test_id!r} by {about.model_label!r}, sample {about.sample_index}"
             raise ProviderError(f"not in the cache: the answer of {limit_key} about {cell}", kind="offline")
-        return await self._ask_judge(limit_key, key, config, judge, question, about), False
+        return None
 
     async def _ask_judge(
         self, limit_key: RateLimitKey, key: str, config: BaseJudge, judge: Judge, question: Question, about: CellRef
@@ -334,17 +333,14 @@ def _needs_thread(entry: CacheEntry) -> bool:
     return entry.bytes > SMALL or not all(image.get("decoded") for image in entry.answer["outputs"])
 
 
-async def _generation(provider: Any, call: Call, request: GenerationRequest) -> Generation:
-    ask = provider.edit if call.task_type == "image_editing" else provider.generate
-    generation = await call_user_code(Generation, ask, request)
-    check_generation(generation, len(request.samples))
-    return generation
+def _generation(provider: Any, call: Call, request: GenerationRequest) -> Awaitable[Generation]:
+    generate = provider.edit if call.task_type == "image_editing" else provider.generate
+    check = partial(check_generation, samples=len(request.samples))
+    return call_user_code(Generation, generate, request, check=check)
 
 
-async def _reply(judge: Judge, question: Question, about: CellRef) -> Reply:
-    reply = await call_user_code(Reply, judge.ask, question, about, subject="ask()")
-    check_reply(reply)
-    return reply
+def _reply(judge: Judge, question: Question, about: CellRef) -> Awaitable[Reply]:
+    return call_user_code(Reply, judge.ask, question, about, subject="ask()", check=check_reply)
 
 
 async def _generation_or_refusal(provider: Any, call: Call, request: GenerationRequest) -> Generation:
@@ -379,8 +375,3 @@ def _generation_result(
     generation: Generation, outputs: tuple[CheckedMedia, ...], cost: float | None, attempts: int
 ) -> GenerationResult:
     return GenerationResult(outputs, generation.refused, generation.usage, cost, generation.run_params, attempts)
-
-
-def _cached_reply(entry: CacheEntry) -> Reply:
-    answer = dict(entry.answer)
-    return Reply(**{**answer, "calls": tuple(ToolCall(**call) for call in answer["calls"])})

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import partial
 from time import monotonic
 from typing import TypeVar
-
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from visioneval.engine.calls import limiters
 from visioneval.engine.calls.limit_keys import Kind, RateLimitKey
@@ -25,6 +23,7 @@ from visioneval.errors import ClosingError, ProviderError
 from visioneval.suite.entries.limits import MAX_ATTEMPTS, TIMEOUT_S, Limits
 
 T = TypeVar("T")
+_RETRYABLE = ("rate_limit", "transient")
 Admission = Callable[[], AbstractAsyncContextManager[object]]
 
 
@@ -66,53 +65,48 @@ class Throttle:
         """
         tries = tries or Tries()
         timeout_s = self._setting(limit_key, "timeout_s") or (None if limits_itself else TIMEOUT_S)
-        retrying = AsyncRetrying(
-            stop=stop_after_attempt(int(self._setting(limit_key, "max_attempts") or MAX_ATTEMPTS)),
-            wait=_retry_wait,
-            retry=retry_if_exception(_is_retryable),
-            sleep=partial(self._sleep, limit_key.kind),
-            reraise=True,
-        )
-        async for attempt in retrying:
-            with attempt:
-                tries.count += 1
-                return await self._attempt(limit_key, work, timeout_s, images, admission)
-        raise AssertionError("tenacity gives up by raising")
+        last = tries.count + int(self._setting(limit_key, "max_attempts") or MAX_ATTEMPTS)
+        while True:
+            tries.count += 1
+            try:
+                async with self._turn(limit_key, images, admission) as limiter:
+                    started = monotonic()
+                    limit = asyncio.timeout(timeout_s)
+                    try:
+                        async with limit:
+                            answer = await work()
+                    except TimeoutError as error:
+                        message = f"no answer within {timeout_s:g} s" if limit.expired() else f"TimeoutError: {error}"
+                        raise ProviderError(message, kind="transient", may_be_billed=True) from None
+                    except ProviderError as error:
+                        if error.kind == "rate_limit":
+                            limiter.slow_down(started, error.retry_after)
+                        elif error.kind == "auth":
+                            self.shut()  # before the slot is released, so that no other call starts
+                        if error.kind in _RETRYABLE and _wait_is_too_long(error):
+                            raise _with_wait(error) from error.__cause__
+                        raise
+                    limiter.succeeded()
+                    return answer
+            except ProviderError as error:
+                if error.kind not in _RETRYABLE or _wait_is_too_long(error) or tries.count >= last:
+                    raise
+                await self._sleep(limit_key.kind, _retry_wait(error, tries.count))
 
-    async def _attempt(
-        self,
-        limit_key: RateLimitKey,
-        work: Callable[[], Awaitable[T]],
-        timeout_s: float | None,
-        images: int,
-        admission: Admission,
-    ) -> T:
+    @asynccontextmanager
+    async def _turn(
+        self, limit_key: RateLimitKey, images: int, admission: Admission
+    ) -> AsyncIterator[ConcurrencyLimiter]:
+        """Waits until a call may start, and holds its slots."""
         async with AsyncExitStack() as stack:
-            model_gate = self.gate(limit_key)
-            for name, gate in ((str(limit_key), model_gate), (limit_key.provider, self._shared(limit_key))):
+            limiter = self.gate(limit_key)
+            for name, gate in ((str(limit_key), limiter), (limit_key.provider, self._shared(limit_key))):
                 if gate is not None:
                     await stack.enter_async_context(gate.slot())
                     await self._wait_for_rate(limit_key.kind, name, images)
             await stack.enter_async_context(admission())
-            await self._check_open(limit_key.kind, model_gate)
-            started = monotonic()
-            limit = asyncio.timeout(timeout_s)
-            try:
-                async with limit:
-                    answer = await work()
-            except TimeoutError as error:
-                message = f"no answer within {timeout_s:g} s" if limit.expired() else f"TimeoutError: {error}"
-                raise ProviderError(message, kind="transient", may_be_billed=True) from None
-            except ProviderError as error:
-                if error.kind == "rate_limit":
-                    model_gate.slow_down(started, error.retry_after)
-                elif error.kind == "auth":
-                    self.shut()  # before the slot is released, so that no other call starts
-                if _wait_is_too_long(error):
-                    raise _with_wait(error) from error.__cause__
-                raise
-            model_gate.succeeded()
-            return answer
+            await self._check_open(limit_key.kind, limiter)
+            yield limiter
 
     def _setting(self, limit_key: RateLimitKey, name: str) -> float | None:
         """A limit of the model, or else of the provider."""
@@ -195,16 +189,8 @@ class Throttle:
         ]
 
 
-def _is_retryable(error: BaseException) -> bool:
-    """Whether a retry may succeed."""
-    return isinstance(error, ProviderError) and error.kind in _RETRYABLE and not _wait_is_too_long(error)
-
-
-_RETRYABLE = ("rate_limit", "transient")
-
-
 def _wait_is_too_long(error: ProviderError) -> bool:
-    return error.kind in _RETRYABLE and (error.retry_after or 0) > LONGEST_WAIT_S
+    return (error.retry_after or 0) > LONGEST_WAIT_S
 
 
 def _with_wait(error: ProviderError) -> ProviderError:
@@ -215,11 +201,9 @@ def _with_wait(error: ProviderError) -> ProviderError:
     return ProviderError(message, kind=error.kind, retry_after=error.retry_after)
 
 
-def _retry_wait(state: RetryCallState) -> float:
+def _retry_wait(error: ProviderError, attempt: int) -> float:
     """Seconds before the next attempt; 0 after a 429, because the limiter already pauses all calls."""
-    error = state.outcome.exception() if state.outcome else None
-    if isinstance(error, ProviderError) and error.kind == "rate_limit":
+    if error.kind == "rate_limit":
         return 0.0
-    backoff = wait_random_exponential(multiplier=limiters.BACKOFF_S, max=limiters.LONGEST_BACKOFF_S)
-    retry_after = error.retry_after if isinstance(error, ProviderError) else None
-    return max(retry_after or 0.0, backoff(state))
+    backoff = min(limiters.LONGEST_BACKOFF_S, limiters.BACKOFF_S * 2 ** (attempt - 1))
+    return max(error.retry_after or 0.0, random.uniform(0, backoff))  # noqa: S311

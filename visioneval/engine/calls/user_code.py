@@ -18,9 +18,13 @@ class BrokenCodeError(Exception):
 
 
 async def call_user_code(
-    expected: type[T], work: Callable[..., T | Awaitable[T]], *arguments: Any, subject: str = "it"
+    expected: type[T],
+    work: Callable[..., T | Awaitable[T]],
+    *arguments: Any,
+    subject: str = "it",
+    check: Callable[[T], None] | None = None,
 ) -> T:
-    """Calls a provider, grader or judge: functions in a thread, coroutines in the event loop. Checks the result type.
+    """Calls a provider, grader or judge: functions in a thread, coroutines in the event loop. Checks the result.
 
     An exit or a self-cancellation of the code does not end the calling worker. ``subject`` is what messages call the
     code.
@@ -41,6 +45,8 @@ async def call_user_code(
         raise BrokenCodeError(f"{subject} cancelled itself") from None
     if not isinstance(result, expected):
         raise BrokenCodeError(f"{subject} returned {type(result).__name__}, not {expected.__name__}")
+    if check is not None:
+        check(result)
     return result
 
 

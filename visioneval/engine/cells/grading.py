@@ -102,18 +102,14 @@ async def grade(
     )
 
 
-def _judge_asker(
-    about: CellRef, context: RunContext, meter: Meter, models: list[str]
-) -> Callable[[str, Question], Awaitable[Reply]]:
-    """The function with which one grader asks judges. Adds usage to ``meter``, and model names to ``models``."""
+def _judge_asker(about: CellRef, context: RunContext, meter: Meter) -> Callable[[str, Question], Awaitable[Reply]]:
+    """The function with which one grader asks judges, and which counts its calls in ``meter``."""
 
-    async def ask(name: str, question: Question) -> Reply:
+    def ask(name: str, question: Question) -> Awaitable[Reply]:
         if name not in context.components.judges:
             raise GraderError(f"no judge {name!r}: set it on the grader in the suite, 'judge: {name}'")
         judge, config = context.components.judges[name], context.plan.suite.judges[name]
-        reply = await judge_asker(context.calls, name, config, judge, about, meter)(question)
-        models.append(reply.model)
-        return reply
+        return judge_asker(context.calls, name, config, judge, about, meter)(question)
 
     return ask
 
@@ -136,15 +132,12 @@ async def _ask(
 ) -> tuple[Grade, GraderRecord, str]:
     start = perf_counter()
     meter = Meter()
-    models: list[str] = []
-    grader_context = replace(subject, judge=config.judge_name, ask_judge=_judge_asker(about, context, meter, models))
+    grader_context = replace(subject, judge=config.judge_name, ask_judge=_judge_asker(about, context, meter))
     kind = "unmeasured"
     limit = asyncio.timeout_at(deadline)
     try:
         async with limit:
             result = await call_user_code(Grade, context.components.graders[config.key].grade, grader_context)
-        if result.judge_model is None and models:
-            result = replace(result, judge_model=models[-1])
         return (*_checked_grade(config, subject, context, result, start, meter), kind)
     except BudgetError as error:
         kind, failed = "budget", Grade(scores={}, error=str(error))
@@ -185,7 +178,7 @@ def _checked_grade(
         cached=meter.calls > 0 and meter.cached == meter.calls,
         fingerprint=Fingerprint(
             version=config.version,
-            judge_model=result.judge_model,
+            judge_model=meter.judge_model if result.judge_model is None else result.judge_model,
             template_sha256=result.template_sha256,
             schema_sha256=result.schema_sha256,
             config_sha256=context.plan.config_sha256[config.key],

@@ -109,10 +109,10 @@ class Rubric:
             await asyncio.to_thread(self._crop_tool, context, attachments, metrics, vote) if config.zoom else None
         )
 
-        async def ask(question: Question) -> Reply:
+        def ask(question: Question) -> Awaitable[Reply]:
             if crop_tool:
                 crop_tool.reset()
-            return await context.ask_judge(config.judge, question)
+            return context.ask_judge(config.judge, question)
 
         question = self._question(
             context, crop_tool.first_views if crop_tool else attachments, metrics, crop_tool, vote

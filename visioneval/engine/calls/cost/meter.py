@@ -15,6 +15,8 @@ class Meter:
     cached: int = 0
     usage: dict[str, int] = field(default_factory=dict)
     cost_usd: float | None = 0.0
+    judge_model: str | None = None
+    """The model of the last reply."""
 
     def __str__(self) -> str:
         cost = "unknown" if self.cost_usd is None else f"{self.cost_usd:.4f} USD"
@@ -24,6 +26,7 @@ class Meter:
         """Adds one call. An unknown cost makes the total unknown."""
         self.calls += 1
         self.cached += cached
+        self.judge_model = reply.model
         for kind, tokens in (reply.usage or {}).items():
             self.usage[kind] = self.usage.get(kind, 0) + tokens
         self.cost_usd = None if self.cost_usd is None or reply.cost_usd is None else self.cost_usd + reply.cost_usd
