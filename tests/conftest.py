@@ -21,6 +21,7 @@ from visioneval.engine.calls import limiters
 from visioneval.errors import SuiteError, UsageError
 from visioneval.suite.load import LoadedSuite, load_suite
 
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # tests import OCR's packages themselves
 __all__ = ["browser", "open_page", "rate", "serve"]
 
 ROOT = Path(__file__).parent.parent
