@@ -163,13 +163,14 @@ def hermetic(monkeypatch: pytest.MonkeyPatch, _home: Path, tmp_path_factory: pyt
 @pytest.fixture(autouse=True)
 def custom_modules() -> Iterator[None]:
     """Forgets the modules beside a test's suites, as thousands of folders would slow down every import."""
+    before = set(sys.modules)
     yield
     folders = registry._SUITE_FOLDERS
     if not folders:
         return
     sys.path[:] = [path for path in sys.path if path not in folders]
-    for name, module in list(sys.modules.items()):
-        if str(getattr(module, "__file__", None) or "").startswith(tuple(folders)):
+    for name in [name for name in sys.modules if name not in before]:
+        if str(getattr(sys.modules[name], "__file__", None) or "").startswith(tuple(folders)):
             del sys.modules[name]
     folders.clear()
 

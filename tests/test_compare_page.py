@@ -108,7 +108,7 @@ def test_broken_case_links_to_its_images(page_url: str, open_page: OpenPage) -> 
 
 
 def test_untrusted_text_is_not_markup(tmp_path: Path, open_page: OpenPage) -> None:
-    odd: dict[str, Any] = {"prompt": MARKUP, "model_label": MARKUP, "failed_rules": [MARKUP], "tags": [MARKUP]}
+    odd: dict[str, Any] = {"prompt": MARKUP, "model_label": MARKUP, "tags": [MARKUP]}
     odd |= {"reasons": {MARKUP: MARKUP}, "scores": {MARKUP: False, "look": False}}
     a = run(tmp_path, "before", "PPPP", "teal", model_label=MARKUP)
     b = run(tmp_path, "after", "FFFF", "crimson", **odd)

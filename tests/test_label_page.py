@@ -236,8 +236,14 @@ def test_shows_both_sides_of_a_pair(rate: Callable[..., Page], serve: Serve, tmp
 
 
 def test_inputs_and_mask_are_shown_with_their_roles(
-    rate: Callable[..., Page], serve: Serve, tmp_path: Path, save_image: Callable[..., Path], mask: Callable[..., Path]
+    rate: Callable[..., Page],
+    serve: Serve,
+    tmp_path: Path,
+    save_image: Callable[..., Path],
+    mask: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.chdir(tmp_path)  # inputs are shown only from the working directory
     save_image("base.png")
     save_image("coat.png", color="red")
     mask("mask.png")

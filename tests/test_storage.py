@@ -77,7 +77,7 @@ def test_full_disk_ends_the_run_and_preserves_written_records(toy: Toy) -> None:
         assert program.returncode == 3, errors
         assert "Traceback" not in errors
         assert errors.splitlines()[-1].endswith(": No space left on device")
-        assert f"stopped; the records in runs/{toy.latest.name} are complete up to here" in errors
+        assert f"stopped: the records in runs/{toy.latest.name} are complete up to here" in errors
         records = list(read_records(toy.latest))
         assert 0 < len(records) < 300
         for record in records:
