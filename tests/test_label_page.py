@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from label_server import READY, SECRET_A, SECRET_B, Server, lines, wait_for_progress, write_run
 
 from visioneval.records.labels import newest, read_labels
