@@ -131,7 +131,7 @@ def test_a_file_pins_the_questions_of_its_prompts(load: Callable[..., LoadedSuit
     ]
     (grader,) = loaded.suite.graders
     assert list(grader.metrics(single)) == ["gecko", "gecko.plant", "gecko.color"]
-    assert grader.optional(single) == frozenset()
+    assert grader.omissible(single) == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_generated_questions_declare_every_type_of_their_medium(load: Callable[.
     (grader,), (case,) = loaded.suite.graders, loaded.suite.cases
     assert isinstance(grader, GeckoGrader)
     assert len(grader.metrics(case)) == 14
-    assert grader.optional(case) == grader.metrics(case).keys() - {"gecko"}
+    assert grader.omissible(case) == grader.metrics(case).keys() - {"gecko"}
 
 
 @pytest.mark.parametrize(

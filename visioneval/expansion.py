@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from hashlib import sha256
@@ -16,7 +16,7 @@ from visioneval.media.urls import is_url
 from visioneval.records.existing_outputs import existing_outputs
 from visioneval.records.model import Selection, find_run, read_info
 from visioneval.resources import builtin
-from visioneval.rules import Rule, parse_rule
+from visioneval.rules import Rule, parse_gate, parse_rule
 from visioneval.suite.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.judges import BaseJudge
@@ -54,6 +54,8 @@ class Call:
     """Rules in the suite's order. The flag is true for rules that only warn."""
     grading: Mapping[str, str] = field(default_factory=dict)
     """By grader key: a hash of its options and, if it uses a judge, of the judge, its templates and ``vars``."""
+    optional_graders: frozenset[str] = frozenset()
+    """The keys of the graders whose scores no verdict needs."""
     dependents: tuple[Call, ...] = ()
     """Calls of the cases that use this call's images (``output_of``): the same cells with another prompt."""
 
@@ -121,9 +123,31 @@ class Plan:
                 for entry, rule in rule_entries
                 if entry.covers(case.id, case.task_type, case.tags, run.label)
             )
-            return Call(resolved, case.task_type, prompt, run, params, samples, files, graders, in_scope, grading)
+            optional = self._optional_graders(case, graders, in_scope)
+            return Call(
+                resolved, case.task_type, prompt, run, params, samples, files, graders, in_scope, grading, optional
+            )
 
         return call
+
+    def _optional_graders(
+        self, case: TestCase, graders: Iterable[BaseGrader], rules: Iterable[tuple[Rule, bool]]
+    ) -> frozenset[str]:
+        """Graders that say so, and those whose metrics only rules that warn read."""
+        warned = {rule.metric for rule, warn in rules if warn}
+        needed = {rule.metric for rule, warn in rules if not warn} | self._gated_metrics
+
+        def is_optional(grader: BaseGrader) -> bool:
+            if grader.optional is not None or not warned:
+                return bool(grader.optional)
+            metrics = grader.metrics(case).keys()
+            return not metrics.isdisjoint(warned) and metrics.isdisjoint(needed)
+
+        return frozenset(grader.key for grader in graders if is_optional(grader))
+
+    @cached_property
+    def _gated_metrics(self) -> frozenset[str]:
+        return frozenset(filter(None, (parse_gate(gate.rule).metric for gate in self.suite.gates)))
 
     def _samples(self, case: TestCase, run: ModelRun) -> Iterator[tuple[tuple[int, ...], Mapping[str, Any]]]:
         if run.config.reads_outputs and run.config.has_outputs:
@@ -374,6 +398,7 @@ def grade_key(call: Call, hash_of: HashOf) -> str:
         "masks": {name: hash_of(path) for name, path in sorted(call.files.masks.items())},
         "reference": hash_of(call.files.reference) if call.files.reference else None,
         "rules": [[rule.text, warn] for rule, warn in call.rules],
+        "optional": sorted(call.optional_graders),
     }
     graders = (f"grader.{grader.key}:{call.grading[grader.key]}" for grader in call.graders)
     return " ".join((_join_parts(parts), *graders))

@@ -1,8 +1,8 @@
 """Verdict rules and gates: parses them and evaluates them on scores. No I/O.
 
 A verdict rule is ``metric``, ``not metric`` or ``metric OP number``; a gate is ``FN OP number`` with FN one of
-``pass_rate``, ``error_rate``, ``refusal_rate``, ``mean(metric)``, ``rate(metric)`` and ``separation(metric)``. A metric
-name with other characters than letters, digits, ``_``, ``-`` and ``.`` needs quotes.
+``pass_rate``, ``error_rate``, ``unmeasured_rate``, ``refusal_rate``, ``mean(metric)``, ``rate(metric)`` and
+``separation(metric)``. A metric name with other characters than letters, digits, ``_``, ``-`` and ``.`` needs quotes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 import operator
 import re
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, Protocol
@@ -26,7 +26,7 @@ OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     "<": operator.lt,
 }
-COUNTING = ("pass_rate", "error_rate", "refusal_rate")
+COUNTING = ("pass_rate", "error_rate", "unmeasured_rate", "refusal_rate")
 MEASURING = ("mean", "rate", "separation")
 
 _NAME = r"(?:'(?P<single>[^']+)'|\"(?P<double>[^\"]+)\"|(?P<plain>[A-Za-z_][\w.\-]*))"
@@ -75,7 +75,7 @@ class Gate:
     @property
     def is_about_errors(self) -> bool:
         """Whether a failed gate means that the run is incomplete rather than that a model is bad."""
-        return self.fn == "error_rate"
+        return self.fn in ("error_rate", "unmeasured_rate")
 
 
 @lru_cache(maxsize=4096)
@@ -129,20 +129,29 @@ class CellVerdict:
     unmeasured: tuple[str, ...] = ()
 
 
-def judge_cell(rules: Sequence[tuple[Rule, bool]], scores: Mapping[str, Score]) -> CellVerdict:
+def judge_cell(
+    rules: Sequence[tuple[Rule, bool]],
+    scores: Mapping[str, Score],
+    *,
+    failed_graders: Collection[str] = (),
+    optional_metrics: Collection[str] = (),
+) -> CellVerdict:
     """Applies ``(rule, warn_only)`` pairs to the scores of a generated cell.
 
-    Any failed rule makes the cell a FAIL. Otherwise, an unmeasured rule, or no rule that could be evaluated, makes it
-    an ERROR.
+    Any failed rule makes the cell a FAIL. Otherwise, an unmeasured rule, a failed grader, or no rule that could be
+    evaluated, makes it an ERROR. A rule on an unmeasured metric of ``optional_metrics`` is skipped.
     """
     rules_by_outcome: dict[tuple[bool, Outcome], list[str]] = {}
     for rule, warn in rules:
-        rules_by_outcome.setdefault((warn, rule.outcome(scores)), []).append(rule.text)
+        outcome = rule.outcome(scores)
+        if outcome == "unmeasured" and rule.metric in optional_metrics:
+            outcome = "skipped"
+        rules_by_outcome.setdefault((warn, outcome), []).append(rule.text)
     failed = rules_by_outcome.get((False, "failed"), [])
     unmeasured = rules_by_outcome.get((False, "unmeasured"), [])
     if failed:
         verdict = Verdict.FAIL
-    elif unmeasured or (False, "passed") not in rules_by_outcome:
+    elif unmeasured or failed_graders or (False, "passed") not in rules_by_outcome:
         verdict = Verdict.ERROR
     else:
         verdict = Verdict.PASS
@@ -160,6 +169,8 @@ class CellFacts(Protocol):
     def status(self) -> Status: ...
     @property
     def scores(self) -> Mapping[str, Score]: ...
+    @property
+    def is_unmeasured(self) -> bool: ...
 
 
 class Pool:
@@ -206,6 +217,8 @@ def _cell_value(gate: Gate, cell: CellFacts) -> float | None:
         return None if cell.verdict is Verdict.ERROR else float(cell.verdict is Verdict.PASS)
     if gate.fn == "error_rate":
         return float(cell.verdict is Verdict.ERROR)
+    if gate.fn == "unmeasured_rate":
+        return float(cell.is_unmeasured)
     if gate.fn == "refusal_rate":
         return float(cell.status is Status.REFUSED)
     score = cell.scores.get(gate.metric or "")

@@ -28,11 +28,13 @@ class Verdicts:
 
     counts: Counter[Verdict] = field(default_factory=Counter)
     refused: int = 0
+    unmeasured: int = 0
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
         self.counts[cell.verdict] += 1
         self.refused += cell.status is Status.REFUSED
+        self.unmeasured += cell.is_unmeasured
 
     def result(self) -> Counts:
         """Returns the counts and their pass rate."""
@@ -43,6 +45,7 @@ class Verdicts:
             failed=failed,
             errors=self.counts[Verdict.ERROR],
             refused=self.refused,
+            unmeasured=self.unmeasured,
             pass_rate=rate(passed, passed + failed),
         )
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from visioneval.analysis.disagreements import Disagreement
 from visioneval.analysis.questions import QuestionFindings
 from visioneval.analysis.separation import Separation
@@ -24,13 +26,17 @@ class Rate(Frozen):
 
 
 class Counts(Frozen):
-    """Cells by verdict. ``refused`` cells also count in their verdict. ``pass_rate`` excludes errors."""
+    """Cells by verdict. ``refused`` cells also count in their verdict. ``pass_rate`` excludes errors.
+
+    ``unmeasured`` counts the cells with a failed grader that is not optional, whatever their verdict.
+    """
 
     cells: int
     passed: int
     failed: int
     errors: int
     refused: int
+    unmeasured: int
     pass_rate: Rate
 
 
@@ -113,6 +119,8 @@ class Summary(Frozen):
     questions: dict[str, QuestionFindings]
     failing: tuple[FailingCell, ...]
     gates: tuple[GateFinding, ...]
+    optional_unmeasured: dict[str, int] = Field(default_factory=dict)
+    """The number of cells that each optional grader could not measure."""
     unjudged_pairs: int = 0
     """Pairs of the run's own model runs that no judge answered in both orders."""
     reused_outputs: int = 0

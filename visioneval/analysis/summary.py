@@ -20,6 +20,7 @@ from visioneval.suite.model import Suite
 from visioneval.types import Status, Verdict
 
 ERROR_GATE = GateRule(rule="error_rate == 0")
+UNMEASURED_GATE = GateRule(rule="unmeasured_rate == 0")
 
 
 def summarize(info: RunInfo, records: Iterable[Record], pairs: Sequence[PreferenceFinding] = ()) -> Summary:
@@ -51,6 +52,7 @@ class _SummaryBuilder:
         self._costs = Costs(info)
         self._money = Money()
         self._reused = 0
+        self._optional_unmeasured: Counter[str] = Counter()
         self._accumulators: tuple[Accumulator, ...] = (
             self._all_cells,
             self._disagreements,
@@ -68,6 +70,9 @@ class _SummaryBuilder:
         self._failure_tags.update(cell.failure_tags)
         self._warned_rules.update(cell.warned_rules)
         self._reused += cell.cached and cell.artifact_path is not None
+        self._optional_unmeasured.update(
+            grader.key for grader in cell.graders if grader.is_unmeasured and grader.is_optional
+        )
         add_costs(self._money, cell)
         for accumulator in self._accumulators:
             accumulator.add(cell)
@@ -95,6 +100,7 @@ class _SummaryBuilder:
             questions=self._questions.result(self._models),
             failing=self._failing.result(),
             gates=gates,
+            optional_unmeasured=dict(self._optional_unmeasured),
             unjudged_pairs=unjudged_pairs,
             reused_outputs=self._reused,
             reused_since=info.reused_since,
@@ -122,9 +128,19 @@ def select_model_run(info: RunInfo, label: str, cells: int) -> RunInfo:
 
 
 def gates_of(suite: Suite) -> tuple[GateRule, ...]:
-    """The gates of the suite, plus ``error_rate == 0`` unless an unscoped gate limits ``error_rate``."""
-    stated = any(entry.is_unrestricted and parse_gate(entry.rule).is_about_errors for entry in suite.gates)
-    return suite.gates if stated else (*suite.gates, ERROR_GATE)
+    """The gates of the suite, and those that every suite has unless an unscoped gate replaces them.
+
+    They are ``error_rate == 0`` and ``unmeasured_rate == 0``. A limit on ``error_rate`` limits ``unmeasured_rate`` too.
+    """
+    unscoped = {parse_gate(entry.rule).fn: parse_gate(entry.rule) for entry in suite.gates if entry.is_unrestricted}
+    errors, implied = unscoped.get("error_rate"), []
+    if errors is None:
+        implied.append(ERROR_GATE)
+    if "unmeasured_rate" not in unscoped:
+        is_limit = errors is not None and errors.op in ("<=", "<", "==")
+        limit = f"unmeasured_rate {errors.op} {errors.threshold:g}" if errors is not None and is_limit else None
+        implied.append(UNMEASURED_GATE if limit is None else GateRule(rule=limit))
+    return (*suite.gates, *implied)
 
 
 def exit_code(
@@ -133,7 +149,8 @@ def exit_code(
     """Returns the exit code of a run, by the first that applies.
 
     3 if its budget or a refused API key ended it; 130 if it was interrupted; 3 if cells are missing, pairs were not
-    judged, the error gate failed or a gate is unmeasured; 1 if another gate failed; otherwise 0.
+    judged, a gate on errors or unmeasured cells failed, a gate is unmeasured, or a selection left out all of the
+    suite's gates; 1 if another gate failed; otherwise 0. ``gates`` begins with those of the suite.
     """
     if info.stopped_by:
         return ExitCode.INCOMPLETE
@@ -146,7 +163,8 @@ def exit_code(
         for gate in gates
         if gate.state == "unmeasured" or (gate.state == "failed" and parse_gate(gate.rule).is_about_errors)
     ]
-    if incomplete:
+    declared = gates[: len(info.suite.gates)]
+    if incomplete or (declared and all(gate.state == "skipped" for gate in declared)):
         return ExitCode.INCOMPLETE
     return ExitCode.GATE_FAILED if any(gate.state == "failed" for gate in gates) else ExitCode.PASSED
 

@@ -69,6 +69,10 @@ class GraderRecord(Frozen):
     key: str
     type: str
     error: str | None = None
+    is_unmeasured: bool = False
+    """Whether it raised, or a metric that it owes the cell is null."""
+    is_optional: bool = False
+    """Whether the cell can have a verdict without it."""
     details: dict[str, JsonValue] = Field(default_factory=dict)
     usage: dict[str, fields.Amount] | None = None
     cost_usd: fields.Number | None = None
@@ -119,6 +123,11 @@ class Record(Frozen):
     def cell(self) -> CellKey:
         """Identifies the cell."""
         return self.test_id, self.model_label, self.sample_index
+
+    @property
+    def is_unmeasured(self) -> bool:
+        """Whether a grader failed that the cell needs."""
+        return any(grader.is_unmeasured and not grader.is_optional for grader in self.graders)
 
     @property
     def total_cost_usd(self) -> float | None:

@@ -27,7 +27,7 @@ from visioneval.report.sentences import (
     show_value,
     unpaired_lines,
 )
-from visioneval.report.terminal.summary import show_finding, show_rate, unjudged_pairs_text, why
+from visioneval.report.terminal.summary import show_finding, show_rate, unjudged_pairs_text, unmeasured_text, why
 from visioneval.report.text import one_line
 
 MAX_ROWS = 20
@@ -163,6 +163,10 @@ def _summary(summary: Summary) -> Iterator[str]:
     yield f"{counts.cells} of {summary.planned_cells} cells{state}: {verdicts}; run {code(summary.run_id)}"
     if summary.unjudged_pairs:
         yield f"**Incomplete: {unjudged_pairs_text(summary.unjudged_pairs)}**"
+    if counts.unmeasured:
+        yield f"**Incomplete: {unmeasured_text(counts.unmeasured)}**"
+    for key, cells in summary.optional_unmeasured.items():
+        yield f"The optional grader {code(key)} failed on {cells:,} cells."
     yield "### Gates\n\n" + _table(("", "gate", "scope", "value"), [_gate(gate) for gate in summary.gates])
     names = list(summary.metrics)
     rows = [

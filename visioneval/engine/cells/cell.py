@@ -344,7 +344,12 @@ def _rule_texts(call: Call) -> tuple[str, ...]:
 
 
 def _judged_record(call: Call, graded: CellGrades, make_record: partial[Record]) -> Record:
-    verdict = judge_cell(call.rules, graded.scores)
+    optional_metrics = {
+        metric for grader in call.graders if grader.key in call.optional_graders for metric in grader.metrics(call.case)
+    }
+    verdict = judge_cell(
+        call.rules, graded.scores, failed_graders=graded.failed_graders, optional_metrics=optional_metrics
+    )
     return make_record(
         verdict=verdict.verdict,
         failed_rules=verdict.failed,
@@ -354,14 +359,27 @@ def _judged_record(call: Call, graded: CellGrades, make_record: partial[Record])
         reasons=graded.reasons,
         failure_tags=graded.failure_tags,
         graders=graded.graders,
-        error=graded.error or _no_verdict(verdict, call.rules),
+        error=_cell_error(graded, verdict, call),
     )
 
 
-def _no_verdict(verdict: CellVerdict, rules: Sequence[Any]) -> CellError | None:
+def _cell_error(graded: CellGrades, verdict: CellVerdict, call: Call) -> CellError | None:
+    """Why the cell has no verdict, or else the error of its first failed grader."""
+    if graded.error is not None:
+        return _with_hint(graded.error, graded.failed_graders, call)
     if verdict.verdict is not Verdict.ERROR:
         return None
-    if verdict.unmeasured:
-        return CellError(stage="verdict", kind="unmeasured", message=f"not measured: {', '.join(verdict.unmeasured)}")
-    message = f"none of the {len(rules)} rules of this cell could be evaluated"
+    if missing := (*verdict.unmeasured, *graded.failed_graders):
+        return CellError(stage="verdict", kind="unmeasured", message=f"not measured: {', '.join(missing)}")
+    message = f"none of the {len(call.rules)} rules of this cell could be evaluated"
     return CellError(stage="verdict", kind="no_rule", message=message)
+
+
+def _with_hint(error: CellError, failed: Sequence[str], call: Call) -> CellError:
+    """Says how a cell can do without a grader, if no rule reads the scores of the one that failed."""
+    key = error.message.partition(":")[0]
+    metrics = next((grader.metrics(call.case) for grader in call.graders if grader.key == key), {})
+    if key not in failed or any(rule.metric in metrics for rule, _ in call.rules):
+        return error
+    hint = f"no rule reads its scores: with 'optional: true' on the grader {key!r}, a cell can pass without them"
+    return error.model_copy(update={"message": f"{error.message} ({hint})"})

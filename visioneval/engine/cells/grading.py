@@ -41,11 +41,16 @@ class CellGrades:
 
     @property
     def error(self) -> CellError | None:
-        """The error of the first grader that failed."""
-        failed = ((grader, kind) for grader, kind in zip(self.graders, self.kinds, strict=True) if grader.error)
-        for grader, kind in failed:
+        """The error of the first grader that failed, those first that the cell needs."""
+        failed = [(grader, kind) for grader, kind in zip(self.graders, self.kinds, strict=True) if grader.error]
+        for grader, kind in sorted(failed, key=lambda entry: entry[0].is_optional):
             return CellError(stage="grade", kind=kind, message=f"{grader.key}: {grader.error}")
         return None
+
+    @property
+    def failed_graders(self) -> tuple[str, ...]:
+        """The keys of the failed graders that the cell needs."""
+        return tuple(grader.key for grader in self.graders if grader.is_unmeasured and not grader.is_optional)
 
 
 async def grade(
@@ -87,6 +92,7 @@ async def grade(
             about,
             context,
             deadline,
+            is_optional=config.key in call.optional_graders,
         )
         for config in call.graders
     )
@@ -128,7 +134,13 @@ def _requested_size(params: Mapping[str, Any]) -> str | None:
 
 
 async def _ask(
-    config: BaseGrader, subject: GradingContext, about: CellRef, context: RunContext, deadline: float
+    config: BaseGrader,
+    subject: GradingContext,
+    about: CellRef,
+    context: RunContext,
+    deadline: float,
+    *,
+    is_optional: bool,
 ) -> tuple[Grade, GraderRecord, str]:
     start = perf_counter()
     meter = Meter()
@@ -138,7 +150,7 @@ async def _ask(
     try:
         async with limit:
             result = await call_user_code(Grade, context.components.graders[config.key].grade, grader_context)
-        return (*_checked_grade(config, subject, context, result, start, meter), kind)
+        return (*_checked_grade(config, subject, context, result, start, meter, is_optional=is_optional), kind)
     except BudgetError as error:
         kind, failed = "budget", Grade(scores={}, error=str(error))
     except StoppedError:
@@ -153,14 +165,21 @@ async def _ask(
         else:  # includes a TimeoutError that the grader raised
             context.debug(error)
             kind, failed = "internal", Grade(scores={}, error=_with_await_hint(describe_error(error)))
-    return (*_checked_grade(config, subject, context, failed, start, meter), kind)
+    return (*_checked_grade(config, subject, context, failed, start, meter, is_optional=is_optional), kind)
 
 
 def _checked_grade(
-    config: BaseGrader, subject: GradingContext, context: RunContext, result: Grade, start: float, meter: Meter
+    config: BaseGrader,
+    subject: GradingContext,
+    context: RunContext,
+    result: Grade,
+    start: float,
+    meter: Meter,
+    *,
+    is_optional: bool,
 ) -> tuple[Grade, GraderRecord]:
     """Validates and sanitizes a grader's result, and builds its record. An invalid result may raise any exception."""
-    scores, bad = checked_scores(result.scores, config.metrics(subject.case), config.optional(subject.case))
+    scores, bad = checked_scores(result.scores, config.metrics(subject.case), config.omissible(subject.case))
     if config.runs_code:
         bad += [
             f"{name} is null, and the grader gave no cause in Grade.error"
@@ -171,6 +190,8 @@ def _checked_grade(
         key=config.key,
         type=config.type_name,
         error=sanitizer.text(result.error or _with_await_hint("; ".join(bad))) or None,
+        is_unmeasured=bool(bad) or None in scores.values(),
+        is_optional=is_optional,
         details=sanitizer.mapping(result.details),
         usage=sanitizer.counts(meter.usage or result.usage),
         cost_usd=meter.cost_usd if meter.calls else amount(result.cost_usd),

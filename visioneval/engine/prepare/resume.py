@@ -102,7 +102,7 @@ def _step(
     changed = changes(record.grade_key, grade_key(call, hash_of))
     if changed:
         return ResumeStep("grade", f"{changed} changed")
-    if record.verdict is Verdict.ERROR and not keep_errors:
+    if (record.verdict is Verdict.ERROR or record.is_unmeasured) and not keep_errors:
         return ResumeStep("grade", "ended in an error")
     return ResumeStep("keep")
 
@@ -116,7 +116,7 @@ def _dependent_step(dependent: Call, record: Record | None, hash_of: HashOf, *, 
         return ResumeStep("grade", f"{changed} changed")
     return (
         ResumeStep("grade", "ended in an error")
-        if record.verdict is Verdict.ERROR and not keep_errors
+        if (record.verdict is Verdict.ERROR or record.is_unmeasured) and not keep_errors
         else ResumeStep("keep")
     )
 

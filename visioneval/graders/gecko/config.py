@@ -124,7 +124,7 @@ class GeckoGrader(BaseGrader, GeckoOptions):
             return {}
         return {self.key: SHARE_UP, **{f"{self.key}.{kind}": SHARE_UP for kind in self.types_of(case)}}
 
-    def optional(self, case: TestCase) -> frozenset[str]:
+    def omissible(self, case: TestCase) -> frozenset[str]:
         if case.questions is not None:
             return frozenset()
         certain = {question.type for question in case.add_questions}

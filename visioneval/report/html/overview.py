@@ -15,7 +15,7 @@ from visioneval.records.model import Record, RunInfo
 from visioneval.report.html import plots
 from visioneval.report.html.distributions import generation_rows, grading_rows, metric_rows
 from visioneval.report.html.plots import PlotInterval
-from visioneval.report.terminal.summary import reused, show_rate, unjudged_pairs_text
+from visioneval.report.terminal.summary import reused, show_rate, unjudged_pairs_text, unmeasured_text
 
 GATE_LABELS = {"passed": "passed", "failed": "failed", "unmeasured": "not measured", "skipped": "skipped"}
 OUTCOME_TITLES = {
@@ -64,6 +64,8 @@ def overview(info: RunInfo, cells: Sequence[Record], summary: Summary) -> dict[s
         "tags": [_rate_row(tag, counts, "tag") for tag, counts in summary.tags.items()],
         "failure_tags": _count_rows(summary.failure_tags, "failure"),
         "warned_rules": _count_rows(summary.warned_rules, ""),
+        "unmeasured": unmeasured_text(summary.counts.unmeasured) if summary.counts.unmeasured else "",
+        "optional_unmeasured": _count_rows(summary.optional_unmeasured, ""),
         "disagreements": {
             key: disagreement for key, disagreement in summary.judge_disagreements.items() if disagreement.judged
         },

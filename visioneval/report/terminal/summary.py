@@ -59,6 +59,7 @@ def _parts(summary: Summary, width: int, shown_failing: int) -> Iterator[Rendera
     for title, heading, counts in (
         ("Failure tags", "tag", summary.failure_tags),
         ("Warnings", "warning", summary.warned_rules),
+        ("Not measured by optional graders", "grader", summary.optional_unmeasured),
     ):
         if counts:
             columns = (Column(heading, min_width=12), Column("cells", right=True))
@@ -72,6 +73,11 @@ def _parts(summary: Summary, width: int, shown_failing: int) -> Iterator[Rendera
     yield with_title(
         "Gates" if summary.state == "complete" else "Gates (incomplete run)", _gate_table(summary.gates, width)
     )
+
+
+def unmeasured_text(cells: int) -> str:
+    """How many cells lack a grader's scores."""
+    return f"{cells:,} cell{'s' * (cells != 1)} with a failed grader"
 
 
 def unjudged_pairs_text(unjudged: int) -> str:
@@ -88,6 +94,8 @@ def _headline(summary: Summary, width: int) -> Text:
         Text(f"{counts.failed} FAIL", style="red" if counts.failed else ""),
         Text(f"{counts.errors} ERROR", style="yellow" if counts.errors else ""),
     ]
+    if counts.unmeasured:
+        parts.append(Text(unmeasured_text(counts.unmeasured), style="bold yellow"))
     if summary.state != "complete":
         parts.append(Text(summary.state, style="bold yellow"))
     if summary.unjudged_pairs:

@@ -60,6 +60,11 @@ class BaseGrader(Frozen):
 
     key: Name
     when: When | None = None
+    optional: bool | None = Field(
+        default=None,
+        description="Whether a cell can pass without this grader's scores. "
+        "Default: true for cells in which only rules with `level: warn` read them.",
+    )
 
     @property
     def type_name(self) -> str:
@@ -74,7 +79,7 @@ class BaseGrader(Frozen):
     @property
     def key_options(self) -> dict[str, Any]:
         """The options that its grades depend on."""
-        return self.model_dump()
+        return self.model_dump(exclude={"optional"})
 
     def is_for(self, case: TestCase) -> bool:
         """Whether it applies to a case. Graders that compare pairs skip cases that generate nothing."""
@@ -85,7 +90,7 @@ class BaseGrader(Frozen):
     def metrics(self, case: TestCase) -> dict[str, Metric]:
         """The metrics that this grader writes for ``case``; empty if the case has nothing to measure."""
 
-    def optional(self, case: TestCase) -> frozenset[str]:
+    def omissible(self, case: TestCase) -> frozenset[str]:
         """Metrics that may not apply to an image: such a score is omitted instead of null."""
         return frozenset()
 
@@ -188,7 +193,7 @@ class CustomGrader(BaseGrader):
 
     @property
     def key_options(self) -> dict[str, Any]:
-        return self.model_dump(exclude={"declared"})
+        return self.model_dump(exclude={"declared", "optional"})
 
 
 def rubric_scale(metric: str, graders: Iterable[BaseGrader]) -> tuple[float, float] | None:
