@@ -35,6 +35,9 @@ _COMPARE = rf"\s*(?P<op>>=|<=|==|!=|>|<)\s*{_NUMBER}"
 _RULE = re.compile(rf"\s*(?P<not>not\s+)?{_NAME}(?:{_COMPARE})?\s*", re.ASCII)
 _GATE = re.compile(rf"\s*(?P<fn>[a-z_]+)\s*(?P<call>\(\s*{_NAME}\s*\))?{_COMPARE}\s*", re.ASCII)
 
+NOISE = 1e-9
+"""Values closer than this, relative to the threshold if it is above 1, are equal: sums of decimals are not exact."""
+
 MAX_RULE = 1000
 """Maximum length of a rule or gate, in characters."""
 
@@ -58,7 +61,7 @@ class Rule:
         score = scores[self.metric]
         if score is None:
             return "unmeasured"
-        is_met = bool(score) is self.expected if self.op is None else OPERATORS[self.op](score, self.threshold)
+        is_met = bool(score) is self.expected if self.op is None else is_true(score, self.op, self.threshold)
         return "passed" if is_met else "failed"
 
 
@@ -209,7 +212,32 @@ def _mean(values: Sequence[float]) -> float | None:
 
 def gate_passes(gate: Gate, value: float | None) -> bool:
     """Whether a value passes the gate."""
-    return value is not None and OPERATORS[gate.op](value, gate.threshold)
+    return value is not None and is_true(value, gate.op, gate.threshold)
+
+
+def is_true(value: float, op: str, threshold: float) -> bool:
+    """Compares a value with a threshold, ignoring floating-point noise."""
+    return OPERATORS[op](threshold if is_equal(value, threshold) else value, threshold)
+
+
+def is_equal(value: float, threshold: float) -> bool:
+    """Whether a value differs from a threshold by no more than floating-point noise."""
+    return abs(value - threshold) <= NOISE * max(1.0, abs(threshold))
+
+
+def show_beside(value: float, threshold: float, digits: int = 4, style: Literal["g", "f"] = "g") -> str:
+    """``value`` with enough digits, at least ``digits``, to show on which side of ``threshold`` it lies.
+
+    ``digits`` are significant digits, or decimals in the style ``f``.
+    """
+
+    def side(number: float) -> tuple[bool, bool]:
+        return number > threshold, number < threshold
+
+    if is_equal(value, threshold):
+        value = threshold
+    texts = (f"{value:.{count}{style}}" for count in range(digits, 20))
+    return next((text for text in texts if side(float(text)) == side(value)), repr(value))
 
 
 def _cell_value(gate: Gate, cell: CellFacts) -> float | None:

@@ -13,6 +13,7 @@ from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.gates import GateResult, overall_state
 from visioneval.analysis.compare.pairing import CellPair, Change
 from visioneval.analysis.findings import GateFinding, Summary
+from visioneval.report.numbers import gate_value
 from visioneval.report.sentences import (
     TITLES,
     cost_and_time_rows,
@@ -191,7 +192,7 @@ def _summary(summary: Summary) -> Iterator[str]:
 
 
 def _gate(gate: GateFinding) -> tuple[str, ...]:
-    value = "no value" if gate.value is None else f"{gate.value:.4g}, n={gate.n}"
+    value = f"{gate_value(gate)}, n={gate.n}"
     return _STATE_LABELS[gate.state], code(gate.rule), code(gate.scope or "all cells"), f"{value}, {gate.errors} errors"
 
 

@@ -12,6 +12,7 @@ from visioneval.analysis.agreement.graders import GraderAgreement, against_grade
 from visioneval.analysis.agreement.raters import RaterFinding, rater_findings
 from visioneval.errors import ExitCode, UsageError
 from visioneval.records.model import SCHEMA_VERSION
+from visioneval.rules import is_true
 from visioneval.suite.loading.messages import did_you_mean
 from visioneval.types import Frozen
 
@@ -88,7 +89,7 @@ def _check_minimum(minimum: Minimum, graders: Sequence[GraderAgreement]) -> Mini
         value=value,
         measure=finding.headline,
         question=finding.question,
-        state="passed" if value >= minimum.value else "failed",
+        state="passed" if is_true(value, ">=", minimum.value) else "failed",
     )
 
 

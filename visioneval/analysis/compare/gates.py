@@ -12,11 +12,11 @@ from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import PASS_RATE, Difference
 from visioneval.analysis.compare.pairing import CellPair
 from visioneval.errors import ExitCode, UsageError
+from visioneval.rules import is_true, show_beside
 from visioneval.suite.loading.messages import did_you_mean
 
 DEFAULT = ("broken_same_output", "significant", MUST_PASS)
 NAMES = ("broken", *DEFAULT)
-_ROUNDING = 1e-9
 _MAX_NAMES = 5
 _UNMEASURED = "no pair with both cells measured"
 
@@ -156,11 +156,12 @@ def _check_bound(gate: FailOn, name: str, comparison: Comparison) -> GateResult:
         raise UsageError(
             f"--fail-on {gate.text!r}: cannot tell which values of {name} are better: its 'better' is 'none'"
         )
-    is_failed = difference.worse_by > gate.allowed + _ROUNDING
+    is_failed = is_true(difference.worse_by, ">", gate.allowed)
+    change = show_beside(abs(difference.difference), gate.allowed)
     return GateResult(
         gate,
         "failed" if is_failed else "passed",
-        f"{difference.a:.4g} -> {difference.b:.4g} ({difference.difference:+.4g})",
+        f"{difference.a:.4g} -> {difference.b:.4g} ({'-' if difference.difference < 0 else '+'}{change})",
     )
 
 

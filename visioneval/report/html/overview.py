@@ -15,6 +15,7 @@ from visioneval.records.model import Record, RunInfo
 from visioneval.report.html import plots
 from visioneval.report.html.distributions import generation_rows, grading_rows, metric_rows
 from visioneval.report.html.plots import PlotInterval
+from visioneval.report.numbers import gate_value
 from visioneval.report.terminal.summary import reused, show_rate, unjudged_pairs_text, unmeasured_text
 
 GATE_LABELS = {"passed": "passed", "failed": "failed", "unmeasured": "not measured", "skipped": "skipped"}
@@ -175,6 +176,6 @@ def _question_rows(questions: QuestionFindings) -> list[tuple[str, list[TypeFind
 
 def _gate_text(gate: GateFinding) -> tuple[str, str]:
     """The gate's state and value as text."""
-    value = "no value" if gate.value is None else f"{gate.value:.4g}"
+    value = gate_value(gate)
     errors = f", {gate.errors} error{'s' * (gate.errors != 1)}" if gate.errors else ""
     return GATE_LABELS[gate.state], f"{value} (n={gate.n}{errors})"

@@ -19,6 +19,7 @@ from visioneval.errors import TemplateError
 from visioneval.records.model import Record, RunInfo
 from visioneval.report.html.images import ReportImages
 from visioneval.report.html.slim_run import SlimRun
+from visioneval.report.numbers import show_score, thresholds_of
 from visioneval.rules import parse_rule
 from visioneval.suite.case import TestCase
 from visioneval.suite.prompts import rendered
@@ -123,8 +124,10 @@ def details_of(run: SlimRun, images: ReportImages) -> Iterator[str]:
             metrics = {rule: parse_rule(rule).metric for rule in (*cell.failed_rules, *cell.warned_rules)}
             why = {rule: reason_of(metric, cell, case, info.suite) for rule, metric in metrics.items()}
             broken = [metrics[rule] for rule in cell.failed_rules]
+            exact = {name: show_score(cell.scores.get(name), limit) for name, limit in thresholds_of(cell).items()}
             record = cell.model_dump_json(exclude=_OMITTED_FIELDS)
-            cell_json = _json({**_detail(cell, record, disagreements, info, images), "why": why, "broken": broken})
+            more = {"why": why, "broken": broken, "exact": exact}
+            cell_json = _json({**_detail(cell, record, disagreements, info, images), **more})
             # a run may have a hundred thousand cells: the record's JSON is inserted without parsing it
             cells.append(f'{cell_json[:-1]},"record":{record},{case_json[cell.test_id][1:]}')
         yield _inert(f"[{','.join(cells)}]")

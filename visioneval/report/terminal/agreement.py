@@ -14,6 +14,7 @@ from visioneval.analysis.agreement.raters import MatchCount, RaterFinding
 from visioneval.analysis.stats.interval import Measure
 from visioneval.report.terminal.table import Cell, Column, table, with_title
 from visioneval.report.text import clean, one_line, plain
+from visioneval.rules import show_beside
 
 MAX_DISPUTED, MAX_RATERS, MAX_PAIRS = 5, 20, 10
 _NAMES = {
@@ -193,6 +194,10 @@ def _minimums(minimums: Sequence[MinimumResult], width: int) -> RenderableType:
     rows = []
     for minimum in minimums:
         mark, color = _MARKS[minimum.state]
-        value = "not measured" if minimum.value is None else f"{minimum.value:.3f} ({_NAMES[str(minimum.measure)]})"
+        value = (
+            "not measured"
+            if minimum.value is None
+            else f"{show_beside(minimum.value, minimum.wanted, 3)} ({_NAMES[str(minimum.measure)]})"
+        )
         rows.append((Text(mark, style=color), minimum.metric, f"{minimum.wanted:g}", value))
     return table(columns, rows, width)

@@ -11,11 +11,11 @@ from rich.rule import Rule
 from rich.text import Text
 
 from visioneval.records.model import GraderRecord, Record
+from visioneval.report.numbers import show_score, thresholds_of
 from visioneval.report.terminal.summary import COLORS
 from visioneval.report.terminal.table import Cell, Column, key_values, table, with_title
 from visioneval.report.text import clean, plain
 from visioneval.suite.case import TestCase
-from visioneval.types import Score
 
 
 def print_cells(cells: Sequence[Record], case: TestCase | None, folder: Path, console: Console) -> None:
@@ -87,7 +87,11 @@ def _result_rows(record: Record) -> Iterator[tuple[str, Cell]]:
 
 def _scores(record: Record, width: int) -> Any:
     columns = (Column("metric", min_width=16), Column("score", right=True), Column("reason", min_width=20))
-    rows = [(name, show_score(score), record.reasons.get(name, "")) for name, score in record.scores.items()]
+    thresholds = thresholds_of(record)
+    rows = [
+        (name, show_score(score, thresholds.get(name)), record.reasons.get(name, ""))
+        for name, score in record.scores.items()
+    ]
     # a reason for all of a grader's metrics is stored under the grader's key
     rows += [
         (grader.key, "", record.reasons[grader.key])
@@ -96,13 +100,6 @@ def _scores(record: Record, width: int) -> Any:
     ]
     visible = columns if any(row[2] for row in rows) else columns[:2]
     return table(visible, [row[: len(visible)] for row in rows], width)
-
-
-def show_score(score: Score) -> str:
-    """A score in a table: ``yes``, ``no``, a number, or ``not measured``."""
-    if score is None:
-        return "not measured"
-    return ("no", "yes")[score] if isinstance(score, bool) else f"{score:.4g}"
 
 
 def _grader_rows(grader: GraderRecord) -> Iterator[tuple[str, Cell]]:

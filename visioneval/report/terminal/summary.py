@@ -19,6 +19,7 @@ from visioneval.analysis.findings import (
     Rate,
     Summary,
 )
+from visioneval.report.numbers import gate_value
 from visioneval.report.terminal.question_tables import pooled_metrics, question_tables
 from visioneval.report.terminal.separation import separation_table
 from visioneval.report.terminal.table import GAP, Cell, Column, fit_columns, table, with_title
@@ -303,7 +304,7 @@ def _gate_table(gates: Sequence[GateFinding], width: int) -> RenderableType:
 
 
 def _gate_row(gate: GateFinding) -> tuple[Cell, ...]:
-    value = "no value" if gate.value is None else f"{gate.value:.4g} n={gate.n}"
+    value = f"{gate_value(gate)} n={gate.n}"
     errors = f", {gate.errors} error{'s' * (gate.errors != 1)}" if gate.errors else ""
     mark = Text(_MARKS[gate.state], style=_MARK_COLORS[gate.state])
     return mark, gate.rule, gate.scope or "all cells", value + errors

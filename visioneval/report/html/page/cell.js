@@ -102,10 +102,10 @@ function disagreementText(key, record) {
   return `${key}: the judge verdict is ${formatValue(judgeVerdict)}, the rules give ${judgeVerdict === "FAIL" ? "PASS" : "FAIL"}`;
 }
 
-function scoreTable({ record, broken }) {
+function scoreTable({ record, broken, exact }) {
   const rows = Object.entries(record.scores).map(([name, score]) => el("tr", { class: score === null ? "unmeasured" : broken.includes(name) ? "broken" : "" },
     el("th", { scope: "row", text: name }),
-    el("td", { class: "number", text: formatValue(score) }),
+    el("td", { class: "number", text: exact[name] ?? formatValue(score) }),
     el("td", { class: "plot-cell" }, scoreBar(name, score)),
     el("td", { class: "reason", text: record.reasons[name] || "" })));
   for (const grader of record.graders) {

@@ -1,0 +1,28 @@
+"""Numbers beside a threshold, with enough digits to show on which side of it they lie."""
+
+from __future__ import annotations
+
+from visioneval.analysis.findings import GateFinding
+from visioneval.records.model import Record
+from visioneval.rules import parse_gate, parse_rule, show_beside
+from visioneval.types import Score
+
+
+def gate_value(gate: GateFinding) -> str:
+    """The value of a gate."""
+    return "no value" if gate.value is None else show_beside(gate.value, parse_gate(gate.rule).threshold)
+
+
+def show_score(score: Score, threshold: float | None = None) -> str:
+    """A score in a table: ``yes``, ``no``, a number, or ``not measured``."""
+    if score is None:
+        return "not measured"
+    if isinstance(score, bool):
+        return ("no", "yes")[score]
+    return f"{score:.4g}" if threshold is None else show_beside(score, threshold)
+
+
+def thresholds_of(record: Record) -> dict[str, float]:
+    """The thresholds that a cell did not reach, by metric."""
+    rules = map(parse_rule, (*record.warned_rules, *record.failed_rules))
+    return {rule.metric: rule.threshold for rule in rules if rule.op is not None}
