@@ -197,7 +197,7 @@ def _minimums(minimums: Sequence[MinimumResult], width: int) -> RenderableType:
         value = (
             "not measured"
             if minimum.value is None
-            else f"{show_beside(minimum.value, minimum.wanted, 3)} ({_NAMES[str(minimum.measure)]})"
+            else f"{show_beside(minimum.value, minimum.wanted, 3, 'f')} ({_NAMES[str(minimum.measure)]})"
         )
         rows.append((Text(mark, style=color), minimum.metric, f"{minimum.wanted:g}", value))
     return table(columns, rows, width)
