@@ -194,10 +194,9 @@ def _minimums(minimums: Sequence[MinimumResult], width: int) -> RenderableType:
     rows = []
     for minimum in minimums:
         mark, color = _MARKS[minimum.state]
-        value = (
-            "not measured"
-            if minimum.value is None
-            else f"{show_beside(minimum.value, minimum.wanted, 3, 'f')} ({_NAMES[str(minimum.measure)]})"
-        )
+        value = "not measured"
+        if minimum.value is not None:
+            number = show_beside(minimum.value, minimum.wanted, 3, "f")
+            value = f"{number} ({_NAMES[str(minimum.measure)]})"
         rows.append((Text(mark, style=color), minimum.metric, f"{minimum.wanted:g}", value))
     return table(columns, rows, width)
