@@ -290,7 +290,9 @@ def flat_usage(usage: object) -> dict[str, int]:
     """Token counts by name: ``input_tokens``, and details such as ``input_image_tokens``."""
     flat: dict[str, int] = {}
     for name, value in usage.items() if isinstance(usage, Mapping) else ():
-        counts = value if isinstance(value, Mapping) else {"": value}
-        prefix = name.removesuffix("tokens_details") if isinstance(value, Mapping) else name
-        flat |= {f"{prefix}{part}": tokens for part, tokens in counts.items() if isinstance(tokens, int)}
+        if isinstance(value, Mapping):
+            prefix = name.removesuffix("tokens_details")
+            flat |= {f"{prefix}{part}": tokens for part, tokens in flat_usage(value).items()}
+        elif isinstance(value, int):
+            flat[name] = value
     return flat

@@ -22,8 +22,13 @@ _TOKENS = {
     "cache_read_tokens": ("input_cached_tokens", "prompt_cached_tokens", "cached_content_token_count"),
     "input_image_tokens": ("input_image_tokens", "prompt_image_tokens"),
     "output_image_tokens": ("output_image_tokens", "candidates_image_tokens"),
+    "cache_image_read_tokens": ("input_cached_image_tokens", "prompt_cached_image_tokens", "cache_image_tokens"),
 }
 """The token names of genai-prices, and the names that providers use for them."""
+_TEXT_TOKENS = {
+    "input": ("input_text_tokens", "prompt_text_tokens"),
+    "output": ("output_text_tokens", "candidates_text_tokens"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +44,16 @@ class Prices:
         return self.stated(limit_key) is not None or self._public(limit_key) is not None
 
     def cost(self, limit_key: RateLimitKey, usage: Mapping[str, int] | None, images: int) -> float | None:
-        """The cost in US dollars of one call that generated ``images`` images; ``None`` if unknown."""
+        """The cost in US dollars of one call that generated ``images`` images.
+
+        ``None`` if unknown, also where public prices tell image tokens from text tokens and the usage does not.
+        """
         price = self.stated(limit_key)
         if price is not None:
             by_token = price.input_per_million or price.output_per_million
             return None if by_token and not usage else _cost_by_price(price, usage or {}, images)
-        if not usage or self._public(limit_key) is None:
+        public = self._public(limit_key)
+        if not usage or public is None or (images and _hides_image_tokens(usage, public[1])):
             return None
         return _public_cost(_PROVIDER_NAMES[limit_key.provider], str(limit_key.model), tuple(sorted(usage.items())))
 
@@ -73,6 +82,19 @@ def _cost_by_price(price: Price, usage: Mapping[str, int], images: int) -> float
 def tokens_of(usage: Mapping[str, int]) -> dict[str, int]:
     """Token counts under the names of genai-prices."""
     return {ours: sum(usage.get(name, 0) for name in names) for ours, names in _TOKENS.items()}
+
+
+def _hides_image_tokens(usage: Mapping[str, int], model: ModelInfo) -> bool:
+    """Whether a count may contain image tokens that have a price of their own, and does not say how many."""
+    tokens = tokens_of(usage)
+    prices = model.prices if isinstance(model.prices, list) else [model.prices]
+    return any(
+        tokens[f"{direction}_tokens"]
+        and not tokens[f"{direction}_image_tokens"]
+        and usage.keys().isdisjoint(names)
+        and any(getattr(getattr(price, "prices", price), f"{direction}_image_mtok", None) for price in prices)
+        for direction, names in _TEXT_TOKENS.items()
+    )
 
 
 @lru_cache(maxsize=256)
