@@ -18,6 +18,7 @@ from visioneval.analysis.agreement.agreement import Agreement, Minimum, agree
 from visioneval.analysis.agreement.answers import LabeledRun
 from visioneval.analysis.compare.compare import Comparison, ComparisonFilters
 from visioneval.analysis.compare.compare import compare as compare_sides
+from visioneval.analysis.compare.coverage import check_coverage, parse_allowed
 from visioneval.analysis.compare.gates import GateResult, check_gates, exit_code, parse_fail_on
 from visioneval.analysis.compare.preferences import preferences_within
 from visioneval.analysis.findings import Summary
@@ -181,20 +182,22 @@ def compare(
     tags: Sequence[str] = (),
     cases: Sequence[str] = (),
     model_map: Sequence[str] = (),
+    allow: Sequence[str] = (),
     runs: Path | str = RUNS,
     warn: Warn = _LOG.warning,
 ) -> ComparisonResult:
     """Compares run B with run A, cell by cell, and checks the gates ``fail_on``.
 
     A and B are what ``load_run`` takes, a JSONL file of records or ``baseline:NAME``. ``model_map`` pairs model runs
-    with different labels, as ``OLD=NEW``. Raises ``UsageError``.
+    with different labels, as ``OLD=NEW``. ``allow`` accepts what B lost: ``missing-metrics``, ``missing-cells``,
+    ``errors`` or ``errors=RATE``. Raises ``UsageError``.
     """
-    if isinstance(fail_on, str):
-        raise UsageError("fail_on must be a list of strings, not one string")
-    gates = parse_fail_on(fail_on)
+    if isinstance(fail_on, str) or isinstance(allow, str):
+        raise UsageError("fail_on and allow must be lists of strings, not one string")
+    gates, allowed = parse_fail_on(fail_on), parse_allowed(allow)
     sides = read_side(str(a), Path(runs), warn), read_side(str(b), Path(runs), warn)
     comparison = compare_sides(*sides, ComparisonFilters(tuple(metrics), tuple(tags), tuple(cases)), model_map)
-    return ComparisonResult(comparison, check_gates(comparison, gates))
+    return ComparisonResult(comparison, (*check_gates(comparison, gates), *check_coverage(comparison, allowed)))
 
 
 def agreement(

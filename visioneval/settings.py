@@ -123,7 +123,7 @@ def run_options(
     if reuse not in get_args(ReuseChoice):
         raise UsageError(f"reuse: {reuse!r} is not valid: use {', '.join(get_args(ReuseChoice))}")
     selection = Selection(
-        cases=tuple(cases), tags=tuple(tags), models=tuple(models), graders=tuple(graders), limit=limit
+        cases=tuple(cases), tags=tuple(tags), models=tuple(models), graders=tuple(graders), limit=limit, samples=samples
     )
     suite = SuiteOptions(
         selection=selection,

@@ -17,6 +17,7 @@ from visioneval.records.model import (
     Fingerprint,
     RunInfo,
     RunState,
+    Selection,
     known_sum,
     read_lines,
     suite_order,
@@ -35,6 +36,8 @@ class CellGrader:
     type: str
     fingerprint: Fingerprint
     cost_usd: Number | None = None
+    is_unmeasured: bool = False
+    is_optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,11 @@ class Cell:
     seconds: Duration | None = None
     grade_key: str = ""
     graders: tuple[CellGrader, ...] = ()
+
+    @property
+    def is_unmeasured(self) -> bool:
+        """Whether a grader failed that the cell needs."""
+        return any(grader.is_unmeasured and not grader.is_optional for grader in self.graders)
 
     @property
     def total_cost_usd(self) -> float | None:
@@ -107,7 +115,8 @@ class Side:
 
     ``writers`` maps each metric to the key of its grader. ``folder`` contains the images. A file of records has no
     ``suite`` and no ``source_sha256``; neither it nor a baseline has a ``state`` or a ``folder``. ``is_narrowed`` is
-    true if a flag or ``RUN@LABEL`` excluded model runs.
+    true if a flag or ``RUN@LABEL`` excluded model runs. ``selection`` are the flags of the run, and ``case_ids`` the
+    cases that they left. ``is_partial`` marks a baseline of a run that had not all cells of its suite.
     """
 
     name: str
@@ -120,6 +129,9 @@ class Side:
     planned_cells: int | None = None
     folder: Path | None = None
     is_narrowed: bool = False
+    selection: Selection | None = None
+    case_ids: frozenset[str] = frozenset()
+    is_partial: bool = False
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -150,6 +162,8 @@ def side_of_run(name: str, info: RunInfo, cells: Sequence[Cell], folder: Path) -
         planned_cells=info.planned_cells,
         folder=folder,
         is_narrowed=bool(info.selection.models),
+        selection=info.selection,
+        case_ids=frozenset(case.id for case in info.suite.cases),
     )
 
 
@@ -163,15 +177,18 @@ def side_of_baseline(name: str, baseline: Baseline) -> Side:
         writers=head.writers,
         suite=head.suite,
         source_sha256=head.source_sha256,
+        is_partial=head.is_partial,
     )
 
 
 def _cell_of_line(line: Line, gradings: Mapping[str, BaselineGrading]) -> Cell:
     gradings_by_key = ((key, gradings[short]) for key, short in line.graders.items())
-    fields = {name: getattr(line, name) for name in Line.model_fields if name != "graders"}
-    return Cell(
-        **fields, graders=tuple(CellGrader(key, grading.type, grading.fingerprint) for key, grading in gradings_by_key)
+    fields = {name: getattr(line, name) for name in Line.model_fields if name not in ("graders", "failed_graders")}
+    graders = (
+        CellGrader(key, grading.type, grading.fingerprint, is_unmeasured=key in line.failed_graders)
+        for key, grading in gradings_by_key
     )
+    return Cell(**fields, graders=tuple(graders))
 
 
 def side_of_records(name: str, cells: Sequence[Cell]) -> Side:

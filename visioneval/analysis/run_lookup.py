@@ -52,12 +52,26 @@ def read_run(name: str, runs: Path, warn: Warn = ignore) -> tuple[Path, RunInfo,
 
 
 def warn_missing(folder: Path, info: RunInfo, cells: int, warn: Warn) -> None:
-    """Warns of a complete run whose results lack cells, such as a last line that was cut off."""
+    """Warns of results with more cells than planned, and of a complete run that lacks cells."""
+    if cells > info.planned_cells:
+        warn(
+            f"{folder}: results.jsonl has {cells:,} cells, more than the {info.planned_cells:,} that were planned:"
+            " some are from another run"
+        )
     if info.state == "complete" and cells < info.planned_cells:
         warn(
             f"{folder}: marked complete, but results.jsonl has {cells:,} of {info.planned_cells:,} cells;"
             f" {missing_cells_hint(folder, info)}"
         )
+
+
+def why_partial(info: RunInfo, cells: int) -> str | None:
+    """Why a run, or a part of it, lacks cells of its suite; ``None`` if it has them all."""
+    if info.state != "complete":
+        return f"the run is {info.state}"
+    if cells < info.planned_cells:
+        return f"the run has {cells:,} of {info.planned_cells:,} cells"
+    return "flags or RUN@LABEL left out cells of the suite" if info.selection.narrows else None
 
 
 def labels_of(name: str, records: Sequence[Record], labels: Sequence[Label]) -> list[Label]:

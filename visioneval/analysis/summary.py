@@ -148,15 +148,15 @@ def exit_code(
 ) -> ExitCode:
     """Returns the exit code of a run, by the first that applies.
 
-    3 if its budget or a refused API key ended it; 130 if it was interrupted; 3 if cells are missing, pairs were not
-    judged, a gate on errors or unmeasured cells failed, a gate is unmeasured, or a selection left out all of the
+    3 if its budget or a refused API key ended it; 130 if it was interrupted; 3 if cells are missing or unplanned,
+    pairs were not judged, a gate on errors or unmeasured cells failed, a gate is unmeasured, or a selection left out all of the
     suite's gates; 1 if another gate failed; otherwise 0. ``gates`` begins with those of the suite.
     """
     if info.stopped_by:
         return ExitCode.INCOMPLETE
     if info.state in ("interrupted", "stopped"):
         return ExitCode.INTERRUPTED
-    if missing_cells > 0 or unjudged_pairs > 0:
+    if missing_cells or unjudged_pairs:
         return ExitCode.INCOMPLETE
     incomplete = [
         gate

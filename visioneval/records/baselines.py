@@ -49,6 +49,8 @@ class Header(Frozen):
     source_sha256: str
     metrics: dict[str, Metric]
     writers: dict[str, str]
+    is_partial: bool = False
+    """Whether flags left out some cells of the suite, or the run had not finished."""
     gradings: dict[str, BaselineGrading]
 
 
@@ -69,6 +71,8 @@ class Line(Frozen):
     error: CellError | None = None
     grade_key: str = ""
     graders: dict[str, str] = Field(default_factory=dict)
+    failed_graders: tuple[str, ...] = ()
+    """The keys of failed graders that the cell needs."""
 
 
 class Baseline(Frozen):
@@ -89,7 +93,9 @@ def baseline_path(name: str) -> Path:
     return FOLDER / f"{name}.jsonl"
 
 
-def make_baseline(info: RunInfo, records: Iterable[Record], writers: dict[str, str]) -> Baseline:
+def make_baseline(
+    info: RunInfo, records: Iterable[Record], writers: dict[str, str], *, is_partial: bool = False
+) -> Baseline:
     """Builds the baseline of a run, in a stable order."""
     gradings: dict[str, BaselineGrading] = {}
     lines = [_line(record, gradings) for record in records]
@@ -100,20 +106,23 @@ def make_baseline(info: RunInfo, records: Iterable[Record], writers: dict[str, s
         source_sha256=info.source_sha256,
         metrics=info.metrics,
         writers=writers,
+        is_partial=is_partial,
         gradings=gradings,
     )
     return Baseline(header=header, lines=tuple(lines))
 
 
 def _line(record: Record, gradings: dict[str, BaselineGrading]) -> Line:
-    values = {name: getattr(record, name) for name in Line.model_fields if name not in ("graders", "cost_usd")}
+    computed = ("graders", "failed_graders", "cost_usd")
+    values = {name: getattr(record, name) for name in Line.model_fields if name not in computed}
+    failed = tuple(grader.key for grader in record.graders if grader.is_unmeasured and not grader.is_optional)
     graders = {}
     for grader in record.graders:
         grading = BaselineGrading(type=grader.type, fingerprint=grader.fingerprint)
         short = sha256(_sorted(grading).encode()).hexdigest()[:_SHORT]
         gradings[short] = grading
         graders[grader.key] = short
-    return Line(**values, graders=graders, cost_usd=record.total_cost_usd)
+    return Line(**values, graders=graders, failed_graders=failed, cost_usd=record.total_cost_usd)
 
 
 def write_baseline(baseline: Baseline, path: Path) -> None:

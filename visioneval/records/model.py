@@ -166,6 +166,8 @@ class Selection(Frozen):
     models: tuple[str, ...] = ()
     graders: tuple[str, ...] = ()
     limit: int | None = None
+    samples: int | None = None
+    """Replaces the suite's number; fewer samples than that leave cells out."""
 
     @property
     def narrows(self) -> bool:

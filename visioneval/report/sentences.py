@@ -62,6 +62,9 @@ def notes(comparison: Comparison) -> Iterator[str]:
     flaky = len(comparison.pairs) - len(comparison.stable_pairs)
     if flaky:
         yield f"flaky: {flaky} pair{'s' * (flaky != 1)} listed below, excluded from all numbers and gates"
+    for side in (comparison.a, comparison.b):
+        if side.is_partial:
+            yield f"{side.name} is partial: it was set with --partial, from a run without all cells of its suite"
     if comparison.has_other_source:
         yield "the suite files differ; changes in grading are listed by metric"
     if any(difference.metric.better == "none" and difference.n_pairs for difference in comparison.metrics) and None in (

@@ -53,7 +53,9 @@ class CellPair:
 
     @property
     def rules_fixed(self) -> tuple[str, ...]:
-        """Rules that fail in A but not in B."""
+        """Rules that fail in A and pass in B. None if B is an error, as it may not have measured them."""
+        if self.b.verdict is Verdict.ERROR:
+            return ()
         return tuple(rule for rule in self.a.failed_rules if rule not in self.b.failed_rules)
 
     @property

@@ -17,20 +17,22 @@ app = typer.Typer(help="Store a run's results in a small file to commit to a rep
 def set_baseline(
     run: options.RunName,
     name: Annotated[str, options.value("--name", "NAME", "The name of the baseline.")] = "main",
+    partial: Annotated[
+        bool, options.flag("--partial", "Allow a run that was narrowed by flags, or that has not finished.")
+    ] = False,
     runs: options.RunsFolder = RUNS,
 ) -> None:
     """Write a run's results to baselines/NAME.jsonl, to be committed."""
     from visioneval.analysis.cells import writers_of
-    from visioneval.analysis.run_lookup import read_run
+    from visioneval.analysis.run_lookup import read_run, why_partial
     from visioneval.records.baselines import baseline_path, make_baseline, write_baseline
 
     path = baseline_path(name)
     folder, info, records = read_run(run, runs, options.say)
-    if info.state != "complete":
-        raise UsageError(f"{folder}: the run is {info.state}: a baseline needs a complete run")
-    if not records or len(records) < info.planned_cells:
-        raise UsageError(f"{folder}: the run has {len(records):,} of {info.planned_cells:,} cells: nothing was written")
-    baseline = make_baseline(info, records, writers_of(info))
+    problem = why_partial(info, len(records))
+    if not records or (problem is not None and not partial):
+        raise UsageError(f"{folder}: {problem}: a baseline needs a complete run, or --partial")
+    baseline = make_baseline(info, records, writers_of(info), is_partial=problem is not None)
     write_baseline(baseline, path)
     print(f"wrote {path}: {len(baseline.lines):,} cells; commit it, then: visioneval compare baseline:{name} latest")
 

@@ -32,6 +32,15 @@ def compare(
             options.OUTPUT,
         ),
     ] = None,
+    allow: Annotated[
+        list[str] | None,
+        options.value(
+            "--allow",
+            "WHAT",
+            "Accept what B lost: missing-metrics, missing-cells, errors or errors=RATE. Repeatable.",
+            options.OUTPUT,
+        ),
+    ] = None,
     as_json: Annotated[bool, options.flag("--json", "Print the results as JSON.", options.OUTPUT)] = False,
     markdown: Annotated[
         Path | None, options.value("--markdown", "FILE", "Also write Markdown, for a pull request.", options.OUTPUT)
@@ -44,7 +53,8 @@ def compare(
 ) -> None:
     """Compare run B with run A: what broke, what was fixed, and whether the numbers differ.
 
-    Exits 1 if a gate (--fail-on) failed, 3 if one could not be measured.
+    Exits 1 if a gate (--fail-on) failed. Exits 3 if one could not be measured, or if B lost metrics, measured cells or
+    cells of A (see --allow).
     """
     from visioneval.api import compare as compare_runs
     from visioneval.report.compare.json import comparison_json
@@ -58,6 +68,7 @@ def compare(
         tags=tag or (),
         cases=case or (),
         model_map=model_map or (),
+        allow=allow or (),
         runs=runs,
         warn=options.say,
     )

@@ -1,0 +1,119 @@
+"""What a comparison lost between A and B: metrics, measured cells, and cells. Pure.
+
+A number over the rest says nothing about what is gone, so each loss is reported like a gate that was not measured,
+until ``--allow`` accepts it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from visioneval.analysis.cells import Cell, Side
+from visioneval.analysis.compare.compare import Comparison
+from visioneval.analysis.compare.gates import FailOn, GateResult
+from visioneval.errors import UsageError
+from visioneval.rules import is_true
+from visioneval.suite.filters import any_glob
+from visioneval.suite.loading.messages import did_you_mean
+from visioneval.types import Verdict
+
+METRICS, ERRORS, CELLS = KINDS = ("missing-metrics", "errors", "missing-cells")
+MAX_SHARE_LOST = 0.05
+"""How much less often B may measure a metric, as a share of the pairs."""
+_MAX_NAMES = 5
+
+Allowed = Mapping[str, float]
+"""The losses that are accepted, by kind; for ``errors``, up to this share of the pairs."""
+
+
+def parse_allowed(values: Iterable[str]) -> Allowed:
+    """Parses the values of ``--allow``. Raises ``UsageError``."""
+    allowed: dict[str, float] = {}
+    for value in values:
+        kind, equals, number = value.partition("=")
+        if kind not in KINDS:
+            raise UsageError(f"--allow {value!r}: must be one of {', '.join(KINDS)}{did_you_mean(kind, KINDS)}")
+        if not equals:
+            allowed[kind] = math.inf
+            continue
+        try:
+            rate = float(number)
+        except ValueError:
+            rate = math.nan
+        if kind != ERRORS or not 0 <= rate <= 1:
+            raise UsageError(f"--allow {value!r}: only {ERRORS} takes a rate, from 0 to 1, such as {ERRORS}=0.02")
+        allowed[kind] = rate
+    return allowed
+
+
+def check_coverage(comparison: Comparison, allowed: Allowed) -> tuple[GateResult, ...]:
+    """One result for each kind of loss."""
+    return (
+        _result(METRICS, _lost_metrics(comparison), "every metric of A is measured in B", allowed),
+        _new_errors(comparison, allowed.get(ERRORS, 0.0)),
+        _result(CELLS, _lost_cells(comparison), "every cell of A is in B", allowed),
+    )
+
+
+def _result(kind: str, loss: str, none_lost: str, allowed: Allowed) -> GateResult:
+    if not loss:
+        return GateResult(FailOn(kind), "passed", none_lost)
+    return GateResult(FailOn(kind), *(("passed", f"{loss} (allowed)") if kind in allowed else ("unmeasured", loss)))
+
+
+def _lost_metrics(comparison: Comparison) -> str:
+    pairs, lost = comparison.pairs, []
+    for name in dict.fromkeys(difference.name for difference in (*comparison.metrics, *comparison.by_type)):
+        before = sum(pair.a.scores.get(name) is not None for pair in pairs)
+        after = sum(pair.b.scores.get(name) is not None for pair in pairs)
+        is_gone = before and not after
+        if is_gone or is_true((before - after) / len(pairs), ">", MAX_SHARE_LOST):
+            lost.append(f"{name} is measured in {after:,} of {len(pairs):,} pairs, in A in {before:,}")
+    return _listed(lost, "; ")
+
+
+def _new_errors(comparison: Comparison, allowed_rate: float) -> GateResult:
+    new = [pair for pair in comparison.pairs if _is_incomplete(pair.b) and not _is_incomplete(pair.a)]
+    if not new:
+        return GateResult(FailOn(ERRORS), "passed", "no cell of B has an error that A has not")
+    rate = len(new) / len(comparison.pairs)
+    names = _listed(list(dict.fromkeys(pair.b.test_id for pair in new)), ", ")
+    message = f"{len(new):,} of {len(comparison.pairs):,} cells were measured in A and have errors in B: {names}"
+    if is_true(rate, "<=", allowed_rate):
+        return GateResult(FailOn(ERRORS), "passed", f"{message} (allowed)")
+    return GateResult(FailOn(ERRORS), "unmeasured", message)
+
+
+def _is_incomplete(cell: Cell) -> bool:
+    return cell.verdict is Verdict.ERROR or cell.is_unmeasured
+
+
+def _lost_cells(comparison: Comparison) -> str:
+    compared = {old for old, _ in comparison.labels}
+    lost = [
+        cell
+        for cell in comparison.only_a
+        if not (comparison.b.is_narrowed and cell.model_label not in compared) and not _left_out(cell, comparison.b)
+    ]
+    names = _listed(list(dict.fromkeys(cell.test_id for cell in lost)), ", ")
+    return f"{len(lost):,} cells of A are missing in B: {names}" if lost else ""
+
+
+def _left_out(cell: Cell, side: Side) -> bool:
+    """Whether the flags of a run left a cell out."""
+    selection = side.selection
+    if selection is None:
+        return False
+    return (
+        bool(selection.cases and not any_glob(selection.cases, cell.test_id))
+        or bool(selection.tags and set(selection.tags).isdisjoint(cell.tags))
+        or bool(selection.models and not any_glob(selection.models, cell.model_label))
+        or (selection.limit is not None and cell.test_id not in side.case_ids)
+        or (selection.samples is not None and cell.sample_index >= selection.samples)
+    )
+
+
+def _listed(names: Sequence[str], separator: str) -> str:
+    more = len(names) - _MAX_NAMES
+    return separator.join(names[:_MAX_NAMES]) + (f" and {more:,} more" if more > 0 else "")
