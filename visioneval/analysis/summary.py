@@ -149,8 +149,8 @@ def exit_code(
     """Returns the exit code of a run, by the first that applies.
 
     3 if its budget or a refused API key ended it; 130 if it was interrupted; 3 if cells are missing or unplanned,
-    pairs were not judged, a gate on errors or unmeasured cells failed, a gate is unmeasured, or a selection left out all of the
-    suite's gates; 1 if another gate failed; otherwise 0. ``gates`` begins with those of the suite.
+    pairs were not judged, a gate on errors or unmeasured cells failed, a gate is unmeasured, or a selection left out
+    all gates of the suite; 1 if another gate failed; otherwise 0. ``gates`` begins with those of the suite.
     """
     if info.stopped_by:
         return ExitCode.INCOMPLETE
