@@ -22,6 +22,8 @@ from visioneval.errors import SuiteError, UsageError
 from visioneval.suite.load import LoadedSuite, load_suite
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # tests import OCR's packages themselves
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of child processes would compile everything again
+sys.dont_write_bytecode = False
 __all__ = ["browser", "open_page", "rate", "serve"]
 
 ROOT = Path(__file__).parent.parent
