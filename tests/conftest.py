@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import re
 import sys
@@ -22,8 +23,6 @@ from visioneval.errors import SuiteError, UsageError
 from visioneval.suite.load import LoadedSuite, load_suite
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # tests import OCR's packages themselves
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of child processes would compile everything again
-sys.dont_write_bytecode = False
 __all__ = ["browser", "open_page", "rate", "serve"]
 
 ROOT = Path(__file__).parent.parent
@@ -134,6 +133,12 @@ SLOW = frozenset(
 """Files of tests, without ``test_``, that take seconds: kills, wheels, browsers, servers, OCR and whole suites."""
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Compiles the package once, as hundreds of child processes would each compile it again."""
+    if not hasattr(config, "workerinput"):
+        compileall.compile_dir(ROOT / "visioneval", quiet=2)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks the tests that ``make quick`` skips."""
     for item in items:
@@ -160,6 +165,9 @@ def hermetic(monkeypatch: pytest.MonkeyPatch, _home: Path, tmp_path_factory: pyt
     monkeypatch.setenv("HOME", str(_home))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.setattr(limiters, "BACKOFF_S", 0.01)
+    # A module that a test writes twice within a second must not be taken from its compiled file.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
 
 
 @pytest.fixture(autouse=True)
