@@ -7,10 +7,12 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.testing
 from browser import browser, open_page
 from hypothesis import HealthCheck, settings
 from label_server import rate, serve
@@ -131,6 +133,10 @@ SLOW = frozenset(
     ]
 )
 """Files of tests, without ``test_``, that take seconds: kills, wheels, browsers, servers, OCR and whole suites."""
+
+
+# Typer builds all commands for each call of its test runner, which takes longer than most of them.
+typer.testing._get_command = cache(typer.testing._get_command)
 
 
 def pytest_configure(config: pytest.Config) -> None:
