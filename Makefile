@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# One more than the processors, as many tests wait for servers and child processes.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 .PHONY: demo quick test soak check figures sentences bench wheel clean
 
@@ -17,14 +19,14 @@ demo: $(READY)  ## Run the quickstart suites, with no key and no network
 	$(BIN)/visioneval run suites/gecko_offline/suite.yaml
 
 quick: $(READY)  ## The fast tests: no kills, wheels, browsers or whole suites
-	$(BIN)/python -m pytest -n auto -m "not slow"
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
 
 test: $(READY)
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n $(WORKERS)
 
 soak: $(READY)  ## Takes minutes: many kills, many faults, many cells; prints the measurements
 	$(BIN)/python -m pytest -n 0 tests/soak
-	HYPOTHESIS_PROFILE=random $(BIN)/python -m pytest -n auto -m hypothesis
+	HYPOTHESIS_PROFILE=random $(BIN)/python -m pytest -n $(WORKERS) -m hypothesis
 
 check: $(READY)
 	$(BIN)/ruff format --check .

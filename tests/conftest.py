@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.testing
 from browser import browser, open_page
 from hypothesis import HealthCheck, settings
 from label_server import rate, serve
@@ -132,6 +135,16 @@ SLOW = frozenset(
 """Files of tests, without ``test_``, that take seconds: kills, wheels, browsers, servers, OCR and whole suites."""
 
 
+# Typer builds all commands for each call of its test runner, which takes longer than most of them.
+typer.testing._get_command = cache(typer.testing._get_command)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compiles the package once, as hundreds of child processes would each compile it again."""
+    if not hasattr(config, "workerinput"):
+        compileall.compile_dir(ROOT / "visioneval", quiet=2)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks the tests that ``make quick`` skips."""
     for item in items:
@@ -158,6 +171,9 @@ def hermetic(monkeypatch: pytest.MonkeyPatch, _home: Path, tmp_path_factory: pyt
     monkeypatch.setenv("HOME", str(_home))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.setattr(limiters, "BACKOFF_S", 0.01)
+    # A module that a test writes twice within a second must not be taken from its compiled file.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
 
 
 @pytest.fixture(autouse=True)

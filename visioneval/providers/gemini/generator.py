@@ -26,6 +26,7 @@ from visioneval.providers.gemini.config import GeminiProvider
 from visioneval.providers.masks import mask_use
 from visioneval.providers.replies import ACCEPT_ENCODING, MAX_ERROR_BYTES, check_reply
 from visioneval.providers.retry_after import retry_after, seconds
+from visioneval.providers.tls import tls_context
 from visioneval.suite.remote import GeminiOptions, GoogleCloud, is_vertex_host
 
 DEVELOPER_URL = "https://generativelanguage.googleapis.com"
@@ -100,6 +101,7 @@ def _http(base_url: str, api_version: str) -> types.HttpOptions:
     follows no redirects, which would send the key along.
     """
     client = httpx2.AsyncClient(
+        verify=tls_context(),
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=0),
         timeout=TIMEOUT_S,
         follow_redirects=False,
@@ -110,7 +112,13 @@ def _http(base_url: str, api_version: str) -> types.HttpOptions:
         },
     )
     return types.HttpOptions(
-        base_url=base_url, api_version=api_version, timeout=TIMEOUT_S * 1000, httpx_async_client=client
+        base_url=base_url,
+        api_version=api_version,
+        timeout=TIMEOUT_S * 1000,
+        # The SDK's synchronous client and its websockets are not used, and would each load the certificates again.
+        client_args={"verify": tls_context()},
+        async_client_args={"ssl": tls_context()},
+        httpx_async_client=client,
     )
 
 

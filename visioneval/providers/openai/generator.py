@@ -25,6 +25,7 @@ from visioneval.providers.masks import MaskUse, mask_use
 from visioneval.providers.openai.config import OpenAIProvider
 from visioneval.providers.replies import ACCEPT_ENCODING, check_reply
 from visioneval.providers.retry_after import retry_after
+from visioneval.providers.tls import tls_context
 from visioneval.suite.remote import OpenAIOptions
 
 LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
@@ -60,6 +61,7 @@ def client_for(options: OpenAIOptions) -> openai.AsyncOpenAI:
             base_url=options.base_url or BASE_URL,
             max_retries=0,
             http_client=openai.DefaultAioHttpClient(  # half the overhead of the default client
+                verify=tls_context(),
                 limits=LIMITS,
                 follow_redirects=False,
                 headers=ACCEPT_ENCODING,
