@@ -70,7 +70,14 @@ def write_run(
             **({"labels": labels} if labels else {}),
         }
     )
-    facts = info(suite=suite, metrics=metrics, run_id=run_id, state="complete", suite_path=str(root / "suite.yaml"))
+    facts = info(
+        suite=suite,
+        metrics=metrics,
+        run_id=run_id,
+        state="complete",
+        suite_path=str(root / "suite.yaml"),
+        planned_cells=len(cases) * len(models),
+    )
     writer = RunWriter.create(root, facts)
     cells = [(case, label) for case in suite.cases for label in models]
     for number, (case, label) in enumerate(cells):

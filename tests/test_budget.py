@@ -28,6 +28,7 @@ from visioneval.engine.calls.cost.budget import Budget
 from visioneval.engine.calls.cost.pricing import Prices
 from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.errors import BudgetError
+from visioneval.providers.openai.generator import flat_usage
 from visioneval.suite.entries.limits import Price
 
 pytest_plugins = ("fake_api.fixtures",)
@@ -124,8 +125,40 @@ def test_public_prices(lane: RateLimitKey, message: dict[str, int], counted: dic
 
 def test_image_tokens_cost_more_than_text_tokens() -> None:
     lane, message, _ = PUBLIC[4]
-    words = {**message, "candidates_image_tokens": 0}
-    assert (Prices().cost(lane, message, 1) or 0) > 5 * (Prices().cost(lane, words, 1) or 0) > 0
+    text = {**message, "candidates_image_tokens": 0, "candidates_text_tokens": message["candidates_token_count"]}
+    assert (Prices().cost(lane, message, 1) or 0) > 5 * (Prices().cost(lane, text, 1) or 0) > 0
+
+
+UNSPLIT: list[tuple[str, str, dict[str, int]]] = [
+    ("openai", "gpt-image-1.5", {"input_tokens": 50, "output_tokens": 4160}),
+    ("openai", "gpt-image-1.5", {"input_tokens": 50, "output_tokens": 4160, "output_image_tokens": 4160}),
+    ("gemini", "gemini-2.5-flash-image", {"prompt_token_count": 20, "candidates_token_count": 1290}),
+]
+
+
+@pytest.mark.parametrize(("provider", "model", "usage"), UNSPLIT)
+def test_usage_without_modalities_has_a_cost_only_by_a_stated_price(
+    provider: str, model: str, usage: dict[str, int]
+) -> None:
+    lane = RateLimitKey(provider, model, "generate")
+    assert Prices().cost(lane, usage, 1) is None
+    assert Prices({model: Price(per_image=0.04)}).cost(lane, usage, 2) == 0.08
+
+
+def test_one_price_for_text_and_image_output_needs_no_modalities() -> None:
+    lane = RateLimitKey("openai", "gpt-image-2", "generate")
+    usage = {"input_tokens": 1000, "input_text_tokens": 1000, "output_tokens": 1000}
+    assert Prices().cost(lane, usage, 1) == pytest.approx(0.005 + 0.03)
+
+
+def test_cached_image_tokens_have_their_own_price() -> None:
+    lane = RateLimitKey("openai", "gpt-image-1.5", "generate")
+    details = {"text_tokens": 200, "image_tokens": 800, "cached_tokens": 500}
+    details |= {"cached_tokens_details": {"text_tokens": 100, "image_tokens": 400}}  # type: ignore[dict-item]
+    output = {"output_tokens": 100, "output_tokens_details": {"image_tokens": 100, "text_tokens": 0}}
+    usage = flat_usage({"input_tokens": 1000, "input_tokens_details": details, **output})
+    expected = (100 * 5 + 100 * 1.25 + 400 * 8 + 400 * 2 + 100 * 32) / 1e6
+    assert Prices().cost(lane, usage, 1) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

@@ -186,6 +186,7 @@ def test_summary_at_80_columns() -> None:
         "FAILED  pass_rate >= 0.9       all cells   0.5 n=4, 2 errors",
         "FAILED  mean(text.cer) <= 0.1  models: m0  0.1235 n=2, 1 error",
         "FAILED  error_rate == 0        all cells   0.3333 n=6, 2 errors",
+        "passed  unmeasured_rate == 0   all cells   0 n=6, 2 errors",
         "",
     ]
 

@@ -22,7 +22,7 @@ from visioneval.suite import labels as suite_labels
 from visioneval.suite.entries import judges, limits
 
 ROOT = Path(__file__).parent.parent
-SHARED = {"label", "tasks", "params", "grid", "provider", "key", "type", "when"}
+SHARED = {"label", "tasks", "params", "grid", "provider", "key", "type", "when", "optional"}
 
 
 def _section(document: str, title: str) -> set[str]:

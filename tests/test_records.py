@@ -64,7 +64,8 @@ FIELDS = [
     "generation_key",
     "grade_key",
 ]
-GRADER_FIELDS = ["key", "type", "error", "details", "usage", "cost_usd", "seconds", "cached", "fingerprint"]
+GRADER_FIELDS = ["key", "type", "error", "is_unmeasured", "is_optional"]
+GRADER_FIELDS += ["details", "usage", "cost_usd", "seconds", "cached", "fingerprint"]
 FINGERPRINT_FIELDS = ["judge_model", "template_sha256", "schema_sha256", "config_sha256", "tool_versions", "version"]
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from visioneval.rules import Gate, Pool, Rule, gate_passes, judge_cell, parse_gate, parse_rule
+from visioneval.rules import Gate, Pool, Rule, gate_passes, judge_cell, parse_gate, parse_rule, show_beside
 from visioneval.types import Score, Status, Verdict
 
 
@@ -140,6 +141,7 @@ class Cell:
     verdict: Verdict = Verdict.PASS
     status: Status = Status.COMPLETED
     scores: dict[str, Score] = field(default_factory=dict)
+    is_unmeasured: bool = False
 
 
 def cells(text: str) -> list[Cell]:
@@ -217,3 +219,56 @@ def test_a_pass_rate_meets_the_threshold_that_states_it(passed: int, failed: int
     rate = pooled(parse_gate("pass_rate >= 0"), run)[0]
     assert gate_passes(parse_gate(f"pass_rate == {rate!r}"), rate)
     assert rate == passed / (passed + failed)
+
+
+@pytest.mark.parametrize(
+    ("value", "gate", "is_passed"),
+    [
+        (0.7 - 0.5, "separation(m) >= 0.2", True),
+        (0.1 + 0.2, "mean(m) <= 0.3", True),
+        (0.1 + 0.2, "mean(m) == 0.3", True),
+        (0.1 + 0.2, "mean(m) > 0.3", False),
+        (0.1 + 0.2, "mean(m) != 0.3", False),
+        (0.3 + 1e-8, "mean(m) <= 0.3", False),
+        (4.49996, "mean(m) >= 4.5", False),
+        (1e12 + 0.1, "mean(m) == 1000000000000", True),
+        (1e12 + 1e5, "mean(m) == 1000000000000", False),
+    ],
+)
+def test_gates_ignore_rounding_errors_only(value: float, gate: str, is_passed: bool) -> None:
+    assert gate_passes(parse_gate(gate), value) is is_passed
+
+
+@given(st.lists(st.integers(0, 100), min_size=1, max_size=30))
+def test_a_mean_of_decimals_that_lies_on_its_threshold_passes(hundredths: list[int]) -> None:
+    threshold = Fraction(sum(hundredths), 100 * len(hundredths))
+    pool = Pool(parse_gate(f"mean(m) >= {float(threshold)!r}"))
+    for value in hundredths:
+        pool.add(Cell(scores={"m": value / 100}))
+    assert gate_passes(parse_gate(f"mean(m) >= {float(threshold):.12f}"), pool.value()[0])
+
+
+@pytest.mark.parametrize(
+    ("value", "threshold", "text"),
+    [
+        (4.49996, 4.5, "4.49996"),
+        (2249 / 2500, 0.9, "0.8996"),
+        (0.89999, 0.9, "0.89999"),
+        (0.5, 0.9, "0.5"),
+        (0.1 + 0.2, 0.3, "0.3"),
+        (1 / 3, 0.9, "0.3333"),
+        (0.90001, 0.9, "0.90001"),
+        (99_999.6, 100_000, "99999.6"),
+        (-1.00001, -1, "-1.00001"),
+    ],
+)
+def test_a_number_beside_a_threshold_shows_its_side(value: float, threshold: float, text: str) -> None:
+    assert show_beside(value, threshold) == text
+
+
+@given(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6))
+def test_a_number_beside_a_threshold_is_never_shown_on_the_other_side(value: float, threshold: float) -> None:
+    shown = float(show_beside(value, threshold))
+    if abs(value - threshold) > 1e-9 * max(1.0, abs(threshold)):
+        assert (shown > threshold) == (value > threshold)
+        assert (shown < threshold) == (value < threshold)

@@ -177,12 +177,16 @@ def test_scoped_gate_covers_the_cells_of_its_scope() -> None:
 
 
 DEFAULTS = [
-    (None, ["pass_rate == 1", "error_rate == 0"]),
-    (["pass_rate >= 0.5"], ["pass_rate >= 0.5", "error_rate == 0"]),
-    (["error_rate <= 0.1"], ["error_rate <= 0.1"]),
+    (None, ["pass_rate == 1", "error_rate == 0", "unmeasured_rate == 0"]),
+    (["pass_rate >= 0.5"], ["pass_rate >= 0.5", "error_rate == 0", "unmeasured_rate == 0"]),
+    (["error_rate <= 0.1"], ["error_rate <= 0.1", "unmeasured_rate <= 0.1"]),
+    (["error_rate < 0.1"], ["error_rate < 0.1", "unmeasured_rate < 0.1"]),
+    (["error_rate >= 0.1"], ["error_rate >= 0.1", "unmeasured_rate == 0"]),
+    (["unmeasured_rate <= 0.2"], ["unmeasured_rate <= 0.2", "error_rate == 0"]),
+    (["error_rate <= 1", "unmeasured_rate == 0"], ["error_rate <= 1", "unmeasured_rate == 0"]),
     (
         [{"rule": "error_rate <= 0.1", "cases": ["a"]}],
-        ["error_rate <= 0.1", "error_rate == 0"],
+        ["error_rate <= 0.1", "error_rate == 0", "unmeasured_rate == 0"],
     ),
 ]
 
@@ -210,7 +214,7 @@ def test_gate_is_skipped_if_a_flag_excludes_its_scope(
     labels = chosen.get("models", ["m", "n"])
     info = run_of(narrowed, labels, [{"rule": "pass_rate == 1", **scope}], METRICS, selection=Selection(**chosen))
     summary = summarize(info, [cell(name, label) for name in narrowed for label in labels])
-    assert (summary.gates[0].state, summary.exit_code) == (expected, 0)
+    assert (summary.gates[0].state, summary.exit_code) == (expected, 3 if expected == "skipped" else 0)
 
 
 def test_gate_is_skipped_if_a_flag_excludes_its_grader() -> None:
@@ -218,7 +222,8 @@ def test_gate_is_skipped_if_a_flag_excludes_its_grader() -> None:
     info = run_of(CASES, ["m"], gates, METRICS, selection=Selection(graders=("other",)))
     info = info.model_copy(update={"metrics": {"fine": info.metrics["fine"]}})
     summary = summarize(info, [cell("a", scores={"fine": True})])
-    assert [gate_entry.state for gate_entry in summary.gates] == ["skipped", "passed", "passed"]
+    assert [gate_entry.state for gate_entry in summary.gates] == ["skipped", "passed", "passed", "passed"]
+    assert summary.exit_code == 3  # not all cells
 
 
 def test_gate_without_cells_in_a_full_run_is_unmeasured() -> None:
@@ -232,7 +237,9 @@ def result(rule: str, gate_state: str) -> GateFinding:
 CODES: list[tuple[RunState, list[tuple[str, str]], int]] = [
     ("complete", [], 0),
     ("complete", [("pass_rate == 1", "passed"), ("error_rate == 0", "passed")], 0),
-    ("complete", [("pass_rate == 1", "skipped"), ("error_rate == 0", "skipped")], 0),
+    ("complete", [("pass_rate == 1", "skipped"), ("error_rate == 0", "passed")], 3),
+    ("complete", [("pass_rate == 1", "passed"), ("unmeasured_rate == 0", "failed")], 3),
+    ("complete", [("pass_rate == 1", "failed"), ("unmeasured_rate == 0", "failed")], 3),
     ("complete", [("pass_rate == 1", "failed"), ("error_rate == 0", "passed")], 1),
     ("complete", [("mean(level) > 1", "failed")], 1),
     ("complete", [("refusal_rate == 0", "failed")], 1),
@@ -271,7 +278,7 @@ def test_select_model_run_narrows_gates() -> None:
     gates = [{"rule": "pass_rate == 1", "models": ["n"]}, {"rule": "pass_rate == 0", "models": ["m"]}]
     info: RunInfo = run_of(CASES, ["m", "n"], gates, METRICS)
     summary = summarize(select_model_run(info, "n", 1), [cell("a", "n")])
-    assert [gate_entry.state for gate_entry in summary.gates] == ["passed", "skipped", "passed"]
+    assert [gate_entry.state for gate_entry in summary.gates] == ["passed", "skipped", "passed", "passed"]
     assert [model.label for model in summary.models] == ["n"]
     assert (summary.planned_cells, summary.exit_code) == (1, 0)
 

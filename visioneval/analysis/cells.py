@@ -23,6 +23,7 @@ from visioneval.records.model import (
     suite_order,
 )
 from visioneval.suite.case import CaseId
+from visioneval.suite.filters import any_glob
 from visioneval.types import Metric, Score, Verdict
 
 MUST_PASS = "must_pass"  # noqa: S105 - a tag, not a password
@@ -137,6 +138,19 @@ class Side:
     def labels(self) -> tuple[str, ...]:
         """The labels of its model runs, in order."""
         return tuple(dict.fromkeys(cell.model_label for cell in self.cells))
+
+    def leaves_out(self, cell: Cell) -> bool:
+        """Whether the flags of this run left out a cell of another run."""
+        selection = self.selection
+        if selection is None:
+            return False
+        return (
+            bool(selection.cases and not any_glob(selection.cases, cell.test_id))
+            or bool(selection.tags and set(selection.tags).isdisjoint(cell.tags))
+            or bool(selection.models and not any_glob(selection.models, cell.model_label))
+            or (selection.limit is not None and cell.test_id not in self.case_ids)
+            or (selection.samples is not None and cell.sample_index >= selection.samples)
+        )
 
 
 def writers_of(info: RunInfo) -> dict[str, str]:

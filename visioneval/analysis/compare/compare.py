@@ -44,12 +44,13 @@ class Comparison:
     ``pairs`` are in the order of B. Differences exclude flaky cases.
     ``by_run`` lists pass rates by model run (label in B; empty for a single one), ``by_tag`` pass rates by tag, and
     ``by_type`` the metrics ``<gecko key>.<type>``. Holm's adjustment covers only the pass rate and ``metrics``.
-    ``labels`` pairs the model runs.
+    ``labels`` pairs the model runs. ``metric_names`` are the metrics of either run that the filters leave.
     """
 
     a: Side
     b: Side
     labels: tuple[tuple[str, str], ...]
+    metric_names: tuple[str, ...]
     pairs: tuple[CellPair, ...]
     only_a: tuple[Cell, ...]
     only_b: tuple[Cell, ...]
@@ -106,6 +107,7 @@ def compare(a: Side, b: Side, filters: ComparisonFilters | None = None, renamed:
         a=a,
         b=b,
         labels=pairing.labels,
+        metric_names=tuple(names),
         pairs=pairing.pairs,
         only_a=pairing.only_a,
         only_b=pairing.only_b,

@@ -9,12 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from visioneval.analysis.cells import Cell, Side
+from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison
-from visioneval.analysis.compare.gates import FailOn, GateResult
+from visioneval.analysis.compare.gates import FailOn, GateResult, cells_lost
 from visioneval.errors import UsageError
 from visioneval.rules import is_true
-from visioneval.suite.filters import any_glob
 from visioneval.suite.loading.messages import did_you_mean
 from visioneval.types import Verdict
 
@@ -64,7 +63,7 @@ def _result(kind: str, loss: str, none_lost: str, allowed: Allowed) -> GateResul
 
 def _lost_metrics(comparison: Comparison) -> str:
     pairs, lost = comparison.pairs, []
-    for name in dict.fromkeys(difference.name for difference in (*comparison.metrics, *comparison.by_type)):
+    for name in comparison.metric_names:
         before = sum(pair.a.scores.get(name) is not None for pair in pairs)
         after = sum(pair.b.scores.get(name) is not None for pair in pairs)
         is_gone = before and not after
@@ -90,28 +89,9 @@ def _is_incomplete(cell: Cell) -> bool:
 
 
 def _lost_cells(comparison: Comparison) -> str:
-    compared = {old for old, _ in comparison.labels}
-    lost = [
-        cell
-        for cell in comparison.only_a
-        if not (comparison.b.is_narrowed and cell.model_label not in compared) and not _left_out(cell, comparison.b)
-    ]
+    lost = cells_lost(comparison)
     names = _listed(list(dict.fromkeys(cell.test_id for cell in lost)), ", ")
     return f"{len(lost):,} cells of A are missing in B: {names}" if lost else ""
-
-
-def _left_out(cell: Cell, side: Side) -> bool:
-    """Whether the flags of a run left a cell out."""
-    selection = side.selection
-    if selection is None:
-        return False
-    return (
-        bool(selection.cases and not any_glob(selection.cases, cell.test_id))
-        or bool(selection.tags and set(selection.tags).isdisjoint(cell.tags))
-        or bool(selection.models and not any_glob(selection.models, cell.model_label))
-        or (selection.limit is not None and cell.test_id not in side.case_ids)
-        or (selection.samples is not None and cell.sample_index >= selection.samples)
-    )
 
 
 def _listed(names: Sequence[str], separator: str) -> str:

@@ -120,16 +120,18 @@ def _check_broken(gate: FailOn, comparison: Comparison) -> GateResult:
     return GateResult(gate, "failed" if broken else "unmeasured" if unmeasured or missing else "passed", message)
 
 
-def _missing_must_pass(gate: FailOn, comparison: Comparison) -> list[Cell]:
-    """Cells tagged ``must_pass`` that only A has, as deleting a case must not make the gate pass.
+def cells_lost(comparison: Comparison) -> list[Cell]:
+    """Cells that only A has, without those that flags or ``RUN@LABEL`` left out of B."""
+    compared = {old for old, _ in comparison.labels} if comparison.b.is_narrowed else None
+    missing = (cell for cell in comparison.only_a if not comparison.b.leaves_out(cell))
+    return [cell for cell in missing if compared is None or cell.model_label in compared]
 
-    Ignores model runs that a flag or ``RUN@LABEL`` excluded from B.
-    """
+
+def _missing_must_pass(gate: FailOn, comparison: Comparison) -> list[Cell]:
+    """Cells tagged ``must_pass`` that B lost, as deleting a case must not make the gate pass."""
     if gate.text != MUST_PASS:
         return []
-    compared = {old for old, _ in comparison.labels} if comparison.b.is_narrowed else None
-    missing = (cell for cell in comparison.only_a if MUST_PASS in cell.tags and not cell.flaky)
-    return [cell for cell in missing if compared is None or cell.model_label in compared]
+    return [cell for cell in cells_lost(comparison) if MUST_PASS in cell.tags and not cell.flaky]
 
 
 def _check_significant(gate: FailOn, comparison: Comparison) -> GateResult:

@@ -1,0 +1,149 @@
+"""What B lost against A: metrics, measurements and cells, each of which exits 3 unless it is allowed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from compare_factory import cell, mark, scored, side, verdicts
+from toys import LOOK, SECOND, Toy
+
+from visioneval.analysis.cells import Cell
+from visioneval.analysis.compare.compare import ComparisonFilters, compare
+from visioneval.analysis.compare.coverage import check_coverage, parse_allowed
+from visioneval.errors import UsageError
+from visioneval.records.model import Selection
+from visioneval.types import Metric
+
+METRICS = {"look": Metric(type="number", range=(0, 9))}
+
+
+def states(
+    a: list[Cell], b: list[Cell], *allowed: str, filters: ComparisonFilters | None = None, **changes: Any
+) -> Any:
+    result = compare(side(a, metrics=METRICS), side(b, "b", metrics=METRICS, **changes), filters)
+    return [gate.state for gate in check_coverage(result, parse_allowed(allowed))]
+
+
+def unmeasured(cells: list[Cell], count: int) -> list[Cell]:
+    return [replace(item, scores={"look": None}) if at < count else item for at, item in enumerate(cells)]
+
+
+@pytest.mark.parametrize(("lost", "state"), [(0, "passed"), (5, "passed"), (6, "unmeasured"), (100, "unmeasured")])
+def test_a_metric_may_be_measured_5_points_less_often(lost: int, state: str) -> None:
+    cells = scored("look", range(100))
+    assert states(cells, unmeasured(cells, lost))[0] == state
+    assert states(cells, unmeasured(cells, lost), "missing-metrics")[0] == "passed"
+    assert states(unmeasured(cells, lost), cells)[0] == "passed"
+
+
+def test_a_metric_that_few_cells_have_may_not_vanish() -> None:
+    a = [*scored("look", [3]), *[cell(f"more{at}") for at in range(99)]]
+    b = [replace(item, scores={}) for item in a]
+    assert states(a, b)[0] == "unmeasured"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "allowed", "state"),
+    [
+        ("PPPP", "PPPP", [], "passed"),
+        ("PPPP", "PPF!", [], "unmeasured"),
+        ("PPP!", "PPP!", [], "passed"),
+        ("PPF!", "PPPP", [], "passed"),
+        ("PPPP", "PPF!", ["errors"], "passed"),
+        ("PPPP", "PPF!", ["errors=0.25"], "passed"),
+        ("PPPP", "PP!!", ["errors=0.25"], "unmeasured"),
+        ("PPPP", "PPF!", ["missing-cells", "missing-metrics"], "unmeasured"),
+    ],
+)
+def test_new_errors(before: str, after: str, allowed: list[str], state: str) -> None:
+    assert states(verdicts(before), verdicts(after), *allowed)[1] == state
+
+
+def test_a_failed_grader_of_a_fail_is_a_new_error() -> None:
+    a = verdicts("FF")
+    failed = replace(mark(), is_unmeasured=True)
+    b = [replace(item, graders=(failed,)) for item in a]
+    assert states(a, b)[1] == "unmeasured"
+    assert states(b, b)[1] == "passed"
+    optional = [replace(item, graders=(replace(failed, is_optional=True),)) for item in a]
+    assert states(a, optional)[1] == "passed"
+
+
+LEFT_OUT: list[tuple[dict[str, Any], str]] = [
+    ({}, "unmeasured"),
+    ({"selection": Selection()}, "unmeasured"),
+    ({"selection": Selection(cases=("o*",))}, "passed"),
+    ({"selection": Selection(cases=("t*",))}, "unmeasured"),
+    ({"selection": Selection(tags=("x",))}, "passed"),
+    ({"selection": Selection(limit=1), "case_ids": frozenset({"one"})}, "passed"),
+    ({"selection": Selection(limit=9), "case_ids": frozenset({"one", "two"})}, "unmeasured"),
+    ({"selection": Selection(graders=("look",))}, "unmeasured"),
+]
+
+
+@pytest.mark.parametrize(("changes", "state"), LEFT_OUT)
+def test_a_missing_cell_counts_unless_flags_left_it_out(changes: dict[str, Any], state: str) -> None:
+    a, b = [cell("one", tags=("x",)), cell("two")], [cell("one", tags=("x",))]
+    assert states(a, b, **changes)[2] == state
+    assert states(a, b, "missing-cells", **changes)[2] == "passed"
+    assert states(a, b, filters=ComparisonFilters(cases=("one",)), **changes)[2] == "passed"
+
+
+def test_fewer_samples_than_before_count_unless_a_flag_asked_for_them() -> None:
+    a = [cell(sample_index=0), cell(sample_index=1)]
+    assert states(a, a[:1])[2] == "unmeasured"
+    assert states(a, a[:1], selection=Selection(samples=1))[2] == "passed"
+
+
+@pytest.mark.parametrize("value", ["all", "errors=", "errors=2", "errors=nan", "missing-cells=0.5", ""])
+def test_bad_values_of_allow(value: str) -> None:
+    with pytest.raises(UsageError, match=r"^--allow '"):
+        parse_allowed([value])
+
+
+BOTH = [LOOK, {**SECOND, "optional": True}]
+
+
+def test_the_command_reports_each_loss_in_every_output(toy: Toy) -> None:
+    passing = {"prompt": "a tree"}
+    toy.run(passing, passing, passing, graders=BOTH, arguments=("--run-id", "a"))
+    toy.run(passing, {**passing, "metadata": {"look": "raises"}}, graders=[LOOK], arguments=("--run-id", "b"))
+    result = toy("compare", "a", "b", "--markdown", "c.md", "--html", "c.html")
+    assert result.exit_code == 3, result.output
+    lost = (
+        "second is measured in 0 of 2 pairs, in A in 2",
+        "1 of 2 cells were measured in A and have errors in B: case1",
+        "1 cells of A are missing in B: case2",
+    )
+    for text in (
+        " ".join(result.stdout.split()),
+        (toy.folder / "c.md").read_text(),
+        (toy.folder / "c.html").read_text(),
+    ):
+        assert [message for message in lost if message not in text] == []
+    assert "now passing" not in result.stdout
+    flags = ("--allow", "missing-metrics", "--allow", "errors=0.5", "--allow", "missing-cells")
+    allowed = toy("compare", "a", "b", "--fail-on", "significant", *flags)
+    assert (allowed.exit_code, allowed.stdout.count("(allowed)")) == (0, 3), allowed.output
+    assert toy("compare", "a", "b", "--fail-on", "significant", *flags[:4]).exit_code == 3
+
+
+def test_a_partial_baseline_is_refused_or_marked(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    toy.run({"id": "one"}, {"id": "two"}, arguments=("--run-id", "part", "--case", "one"))
+    toy("run", "suite.yaml", "--trust-suite", "--run-id", "full")
+    refused = toy("baseline", "set", "part")
+    assert (refused.exit_code, Path("baselines/main.jsonl").exists()) == (2, False)
+    assert (
+        "flags or RUN@LABEL left out cells of the suite: a baseline needs a complete run, or --partial"
+        in refused.stderr
+    )
+    assert toy("baseline", "set", "part", "--partial").exit_code == 0
+    compared = toy("compare", "baseline", "full")
+    assert compared.exit_code == 0, compared.output
+    assert "baseline is partial" in " ".join(compared.stdout.split())
+    toy("baseline", "set", "full", "--partial")
+    assert "is partial" not in toy("compare", "baseline", "full").stdout
+    assert toy("compare", "baseline", "part").exit_code == 0
