@@ -182,6 +182,13 @@ class Plan:
         config: BaseProvider = run.config
         return config.calls_per_sample(dict(run.params))
 
+    def missing_output(self, call: Call) -> str | None:
+        """The existing output that a call would read, if it does not exist."""
+        path = call.params.get("path") if call.run.config.reads_outputs else None
+        if path is None or is_url(path) or (path and (self.folder / path).is_file()):
+            return None
+        return str(path or call.params.get("row") or f"an image of {call.case.id!r} by {call.run.label!r}")
+
     def count(self, case: TestCase, run: ModelRun) -> tuple[int, int]:
         """Generation calls and cells of a case on a model run."""
         if not run.config.does(case.task_type):

@@ -199,6 +199,12 @@ def load_mask(source: Path) -> Image.Image:
         return alpha.point([255] + [0] * 255)
 
 
+def mask_extent(source: Path) -> tuple[bool, bool]:
+    """Whether a mask has pixels inside, and outside. Raises ``ImageError``."""
+    low, high = load_mask(source).getextrema()
+    return high == 255, low == 0
+
+
 def _upright(handle: Image.Image) -> Image.Image:
     """The decoded first frame with EXIF rotation and 8 bits per channel."""
     from PIL import ImageOps

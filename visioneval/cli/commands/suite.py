@@ -99,7 +99,7 @@ def validate(
 ) -> None:
     """Check suites. Prints all problems at once, as file:line:column."""
     from visioneval.cli.plan_table import missing_keys
-    from visioneval.engine.prepare.planning import load_plan
+    from visioneval.engine.prepare.planning import load_plan, missing_outputs
     from visioneval.errors import Problem, SuiteError
     from visioneval.settings import run_options
 
@@ -112,10 +112,14 @@ def validate(
     problems: list[Problem] = []
     for path in suites:
         try:
-            plan = load_plan(path, settings.suite).plan
+            planned = load_plan(path, settings.suite)
         except SuiteError as error:
             problems.extend(error.problems)
             continue
+        if missing := list(missing_outputs(path, planned, settings.suite)):
+            problems.extend(missing)
+            continue
+        plan = planned.plan
         counts = ((len(plan.suite.cases), "case"), (len(plan.runs), "model run"), (plan.cells, "cell"))
         print(f"{path}: valid: {', '.join(options.count_of(number, name) for number, name in counts)}")
         for line in missing_keys(plan):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +12,10 @@ from visioneval.errors import Problem, SuiteError, UsageError
 from visioneval.expansion import Plan, expand, run_labels
 from visioneval.records.model import RunInfo, Selection, read_info
 from visioneval.suite.load import LoadedSuite, load_suite, recheck_suite
+from visioneval.suite.loading.document import Source
+from visioneval.suite.runs import model_runs
+
+MAX_MISSING = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +67,25 @@ def load_plans(paths: Sequence[Path], options: SuiteOptions) -> list[Planned]:
     if problems:
         raise SuiteError(problems)
     return plans
+
+
+def missing_outputs(path: Path, planned: Planned, options: SuiteOptions) -> Iterator[Problem]:
+    """One problem for each entry of ``models`` in the suite at ``path`` that names outputs which do not exist."""
+    loaded, plan = planned.loaded, planned.plan
+    missing: dict[str, list[str]] = {}
+    for call in plan.calls():
+        if (name := plan.missing_output(call)) is not None:
+            missing.setdefault(call.run.label, []).append(name)
+    if not missing:
+        return
+    source = Source(str(path), path.read_text(encoding="utf-8"))
+    for index, entry in enumerate(loaded.suite.models):
+        runs = model_runs(entry, loaded.suite, loaded.folder, run_labels(options.runs))
+        names = [name for run in runs for name in missing.get(run.label, ())]
+        if names:
+            more = f" and {len(names) - MAX_MISSING:,} more" if len(names) > MAX_MISSING else ""
+            where = source.position(("models", index))
+            yield Problem(*where, f"outputs that do not exist: {', '.join(names[:MAX_MISSING])}{more}")
 
 
 def load_stored_plan(folder: Path, options: SuiteOptions) -> Planned:

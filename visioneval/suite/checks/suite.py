@@ -177,12 +177,25 @@ class _ImageFiles:
     folder: Path
     trust: Trust
     seen: dict[str, tuple[tuple[int, int], bool] | str] = field(default_factory=dict)
+    extents: dict[str, tuple[bool, bool]] = field(default_factory=dict)
+    """By mask: whether it has an inside, and an outside."""
 
     def look(self, path: str) -> tuple[tuple[int, int], bool] | str:
         """Size and whether the image has alpha, or why it cannot be used."""
         if path not in self.seen:
             self.seen[path] = self._look(path)
         return self.seen[path]
+
+    def one_sided(self, path: str) -> str | None:
+        """Why a mask with alpha separates nothing."""
+        if path not in self.extents:
+            self.extents[path] = images.mask_extent(self.folder / path)
+        has_inside, has_outside = self.extents[path]
+        if has_inside and has_outside:
+            return None
+        if has_inside:
+            return f"{path} is fully transparent: mark what must not change with opaque pixels"
+        return f"{path} has no transparent pixel (alpha 0): mark what may change"
 
     def _look(self, path: str) -> tuple[tuple[int, int], bool] | str:
         full = self.folder / path
@@ -231,11 +244,9 @@ def _mask(path: str, base: str, files: _ImageFiles) -> str | None:
     (size, has_alpha), (base_size, _) = mask, image
     if size != base_size:
         return f"{path} is {size[0]} x {size[1]} pixels, but the base image is {base_size[0]} x {base_size[1]}"
-    return (
-        None
-        if has_alpha
-        else f"{path} has no alpha channel: mark the inside of the mask with transparent pixels (alpha 0)"
-    )
+    if not has_alpha:
+        return f"{path} has no alpha channel: mark the inside of the mask with transparent pixels (alpha 0)"
+    return files.one_sided(path)
 
 
 def _prompts(suite: Suite, *, known_models: bool) -> Problems:

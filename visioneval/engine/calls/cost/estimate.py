@@ -13,7 +13,6 @@ from visioneval.engine.calls.cost.paid_calls import budget_warnings, prices_of
 from visioneval.engine.calls.cost.pricing import Prices
 from visioneval.engine.calls.limit_keys import RateLimitKey, generation_limit_key, judge_limit_key
 from visioneval.expansion import Plan, asks
-from visioneval.media.urls import is_url
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.types import ModelRun
 
@@ -73,9 +72,8 @@ def estimate(plan: Plan, past: Callable[[], PastCosts] = PastCosts, budget_usd: 
         for cell_call in (call, *call.dependents):
             grader_calls += len(cell_call.samples) * len(cell_call.graders)
             asked.update({grader.key: len(cell_call.samples) for grader in cell_call.graders})
-        path = call.params.get("path") if call.run.config.reads_outputs else None
-        if path is not None and not (is_url(path) or (path and (plan.folder / path).is_file())):
-            missing.append(path or call.params.get("row") or f"an image of {call.case.id!r} by {call.run.label!r}")
+        if (name := plan.missing_output(call)) is not None:
+            missing.append(name)
     pairs = {grader.key: _pairs(plan, grader) for grader in plan.suite.graders}
     pricing = _Pricing(plan, prices_of(plan), past)
     costs = [pricing.generation(run, generated[run.label]) for run in plan.runs if not run.config.is_free]
