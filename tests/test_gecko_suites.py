@@ -74,7 +74,7 @@ def test_every_claim_of_every_image_is_asked(images: Path, api: FakeAPI, tmp_pat
     assert result.generated == 16
     assert result.dropped == 12, "the script asks twice about a word that stands twice"
     assert 0.94 < (result.coverage or 0) < 0.95
-    assert set(result.models) == {"gpt-image-2.5-flare", "gemini-2.5-flash-image"}
+    assert set(result.models) == {"gpt-image-2.5-flare", "gemini-3.1-flash-image"}
 
 
 def test_a_image_that_misses_claims_fails(images: Path, api: FakeAPI, tmp_path: Path) -> None:

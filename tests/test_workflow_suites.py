@@ -98,7 +98,7 @@ def test_a_judge_gets_the_rubric_and_not_the_model_name(api: FakeAPI, run: Any) 
     assert "One notable issue that needs another round." in words
     assert "layout_hierarchy >= 3" in words
     assert "button_text_ocr" not in words
-    assert "gemini-2.5-flash-image" not in words
+    assert "gemini-3.1-flash-image" not in words
 
 
 def test_a_flyer_with_the_brand_name_passes(api: FakeAPI, run: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from visioneval.analysis.rerouting import Rerouting, Reroutings
 from visioneval.records.baselines import Baseline, BaselineGrading, Line
 from visioneval.records.fields import Duration, ModelLabel, Number, PathInRun, RuleText, SampleIndex
 from visioneval.records.model import (
@@ -118,6 +119,7 @@ class Side:
     ``suite`` and no ``source_sha256``; neither it nor a baseline has a ``state`` or a ``folder``. ``is_narrowed`` is
     true if a flag or ``RUN@LABEL`` excluded model runs. ``selection`` are the flags of the run, and ``case_ids`` the
     cases that they left. ``is_partial`` marks a baseline of a run that had not all cells of its suite.
+    ``reroutings`` are judges that answered with another model.
     """
 
     name: str
@@ -133,6 +135,7 @@ class Side:
     selection: Selection | None = None
     case_ids: frozenset[str] = frozenset()
     is_partial: bool = False
+    reroutings: tuple[Rerouting, ...] = ()
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -164,7 +167,9 @@ def writers_of(info: RunInfo) -> dict[str, str]:
 
 def side_of_run(name: str, info: RunInfo, cells: Sequence[Cell], folder: Path) -> Side:
     """Builds a side from ``run.json`` and the cells, sorted in suite order."""
-    position = suite_order(info)
+    position, reroutings = suite_order(info), Reroutings(info)
+    for cell in cells:
+        reroutings.add_graders(cell.graders)
     return Side(
         name=name,
         cells=sorted(cells, key=lambda cell: position(cell.test_id, cell.model_label, cell.sample_index)),
@@ -178,6 +183,7 @@ def side_of_run(name: str, info: RunInfo, cells: Sequence[Cell], folder: Path) -
         is_narrowed=bool(info.selection.models),
         selection=info.selection,
         case_ids=frozenset(case.id for case in info.suite.cases),
+        reroutings=reroutings.result(),
     )
 
 

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from visioneval.analysis.disagreements import Disagreement
 from visioneval.analysis.questions import QuestionFindings
+from visioneval.analysis.rerouting import Rerouting
 from visioneval.analysis.separation import Separation
 from visioneval.analysis.stats.basic import wilson_interval
 from visioneval.records.model import SCHEMA_VERSION, CellError, RunState, StoppedBy
@@ -121,6 +122,8 @@ class Summary(Frozen):
     gates: tuple[GateFinding, ...]
     optional_unmeasured: dict[str, int] = Field(default_factory=dict)
     """The number of cells that each optional grader could not measure."""
+    reroutings: tuple[Rerouting, ...] = ()
+    """Judges that answered with another model than the one that was asked."""
     unjudged_pairs: int = 0
     """Pairs of the run's own model runs that no judge answered in both orders."""
     reused_outputs: int = 0

@@ -10,6 +10,7 @@ from visioneval.analysis.compare.preferences import PreferenceFinding
 from visioneval.analysis.disagreements import Disagreements
 from visioneval.analysis.findings import FailingCell, GateFinding, GateState, Summary
 from visioneval.analysis.questions import Questions
+from visioneval.analysis.rerouting import Reroutings
 from visioneval.analysis.separation import Separations, counter_examples
 from visioneval.errors import ExitCode
 from visioneval.records.model import Record, RunInfo, suite_order
@@ -53,6 +54,7 @@ class _SummaryBuilder:
         self._money = Money()
         self._reused = 0
         self._optional_unmeasured: Counter[str] = Counter()
+        self._reroutings = Reroutings(info)
         self._accumulators: tuple[Accumulator, ...] = (
             self._all_cells,
             self._disagreements,
@@ -73,6 +75,7 @@ class _SummaryBuilder:
         self._optional_unmeasured.update(
             grader.key for grader in cell.graders if grader.is_unmeasured and grader.is_optional
         )
+        self._reroutings.add_graders(cell.graders)
         add_costs(self._money, cell)
         for accumulator in self._accumulators:
             accumulator.add(cell)
@@ -101,6 +104,7 @@ class _SummaryBuilder:
             failing=self._failing.result(),
             gates=gates,
             optional_unmeasured=dict(self._optional_unmeasured),
+            reroutings=self._reroutings.result(),
             unjudged_pairs=unjudged_pairs,
             reused_outputs=self._reused,
             reused_since=info.reused_since,

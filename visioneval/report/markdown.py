@@ -29,7 +29,7 @@ from visioneval.report.sentences import (
     unpaired_lines,
 )
 from visioneval.report.terminal.summary import show_finding, show_rate, unjudged_pairs_text, unmeasured_text, why
-from visioneval.report.text import one_line
+from visioneval.report.text import one_line, rerouting_text
 
 MAX_ROWS = 20
 EXPANDED: tuple[Change, ...] = ("broken", "error_after", "fixed", "error_before")
@@ -166,6 +166,8 @@ def _summary(summary: Summary) -> Iterator[str]:
         yield f"**Incomplete: {unjudged_pairs_text(summary.unjudged_pairs)}**"
     if counts.unmeasured:
         yield f"**Incomplete: {unmeasured_text(counts.unmeasured)}**"
+    for rerouting in summary.reroutings:
+        yield f"**Warning:** {code(rerouting_text(rerouting))}"
     for key, cells in summary.optional_unmeasured.items():
         yield f"The optional grader {code(key)} failed on {cells:,} cells."
     yield "### Gates\n\n" + _table(("", "gate", "scope", "value"), [_gate(gate) for gate in summary.gates])

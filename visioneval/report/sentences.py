@@ -10,7 +10,7 @@ from visioneval.analysis.compare.compare import Amount, Comparison
 from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.pairing import CellPair, Change
 from visioneval.analysis.stats.resampling import MIN_CLUSTERS
-from visioneval.report.text import one_line
+from visioneval.report.text import one_line, rerouting_text
 from visioneval.rules import parse_rule
 
 TITLES: dict[Change, str] = {
@@ -65,6 +65,8 @@ def notes(comparison: Comparison) -> Iterator[str]:
     for side in (comparison.a, comparison.b):
         if side.is_partial:
             yield f"{side.name} is partial: it was set with --partial, from a run without all cells of its suite"
+    for name, side in (("A", comparison.a), ("B", comparison.b)):
+        yield from (f"{name}: {rerouting_text(rerouting)}" for rerouting in side.reroutings)
     if comparison.has_other_source:
         yield "the suite files differ; changes in grading are listed by metric"
     if any(difference.metric.better == "none" and difference.n_pairs for difference in comparison.metrics) and None in (

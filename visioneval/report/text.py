@@ -6,6 +6,8 @@ import unicodedata
 
 from rich.text import Text
 
+from visioneval.analysis.rerouting import Rerouting
+
 _ALLOWED = {"\n", "\t", "\u200c", "\u200d"}  # the two joiners shape letters and emoji and do not move the cursor
 _UNSAFE = ("Cc", "Cf", "Cs", "Zl", "Zp")
 _REPLACEMENT = "\ufffd"
@@ -27,3 +29,11 @@ def one_line(text: str, limit: int = 300) -> str:
 def plain(text: str, style: str = "") -> Text:
     """Clean text for Rich, without markup."""
     return Text(clean(text), style=style)
+
+
+def rerouting_text(rerouting: Rerouting) -> str:
+    """Which model answered instead of which."""
+    cells = f"{rerouting.cells:,} cell{'s' * (rerouting.cells != 1)}"
+    return clean(
+        f"{rerouting.grader}: asked the model {rerouting.asked!r}, but {rerouting.answered!r} answered in {cells}"
+    )

@@ -17,6 +17,7 @@ from visioneval.report.html.distributions import generation_rows, grading_rows, 
 from visioneval.report.html.plots import PlotInterval
 from visioneval.report.numbers import gate_value
 from visioneval.report.terminal.summary import reused, show_rate, unjudged_pairs_text, unmeasured_text
+from visioneval.report.text import rerouting_text
 
 GATE_LABELS = {"passed": "passed", "failed": "failed", "unmeasured": "not measured", "skipped": "skipped"}
 OUTCOME_TITLES = {
@@ -66,6 +67,7 @@ def overview(info: RunInfo, cells: Sequence[Record], summary: Summary) -> dict[s
         "failure_tags": _count_rows(summary.failure_tags, "failure"),
         "warned_rules": _count_rows(summary.warned_rules, ""),
         "unmeasured": unmeasured_text(summary.counts.unmeasured) if summary.counts.unmeasured else "",
+        "reroutings": [rerouting_text(rerouting) for rerouting in summary.reroutings],
         "optional_unmeasured": _count_rows(summary.optional_unmeasured, ""),
         "disagreements": {
             key: disagreement for key, disagreement in summary.judge_disagreements.items() if disagreement.judged

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from visioneval.analysis.summary import in_order, select_model_run
 from visioneval.records.model import CellKey, Fingerprint, Record, RunInfo, read_lines
 
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
-_NONE = Fingerprint(config_sha256="")
 _DETAIL_FIELDS = ("judge_verdict", "prompt_sha256", "source", "coverage", "dropped")
 _QUESTION_FIELDS = ("question", "type", "score")
 _SHARED = ("run_id", "test_id", "model_label", "prompt", "tags", "failed_rules", "provider")
@@ -69,12 +69,17 @@ def _intern(value: Any, shared: dict[Any, Any]) -> Any:
     return shared.setdefault(value, value) if isinstance(value, str) else value
 
 
+@cache
+def _slim_fingerprint(judge_model: str | None) -> Fingerprint:
+    return Fingerprint(judge_model=judge_model, config_sha256="")
+
+
 def _slim_record(record: Record, shared: dict[Any, Any]) -> Record:
     graders = tuple(
         grader.model_copy(
             update={
                 "details": _slim_details(grader.details, shared),
-                "fingerprint": _NONE,
+                "fingerprint": _slim_fingerprint(grader.fingerprint.judge_model),
             }
         )
         for grader in record.graders

@@ -23,7 +23,7 @@ from visioneval.report.numbers import gate_value
 from visioneval.report.terminal.question_tables import pooled_metrics, question_tables
 from visioneval.report.terminal.separation import separation_table
 from visioneval.report.terminal.table import GAP, Cell, Column, fit_columns, table, with_title
-from visioneval.report.text import clean, one_line, plain
+from visioneval.report.text import clean, one_line, plain, rerouting_text
 from visioneval.types import Metric, Verdict
 
 MAX_FAILING = 20
@@ -67,13 +67,20 @@ def _parts(summary: Summary, width: int, shown_failing: int) -> Iterator[Rendera
             yield with_title(title, table(columns, [(name, str(number)) for name, number in counts.items()], width))
     if any(cost.paid or cost.unknown or cost.cached for cost in summary.costs):
         yield with_title("Cost", _cost_table(summary.costs, width))
+    yield from _judge_lines(summary)
+    yield with_title(
+        "Gates" if summary.state == "complete" else "Gates (incomplete run)", _gate_table(summary.gates, width)
+    )
+
+
+def _judge_lines(summary: Summary) -> Iterator[Text]:
+    """What to know about the judges: disagreements with the rules, and models that were not asked."""
     for key, disagreement in summary.judge_disagreements.items():
         if disagreement.judged:
             cells = f"{disagreement.judged} cell{'s' * (disagreement.judged != 1)}"
             yield Text(f"judge and rules disagree in {disagreement.disagreed} of {cells} ({clean(key)})")
-    yield with_title(
-        "Gates" if summary.state == "complete" else "Gates (incomplete run)", _gate_table(summary.gates, width)
-    )
+    for rerouting in summary.reroutings:
+        yield Text(f"warning: {rerouting_text(rerouting)}", style="bold yellow")
 
 
 def unmeasured_text(cells: int) -> str:

@@ -1,0 +1,69 @@
+"""Judges that answered with another model than the one that was asked. Pure.
+
+Providers reroute the models that they retire, so that a run goes on with a judge that nobody chose.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import Protocol
+
+from visioneval.records.model import Fingerprint, RunInfo
+from visioneval.types import Frozen
+
+_SNAPSHOT = re.compile(r"[-@](\d{3,8}|\d{4}-\d{2}-\d{2}|\d{2}-\d{2}|\d{2}-\d{4}|preview[-\d]*|latest|exp[-\d]*)")
+
+
+class Rerouting(Frozen):
+    """A judge of the suite whose replies name another model, in ``cells`` cells of one grader."""
+
+    grader: str
+    asked: str
+    answered: str
+    cells: int
+
+
+class GraderMark(Protocol):
+    """A grader of a cell."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def fingerprint(self) -> Fingerprint: ...
+
+
+class Reroutings:
+    """Counts the graders' answers by model."""
+
+    def __init__(self, info: RunInfo) -> None:
+        """Reads which model each grader of the run asks."""
+        judges = {name: getattr(judge, "model", None) for name, judge in info.suite.judges.items()}
+        self._asked = {grader.key: judges.get(grader.judge_name or "") for grader in info.suite.graders}
+        self._counts: Counter[tuple[str, str, str]] = Counter()
+
+    def add_graders(self, graders: Iterable[GraderMark]) -> None:
+        """Counts the graders of a cell."""
+        for grader in graders:
+            asked, answered = self._asked.get(grader.key), grader.fingerprint.judge_model
+            if asked and answered and not is_same_model(asked, answered):
+                self._counts[grader.key, asked, answered] += 1
+
+    def result(self) -> tuple[Rerouting, ...]:
+        """Returns the reroutings, by grader."""
+        return tuple(
+            Rerouting(grader=grader, asked=asked, answered=answered, cells=cells)
+            for (grader, asked, answered), cells in sorted(self._counts.items())
+        )
+
+
+def is_same_model(asked: str, answered: str) -> bool:
+    """Whether a reply may come from the model that was asked: it names that model, or a dated snapshot of it.
+
+    An alias, which ends in ``-latest``, may stand for any model.
+    """
+    asked, answered = (name.rpartition("/")[2].lower() for name in (asked, answered))
+    if asked == answered or asked.endswith("-latest"):
+        return True
+    return answered.startswith(asked) and _SNAPSHOT.fullmatch(answered[len(asked) :]) is not None
