@@ -221,7 +221,7 @@ def test_offline_run_reports_missing_answers(runner: SuiteRunner) -> None:
     tree, boat = actual["tree", 0], actual["boat", 0]
     assert boat.error is not None
     assert (boat.error.kind, boat.error.message) == ("offline", "not in the cache: the generation of 'boat' by 'm'")
-    assert (tree.verdict, tree.scores) == ("PASS", {"nice": True, "odd": None})
+    assert (tree.verdict, tree.scores) == ("ERROR", {"nice": True, "odd": None})
     assert tree.graders[1].error == "not in the cache: the answer of openai:gpt-5.4 about 'tree' by 'm', sample 0"
     assert "not in the cache: the generation of 'boat' by 'm'" in " ".join(result.stdout.split())
     generation = next(cost for cost in runner.summary("s")["costs"] if cost["what"] == "generation")

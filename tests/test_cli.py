@@ -132,7 +132,7 @@ def test_json_is_a_line_per_suite_equal_to_summary_json(toy: Toy) -> None:
     first, second = map(json.loads, result.stdout.splitlines())
     assert {first["run_id"], second["run_id"]} == {run.name for run in (toy.folder / "runs").iterdir()}
     assert json.loads((toy.folder / "runs" / second["run_id"] / "summary.json").read_text()) == second
-    assert [gate["state"] for gate in second["gates"]] == ["failed", "passed"]
+    assert [gate["state"] for gate in second["gates"]] == ["failed", "passed", "passed"]
     assert result.stderr.count("run: runs/") == 2
 
 
@@ -256,7 +256,7 @@ def test_truncated_line_is_reported_with_a_fix(swept: Toy) -> None:
     results.write_bytes(first + b"".join(rest))
     shown = swept("show", "latest")
     assert "marked complete, but results.jsonl has 7 of 8 cells; to resume: visioneval run" in shown.stderr
-    assert "the run has 7 of 8 cells: nothing was written" in swept("baseline", "set", "latest").stderr
+    assert "the run has 7 of 8 cells: a baseline needs a complete run" in swept("baseline", "set", "latest").stderr
     swept("run", "--resume", "latest", "--trust-suite")
     assert swept("baseline", "set", "latest").exit_code == 0
 
@@ -284,7 +284,7 @@ def test_selection_flags_and_a_note_are_in_run_json(toy: Toy) -> None:
     toy.run({"tags": ["x"]}, {}, arguments=("--case", "case*", "--tag", "x", "--limit", "1", "--note", "n"), **GRID)
     info = toy.info
     assert info.selection.model_dump() == {
-        "cases": ("case*",), "tags": ("x",), "models": (), "graders": (), "limit": 1
+        "cases": ("case*",), "tags": ("x",), "models": (), "graders": (), "limit": 1, "samples": None
     }  # fmt: skip
     assert (info.note, info.planned_cells) == ("n", 2)
     assert len(info.source_sha256) == 64

@@ -30,7 +30,8 @@ def test_broken_cells_come_before_fixed_cells_and_numbers(toy: Toy) -> None:
         [{}, {"metadata": BAD}, {"metadata": BAD}, {}],
         [{"metadata": BAD}, {}, {"metadata": BAD}, {"metadata": {"generate": "raises"}}],
     )
-    result = toy("compare", "a", "b", "--fail-on", "broken")
+    assert toy("compare", "a", "b", "--fail-on", "broken").exit_code == 3
+    result = toy("compare", "a", "b", "--fail-on", "broken", "--allow", "errors")
     assert result.exit_code == 1
     text = result.stdout
     parts = ("1 broken, 1 new errors, 1 fixed, 1 still failing", "Broken (passed in A", "fine: all is ill",
@@ -105,7 +106,12 @@ def test_json_output(toy: Toy) -> None:
     assert change["b"]["artifact_path"] == "artifacts/case1/toy/0.jpg"
     assert data["pass_rate"]["difference"] == -0.5
     assert [entry["name"] for entry in data["metrics"]] == ["fine", "level"]
-    assert [(gate["fail_on"], gate["state"]) for gate in data["gates"]] == [("broken", "failed")]
+    assert [(gate["fail_on"], gate["state"]) for gate in data["gates"]] == [
+        ("broken", "failed"),
+        ("missing-metrics", "passed"),
+        ("errors", "passed"),
+        ("missing-cells", "passed"),
+    ]
     assert {entry["what"] for entry in data["not_graded_alike"]} == {
         "prompt, criteria, expect, tags or metadata of the case"
     }

@@ -90,7 +90,7 @@ def test_failed_grader_gives_neither_zero_nor_fail(toy: Toy) -> None:
     for how, scores, message in UNMEASURED:
         record = records[how]
         assert record.scores == scores, how
-        assert record.verdict == ("ERROR" if None in scores.values() else "PASS"), how
+        assert record.verdict == "ERROR", how
         assert record.status == "completed", how
         assert record.failed_rules == (), how
         (grader,) = record.graders
@@ -115,7 +115,7 @@ def test_measured_fail_is_not_hidden_by_failed_grader(toy: Toy) -> None:
     assert record.scores == {"fine": None, "level": None, "second": False}
     assert record.error is not None
     assert record.error.message == "look: RuntimeError: the lens is broken"
-    assert result.exit_code == 1
+    assert result.exit_code == 3  # another rule may have failed too, so more than the gate is unknown
 
 
 def test_warning_rule_never_changes_verdict(toy: Toy) -> None:

@@ -133,7 +133,7 @@ def test_changed_prompt_generates_only_that_case(run: Resumed) -> None:
 
 CHANGES: list[tuple[dict[str, Any], str]] = [
     ({"verdict": ["fine", "level > 0"]}, "3 rules changed"),
-    ({"graders": [{**COUNTING["graders"][0], "writes": {**LOOK["writes"], "more": {"type": "bool"}}}]},
+    ({"graders": [{**COUNTING["graders"][0], "options": {"more": 1}}]},
      "3 grader.look changed"),
     ({"graders": [*COUNTING["graders"], SECOND]}, "3 grader.second changed"),
     ({"cases": [{**entry, "criteria": "green"} for entry in CASES]}, "3 case changed"),
