@@ -14,8 +14,8 @@ from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import ComparisonFilters, compare
 from visioneval.analysis.compare.coverage import check_coverage, parse_allowed
 from visioneval.errors import UsageError
-from visioneval.records.model import Selection
-from visioneval.types import Metric
+from visioneval.records.model import CellError, Selection
+from visioneval.types import Metric, Verdict
 
 METRICS = {"look": Metric(type="number", range=(0, 9))}
 
@@ -102,6 +102,15 @@ def test_fewer_samples_than_before_count_unless_a_flag_asked_for_them() -> None:
 def test_bad_values_of_allow(value: str) -> None:
     with pytest.raises(UsageError, match=r"^--allow '"):
         parse_allowed([value])
+
+
+def test_a_cell_without_an_output_is_an_error_and_no_lost_metric() -> None:
+    a = scored("look", [1, 2, 3, 4])
+    failed = CellError(stage="generate", kind="transient", message="it is out")
+    b = [*a[:3], replace(a[3], scores={}, verdict=Verdict.ERROR, error=failed)]
+    assert states(a, b) == ["passed", "unmeasured", "passed"]
+    judged = [*a[:3], replace(b[3], error=failed.model_copy(update={"stage": "grade"}))]
+    assert states(a, judged, "errors") == ["unmeasured", "passed", "passed"]
 
 
 BOTH = [LOOK, {**SECOND, "optional": True}]

@@ -62,12 +62,13 @@ def _result(kind: str, loss: str, none_lost: str, allowed: Allowed) -> GateResul
 
 
 def _lost_metrics(comparison: Comparison) -> str:
-    pairs, lost = comparison.pairs, []
+    # Without an output, nothing can be measured: such a cell counts as an error.
+    pairs = [pair for pair in comparison.pairs if pair.b.error is None or pair.b.error.stage != "generate"]
+    lost = []
     for name in comparison.metric_names:
         before = sum(pair.a.scores.get(name) is not None for pair in pairs)
         after = sum(pair.b.scores.get(name) is not None for pair in pairs)
-        is_gone = before and not after
-        if is_gone or is_true((before - after) / len(pairs), ">", MAX_SHARE_LOST):
+        if before and (not after or is_true((before - after) / len(pairs), ">", MAX_SHARE_LOST)):
             lost.append(f"{name} is measured in {after:,} of {len(pairs):,} pairs, in A in {before:,}")
     return _listed(lost, "; ")
 
