@@ -14,6 +14,8 @@ from PIL import Image
 from record_factory import generated_png
 from toys import Toy
 
+from visioneval.records.links import is_inside
+
 SECRET = (12, 34, 56)
 OUTSIDE = "is outside the working directory: run visioneval from the suite's folder, or pass --trust-suite"
 
@@ -311,3 +313,34 @@ def test_links_inside_a_run_are_allowed(toy: Toy) -> None:
     assert generated_png("white")
     assert toy("grade", "r", "--run-id", "g").exit_code == 0
     assert not any(path.is_symlink() for path in (toy.folder / "runs" / "g").rglob("*"))
+
+
+@pytest.mark.parametrize(
+    ("relative", "is_in"),
+    [
+        ("a", True),
+        ("a/b/c.png", True),
+        ("missing/x", True),
+        ("in", True),
+        ("in/b", True),
+        ("out", False),
+        ("out/x", False),
+        ("a/../a", True),
+        ("a/../../x", False),
+        ("../r2/x", False),
+        ("/etc/passwd", False),
+        ("", False),
+        ("a//b", True),
+        ("loop/x", True),
+        ("a\0b", False),
+    ],
+)
+def test_a_path_leaves_a_run_only_through_a_link_or_dots(tmp_path: Path, relative: str, is_in: bool) -> None:
+    run = tmp_path / "r"
+    (run / "a" / "b").mkdir(parents=True)
+    (run / "in").symlink_to("a")
+    (run / "out").symlink_to(tmp_path)
+    (run / "loop").symlink_to("loop")
+    assert is_inside(run, relative) is is_in
+    (tmp_path / "link").symlink_to(run)
+    assert is_inside(tmp_path / "link", relative) is is_in

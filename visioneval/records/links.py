@@ -46,12 +46,7 @@ def _has_no_links(folder: Path, relative: str) -> bool:
     parts = relative.split("/")
     if ".." in parts or "" in parts or "\0" in relative or os.sep != "/":
         return False
-    path = str(folder)
-    for part in parts:
-        path = f"{path}/{part}"
-        if os.path.islink(path):
-            return False
-    return True
+    return not any((folder / "/".join(parts[:end])).is_symlink() for end in range(1, len(parts) + 1))
 
 
 def file_inside(folder: Path, relative: str | None) -> Path | None:
