@@ -10,8 +10,9 @@ from visioneval.defaults import RUNS
 from visioneval.engine.cells.context import sanitizer_for
 from visioneval.errors import Problem, SuiteError, UsageError
 from visioneval.expansion import Plan, expand, run_labels
-from visioneval.records.model import RunInfo, Selection, read_info
+from visioneval.records.model import RunInfo, read_info
 from visioneval.suite.load import LoadedSuite, load_suite, recheck_suite
+from visioneval.suite.selection import Selection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
