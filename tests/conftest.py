@@ -119,6 +119,7 @@ SLOW = frozenset(
         "resampling",
         "resume",
         "secret_variables",
+        "selections",
         "start_up",
         "stats",
         "storage",
