@@ -122,6 +122,7 @@ SLOW = frozenset(
         "selections",
         "start_up",
         "stats",
+        "stopwatch",
         "storage",
         "storage_faults",
         "text",

@@ -78,6 +78,9 @@ class GraderRecord(Frozen):
     usage: dict[str, fields.Amount] | None = None
     cost_usd: fields.Number | None = None
     seconds: fields.Duration = 0.0
+    """At work, without ``waited_seconds``."""
+    waited_seconds: fields.Duration = 0.0
+    """Spent waiting for a rate limit, a retry, a lock or a free thread."""
     cached: bool = False
     fingerprint: Fingerprint
 
@@ -114,6 +117,8 @@ class Record(Frozen):
     usage: dict[str, fields.Amount] | None = None
     cost_usd: fields.Number | None = None
     seconds: fields.Duration = 0.0
+    """Of the generation, at work."""
+    waited_seconds: fields.Duration = 0.0
     attempts: fields.CellCount = 0
     cached: bool = False
     error: CellError | None = None
