@@ -14,7 +14,8 @@ from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import ComparisonFilters, compare
 from visioneval.analysis.compare.coverage import check_coverage, parse_allowed
 from visioneval.errors import UsageError
-from visioneval.records.model import CellError, Selection
+from visioneval.records.model import CellError
+from visioneval.suite.selection import Selection
 from visioneval.types import Metric, Verdict
 
 METRICS = {"look": Metric(type="number", range=(0, 9))}

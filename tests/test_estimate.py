@@ -13,8 +13,8 @@ from visioneval.analysis import past_costs as past
 from visioneval.analysis.past_costs import PastCosts, read_past_costs
 from visioneval.engine.calls.cost.estimate import Estimate, estimate
 from visioneval.expansion import expand, run_labels
-from visioneval.records.model import Selection
 from visioneval.suite.load import load_suite
+from visioneval.suite.selection import Selection
 
 RUBRIC = {"key": "look", "type": "rubric", "metrics": {"good": {"type": "pass_fail", "description": "it is good"}}}
 OPENAI = {"provider": "openai", "params": {"model": "gpt-image-1.5", "n": 2}}

@@ -11,9 +11,10 @@ from toys import LOOK, SECOND, Toy
 
 from visioneval.errors import SuiteError, UsageError
 from visioneval.expansion import Plan, expand, run_labels
-from visioneval.records.model import RunInfo, Selection, read_info
+from visioneval.records.model import RunInfo, read_info
 from visioneval.suite.load import LoadedSuite, load_suite
 from visioneval.suite.loading.paths import Trust
+from visioneval.suite.selection import Selection
 
 GRID = """\
 name: sweep
@@ -111,22 +112,24 @@ def test_flags_narrow_the_plan_and_the_resolved_suite_expands_to_the_same(
     plan = planned(sweep, **chosen)
     result = cells(plan)
     assert len(result) == plan.cells == count
-    again = _expand_again(plan.suite.model_validate_json(plan.suite.model_dump_json()), sweep)
+    stored = plan.whole_suite.model_validate_json(plan.whole_suite.model_dump_json())
+    again = _expand_again(stored, sweep, plan.selection)
+    assert again.suite == plan.suite
     assert [cell[:6] for cell in cells(again)] == [cell[:6] for cell in result]
     assert [cell[6:] for cell in cells(again)] == [cell[6:] for cell in result]
     assert again.metrics == plan.metrics
 
 
-def _expand_again(suite: Any, path: Path, out: Path = Path("runs")) -> Plan:
+def _expand_again(suite: Any, path: Path, selection: Selection | None = None) -> Plan:
     loaded = LoadedSuite(suite, path, path.parent, "", Trust(path.parent, path.parent, everything=True))
-    return expand(loaded, Selection(), runs_root=out)
+    return expand(loaded, selection or Selection(), runs_root=Path("runs"))
 
 
 @pytest.mark.parametrize("flags", [(), ("--model", "*1.10*"), ("--case", "a", "--model", "gen"), ("--samples", "3")])
 def test_run_json_expands_to_the_cells_that_were_run(toy: Toy, sweep: Path, flags: tuple[str, ...]) -> None:
     toy("run", sweep, "--trust-suite", *flags)
     info = toy.info
-    plan = _expand_again(info.suite, sweep)
+    plan = _expand_again(info.suite, sweep, info.selection)
     from visioneval.records.model import read_records
 
     recorded = {record.cell for record in read_records(toy.latest)}
@@ -247,8 +250,9 @@ def test_a_link_out_of_another_run_is_not_followed(toy: Toy) -> None:
     assert plan.finished["toy"] == {"case0": [None]}
 
 
-def test_the_suite_of_a_selected_run_is_marked_as_selected(toy: Toy) -> None:
+def test_a_selected_run_holds_the_whole_suite_and_the_selection(toy: Toy) -> None:
     toy.run({}, {}, arguments=("--case", "case1"))
     info: RunInfo = toy.info
     assert info.selection.narrows
-    assert [case.id for case in info.suite.cases] == ["case1"]
+    assert [case.id for case in info.suite.cases] == ["case0", "case1"]
+    assert [case.id for case in info.selected_suite.cases] == ["case1"]

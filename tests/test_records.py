@@ -58,14 +58,17 @@ FIELDS = [
     "usage",
     "cost_usd",
     "seconds",
+    "waited_seconds",
     "attempts",
     "cached",
     "error",
     "generation_key",
     "grade_key",
 ]
-GRADER_FIELDS = ["key", "type", "error", "is_unmeasured", "is_optional"]
-GRADER_FIELDS += ["details", "usage", "cost_usd", "seconds", "cached", "fingerprint"]
+GRADER_FIELDS = [
+    "key", "type", "error", "is_unmeasured", "is_optional", "details", "usage", "cost_usd", "seconds", "waited_seconds",
+    "cached", "fingerprint",
+]  # fmt: skip
 FINGERPRINT_FIELDS = ["judge_model", "template_sha256", "schema_sha256", "config_sha256", "tool_versions", "version"]
 
 

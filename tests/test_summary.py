@@ -9,7 +9,8 @@ from record_factory import UNMEASURED, record, run_of
 
 from visioneval.analysis.findings import GateFinding, Summary
 from visioneval.analysis.summary import exit_code, gates_of, in_order, select_model_run, summarize
-from visioneval.records.model import Record, RunInfo, RunState, Selection
+from visioneval.records.model import Record, RunInfo, RunState
+from visioneval.suite.selection import Selection
 
 METRICS: dict[str, Any] = {"fine": {"type": "bool"}, "level": {"type": "number", "range": [0, 1]}}
 CASES: dict[str, dict[str, Any]] = {"a": {"tags": ["x"]}, "b": {"tags": ["x", "y"]}, "c": {}}

@@ -46,9 +46,10 @@ from visioneval.engine.run import execute
 from visioneval.errors import AuthError, StorageError, UsageError
 from visioneval.expansion import Plan
 from visioneval.records.labels import LABELS, read_anchors, read_labels
-from visioneval.records.model import Record, RunInfo, StoppedBy, read_records
+from visioneval.records.model import Record, RunInfo, StoppedBy, read_info, read_records
 from visioneval.records.resume_command import resume_hint, stopped_text
 from visioneval.settings import CallKeywords, GradeKeywords, PlanKeywords, RunKeywords, checked_keywords, run_options
+from visioneval.suite.selection import narrowed_further
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -248,7 +249,9 @@ def plan_pairs(
     """Pairs the outputs of two runs. Raises ``UsageError``."""
     runs = options.suite.runs
     folders = named_run(a, runs)[0], named_run(b, runs)[0]
-    judged = pairwise_plan(load_stored_plan(folders[1], options.suite).plan, judge)
+    info = read_info(folders[1])
+    selection = narrowed_further(info.suite, info.selection, options.suite.selection)
+    judged = pairwise_plan(load_stored_plan(folders[1], replace(options.suite, selection=selection)).plan, judge)
     sides = read_side(a, runs, warn), read_side(b, runs, warn)
     return PairwiseJob(judged, pair_runs(judged, sides, folders, model_map), folders[1])
 

@@ -9,32 +9,31 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from visioneval.errors import Problem, SuiteError, UsageError
 from visioneval.media.urls import is_url
 from visioneval.records.existing_outputs import existing_outputs
-from visioneval.records.model import Selection, find_run, read_info
+from visioneval.records.model import find_run, read_info
 from visioneval.resources import builtin
 from visioneval.rules import Rule, parse_gate, parse_rule
 from visioneval.suite.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.entries.providers import BaseProvider
-from visioneval.suite.filters import VerdictRule, any_glob
+from visioneval.suite.filters import VerdictRule
 from visioneval.suite.load import LoadedSuite
-from visioneval.suite.loading.messages import did_you_mean
 from visioneval.suite.model import Suite, template_folders
-from visioneval.suite.output_of import dependents_by_case, with_output_sources
+from visioneval.suite.output_of import dependents_by_case
 from visioneval.suite.outputs import ExistingOutput, Finished, split_run
 from visioneval.suite.prompts import rendered
 from visioneval.suite.remote_media import addressed
 from visioneval.suite.runs import model_runs
+from visioneval.suite.selection import Selection, check_selection, selected
 from visioneval.suite.size import cell_problem
 from visioneval.templates.render import template_digest
 from visioneval.types import CaseFiles, Metric, ModelRun, TaskType
 
-T = TypeVar("T")
 MAX_REPORTED = 20
 
 
@@ -78,8 +77,11 @@ class Plan:
     suite: Suite
     folder: Path
     runs: tuple[ModelRun, ...]
-    finished: Mapping[str, Finished] = field(default_factory=dict)
+    finished: Mapping[str, Finished]
     """For model runs that read existing outputs: the outputs by case, by label."""
+    whole_suite: Suite
+    """With what the selection leaves out, and one entry per model run."""
+    selection: Selection
     generates: bool = True
     """Whether it generates; ``visioneval grade`` does not."""
     trusted: bool = False
@@ -265,48 +267,35 @@ def asks(grader: BaseGrader, case: TestCase) -> bool:
 def expand(loaded: LoadedSuite, selection: Selection, *, samples: int | None = None, runs_root: Path) -> Plan:
     """The plan for a checked suite, restricted by the selection flags.
 
-    The plan's suite contains only the selected cases, model runs and graders, with one entry per model run. Raises
-    ``UsageError`` if nothing is left.
+    ``samples`` overrides the number of the selection. Raises ``UsageError`` for a flag that matches nothing, and if
+    nothing is left.
     """
     suite, folder = loaded.suite, loaded.folder
     labels_of = run_labels(runs_root)
-    runs = tuple(
-        _pinned(run, runs_root) for entry in suite.models for run in model_runs(entry, suite, folder, labels_of)
+    runs = [_pinned(run, runs_root) for entry in suite.models for run in model_runs(entry, suite, folder, labels_of)]
+    whole = suite.model_copy(
+        update={"models": tuple(run.config for run in runs), "samples": samples or selection.samples or suite.samples}
     )
-    runs = _select("--model", selection.models, runs, lambda run: run.label)
-    graders = _select("--grader", selection.graders, suite.graders, lambda grader: grader.key)
-    cases = _select("--case", selection.cases, suite.cases, lambda case: case.id)
-    tags = {tag for case in suite.cases for tag in case.tags}
-    for tag in selection.tags:
-        if tag not in tags:
-            raise UsageError(f"--tag: no case has the tag {tag!r}{did_you_mean(tag, tags)}")
-    if selection.tags:
-        cases = tuple(case for case in cases if not set(case.tags).isdisjoint(selection.tags))
-    cases = tuple(case for case in cases if any(run.config.does(case.task_type) for run in runs))[: selection.limit]
-    cases = with_output_sources(cases, suite.cases)
-    runs = tuple(run for run in runs if any(run.config.does(case.task_type) for case in cases))
-    if not cases or not runs:
-        raise UsageError("nothing to run: no selected model run supports the task of any selected case")
-    graders = tuple(narrowed for each in graders if (narrowed := each.narrowed([run.label for run in runs])))
-    if not graders:
-        raise UsageError("nothing to grade: a comparison needs at least two model runs")
-    changes = {"cases": cases, "models": tuple(run.config for run in runs), "graders": graders}
-    resolved = suite.model_copy(update=changes | ({"samples": samples} if samples else {}))
+    check_selection(whole, selection)
+    resolved = selected(whole, selection)
+    labels = {entry.label for entry in resolved.models}
+    runs = [run for run in runs if run.label in labels]
     if problem := cell_problem(resolved, runs):
         raise UsageError(f"--samples {resolved.samples}: {problem}")
     finished = {run.label: existing_outputs(run, suite, folder, runs_root) for run in runs if run.config.reads_outputs}
-    plan = Plan(resolved, folder, runs, finished, trusted=loaded.trust.everything, secrets=loaded.secrets)
+    plan = Plan(
+        resolved,
+        folder,
+        tuple(runs),
+        finished,
+        whole_suite=whole,
+        selection=selection,
+        trusted=loaded.trust.everything,
+        secrets=loaded.secrets,
+    )
     if not loaded.trust.everything:
         _check_output_access(plan, loaded)
     return plan
-
-
-def _select(flag: str, patterns: tuple[str, ...], items: tuple[T, ...], name: Callable[[T], str]) -> tuple[T, ...]:
-    names = [name(item) for item in items]
-    for pattern in patterns:
-        if not any(any_glob([pattern], candidate) for candidate in names):
-            raise UsageError(f"{flag}: no match for {pattern!r}{did_you_mean(pattern, names[:200])}")
-    return tuple(item for item in items if not patterns or any_glob(patterns, name(item)))
 
 
 def run_labels(root: Path) -> Callable[[str], list[str]]:
@@ -314,7 +303,7 @@ def run_labels(root: Path) -> Callable[[str], list[str]]:
 
     def labels(run: str) -> list[str]:
         info = read_info(find_run(run, root))
-        return [str(entry.label) for entry in info.suite.models]
+        return [str(entry.label) for entry in info.selected_suite.models]
 
     return labels
 

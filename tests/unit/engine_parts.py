@@ -22,11 +22,12 @@ from visioneval.engine.prepare.provenance import describe_run
 from visioneval.engine.run import hashes
 from visioneval.expansion import Call, Plan, generation_key, grade_key
 from visioneval.media.images import sha256
-from visioneval.records.model import Record, RunInfo, Selection
+from visioneval.records.model import Record, RunInfo
 from visioneval.records.questions import QuestionsWriter
 from visioneval.records.writer import RunWriter
 from visioneval.resources import builtin
 from visioneval.suite.model import template_folders
+from visioneval.suite.selection import Selection
 
 
 def planned(
@@ -51,7 +52,7 @@ def calls_for(plan: Plan, **changes: Any) -> Calls:
 def info_of(suite: Planned, run_id: str = "r", *, typed: Iterable[str] = (), note: str | None = None) -> RunInfo:
     """The ``run.json`` of a new run."""
     return describe_run(
-        suite.plan, suite.loaded, Selection(), run_id=run_id, note=note, command_line=tuple(typed)
+        suite.plan, suite.loaded, run_id=run_id, note=note, command_line=tuple(typed)
     )  # fmt: skip
 
 

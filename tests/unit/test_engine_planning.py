@@ -20,8 +20,9 @@ from visioneval.engine.prepare.planning import (
     secrets_to_give,
 )
 from visioneval.errors import RunFormatError, SuiteError, UsageError
-from visioneval.records.model import RunInfo, Selection
+from visioneval.records.model import RunInfo
 from visioneval.records.writer import RunWriter
+from visioneval.suite.selection import Selection
 
 SECRET = "hunter2-hunter2"
 TRUSTED = SuiteOptions(trust=True)
@@ -80,7 +81,11 @@ def test_a_stored_plan_equals_the_original(toy: Toy) -> None:
     stored = load_stored_plan(store(suite), TRUSTED)
     assert stored.loaded.is_from_run
     assert not suite.loaded.is_from_run
-    assert (stored.plan.suite, stored.plan.cells) == (suite.plan.suite, 4)
+    assert (stored.plan.suite, stored.plan.whole_suite, stored.plan.cells) == (
+        suite.plan.suite,
+        suite.plan.whole_suite,
+        4,
+    )
     assert stored.loaded.source_sha256 == suite.loaded.source_sha256
 
 

@@ -23,8 +23,9 @@ from visioneval.engine.prepare.runs import (
     prepare_run,
 )
 from visioneval.errors import BudgetError, UsageError
-from visioneval.records.model import Record, Selection, read_info, read_records
+from visioneval.records.model import Record, read_info, read_records
 from visioneval.records.writer import RunWriter
+from visioneval.suite.selection import Selection
 
 OPENAI: dict[str, Any] = {"models": [{"provider": "openai", "label": "m", "params": {"model": "gpt-image-1.5"}}]}
 

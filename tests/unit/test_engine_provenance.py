@@ -14,8 +14,8 @@ from toys import Toy
 from visioneval import __version__
 from visioneval.engine.prepare.planning import Planned
 from visioneval.engine.prepare.provenance import describe_run, new_run_id, now, resumed_info
-from visioneval.records.model import Selection
 from visioneval.suite.load import HIDDEN
+from visioneval.suite.selection import Selection
 
 SECRET = "hunter2-hunter2"
 
@@ -31,19 +31,21 @@ def test_a_run_id_contains_the_suite_in_safe_characters() -> None:
 
 
 def test_a_new_run_describes_its_plan(toy: Toy) -> None:
-    suite = planned(toy.write({}, {}, samples=3, experiment="spring"))
+    suite = planned(toy.write({"tags": ["x"]}, {"tags": ["x"]}, {}, samples=3, experiment="spring"), tags=("x",))
     selection = Selection(tags=("x",))
-    info = describe_run(suite.plan, suite.loaded, selection, run_id="r", note="hello", command_line=("run", "s.yaml"))
+    info = describe_run(suite.plan, suite.loaded, run_id="r", note="hello", command_line=("run", "s.yaml"))
     assert (info.run_id, info.state, info.planned_cells, info.selection) == ("r", "running", 6, selection)
     assert (info.experiment, info.note, info.command_line) == ("spring", "hello", ("run", "s.yaml"))
     assert (info.visioneval_version, info.suite_path) == (__version__, str(toy.folder / "suite.yaml"))
-    assert (info.hidden_vars, info.suite) == ((), suite.plan.suite)
+    assert (info.hidden_vars, info.suite) == ((), suite.plan.whole_suite)
+    assert [case.id for case in info.suite.cases] == ["case0", "case1", "case2"], "the whole suite is stored"
+    assert info.selected_suite == suite.plan.suite
     assert list(info.metrics) == ["fine", "level"]
 
 
 def test_without_a_run_id_the_suite_names_the_run(toy: Toy) -> None:
     suite = planned(toy.write())
-    info = describe_run(suite.plan, suite.loaded, Selection(), run_id=None, note=None, command_line=())
+    info = describe_run(suite.plan, suite.loaded, run_id=None, note=None, command_line=())
     assert "-toy-" in info.run_id
     assert info.note is None
 
@@ -133,10 +135,9 @@ class TestResumedInfo:
         stored, current = info_of(suite, typed=("run", "s.yaml")), info_of(suite, typed=("run", "t.yaml"))
         assert resumed_info(stored, current, uses_stored_suite=uses_stored_suite).command_line == typed
 
-    def test_an_empty_selection_does_not_widen_the_run(self, toy: Toy) -> None:
+    def test_the_selection_of_the_current_plan_counts(self, toy: Toy) -> None:
         info = info_of(planned(toy.write()))
         narrow = info.model_copy(update={"selection": Selection(limit=1)})
-        assert resumed_info(narrow, info, uses_stored_suite=False).selection == Selection(limit=1)
         assert resumed_info(info, narrow, uses_stored_suite=False).selection == Selection(limit=1)
 
     def test_the_current_hidden_variables_count(self, toy: Toy) -> None:

@@ -18,13 +18,13 @@ from visioneval.records.model import (
     Fingerprint,
     RunInfo,
     RunState,
-    Selection,
     known_sum,
     read_lines,
     suite_order,
 )
 from visioneval.suite.case import CaseId
 from visioneval.suite.filters import any_glob
+from visioneval.suite.selection import Selection
 from visioneval.types import Metric, Score, Verdict
 
 MUST_PASS = "must_pass"  # noqa: S105 - a tag, not a password
@@ -159,8 +159,9 @@ class Side:
 def writers_of(info: RunInfo) -> dict[str, str]:
     """Maps each metric of a run to the key of the grader that writes it."""
     writers: dict[str, str] = {}
-    for case in info.suite.cases:
-        for grader in info.suite.graders:
+    suite = info.selected_suite
+    for case in suite.cases:
+        for grader in suite.graders:
             writers.update(dict.fromkeys(grader.metrics(case), grader.key))
     return writers
 
@@ -182,7 +183,7 @@ def side_of_run(name: str, info: RunInfo, cells: Sequence[Cell], folder: Path) -
         folder=folder,
         is_narrowed=bool(info.selection.models),
         selection=info.selection,
-        case_ids=frozenset(case.id for case in info.suite.cases),
+        case_ids=frozenset(case.id for case in info.selected_suite.cases),
         reroutings=reroutings.result(),
     )
 

@@ -33,7 +33,7 @@ def named_run(name: str, runs: Path) -> tuple[Path, RunInfo, str | None]:
     folder = find_run(run, runs)
     info = with_current_state(folder, read_info(folder))
     if label is not None:
-        check_label(label, [str(entry.label) for entry in info.suite.models], folder.name)
+        check_label(label, [str(entry.label) for entry in info.selected_suite.models], folder.name)
     return folder, info, label
 
 

@@ -31,7 +31,7 @@ class Separation(Frozen):
 
 def counter_examples(info: RunInfo) -> frozenset[str]:
     """The ids of cases whose prompt does not match their image."""
-    return frozenset(case.id for case in info.suite.cases if not case.expect.aligned)
+    return frozenset(case.id for case in info.selected_suite.cases if not case.expect.aligned)
 
 
 class Separations:

@@ -41,11 +41,11 @@ class _SummaryBuilder:
     def __init__(self, info: RunInfo) -> None:
         self._info = info
         self._all_cells = Verdicts()
-        self._models = {str(entry.label): Model() for entry in info.suite.models}
-        self._tags = {tag: Verdicts() for case in info.suite.cases for tag in case.tags}
+        self._models = {str(entry.label): Model() for entry in info.selected_suite.models}
+        self._tags = {tag: Verdicts() for case in info.selected_suite.cases for tag in case.tags}
         self._failure_tags: Counter[str] = Counter()
         self._warned_rules: Counter[str] = Counter()
-        self._disagreements = Disagreements(info.suite)
+        self._disagreements = Disagreements(info.selected_suite)
         self._separations = Separations(info)
         self._questions = Questions(info)
         self._failing = _FailingCells(info)
@@ -125,10 +125,7 @@ def in_order(info: RunInfo, records: Iterable[Record]) -> list[Record]:
 
 def select_model_run(info: RunInfo, label: str, cells: int) -> RunInfo:
     """Narrows a run to one model run, which has ``cells`` records."""
-    suite = info.suite.model_copy(update={"models": tuple(m for m in info.suite.models if m.label == label)})
-    selection = info.selection.model_copy(update={"models": (label,)})
-    planned = info.planned_cells if len(info.suite.models) == 1 else cells
-    return info.model_copy(update={"suite": suite, "selection": selection, "planned_cells": planned})
+    return info.of_model_run(label, cells)
 
 
 def gates_of(suite: Suite) -> tuple[GateRule, ...]:
@@ -260,13 +257,14 @@ def _state(gate: Gate, value: float | None, *, is_emptied: bool) -> GateState:
 
 
 def _can_match(entry: Scope, gate: Gate, info: RunInfo) -> bool:
-    """Whether the narrowed suite still has a cell in the scope of this gate."""
+    """Whether the selection left a cell in the scope of this gate."""
     if gate.metric is not None and gate.metric not in info.metrics:
         return False
-    labeled = [m for m in info.suite.models if not entry.models or any_glob(entry.models, str(m.label))]
+    suite = info.selected_suite
+    labeled = [m for m in suite.models if not entry.models or any_glob(entry.models, str(m.label))]
     kinds = {
         case.expect.aligned
-        for case in info.suite.cases
+        for case in suite.cases
         if entry.fits(case.id, case.task_type, case.tags) and any(m.does(case.task_type) for m in labeled)
     }
     return len(kinds) == 2 if gate.fn == "separation" else bool(kinds)

@@ -16,6 +16,7 @@ from typing import Any
 from visioneval.engine.listener import Interrupt
 from visioneval.engine.memory import release_memory, unmap_large_blocks
 from visioneval.engine.shutdown import Outcome, Progress, interrupts, root_error
+from visioneval.stopwatch import MeasuredPool
 
 
 class InterruptRequest:
@@ -56,7 +57,7 @@ def run_to_end(
     request = InterruptRequest()
 
     async def supervised() -> Outcome:
-        with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="measure") as threads:
+        with MeasuredPool(os.cpu_count() or 1, thread_name_prefix="measure") as threads:
             asyncio.get_running_loop().set_default_executor(threads)
             with interrupts(progress, say) as stop, contextlib.suppress(asyncio.CancelledError):
                 request.connect(stop)

@@ -86,11 +86,11 @@ def prepare(request: LabelRequest) -> LabelingTask:
     selection = SelectionSpec.parse(request.which)
     run = _Run.find(request.run, request.out)
     other = _Run.find(request.pairs, request.out) if request.pairs is not None else None
-    asked_questions = questions_for(run.info.suite, of_pairs=other is not None)
+    asked_questions = questions_for(run.info.selected_suite, of_pairs=other is not None)
     subjects = _subjects(run, other)
     session = _session(request, run, other)
     selected = select_candidates(
-        subjects, selection, session.seed, ReviewPriority(run.info.suite, run.info.metrics).weight
+        subjects, selection, session.seed, ReviewPriority(run.info.selected_suite, run.info.metrics).weight
     )
     if not selected:
         raise UsageError(f"--which {request.which}: no disputed cells; try random:N or stratified:N")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from visioneval.bounds import max_pixels
+from visioneval.stopwatch import waiting
 
 
 class PixelBudget:
@@ -45,7 +46,8 @@ class PixelBudget:
         with self._condition:
             self._waiting.append(turn)
             try:
-                self._condition.wait_for(lambda: self._waiting[0] is turn and self._reserved + share <= most)
+                with waiting():
+                    self._condition.wait_for(lambda: self._waiting[0] is turn and self._reserved + share <= most)
                 self._reserved += share
             finally:
                 self._waiting.remove(turn)

@@ -12,11 +12,11 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, Literal, TypeVar
 
-from pydantic import Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import Field, JsonValue, PrivateAttr, TypeAdapter, ValidationError
 
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.media.urls import is_url
@@ -25,6 +25,7 @@ from visioneval.records.links import check_links
 from visioneval.records.untrusted_json import UnfitJsonError, UnreadableJsonError, read_json
 from visioneval.suite.case import CaseId
 from visioneval.suite.model import Suite, VarName
+from visioneval.suite.selection import Selection, selected
 from visioneval.types import Frozen, Metric, Score, Status, TaskType, Verdict
 
 SCHEMA_VERSION = 2
@@ -77,6 +78,9 @@ class GraderRecord(Frozen):
     usage: dict[str, fields.Amount] | None = None
     cost_usd: fields.Number | None = None
     seconds: fields.Duration = 0.0
+    """At work, without ``waited_seconds``."""
+    waited_seconds: fields.Duration = 0.0
+    """Spent waiting for a rate limit, a retry, a lock or a free thread."""
     cached: bool = False
     fingerprint: Fingerprint
 
@@ -113,6 +117,8 @@ class Record(Frozen):
     usage: dict[str, fields.Amount] | None = None
     cost_usd: fields.Number | None = None
     seconds: fields.Duration = 0.0
+    """Of the generation, at work."""
+    waited_seconds: fields.Duration = 0.0
     attempts: fields.CellCount = 0
     cached: bool = False
     error: CellError | None = None
@@ -158,25 +164,20 @@ _CURRENT = f'{{"schema_version":{SCHEMA_VERSION},'.encode()
 """The start of a line that ``RunWriter`` wrote: such a line is parsed once, without a version check."""
 
 
-class Selection(Frozen):
-    """The flags that restricted a run."""
+@dataclass(slots=True)
+class _View:
+    """What a selection left of a suite, computed once. Not a part of what a run is, so all are equal."""
 
-    cases: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    models: tuple[str, ...] = ()
-    graders: tuple[str, ...] = ()
-    limit: int | None = None
-    samples: int | None = None
-    """Replaces the suite's number; fewer samples than that leave cells out."""
-
-    @property
-    def narrows(self) -> bool:
-        """Whether any flag restricts the run."""
-        return bool(self.cases or self.tags or self.models or self.graders or self.limit is not None)
+    suite: Suite | None = field(default=None, compare=False)
+    selection: Selection | None = field(default=None, compare=False)
+    selected: Suite | None = field(default=None, compare=False)
 
 
 class RunInfo(Frozen):
-    """The contents of ``run.json``. ``suite`` is resolved, so it expands to the same cells again."""
+    """The contents of ``run.json``.
+
+    ``suite`` is resolved, so it expands to the same cells again. It is the whole suite: ``selection`` narrows it.
+    """
 
     schema_version: int = SCHEMA_VERSION
     run_id: str
@@ -202,6 +203,30 @@ class RunInfo(Frozen):
     metrics: dict[str, Metric]
     hidden_vars: tuple[VarName, ...] = ()  # secret values, which resume asks for again
     suite: Suite
+    _view: _View = PrivateAttr(default_factory=_View)
+
+    @property
+    def selected_suite(self) -> Suite:
+        """The suite with the selected cases, model runs and graders only."""
+        view = self._view
+        if view.selected is None or view.suite is not self.suite or view.selection is not self.selection:
+            narrowed = selected(self.suite, self.selection)
+            self._view = _View(self.suite, self.selection, narrowed)
+            return narrowed
+        return view.selected
+
+    def of_model_run(self, label: str, cells: int) -> RunInfo:
+        """The run narrowed to one model run, which has ``cells`` records."""
+        suite = self.selected_suite
+        models = tuple(entry for entry in suite.models if entry.label == label)
+        planned = self.planned_cells if len(suite.models) == 1 else cells
+        selection = self.selection.model_copy(update={"models": (label,)})
+        info = self.model_copy(update={"selection": selection, "planned_cells": planned})
+        # not by the selection, whose limit may mean other cases without the other model runs
+        info._view = _View(  # noqa: SLF001 - of the same class
+            info.suite, info.selection, suite.model_copy(update={"models": models})
+        )
+        return info
 
 
 def suite_order(info: RunInfo) -> Callable[[str, str, int], tuple[int, int, int]]:

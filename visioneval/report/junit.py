@@ -23,7 +23,7 @@ def junit_xml(runs: Iterable[tuple[Path, RunInfo, Sequence[Record]]]) -> str:
     """One document for all runs, each given with its folder."""
     root = ET.Element("testsuites", name="visioneval")
     for folder, info, records in runs:
-        by_label: dict[str, list[Record]] = {str(entry.label): [] for entry in info.suite.models}
+        by_label: dict[str, list[Record]] = {str(entry.label): [] for entry in info.selected_suite.models}
         for record in in_order(info, records):
             by_label.setdefault(record.model_label, []).append(record)
         for label, label_records in by_label.items():

@@ -157,7 +157,7 @@ def _number(answer: Answer) -> float | None:
 def _facets(runs: Sequence[LabeledRun]) -> dict[str, tuple[Facet, ...]]:
     definitions: dict[str, tuple[str, LabelQuestion | None]] = {}
     for run in runs:
-        labels = run.info.suite.resolved_labels
+        labels = run.info.selected_suite.resolved_labels
         for key, question in [
             *((entry.key, entry) for entry in labels.questions),
             *((entry.key, None) for entry in labels.pairs),

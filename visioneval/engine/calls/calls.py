@@ -28,6 +28,7 @@ from visioneval.engine.sanitize import Sanitizer, amount
 from visioneval.errors import ProviderError, StoppedError, StorageError
 from visioneval.expansion import Call, HashOf, call_key, digest
 from visioneval.providers.base import CellRef, Generation, GenerationRequest, Judge, Part, Question, Reply, ToolCall
+from visioneval.stopwatch import waiting
 from visioneval.suite.entries.judges import BaseJudge
 from visioneval.types import TaskType
 
@@ -121,7 +122,7 @@ class Calls:
         if not self.reuse.judgements or (question.past_cache and not self.reuse.offline):
             return self._metered(meter, await self._ask_judge(limit_key, key, config, judge, question, about))
         while (same := self._pending.get(key)) is not None:
-            with contextlib.suppress(AbandonedError):
+            with contextlib.suppress(AbandonedError), waiting():
                 return self._metered(meter, await asyncio.shield(same), cached=True)
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._pending[key] = answer

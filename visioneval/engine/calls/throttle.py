@@ -20,6 +20,7 @@ from visioneval.engine.calls import limiters
 from visioneval.engine.calls.limit_keys import Kind, RateLimitKey
 from visioneval.engine.calls.limiters import LONGEST_WAIT_S, CallRate, ConcurrencyLimiter, duration_text
 from visioneval.errors import ClosingError, ProviderError
+from visioneval.stopwatch import waiting, working
 from visioneval.suite.entries.limits import MAX_ATTEMPTS, TIMEOUT_S, Limits
 
 T = TypeVar("T")
@@ -74,7 +75,8 @@ class Throttle:
                     limit = asyncio.timeout(timeout_s)
                     try:
                         async with limit:
-                            answer = await work()
+                            with working():
+                                answer = await work()
                     except TimeoutError as error:
                         message = f"no answer within {timeout_s:g} s" if limit.expired() else f"TimeoutError: {error}"
                         raise ProviderError(message, kind="transient", may_be_billed=True) from None
@@ -91,7 +93,8 @@ class Throttle:
             except ProviderError as error:
                 if error.kind not in _RETRYABLE or _wait_is_too_long(error) or tries.count >= last:
                     raise
-                await self._sleep(limit_key.kind, _retry_wait(error, tries.count))
+                with waiting():
+                    await self._sleep(limit_key.kind, _retry_wait(error, tries.count))
 
     @asynccontextmanager
     async def _turn(
@@ -100,12 +103,13 @@ class Throttle:
         """Waits until a call may start, and holds its slots."""
         async with AsyncExitStack() as stack:
             limiter = self.gate(limit_key)
-            for name, gate in ((str(limit_key), limiter), (limit_key.provider, self._shared(limit_key))):
-                if gate is not None:
-                    await stack.enter_async_context(gate.slot())
-                    await self._wait_for_rate(limit_key.kind, name, images)
-            await stack.enter_async_context(admission())
-            await self._check_open(limit_key.kind, limiter)
+            with waiting():
+                for name, gate in ((str(limit_key), limiter), (limit_key.provider, self._shared(limit_key))):
+                    if gate is not None:
+                        await stack.enter_async_context(gate.slot())
+                        await self._wait_for_rate(limit_key.kind, name, images)
+                await stack.enter_async_context(admission())
+                await self._check_open(limit_key.kind, limiter)
             yield limiter
 
     def _setting(self, limit_key: RateLimitKey, name: str) -> float | None:

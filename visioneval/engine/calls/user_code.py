@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, TypeVar
 
+from visioneval.stopwatch import MeasuredPool
+
 T = TypeVar("T")
-_FUNCTIONS = ThreadPoolExecutor(64, thread_name_prefix="function")
+_FUNCTIONS = MeasuredPool(64, thread_name_prefix="function")
 """A separate pool, because such code may wait for the network and would block the run's small pool."""
 
 

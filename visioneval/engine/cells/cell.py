@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 from visioneval.aio import primary_error, run_in_thread
@@ -29,6 +28,7 @@ from visioneval.providers.base import GenerationRequest
 from visioneval.records.links import is_inside
 from visioneval.records.model import CellError, Record
 from visioneval.rules import CellVerdict, judge_cell
+from visioneval.stopwatch import measured
 from visioneval.suite.remote_media import address_of
 from visioneval.types import Output, Status, Verdict
 
@@ -59,9 +59,10 @@ class Job:
 class CallOutcome:
     """The result and duration of a call; ``error`` if nothing was generated."""
 
-    seconds: float
     generated: GenerationResult
     error: CellError | None = None
+    seconds: float = 0.0
+    waited_seconds: float = 0.0
     share: int = 1
     """The number of cells that share its cost and time."""
 
@@ -126,17 +127,24 @@ async def generate(call: Call, context: RunContext, deadline: float) -> CallOutc
         samples=call.samples,
         folder=context.folder,
     )
-    start, tries = perf_counter(), Tries()
+    with measured() as stopwatch:
+        outcome = await _generate(call, context, deadline, request)
+    seconds, waited = stopwatch.read()
+    return replace(outcome, seconds=seconds, waited_seconds=waited)
+
+
+async def _generate(call: Call, context: RunContext, deadline: float, request: GenerationRequest) -> CallOutcome:
+    tries = Tries()
     try:
         provider = context.components.providers[call.run.label]
         async with asyncio.timeout_at(deadline):
             generated = await context.calls.generate(call, context.hash_of, provider, request, tries)
-            return CallOutcome(generated=generated, seconds=perf_counter() - start)
+            return CallOutcome(generated=generated)
     except ProviderError as error:
         raise_refused_key(error, call.run.label, context.sanitizer)
         if error.kind == "refused":
             refused = GenerationResult(refused=str(error), attempts=tries.count)
-            return CallOutcome(generated=refused, seconds=perf_counter() - start)
+            return CallOutcome(generated=refused)
         failed = CellError(stage="generate", kind=error.kind, message=context.sanitizer.text(error))
     except TimeoutError:
         failed = _timeout_error("generate", context)
@@ -145,7 +153,7 @@ async def generate(call: Call, context: RunContext, deadline: float) -> CallOutc
     except Exception as error:
         context.debug(error)
         failed = CellError(stage="generate", kind="internal", message=context.sanitizer.text(describe_error(error)))
-    return CallOutcome(generated=GenerationResult(attempts=tries.count), seconds=perf_counter() - start, error=failed)
+    return CallOutcome(generated=GenerationResult(attempts=tries.count), error=failed)
 
 
 def _timeout_error(stage: Any, context: RunContext) -> CellError:
@@ -177,7 +185,7 @@ async def regrade_output(existing: StoredOutput, context: RunContext, deadline: 
     )
     if record.test_id != call.case.id or existing.is_of_another_run:
         free = None if record.cost_usd is None else 0.0
-        make_record = partial(make_record, usage=None, cost_usd=free, seconds=0.0, attempts=0)
+        make_record = partial(make_record, usage=None, cost_usd=free, seconds=0.0, waited_seconds=0.0, attempts=0)
     if record.status is Status.REFUSED:
         return _refused_record(call, record.reasons.get("refused", ""), make_record)
     if record.status is Status.ERROR and record.mime is None:
@@ -190,7 +198,7 @@ async def regrade_output(existing: StoredOutput, context: RunContext, deadline: 
 
 
 _GENERATION_FIELDS = (
-    "provider", "run_params", "usage", "cost_usd", "seconds", "attempts", "cached", "generation_key",
+    "provider", "run_params", "usage", "cost_usd", "seconds", "waited_seconds", "attempts", "cached", "generation_key",
 )  # fmt: skip
 
 
@@ -309,6 +317,7 @@ def _record_maker(call: Call, sample: int, outcome: CallOutcome, context: RunCon
         usage=sanitizer.counts(outcome.generated.usage),
         cost_usd=None if cost is None else cost / share,
         seconds=round(outcome.seconds / share, 6),
+        waited_seconds=round(outcome.waited_seconds / share, 6),
         attempts=outcome.generated.attempts,
         cached=outcome.generated.stored_at is not None,
         generation_key=generation_key(call, sample, context.hash_of),

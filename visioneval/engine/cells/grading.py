@@ -7,7 +7,6 @@ import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from time import perf_counter
 from typing import Any
 
 from visioneval.aio import gather_all
@@ -24,6 +23,7 @@ from visioneval.graders.base import Grade, GradingContext
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.records.model import CellError, Fingerprint, GraderRecord
 from visioneval.records.questions import PromptQuestions
+from visioneval.stopwatch import Stopwatch, measured
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.types import Metric, Output, Score
 
@@ -142,7 +142,20 @@ async def _ask(
     *,
     is_optional: bool,
 ) -> tuple[Grade, GraderRecord, str]:
-    start = perf_counter()
+    with measured() as stopwatch:
+        return await _ask_measured(config, subject, about, context, deadline, stopwatch, is_optional=is_optional)
+
+
+async def _ask_measured(
+    config: BaseGrader,
+    subject: GradingContext,
+    about: CellRef,
+    context: RunContext,
+    deadline: float,
+    stopwatch: Stopwatch,
+    *,
+    is_optional: bool,
+) -> tuple[Grade, GraderRecord, str]:
     meter = Meter()
     grader_context = replace(subject, judge=config.judge_name, ask_judge=_judge_asker(about, context, meter))
     kind = "unmeasured"
@@ -150,7 +163,7 @@ async def _ask(
     try:
         async with limit:
             result = await call_user_code(Grade, context.components.graders[config.key].grade, grader_context)
-        return (*_checked_grade(config, subject, context, result, start, meter, is_optional=is_optional), kind)
+        return (*_checked_grade(config, subject, context, result, stopwatch, meter, is_optional=is_optional), kind)
     except BudgetError as error:
         kind, failed = "budget", Grade(scores={}, error=str(error))
     except StoppedError:
@@ -165,7 +178,7 @@ async def _ask(
         else:  # includes a TimeoutError that the grader raised
             context.debug(error)
             kind, failed = "internal", Grade(scores={}, error=_with_await_hint(describe_error(error)))
-    return (*_checked_grade(config, subject, context, failed, start, meter, is_optional=is_optional), kind)
+    return (*_checked_grade(config, subject, context, failed, stopwatch, meter, is_optional=is_optional), kind)
 
 
 def _checked_grade(
@@ -173,7 +186,7 @@ def _checked_grade(
     subject: GradingContext,
     context: RunContext,
     result: Grade,
-    start: float,
+    stopwatch: Stopwatch,
     meter: Meter,
     *,
     is_optional: bool,
@@ -186,6 +199,7 @@ def _checked_grade(
             for name in _null_scores(result.scores, scores)
         ]
     sanitizer = context.sanitizer
+    seconds, waited = stopwatch.read()
     record = GraderRecord(
         key=config.key,
         type=config.type_name,
@@ -195,7 +209,8 @@ def _checked_grade(
         details=sanitizer.mapping(result.details),
         usage=sanitizer.counts(meter.usage or result.usage),
         cost_usd=meter.cost_usd if meter.calls else amount(result.cost_usd),
-        seconds=round(perf_counter() - start, 6),
+        seconds=round(seconds, 6),
+        waited_seconds=round(waited, 6),
         cached=meter.calls > 0 and meter.cached == meter.calls,
         fingerprint=Fingerprint(
             version=config.version,

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from visioneval.stopwatch import waiting
+
 T = TypeVar("T")
 
 
@@ -22,7 +24,9 @@ class SingleFlight:
             task = asyncio.ensure_future(_as_coroutine(make))
             self._tasks[key] = task
             task.add_done_callback(lambda done: self._settle(key, done))
-        return await asyncio.shield(task)
+            return await asyncio.shield(task)
+        with waiting():
+            return await asyncio.shield(task)
 
     def _settle(self, key: str, done: asyncio.Task[Any]) -> None:
         if done.cancelled() or done.exception() is not None:

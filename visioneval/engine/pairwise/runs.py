@@ -77,11 +77,11 @@ class PairwiseResult:
 
 
 def pairwise_plan(plan: Plan, judge: str | None) -> Plan:
-    """The plan with one pairwise grader only: that of the suite, or else a new one for ``judge``.
+    """The plan with one pairwise grader only: that of the whole suite, or else a new one for ``judge``.
 
     ``judge`` is ``NAME`` or ``NAME=PROVIDER:MODEL``. Raises ``UsageError`` for an unusable judge.
     """
-    graders = [grader for grader in plan.suite.graders if grader.after_run]
+    graders = [grader for grader in plan.whole_suite.graders if grader.after_run]
     name, _, model = (judge or "").partition("=")
     name = name or (graders[0].judge_name if graders else None) or "default"
     judges: dict[str, Any] = dict(plan.suite.judges)
@@ -104,12 +104,10 @@ def pair_runs(plan: Plan, sides: tuple[Side, Side], folders: tuple[Path, Path], 
 
     Raises ``UsageError`` if there are no pairs.
     """
-    cases = {case.id for case in plan.suite.cases if case.output_of is None}
-    whole = {case.id for case in read_info(folders[1]).suite.cases}
-    a, b = (
-        replace(side, cells=[cell for cell in side.cells if cell.test_id in cases or cell.test_id not in whole])
-        for side in sides
-    )
+    left_out = {case.id for case in plan.whole_suite.cases if case.output_of is not None}
+    of_run = {case.id for case in read_info(folders[1]).selected_suite.cases}
+    left_out |= of_run - {case.id for case in plan.suite.cases}
+    a, b = (replace(side, cells=[cell for cell in side.cells if cell.test_id not in left_out]) for side in sides)
     pairing = pair_cells(a, b, parse_map(renamed, a, b))
     if folders[0].resolve() == folders[1].resolve() and any(pair.a == pair.b for pair in pairing.pairs):
         raise UsageError("A and B are the same run: select two model runs, as RUN@LABEL")

@@ -10,10 +10,11 @@ from visioneval.defaults import RUNS
 from visioneval.engine.cells.context import sanitizer_for
 from visioneval.errors import Problem, SuiteError, UsageError
 from visioneval.expansion import Plan, expand, run_labels
-from visioneval.records.model import RunInfo, Selection, read_info
+from visioneval.records.model import RunInfo, read_info
 from visioneval.suite.load import LoadedSuite, load_suite, recheck_suite
 from visioneval.suite.loading.document import Source
 from visioneval.suite.runs import model_runs
+from visioneval.suite.selection import Selection
 
 MAX_MISSING = 3
 

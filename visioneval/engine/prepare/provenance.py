@@ -12,7 +12,7 @@ from pathlib import Path
 from visioneval import __version__
 from visioneval.engine.cells.context import sanitizer_for
 from visioneval.expansion import Plan
-from visioneval.records.model import RunInfo, Selection
+from visioneval.records.model import RunInfo
 from visioneval.suite.load import HIDDEN, LoadedSuite
 
 
@@ -30,7 +30,6 @@ def new_run_id(suite: str) -> str:
 def describe_run(
     plan: Plan,
     loaded: LoadedSuite,
-    selection: Selection,
     *,
     run_id: str | None,
     note: str | None,
@@ -39,8 +38,10 @@ def describe_run(
     """The ``run.json`` of a new run. Secrets in variables, the command line and the note are removed."""
     sanitizer = sanitizer_for(plan)
     text = sanitizer.text
-    hidden = tuple(name for name, value in plan.suite.vars.items() if name in plan.secrets or sanitizer.hides(value))
-    suite = plan.suite.model_copy(update={"vars": {**plan.suite.vars, **dict.fromkeys(hidden, HIDDEN)}})
+    suite = plan.whole_suite
+    hidden = tuple(name for name, value in suite.vars.items() if name in plan.secrets or sanitizer.hides(value))
+    if hidden:
+        suite = suite.model_copy(update={"vars": {**suite.vars, **dict.fromkeys(hidden, HIDDEN)}})
     return RunInfo(
         run_id=new_run_id(plan.suite.name) if run_id is None else run_id,
         state="running",
@@ -54,10 +55,10 @@ def describe_run(
         git_commit=_git_commit(loaded.folder),
         suite_path=text(loaded.path),
         source_sha256=loaded.source_sha256,
-        selection=selection,
+        selection=plan.selection,
         metrics=plan.metrics,
         hidden_vars=hidden,
-        suite=suite if hidden else plan.suite,
+        suite=suite,
     )
 
 
@@ -80,7 +81,7 @@ def resumed_info(stored: RunInfo, current: RunInfo, *, uses_stored_suite: bool) 
         "suite": current.suite,
         "hidden_vars": current.hidden_vars,
         "metrics": current.metrics,
-        "selection": current.selection if current.selection.narrows else stored.selection,
+        "selection": current.selection,
     }
     again = {"state": "running", "ended_at": None, "stopped_by": None, "resumed_at": (*stored.resumed_at, now())}
     return stored.model_copy(update=changed | again)

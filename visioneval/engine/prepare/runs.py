@@ -24,10 +24,11 @@ from visioneval.engine.prepare.resume import forget_changed_pairs, plan_resume
 from visioneval.engine.run import Jobs, every_cell
 from visioneval.errors import UsageError
 from visioneval.expansion import Plan
-from visioneval.records.model import RunInfo, Selection, read_info, read_records
+from visioneval.records.model import RunInfo, read_info, read_records
 from visioneval.records.resume_command import resume_command
 from visioneval.records.writer import RunWriter
 from visioneval.suite.load import HIDDEN
+from visioneval.suite.selection import merged, narrowed_further
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,10 +88,13 @@ def plan_runs(suites: list[Path], options: RunOptions) -> list[Planned]:
         raise UsageError("--run-id names one run: give one suite")
     if options.resume is None:
         return load_plans(suites, options.suite)
-    if options.suite.selection.narrows:
-        raise UsageError("--resume applies to the whole run: leave out --case, --tag, --model, --grader and --limit")
     info = read_info(options.resume)
-    suite_options = replace(options.suite, selection=info.selection)
+    samples = options.suite.samples or info.selection.samples
+    selection = info.selection.model_copy(update={"samples": samples})
+    repeated = options.suite.selection.model_copy(update={"samples": samples})
+    if repeated.narrows and repeated != selection:
+        raise UsageError("--resume applies to the whole run: leave out --case, --tag, --model, --grader and --limit")
+    suite_options = replace(options.suite, selection=selection)
     if suites:
         planned = load_plans(suites, suite_options)
     elif suite_options.judges or not suite_options.variables.keys() <= set(info.hidden_vars):
@@ -116,10 +120,7 @@ def check_runs(planned: Sequence[Planned], options: RunOptions, warn: Callable[[
 def prepare_run(planned: Planned, components: Components, options: RunOptions) -> PreparedRun:
     """Creates a run, or opens the run to resume with its remaining work. Raises ``UsageError``."""
     plan, loaded = planned.plan, planned.loaded
-    selection = options.suite.selection if options.resume is None else read_info(options.resume).selection
-    info = describe_run(
-        plan, loaded, selection, run_id=options.run_id, note=options.note, command_line=options.command_line
-    )
+    info = describe_run(plan, loaded, run_id=options.run_id, note=options.note, command_line=options.command_line)
     if options.resume is None:
         writer = RunWriter.create(options.suite.runs, info)
         hint = resume_command(writer.folder, _typed_words(info, options), loaded.path, info.hidden_vars)
@@ -176,12 +177,11 @@ def prepare_grading(
 
     Raises ``SuiteError``, ``UsageError`` and ``BudgetError``.
     """
-    planned, recorded_selection = _plan_grading(source, suite, options.suite)
+    planned = _plan_grading(source, suite, options.suite)
     plan = replace(planned.plan, generates=False)
     info = describe_run(
         plan,
         planned.loaded,
-        recorded_selection,
         run_id=options.run_id,
         note=options.note,
         command_line=options.command_line,
@@ -196,23 +196,21 @@ def prepare_grading(
     return PreparedRun(plan, components, writer, grading.jobs, plan.cells, _grade_again_hint(options), notes)
 
 
-def _plan_grading(source: RunToGrade, suite: Path | None, options: SuiteOptions) -> tuple[Planned, Selection]:
-    """The plan, and the selection for ``run.json``: by default that of the source."""
-    before, selection = source.info.selection, options.selection
+def _plan_grading(source: RunToGrade, suite: Path | None, options: SuiteOptions) -> Planned:
+    """The plan. Without flags, it selects what the source selected; of another suite, all graders."""
+    flags = options.selection
     if source.label is not None:
-        if selection.models:
+        if flags.models:
             raise UsageError(f"{source.name!r} already names the model run: leave out --model")
-        selection = selection.model_copy(update={"models": (source.label,)})
+        flags = flags.model_copy(update={"models": (source.label,)})
     options = replace(options, samples=source.info.suite.samples)
     if suite is None:
-        planned = load_stored_plan(source.folder, replace(options, selection=selection))
-        return planned, selection if selection.narrows else before
-    if not selection.narrows:
-        selection = before.model_copy(update={"graders": ()})
-    options = replace(options, selection=selection)
+        selection = narrowed_further(source.info.suite, source.info.selection, flags)
+        return load_stored_plan(source.folder, replace(options, selection=selection))
+    options = replace(options, selection=merged(source.info.selection, flags))
     planned = load_plan(suite, options)
     check_secrets(source.folder, secrets_to_give(source.info, planned.plan), options)
-    return planned, selection
+    return planned
 
 
 def _grade_again_hint(options: RunOptions) -> str:

@@ -18,6 +18,7 @@ from PIL import Image
 from visioneval.errors import GraderError
 from visioneval.graders.text.copy_match import Corners, Reading
 from visioneval.media.opencv import portable_opencv
+from visioneval.stopwatch import waiting
 
 MODELS = {
     "Det": "PP-OCRv6_det_small.onnx",
@@ -114,8 +115,12 @@ def model_path(part: str) -> Path:
 
 def _engine(*, detect: bool) -> Any:
     """The shared engine of the process that detects and reads, or the one that only reads. Thread-safe."""
-    with _lock:
+    with waiting():
+        _lock.acquire()
+    try:
         return _load_engine(detect)
+    finally:
+        _lock.release()
 
 
 @cache

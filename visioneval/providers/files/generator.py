@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import stat
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from visioneval.errors import ProviderError, UsageError
@@ -13,8 +12,9 @@ from visioneval.media.images import MAX_BYTES
 from visioneval.media.urls import fetch, is_url
 from visioneval.providers.base import Address, Generation, GenerationRequest
 from visioneval.providers.files.config import FilesProvider
+from visioneval.stopwatch import MeasuredPool
 
-_FETCHING = ThreadPoolExecutor(16, thread_name_prefix="fetch")
+_FETCHING = MeasuredPool(16, thread_name_prefix="fetch")
 """Downloads need no CPU, so they must not block the run's pool, which is sized to the machine."""
 
 

@@ -53,7 +53,7 @@ class _TextTable:
 def index_of(run: SlimRun, thumbs: Sequence[str]) -> dict[str, Any]:
     """The data that the gallery shows and filters by, without texts. ``thumbs`` are URLs, one per cell."""
     info, cells = run.info, run.cells
-    cases, models = _TextTable(), _TextTable(str(entry.label) for entry in info.suite.models)
+    cases, models = _TextTable(), _TextTable(str(entry.label) for entry in info.selected_suite.models)
     tags, failure_tags, rules = _TextTable(), _TextTable(), _TextTable()
     columns = {
         "case": [cases.index(cell.test_id) for cell in cells],

@@ -17,6 +17,9 @@ from visioneval.report.terminal.table import Cell, Column, key_values, table, wi
 from visioneval.report.text import clean, plain
 from visioneval.suite.case import TestCase
 
+_SHORTEST_WAIT_S = 0.05
+"""Shorter waits are not shown."""
+
 
 def print_cells(cells: Sequence[Record], case: TestCase | None, folder: Path, console: Console) -> None:
     """Prints the cells of one case (at least one): the shared request, then each cell."""
@@ -73,7 +76,7 @@ def _result_rows(record: Record) -> Iterator[tuple[str, Cell]]:
     yield from _non_empty(
         {
             "size": f"{record.width} x {record.height} {record.mime}" if record.width else "no image",
-            "generated": f"{record.provider}, {record.seconds:.2f} s{cost}",
+            "generated": f"{record.provider}, {record.seconds:.2f} s{_waited(record.waited_seconds)}{cost}",
             "params": ", ".join(f"{name}={_detail(value)}" for name, value in record.run_params.items()),
             "refused": record.reasons.get("refused") if record.status == "refused" else None,
             "error": f"{error.stage}, {error.kind}: {error.message}" if error else None,
@@ -83,6 +86,10 @@ def _result_rows(record: Record) -> Iterator[tuple[str, Cell]]:
             "failure tags": ", ".join(record.failure_tags),
         }
     )
+
+
+def _waited(seconds: float) -> str:
+    return f" (waited {seconds:.2f} s)" if seconds >= _SHORTEST_WAIT_S else ""
 
 
 def _scores(record: Record, width: int) -> Any:
@@ -105,6 +112,8 @@ def _scores(record: Record, width: int) -> Any:
 def _grader_rows(grader: GraderRecord) -> Iterator[tuple[str, Cell]]:
     if grader.error:
         yield "error", grader.error
+    if grader.waited_seconds >= _SHORTEST_WAIT_S:
+        yield "time", f"{grader.seconds:.2f} s{_waited(grader.waited_seconds)}"
     for name, value in grader.details.items():
         if _is_shown(value):
             yield name.replace("_", " "), plain(_detail(value))

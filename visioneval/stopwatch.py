@@ -1,0 +1,129 @@
+"""Measures time at work and time spent waiting apart, whichever thread does the work.
+
+A stopwatch belongs to one generation or one grader of a cell. Code that waits for its turn (a rate limit, a lock, a
+free thread) says so with ``waiting``. Time counts as waiting while something waits and nothing that is known to be work
+runs: a grader may ask several questions at once, of which one is being answered.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from time import perf_counter
+from typing import Any
+
+
+class Stopwatch:
+    """Time at work and time spent waiting since it was created."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._start = self._changed = perf_counter()
+        self._waits = self._works = 0
+        self._waited = 0.0
+
+    def change(self, *, waits: int, works: int) -> None:
+        """Counts waits and work that begin or end now."""
+        with self._lock:
+            self._settle()
+            self._waits += waits
+            self._works += works
+
+    def _settle(self) -> float:
+        now = perf_counter()
+        if self._waits > 0 and self._works <= 0:
+            self._waited += now - self._changed
+        self._changed = now
+        return now
+
+    def read(self) -> tuple[float, float]:
+        """The seconds at work and the seconds spent waiting so far."""
+        with self._lock:
+            elapsed = self._settle() - self._start
+            return elapsed - self._waited, self._waited
+
+
+_current: ContextVar[Stopwatch | None] = ContextVar("stopwatch", default=None)
+_is_at_work: ContextVar[bool] = ContextVar("is_at_work", default=False)
+_thread = threading.local()
+"""``stopwatch``: that of the work which a thread of a ``MeasuredPool`` does."""
+
+
+@contextmanager
+def measured() -> Iterator[Stopwatch]:
+    """A stopwatch for everything in this block, in the threads that it uses too."""
+    stopwatch = Stopwatch()
+    current, at_work = _current.set(stopwatch), _is_at_work.set(False)
+    try:
+        yield stopwatch
+    finally:
+        _current.reset(current)
+        _is_at_work.reset(at_work)
+
+
+@contextmanager
+def waiting() -> Iterator[None]:
+    """Marks a wait for a turn."""
+    stopwatch, works = _here()
+    if stopwatch is None:
+        yield
+        return
+    stopwatch.change(waits=1, works=-works)
+    try:
+        yield
+    finally:
+        stopwatch.change(waits=-1, works=works)
+
+
+@contextmanager
+def working() -> Iterator[None]:
+    """Marks work in the event loop that does not end because something else waits, such as a call in flight."""
+    stopwatch, works = _here()
+    if stopwatch is None or works:
+        yield
+        return
+    token = _is_at_work.set(True)
+    stopwatch.change(waits=0, works=1)
+    try:
+        yield
+    finally:
+        stopwatch.change(waits=0, works=-1)
+        _is_at_work.reset(token)
+
+
+def _here() -> tuple[Stopwatch | None, int]:
+    """The stopwatch of this code, and how much marked work waits when this code waits: 0 or 1."""
+    stopwatch: Stopwatch | None = getattr(_thread, "stopwatch", None)
+    return (stopwatch, 1) if stopwatch is not None else (_current.get(), int(_is_at_work.get()))
+
+
+class MeasuredPool(ThreadPoolExecutor):
+    """A pool of threads. The time until a thread is free counts as waiting, and the rest as work."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Submits a function, with the stopwatch of the caller."""
+        stopwatch, works = _here()
+        if stopwatch is None:
+            return super().submit(fn, *args, **kwargs)
+        stopwatch.change(waits=1, works=-works)
+        future = super().submit(_measured_call, stopwatch, works, fn, *args, **kwargs)
+
+        def end_wait(done: Future[Any]) -> None:
+            if done.cancelled():
+                stopwatch.change(waits=-1, works=works)
+
+        future.add_done_callback(end_wait)
+        return future
+
+
+def _measured_call(stopwatch: Stopwatch, works_before: int, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    stopwatch.change(waits=-1, works=1)
+    _thread.stopwatch = stopwatch
+    try:
+        return fn(*args, **kwargs)
+    finally:
+        _thread.stopwatch = None
+        stopwatch.change(waits=0, works=works_before - 1)

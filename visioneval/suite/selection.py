@@ -1,0 +1,122 @@
+"""The flags that restrict a run (``--case``, ``--model``, ...), and the one place that narrows a suite by them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from visioneval.errors import UsageError
+from visioneval.suite.entries.providers import BaseProvider
+from visioneval.suite.filters import any_glob
+from visioneval.suite.loading.messages import did_you_mean
+from visioneval.suite.model import Suite
+from visioneval.suite.output_of import with_output_sources
+from visioneval.types import Frozen
+
+T = TypeVar("T")
+
+
+class Selection(Frozen):
+    """The flags that restricted a run."""
+
+    cases: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    graders: tuple[str, ...] = ()
+    limit: int | None = None
+    samples: int | None = None
+    """Replaces the suite's number; fewer samples than that leave cells out."""
+
+    @property
+    def narrows(self) -> bool:
+        """Whether any flag restricts the run."""
+        return bool(self.narrows_cases or self.models or self.graders)
+
+    @property
+    def narrows_cases(self) -> bool:
+        """Whether any flag selects cases."""
+        return bool(self.cases or self.tags or self.limit is not None)
+
+
+def selected(suite: Suite, selection: Selection) -> Suite:
+    """The suite with the selected cases, model runs and graders only. Other entries may still name what is left out.
+
+    ``suite`` has one entry per model run. Leaves out cases and model runs without a counterpart for their task, and
+    graders without anything to grade; adds the cases whose outputs the selected cases use.
+    """
+    models = [entry for entry in suite.models if not selection.models or any_glob(selection.models, _label(entry))]
+    cases = [case for case in suite.cases if not selection.cases or any_glob(selection.cases, case.id)]
+    if selection.tags:
+        cases = [case for case in cases if not set(case.tags).isdisjoint(selection.tags)]
+    tasks = {task for task in {case.task_type for case in cases} if any(entry.does(task) for entry in models)}
+    cases = [case for case in cases if case.task_type in tasks][: selection.limit]
+    chosen = with_output_sources(cases, suite.cases)
+    tasks = {case.task_type for case in chosen}
+    models = [entry for entry in models if any(entry.does(task) for task in tasks)]
+    labels = [_label(entry) for entry in models]
+    graders = (grader for grader in suite.graders if not selection.graders or any_glob(selection.graders, grader.key))
+    narrowed = tuple(each for grader in graders if (each := grader.narrowed(labels)))
+    return suite.model_copy(update={"cases": chosen, "models": tuple(models), "graders": narrowed})
+
+
+def check_selection(suite: Suite, selection: Selection) -> None:
+    """Raises ``UsageError`` for a flag that matches nothing, and if nothing is left of the suite."""
+    _check_matches("--model", selection.models, suite.models, _label)
+    _check_matches("--grader", selection.graders, suite.graders, lambda grader: grader.key)
+    _check_matches("--case", selection.cases, suite.cases, lambda case: case.id)
+    tags = {tag for case in suite.cases for tag in case.tags}
+    for tag in selection.tags:
+        if tag not in tags:
+            raise UsageError(f"--tag: no case has the tag {tag!r}{did_you_mean(tag, tags)}")
+    narrowed = selected(suite, selection)
+    if not narrowed.cases or not narrowed.models:
+        raise UsageError("nothing to run: no selected model run supports the task of any selected case")
+    if not narrowed.graders:
+        raise UsageError("nothing to grade: a comparison needs at least two model runs")
+
+
+def narrowed_further(suite: Suite, before: Selection, flags: Selection) -> Selection:
+    """The selection of a run that regrades a part of another: ``flags`` select among the cells that ``before`` left.
+
+    Every grader of the suite can be selected, since its cells need not have been graded by it before. Raises
+    ``UsageError`` for a flag that matches nothing.
+    """
+    cells = selected(suite, before.model_copy(update={"graders": ()}))
+    unlimited = cells.model_copy(update={"graders": suite.graders})
+    check_selection(unlimited, flags.model_copy(update={"samples": None}))
+    changes: dict[str, object] = {"graders": flags.graders or before.graders}
+    if flags.models:
+        changes["models"] = flags.models if not before.models else _labels(selected(unlimited, flags))
+    if flags.narrows_cases or (flags.models and before.limit is not None):
+        part = selected(unlimited, flags.model_copy(update={"graders": ()}))
+        by_id = {"cases": tuple(case.id for case in part.cases), "tags": (), "limit": None}
+        by_flag = flags.model_dump(include={"cases", "tags", "limit"})
+        changes |= by_id if before.narrows_cases else by_flag
+    return before.model_copy(update=changes)
+
+
+def merged(before: Selection, flags: Selection) -> Selection:
+    """The selection for another suite: that of ``flags``, and where they select no cases or models, of ``before``."""
+    cases = flags if flags.narrows_cases else before
+    return before.model_copy(
+        update={
+            **{name: getattr(cases, name) for name in ("cases", "tags", "limit")},
+            "models": flags.models or before.models,
+            "graders": flags.graders,
+        }
+    )
+
+
+def _label(entry: BaseProvider) -> str:
+    return str(entry.label)
+
+
+def _labels(suite: Suite) -> tuple[str, ...]:
+    return tuple(map(_label, suite.models))
+
+
+def _check_matches(flag: str, patterns: Iterable[str], items: Sequence[T], name: Callable[[T], str]) -> None:
+    names = [name(item) for item in items]
+    for pattern in patterns:
+        if not any(any_glob([pattern], candidate) for candidate in names):
+            raise UsageError(f"{flag}: no match for {pattern!r}{did_you_mean(pattern, names[:200])}")
