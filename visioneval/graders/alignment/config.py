@@ -74,7 +74,6 @@ class AlignmentGrader(BaseGrader, AlignmentOptions):
         case: TestCase,
         prompt: str,
         *,
-        rules: Sequence[str],
         variables: Mapping[str, Any],
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield self.template, alignment_context(case, prompt, images=SHOWN, variables=variables)

@@ -143,7 +143,6 @@ class GeckoGrader(BaseGrader, GeckoOptions):
         case: TestCase,
         prompt: str,
         *,
-        rules: Sequence[str],
         variables: Mapping[str, Any],
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
         if not self.metrics(case):

@@ -79,7 +79,6 @@ class PairwiseGrader(BaseGrader, PairwiseOptions):
         case: TestCase,
         prompt: str,
         *,
-        rules: Sequence[str],
         variables: Mapping[str, Any],
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield self.template, pairwise_context(case, prompt, images=SHOWN, variables=variables)

@@ -1,4 +1,4 @@
-"""A judge scores an image against a rubric. The rules decide; the judge's own verdict is recorded with its scores."""
+"""A judge scores an image against a rubric. It never sees the rules; its own verdict is recorded with its scores."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from visioneval.graders.rubric.prompt import (
     rubric_groups,
     rubric_keys,
     rubric_schema,
-    rules_over,
 )
 from visioneval.judging.ask import (
     MAX_EXTRA_KEYS,
@@ -157,7 +156,6 @@ class Rubric:
             context.prompt,
             config,
             metrics,
-            rules=rules_over(context.rules, metrics),
             images=[{"id": attachment.id, "description": attachment.description} for attachment in attachments],
             variables=context.variables,
         )

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from visioneval.graders.rubric.metrics import PassFail, RubricMetric, RubricOptions
-from visioneval.rules import parse_rule
 from visioneval.suite.case import TestCase
 from visioneval.suite.entries.judge_prompt import REASON, media_of
 from visioneval.suite.prompts import context
@@ -30,7 +29,8 @@ def rubric_schema(metrics: Mapping[str, RubricMetric], failure_tags: Sequence[st
     properties |= {name: metric.answer for name, metric in metrics.items()}
     if failure_tags:
         properties[TAGS] = {"type": "array", "items": {"type": "string", "enum": list(failure_tags)}}
-    properties[VERDICT] = {"type": "string", "enum": ["PASS", "FAIL"]}
+    meaning = "Your own judgement of the whole: PASS if it is usable as it is, otherwise FAIL."
+    properties[VERDICT] = {"type": "string", "enum": ["PASS", "FAIL"], "description": meaning}
     return properties
 
 
@@ -40,11 +40,10 @@ def rubric_context(
     options: RubricOptions,
     metrics: Mapping[str, RubricMetric],
     *,
-    rules: Sequence[str],
     images: Sequence[Mapping[str, str]],
     variables: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The variables of a rubric template. ``rules`` are the rules over these metrics, as written."""
+    """The variables of a rubric template. They depend on the case and the rubric alone, never on rules."""
     return {
         **context(case, variables),
         "task_type": str(case.task_type),
@@ -54,7 +53,6 @@ def rubric_context(
         "region": case.region,
         "images": list(images),
         "metrics": {name: _metric_context(metric) for name, metric in metrics.items()},
-        "rules": list(rules),
         "failure_tags": list(options.failure_tags),
         "zoom": options.zoom.model_dump() if options.zoom else None,
         "keys": rubric_keys(metrics, options.failure_tags),
@@ -67,8 +65,3 @@ def _metric_context(metric: RubricMetric) -> dict[str, Any]:
         return fields
     low, high = metric.scale
     return {**fields, "low": f"{low:g}", "high": f"{high:g}", "step": f"{metric.step:g}"}
-
-
-def rules_over(rules: Sequence[str], metrics: Mapping[str, Any]) -> list[str]:
-    """The rules that use one of the metrics."""
-    return [rule for rule in rules if parse_rule(rule).metric in metrics]

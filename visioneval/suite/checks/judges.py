@@ -76,8 +76,7 @@ def _templates(suite: Suite, folder: Path, trust: Trust) -> Problems:
             except TemplateError:
                 continue  # reported for the case itself
             resolved = case.model_copy(update={"criteria": criteria})
-            rules = [rule.rule for rule in case.verdict or suite.verdict if rule.level == "fail"]
-            for template, context in grader.template_contexts(resolved, prompt, rules=rules, variables=suite.vars):
+            for template, context in grader.template_contexts(resolved, prompt, variables=suite.vars):
                 for message in file_problems(template) or _render_problems(template, context, folders):
                     if message not in reported:
                         reported.add(message)

@@ -114,12 +114,11 @@ class BaseGrader(Frozen):
         case: TestCase,
         prompt: str,
         *,
-        rules: Sequence[str],
         variables: Mapping[str, Any],
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Each template that it renders for a case, with the template's variables, for checking them.
 
-        ``rules`` is the text of the rules that can fail the case; ``variables`` are the suite's ``vars``.
+        ``variables`` are the suite's ``vars``.
         """
         yield from ()
 
