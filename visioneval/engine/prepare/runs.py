@@ -189,7 +189,13 @@ def prepare_grading(
     check_budget(plan, options.calls)
     check_session(plan, options.calls, warn)
     components = build_components(plan, offline=options.calls.reuse.offline)
-    grading = plan_regrade(plan, read_records(source.folder), source.folder, source.info.run_id)
+    grading = plan_regrade(
+        plan,
+        read_records(source.folder),
+        source.folder,
+        source.info.run_id,
+        reuse_scores=options.calls.reuse.judgements,
+    )
     writer = RunWriter.create(options.suite.runs, info)
     copy_questions(source.folder, writer.folder)
     notes = (str(grading),) if str(grading) else ()
