@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -232,3 +233,29 @@ def test_a_changed_image_is_an_error_although_its_scores_are_stored(measured: Me
     error = measured.records("b")["case0"].error
     assert error is not None
     assert "was changed after it was generated" in error.message
+
+
+def test_compare_names_the_verdicts_that_moved_by_changed_rules_only(measured: Measured) -> None:
+    toy = measured.toy
+    cases: list[dict[str, Any]] = [{}, {}, {"metadata": {"look": "bad"}}]
+    measured.run(*cases)
+    scoped = {"rule": "level >= 0.9", "cases": ["case1"]}
+    measured.again(*cases, verdict=["fine", scoped], code=1)
+    compared = toy("compare", "a", "b", "--json")
+    assert compared.exit_code == 1
+    moved = {pair["test_id"]: pair["moved_by_rules"] for pair in json.loads(compared.stdout)["changes"]}
+    assert moved == {"case1": True, "case2": False}
+    text = toy("compare", "a", "b", "--markdown", "c.md", COLUMNS="200").stdout
+    line = "1 verdict moved by changed rules only (same output, same scores): case1 [0] PASS -> FAIL"
+    assert line in text
+    assert "verdict rules" in text
+    written = (toy.folder / "c.md").read_text()
+    assert line in written
+    assert "same image, changed rules only" in written
+
+
+def test_a_verdict_that_moved_with_its_scores_is_not_attributed_to_rules(measured: Measured) -> None:
+    measured.run({})
+    cases: list[dict[str, Any]] = [{"metadata": {"look": "bad"}}]
+    measured.again(*cases, verdict=["fine", "level >= 0.2"], code=1)
+    assert "moved by changed rules" not in measured.toy("compare", "a", "b").stdout

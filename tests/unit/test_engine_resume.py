@@ -10,8 +10,8 @@ from engine_parts import info_of, plan_of, planned, record_of, recorded
 from toys import LOOK, SECOND, Toy
 
 from visioneval.engine.prepare.resume import ResumePlan, forget_changed_pairs, plan_resume
-from visioneval.engine.prepare.stored_grades import changed_parts, describe_parts
 from visioneval.expansion import Plan
+from visioneval.records.keys import changed_parts, describe_parts
 from visioneval.records.model import CellError, Record
 from visioneval.records.preferences import Preference, append_preferences, read_preferences
 from visioneval.types import Verdict

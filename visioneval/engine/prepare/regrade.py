@@ -12,10 +12,11 @@ from pathlib import Path
 
 from visioneval.engine.cells.cell import Job, StoredOutput
 from visioneval.engine.cells.context import sanitizer_for
-from visioneval.engine.prepare.stored_grades import VERDICT_PARTS, changed_parts, has_valid_grades
+from visioneval.engine.prepare.stored_grades import has_valid_grades
 from visioneval.engine.run import Jobs, hashes
 from visioneval.errors import StorageError
 from visioneval.expansion import Call, HashOf, Plan, generation_key, grade_key
+from visioneval.records.keys import VERDICT_PARTS, changed_parts
 from visioneval.records.model import CellError, CellKey, Record
 from visioneval.records.questions import NAME as QUESTIONS
 from visioneval.types import Status, Verdict

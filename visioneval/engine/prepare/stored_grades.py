@@ -3,22 +3,9 @@
 from __future__ import annotations
 
 from visioneval.expansion import Call
+from visioneval.records.keys import VERDICT_PARTS, changed_parts
 from visioneval.records.model import Record
 from visioneval.types import Status
-
-VERDICT_PARTS = frozenset({"rules", "optional"})
-"""The parts of a grading key that no grader depends on."""
-
-
-def changed_parts(old: str, new: str) -> frozenset[str]:
-    """The names of the parts in which two keys differ."""
-    before, after = (dict(word.rpartition(":")[::2] for word in key.split()) for key in (old, new))
-    return frozenset(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-
-
-def describe_parts(parts: frozenset[str]) -> str:
-    """The names of changed parts, for a message; empty if there are none."""
-    return " and ".join(sorted(parts))
 
 
 def has_valid_grades(call: Call, generated: Record, graded: Record | None, key: str) -> bool:
