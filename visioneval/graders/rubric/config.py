@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-from visioneval.graders.rubric.metrics import PassFail, RubricOptions, ScaleScore
+from visioneval.graders.rubric.metrics import ASKED, PassFail, RubricOptions, ScaleScore
 from visioneval.graders.rubric.prompt import rubric_context, rubric_groups
 from visioneval.suite.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader
-from visioneval.suite.entries.judge_prompt import SHOWN
+from visioneval.suite.entries.judge_prompt import SHOWN, JudgeTemplate
 from visioneval.suite.labels import MAX_STEPS, LabelQuestion
 from visioneval.types import Metric
 
@@ -34,8 +34,10 @@ class RubricGrader(BaseGrader, RubricOptions):
         return self.judge
 
     @property
-    def templates(self) -> tuple[str, ...]:
-        return (self.template,)
+    def judge_templates(self) -> tuple[JudgeTemplate, ...]:
+        asked = tuple(name for name in ASKED if name in self.show)
+        hidden = tuple(name for name in ASKED if name not in self.show)
+        return (JudgeTemplate(self.template, "template", asked, hidden=hidden, show=self.show),)
 
     def template_contexts(
         self, case: TestCase, prompt: str, *, variables: Mapping[str, Any]

@@ -38,7 +38,7 @@ from visioneval.judging.crops import CropTool
 from visioneval.providers.base import Question, Reply
 from visioneval.suite.entries.judge_prompt import REASON
 from visioneval.templates.render import render_file, template_digest
-from visioneval.types import Score
+from visioneval.types import CaseFiles, Score
 
 Metrics = Mapping[str, RubricMetric]
 
@@ -77,6 +77,8 @@ class Rubric:
         A failed call loses its vote. Raises ``GraderError`` if an image cannot be encoded.
         """
         config = self._config
+        if "prompt" not in config.show:
+            context = replace(context, files=CaseFiles())  # input images and masks are part of what was asked
         video_judge = "" if config.zoom else config.judge  # crops are cut here, from bytes
         attachments = await load_attachments(context, video_judge, config.frames)
         ballots = await gather_all(
