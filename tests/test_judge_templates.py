@@ -71,7 +71,8 @@ def validate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Validate:
 def test_a_template_that_shows_nothing_is_an_error_at_its_key(template: str, validate: Validate) -> None:
     base = "{% block asked %}{{ prompt }}{{ criteria }}{% endblock %}"
     base = base if "asked" in template else "Is it good?"
-    code, lines = validate(SUITE, mine=template, part="{{ prompt }}", base=base)
+    part = "{% if prompt is defined %}{{ prompt }}{% endif %}"
+    code, lines = validate(SUITE, mine=template, part=part, base=base)
     assert (code, lines[0]) == (
         2, f"suite.yaml:11:15: {NEITHER} (a judge of the output alone needs 'show: [output]')"
     )  # fmt: skip

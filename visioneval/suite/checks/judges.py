@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,9 @@ from typing import Any
 from visioneval.errors import Problem, TemplateError
 from visioneval.registry import JUDGES, check_of
 from visioneval.resources import builtin
-from visioneval.suite.checks.templates import template_findings
+from visioneval.suite.checks.templates import RULES, template_findings
 from visioneval.suite.entries.graders import BaseGrader
+from visioneval.suite.entries.judge_prompt import JudgeTemplate
 from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.loading.messages import Loc, did_you_mean, untrusted_code_message
 from visioneval.suite.loading.paths import Trust
@@ -83,15 +84,13 @@ def _templates(suite: Suite, folder: Path, trust: Trust) -> Problems:
     file_problems = lru_cache(maxsize=None)(partial(_file_problems, folders=folders, trust=trust))
     for index, grader in enumerate(suite.graders):
         options = {template.name: template.option for template in grader.judge_templates}
-        bad: set[str] = set()
         for template in grader.judge_templates:
             if file_problems(template.name):
                 continue  # reported if a case uses it
             for finding in template_findings(template, folders, suite.vars):
                 if finding.is_error:
-                    bad.add(template.name)
                     yield ("graders", index, template.option), finding.message
-        for name, message in _case_problems(suite, grader, folders, file_problems, bad):
+        for name, message in _case_problems(suite, grader, folders, file_problems):
             yield ("graders", index, options.get(name, "template")), message
 
 
@@ -100,11 +99,10 @@ def _case_problems(
     grader: BaseGrader,
     folders: tuple[Path, ...],
     file_problems: Callable[[str], list[str]],
-    skip: Collection[str],
 ) -> Iterator[tuple[str, str]]:
     """Templates that cannot be read or rendered for a case, so that no variable is undefined in the run."""
     reported: set[str] = set()
-    hidden = {template.name: template.hidden for template in grader.judge_templates}
+    declared = {template.name: template for template in grader.judge_templates}
     for case in suite.cases:
         if grader.when is not None and not grader.when.fits(case.id, case.task_type, case.tags):
             continue
@@ -114,9 +112,7 @@ def _case_problems(
             continue  # reported for the case itself
         resolved = case.model_copy(update={"criteria": criteria})
         for template, context in grader.template_contexts(resolved, prompt, variables=suite.vars):
-            if template in skip:
-                continue
-            problems = file_problems(template) or _render_problems(template, context, folders, hidden.get(template, ()))
+            problems = file_problems(template) or _render_problems(template, context, folders, declared.get(template))
             for message in problems:
                 if message not in reported:
                     reported.add(message)
@@ -135,12 +131,15 @@ def _file_problems(template: str, *, folders: tuple[Path, ...], trust: Trust) ->
 
 
 def _render_problems(
-    template: str, context: Mapping[str, Any], folders: tuple[Path, ...], hidden: Sequence[str]
+    template: str, context: Mapping[str, Any], folders: tuple[Path, ...], declared: JudgeTemplate | None
 ) -> list[str]:
-    """Why a template does not render for a case. ``hidden`` names variables that its grader withholds."""
+    """Why a template does not render for a case, except for what ``template_findings`` reports."""
     try:
         render_file(template, folders, context)
     except TemplateError as error:
+        if declared is not None and f"{RULES!r} is not set" in str(error):
+            return []
+        hidden = declared.hidden if declared else ()
         withheld = next((name for name in hidden if f"{name!r} is not set" in str(error)), None)
         if withheld is not None:
             return [f"{template}: uses {withheld!r}, which this grader does not show: see its option 'show'"]

@@ -11,6 +11,7 @@ from visioneval.errors import TemplateError
 from visioneval.suite.entries.judge_prompt import JudgeTemplate
 from visioneval.templates.usage import TemplateUsage, template_usage
 
+RULES = "rules"
 _MEANT = {"image_description": "prompt"}
 """Names that other tools use for a variable."""
 
@@ -54,8 +55,8 @@ def _variable(literal: str) -> str:
 
 
 def _rules(template: JudgeTemplate, usage: TemplateUsage, variables: Mapping[str, Any]) -> Iterator[TemplateFinding]:
-    if "rules" in usage.used and "rules" not in variables:
-        message = f"{template.name}: 'rules' is not set: verdict rules are never shown to a judge"
+    if RULES in usage.used and RULES not in variables:
+        message = f"{template.name}: {RULES!r} is not set: verdict rules are never shown to a judge"
         yield TemplateFinding(message, is_error=True)
 
 
