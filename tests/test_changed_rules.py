@@ -87,6 +87,16 @@ def test_grade_reevaluates_changed_rules_without_calls(suite: SuiteRunner) -> No
         assert (suite.out / "again" / str(record.artifact_path)).is_file()
 
 
+def test_grade_needs_no_key_if_only_the_rules_changed(suite: SuiteRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    suite.write(**rules("layout >= 3"))
+    suite.run()
+    monkeypatch.delenv("LOCAL_KEY")
+    suite.write(**rules("layout >= 4"))
+    graded(suite, code=1)
+    suite.write(**rules("layout >= 4", graders=[{**SCORED, "votes": 2}]))
+    assert "LOCAL_KEY" in graded(suite, code=2, run_id="third")
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -179,7 +189,7 @@ def test_local_measures_do_not_run_for_changed_rules(measured: Measured) -> None
     }
 
 
-def test_a_grade_without_changes_runs_custom_code_without_a_version(measured: Measured) -> None:
+def test_a_grade_without_changes_runs_the_graders(measured: Measured) -> None:
     measured.run({}, {})
     assert measured.again({}, {}) == ["case0", "case1"]
 

@@ -49,19 +49,23 @@ def _free(call: Call, record: GraderRecord) -> dict[str, Any]:
     return {"usage": None, "cost_usd": free, "seconds": 0.0, "cached": record.cached or asked_judge}
 
 
+def saved_files(graded: Record) -> list[str]:
+    """The paths in the run of the files that the graders of a cell saved, as their details name them."""
+    folder = f"artifacts/{graded.test_id}/{model_slug(graded.model_label)}/"
+    pattern = re.compile(f"{re.escape(folder)}{graded.sample_index}\\.[A-Za-z0-9_][A-Za-z0-9_.-]*")
+    texts = {text for grader in graded.graders for text in _texts(grader.details)} - {graded.artifact_path}
+    return sorted(text for text in texts if pattern.fullmatch(text))
+
+
 def _copy_files(graded: Record, folder: Path, context: RunContext) -> bool:
-    """Copies the files that the details of the graders name. Returns whether all of them exist."""
-    name = f"{re.escape(str(graded.sample_index))}\\.[A-Za-z0-9_][A-Za-z0-9_.-]*"
-    pattern = re.compile(f"{re.escape(f'artifacts/{graded.test_id}/{model_slug(graded.model_label)}/')}({name})")
-    for text in {text for grader in graded.graders for text in _texts(grader.details)}:
-        match = pattern.fullmatch(text)
-        if match is None or text == graded.artifact_path:
-            continue
-        path = file_inside(folder, text)
+    """Copies the files that the graders saved. Returns whether all of them exist."""
+    for relative in saved_files(graded):
+        path = file_inside(folder, relative)
         if path is None:
             return False
         source = None if path.is_symlink() else path
-        context.writer.save(graded.test_id, graded.model_label, match[1], path.read_bytes(), source=source)
+        name = relative.rpartition("/")[2]
+        context.writer.save(graded.test_id, graded.model_label, name, path.read_bytes(), source=source)
     return True
 
 

@@ -33,6 +33,8 @@ class RegradePlan:
     left_out: int
     other_prompt: int
     evaluated: int = 0
+    graded: int = 0
+    """Cells whose graders run."""
 
     def __str__(self) -> str:
         notes = (
@@ -68,23 +70,35 @@ def plan_regrade(
             for record in sample_records
         )
     hash_of = hashes(plan.folder)
-    evaluated = _cells_to_evaluate(plan, by_cell, hash_of) if reuse_scores else frozenset()
+    evaluated = _cells_to_evaluate(plan, by_cell, folder, hash_of) if reuse_scores else frozenset()
     return RegradePlan(
         jobs=lambda part: _regrade_jobs(part, by_cell, folder, name, hash_of, evaluated),
         missing=missing,
         left_out=len(by_cell.keys() - planned),
         other_prompt=other_prompt,
         evaluated=len(evaluated),
+        graded=_count_generated(plan, by_cell) - len(evaluated),
     )
 
 
-def _cells_to_evaluate(plan: Plan, by_cell: Mapping[CellKey, Record], hash_of: HashOf) -> frozenset[CellKey]:
-    """The cells with valid grades.
+def _count_generated(plan: Plan, by_cell: Mapping[CellKey, Record]) -> int:
+    """How many cells of the plan have an output to grade."""
+    return sum(
+        1 + len(call.dependents)
+        for call in plan.calls()
+        for sample in call.samples
+        if (record := by_cell.get((call.case.id, call.run.label, sample))) and record.status is Status.COMPLETED
+    )
 
-    If no rule of any cell changed, this excludes cells that custom code without a version graded: the code may have
-    changed, and there is no other reason to grade again.
+
+def _cells_to_evaluate(
+    plan: Plan, by_cell: Mapping[CellKey, Record], folder: Path, hash_of: HashOf
+) -> frozenset[CellKey]:
+    """The cells with valid grades; none if no rule of any of them changed, as there is no other reason to grade again.
+
+    The code of a grader may be newer than its scores, for example.
     """
-    cells: dict[CellKey, Call] = {}
+    cells: set[CellKey] = set()
     is_rule_changed = False
     for call in plan.calls():
         for sample in call.samples:
@@ -94,14 +108,10 @@ def _cells_to_evaluate(plan: Plan, by_cell: Mapping[CellKey, Record], hash_of: H
             for cell_call in (call, *call.dependents):
                 cell = (cell_call.case.id, call.run.label, sample)
                 key, graded = grade_key(cell_call, hash_of), by_cell.get(cell)
-                if graded is not None and has_valid_grades(cell_call, generated, graded, key):
-                    cells[cell] = cell_call
+                if graded is not None and has_valid_grades(cell_call, generated, graded, key, folder):
+                    cells.add(cell)
                     is_rule_changed |= not VERDICT_PARTS.isdisjoint(changed_parts(graded.grade_key, key))
-    return frozenset(
-        cell
-        for cell, call in cells.items()
-        if is_rule_changed or not any(grader.runs_code and grader.version is None for grader in call.graders)
-    )
+    return frozenset(cells) if is_rule_changed else frozenset()
 
 
 def copy_questions(source: Path, folder: Path) -> None:

@@ -72,7 +72,7 @@ def plan_resume(plan: Plan, records: Iterable[Record], folder: Path, *, keep_err
                 else:
                     generated = by_cell[_cell(call, sample)]
                     steps[cell] = _grading_step(
-                        dependent, generated, by_cell.get(cell), hash_of, keep_errors=keep_errors
+                        dependent, generated, by_cell.get(cell), hash_of, folder, keep_errors=keep_errors
                     )
     return ResumePlan(
         jobs=lambda part: _resume_jobs(part, steps, by_cell, folder),
@@ -105,11 +105,11 @@ def _step(
         return ResumeStep("keep") if keep_errors else ResumeStep("generate", "ended in an error")
     if record.artifact_path and file_inside(folder, record.artifact_path) is None:
         return ResumeStep("generate", "without an image file")
-    return _grading_step(call, record, record, hash_of, keep_errors=keep_errors)
+    return _grading_step(call, record, record, hash_of, folder, keep_errors=keep_errors)
 
 
 def _grading_step(
-    call: Call, generated: Record, record: Record | None, hash_of: HashOf, *, keep_errors: bool
+    call: Call, generated: Record, record: Record | None, hash_of: HashOf, folder: Path, *, keep_errors: bool
 ) -> ResumeStep:
     """The step for the record of a cell whose output, of the record ``generated``, is unchanged."""
     if record is None:
@@ -117,7 +117,7 @@ def _grading_step(
     key = grade_key(call, hash_of)
     changed = changed_parts(record.grade_key, key)
     if changed:
-        is_graded = changed <= VERDICT_PARTS and has_valid_grades(call, generated, record, key)
+        is_graded = changed <= VERDICT_PARTS and has_valid_grades(call, generated, record, key, folder)
         return ResumeStep("evaluate" if is_graded else "grade", f"{describe_parts(changed)} changed")
     if (record.verdict is Verdict.ERROR or record.is_unmeasured) and not keep_errors:
         return ResumeStep("grade", "ended in an error")

@@ -190,9 +190,6 @@ def prepare_grading(
         note=options.note,
         command_line=options.command_line,
     ).model_copy(update={"graded_from": source.name})
-    check_budget(plan, options.calls)
-    check_session(plan, options.calls, warn)
-    components = build_components(plan, offline=options.calls.reuse.offline)
     grading = plan_regrade(
         plan,
         read_records(source.folder),
@@ -200,6 +197,11 @@ def prepare_grading(
         source.info.run_id,
         reuse_scores=options.calls.reuse.judgements,
     )
+    is_free = not grading.graded and not any(grader.after_run for grader in plan.suite.graders)
+    if not is_free:
+        check_budget(plan, options.calls)
+    check_session(plan, options.calls, warn)
+    components = build_components(plan, offline=options.calls.reuse.offline or is_free)
     writer = RunWriter.create(options.suite.runs, info)
     copy_questions(source.folder, writer.folder)
     notes = (*_warnings(planned), *filter(None, [str(grading)]))
