@@ -88,11 +88,12 @@ def test_a_template_that_shows_nothing_is_an_error_at_its_key(template: str, val
         "{% extends 'base.j2' %}{% block role %}Judge.{% endblock %}",
         "{% extends 'base.j2' %}{% block asked %}{{ super() }} and {{ criteria }}{% endblock %}",
         "{% extends 'judge/rubric.md.j2' %}",
+        "{% include media ~ '.j2' %}",
     ],
 )
 def test_includes_and_inherited_blocks_count(template: str, validate: Validate) -> None:
     base = "{% block role %}{% endblock %}{% block asked %}{{ prompt }} {{ criteria }}{% endblock %}"
-    assert validate(SUITE, mine=template, part="{{ prompt }}", base=base) == (0, [])
+    assert validate(SUITE, mine=template, part="{{ prompt }}", base=base, image=base) == (0, [])
 
 
 @pytest.mark.parametrize(("shown", "missing"), [("prompt", "criteria"), ("criteria", "prompt")])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import jinja2
@@ -23,12 +23,15 @@ class TemplateUsage:
     used: frozenset[str] = frozenset()
     shown: frozenset[str] = frozenset()
     """Without those that only a condition uses."""
+    is_complete: bool = True
+    """Whether all templates that it includes or extends are known. Some names are only computed by rendering."""
     literals: tuple[str, ...] = ()
     """Names in single braces, such as ``{prompt}``, which Jinja leaves as they are."""
 
     def __or__(self, other: TemplateUsage) -> TemplateUsage:
         literals = tuple(dict.fromkeys((*self.literals, *other.literals)))
-        return TemplateUsage(self.used | other.used, self.shown | other.shown, literals)
+        is_complete = self.is_complete and other.is_complete
+        return TemplateUsage(self.used | other.used, self.shown | other.shown, is_complete, literals)
 
 
 def template_usage(name: str, folders: Folders) -> TemplateUsage:
@@ -47,11 +50,13 @@ def _usage(name: str, folders: Folders, including: frozenset[str]) -> TemplateUs
     used = frozenset(meta.find_undeclared_variables(tree))
     for test in tree.find_all((nodes.If, nodes.CondExpr)):
         test.test = nodes.Const(True, lineno=test.lineno, environment=environment)
-    usage = TemplateUsage(used, frozenset(meta.find_undeclared_variables(tree)), literals)
+    references = (*tree.find_all(nodes.Include), *(node for part, _ in chain for node in part.find_all(nodes.Extends)))
+    is_complete = all(_names(reference.template) for reference in references)
+    usage = TemplateUsage(used, frozenset(meta.find_undeclared_variables(tree)), is_complete, literals)
     for include in tree.find_all(nodes.Include):
         for included in _names(include.template):
             inner = _usage(included, folders, including | {name})
-            usage |= inner if include.with_context else TemplateUsage(literals=inner.literals)
+            usage |= inner if include.with_context else replace(inner, used=frozenset(), shown=frozenset())
     return usage
 
 
@@ -68,11 +73,9 @@ def _chain(name: str, folders: Folders) -> Iterator[tuple[nodes.Template, str]]:
 
 def _names(template: nodes.Expr) -> list[str]:
     """The names of a template that is included or extended; empty if only rendering computes them."""
-    try:
-        value = template.as_const()
-    except nodes.Impossible:
-        return []
-    return [value] if isinstance(value, str) else [name for name in value if isinstance(name, str)]
+    items = template.items if isinstance(template, (nodes.Tuple, nodes.List)) else [template]
+    names = [item.value for item in items if isinstance(item, nodes.Const) and isinstance(item.value, str)]
+    return names if len(names) == len(items) else []
 
 
 def _literals(environment: jinja2.Environment, text: str) -> Iterator[str]:

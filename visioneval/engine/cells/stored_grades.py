@@ -63,9 +63,15 @@ def _copy_files(graded: Record, folder: Path, context: RunContext) -> bool:
         path = file_inside(folder, relative)
         if path is None:
             return False
-        source = None if path.is_symlink() else path
         name = relative.rpartition("/")[2]
-        context.writer.save(graded.test_id, graded.model_label, name, path.read_bytes(), source=source)
+        if not path.is_symlink():
+            context.writer.save(graded.test_id, graded.model_label, name, None, source=path)
+            continue
+        try:
+            data = path.read_bytes()
+        except OSError:
+            return False
+        context.writer.save(graded.test_id, graded.model_label, name, data)
     return True
 
 

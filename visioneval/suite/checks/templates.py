@@ -64,6 +64,8 @@ def _unshown(template: JudgeTemplate, usage: TemplateUsage, named: set[str]) -> 
     """What was asked for and is not shown, without what ``named`` reports in single braces."""
     missing = [name for name in template.must_show if name not in usage.shown]
     enough = {*template.must_show, *template.instead}
+    if not usage.is_complete:
+        return
     if missing and not enough & usage.shown:
         if not enough & named:
             yield TemplateFinding(f"{template.name}: {_shows_nothing(template)}", is_error=True)
