@@ -54,6 +54,7 @@ def test_a_text_grader_with_a_judge_takes_every_sign(extract: str, problems: Pro
     assert "local OCR cannot read" in problems(text.replace(f", extract: {extract}", ""))[0]
 
 
+ASKED = "{{ prompt }} {{ criteria }} "
 TEMPLATE = ("type: rubric,", "type: rubric, template: mine.j2,")
 
 
@@ -72,7 +73,7 @@ TEMPLATE = ("type: rubric,", "type: rubric, template: mine.j2,")
     ],
 )
 def test_a_template_is_tried_on_every_case(template: str | None, message: str, problems: Problems) -> None:
-    files = {} if template is None else {"mine.j2": template}
+    files = {} if template is None else {"mine.j2": f"{ASKED}{template}"}
     result = problems(changed(TEMPLATE), files)
     assert len(result) == 1
     assert result[0].startswith("suite.yaml:10:41: ")
@@ -86,13 +87,13 @@ def test_a_template_is_tried_only_where_it_is_used(problems: Problems) -> None:
     text = text.replace(
         "\nverdict", "\n  - {key: tree, type: rubric, metrics: {tree: {type: pass_fail, description: x}}}\nverdict"
     )
-    assert problems(text, {"mine.j2": "{{ metadata.kind }}"}) == []
+    assert problems(text, {"mine.j2": f"{ASKED}{{{{ metadata.kind }}}}"}) == []
 
 
 def test_a_per_metric_template_is_checked_per_metric(problems: Problems) -> None:
     metrics = "metrics: {good: {type: pass_fail, description: x}, fine: {type: pass_fail, description: x}}"
     text = changed(("metrics: {good: {type: pass_fail, description: Is it good}}", metrics), TEMPLATE)
-    assert problems(text, {"mine.j2": "{{ metrics.good.description }}"}) == []
+    assert problems(text, {"mine.j2": f"{ASKED}{{{{ metrics.good.description }}}}"}) == []
     alone = problems(text.replace("template: mine.j2,", "template: mine.j2, per_metric: true,"))
     assert len(alone) == 1
     assert "there is no 'good'" in alone[0]
@@ -104,7 +105,7 @@ def test_suite_templates_take_precedence_and_are_checked_for_text_too(problems: 
     assert len(result) == 1
     assert result[0].startswith("suite.yaml:10:5: text/list.md.j2: undefined template variable: 'lines'")
     moved = changed(("name: demo", "name: demo\ntemplates_dir: words"), TEMPLATE)
-    assert problems(moved, {"words/mine.j2": "Look at {{ case.id }}."}) == []
+    assert problems(moved, {"words/mine.j2": f"{ASKED}Look at {{{{ case.id }}}}."}) == []
 
 
 @pytest.mark.parametrize("name", ["../outside.j2", "sub/../../outside.j2", "/etc/hostname"])
@@ -117,7 +118,7 @@ def test_a_template_outside_is_not_there(name: str, problems: Problems, tmp_path
 
 def test_a_link_to_an_outside_file_is_not_followed_without_trust(problems: Problems, tmp_path: Path) -> None:
     outside = tmp_path.parent / f"{tmp_path.name}-outside.j2"
-    outside.write_text("secret")
+    outside.write_text(ASKED)
     (tmp_path / "mine.j2").symlink_to(outside)
     assert "is outside the suite's folder" in problems(changed(TEMPLATE))[0]
     assert problems(changed(TEMPLATE), trust=True) == []

@@ -84,6 +84,28 @@ def test_tables_name_exactly_the_fields(document: str, title: str, documented: t
     assert _section(document, title) == fields - {"declared"}  # class attributes are in no suite
 
 
+def test_the_table_of_judge_templates_is_true() -> None:
+    """What each template must show and may use, as in the suite's checks."""
+    text = (ROOT / "docs" / "suite.md").read_text(encoding="utf-8").split("### Judge templates\n", 1)[1]
+    rows = re.findall(r"^\| (\w+): `(\w+)`[^|]*\| ([^|]*)\| ([^|]*)\|$", text.split("\n## ", 1)[0], flags=re.MULTILINE)
+    documented = {
+        (grader, option): (set(re.findall(r"`(\w+)`", must)), set(re.findall(r"`(\w+)`", may)))
+        for grader, option, must, may in rows
+    }
+    item = case.TestCase.model_validate({"id": "one", "prompt": "a tree"})
+    metrics = {"fine": {"type": "pass_fail", "description": "x"}}
+    actual = {}
+    for name, options in {"rubric": {"metrics": metrics}, "alignment": {}, "pairwise": {}, "gecko": {}}.items():
+        more = {"check_questions": True} if name == "gecko" else options
+        grader = config_of(GRADERS, name).model_validate({"key": "k", "type": name, **more})
+        contexts = dict(grader.template_contexts(item, item.prompt, variables={"vars": 1}))
+        for template in grader.judge_templates:
+            must, known = set(template.must_show), set(contexts[template.name])
+            assert must | set(template.instead) <= known
+            actual[name, template.option] = (must, known - must)
+    assert documented == actual
+
+
 def test_every_provider_and_grader_has_a_section() -> None:
     text = (ROOT / "docs" / "suite.md").read_text(encoding="utf-8")
     for name in [*PROVIDERS, *GRADERS]:

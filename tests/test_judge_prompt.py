@@ -14,7 +14,6 @@ from visioneval.graders.rubric.prompt import (
     rubric_groups,
     rubric_keys,
     rubric_schema,
-    rules_over,
 )
 from visioneval.graders.text.config import CHECK, DESCRIBE, LIST, text_contexts
 from visioneval.judging.ask import object_schema
@@ -36,7 +35,7 @@ def options(**changes: Any) -> RubricGrader:
 
 
 def context(created: RubricGrader, **changes: Any) -> dict[str, Any]:
-    known = {"rules": [], "images": [{"id": "output", "description": "the image"}], "variables": {"tone": "calm"}}
+    known = {"images": [{"id": "output", "description": "the image"}], "variables": {"tone": "calm"}}
     return rubric_context(CASE, "a tall tree", created, created.asked, **{**known, **changes})
 
 
@@ -76,15 +75,15 @@ def test_replies_accepted_by_the_check_match_the_schema(
 
 def test_the_built_in_template_describes_every_metric_completely() -> None:
     created = options(failure_tags=["blurry", "cut_off"], zoom={"max_crops": 3})
-    words = render_file(created.template, FOLDERS, context(created, rules=["gate", "score >= 3"]))
+    words = render_file(created.template, FOLDERS, context(created))
     for output in (
         *("A gate.", "it is there", "it is torn", "A score.", "5: fine", "0-2: poor", "from 0 to 5 in steps of 1"),
-        *("from 0 to 1 in steps of 0.05", "a tall tree", "output: the image", "- gate", "- score >= 3"),
+        *("from 0 to 1 in steps of 0.05", "a tall tree", "output: the image", "PASS if it can be used as it is"),
         *("blurry, cut_off", "up to 3 times", "reason, gate, score, share, failure_tags, verdict"),
     ):
         assert output in words, output
     bare = render_file(created.template, FOLDERS, context(options()))
-    for unsaid in ("Failure tags", "Looking closer", "Rules for your verdict", "What makes it good", "None"):
+    for unsaid in ("ailure tags", "failure_tags", "Looking closer", "Rules", "What makes it good", "None"):
         assert unsaid not in bare, unsaid
 
 
@@ -98,10 +97,6 @@ def test_a_template_sees_the_case_and_the_variables() -> None:
 def test_metrics_that_share_a_call() -> None:
     assert [list(group) for group in rubric_groups(options())] == [["gate", "score", "share"]]
     assert [list(group) for group in rubric_groups(options(per_metric=True))] == [["gate"], ["score"], ["share"]]
-    assert rules_over(["gate", "not copy", "score >= 3", "'share' < 1"], {"score": 1, "share": 1}) == [
-        "score >= 3",
-        "'share' < 1",
-    ]
 
 
 @pytest.mark.parametrize(("describe", "names"), [(False, [LIST]), (True, [DESCRIBE, CHECK])])

@@ -132,7 +132,6 @@ def test_changed_prompt_generates_only_that_case(run: Resumed) -> None:
 
 
 CHANGES: list[tuple[dict[str, Any], str]] = [
-    ({"verdict": ["fine", "level > 0"]}, "3 rules changed"),
     ({"graders": [{**COUNTING["graders"][0], "options": {"more": 1}}]},
      "3 grader.look changed"),
     ({"graders": [*COUNTING["graders"], SECOND]}, "3 grader.second changed"),
@@ -141,7 +140,7 @@ CHANGES: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "why"), CHANGES)
-def test_changed_rules_and_graders_only_grade(run: Resumed, changes: dict[str, Any], why: str) -> None:
+def test_changed_graders_and_cases_only_grade(run: Resumed, changes: dict[str, Any], why: str) -> None:
     run.begin()
     outputs = {record.test_id: record.artifact_sha256 for record in read_records(run.folder)}
     run.resumed_info(**changes)
@@ -150,6 +149,21 @@ def test_changed_rules_and_graders_only_grade(run: Resumed, changes: dict[str, A
     records = list(read_records(run.folder))
     assert {record.test_id: record.artifact_sha256 for record in records} == outputs
     assert [record.cost_usd for record in records] == [0.5] * 3, "how it was generated stays as it was"
+    run.resumed_info()
+    assert run.plan == plan_line("0", "0", 3), "and is known now"
+
+
+def test_changed_rules_neither_generate_nor_grade(run: Resumed) -> None:
+    run.begin()
+    before = {record.test_id: record for record in read_records(run.folder)}
+    run.resumed_info(verdict=["fine", "level > 0.9"])
+    assert (run.generated, run.graded) == ([], [])
+    again = "resuming runs/r: to generate: 0; to grade again: 0; re-evaluated: 3 (3 rules changed); unchanged: 0"
+    assert run.plan == again
+    for record in read_records(run.folder):
+        old = before[record.test_id]
+        assert (record.verdict, record.failed_rules) == ("FAIL", ("level > 0.9",))
+        assert (record.scores, record.reasons, record.graders) == (old.scores, old.reasons, old.graders)
     run.resumed_info()
     assert run.plan == plan_line("0", "0", 3), "and is known now"
 
@@ -212,7 +226,7 @@ def test_changed_image_is_not_graded(run: Resumed) -> None:
     path = run.folder / str(run.toy.records["b"].artifact_path)
     path.unlink()  # it may be a hard link to another file
     path.write_bytes(b"another")
-    assert run.resumed_info(verdict=["fine", "level > 0"]).exit_code == 3
+    assert run.resumed_info(graders=[*COUNTING["graders"], SECOND]).exit_code == 3
     assert (run.generated, run.graded) == ([], ["a", "c"])
     error = run.toy.records["b"].error
     assert error is not None

@@ -96,7 +96,7 @@ def test_a_judge_gets_the_rubric_and_not_the_model_name(api: FakeAPI, run: Any) 
     assert "as the designer and the engineer who would have to build it do" in words
     assert "Only the title, the total and the button are there." in words
     assert "One notable issue that needs another round." in words
-    assert "layout_hierarchy >= 3" in words
+    assert "layout_hierarchy >= 3" not in words, "a judge never sees the rules"
     assert "button_text_ocr" not in words
     assert "gemini-3.1-flash-image" not in words
 

@@ -220,6 +220,8 @@ class Plan:
             if judge is not None:
                 templates = template_digest(grader.templates, folders)
                 judge_parts = [judge.model_dump(exclude=_HOST_FIELDS), templates, self.suite.vars]
+            elif grader.runs_code and self.suite.vars:
+                judge_parts = [self.suite.vars]  # a custom class can read them
             hashes[grader.key] = _short(
                 [grader.key_options, judge_parts, *([grader.version] if grader.version else [])]
             )

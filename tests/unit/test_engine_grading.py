@@ -223,8 +223,8 @@ def test_graders_see_the_cell_but_not_the_model(toy: Toy) -> None:
     graded(toy, record_context, case={"prompt": "a boat"}, verdict=rules, vars={"color": "red"})
     (context,) = seen
     assert (context.prompt, context.requested_size, context.output) == ("a boat", "8x8", None)
-    assert (context.rules, context.variables) == (("fine",), {"color": "red"})
-    assert "model" not in {name for name in dir(context) if not name.startswith("_")}
+    assert context.variables == {"color": "red"}
+    assert not {"model", "rules"} & {name for name in dir(context) if not name.startswith("_")}
 
 
 def test_a_grader_saves_files_beside_the_output(toy: Toy) -> None:

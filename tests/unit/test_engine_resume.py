@@ -9,8 +9,9 @@ import pytest
 from engine_parts import info_of, plan_of, planned, record_of, recorded
 from toys import LOOK, SECOND, Toy
 
-from visioneval.engine.prepare.resume import ResumePlan, changes, forget_changed_pairs, plan_resume
+from visioneval.engine.prepare.resume import ResumePlan, forget_changed_pairs, plan_resume
 from visioneval.expansion import Plan
+from visioneval.records.keys import changed_parts, describe_parts
 from visioneval.records.model import CellError, Record
 from visioneval.records.preferences import Preference, append_preferences, read_preferences
 from visioneval.types import Verdict
@@ -234,7 +235,7 @@ class TestDependents:
     ],
 )
 def test_changes_names_the_parts_that_differ(old: str, new: str, names: str) -> None:
-    assert changes(old, new) == names
+    assert describe_parts(changed_parts(old, new)) == names
 
 
 PAIRWISE = {"key": "better", "type": "pairwise"}

@@ -1,4 +1,7 @@
-"""Cells in which a judge's verdict contradicts the rules over its scores: the thresholds or the prompt may be wrong."""
+"""Cells in which a judge's own verdict, usable as it is or not, contradicts the rules over its scores.
+
+The thresholds or the rubric may then be wrong.
+"""
 
 from __future__ import annotations
 

@@ -48,8 +48,6 @@ class GradingContext:
     files: CaseFiles
     save: Callable[[str, bytes], str]
     """Stores a file of the grader next to the output: ``save("difference.png", data)`` returns its path in the run."""
-    rules: tuple[str, ...] = ()
-    """The verdict rules of this cell as written, without those that only warn."""
     variables: Mapping[str, Any] = field(default_factory=dict)
     """The suite's ``vars``."""
     template_folders: tuple[Path, ...] = ()

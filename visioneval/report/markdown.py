@@ -107,6 +107,7 @@ def _pair_notes(pair: CellPair) -> Iterator[str]:
     yield from ("must_pass",) if pair.must_pass else ()
     yield from ("flaky",) if pair.flaky else ()
     yield from ("same image",) if pair.same_output else ()
+    yield from ("changed rules only",) if pair.is_moved_by_rules else ()
 
 
 def _numbers(comparison: Comparison) -> Iterator[str]:

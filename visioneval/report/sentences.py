@@ -67,6 +67,7 @@ def notes(comparison: Comparison) -> Iterator[str]:
             yield f"{side.name} is partial: it was set with --partial, from a run without all cells of its suite"
     for name, side in (("A", comparison.a), ("B", comparison.b)):
         yield from (f"{name}: {rerouting_text(rerouting)}" for rerouting in side.reroutings)
+    yield from _moved_by_rules(comparison.pairs)
     if comparison.has_other_source:
         yield "the suite files differ; changes in grading are listed by metric"
     if any(difference.metric.better == "none" and difference.n_pairs for difference in comparison.metrics) and None in (
@@ -76,6 +77,18 @@ def notes(comparison: Comparison) -> Iterator[str]:
         yield (
             "without run.json, it is unknown for some metrics whether higher or lower is better: gates skip"
             " these metrics"
+        )
+
+
+def _moved_by_rules(pairs: Sequence[CellPair]) -> Iterator[str]:
+    """The verdicts that changed although output and scores are identical, with the first cases."""
+    moved = [pair for pair in pairs if pair.is_moved_by_rules]
+    if moved:
+        names = [f"{pair.b.test_id} [{pair.b.sample_index}] {pair.a.verdict} -> {pair.b.verdict}" for pair in moved]
+        more = f" and {len(names) - MAX_LISTED:,} more" if len(names) > MAX_LISTED else ""
+        yield (
+            f"{len(moved):,} verdict{'s' * (len(moved) != 1)} moved by changed rules only (same output, same scores):"
+            f" {', '.join(names[:MAX_LISTED])}{more}"
         )
 
 

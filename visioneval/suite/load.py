@@ -14,6 +14,7 @@ from visioneval.bounds import CELLS
 from visioneval.errors import Problem, SuiteError, UsageError
 from visioneval.registry import JUDGES, config_of
 from visioneval.suite.checks import suite as check
+from visioneval.suite.checks.judges import judge_warnings
 from visioneval.suite.entries.providers import SECRET_NAME
 from visioneval.suite.loading.document import Document, Source
 from visioneval.suite.loading.gather import gather_cases, read_bytes
@@ -40,6 +41,8 @@ class LoadedSuite:
     """Values of secret variables from flags, by name. Only prompts use them; no file contains them."""
     is_from_run: bool = False
     """Whether the suite was stored in a run, not read from its file."""
+    warnings: tuple[Problem, ...] = ()
+    """What may not be intended, although the suite can be run."""
 
 
 SHORTEST_SECRET = 4
@@ -86,7 +89,12 @@ def load_suite(
     if document.problems:
         raise SuiteError(document.problems)
     secrets = _secrets(variables or {})
-    return LoadedSuite(validated.suite, path.absolute(), folder, sha256(data).hexdigest(), boundary, secrets)
+    warnings = tuple(
+        Problem(*document.position(loc), f"warning: {message}")
+        for loc, message in judge_warnings(validated.suite, folder, boundary)
+    )
+    source_sha256 = sha256(data).hexdigest()
+    return LoadedSuite(validated.suite, path.absolute(), folder, source_sha256, boundary, secrets, warnings=warnings)
 
 
 def _add_declarations(validated: _Validated, document: Document, folder: Path) -> _Validated:
@@ -129,7 +137,13 @@ def recheck_suite(
         messages = (str(problem) if isinstance(problem, Problem) else problem[1] for problem in problems)
         raise SuiteError(Problem(f"{path} as stored in the run", 0, 0, message) for message in messages)
     secrets = _secrets(variables or {}, hidden)
-    return LoadedSuite(suite, path.absolute(), folder, source_sha256, boundary, secrets, is_from_run=True)
+    warnings = tuple(
+        Problem(f"{path} as stored in the run", 0, 0, f"warning: {message}")
+        for _, message in judge_warnings(suite, folder, boundary)
+    )
+    return LoadedSuite(
+        suite, path.absolute(), folder, source_sha256, boundary, secrets, is_from_run=True, warnings=warnings
+    )
 
 
 def _check_cases(document: Document) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -26,13 +26,14 @@ Folders = tuple[Path, ...]
 
 
 @lru_cache(maxsize=16)
-def _environment(folders: Folders = ()) -> Sandbox:
+def sandbox(folders: Folders = ()) -> Sandbox:
+    """The environment for the templates of some folders, or for templates from text."""
     return Sandbox(folders)
 
 
 @lru_cache(maxsize=256)
 def _compiled(text: str) -> jinja2.Template:
-    return _environment().from_string(text)
+    return sandbox().from_string(text)
 
 
 def render(text: str, context: Mapping[str, Any]) -> str:
@@ -57,12 +58,13 @@ def _parts(text: str) -> list[str | jinja2.Template]:
 
 def render_file(name: str, folders: Folders, context: Mapping[str, Any]) -> str:
     """Renders a template file from the first folder that has it. Raises ``TemplateError``."""
-    return _render_parts(f"template {name!r}", lambda: [_environment(folders).get_template(name)], context)
+    return _render_parts(f"template {name!r}", lambda: [sandbox(folders).get_template(name)], context)
 
 
 def template_files(name: str, folders: Folders) -> dict[str, Path]:
     """The files of a template and of all templates that it includes, by name. Raises ``TemplateError``."""
-    environment, files, todo = _environment(folders), dict[str, Path](), [name]
+    environment, files, todo = sandbox(folders), dict[str, Path](), [name]
+    current = name
     try:
         while todo:
             if (current := todo.pop()) in files:
@@ -70,20 +72,15 @@ def template_files(name: str, folders: Folders) -> dict[str, Path]:
             text, path, _ = cast("jinja2.BaseLoader", environment.loader).get_source(environment, current)
             files[current] = Path(str(path))
             todo += _referenced(text)
-    except jinja2.TemplateNotFound as error:
-        raise TemplateError(
-            f"there is no template {error.name!r} in the suite's folder, in templates_dir or among the built-in"
-            f" templates"
-        ) from None
-    except jinja2.TemplateSyntaxError as error:
-        raise TemplateError(f"{current}, line {error.lineno}: {error.message}") from None
+    except (jinja2.TemplateNotFound, jinja2.TemplateSyntaxError) as error:
+        raise _readable(error, current) from None
     return files
 
 
 @lru_cache(maxsize=256)
 def _referenced(text: str) -> tuple[str, ...]:
     """The templates that a template includes. Raises ``TemplateSyntaxError``."""
-    return tuple(filter(None, meta.find_referenced_templates(_environment().parse(text))))
+    return tuple(filter(None, meta.find_referenced_templates(sandbox().parse(text))))
 
 
 @lru_cache(maxsize=256)
@@ -94,19 +91,34 @@ def template_digest(names: tuple[str, ...], folders: Folders) -> str:
     return sha256(json.dumps(texts).encode()).hexdigest()
 
 
+def _readable(error: jinja2.TemplateNotFound | jinja2.TemplateSyntaxError, name: str) -> TemplateError:
+    """Why the template ``name`` cannot be read."""
+    if isinstance(error, jinja2.TemplateSyntaxError):
+        return TemplateError(f"{error.name or name}, line {error.lineno}: {error.message}")
+    return TemplateError(
+        f"there is no template {error.name!r} in the suite's folder, in templates_dir or among the built-in templates"
+    )
+
+
+@contextmanager
+def template_errors(name: str) -> Iterator[None]:
+    """Raises ``TemplateError`` for a template that cannot be read."""
+    try:
+        yield
+    except (jinja2.TemplateNotFound, jinja2.TemplateSyntaxError) as error:
+        raise _readable(error, name) from None
+    except RecursionError:
+        raise TemplateError(f"the {name} is nested too deeply") from None
+
+
 def _render_parts(name: str, get_parts: Callable[[], list[str | jinja2.Template]], context: Mapping[str, Any]) -> str:
     try:
         with counted():
             return "".join(_bounded(get_parts(), context))
     except TemplateError:
         raise
-    except jinja2.TemplateNotFound as error:
-        raise TemplateError(
-            f"there is no template {error.name!r} in the suite's folder, in templates_dir or among the built-in"
-            f" templates"
-        ) from None
-    except jinja2.TemplateSyntaxError as error:
-        raise TemplateError(f"{error.name or name}, line {error.lineno}: {error.message}") from None
+    except (jinja2.TemplateNotFound, jinja2.TemplateSyntaxError) as error:
+        raise _readable(error, name) from None
     except jinja2.UndefinedError as error:
         known = f" (known: {', '.join(sorted(context)[:20])})" if "is not set" in str(error.message) else ""
         raise TemplateError(f"undefined template variable: {error.message}{known}") from None

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from visioneval.analysis.cells import Side
 from visioneval.analysis.compare.differences import PASS_RATE
 from visioneval.analysis.compare.pairing import CellPair
+from visioneval.records.keys import key_parts
 from visioneval.records.model import Fingerprint
 
 _PARTS = {"rules": "verdict rules", "case": "prompt, criteria, expect, tags or metadata of the case"}
+_PARTS |= {"optional": "optional graders"}
 _PARTS |= {"images": "input images", "masks": "masks", "reference": "reference image"}
 _HASH_LENGTH = 12
 
@@ -40,7 +42,7 @@ def _key_differences(pairs: Sequence[CellPair]) -> Iterator[GradingDifference]:
     example: dict[str, tuple[str, str]] = {}
     for pair in pairs:
         if pair.a.grade_key != pair.b.grade_key and pair.a.grade_key and pair.b.grade_key:
-            before, after = _key_parts(pair.a.grade_key), _key_parts(pair.b.grade_key)
+            before, after = key_parts(pair.a.grade_key), key_parts(pair.b.grade_key)
             for part in _PARTS:
                 if before.get(part) != after.get(part):
                     changed[part] += 1
@@ -50,10 +52,6 @@ def _key_differences(pairs: Sequence[CellPair]) -> Iterator[GradingDifference]:
         for part, what in _PARTS.items()
         if changed[part]
     )
-
-
-def _key_parts(key: str) -> dict[str, str]:
-    return {name: value for name, _, value in (part.rpartition(":") for part in key.split())}
 
 
 def _grader_differences(

@@ -8,6 +8,7 @@ from typing import Literal
 
 from visioneval.analysis.cells import MUST_PASS, Cell, Side
 from visioneval.errors import UsageError
+from visioneval.records.keys import VERDICT_PARTS, changed_parts
 from visioneval.suite.loading.messages import did_you_mean
 from visioneval.types import Verdict
 
@@ -62,6 +63,13 @@ class CellPair:
     def same_output(self) -> bool:
         """Whether both outputs are identical files."""
         return self.a.artifact_sha256 is not None and self.a.artifact_sha256 == self.b.artifact_sha256
+
+    @property
+    def is_moved_by_rules(self) -> bool:
+        """Whether the verdict differs although output and scores are identical: changed rules are the only reason."""
+        if self.a.verdict is self.b.verdict or not self.same_output or self.a.scores != self.b.scores:
+            return False
+        return not VERDICT_PARTS.isdisjoint(changed_parts(self.a.grade_key, self.b.grade_key))
 
     @property
     def flaky(self) -> bool:

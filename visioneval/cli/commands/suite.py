@@ -122,6 +122,8 @@ def validate(
         plan = planned.plan
         counts = ((len(plan.suite.cases), "case"), (len(plan.runs), "model run"), (plan.cells, "cell"))
         print(f"{path}: valid: {', '.join(options.count_of(number, name) for number, name in counts)}")
+        for warning in planned.loaded.warnings:
+            print(warning)
         for line in missing_keys(plan):
             print(f"{path}: missing key: {line}")
     if problems:
@@ -164,6 +166,8 @@ def plan(
     with options.prints_on_stderr():
         plans = load_plans(suites, settings.suite)
     for planned in plans:
+        for warning in planned.loaded.warnings:
+            options.say(str(warning))
         suite_plan = estimate_plan(planned, settings)
         if as_json:
             print(plan_json(suite_plan))

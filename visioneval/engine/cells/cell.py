@@ -19,6 +19,7 @@ from visioneval.engine.calls.throttle import Tries
 from visioneval.engine.calls.user_code import describe_error
 from visioneval.engine.cells.context import RunContext
 from visioneval.engine.cells.grading import CellGrades, grade
+from visioneval.engine.cells.stored_grades import stored_grades
 from visioneval.engine.sanitize import amount
 from visioneval.errors import ImageError, ProviderError, StoppedError
 from visioneval.expansion import Call, generation_key, grade_key
@@ -44,6 +45,8 @@ class StoredOutput:
     """Whether it was just generated, so that its file needs no check."""
     is_of_another_run: bool = False
     """Whether another run generated it and paid for it."""
+    graded: Record | None = None
+    """The record of this cell, if its grades are still valid and only the rules are to be evaluated again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +197,10 @@ async def regrade_output(existing: StoredOutput, context: RunContext, deadline: 
     if isinstance(image, CellError):
         return make_record(status=Status.ERROR, verdict=Verdict.ERROR, error=image)
     params = record.run_params or call.params
-    return await _grade_output(call, record.sample_index, image, params, make_record, context, deadline)
+    grades = None
+    if existing.graded is not None:
+        grades = await asyncio.to_thread(stored_grades, call, existing.graded, existing.folder, context)
+    return await _grade_output(call, record.sample_index, image, params, make_record, context, deadline, grades)
 
 
 _GENERATION_FIELDS = (
@@ -251,8 +257,12 @@ async def _grade_output(
     make_record: partial[Record],
     context: RunContext,
     deadline: float,
+    grades: CellGrades | None = None,
 ) -> Record:
-    """Grades a stored image and builds the record; ``image`` is ``None`` for runs without outputs."""
+    """Grades a stored image and builds the record; ``image`` is ``None`` for runs without outputs.
+
+    With ``grades``, only evaluates the rules.
+    """
     make_record = partial(make_record, status=Status.COMPLETED)
     if image is not None:
         is_local = image.path != Path()
@@ -266,7 +276,9 @@ async def _grade_output(
         )
         if call.case.expect.refusal:
             return make_record(verdict=Verdict.FAIL, failed_rules=("expect.refusal",), skipped_rules=_rule_texts(call))
-    return _judged_record(call, await grade(call, sample, image, params, context, deadline), make_record)
+    if grades is None:
+        grades = await grade(call, sample, image, params, context, deadline)
+    return _judged_record(call, grades, make_record)
 
 
 def _store_output(

@@ -75,7 +75,6 @@ async def grade(
         output=image,
         files=call.files,
         save=images.save,
-        rules=tuple(rule.text for rule, warn in call.rules if not warn),
         variables=context.variables,
         template_folders=context.template_folders,
         show=CellImages(image, context.image_cache).show,

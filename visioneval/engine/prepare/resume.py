@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Literal
 
 from visioneval.engine.cells.cell import Job, StoredOutput
+from visioneval.engine.prepare.stored_grades import has_valid_grades
 from visioneval.engine.run import Jobs, hashes
 from visioneval.expansion import Call, HashOf, Plan, generation_key, grade_key
+from visioneval.records.keys import VERDICT_PARTS, changed_parts, describe_parts
 from visioneval.records.links import file_inside
 from visioneval.records.model import CellKey, Record, RunInfo, read_records
 from visioneval.records.preferences import forget_preferences
 from visioneval.types import Status, Verdict
 
-ResumeAction = Literal["generate", "grade", "keep"]
+ResumeAction = Literal["generate", "grade", "evaluate", "keep"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +42,8 @@ class ResumePlan:
 
     @property
     def cells(self) -> int:
-        """The number of cells to generate or grade again."""
-        return self.counts.get("generate", 0) + self.counts.get("grade", 0)
+        """The number of cells whose record changes."""
+        return sum(count for action, count in self.counts.items() if action != "keep")
 
     def __str__(self) -> str:
         def describe_action(action_name: ResumeAction) -> str:
@@ -50,7 +52,8 @@ class ResumePlan:
             return f"{self.counts.get(action_name, 0)} ({reasons})" if reasons else "0"
 
         generate, grade = describe_action("generate"), describe_action("grade")
-        return f"to generate: {generate}; to grade again: {grade}; unchanged: {self.counts.get('keep', 0)}"
+        evaluate = f"; re-evaluated: {describe_action('evaluate')}" if self.counts.get("evaluate") else ""
+        return f"to generate: {generate}; to grade again: {grade}{evaluate}; unchanged: {self.counts.get('keep', 0)}"
 
 
 def plan_resume(plan: Plan, records: Iterable[Record], folder: Path, *, keep_errors: bool) -> ResumePlan:
@@ -67,13 +70,16 @@ def plan_resume(plan: Plan, records: Iterable[Record], folder: Path, *, keep_err
                 if step.action == "generate":
                     steps[cell] = ResumeStep("generate", "use an image that is generated again")
                 else:
-                    steps[cell] = _dependent_step(dependent, by_cell.get(cell), hash_of, keep_errors=keep_errors)
+                    generated = by_cell[_cell(call, sample)]
+                    steps[cell] = _grading_step(
+                        dependent, generated, by_cell.get(cell), hash_of, folder, keep_errors=keep_errors
+                    )
     return ResumePlan(
         jobs=lambda part: _resume_jobs(part, steps, by_cell, folder),
         counts=Counter(step.action for step in steps.values()),
         reasons=Counter((step.action, step.reason) for step in steps.values() if step.action != "keep"),
         stale=frozenset(by_cell.keys() - steps.keys()),
-        touched=frozenset(cell for cell, step in steps.items() if step.action != "keep"),
+        touched=frozenset(cell for cell, step in steps.items() if step.action in ("generate", "grade")),
     )
 
 
@@ -93,43 +99,34 @@ def _step(
 ) -> ResumeStep:
     if record is None:
         return ResumeStep("generate", "not done yet")
-    changed = changes(record.generation_key, generation_key(call, sample, hash_of))
+    changed = changed_parts(record.generation_key, generation_key(call, sample, hash_of))
     if changed:
-        return ResumeStep("generate", f"{changed} changed")
+        return ResumeStep("generate", f"{describe_parts(changed)} changed")
     if record.status is Status.ERROR:
         return ResumeStep("keep") if keep_errors else ResumeStep("generate", "ended in an error")
     if record.artifact_path and file_inside(folder, record.artifact_path) is None:
         return ResumeStep("generate", "without an image file")
-    changed = changes(record.grade_key, grade_key(call, hash_of))
+    return _grading_step(call, record, record, hash_of, folder, keep_errors=keep_errors)
+
+
+def _grading_step(
+    call: Call, generated: Record, record: Record | None, hash_of: HashOf, folder: Path, *, keep_errors: bool
+) -> ResumeStep:
+    """The step for the record of a cell whose output, of the record ``generated``, is unchanged."""
+    if record is None:
+        return ResumeStep("grade", "not done yet")
+    key = grade_key(call, hash_of)
+    changed = changed_parts(record.grade_key, key)
     if changed:
-        return ResumeStep("grade", f"{changed} changed")
+        is_graded = changed <= VERDICT_PARTS and has_valid_grades(call, generated, record, key, folder)
+        return ResumeStep("evaluate" if is_graded else "grade", f"{describe_parts(changed)} changed")
     if (record.verdict is Verdict.ERROR or record.is_unmeasured) and not keep_errors:
         return ResumeStep("grade", "ended in an error")
     return ResumeStep("keep")
 
 
-def _dependent_step(dependent: Call, record: Record | None, hash_of: HashOf, *, keep_errors: bool) -> ResumeStep:
-    """The step for a cell that uses the unchanged image of another cell."""
-    if record is None:
-        return ResumeStep("grade", "not done yet")
-    changed = changes(record.grade_key, grade_key(dependent, hash_of))
-    if changed:
-        return ResumeStep("grade", f"{changed} changed")
-    return (
-        ResumeStep("grade", "ended in an error")
-        if (record.verdict is Verdict.ERROR or record.is_unmeasured) and not keep_errors
-        else ResumeStep("keep")
-    )
-
-
 def _cell(call: Call, sample: int) -> CellKey:
     return call.case.id, call.run.label, sample
-
-
-def changes(old: str, new: str) -> str:
-    """The names of the parts in which two keys differ; empty if the keys are equal."""
-    before, after = (dict(word.rpartition(":")[::2] for word in key.split()) for key in (old, new))
-    return " and ".join(sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)))
 
 
 def _resume_jobs(
@@ -140,10 +137,12 @@ def _resume_jobs(
         regrade = []
         for sample in call.samples:
             record = by_cell.get(_cell(call, sample))
-            calls = (
-                cell_call for cell_call in (call, *call.dependents) if steps[_cell(cell_call, sample)].action == "grade"
-            )
-            if record is not None:
-                regrade += [StoredOutput(cell_call, record, folder) for cell_call in calls]
+            if record is None:
+                continue
+            for cell_call in (call, *call.dependents):
+                cell = _cell(cell_call, sample)
+                if (action := steps[cell].action) in ("grade", "evaluate"):
+                    graded = by_cell[cell] if action == "evaluate" else None
+                    regrade.append(StoredOutput(cell_call, record, folder, graded=graded))
         if generate or regrade:
             yield Job(call, generate, tuple(regrade))

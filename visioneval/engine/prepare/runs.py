@@ -124,7 +124,7 @@ def prepare_run(planned: Planned, components: Components, options: RunOptions) -
     if options.resume is None:
         writer = RunWriter.create(options.suite.runs, info)
         hint = resume_command(writer.folder, _typed_words(info, options), loaded.path, info.hidden_vars)
-        return PreparedRun(plan, components, writer, every_cell, plan.cells, f"to resume: {hint}")
+        return PreparedRun(plan, components, writer, every_cell, plan.cells, f"to resume: {hint}", _warnings(planned))
     return _resume(planned, components, info, options)
 
 
@@ -140,12 +140,16 @@ def _resume(planned: Planned, components: Components, info: RunInfo, options: Ru
     rest = plan_resume(plan, read_records(folder), folder, keep_errors=options.keep_errors)
     writer = RunWriter.resume(folder, resumed_info(stored, info, uses_stored_suite=uses_stored_suite), rest.stale)
     forget_changed_pairs(rest, stored, plan, folder)
-    notes = [f"resuming {folder}: {rest}"]
+    notes = [*_warnings(planned), f"resuming {folder}: {rest}"]
     if rest.stale:
         notes.append(f"{len(rest.stale)} cells are no longer in the suite: moved to stale.jsonl")
     suite = None if uses_stored_suite else planned.loaded.path
     hint = resume_command(writer.folder, _typed_words(info, options), suite, info.hidden_vars)
     return PreparedRun(plan, components, writer, rest.jobs, rest.cells, f"to resume: {hint}", tuple(notes))
+
+
+def _warnings(planned: Planned) -> tuple[str, ...]:
+    return tuple(map(str, planned.loaded.warnings))
 
 
 def _typed_words(info: RunInfo, options: RunOptions) -> tuple[str, ...]:
@@ -186,13 +190,21 @@ def prepare_grading(
         note=options.note,
         command_line=options.command_line,
     ).model_copy(update={"graded_from": source.name})
-    check_budget(plan, options.calls)
+    grading = plan_regrade(
+        plan,
+        read_records(source.folder),
+        source.folder,
+        source.info.run_id,
+        reuse_scores=options.calls.reuse.judgements,
+    )
+    is_free = not grading.graded and not any(grader.after_run for grader in plan.suite.graders)
+    if not is_free:
+        check_budget(plan, options.calls)
     check_session(plan, options.calls, warn)
-    components = build_components(plan, offline=options.calls.reuse.offline)
-    grading = plan_regrade(plan, read_records(source.folder), source.folder, source.info.run_id)
+    components = build_components(plan, offline=options.calls.reuse.offline or is_free)
     writer = RunWriter.create(options.suite.runs, info)
     copy_questions(source.folder, writer.folder)
-    notes = (str(grading),) if str(grading) else ()
+    notes = (*_warnings(planned), *filter(None, [str(grading)]))
     return PreparedRun(plan, components, writer, grading.jobs, plan.cells, _grade_again_hint(options), notes)
 
 

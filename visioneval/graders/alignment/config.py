@@ -9,7 +9,7 @@ from pydantic import Field
 
 from visioneval.suite.case import Name, TestCase, Text
 from visioneval.suite.entries.graders import BaseGrader
-from visioneval.suite.entries.judge_prompt import SHOWN, media_of
+from visioneval.suite.entries.judge_prompt import SHOWN, JudgeTemplate, media_of
 from visioneval.suite.outputs import FrameCount
 from visioneval.suite.prompts import context
 from visioneval.types import Frozen, Metric
@@ -46,6 +46,7 @@ def alignment_context(
         "task_type": str(case.task_type),
         "media": media_of(case),
         "prompt": prompt,
+        "criteria": case.criteria,
         "images": list(images),
         "max_requirements": MAX_REQUIREMENTS,
     }
@@ -66,15 +67,14 @@ class AlignmentGrader(BaseGrader, AlignmentOptions):
         return self.judge
 
     @property
-    def templates(self) -> tuple[str, ...]:
-        return (self.template,)
+    def judge_templates(self) -> tuple[JudgeTemplate, ...]:
+        return (JudgeTemplate(self.template, "template", ("prompt",), instead=("criteria",)),)
 
     def template_contexts(
         self,
         case: TestCase,
         prompt: str,
         *,
-        rules: Sequence[str],
         variables: Mapping[str, Any],
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield self.template, alignment_context(case, prompt, images=SHOWN, variables=variables)

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from visioneval.suite.case import Name, TestCase, Text
 from visioneval.suite.entries.graders import SHARE_UP, BaseGrader
+from visioneval.suite.entries.judge_prompt import JudgeTemplate
 from visioneval.suite.outputs import FilePath, FrameCount
 from visioneval.suite.prompts import rendered
 from visioneval.suite.questions import TYPES, GeckoQuestion, Media, folded_text
@@ -135,15 +136,17 @@ class GeckoGrader(BaseGrader, GeckoOptions):
         return self.judge
 
     @property
-    def templates(self) -> tuple[str, ...]:
-        return self.all_templates
+    def judge_templates(self) -> tuple[JudgeTemplate, ...]:
+        making = [JudgeTemplate(self.template_for_questions, "questions_template", ("prompt",))]
+        if self.check_questions:
+            making.append(JudgeTemplate(CHECK, "check_questions", ("prompt", "questions")))
+        return (*making, JudgeTemplate(self.template_for_answers, "answers_template", ("questions",)))
 
     def template_contexts(
         self,
         case: TestCase,
         prompt: str,
         *,
-        rules: Sequence[str],
         variables: Mapping[str, Any],
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
         if not self.metrics(case):

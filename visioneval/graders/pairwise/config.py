@@ -9,7 +9,7 @@ from pydantic import Field
 
 from visioneval.suite.case import Name, TestCase, Text
 from visioneval.suite.entries.graders import BaseGrader
-from visioneval.suite.entries.judge_prompt import REASON, SHOWN, media_of
+from visioneval.suite.entries.judge_prompt import REASON, SHOWN, JudgeTemplate, media_of
 from visioneval.suite.filters import any_glob
 from visioneval.suite.outputs import FrameCount
 from visioneval.suite.prompts import context
@@ -71,15 +71,14 @@ class PairwiseGrader(BaseGrader, PairwiseOptions):
         return self.judge
 
     @property
-    def templates(self) -> tuple[str, ...]:
-        return (self.template,)
+    def judge_templates(self) -> tuple[JudgeTemplate, ...]:
+        return (JudgeTemplate(self.template, "template", ("prompt", "criteria")),)
 
     def template_contexts(
         self,
         case: TestCase,
         prompt: str,
         *,
-        rules: Sequence[str],
         variables: Mapping[str, Any],
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield self.template, pairwise_context(case, prompt, images=SHOWN, variables=variables)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-from visioneval.graders.rubric.metrics import PassFail, RubricOptions, ScaleScore
-from visioneval.graders.rubric.prompt import rubric_context, rubric_groups, rules_over
+from visioneval.graders.rubric.metrics import ASKED, PassFail, RubricOptions, ScaleScore
+from visioneval.graders.rubric.prompt import rubric_context, rubric_groups
 from visioneval.suite.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader
-from visioneval.suite.entries.judge_prompt import SHOWN
+from visioneval.suite.entries.judge_prompt import SHOWN, JudgeTemplate
 from visioneval.suite.labels import MAX_STEPS, LabelQuestion
 from visioneval.types import Metric
 
@@ -34,18 +34,16 @@ class RubricGrader(BaseGrader, RubricOptions):
         return self.judge
 
     @property
-    def templates(self) -> tuple[str, ...]:
-        return (self.template,)
+    def judge_templates(self) -> tuple[JudgeTemplate, ...]:
+        asked = tuple(name for name in ASKED if name in self.show)
+        hidden = tuple(name for name in ASKED if name not in self.show)
+        return (JudgeTemplate(self.template, "template", asked, hidden=hidden, show=self.show),)
 
     def template_contexts(
-        self, case: TestCase, prompt: str, *, rules: Sequence[str], variables: Mapping[str, Any]
+        self, case: TestCase, prompt: str, *, variables: Mapping[str, Any]
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
         for metrics in rubric_groups(self):
-            metric_rules = rules_over(rules, metrics)
-            yield (
-                self.template,
-                rubric_context(case, prompt, self, metrics, rules=metric_rules, images=SHOWN, variables=variables),
-            )
+            yield self.template, rubric_context(case, prompt, self, metrics, images=SHOWN, variables=variables)
 
     def judge_calls(self, times: int, cases: Sequence[TestCase], variables: Mapping[str, Any]) -> int:
         return times * len(rubric_groups(self)) * self.votes

@@ -1,4 +1,4 @@
-"""A judge scores an image against a rubric. The rules decide; the judge's own verdict is recorded with its scores."""
+"""A judge scores an image against a rubric. It never sees the rules; its own verdict is recorded with its scores."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from visioneval.graders.rubric.prompt import (
     rubric_groups,
     rubric_keys,
     rubric_schema,
-    rules_over,
 )
 from visioneval.judging.ask import (
     MAX_EXTRA_KEYS,
@@ -39,7 +38,7 @@ from visioneval.judging.crops import CropTool
 from visioneval.providers.base import Question, Reply
 from visioneval.suite.entries.judge_prompt import REASON
 from visioneval.templates.render import render_file, template_digest
-from visioneval.types import Score
+from visioneval.types import CaseFiles, Score
 
 Metrics = Mapping[str, RubricMetric]
 
@@ -78,6 +77,8 @@ class Rubric:
         A failed call loses its vote. Raises ``GraderError`` if an image cannot be encoded.
         """
         config = self._config
+        if "prompt" not in config.show:
+            context = replace(context, files=CaseFiles())  # input images and masks are part of what was asked
         video_judge = "" if config.zoom else config.judge  # crops are cut here, from bytes
         attachments = await load_attachments(context, video_judge, config.frames)
         ballots = await gather_all(
@@ -157,7 +158,6 @@ class Rubric:
             context.prompt,
             config,
             metrics,
-            rules=rules_over(context.rules, metrics),
             images=[{"id": attachment.id, "description": attachment.description} for attachment in attachments],
             variables=context.variables,
         )

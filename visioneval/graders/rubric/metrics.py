@@ -13,6 +13,8 @@ from visioneval.suite.entries.graders import YES
 from visioneval.suite.outputs import FrameCount
 from visioneval.types import Frozen, Metric
 
+ASKED: tuple[Literal["prompt"], Literal["criteria"]] = ("prompt", "criteria")
+"""What was asked for, and what makes it good."""
 _SPAN = re.compile(r"(-?\d+(?:\.\d+)?)(?:\s*-\s*(\d+(?:\.\d+)?))?")
 
 
@@ -127,6 +129,10 @@ class RubricOptions(Frozen):
         alias="metrics", min_length=1, description="What to judge; each name is a metric that rules can use."
     )
     failure_tags: tuple[Name, ...] = Field(default=(), description="The failure tags that the judge may use.")
+    show: tuple[Literal["prompt", "criteria", "output"], ...] = Field(
+        default=(*ASKED, "output"),
+        description="What the judge sees; [output] for a judge of quality alone, which never learns what was asked.",
+    )
     votes: Annotated[int, Field(ge=1, le=25)] = Field(
         default=1, description="Number of times to ask; the score is the lower median, or the majority."
     )
@@ -134,6 +140,13 @@ class RubricOptions(Frozen):
     zoom: Zoom | None = Field(default=None, description="Let the judge zoom into the images.")
     detail: Literal["low", "high", "auto"] | None = Field(default=None, description="Image resolution for the judge.")
     frames: FrameCount = 8
+
+    @field_validator("show")
+    @classmethod
+    def _shows_the_output(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if "output" not in value or len(set(value)) < len(value):
+            raise ValueError("write 'output', and 'prompt' or 'criteria' if the judge sees them, each once")
+        return value
 
     @model_validator(mode="after")
     def _no_name_is_taken(self) -> Self:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from visioneval.graders.rubric.metrics import PassFail, RubricMetric, RubricOptions
-from visioneval.rules import parse_rule
+from visioneval.graders.rubric.metrics import ASKED, PassFail, RubricMetric, RubricOptions
 from visioneval.suite.case import TestCase
 from visioneval.suite.entries.judge_prompt import REASON, media_of
 from visioneval.suite.prompts import context
@@ -30,7 +29,8 @@ def rubric_schema(metrics: Mapping[str, RubricMetric], failure_tags: Sequence[st
     properties |= {name: metric.answer for name, metric in metrics.items()}
     if failure_tags:
         properties[TAGS] = {"type": "array", "items": {"type": "string", "enum": list(failure_tags)}}
-    properties[VERDICT] = {"type": "string", "enum": ["PASS", "FAIL"]}
+    meaning = "Your own judgement of the whole: PASS if it is usable as it is, otherwise FAIL."
+    properties[VERDICT] = {"type": "string", "enum": ["PASS", "FAIL"], "description": meaning}
     return properties
 
 
@@ -40,12 +40,11 @@ def rubric_context(
     options: RubricOptions,
     metrics: Mapping[str, RubricMetric],
     *,
-    rules: Sequence[str],
     images: Sequence[Mapping[str, str]],
     variables: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The variables of a rubric template. ``rules`` are the rules over these metrics, as written."""
-    return {
+    """The variables of a rubric template. They depend on the case and the rubric alone, never on rules."""
+    template_context = {
         **context(case, variables),
         "task_type": str(case.task_type),
         "media": media_of(case),
@@ -54,11 +53,16 @@ def rubric_context(
         "region": case.region,
         "images": list(images),
         "metrics": {name: _metric_context(metric) for name, metric in metrics.items()},
-        "rules": list(rules),
         "failure_tags": list(options.failure_tags),
         "zoom": options.zoom.model_dump() if options.zoom else None,
         "keys": rubric_keys(metrics, options.failure_tags),
+        "show": list(options.show),
     }
+    withheld = {name for name in ASKED if name not in options.show}
+    if "prompt" in withheld:
+        template_context["region"] = None
+        template_context["case"] = {**template_context["case"], "region": None}
+    return {name: value for name, value in template_context.items() if name not in withheld}
 
 
 def _metric_context(metric: RubricMetric) -> dict[str, Any]:
@@ -67,8 +71,3 @@ def _metric_context(metric: RubricMetric) -> dict[str, Any]:
         return fields
     low, high = metric.scale
     return {**fields, "low": f"{low:g}", "high": f"{high:g}", "step": f"{metric.step:g}"}
-
-
-def rules_over(rules: Sequence[str], metrics: Mapping[str, Any]) -> list[str]:
-    """The rules that use one of the metrics."""
-    return [rule for rule in rules if parse_rule(rule).metric in metrics]

@@ -73,7 +73,6 @@ class TextGrader(BaseGrader):
         case: TestCase,
         prompt: str,
         *,
-        rules: Sequence[str],
         variables: Mapping[str, Any],
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
         if self.judge_name is not None and case.expect.text is not None:

@@ -60,6 +60,7 @@ def _pair(pair: CellPair) -> dict[str, Any]:
         "must_pass": pair.must_pass,
         "flaky": pair.flaky,
         "same_output": pair.same_output,
+        "moved_by_rules": pair.is_moved_by_rules,
         "a": _cell_data(pair.a),
         "b": _cell_data(pair.b),
     }

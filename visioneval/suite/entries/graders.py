@@ -10,6 +10,7 @@ from pydantic import Field, StringConstraints
 from pydantic.json_schema import SkipJsonSchema
 
 from visioneval.suite.case import Name, TestCase
+from visioneval.suite.entries.judge_prompt import JudgeTemplate
 from visioneval.suite.filters import When
 from visioneval.suite.labels import LabelQuestion
 from visioneval.types import Frozen, Metric, TaskType
@@ -105,21 +106,25 @@ class BaseGrader(Frozen):
         return None
 
     @property
+    def judge_templates(self) -> tuple[JudgeTemplate, ...]:
+        """The templates of its prompts that its options name."""
+        return ()
+
+    @property
     def templates(self) -> tuple[str, ...]:
         """The templates of its prompts."""
-        return ()
+        return tuple(template.name for template in self.judge_templates)
 
     def template_contexts(
         self,
         case: TestCase,
         prompt: str,
         *,
-        rules: Sequence[str],
         variables: Mapping[str, Any],
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Each template that it renders for a case, with the template's variables, for checking them.
 
-        ``rules`` is the text of the rules that can fail the case; ``variables`` are the suite's ``vars``.
+        ``variables`` are the suite's ``vars``.
         """
         yield from ()
 

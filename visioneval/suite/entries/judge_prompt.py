@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from visioneval.suite.case import TestCase
 from visioneval.types import TaskType
@@ -10,6 +11,23 @@ from visioneval.types import TaskType
 REASON = "reason"
 SHOWN: Sequence[Mapping[str, str]] = ({"id": "output", "description": "the image to judge"},)
 """Placeholder for the attached images when a template is checked."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeTemplate:
+    """A template of a grader, and what it must show so that the judge knows what was asked."""
+
+    name: str
+    option: str
+    """The grader's option that names it."""
+    must_show: tuple[str, ...]
+    """Variables: a template that shows none of them is an error, and one that leaves some out gets a warning."""
+    instead: tuple[str, ...] = ()
+    """Variables of which one is enough, with a warning."""
+    hidden: tuple[str, ...] = ()
+    """Variables that this grader withholds."""
+    show: tuple[str, ...] = ()
+    """What the grader's option ``show`` lists, if it has one."""
 
 
 def media_of(case: TestCase) -> str:

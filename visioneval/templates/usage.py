@@ -1,0 +1,111 @@
+"""The variables that a template shows, from its syntax tree and all that it includes or extends, without rendering."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import cast
+
+import jinja2
+from jinja2 import meta, nodes
+from jinja2.visitor import NodeTransformer
+
+from visioneval.templates.render import Folders, sandbox, template_errors
+
+_LITERAL = re.compile(r"(?<!\{)\{\s?(prompt|criteria|image_description)\s?\}(?!\})")
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateUsage:
+    """The variables of a template and of all that it includes or extends."""
+
+    used: frozenset[str] = frozenset()
+    shown: frozenset[str] = frozenset()
+    """Without those that only a condition uses."""
+    is_complete: bool = True
+    """Whether all templates that it includes or extends are known. Some names are only computed by rendering."""
+    literals: tuple[str, ...] = ()
+    """Names in single braces, such as ``{prompt}``, which Jinja leaves as they are."""
+
+    def __or__(self, other: TemplateUsage) -> TemplateUsage:
+        literals = tuple(dict.fromkeys((*self.literals, *other.literals)))
+        is_complete = self.is_complete and other.is_complete
+        return TemplateUsage(self.used | other.used, self.shown | other.shown, is_complete, literals)
+
+
+def template_usage(name: str, folders: Folders) -> TemplateUsage:
+    """The variables that a template uses. Raises ``TemplateError`` if it, or one that it names, cannot be read."""
+    with template_errors(f"template {name!r}"):
+        return _usage(name, folders, frozenset())
+
+
+def _usage(name: str, folders: Folders, including: frozenset[str]) -> TemplateUsage:
+    if name in including:
+        return TemplateUsage()  # rendering reports the recursion
+    environment = sandbox(folders)
+    chain = list(_chain(name, folders))
+    tree = _MergeBlocks([tree for tree, _ in chain]).visit(chain[-1][0])
+    literals = tuple(dict.fromkeys(literal for _, text in chain for literal in _literals(environment, text)))
+    used = frozenset(meta.find_undeclared_variables(tree))
+    for test in tree.find_all((nodes.If, nodes.CondExpr)):
+        test.test = nodes.Const(True, lineno=test.lineno, environment=environment)
+    references = (*tree.find_all(nodes.Include), *(node for part, _ in chain for node in part.find_all(nodes.Extends)))
+    is_complete = all(_names(reference.template) for reference in references)
+    usage = TemplateUsage(used, frozenset(meta.find_undeclared_variables(tree)), is_complete, literals)
+    for include in tree.find_all(nodes.Include):
+        for included in _names(include.template):
+            inner = _usage(included, folders, including | {name})
+            usage |= inner if include.with_context else replace(inner, used=frozenset(), shown=frozenset())
+    return usage
+
+
+def _chain(name: str, folders: Folders) -> Iterator[tuple[nodes.Template, str]]:
+    """The tree and the text of a template, of the one that it extends, and so on."""
+    environment, todo, read = sandbox(folders), [name], set[str]()
+    while todo and todo[0] not in read:
+        read.add(current := todo.pop(0))
+        text, _, _ = cast("jinja2.BaseLoader", environment.loader).get_source(environment, current)
+        tree = environment.parse(text, current)
+        yield tree, text
+        todo = [parent for extends in tree.find_all(nodes.Extends) for parent in _names(extends.template)]
+
+
+def _names(template: nodes.Expr) -> list[str]:
+    """The names of a template that is included or extended; empty if only rendering computes them."""
+    items = template.items if isinstance(template, (nodes.Tuple, nodes.List)) else [template]
+    names = [item.value for item in items if isinstance(item, nodes.Const) and isinstance(item.value, str)]
+    return names if len(names) == len(items) else []
+
+
+def _literals(environment: jinja2.Environment, text: str) -> Iterator[str]:
+    for _, kind, value in environment.lex(text):
+        if kind == "data":
+            yield from _LITERAL.findall(value)
+
+
+class _MergeBlocks(NodeTransformer):
+    """Replaces the blocks of the outermost template by the content that rendering gives them."""
+
+    def __init__(self, trees: list[nodes.Template]) -> None:
+        self._bodies: dict[str, list[list[nodes.Node]]] = {}
+        self._active: set[str] = set()
+        for tree in trees:
+            for block in tree.find_all(nodes.Block):
+                self._bodies.setdefault(block.name, []).append(block.body)
+
+    def visit_Block(self, node: nodes.Block) -> list[nodes.Node]:  # noqa: N802 - the visitor's naming
+        if node.name in self._active:
+            return []
+        self._active.add(node.name)
+        content = nodes.Template(self._content(self._bodies[node.name]), lineno=node.lineno)
+        content.set_environment(cast("jinja2.Environment", node.environment))
+        merged: list[nodes.Node] = self.generic_visit(content).body  # type: ignore[attr-defined]
+        self._active.discard(node.name)
+        return merged
+
+    def _content(self, bodies: list[list[nodes.Node]]) -> list[nodes.Node]:
+        """The innermost body, and the one that it overrides if it calls ``super()``."""
+        body, *overridden = bodies
+        names = (name.name for node in body for name in node.find_all(nodes.Name))
+        return [*body, *self._content(overridden)] if overridden and "super" in names else [*body]
