@@ -12,7 +12,7 @@ from pathlib import Path
 
 from visioneval.engine.cells.cell import Job, StoredOutput
 from visioneval.engine.cells.context import sanitizer_for
-from visioneval.engine.prepare.stored_grades import has_valid_grades
+from visioneval.engine.prepare.reusable_grades import has_valid_grades
 from visioneval.engine.run import Jobs, hashes
 from visioneval.errors import StorageError
 from visioneval.expansion import Call, HashOf, Plan, generation_key, grade_key

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from visioneval.engine.cells.cell import Job, StoredOutput
-from visioneval.engine.prepare.stored_grades import has_valid_grades
+from visioneval.engine.prepare.reusable_grades import has_valid_grades
 from visioneval.engine.run import Jobs, hashes
 from visioneval.expansion import Call, HashOf, Plan, generation_key, grade_key
 from visioneval.records.keys import VERDICT_PARTS, changed_parts, describe_parts
