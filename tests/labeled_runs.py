@@ -44,7 +44,13 @@ def run_info(
             "labels": {"questions": list(questions), "pairs": [BETTER]},
         }
     )
-    return info(run_id=run_id, suite=suite, metrics=METRICS, state="complete", planned_cells=len(suite.cases))
+    return info(
+        run_id=run_id,
+        suite=suite,
+        metrics=METRICS,
+        state="complete",
+        planned_cells=len(suite.cases) * len(suite.models),
+    )
 
 
 def label(case: str, rater: str, question: str, answer: Any, at: str = "2025-06-01", **more: Any) -> Label:

@@ -34,7 +34,7 @@ class Folder:
 
     def __init__(self, folder: Path) -> None:
         suite = Suite.model_validate({**info().suite.model_dump(mode="json"), "labels": LABELS})
-        writer = RunWriter.create(folder / "runs", info(suite=suite))
+        writer = RunWriter.create(folder / "runs", info(suite=suite, planned_cells=5))
         for cell in (("one", "m", 0), ("one", "n", 0), ("two", "m", 0), ("two", "n", 0), ("two", "n", 1)):
             writer.append(record(test_id=cell[0], model_label=cell[1], sample_index=cell[2]))
         writer.finish("complete", "2025-01-01T00:00:01+00:00")

@@ -17,8 +17,8 @@ from visioneval.suite.load import HIDDEN, LoadedSuite
 
 
 def now() -> str:
-    """The time as ISO 8601 in UTC, to the second."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    """The time as ISO 8601 in UTC, to the millisecond: two runs of a second have an order."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def new_run_id(suite: str) -> str:

@@ -111,7 +111,7 @@ def _facts(info: RunInfo) -> list[tuple[str, str]]:
         "experiment": info.experiment,
         "note": info.note,
         "description": info.suite.description,
-        "started": info.started_at,
+        "started": f"{info.started_at[:19].replace('T', ' ')} UTC",
         "took": _took(info),
         "resumed": ", ".join(info.resumed_at),
         "state": info.state if info.state != "complete" else None,
