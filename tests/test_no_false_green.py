@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -131,8 +132,8 @@ def remove_a_line(results: Path) -> None:
 
 
 def add_a_line(results: Path) -> None:
-    line = results.read_text().splitlines(keepends=True)[-1]
-    results.write_text(results.read_text() + line.replace('"test_id":"odd"', '"test_id":"other"'))
+    extra = json.loads(results.read_text().splitlines()[-1]) | {"test_id": "other"}
+    results.write_text(f"{results.read_text()}{json.dumps(extra)}\n")
 
 
 @pytest.mark.parametrize("damage", [cut_the_last_line, remove_a_line, add_a_line])

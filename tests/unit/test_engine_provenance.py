@@ -20,8 +20,8 @@ from visioneval.suite.selection import Selection
 SECRET = "hunter2-hunter2"
 
 
-def test_the_time_is_iso_8601_in_utc_to_the_second() -> None:
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", now())
+def test_the_time_is_iso_8601_in_utc_to_the_millisecond() -> None:
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", now())
 
 
 def test_a_run_id_contains_the_suite_in_safe_characters() -> None:
