@@ -156,4 +156,6 @@ def test_a_partial_baseline_is_refused_or_marked(toy: Toy, monkeypatch: pytest.M
     assert "baseline is partial" in " ".join(compared.stdout.split())
     toy("baseline", "set", "full", "--partial")
     assert "is partial" not in toy("compare", "baseline", "full").stdout
-    assert toy("compare", "baseline", "part").exit_code == 0
+    narrowed = toy("compare", "baseline", "part")
+    assert narrowed.exit_code == 0
+    assert "every cell of A is in B, except 1 that flags left out" in " ".join(narrowed.stdout.split())

@@ -51,7 +51,7 @@ def check_coverage(comparison: Comparison, allowed: Allowed) -> tuple[GateResult
     return (
         _result(METRICS, _lost_metrics(comparison), "every metric of A is measured in B", allowed),
         _new_errors(comparison, allowed.get(ERRORS, 0.0)),
-        _result(CELLS, _lost_cells(comparison), "every cell of A is in B", allowed),
+        _result(CELLS, _lost_cells(comparison), _no_cell_lost(comparison), allowed),
     )
 
 
@@ -93,6 +93,12 @@ def _lost_cells(comparison: Comparison) -> str:
     lost = cells_lost(comparison)
     names = _listed(list(dict.fromkeys(cell.test_id for cell in lost)), ", ")
     return f"{len(lost):,} cells of A are missing in B: {names}" if lost else ""
+
+
+def _no_cell_lost(comparison: Comparison) -> str:
+    if not comparison.only_a:
+        return "every cell of A is in B"
+    return f"every cell of A is in B, except {len(comparison.only_a):,} that flags left out"
 
 
 def _listed(names: Sequence[str], separator: str) -> str:
