@@ -15,7 +15,6 @@ from visioneval.analysis.compare.compare import ComparisonFilters, compare
 from visioneval.analysis.compare.coverage import check_coverage, parse_allowed
 from visioneval.errors import UsageError
 from visioneval.records.model import CellError
-from visioneval.suite.selection import Selection
 from visioneval.types import Metric, Verdict
 
 METRICS = {"look": Metric(type="number", range=(0, 9))}
@@ -75,13 +74,10 @@ def test_a_failed_grader_of_a_fail_is_a_new_error() -> None:
 
 LEFT_OUT: list[tuple[dict[str, Any], str]] = [
     ({}, "unmeasured"),
-    ({"selection": Selection()}, "unmeasured"),
-    ({"selection": Selection(cases=("o*",))}, "passed"),
-    ({"selection": Selection(cases=("t*",))}, "unmeasured"),
-    ({"selection": Selection(tags=("x",))}, "passed"),
-    ({"selection": Selection(limit=1), "case_ids": frozenset({"one"})}, "passed"),
-    ({"selection": Selection(limit=9), "case_ids": frozenset({"one", "two"})}, "unmeasured"),
-    ({"selection": Selection(graders=("look",))}, "unmeasured"),
+    ({"left_out_cases": frozenset({"two"})}, "passed"),
+    ({"left_out_cases": frozenset({"three"})}, "unmeasured"),
+    ({"left_out_labels": frozenset({"x"})}, "unmeasured"),
+    ({"samples_flag": 1}, "unmeasured"),
 ]
 
 
@@ -96,7 +92,7 @@ def test_a_missing_cell_counts_unless_flags_left_it_out(changes: dict[str, Any],
 def test_fewer_samples_than_before_count_unless_a_flag_asked_for_them() -> None:
     a = [cell(sample_index=0), cell(sample_index=1)]
     assert states(a, a[:1])[2] == "unmeasured"
-    assert states(a, a[:1], selection=Selection(samples=1))[2] == "passed"
+    assert states(a, a[:1], samples_flag=1)[2] == "passed"
 
 
 @pytest.mark.parametrize("value", ["all", "errors=", "errors=2", "errors=nan", "missing-cells=0.5", ""])
@@ -159,3 +155,37 @@ def test_a_partial_baseline_is_refused_or_marked(toy: Toy, monkeypatch: pytest.M
     narrowed = toy("compare", "baseline", "part")
     assert narrowed.exit_code == 0
     assert "every cell of A is in B, except 1 that flags left out" in " ".join(narrowed.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("flags", "changes", "code"),
+    [
+        (("--limit", "100"), {"cases": [0]}, 3),
+        (("--limit", "1"), {"cases": [0]}, 3),
+        (("--limit", "1"), {"cases": [0, 1]}, 0),
+        (("--case", "case*"), {"cases": [0]}, 3),
+        (("--case", "case0"), {"cases": [0, 1]}, 0),
+        (("--model", "*"), {"labels": ["m1"]}, 3),
+        (("--model", "m*"), {"labels": ["m1", "m3"]}, 3),
+        (("--model", "m1"), {"labels": ["m1", "m2"]}, 0),
+    ],
+)
+def test_flags_excuse_only_what_the_suite_still_has(
+    toy: Toy, flags: tuple[str, ...], changes: dict[str, Any], code: int
+) -> None:
+    def write(cases: Any = (0, 1), labels: Any = ("m1", "m2")) -> None:
+        models = [{"provider": "mine:Generate", "label": label} for label in labels]
+        toy.write(*({"id": f"case{at}"} for at in cases), models=models)
+
+    write()
+    toy("run", "suite.yaml", "--trust-suite", "--run-id", "a")
+    write(**changes)
+    assert toy("run", "suite.yaml", "--trust-suite", "--run-id", "b", *flags).exit_code == 0
+    assert toy("compare", "a", "b").exit_code == code
+
+
+def test_a_baseline_with_other_samples_is_partial_and_flags_that_leave_nothing_out_are_not(toy: Toy) -> None:
+    toy.run({}, samples=2, arguments=("--run-id", "few", "--samples", "1"))
+    toy.run({}, samples=2, arguments=("--run-id", "all", "--limit", "9", "--model", "*"))
+    assert toy("baseline", "set", "few").exit_code == 2
+    assert toy("baseline", "set", "all").exit_code == 0

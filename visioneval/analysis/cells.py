@@ -23,8 +23,7 @@ from visioneval.records.model import (
     suite_order,
 )
 from visioneval.suite.case import CaseId
-from visioneval.suite.filters import any_glob
-from visioneval.suite.selection import Selection
+from visioneval.suite.model import Suite
 from visioneval.types import Metric, Score, Verdict
 
 MUST_PASS = "must_pass"  # noqa: S105 - a tag, not a password
@@ -117,8 +116,9 @@ class Side:
 
     ``writers`` maps each metric to the key of its grader. ``folder`` contains the images. A file of records has no
     ``suite`` and no ``source_sha256``; neither it nor a baseline has a ``state`` or a ``folder``. ``is_narrowed`` is
-    true if a flag or ``RUN@LABEL`` excluded model runs. ``selection`` are the flags of the run, and ``case_ids`` the
-    cases that they left. ``is_partial`` marks a baseline of a run that had not all cells of its suite.
+    true if ``RUN@LABEL`` excluded model runs. ``left_out_cases`` and ``left_out_labels`` are what flags left out of the
+    run's suite, and ``samples_flag`` is ``--samples``. ``is_partial`` marks a baseline of a run that had not all cells
+    of its suite.
     ``reroutings`` are judges that answered with another model.
     """
 
@@ -132,8 +132,9 @@ class Side:
     planned_cells: int | None = None
     folder: Path | None = None
     is_narrowed: bool = False
-    selection: Selection | None = None
-    case_ids: frozenset[str] = frozenset()
+    left_out_cases: frozenset[str] = frozenset()
+    left_out_labels: frozenset[str] = frozenset()
+    samples_flag: int | None = None
     is_partial: bool = False
     reroutings: tuple[Rerouting, ...] = ()
 
@@ -142,18 +143,11 @@ class Side:
         """The labels of its model runs, in order."""
         return tuple(dict.fromkeys(cell.model_label for cell in self.cells))
 
-    def leaves_out(self, cell: Cell) -> bool:
-        """Whether the flags of this run left out a cell of another run."""
-        selection = self.selection
-        if selection is None:
-            return False
-        return (
-            bool(selection.cases and not any_glob(selection.cases, cell.test_id))
-            or bool(selection.tags and set(selection.tags).isdisjoint(cell.tags))
-            or bool(selection.models and not any_glob(selection.models, cell.model_label))
-            or (selection.limit is not None and cell.test_id not in self.case_ids)
-            or (selection.samples is not None and cell.sample_index >= selection.samples)
-        )
+    def leaves_out(self, case: str, label: str, sample: int) -> bool:
+        """Whether flags left out a cell that the suite of this run still has."""
+        if case in self.left_out_cases or label in self.left_out_labels:
+            return True
+        return self.samples_flag is not None and sample >= self.samples_flag
 
 
 def writers_of(info: RunInfo) -> dict[str, str]:
@@ -168,7 +162,7 @@ def writers_of(info: RunInfo) -> dict[str, str]:
 
 def side_of_run(name: str, info: RunInfo, cells: Sequence[Cell], folder: Path) -> Side:
     """Builds a side from ``run.json`` and the cells, sorted in suite order."""
-    position, reroutings = suite_order(info), Reroutings(info)
+    position, reroutings, selected = suite_order(info), Reroutings(info), info.selected_suite
     for cell in cells:
         reroutings.add_graders(cell.graders)
     return Side(
@@ -181,11 +175,15 @@ def side_of_run(name: str, info: RunInfo, cells: Sequence[Cell], folder: Path) -
         state=info.state,
         planned_cells=info.planned_cells,
         folder=folder,
-        is_narrowed=bool(info.selection.models),
-        selection=info.selection,
-        case_ids=frozenset(case.id for case in info.selected_suite.cases),
+        left_out_cases=frozenset(case.id for case in info.suite.cases) - {case.id for case in selected.cases},
+        left_out_labels=frozenset(_labels(info.suite)) - set(_labels(selected)),
+        samples_flag=info.selection.samples,
         reroutings=reroutings.result(),
     )
+
+
+def _labels(suite: Suite) -> list[str]:
+    return [str(entry.label) for entry in suite.models]
 
 
 def side_of_baseline(name: str, baseline: Baseline) -> Side:

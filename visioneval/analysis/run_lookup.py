@@ -71,7 +71,11 @@ def why_partial(info: RunInfo, cells: int) -> str | None:
         return f"the run is {info.state}"
     if cells < info.planned_cells:
         return f"the run has {cells:,} of {info.planned_cells:,} cells"
-    return "flags or RUN@LABEL left out cells of the suite" if info.selection.narrows else None
+    if info.selection.samples is not None:
+        return "--samples replaced the suite's number"
+    whole, selected = info.suite, info.selected_suite
+    is_whole = all(len(getattr(whole, part)) == len(getattr(selected, part)) for part in ("cases", "models", "graders"))
+    return None if is_whole else "flags or RUN@LABEL left out cells of the suite"
 
 
 def labels_of(name: str, records: Sequence[Record], labels: Sequence[Label]) -> list[Label]:

@@ -19,7 +19,7 @@ from visioneval.types import Verdict
 
 METRICS, ERRORS, CELLS = KINDS = ("missing-metrics", "errors", "missing-cells")
 MAX_SHARE_LOST = 0.05
-"""How much less often B may measure a metric, as a share of the pairs."""
+"""How many measurements of a metric B may lack, as a share of those of A."""
 _MAX_NAMES = 5
 
 Allowed = Mapping[str, float]
@@ -68,7 +68,7 @@ def _lost_metrics(comparison: Comparison) -> str:
     for name in comparison.metric_names:
         before = sum(pair.a.scores.get(name) is not None for pair in pairs)
         after = sum(pair.b.scores.get(name) is not None for pair in pairs)
-        if before and (not after or is_true((before - after) / len(pairs), ">", MAX_SHARE_LOST)):
+        if before and (not after or is_true((before - after) / before, ">", MAX_SHARE_LOST)):
             lost.append(f"{name} is measured in {after:,} of {len(pairs):,} pairs, in A in {before:,}")
     return _listed(lost, "; ")
 

@@ -122,9 +122,15 @@ def _check_broken(gate: FailOn, comparison: Comparison) -> GateResult:
 
 def cells_lost(comparison: Comparison) -> list[Cell]:
     """Cells that only A has, without those that flags or ``RUN@LABEL`` left out of B."""
-    compared = {old for old, _ in comparison.labels} if comparison.b.is_narrowed else None
-    missing = (cell for cell in comparison.only_a if not comparison.b.leaves_out(cell))
-    return [cell for cell in missing if compared is None or cell.model_label in compared]
+    renamed = dict(comparison.labels)
+    return [
+        cell
+        for cell in comparison.only_a
+        if not (comparison.b.is_narrowed and cell.model_label not in renamed)
+        and not comparison.b.leaves_out(
+            cell.test_id, renamed.get(cell.model_label, cell.model_label), cell.sample_index
+        )
+    ]
 
 
 def _missing_must_pass(gate: FailOn, comparison: Comparison) -> list[Cell]:
