@@ -176,7 +176,14 @@ def test_the_api_raises_documented_errors(quickstart: Path) -> None:
         ve.run("bad.yaml")
     with pytest.raises(ve.UsageError, match="name a suite, or a run to resume"):
         ve.run()
-    for wrong in ({"limit": 0}, {"samples": 0}, {"max_concurrency": 0}, {"budget_usd": -1.0}, {"reuse": "some"}):
+    for wrong in (
+        {"limit": 0},
+        {"samples": 0},
+        {"max_concurrency": 0},
+        {"budget_usd": -1.0},
+        {"reuse": "some"},
+        {"offline": True, "reuse": "none"},
+    ):
         with pytest.raises(ve.UsageError):
             ve.run("suite.yaml", **wrong)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="samples"):

@@ -171,6 +171,14 @@ def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: FakeAPI) -> Sui
     return SuiteRunner(tmp_path, api)
 
 
+@pytest.mark.parametrize("command", [["run", "suite.yaml"], ["grade", "r"], ["pairwise", "r", "r"]])
+def test_nothing_can_be_answered_offline_without_the_cache(toy: Toy, command: list[str]) -> None:
+    run(toy, {})
+    result = toy(*command, "--offline", "--reuse", "none", "--trust-suite")
+    assert result.exit_code == 2
+    assert "offline takes all answers from the cache, and reuse 'none' takes none" in result.stderr
+
+
 @pytest.mark.parametrize("flags", [(), ("--no-fail",)])
 def test_a_replay_without_its_answers_is_incomplete_even_where_a_rule_failed_already(
     runner: SuiteRunner, flags: tuple[str, ...]

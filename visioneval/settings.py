@@ -123,6 +123,8 @@ def run_options(
         raise UsageError(f"the budget must be a positive number of US dollars, not {budget_usd}")
     if reuse not in get_args(ReuseChoice):
         raise UsageError(f"reuse: {reuse!r} is not valid: use {', '.join(get_args(ReuseChoice))}")
+    if offline and reuse == "none":
+        raise UsageError("offline takes all answers from the cache, and reuse 'none' takes none: leave out one of them")
     selection = Selection(
         cases=tuple(cases), tags=tuple(tags), models=tuple(models), graders=tuple(graders), limit=limit, samples=samples
     )

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from visioneval.analysis.cells import Side
 from visioneval.analysis.compare.pairing import CellPair, pair_cells, parse_map
 from visioneval.analysis.compare.preferences import PreferenceFinding, summarize_preferences
-from visioneval.engine.call_settings import CallSettings, check_budget, open_calls
+from visioneval.engine.call_settings import CallSettings, check_budget, check_session, open_calls
 from visioneval.engine.calls.cost.meter import Meter
 from visioneval.engine.cells.context import sanitizer_for
 from visioneval.engine.components import build_components
@@ -139,6 +139,7 @@ def compare_runs(
     """Asks the judge about the pairs, and stores its answers in ``folder``, the folder of run B."""
     (config,) = (grader for grader in plan.suite.graders if grader.after_run)
     check_budget(plan, settings)
+    check_session(plan, settings, listener.say)
     components = build_components(plan, offline=settings.reuse.offline)
     with open_calls(plan, settings, read_info(folder).run_id, listener.say) as calls:
         folders = template_folders(plan.suite, plan.folder, builtin("prompts"))
