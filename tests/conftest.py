@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 import typer.testing
 from browser import browser, open_page
+from fake_api import FakeAPI
 from hypothesis import HealthCheck, settings
 from label_server import rate, serve
 from PIL import Image
+from suite_runner import SuiteRunner
 from toys import Toy
 
 from visioneval import registry
@@ -258,6 +260,15 @@ def load(write_suite: Callable[..., Path]) -> Callable[..., LoadedSuite]:
         return load_suite(write_suite(text), **{"run_labels": no_runs, **options})
 
     return loaded
+
+
+@pytest.fixture
+def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: FakeAPI) -> SuiteRunner:
+    """Suites on the local server ``api`` of the test's module; the working directory is theirs."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
+    monkeypatch.setenv("LOCAL_KEY", api.key)
+    return SuiteRunner(tmp_path, api)
 
 
 @pytest.fixture

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 from concurrency import run_with_timeout, settle
-from fake_api import FakeAPI, Fault
+from fake_api import Fault
 from genai_prices import Usage, calc_price
 from suite_runner import PRICES, SuiteRunner
 from typer.testing import CliRunner
@@ -37,14 +36,6 @@ GENERATE = RateLimitKey("openai", "gpt-image-1.5", "generate")
 JUDGE = RateLimitKey("openai", "gpt-5.4", "judge")
 CUSTOM = RateLimitKey("mine:Generate", None, "generate")
 TOKENS = {"input_tokens": 2_000, "output_tokens": 500}
-
-
-@pytest.fixture
-def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: FakeAPI) -> SuiteRunner:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
-    monkeypatch.setenv("LOCAL_KEY", api.key)
-    return SuiteRunner(tmp_path, api)
 
 
 @pytest.mark.parametrize(

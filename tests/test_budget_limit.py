@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_api import FakeAPI, Fault, GenerationRequest, JudgeRequest
+from fake_api import Fault, GenerationRequest, JudgeRequest
 from suite_runner import LOOK, PRICES, SuiteRunner
 from typer.testing import Result
 
 from visioneval.records.preferences import read_preferences
 
+pytest_plugins = ("fake_api.fixtures",)
+
 IMAGE, JUDGE = "openai:gpt-image-1.5", "openai:gpt-5.4"
 IDS = tuple(f"case{at:02}" for at in range(12))
 LOCAL: dict[str, Any] = {"graders": [{"key": "file", "type": "properties"}], "verdict": ["not file.blank"]}
-
-
-@pytest.fixture
-def api() -> Iterator[FakeAPI]:
-    with FakeAPI() as server:
-        yield server
-
-
-@pytest.fixture
-def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: FakeAPI) -> SuiteRunner:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
-    monkeypatch.setenv("LOCAL_KEY", api.key)
-    return SuiteRunner(tmp_path, api)
 
 
 def images(runner: SuiteRunner) -> int:

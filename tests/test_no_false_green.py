@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_api import FakeAPI
 from suite_runner import LOOK as RUBRIC
 from suite_runner import SuiteRunner
 from toys import LOOK, SECOND, Toy
 
 import visioneval as ve
+
+pytest_plugins = ("fake_api.fixtures",)
 
 MISSING: dict[str, dict[str, Any]] = {
     "generation failed": {"generate": "raises"},
@@ -155,20 +156,6 @@ def test_a_deleted_output_is_an_error_when_graded_again(toy: Toy) -> None:
     run(toy, {})
     next((toy.folder / "runs" / "r").glob("artifacts/odd/*/*.png")).unlink()
     assert toy("grade", "r", "--trust-suite").exit_code == 3
-
-
-@pytest.fixture
-def api() -> Iterator[FakeAPI]:
-    with FakeAPI() as server:
-        yield server
-
-
-@pytest.fixture
-def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: FakeAPI) -> SuiteRunner:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
-    monkeypatch.setenv("LOCAL_KEY", api.key)
-    return SuiteRunner(tmp_path, api)
 
 
 @pytest.mark.parametrize("command", [["run", "suite.yaml"], ["grade", "r"], ["pairwise", "r", "r"]])
