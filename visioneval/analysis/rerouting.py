@@ -1,6 +1,6 @@
 """Judges that answered with another model than the one that was asked. Pure.
 
-Providers reroute the models that they retire, so that a run goes on with a judge that nobody chose.
+Providers reroute the models that they retire, so that a run continues with a judge that nobody chose.
 """
 
 from __future__ import annotations

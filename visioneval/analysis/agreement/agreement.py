@@ -29,7 +29,7 @@ class MinimumResult(Frozen):
     """The result of a ``Minimum``: ``value`` is the lowest headline value of all questions about the metric."""
 
     metric: str
-    wanted: float
+    required: float
     value: float | None
     measure: str | None
     question: str | None
@@ -80,12 +80,12 @@ def _check_minimum(minimum: Minimum, graders: Sequence[GraderAgreement]) -> Mini
     measured = [(finding.value, finding) for finding in findings if finding.value is not None]
     if not measured or len(measured) < len(findings):
         return MinimumResult(
-            metric=minimum.metric, wanted=minimum.value, value=None, measure=None, question=None, state="unmeasured"
+            metric=minimum.metric, required=minimum.value, value=None, measure=None, question=None, state="unmeasured"
         )
     value, finding = min(measured, key=lambda entry: entry[0])
     return MinimumResult(
         metric=minimum.metric,
-        wanted=minimum.value,
+        required=minimum.value,
         value=value,
         measure=finding.headline,
         question=finding.question,

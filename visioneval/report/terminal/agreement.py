@@ -196,7 +196,7 @@ def _minimums(minimums: Sequence[MinimumResult], width: int) -> RenderableType:
         mark, color = _MARKS[minimum.state]
         value = "not measured"
         if minimum.value is not None:
-            number = show_beside(minimum.value, minimum.wanted, 3, "f")
+            number = show_beside(minimum.value, minimum.required, 3, "f")
             value = f"{number} ({_NAMES[str(minimum.measure)]})"
-        rows.append((Text(mark, style=color), minimum.metric, f"{minimum.wanted:g}", value))
+        rows.append((Text(mark, style=color), minimum.metric, f"{minimum.required:g}", value))
     return table(columns, rows, width)
