@@ -7,7 +7,7 @@ from math import atan, cos, erfc, pi, sin, sqrt
 from statistics import NormalDist
 
 MANY = 2000
-"""From this many degrees of freedom on, the expansion around the normal distribution is within 1e-7 of the probability."""
+"""From this many degrees of freedom on, an expansion around the normal distribution is within 1e-7."""
 
 
 def t_two_sided_p(t: float, df: int) -> float:
