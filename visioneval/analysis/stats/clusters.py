@@ -1,0 +1,194 @@
+"""Intervals and tests over cases, with sources, without NumPy. Pure.
+
+Cells of one case are not independent: samples of a prompt tend to pass or fail together, and so do the model runs that
+generate it. So the case is the unit everywhere: a statistic enters with one sum and one count per case.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import fsum, sqrt
+from statistics import NormalDist
+
+from visioneval.analysis.stats.basic import Interval
+from visioneval.analysis.stats.student import t_quantile, t_two_sided_p
+
+CaseSums = Sequence[tuple[float, int]]
+"""The sum of the values of each case, and their number, which is at least 1."""
+
+
+def rate_interval(cases: CaseSums, ties: int = 0, confidence: float = 0.95) -> Interval | None:
+    """The interval of a rate, the mean of values that are 0 or 1, or 0.5 for each of ``ties``.
+
+    Wilson's interval with the effective number of cells, which follows from the variance between cases, and the t
+    quantile of cases - 1 degrees of freedom. The variance counts as at least that of independent cells. With one
+    yes-or-no value per case that is Wilson's interval. A rate of exactly 0 or 1, or of a single case, shows no variance
+    and counts each case once. ``None`` without cases.
+
+    Source: N. Dean and M. Pagano, "Evaluating confidence interval methods for binomial proportions in clustered
+    surveys", Journal of Survey Statistics and Methodology 3 (2015); E. B. Wilson, Journal of the American Statistical
+    Association 22 (1927).
+    """
+    if not cases:
+        return None
+    number, cells = len(cases), sum(count for _, count in cases)
+    rate = min(1.0, max(0.0, fsum(total for total, _ in cases) / cells))
+    if number == 1 or rate in (0, 1) or (cells == number and not ties):
+        return _wilson(rate, number, NormalDist().inv_cdf(0.5 + confidence / 2), confidence)
+    independent = (rate - ties / (4 * cells) - rate * rate) / cells
+    variance = max(independent, _variance_of_ratio(cases, rate))
+    effective = rate * (1 - rate) / variance if variance > _NOISE else float(cells)
+    return _wilson(rate, effective, t_quantile(0.5 + confidence / 2, number - 1), confidence)
+
+
+def mean_interval(
+    cases: CaseSums, bounds: tuple[float | None, float | None] = (None, None), confidence: float = 0.95
+) -> Interval | None:
+    """The t interval of the mean of all values, from the variance between cases, within ``bounds``.
+
+    ``None`` for fewer than two cases, or if all cases have the same mean: the variance is then unknown, not 0.
+
+    Source: the linearized variance of a ratio of cluster totals, W. G. Cochran, "Sampling Techniques" (1977), section
+    6.4, with cases - 1 degrees of freedom.
+    """
+    if len(cases) < 2:
+        return None
+    mean = fsum(total for total, _ in cases) / sum(count for _, count in cases)
+    variance = _variance_of_ratio(cases, mean)
+    if variance <= _NOISE * mean * mean:
+        return None
+    half = t_quantile(0.5 + confidence / 2, len(cases) - 1) * sqrt(variance)
+    return _clipped(mean - half, mean + half, bounds, confidence)
+
+
+def separation_interval(
+    above: CaseSums, below: CaseSums, bounds: tuple[float | None, float | None] = (None, None), confidence: float = 0.95
+) -> Interval | None:
+    """The interval of the mean of ``above`` minus the mean of ``below``, which share no case.
+
+    ``None`` for fewer than two cases on a side, or without any variance. ``bounds`` are those of the difference.
+
+    Source: B. L. Welch, "The generalization of 'Student's' problem when several different population variances are
+    involved", Biometrika 34 (1947), over cases; the degrees of freedom are rounded down.
+    """
+    if len(above) < 2 or len(below) < 2:
+        return None
+    means = [fsum(total for total, _ in side) / sum(count for _, count in side) for side in (above, below)]
+    variances = [_variance_of_ratio(side, mean) for side, mean in zip((above, below), means, strict=True)]
+    variance = sum(variances)
+    if variance <= _NOISE * max(mean * mean for mean in means):
+        return None
+    parts = (part * part / (len(side) - 1) for part, side in zip(variances, (above, below), strict=True))
+    half = t_quantile(0.5 + confidence / 2, max(1, int(variance**2 / sum(parts)))) * sqrt(variance)
+    difference = means[0] - means[1]
+    return _clipped(difference - half, difference + half, bounds, confidence)
+
+
+def auroc_interval(
+    above: Sequence[Sequence[float]], below: Sequence[Sequence[float]], confidence: float = 0.95
+) -> Interval | None:
+    """The interval of the AUROC of the values of ``above`` against ``below``: the values of each case on both sides.
+
+    The variance is that of the placements of each case, and the interval Wilson's with the number of cases that has
+    this variance. ``None`` for fewer than two cases on a side.
+
+    Source: N. A. Obuchowski, "Nonparametric analysis of clustered ROC curve data", Biometrics 53 (1997), for cases on
+    one side each; E. B. Wilson as in ``rate_interval``.
+    """
+    if len(above) < 2 or len(below) < 2:
+        return None
+    high, low = [sorted(value for case in side for value in case) for side in (above, below)]
+    wins = _placements(above, low)
+    losses = _placements(below, high)
+    rate = fsum(total for total, _ in wins) / len(high)
+    variance = _variance_of_ratio(wins, rate) + _variance_of_ratio(losses, 1 - rate)
+    smaller = min(len(above), len(below))
+    quantile = t_quantile(0.5 + confidence / 2, smaller - 1)
+    if rate in (0, 1) or variance <= 0:
+        return _wilson(rate, smaller, quantile, confidence)
+    return _wilson(rate, rate * (1 - rate) / variance, quantile, confidence)
+
+
+@dataclass(frozen=True, slots=True)
+class PairedTest:
+    """The interval of a mean difference and the two-sided ``p`` of the same test: p < 0.05 where it excludes 0."""
+
+    interval: Interval
+    p: float
+    error: float
+    """The standard error that both rest on."""
+
+
+def paired_test(
+    differences: Sequence[float], scale: float | None = None, confidence: float = 0.95
+) -> PairedTest | None:
+    """Tests the mean of one difference per case. ``None`` for fewer than two cases, or as below.
+
+    A t interval with one pseudo-case, half of it ``+s`` and half ``-s``, where ``s`` is the root mean square of the
+    differences that are not 0. It keeps a few differing cases from looking like certainty, and hardly changes anything
+    with many. If all differences are 0, ``s`` is ``scale``, the largest difference that a case can have; ``None`` if
+    that is not given.
+
+    Source: the pseudo-observations of D. G. Bonett and R. M. Price, "Adjusted Wald confidence interval for a difference
+    of binomial proportions based on paired data", Journal of Educational and Behavioral Statistics 37 (2012), at half
+    their weight and in the unit of the differences at hand. Size and coverage: ``make calibration``.
+    """
+    number = len(differences)
+    square = fsum(value * value for value in differences)
+    differing = sum(value != 0 for value in differences)
+    if number < 2 or (not differing and scale is None):
+        return None
+    pseudo = square / differing if differing else (scale or 0.0) ** 2
+    mean = fsum(differences) / (number + 1)
+    error = sqrt(max(0.0, (square + pseudo) / (number + 1) - mean * mean) / (number + 1))
+    half = t_quantile(0.5 + confidence / 2, number - 1) * error
+    return PairedTest(Interval(mean - half, mean + half, confidence), t_two_sided_p(mean / error, number - 1), error)
+
+
+def by_case(values: Sequence[float], cases: Sequence[int]) -> dict[int, list[float]]:
+    """Groups values by the number of their case."""
+    groups: dict[int, list[float]] = {}
+    for value, case in zip(values, cases, strict=True):
+        groups.setdefault(case, []).append(value)
+    return groups
+
+
+def case_sums(groups: Mapping[int, Sequence[float]]) -> list[tuple[float, int]]:
+    """The sum and the number of the values of each case, independent of their order."""
+    return [(fsum(values), len(values)) for values in groups.values()]
+
+
+_NOISE = 1e-24
+"""Variances below this, relative to the squared mean, come from rounding."""
+
+
+def _variance_of_ratio(cases: CaseSums, ratio: float) -> float:
+    number, cells = len(cases), sum(count for _, count in cases)
+    return number / (number - 1) * fsum((total - ratio * count) ** 2 for total, count in cases) / cells**2
+
+
+def _wilson(rate: float, n: float, quantile: float, confidence: float) -> Interval:
+    square = quantile * quantile / n
+    middle = (rate + square / 2) / (1 + square)
+    half = quantile / (1 + square) * sqrt(rate * (1 - rate) / n + square / (4 * n))
+    low, high = max(0.0, middle - half), min(1.0, middle + half)
+    return Interval(0.0 if rate == 0 else low, 1.0 if rate == 1 else high, confidence)
+
+
+def _placements(side: Sequence[Sequence[float]], others: Sequence[float]) -> list[tuple[float, int]]:
+    """For each case, the sum over its values of the share of ``others`` (sorted) below them, ties counting half."""
+    share = {
+        value: (bisect_left(others, value) + bisect_right(others, value)) / (2 * len(others))
+        for case in side
+        for value in case
+    }
+    return [(fsum(share[value] for value in case), len(case)) for case in side]
+
+
+def _clipped(low: float, high: float, bounds: tuple[float | None, float | None], confidence: float) -> Interval:
+    lowest, highest = bounds
+    return Interval(
+        low if lowest is None else max(low, lowest), high if highest is None else min(high, highest), confidence
+    )
