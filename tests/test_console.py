@@ -90,7 +90,7 @@ def test_no_line_is_too_long_and_no_number_is_cut(width: int, models: int, label
     assert text.count("50.0% [9.5, 90.5] n=2") >= models
     assert text.count("0.123 (2)") == models
     assert text.count("1.23e+06 (2)") == models
-    assert text.count("1/2 !1") == models
+    assert text.count("1/2 [0.09, 0.91] !1") == models
     assert text.count("0.1234") >= models
     folded = re.sub(r"\s+", "", text)
     for number in range(models):
@@ -140,12 +140,12 @@ def test_summary_at_80_columns() -> None:
         "1  m0         50.0% [9.5, 90.5] n=2     1      1        4.12  >= 0.1234",
         "2  m1         50.0% [9.5, 90.5] n=2     1      1        4.12  >= 0.1234",
         "",
-        "Metrics by model run: cells with yes, or mean (cells)",
-        "metric                                     #1            #2",
-        "───────────────────────────────────────────────────────────",
-        "fine                                   1/2 !1        1/2 !1",
-        "text.cer (lower is better)          0.123 (2)     0.123 (2)",
-        "a_metric_with_quite_a_long_name  1.23e+06 (2)  1.23e+06 (2)",
+        "Metrics by model run: cells with yes, or mean, [95%] over cases (cells)",
+        "metric                                            #1                   #2",
+        "─────────────────────────────────────────────────────────────────────────",
+        "fine                             1/2 [0.09, 0.91] !1  1/2 [0.09, 0.91] !1",
+        "text.cer (lower is better)                 0.123 (2)            0.123 (2)",
+        "a_metric_with_quite_a_long_name         1.23e+06 (2)         1.23e+06 (2)",
         "",
         "!n: not measured in n more cells",
         "",
@@ -160,7 +160,7 @@ def test_summary_at_80_columns() -> None:
         "By tag",
         "tag     pass rate [95%]       fail  error",
         "─────────────────────────────────────────",
-        "text    0.0% [0.0, 65.8] n=2     2      2",
+        "text    0.0% [0.0, 79.3] n=2     2      2",
         "screen  - n=0                    0      2",
         "",
         "Failure tags",

@@ -88,5 +88,5 @@ def test_a_run() -> None:
     text = summary_markdown(summarize(info, cells))
     assert "2 of 2 cells: 1 PASS, 1 FAIL, 0 ERROR" in text
     assert "| **FAILED** | `pass_rate == 1` | `all cells` | 0.5, n=2, 0 errors |" in text
-    assert "| `m\\|x` | 50.0% [9.5, 90.5] n=2 | 0 | 1/2 |" in text
+    assert "| `m\\|x` | 50.0% [9.5, 90.5] n=2 | 0 | 1/2 [0.09, 0.91] |" in text
     assert "| `two` | `m\\|x` | 0 | FAIL | `fine` |" in text

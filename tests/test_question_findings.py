@@ -9,7 +9,7 @@ from record_factory import info, record
 from rich.console import Console
 
 from visioneval.analysis.findings import Summary
-from visioneval.analysis.questions import TypeFinding
+from visioneval.analysis.scores import Estimate
 from visioneval.analysis.summary import summarize
 from visioneval.records.model import Fingerprint, GraderRecord
 from visioneval.report.terminal.summary import print_summary
@@ -57,9 +57,10 @@ def test_images_count_by_their_number_of_questions() -> None:
         ("m", grader(("object", 0), ("object", 0), ("object", 0), ("color", 1))),
         ("n", grader(("object", None))),
     ).questions["gecko"]
-    assert pooled.models["m"].types["object"] == TypeFinding(value=0.25, n=4, unmeasured=0)
-    assert pooled.models["m"].all == TypeFinding(value=0.4, n=5, unmeasured=0)
-    assert pooled.models["n"].types == {"object": TypeFinding(value=None, n=0, unmeasured=1)}
+    objects, every = pooled.models["m"].types["object"], pooled.models["m"].all
+    assert (objects.value, objects.n, objects.cases, objects.unmeasured) == (0.25, 4, 1, 0)
+    assert (every.value, every.n, every.cases, every.unmeasured) == (0.4, 5, 1, 0)
+    assert pooled.models["n"].types == {"object": Estimate(unmeasured=1)}
 
 
 def test_sets_of_questions_are_counted_once() -> None:
@@ -77,9 +78,9 @@ def test_sets_of_questions_are_counted_once() -> None:
 def test_types_are_in_the_question_table_and_not_in_the_metrics() -> None:
     text = printed(summary(("m", grader(("spatial relation", 1), ("object", 0))), ("n", grader(("object", None)))))
     lines = [" ".join(line.split()) for line in text.splitlines()]
-    assert "spatial relation 1/1 -" in lines
-    assert "object 0/1 none !1" in lines
-    assert "all questions 1/2 none !1" in lines
+    assert "spatial relation 1/1 [0.21, 1.00] -" in lines
+    assert "object 0/1 [0.00, 0.79] none !1" in lines
+    assert "all questions 1/2 [0.05, 0.95] none !1" in lines
     assert "gecko 0.5 (1) 0.5 (1)" in lines
     assert "gecko.object" not in text
     assert any(line.startswith("questions for 2 prompts: 2 pinned; !n:") for line in lines)

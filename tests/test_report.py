@@ -12,8 +12,7 @@ from record_factory import record
 from report_runs import LABELS, demo, grader, png, report, run_info, save_run
 from typer.testing import CliRunner
 
-from visioneval.analysis.accumulators import count
-from visioneval.analysis.findings import rate
+from visioneval.analysis.accumulators import count, pass_rate
 from visioneval.analysis.summary import summarize
 from visioneval.cli import app
 from visioneval.errors import UsageError
@@ -24,6 +23,7 @@ from visioneval.report.html.images import EmbeddedImages, FolderImages
 from visioneval.report.html.page_data import as_block, as_json, as_script, command_of, index_of
 from visioneval.report.html.plots import SMALL_HEIGHT, SMALL_WIDTH, histogram, interval, verdict_bar
 from visioneval.report.html.slim_run import read_slim
+from visioneval.types import Verdict
 
 
 def page_data(folder: Path, name: str) -> object:
@@ -242,12 +242,12 @@ def test_histogram_counts_every_value() -> None:
 
 
 def test_plots_are_within_their_axis(tmp_path: Path) -> None:
-    generated = interval(rate(1, 2))
+    generated = interval(pass_rate([("one", Verdict.PASS), ("two", Verdict.FAIL)]))
     assert generated.low is not None
     assert generated.value is not None
     assert generated.high is not None
     assert 6 <= generated.low < generated.value < generated.high <= 194
-    assert interval(rate(0, 0)).value is None
+    assert interval(pass_rate([])).value is None
     lean = read_slim(run := demo(tmp_path), read_info(run))
     parts = verdict_bar(count(lean.cells), 100)
     assert [(bar.name, bar.x, bar.width) for bar in parts] == [("pass", 0, 50), ("fail", 50, 50)]

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from math import fsum
 from typing import Literal, Protocol
 
-from visioneval.analysis.findings import CostFinding, Counts, MetricFinding, ModelFindings, rate
-from visioneval.analysis.scores import Scores, empty_array
+from visioneval.analysis.findings import CostFinding, Counts, ModelFindings
+from visioneval.analysis.scores import CaseNumbers, Estimate, Scores, empty_array
 from visioneval.records.model import Record, RunInfo
 from visioneval.types import Status, Verdict
 
@@ -26,33 +26,44 @@ class Accumulator(Protocol):
 class Verdicts:
     """Cells by verdict."""
 
+    numbers: CaseNumbers
     counts: Counter[Verdict] = field(default_factory=Counter)
+    passes: Scores = field(default_factory=Scores)
     refused: int = 0
     unmeasured: int = 0
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
         self.counts[cell.verdict] += 1
+        passed = None if cell.verdict is Verdict.ERROR else cell.verdict is Verdict.PASS
+        self.passes.add(passed, self.numbers[cell.test_id])
         self.refused += cell.status is Status.REFUSED
         self.unmeasured += cell.is_unmeasured
 
     def result(self) -> Counts:
         """Returns the counts and their pass rate."""
-        passed, failed = self.counts[Verdict.PASS], self.counts[Verdict.FAIL]
         return Counts(
             cells=self.counts.total(),
-            passed=passed,
-            failed=failed,
+            passed=self.counts[Verdict.PASS],
+            failed=self.counts[Verdict.FAIL],
             errors=self.counts[Verdict.ERROR],
             refused=self.refused,
             unmeasured=self.unmeasured,
-            pass_rate=rate(passed, passed + failed),
+            pass_rate=self.passes.estimate(),
         )
+
+
+def pass_rate(verdicts: Iterable[tuple[str, Verdict]]) -> Estimate:
+    """The pass rate of cells, each given by its case and verdict."""
+    numbers, passes = CaseNumbers(), Scores()
+    for case, verdict in verdicts:
+        passes.add(None if verdict is Verdict.ERROR else verdict is Verdict.PASS, numbers[case])
+    return passes.estimate()
 
 
 def count(cells: Iterable[Record]) -> Counts:
     """Counts cells by verdict, with their pass rate."""
-    verdicts = Verdicts()
+    verdicts = Verdicts(CaseNumbers())
     for cell in cells:
         verdicts.add(cell)
     return verdicts.result()
@@ -93,10 +104,15 @@ def add_costs(money: Money, cell: Record) -> None:
 class Model:
     """Verdicts, scores, costs and times of one model run."""
 
-    verdicts: Verdicts = field(default_factory=Verdicts)
+    numbers: CaseNumbers
+    verdicts: Verdicts = field(init=False)
     scores: dict[str, Scores] = field(default_factory=dict)
     money: Money = field(default_factory=Money)
     seconds: array[float] = field(default_factory=empty_array)
+
+    def __post_init__(self) -> None:
+        """Starts without cells."""
+        self.verdicts = Verdicts(self.numbers)
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
@@ -106,7 +122,7 @@ class Model:
         for name, score in cell.scores.items():
             if name not in self.scores:
                 self.scores[name] = Scores()
-            self.scores[name].add(score)
+            self.scores[name].add(score, self.numbers[cell.test_id])
 
     def result(self, label: str, info: RunInfo, unpriced: int) -> ModelFindings:
         """Returns the findings of the model run, with metrics in the order of the run."""
@@ -115,7 +131,7 @@ class Model:
             stand_in=any(entry.stand_in for entry in info.suite.models if entry.label == label),
             counts=self.verdicts.result(),
             metrics={
-                name: MetricFinding(**self.scores[name].summary()) for name in info.metrics if name in self.scores
+                name: self.scores[name].estimate(metric) for name, metric in info.metrics.items() if name in self.scores
             },
             cost_usd=self.money.usd,
             unpriced=unpriced,

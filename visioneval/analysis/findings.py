@@ -9,21 +9,12 @@ from pydantic import Field
 from visioneval.analysis.disagreements import Disagreement
 from visioneval.analysis.questions import QuestionFindings
 from visioneval.analysis.rerouting import Rerouting
+from visioneval.analysis.scores import Estimate
 from visioneval.analysis.separation import Separation
-from visioneval.analysis.stats.basic import wilson_interval
 from visioneval.records.model import SCHEMA_VERSION, CellError, RunState, StoppedBy
 from visioneval.types import Frozen, Metric, Verdict
 
 GateState = Literal["passed", "failed", "unmeasured", "skipped"]
-
-
-class Rate(Frozen):
-    """A share of ``n`` with its 95 % Wilson interval, or ``null`` if ``n`` is 0."""
-
-    value: float | None
-    low: float | None
-    high: float | None
-    n: int
 
 
 class Counts(Frozen):
@@ -38,15 +29,7 @@ class Counts(Frozen):
     errors: int
     refused: int
     unmeasured: int
-    pass_rate: Rate
-
-
-class MetricFinding(Frozen):
-    """The mean of a number, or the rate of a yes-or-no metric, over the ``n`` measured cells."""
-
-    value: float | None
-    n: int
-    unmeasured: int
+    pass_rate: Estimate
 
 
 class ModelFindings(Frozen):
@@ -58,7 +41,7 @@ class ModelFindings(Frozen):
     label: str
     stand_in: bool
     counts: Counts
-    metrics: dict[str, MetricFinding]
+    metrics: dict[str, Estimate]
     cost_usd: float | None
     unpriced: int = 0
     seconds: float
@@ -132,11 +115,3 @@ class Summary(Frozen):
     cost_usd: float | None
     unpriced: int = 0
     exit_code: int
-
-
-def rate(successes: int, n: int) -> Rate:
-    """Returns a rate with its interval, all ``null`` if ``n`` is 0."""
-    if n == 0:
-        return Rate(value=None, low=None, high=None, n=0)
-    low, high = wilson_interval(successes, n)
-    return Rate(value=successes / n, low=low, high=high, n=n)

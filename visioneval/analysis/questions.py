@@ -11,24 +11,16 @@ from hashlib import blake2b
 from math import fsum
 from typing import Any
 
-from visioneval.analysis.scores import Scores
+from visioneval.analysis.scores import CaseNumbers, Estimate, Scores
 from visioneval.records.model import GraderRecord, Record, RunInfo
 from visioneval.types import Frozen
 
 
-class TypeFinding(Frozen):
-    """The share of ``n`` questions that scored 1. ``unmeasured`` further questions have no score."""
-
-    value: float | None
-    n: int
-    unmeasured: int
-
-
 class ModelQuestions(Frozen):
-    """Questions about the images of one model run, in total and by type."""
+    """The share of questions about the images of one model run that scored 1, in total and by type."""
 
-    all: TypeFinding
-    types: dict[str, TypeFinding]
+    all: Estimate
+    types: dict[str, Estimate]
 
 
 class QuestionFindings(Frozen):
@@ -48,8 +40,9 @@ class QuestionFindings(Frozen):
 class Questions:
     """Counts the questions of every grader that asks some, by its key."""
 
-    def __init__(self, info: RunInfo) -> None:
+    def __init__(self, info: RunInfo, numbers: CaseNumbers) -> None:
         """Starts without cells."""
+        self._numbers = numbers
         keys = (grader.key for grader in info.suite.graders if grader.asks_questions)
         self._tallies = {key: _GraderQuestions() for key in keys}
 
@@ -57,7 +50,7 @@ class Questions:
         """Counts a cell."""
         for grader in cell.graders:
             if grader.key in self._tallies and (questions := _questions_of(grader)):
-                self._tallies[grader.key].add(cell.model_label, grader, questions)
+                self._tallies[grader.key].add(cell.model_label, grader, questions, self._numbers[cell.test_id])
 
     def result(self, labels: Iterable[str]) -> dict[str, QuestionFindings]:
         """Returns the findings by grader key, with model runs in the order of ``labels``."""
@@ -72,11 +65,11 @@ class _GraderQuestions:
     by_label: dict[str, tuple[Scores, dict[str, Scores]]] = field(default_factory=dict)
     sets: dict[bytes, tuple[bool, float | None, int]] = field(default_factory=dict)
 
-    def add(self, label: str, grader: GraderRecord, questions: Sequence[Mapping[str, Any]]) -> None:
+    def add(self, label: str, grader: GraderRecord, questions: Sequence[Mapping[str, Any]], case: int) -> None:
         overall, by_type = self.by_label.setdefault(label, (Scores(), {}))
         for question in questions:
-            overall.add(question.get("score"))
-            by_type.setdefault(str(question.get("type")), Scores()).add(question.get("score"))
+            overall.add(question.get("score"), case)
+            by_type.setdefault(str(question.get("type")), Scores()).add(question.get("score"), case)
         share, dropped = grader.details.get("coverage"), grader.details.get("dropped")
         self.sets[_set_key(grader, questions)] = (
             grader.details.get("source") == "generated",
@@ -98,8 +91,8 @@ class _GraderQuestions:
 
 def _model_questions(overall: Scores, by_type: Mapping[str, Scores]) -> ModelQuestions:
     return ModelQuestions(
-        all=TypeFinding(**overall.summary()),
-        types={kind: TypeFinding(**scores.summary()) for kind, scores in sorted(by_type.items())},
+        all=overall.estimate(),
+        types={kind: scores.estimate() for kind, scores in sorted(by_type.items())},
     )
 
 

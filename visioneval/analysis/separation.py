@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable
 from math import fsum
 
+from visioneval.analysis.scores import CaseNumbers, Scores
 from visioneval.analysis.stats.basic import auroc
+from visioneval.analysis.stats.clusters import auroc_interval, by_case, case_sums, separation_interval
 from visioneval.records.model import Record, RunInfo
 from visioneval.rules import parse_gate
-from visioneval.types import Frozen
+from visioneval.types import Frozen, Metric
 
-Sides = tuple["array[float]", "array[float]"]
+Sides = tuple[Scores, Scores]
 """The scores of aligned cells and of counter-examples."""
 
 
 class Separation(Frozen):
     """A metric over aligned cells and counter-examples: both means, their difference and the AUROC.
 
-    ``auroc`` is how often an aligned cell scores higher than a counter-example. A tie counts half.
+    ``auroc`` is how often an aligned cell scores higher than a counter-example. A tie counts half. Both have a 95 %
+    interval over cases, ``null`` for a single case on a side; that of the difference also if no score differs.
     """
 
     aligned: float
@@ -26,7 +28,11 @@ class Separation(Frozen):
     counter: float
     counter_n: int
     difference: float
+    difference_low: float | None
+    difference_high: float | None
     auroc: float
+    auroc_low: float | None
+    auroc_high: float | None
 
 
 def counter_examples(info: RunInfo) -> frozenset[str]:
@@ -40,8 +46,10 @@ class Separations:
     Empty if the suite has no counter-examples. Leaves out metrics without measured cells on both sides.
     """
 
-    def __init__(self, info: RunInfo) -> None:
+    def __init__(self, info: RunInfo, numbers: CaseNumbers) -> None:
         """Starts without cells."""
+        self._numbers = numbers
+        self._metrics = info.metrics
         self._counter = counter_examples(info)
         gated = {gate.metric for entry in info.suite.gates if (gate := parse_gate(entry.rule)).fn == "separation"}
         prefixes = tuple(f"{grader.key}." for grader in info.suite.graders)
@@ -53,8 +61,8 @@ class Separations:
         for metric, by_label in self._scores.items():
             score = cell.scores.get(metric)
             if score is not None:
-                sides = by_label.setdefault(cell.model_label, (array("d"), array("d")))
-                sides[cell.test_id in self._counter].append(float(score))
+                sides = by_label.setdefault(cell.model_label, (Scores(), Scores()))
+                sides[cell.test_id in self._counter].add(score, self._numbers[cell.test_id])
 
     def result(self, labels: Iterable[str]) -> dict[str, dict[str, Separation]]:
         """Returns separations by metric and label, with model runs in the order of ``labels``."""
@@ -62,23 +70,33 @@ class Separations:
             metric: {
                 label: separation
                 for label in labels
-                if label in sides and (separation := _separation(sides[label])) is not None
+                if label in sides and (separation := _separation(sides[label], self._metrics[metric])) is not None
             }
             for metric, sides in self._scores.items()
         }
         return {metric: by_label for metric, by_label in separations.items() if by_label}
 
 
-def _separation(scores: Sides) -> Separation | None:
-    aligned, counter = scores
-    if not aligned or not counter:
+def _separation(sides: Sides, metric: Metric) -> Separation | None:
+    aligned, counter = sides
+    if not aligned.measured or not counter.measured:
         return None
-    high, low = fsum(aligned) / len(aligned), fsum(counter) / len(counter)
+    high, low = (fsum(side.measured) / len(side.measured) for side in sides)
+    above, below = (by_case(side.measured, side.cases) for side in sides)
+    lowest, highest = (0.0, 1.0) if metric.type == "bool" else metric.range or (None, None)
+    widest = None if lowest is None or highest is None else highest - lowest
+    bounds = (None, None) if widest is None else (-widest, widest)
+    difference = separation_interval(case_sums(above), case_sums(below), bounds)
+    area = auroc_interval(list(above.values()), list(below.values()))
     return Separation(
         aligned=high,
-        aligned_n=len(aligned),
+        aligned_n=len(aligned.measured),
         counter=low,
-        counter_n=len(counter),
+        counter_n=len(counter.measured),
         difference=high - low,
-        auroc=auroc(aligned, counter),
+        difference_low=difference and difference.low,
+        difference_high=difference and difference.high,
+        auroc=auroc(aligned.measured, counter.measured),
+        auroc_low=area and area.low,
+        auroc_high=area and area.high,
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from visioneval.analysis.accumulators import Accumulator, Costs, Model, Money, Verdicts, add_costs, most_common
 from visioneval.analysis.compare.preferences import PreferenceFinding
@@ -11,6 +12,7 @@ from visioneval.analysis.disagreements import Disagreements
 from visioneval.analysis.findings import FailingCell, GateFinding, GateState, Summary
 from visioneval.analysis.questions import Questions
 from visioneval.analysis.rerouting import Reroutings
+from visioneval.analysis.scores import CaseNumbers
 from visioneval.analysis.separation import Separations, counter_examples
 from visioneval.errors import ExitCode
 from visioneval.records.model import Record, RunInfo, suite_order
@@ -40,14 +42,18 @@ class _SummaryBuilder:
 
     def __init__(self, info: RunInfo) -> None:
         self._info = info
-        self._all_cells = Verdicts()
-        self._models = {str(entry.label): Model() for entry in info.selected_suite.models}
-        self._tags = {tag: Verdicts() for case in info.selected_suite.cases for tag in case.tags}
+        numbers = CaseNumbers()
+        self._all_cells = Verdicts(numbers)
+        self._models = defaultdict(
+            partial(Model, numbers), {str(entry.label): Model(numbers) for entry in info.selected_suite.models}
+        )
+        tags = {tag: Verdicts(numbers) for case in info.selected_suite.cases for tag in case.tags}
+        self._tags = defaultdict(partial(Verdicts, numbers), tags)
         self._failure_tags: Counter[str] = Counter()
         self._warned_rules: Counter[str] = Counter()
         self._disagreements = Disagreements(info.selected_suite)
-        self._separations = Separations(info)
-        self._questions = Questions(info)
+        self._separations = Separations(info, numbers)
+        self._questions = Questions(info, numbers)
         self._failing = _FailingCells(info)
         self._gates = [_GateAccumulator(entry, info) for entry in gates_of(info.suite)]
         self._costs = Costs(info)
@@ -66,9 +72,9 @@ class _SummaryBuilder:
         )
 
     def add(self, cell: Record) -> None:
-        self._models.setdefault(cell.model_label, Model()).add(cell)
+        self._models[cell.model_label].add(cell)
         for tag in cell.tags:
-            self._tags.setdefault(tag, Verdicts()).add(cell)
+            self._tags[tag].add(cell)
         self._failure_tags.update(cell.failure_tags)
         self._warned_rules.update(cell.warned_rules)
         self._reused += cell.cached and cell.artifact_path is not None

@@ -28,7 +28,8 @@ from visioneval.report.sentences import (
     show_value,
     unpaired_lines,
 )
-from visioneval.report.terminal.summary import show_finding, show_rate, unjudged_pairs_text, unmeasured_text, why
+from visioneval.report.terminal.separation import auroc_text, difference_text
+from visioneval.report.terminal.summary import show_estimate, show_rate, unjudged_pairs_text, unmeasured_text, why
 from visioneval.report.text import one_line, rerouting_text
 
 MAX_ROWS = 20
@@ -178,11 +179,21 @@ def _summary(summary: Summary) -> Iterator[str]:
             code(model.label),
             show_rate(model.counts.pass_rate),
             str(model.counts.errors),
-            *(show_finding(model.metrics.get(name), summary.metrics[name]) for name in names),
+            *(show_estimate(model.metrics.get(name), summary.metrics[name]) for name in names),
         )
         for model in summary.models
     ]
     yield "### Model runs\n\n" + _table(("model run", "pass rate [95%]", "error", *map(code, names)), rows)
+    if summary.separations:
+        separations = [
+            (code(metric), code(label), f"{separation.aligned:.3g} (n={separation.aligned_n})",
+             f"{separation.counter:.3g} (n={separation.counter_n})",
+             difference_text(separation), auroc_text(separation))
+            for metric, by_label in summary.separations.items()
+            for label, separation in by_label.items()
+        ]  # fmt: skip
+        header = ("metric", "model run", "aligned", "counterexamples", "difference [95%]", "AUROC [95%]")
+        yield "### Counterexamples\n\n" + _table(header, separations)
     if summary.failing:
         failing = [
             (code(cell.test_id), code(cell.model_label), str(cell.sample_index), cell.verdict,

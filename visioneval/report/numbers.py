@@ -13,6 +13,15 @@ def gate_value(gate: GateFinding) -> str:
     return "no value" if gate.value is None else show_beside(gate.value, parse_gate(gate.rule).threshold)
 
 
+def show_interval(low: float | None, high: float | None) -> str:
+    """`` [0.55, 0.95]`` with a leading space, or nothing if there is no interval."""
+    return "" if low is None or high is None else f" [{_bound(low)}, {_bound(high)}]"
+
+
+def _bound(value: float) -> str:
+    return f"{value:.2f}" if abs(value) <= 1 else f"{value:.3g}"
+
+
 def show_score(score: Score, threshold: float | None = None) -> str:
     """A score in a table: ``yes``, ``no``, a number, or ``not measured``."""
     if score is None:

@@ -40,11 +40,10 @@ def set_baseline(
 @app.command("list")
 def list_baselines() -> None:
     """List the baselines of this folder."""
-    from visioneval.analysis.findings import rate
+    from visioneval.analysis.accumulators import pass_rate
     from visioneval.records.baselines import FOLDER, read_baseline
     from visioneval.report.terminal.summary import show_rate
     from visioneval.report.terminal.table import Column, table
-    from visioneval.types import Verdict
 
     paths = sorted(FOLDER.glob("*.jsonl"))
     if not paths:
@@ -53,9 +52,8 @@ def list_baselines() -> None:
     rows = []
     for path in paths:
         baseline = read_baseline(path)
-        verdicts = [line.verdict for line in baseline.lines]
-        passed, failed = verdicts.count(Verdict.PASS), verdicts.count(Verdict.FAIL)
-        rows.append([path.stem, baseline.header.suite, str(len(verdicts)), show_rate(rate(passed, passed + failed))])
+        rate = pass_rate((line.test_id, line.verdict) for line in baseline.lines)
+        rows.append([path.stem, baseline.header.suite, str(len(baseline.lines)), show_rate(rate)])
     console = options.console()
     columns = (
         Column("baseline", min_width=12),

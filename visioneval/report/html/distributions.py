@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from math import ceil, fsum
 from statistics import median
 
-from visioneval.analysis.findings import MetricFinding, Summary
+from visioneval.analysis.findings import Summary
+from visioneval.analysis.scores import Estimate
 from visioneval.records.model import Record
 from visioneval.report.html.plots import BINS, SMALL_WIDTH, Bar, histogram
-from visioneval.report.terminal.summary import show_finding
+from visioneval.report.terminal.summary import show_estimate
 from visioneval.types import Metric
 
 
@@ -86,7 +87,7 @@ def _bins(low: float | None, high: float | None, values: Mapping[str, Sequence[f
 
 
 def _distribution(
-    finding: MetricFinding | None,
+    finding: Estimate | None,
     metric: Metric,
     values: Sequence[float],
     low: float | None,
@@ -95,7 +96,7 @@ def _distribution(
 ) -> Distribution | None:
     if finding is None:
         return None
-    text = show_finding(finding, metric)
+    text = show_estimate(finding, metric)
     if low is None or high is None:
         return Distribution(text, share=None if finding.value is None else round(finding.value * SMALL_WIDTH, 1))
     return Distribution(text, histogram(values, low, high, bins) if values else ())

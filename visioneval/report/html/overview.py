@@ -10,12 +10,13 @@ from typing import Any
 from urllib.parse import urlencode
 
 from visioneval.analysis.findings import CostFinding, Counts, GateFinding, ModelFindings, Summary
-from visioneval.analysis.questions import QuestionFindings, TypeFinding
+from visioneval.analysis.questions import QuestionFindings
+from visioneval.analysis.scores import Estimate
 from visioneval.records.model import Record, RunInfo
 from visioneval.report.html import plots
 from visioneval.report.html.distributions import generation_rows, grading_rows, metric_rows
 from visioneval.report.html.plots import PlotInterval
-from visioneval.report.numbers import gate_value
+from visioneval.report.numbers import gate_value, show_interval
 from visioneval.report.terminal.summary import reused, show_rate, unjudged_pairs_text, unmeasured_text
 from visioneval.report.text import rerouting_text
 
@@ -77,6 +78,7 @@ def overview(info: RunInfo, cells: Sequence[Record], summary: Summary) -> dict[s
         "costs": _costs(summary),
         "questions": {key: _question_rows(disagreement) for key, disagreement in summary.questions.items()},
         "separations": summary.separations,
+        "show_interval": show_interval,
         "generation": generation_rows(summary, cells),
         "grading": grading_rows(cells),
         "gates": [(gate, _gate_text(gate)) for gate in summary.gates],
@@ -169,7 +171,7 @@ def _count_rows(counts: dict[str, int], kind: str) -> list[CountRow]:
     ]
 
 
-def _question_rows(questions: QuestionFindings) -> list[tuple[str, list[TypeFinding | None]]]:
+def _question_rows(questions: QuestionFindings) -> list[tuple[str, list[Estimate | None]]]:
     """Scores by question type and over all, per model run; ``None`` without such questions."""
     kinds = dict.fromkeys(kind for model in questions.models.values() for kind in model.types)
     rows = [(kind, [model.types.get(kind) for model in questions.models.values()]) for kind in kinds]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from visioneval.analysis.findings import Counts, Rate
+from visioneval.analysis.findings import Counts
+from visioneval.analysis.scores import Estimate
 
 BINS = 16
 WIDTH, HEIGHT = 200.0, 18.0
@@ -33,7 +34,7 @@ class Bar:
     name: str = ""
 
 
-def interval(rate: Rate) -> PlotInterval:
+def interval(rate: Estimate) -> PlotInterval:
     """The positions of the dot and the whisker ends of a rate."""
     return PlotInterval(*(None if share is None else _x(share) for share in (rate.low, rate.value, rate.high)))
 

@@ -8,7 +8,9 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from visioneval.analysis.findings import Summary
-from visioneval.analysis.questions import ModelQuestions, QuestionFindings, TypeFinding
+from visioneval.analysis.questions import ModelQuestions, QuestionFindings
+from visioneval.analysis.scores import Estimate
+from visioneval.report.numbers import show_interval
 from visioneval.report.terminal.table import Cell, Column, fit_columns, table, with_title
 from visioneval.report.text import clean, plain
 
@@ -25,7 +27,7 @@ def question_tables(summary: Summary, width: int) -> Iterator[RenderableType]:
     """One table per gecko grader, with as many model runs side by side as fit."""
     labels = [model.label for model in summary.models]
     for key, questions in summary.questions.items():
-        title = f"Questions by type ({key}): correct / answered"
+        title = f"Questions by type ({key}): correct / answered [95%]"
         types = list(
             dict.fromkeys(kind for model_questions in questions.models.values() for kind in model_questions.types)
         )
@@ -50,15 +52,16 @@ def _side_by_side(
     return columns, rows
 
 
-def _type_of(model: ModelQuestions | None, kind: str) -> TypeFinding | None:
+def _type_of(model: ModelQuestions | None, kind: str) -> Estimate | None:
     return model.types.get(kind) if model else None
 
 
-def show_type(finding: TypeFinding | None) -> str:
-    """``3/4``, followed by ``!2`` if two more questions have no score."""
+def show_type(finding: Estimate | None) -> str:
+    """``3/4 [0.30, 0.95]``, followed by ``!2`` if two more questions have no score."""
     if finding is None:
         return "-"
     right = "none" if finding.value is None else f"{round(finding.value * finding.n)}/{finding.n}"
+    right += show_interval(finding.low, finding.high)
     return f"{right} !{finding.unmeasured}" if finding.unmeasured else right
 
 

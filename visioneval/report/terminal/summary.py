@@ -14,12 +14,11 @@ from visioneval.analysis.findings import (
     Counts,
     FailingCell,
     GateFinding,
-    MetricFinding,
     ModelFindings,
-    Rate,
     Summary,
 )
-from visioneval.report.numbers import gate_value
+from visioneval.analysis.scores import Estimate
+from visioneval.report.numbers import gate_value, show_interval
 from visioneval.report.terminal.question_tables import pooled_metrics, question_tables
 from visioneval.report.terminal.separation import separation_table
 from visioneval.report.terminal.table import GAP, Cell, Column, fit_columns, table, with_title
@@ -167,7 +166,7 @@ def show_usd(amount: float | None, unknown: int) -> str:
     return f">= {digits}" if unknown else digits
 
 
-def show_rate(rate: Rate) -> str:
+def show_rate(rate: Estimate) -> str:
     """``83.3% [55.2, 95.3] n=12``; ``- n=0`` if nothing was counted."""
     if rate.value is None or rate.low is None or rate.high is None:
         return "- n=0"
@@ -217,16 +216,16 @@ def _count(number: int, color: str) -> Text:
     return Text(str(number), style=color if number else "dim")
 
 
-def show_finding(finding: MetricFinding | None, metric: Metric) -> str:
-    """A rate as ``10/12``, a mean as ``0.95 (12)``; ``!2`` counts cells that were not measured."""
+def show_estimate(finding: Estimate | None, metric: Metric) -> str:
+    """A rate as ``10/12``, a mean as ``0.95 (12)``, with its interval; ``!2`` counts values that were not measured."""
     if finding is None:
         return "-"
     missing = f" !{finding.unmeasured}" if finding.unmeasured else ""
     if finding.value is None:
         return f"none{missing}"
     if metric.type == "bool":
-        return f"{round(finding.value * finding.n)}/{finding.n}{missing}"
-    return f"{finding.value:.3g} ({finding.n}){missing}"
+        return f"{round(finding.value * finding.n)}/{finding.n}{show_interval(finding.low, finding.high)}{missing}"
+    return f"{finding.value:.3g}{show_interval(finding.low, finding.high)} ({finding.n}){missing}"
 
 
 def _metric_tables(summary: Summary, width: int) -> Iterator[RenderableType]:
@@ -235,12 +234,12 @@ def _metric_tables(summary: Summary, width: int) -> Iterator[RenderableType]:
     metrics = {name: metric for name, metric in summary.metrics.items() if name not in pooled}
     names = [plain(f"{name}{_direction(metric)}") for name, metric in metrics.items()]
     columns = [
-        [show_finding(model.metrics.get(name), metric) for name, metric in metrics.items()] for model in summary.models
+        [show_estimate(model.metrics.get(name), metric) for name, metric in metrics.items()] for model in summary.models
     ]
     if not names:
         return
     first = Column("metric", min_width=min(24, max(len(name) for name in metrics)))
-    start, title = 0, "Metrics by model run: cells with yes, or mean (cells)"
+    start, title = 0, "Metrics by model run: cells with yes, or mean, [95%] over cases (cells)"
     while start < len(columns):
         end = start + 1
         while end < len(columns) and fit_columns(*_metrics_side_by_side(first, names, columns, start, end + 1), width):
