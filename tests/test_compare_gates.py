@@ -89,7 +89,7 @@ def test_messages_of_gates() -> None:
         "none of 1 metrics is significantly worse, over 2 cases",
     ]
     (result,) = checked(verdicts("P" * 9), verdicts("F" * 9), "significant")[0]
-    assert result.message == "pass_rate -100.0 points (p 0.0039)"
+    assert result.message == "pass_rate -100.0 points (p 0.00018)"
     before = [cell(), cell("gone", tags=("must_pass",)), cell("two", tags=("must_pass",))]
     (result,) = checked(before, [cell(), cell("two")], "must_pass")[0]
     assert result.message == "0 of 1 cells tagged must_pass broke, 1 more from A are missing from B: gone"

@@ -39,7 +39,7 @@ def test_a_comparison() -> None:
     assert "| `c0` | `m` | 0 | `` fine: @all \\| see `x` `` |  |" in text
     assert "<details><summary>Still failing: 1</summary>" in text
     assert "**significantly worse**" in text
-    assert "| **FAILED** | `significant` | `pass_rate -90.0 points (p 0.0039)` |" in text
+    assert "| **FAILED** | `significant` | `pass_rate -90.0 points (p 0.00036)` |" in text
     tables = [line for line in text.splitlines() if line.startswith("|")]
     assert all(line.endswith("|") for line in tables)
 
@@ -76,7 +76,10 @@ def test_incomplete_run_is_in_the_title() -> None:
 
 def test_lower_is_better_in_words() -> None:
     result = compare(side(scored("copy.cer", [0.1] * 7)), side(scored("copy.cer", [0.4] * 7), "b"))
-    assert "| `copy.cer` | 0.1 | 0.4 | +0.3 | 0.016 | 7 | **significantly worse** |" in comparison_markdown(result, [])
+    assert (
+        "| `copy.cer` | 0.1 | 0.4 | +0.3 [+0.137, +0.388] | 0.0022 | 0.0022 | 7 | **significantly worse** |"
+        in comparison_markdown(result, [])
+    )
 
 
 def test_a_run() -> None:

@@ -1,48 +1,60 @@
-"""Detectable differences, compared with statsmodels and simulation."""
+"""Detectable differences, compared with statsmodels and with simulation."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from statsmodels.stats.power import NormalIndPower
+from scipy import stats
+from statsmodels.stats.power import TTestPower
 
-from visioneval.analysis.stats.basic import mcnemar_exact
-from visioneval.analysis.stats.power import detectable_mean_difference, detectable_rate_difference
+from visioneval.analysis.stats.power import detectable_mean, detectable_rate
 
 
-@pytest.mark.parametrize("n", [12, 30, 80])
-@pytest.mark.parametrize("discordant", [0.0, 0.3])
-def test_exact_rate_difference_has_the_requested_power(n: int, discordant: float) -> None:
-    difference = detectable_rate_difference(n, discordant)
+def test_mean_difference_matches_the_power_of_the_t_test() -> None:
+    effect = TTestPower().solve_power(nobs=50, alpha=0.05, power=0.8)
+    assert detectable_mean(50, 4.0) == pytest.approx(effect * 2, rel=0.03)
+
+
+@pytest.mark.parametrize("cases", [20, 200])
+@pytest.mark.parametrize("samples", [1, 8])
+@pytest.mark.parametrize("correlation", [0.0, 0.8])
+def test_rate_difference_has_the_requested_power(cases: int, samples: int, correlation: float) -> None:
+    """Every case loses the same share of what passed; the test is written out with NumPy."""
+    rate, worlds = 0.8, 3000
+    variance = 2 * rate * (1 - rate) * (1 - correlation) / samples
+    difference = detectable_rate(cases, rate, variance, samples)
     assert difference is not None
-    share = max(discordant, difference)
-    odds = [(share + difference) / 2, (share - difference) / 2, 1 - share]
-    worlds = np.random.default_rng(0).multinomial(n, odds, size=4000)
-    seen = np.mean([mcnemar_exact(int(counts[0]), int(counts[1])) <= 0.05 for counts in worlds])
-    assert seen == pytest.approx(0.8, abs=0.03)
+    random = np.random.default_rng(cases + samples)
+    spread = (1 - correlation) / correlation if correlation else 1e9
+    odds = random.beta(rate * spread, (1 - rate) * spread, (worlds, cases))
+    before = random.binomial(samples, odds) / samples
+    changes = random.binomial(samples, odds * (1 - difference / rate)) / samples - before
+    squares, differing = np.square(changes).sum(axis=1), np.maximum(1, (changes != 0).sum(axis=1))
+    mean = changes.sum(axis=1) / (cases + 1)
+    error = np.sqrt(((squares + squares / differing) / (cases + 1) - mean**2) / (cases + 1))
+    power = np.mean(mean + stats.t.ppf(0.975, cases - 1) * error < 0)
+    assert power == pytest.approx(0.8, abs=0.12)
 
 
-def test_approximation_continues_the_exact_values() -> None:
-    counted, approximate = detectable_rate_difference(100, 0.3), detectable_rate_difference(101, 0.3)
-    assert counted is not None
-    assert approximate is not None
-    assert approximate == pytest.approx(counted, rel=0.1)
-
-
-def test_rate_difference_matches_connors_sample_size() -> None:
-    """n = (z_a sqrt(p) + z_b sqrt(p - d^2))^2 / d^2, solved by hand for p = 0.3, d = 0.1, 90 % power: 311.4."""
-    assert detectable_rate_difference(312, 0.3, power=0.9) == pytest.approx(0.1, abs=2e-4)
-
-
-def test_mean_difference_matches_the_normal_test() -> None:
-    effect = NormalIndPower(ddof=0).solve_power(nobs1=50, alpha=0.05, power=0.8, ratio=0)
-    result = detectable_mean_difference(50, 2.0)
-    assert result == pytest.approx(effect * 2 * np.sqrt(np.pi / 3), rel=1e-4)
+def test_more_cases_samples_or_a_laxer_level_detect_less() -> None:
+    sizes = [
+        detectable_rate(50, 0.8, 0.32, 1, alpha=0.01),
+        detectable_rate(50, 0.8, 0.32, 1),
+        detectable_rate(50, 0.8, 0.11, 3),
+        detectable_rate(200, 0.8, 0.11, 3),
+    ]
+    assert None not in sizes
+    assert sizes == sorted(sizes, key=lambda size: -(size or 0))
 
 
 def test_too_few_cases_detect_nothing() -> None:
-    assert detectable_rate_difference(5) is None
-    assert detectable_rate_difference(6) is not None
-    assert detectable_rate_difference(0) is None
-    assert detectable_mean_difference(5, 1.0) is None
-    assert detectable_mean_difference(50, 0.0) is None
+    assert detectable_rate(1, 0.8, 0.3, 1) is None
+    assert detectable_rate(3, 0.8, 0.3, 1) is None
+    assert detectable_mean(1, 1.0) is None
+    assert detectable_mean(50, 0.0) is None
+
+
+def test_a_run_in_which_everything_passed_still_has_a_detectable_difference() -> None:
+    size = detectable_rate(48, 1.0, 0.0, 1)
+    assert size is not None
+    assert 0.1 < size < 0.2

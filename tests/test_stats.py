@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, mannwhitneyu
-from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
-from visioneval.analysis.stats.basic import auroc, holm, mcnemar_exact, wilson_interval
+from visioneval.analysis.stats.basic import auroc, holm, wilson_interval
 
 # R. G. Newcombe, "Two-sided confidence intervals for the single proportion", Statistics in Medicine 17 (1998), table I,
 # method 3 (score without continuity correction)
@@ -39,19 +38,6 @@ def test_wilson_interval_matches_scipy(pair: tuple[int, int], confidence: float)
 def test_wilson_interval_rejects_invalid_counts(successes: int, n: int) -> None:
     with pytest.raises(ValueError, match=f"not a rate: {successes} of {n}"):
         wilson_interval(successes, n)
-
-
-@given(st.integers(0, 400), st.integers(0, 400))
-def test_mcnemar_matches_statsmodels(broken: int, fixed: int) -> None:
-    expected = mcnemar([[10, broken], [fixed, 10]], exact=True).pvalue if broken + fixed else 1.0
-    assert mcnemar_exact(broken, fixed) == pytest.approx(expected, rel=1e-9, abs=1e-300)
-
-
-def test_mcnemar_of_large_counts() -> None:
-    assert mcnemar_exact(50_400, 49_600) == pytest.approx(binomtest(50_400, 100_000).pvalue, rel=1e-7)
-    assert mcnemar_exact(100_000, 0) == 0
-    with pytest.raises(ValueError, match="negative count"):
-        mcnemar_exact(-1, 3)
 
 
 @pytest.mark.parametrize("p_values", [[0.3], [0.01, 0.04, 0.03], [0.5, 0.5, 0.001, 0.9, 0.0, 1.0, 0.02]])

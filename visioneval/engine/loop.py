@@ -10,13 +10,16 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 from visioneval.engine.listener import Interrupt
 from visioneval.engine.memory import release_memory, unmap_large_blocks
 from visioneval.engine.shutdown import Outcome, Progress, interrupts, root_error
 from visioneval.stopwatch import MeasuredPool
+
+_CHECK_S = 0.2
+"""A signal that arrives just before a thread begins to wait does not end its wait, so waits are short."""
 
 
 class InterruptRequest:
@@ -93,6 +96,8 @@ def _run_in_thread(work: Callable[[], Coroutine[Any, Any, Outcome]], interrupt: 
         while True:
             try:
                 future = future or thread.submit(lambda: asyncio.run(work()))
+                while not future.done():
+                    wait([future], _CHECK_S)
                 return future.result()
             except KeyboardInterrupt:
                 interrupt()

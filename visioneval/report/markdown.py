@@ -130,14 +130,16 @@ def _numbers(comparison: Comparison) -> Iterator[str]:
 
 
 def _differences(heading: str, differences: Iterable[Difference], *, adjusted: bool) -> str:
-    head = (heading, "A", "B", "B - A [95%]", "p (Holm)" if adjusted else "p (not adjusted)", "n (cases)", "")
+    p_columns = ("p", "p Holm") if adjusted else ("p (not adjusted)",)
+    head = (heading, "A", "B", "B - A [95%]", *p_columns, "n (cases)", "")
     rows = [
         (
             code(difference.name),
             show_value(difference, difference.a),
             show_value(difference, difference.b),
             show_difference(difference),
-            show_p(difference.p_holm if adjusted else difference.p),
+            show_p(difference.p),
+            *((show_p(difference.p_holm),) if adjusted else ()),
             show_n(difference),
             _direction(difference),
         )

@@ -9,7 +9,6 @@ from visioneval.analysis.cells import Cell, Side
 from visioneval.analysis.compare.compare import Amount, Comparison
 from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.pairing import CellPair, Change
-from visioneval.analysis.stats.resampling import MIN_CLUSTERS
 from visioneval.report.text import one_line, rerouting_text
 from visioneval.rules import parse_rule
 
@@ -173,28 +172,27 @@ def show_n(difference: Difference) -> str:
 
 
 def power_lines(differences: Sequence[Difference]) -> Iterator[str]:
-    """The detectable difference for metrics with few cases; metrics with the same text share a line."""
-    names_by_text: dict[str, list[str]] = {}
+    """What the comparison can detect, by number of cases; metrics with the same size share an entry."""
+    by_cases: dict[int, dict[str, list[str]]] = {}
     for difference in differences:
-        if difference.few and not difference.significant:
-            names_by_text.setdefault(_power(difference), []).append(difference.name)
-    yield from (f"{text} ({', '.join(names)})" for text, names in names_by_text.items() if text)
+        if difference.n_cases:
+            by_cases.setdefault(difference.n_cases, {}).setdefault(_detectable(difference), []).append(difference.name)
+    for number, names in by_cases.items():
+        sizes = [f"{size} ({', '.join(metrics)})" for size, metrics in names.items() if size]
+        if sizes:
+            yield f"With {number:,} case{'s' * (number != 1)}, 80% power to detect {'; '.join(sizes)}"
     if any(difference.unmeasured for difference in differences):
         yield "!n: not measured on at least one side in n more pairs"
 
 
-def _power(difference: Difference) -> str:
-    cases = f"{difference.n_cases} case{'s' * (difference.n_cases != 1)}"
-    if difference.n_cases < MIN_CLUSTERS:
-        return f"With {cases}, no difference can be significant: at least {MIN_CLUSTERS} are needed"
+def _detectable(difference: Difference) -> str:
+    """A size, or an empty string for a number that does not vary between the cases."""
+    if difference.metric.type != "bool":
+        return "" if difference.detectable is None else f"{difference.detectable:.2g}"
     if difference.detectable is None:
-        return ""
-    size = (
-        f"{difference.detectable * 100:.0f} points"
-        if difference.metric.type == "bool"
-        else f"{difference.detectable:.2g}"
-    )
-    return f"With {cases}, 80% power to detect {size}"
+        return "no difference"
+    points = difference.detectable * 100
+    return f"{points:.0f} points" if points >= 10 else f"{points:.2g} points"
 
 
 def unpaired_lines(comparison: Comparison) -> list[str]:

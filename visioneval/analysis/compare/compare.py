@@ -43,7 +43,7 @@ class Comparison:
 
     ``pairs`` are in the order of B. Differences exclude flaky cases.
     ``by_run`` lists pass rates by model run (label in B; empty for a single one), ``by_tag`` pass rates by tag, and
-    ``by_type`` the metrics ``<gecko key>.<type>``. Holm's adjustment covers only the pass rate and ``metrics``.
+    ``by_type`` the metrics ``<gecko key>.<type>``. Holm's adjustment covers only ``metrics``.
     ``labels`` pairs the model runs. ``metric_names`` are the metrics of either run that the filters leave.
     """
 
@@ -100,8 +100,8 @@ def compare(a: Side, b: Side, filters: ComparisonFilters | None = None, renamed:
     names = [name for name in metrics if not filters.metrics or any_glob(filters.metrics, name)]
     differences = _differences(names, metrics, stable_pairs)
     types = _gecko_types(names, pairing.pairs)
-    pass_rate, *metric_differences = adjusted(
-        [pass_rate_difference(stable_pairs), *(d for d in differences if d.name not in types)]
+    pass_rate, metric_differences = adjusted(
+        pass_rate_difference(stable_pairs), [d for d in differences if d.name not in types]
     )
     return Comparison(
         a=a,

@@ -1,46 +1,39 @@
 """Paired differences of the pass rate and of metrics, with intervals and significance tests. Pure.
 
-Cells of a case are not independent: intervals resample whole cases, and tests use one number per case.
+Estimate, interval and p-value are about one quantity: the mean over cases of the mean difference within the case.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
-
-import numpy as np
-from numpy.typing import NDArray
+from math import fsum
 
 from visioneval.analysis.compare.pairing import CellPair
-from visioneval.analysis.stats.basic import Interval, holm, mcnemar_exact
-from visioneval.analysis.stats.power import detectable_mean_difference, detectable_rate_difference
-from visioneval.analysis.stats.resampling import MIN_CLUSTERS, cluster_bootstrap_mean
-from visioneval.analysis.stats.signed_rank import signed_rank
+from visioneval.analysis.stats.basic import Interval, holm
+from visioneval.analysis.stats.clusters import paired_test
+from visioneval.analysis.stats.power import detectable_mean, detectable_rate
 from visioneval.types import Metric, Score, Verdict
 
 ALPHA = 0.05
-FEW_CASES = 48
-"""With fewer cases, the smallest detectable difference is reported."""
 PASS_RATE = "pass_rate"  # noqa: S105 - a rate, not a password
 _MEASURED = (Verdict.PASS, Verdict.FAIL)
-
-Test = Literal["mcnemar", "signed_rank"]
-Floats = NDArray[np.float64]
-Rows = NDArray[np.intp]
+_NOISE = 1e-24
+"""A variance below this, relative to the squared mean, comes from rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
     """The difference of a metric or the pass rate over pairs in which both cells were measured.
 
-    ``a`` and ``b`` are means, or rates in 0..1 of a yes-or-no metric. ``difference`` is ``b - a`` with its 95 %
-    ``interval``, which is ``None`` for fewer than six cases or if all cases differ by the same amount.
+    ``a`` and ``b`` are means over cases of case means, or such rates in 0..1 of a yes-or-no metric. ``difference`` is
+    ``b - a`` with its 95 % ``interval``, which is ``None`` for a single case, and for an unbounded metric that differs
+    in no case. ``p`` is two-sided and of the same test: below 0.05 exactly where the interval excludes 0.
     ``higher`` and ``lower`` count pairs in which B is higher or lower, ``changed_cases`` cases with another mean.
-    ``p`` is two-sided. ``p_holm`` is adjusted over all metrics of the comparison, or ``None`` outside of them.
-    ``unmeasured`` counts excluded pairs: a score is ``null`` or a cell is an ``ERROR``.
-    ``detectable`` is the smallest difference that this number of cases detects with 80 % power, or ``None`` if there
-    are many cases or too few to detect any.
+    ``p_holm`` is adjusted over its family, or ``None`` outside of them. ``lowest_p`` is the smallest ``p`` that changes
+    of these sizes could have had. ``unmeasured`` counts excluded pairs: a score is ``null`` or a cell is an ``ERROR``.
+    ``variance`` is that of the cases' differences. ``detectable`` is the smallest difference that they detect with
+    80 % power at the level that decides, or ``None`` if there is none.
     """
 
     name: str
@@ -51,7 +44,6 @@ class Difference:
     interval: Interval | None = None
     p: float | None = None
     p_holm: float | None = None
-    test: Test | None = None
     n_pairs: int = 0
     n_cases: int = 0
     higher: int = 0
@@ -59,6 +51,8 @@ class Difference:
     changed_cases: int = 0
     unmeasured: int = 0
     detectable: float | None = None
+    lowest_p: float = 1.0
+    variance: float | None = None
 
     @property
     def worse_by(self) -> float | None:
@@ -72,10 +66,13 @@ class Difference:
         """Whether the difference is significant after adjustment for all metrics."""
         return self.p_holm is not None and self.p_holm < ALPHA
 
-    @property
-    def few(self) -> bool:
-        """Whether there are too few cases to rule out a difference."""
-        return 0 < self.n_cases < FEW_CASES
+    def detectable_at(self, alpha: float) -> float | None:
+        """The smallest difference that these cases detect with 80 % power at a level, or ``None`` if there is none."""
+        if self.variance is None or self.a is None:
+            return None
+        if self.metric.type == "bool":
+            return detectable_rate(self.n_cases, self.a, self.variance, self.n_pairs / self.n_cases, alpha=alpha)
+        return detectable_mean(self.n_cases, self.variance, alpha=alpha)
 
 
 def pass_rate_difference(pairs: Sequence[CellPair], name: str = PASS_RATE) -> Difference:
@@ -91,17 +88,25 @@ def metric_difference(name: str, metric: Metric, pairs: Sequence[CellPair]) -> D
     return _difference(name, metric, scored, [p.a.scores[name] for p in scored], [p.b.scores[name] for p in scored])
 
 
-def adjusted(differences: Sequence[Difference]) -> list[Difference]:
-    """Adjusts p-values for multiple comparisons by Holm's procedure.
+def adjusted(pass_rate: Difference, metrics: Sequence[Difference]) -> tuple[Difference, list[Difference]]:
+    """Adjusts p-values for multiple comparisons, in two families at 0.05 each, and sets what they can detect.
 
-    Metrics that differ in too few cases to ever be significant get 1 and do not count in the adjustment, as they
-    cannot be false alarms. Source: R. E. Tarone, "A modified Bonferroni method for
-    discrete data", Biometrics 46 (1990).
+    The pass rate is a family of its own. The other metrics are adjusted by Holm's procedure. Metrics that could not be
+    significant even if all their cases had changed in one direction get 1 and do not count in the adjustment, as they
+    cannot be false alarms. Source: R. E. Tarone, "A modified Bonferroni method for discrete data", Biometrics 46
+    (1990).
     """
-    testable = [item for item in differences if item.p is not None and mcnemar_exact(item.changed_cases, 0) < ALPHA]
-    p_values = iter(holm([item.p for item in testable if item.p is not None]))
-    by_name = {item.name: next(p_values) for item in testable}
-    return [item if item.p is None else replace(item, p_holm=by_name.get(item.name, 1.0)) for item in differences]
+    testable = {metric.name: metric.p for metric in metrics if metric.p is not None and metric.lowest_p < ALPHA}
+    p_holm = dict(zip(testable, holm(list(testable.values())), strict=True))
+    family = max(1, len(testable))
+    return _decided(pass_rate, pass_rate.p, ALPHA), [
+        _decided(metric, None if metric.p is None else p_holm.get(metric.name, 1.0), ALPHA / family)
+        for metric in metrics
+    ]
+
+
+def _decided(difference: Difference, p_holm: float | None, alpha: float) -> Difference:
+    return replace(difference, p_holm=p_holm, detectable=difference.detectable_at(alpha))
 
 
 def _passed(verdict: Verdict) -> bool | None:
@@ -111,58 +116,63 @@ def _passed(verdict: Verdict) -> bool | None:
 def _difference(
     name: str, metric: Metric, pairs: Sequence[CellPair], before: Sequence[Score], after: Sequence[Score]
 ) -> Difference:
-    x, y = _array(before), _array(after)
-    measured = ~(np.isnan(x) | np.isnan(y))
-    unmeasured = int(len(pairs) - measured.sum())
-    if not measured.any():
+    """Compares one number per case, so that cases count the same and their cells are not taken as independent."""
+    by_case: dict[str, list[tuple[float, float]]] = {}
+    higher = lower = unmeasured = 0
+    for pair, a, b in zip(pairs, before, after, strict=True):
+        if a is None or b is None:
+            unmeasured += 1
+            continue
+        higher += b > a
+        lower += b < a
+        by_case.setdefault(pair.b.test_id, []).append((float(a), float(b)))
+    if not by_case:
         return Difference(name, metric, unmeasured=unmeasured)
-    x, y = x[measured], y[measured]
-    sums, counts = _by_case(
-        y - x, [pair.b.test_id for pair, is_measured in zip(pairs, measured, strict=True) if is_measured]
-    )
-    higher, lower = int((y > x).sum()), int((y < x).sum())
-    spread = float(np.ptp(sums / counts)) > 0
-    test, p = _test(metric, sums, counts, higher, lower)
+    a_means = [fsum(a for a, _ in cells) / len(cells) for cells in by_case.values()]
+    changes = [fsum(b - a for a, b in cells) / len(cells) for cells in by_case.values()]
+    widest = _widest(metric)
+    test = paired_test(changes, widest)
+    cases, mean_a, change = len(changes), fsum(a_means) / len(a_means), fsum(changes) / len(changes)
     return Difference(
         name,
         metric,
-        a=float(x.mean()),
-        b=float(y.mean()),
-        difference=float(sums.sum() / counts.sum()),
-        interval=cluster_bootstrap_mean(sums, counts) if len(sums) >= MIN_CLUSTERS and spread else None,
-        p=p,
-        test=test,
-        n_pairs=len(x),
-        n_cases=len(sums),
+        a=mean_a,
+        b=mean_a + change,
+        difference=change,
+        interval=None if test is None else _clipped(test.interval, widest),
+        p=None if test is None else test.p,
+        lowest_p=_lowest_p(changes),
+        n_pairs=sum(map(len, by_case.values())),
+        n_cases=cases,
         higher=higher,
         lower=lower,
-        changed_cases=int((sums != 0).sum()),
+        changed_cases=sum(value != 0 for value in changes),
         unmeasured=unmeasured,
-        detectable=_detectable(metric, sums / counts),
+        variance=_variance(changes, change),
     )
 
 
-def _array(scores: Sequence[Score]) -> Floats:
-    return np.array([np.nan if score is None else float(score) for score in scores], dtype=float)
+def _widest(metric: Metric) -> float | None:
+    """The largest difference that a case can have, or ``None`` if the metric has no bounds."""
+    low, high = (0.0, 1.0) if metric.type == "bool" else metric.range or (None, None)
+    return None if low is None or high is None else float(high - low)
 
 
-def _by_case(differences: Floats, cases: Sequence[str]) -> tuple[Floats, Floats]:
-    """The sum and the number of differences by case."""
-    numbers: dict[str, int] = {}
-    case_index: Rows = np.array([numbers.setdefault(case, len(numbers)) for case in cases], dtype=np.intp)
-    return np.bincount(case_index, weights=differences).astype(float), np.bincount(case_index).astype(float)
+def _clipped(interval: Interval, widest: float | None) -> Interval:
+    if widest is None:
+        return interval
+    return Interval(max(-widest, interval.low), min(widest, interval.high), interval.level)
 
 
-def _test(metric: Metric, sums: Floats, counts: Floats, higher: int, lower: int) -> tuple[Test, float]:
-    """McNemar's test for yes-or-no metrics with one cell per case, else the signed-rank test of case means."""
-    if metric.type == "bool" and (counts == 1).all():
-        return "mcnemar", mcnemar_exact(lower, higher)
-    return "signed_rank", signed_rank(sums / counts)
-
-
-def _detectable(metric: Metric, means: Floats) -> float | None:
-    if len(means) >= FEW_CASES:
+def _variance(changes: Sequence[float], mean: float) -> float | None:
+    """The variance of the cases' differences, without rounding errors; ``None`` for a single case."""
+    if len(changes) < 2:
         return None
-    if metric.type == "bool":
-        return detectable_rate_difference(len(means), float((means != 0).mean()))
-    return detectable_mean_difference(len(means), float(means.std(ddof=1)) if len(means) > 1 else 0.0)
+    variance = fsum((value - mean) ** 2 for value in changes) / (len(changes) - 1)
+    return 0.0 if variance <= _NOISE * mean * mean else variance
+
+
+def _lowest_p(changes: Sequence[float]) -> float:
+    """The p-value if every case that changed had changed in the same direction."""
+    test = paired_test([abs(change) for change in changes])
+    return 1.0 if test is None else test.p

@@ -1,11 +1,11 @@
-"""Rates and tests of paired data, with sources, without NumPy. Pure."""
+"""Wilson's interval, Holm's adjustment and the AUROC, with sources, without NumPy. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, lgamma, log, sqrt
+from math import sqrt
 from statistics import NormalDist
 
 
@@ -35,29 +35,6 @@ def wilson_interval(successes: float, n: int, confidence: float = 0.95) -> tuple
     low = 0.0 if successes == 0 else max(0.0, middle - half)
     high = 1.0 if successes == n else min(1.0, middle + half)
     return low, high
-
-
-def mcnemar_exact(broken: int, fixed: int) -> float:
-    """The two-sided exact p-value of McNemar's test, from the numbers of pairs that changed in each direction.
-
-    1 if there are none. This is the sign test over the pairs that differ: a binomial test of ``broken`` of
-    ``broken + fixed`` against one half. Raises ``ValueError`` for a negative count.
-
-    Source: Q. McNemar, "Note on the sampling error of the difference between correlated proportions or percentages",
-    Psychometrika 12 (1947); exact form by A. M. Mood, "On the asymptotic efficiency of certain nonparametric
-    two-sample tests", Annals of Mathematical Statistics 25 (1954).
-    """
-    if broken < 0 or fixed < 0:
-        raise ValueError(f"negative count: {broken} and {fixed}")
-    n, few = broken + fixed, min(broken, fixed)
-    term = exp(lgamma(n + 1) - lgamma(few + 1) - lgamma(n - few + 1) - n * log(2))
-    tail = 0.0
-    for k in range(few, -1, -1):
-        tail += term
-        term *= k / (n - k + 1)
-        if term < tail * 1e-17:
-            break
-    return min(1.0, 2 * tail)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -1,56 +1,62 @@
-"""The smallest differences that a paired comparison can detect. Pure."""
+"""The smallest differences that ``paired_test`` detects. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
-from math import comb, pi, sqrt
-from statistics import NormalDist
+from math import sqrt
 
-from visioneval.analysis.stats.basic import mcnemar_exact
+from visioneval.analysis.stats.student import t_quantile
 
-EXACT = 100
-_STEPS = 30
+POWER = 0.8
+_STEPS = 40
 
 
-def detectable_rate_difference(
-    n: int, discordant: float = 0.0, *, alpha: float = 0.05, power: float = 0.8
-) -> float | None:
-    """The smallest difference of two paired rates that exact McNemar detects with ``power``, in 0..1.
+def detectable_mean(cases: int, variance: float, *, alpha: float = 0.05, power: float = POWER) -> float | None:
+    """The smallest mean difference detected with ``power`` at level ``alpha``, in the unit of the differences.
 
-    ``discordant`` is the share of the ``n`` pairs that differ, and at least the difference itself. ``None`` if no
-    difference can reach ``alpha``: fewer than six pairs at 0.05. Exact up to ``EXACT`` pairs, then by the normal
-    approximation.
+    ``variance`` is that of one case's difference. ``None`` for too few cases, or if ``variance`` is 0: it is unknown.
 
-    Source: S. W. Duffy, "Asymptotic and exact power for the McNemar test and its analogue with R controls per case",
-    Biometrics 40 (1984); approximation by R. J. Connor, "Sample size for testing differences in proportions for the
-    paired-sample design", Biometrics 43 (1987).
+    Source: the approximation of the power of the t test, J. Cohen, "Statistical Power Analysis for the Behavioral
+    Sciences" (1988), chapter 2, with t quantiles and the pseudo-case of ``paired_test``.
     """
-    if n < 1 or mcnemar_exact(n, 0) > alpha:
+    if cases < 2 or variance <= 0:
         return None
-    power_of = _exact_power if n <= EXACT else _normal_power
+    reach = _reach(cases, alpha, power)
+    shrunk = (cases / (cases + 1)) ** 2
+    slack = shrunk * (1 + reach) - reach
+    return sqrt(reach * variance / slack) if slack > 0 else None
+
+
+def detectable_rate(
+    cases: int, rate: float, variance: float, samples: float, *, alpha: float = 0.05, power: float = POWER
+) -> float | None:
+    """The smallest difference from a pass rate of ``rate`` that is detected with ``power``, in 0..1.
+
+    ``variance`` is that of one case's difference between equal runs, where each case has ``samples`` cells. A worse run
+    is modeled as failing the same share of what passed in every case, which makes its results vary more. ``None`` for
+    fewer than two cases, or if no difference can be detected.
+    """
+    if cases < 2:
+        return None
+    rate = max(rate, 1 - rate)
+    within = min(rate * (1 - rate), samples * variance / 2)
+    between = rate * (1 - rate) - within
+    reach = _reach(cases, alpha, power)
 
     def is_detectable(difference: float) -> bool:
-        return power_of(n, max(discordant, difference), difference, alpha) >= power
+        lost = min(1.0, difference / rate)
+        changed = (1 - lost) * rate - (1 - lost) ** 2 * (rate * rate + between)
+        square = lost * lost * between + (within + changed) / samples + difference * difference
+        pseudo = square / min(1.0, samples * square)
+        shrunk = (cases * difference / (cases + 1)) ** 2
+        return shrunk >= reach * ((cases * square + pseudo) / (cases + 1) - shrunk)
 
     return _smallest(is_detectable)
 
 
-def detectable_mean_difference(n: int, deviation: float, *, alpha: float = 0.05, power: float = 0.8) -> float | None:
-    """The smallest mean difference that the signed-rank test detects with ``power``, in the unit of ``deviation``.
-
-    ``deviation`` is the standard deviation of the ``n`` paired differences. ``None`` if it is 0, as the noise is then
-    unknown, or if ``n`` signs cannot reach ``alpha``. Uses the normal approximation, with the efficiency of the
-    signed-rank test relative to the t test for normal differences.
-
-    Source: J. L. Hodges and E. L. Lehmann, "The efficiency of some nonparametric competitors of the t-test", Annals of
-    Mathematical Statistics 27 (1956): 3 / pi.
-    """
-    if n < 1 or deviation <= 0 or mcnemar_exact(n, 0) > alpha:
-        return None
-    normal = NormalDist()
-    reach = normal.inv_cdf(1 - alpha / 2) + normal.inv_cdf(power)
-    return reach * deviation / sqrt(n * 3 / pi)
+def _reach(cases: int, alpha: float, power: float) -> float:
+    """The square of the mean that is significant with ``power``, in variances of the cases' differences."""
+    return (t_quantile(1 - alpha / 2, cases - 1) + t_quantile(power, cases - 1)) ** 2 / (cases + 1)
 
 
 def _smallest(is_detectable: Callable[[float], bool]) -> float | None:
@@ -61,34 +67,3 @@ def _smallest(is_detectable: Callable[[float], bool]) -> float | None:
         middle = (low + high) / 2
         low, high = (low, middle) if is_detectable(middle) else (middle, high)
     return high
-
-
-def _exact_power(n: int, discordant: float, difference: float, alpha: float) -> float:
-    """Sums over every number of differing pairs and every split of them."""
-    lean = (discordant + difference) / (2 * discordant)
-    return sum(
-        comb(n, m) * discordant**m * (1 - discordant) ** (n - m) * _rejection_rate(m, lean, alpha) for m in range(n + 1)
-    )
-
-
-def _rejection_rate(m: int, lean: float, alpha: float) -> float:
-    critical = _critical_count(m, alpha)
-    return sum(
-        comb(m, k) * (lean ** (m - k) * (1 - lean) ** k + lean**k * (1 - lean) ** (m - k)) for k in range(critical + 1)
-    )
-
-
-@lru_cache(maxsize=1024)
-def _critical_count(m: int, alpha: float) -> int:
-    """The largest minority count of ``m`` differing pairs that is still significant, or -1."""
-    critical = -1
-    while critical + 1 <= m // 2 and mcnemar_exact(m - critical - 1, critical + 1) <= alpha:
-        critical += 1
-    return critical
-
-
-def _normal_power(n: int, discordant: float, difference: float, alpha: float) -> float:
-    normal = NormalDist()
-    left = discordant - difference * difference
-    reach = difference * sqrt(n) - normal.inv_cdf(1 - alpha / 2) * sqrt(discordant)
-    return normal.cdf(reach / sqrt(left)) if left > 0 else float(reach >= 0)

@@ -81,7 +81,11 @@ def _cell_data(cell: Cell) -> dict[str, Any]:
 
 
 def _difference(difference: Difference) -> dict[str, Any]:
-    fields = {name: value for name, value in asdict(difference).items() if name not in ("metric", "interval")}
+    fields = {
+        name: value
+        for name, value in asdict(difference).items()
+        if name not in ("metric", "interval", "lowest_p", "variance")
+    }
     return {
         **fields,
         "type": difference.metric.type,

@@ -66,6 +66,7 @@ class DifferenceRow:
     difference: str
     plot: Whisker | None
     p: str
+    p_holm: str
     n: str
     direction: str
     assessment: str
@@ -143,11 +144,11 @@ def _table(
     *,
     adjusted: bool = False,
 ) -> dict[str, Any]:
-    rows = [_row(difference, difference.p_holm if adjusted else difference.p) for difference in differences]
-    return {"title": title, "heading": heading, "p": "p Holm" if adjusted else "p", "rows": rows, "notes": list(notes)}
+    rows = [_row(difference) for difference in differences]
+    return {"title": title, "heading": heading, "adjusted": adjusted, "rows": rows, "notes": list(notes)}
 
 
-def _row(difference: Difference, p: float | None) -> DifferenceRow:
+def _row(difference: Difference) -> DifferenceRow:
     worse = difference.worse_by
     direction = "" if not worse else "worse" if worse > 0 else "better"
     return DifferenceRow(
@@ -156,7 +157,8 @@ def _row(difference: Difference, p: float | None) -> DifferenceRow:
         b=show_value(difference, difference.b),
         difference=show_difference(difference),
         plot=_whisker(difference),
-        p=show_p(p),
+        p=show_p(difference.p),
+        p_holm=show_p(difference.p_holm),
         n=show_n(difference),
         direction=direction,
         assessment=f"significantly {direction}" if direction and difference.significant else direction,

@@ -32,9 +32,7 @@ def separation_table(summary: Summary, width: int) -> RenderableType:
         for metric, by_label in summary.separations.items()
         for label, separation in by_label.items()
     ]
-    return with_title(
-        "Counterexamples: mean (cells), difference [95%] and AUROC [95%]", table(columns, rows, width)
-    )
+    return with_title("Counterexamples: mean (cells), difference [95%] and AUROC [95%]", table(columns, rows, width))
 
 
 def difference_text(separation: Separation) -> str:
