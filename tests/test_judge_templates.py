@@ -160,6 +160,15 @@ def test_one_call_of_a_case_must_show_what_was_asked(condition: str, is_shown: b
     assert (code, [NEITHER in line for line in lines]) == ((0, []) if is_shown else (2, [True]))
 
 
+def test_a_value_that_cannot_be_replaced_hides_no_other(validate: Validate) -> None:
+    code, lines = validate(
+        SUITE, mine="{{ {'a tree': 'ein Baum'}[prompt] }}{% if not criteria %}{{ criteria }}{% endif %}"
+    )
+    assert (code, lines) == (
+        0, [f"suite.yaml:11:15: warning: mine.j2: does not show 'criteria', {NEVER}"]
+    )  # fmt: skip
+
+
 QUESTIONS = ["{id: q1, question: Is there a tree}", "{id: q2, question: Is it tall}"]
 
 

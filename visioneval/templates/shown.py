@@ -32,7 +32,10 @@ def shown_values(names: Collection[str], context: Mapping[str, Any], output: str
     texts = {name: list(_texts(context.get(name))) for name in names}
     unclear = dict.fromkeys(text for parts in texts.values() for text in parts if not _is_verbatim(text, output))
     marks = {text: chr(_FIRST_MARK + index % _MARKS) for index, text in enumerate(unclear)}
-    hidden = marks.keys() - _shown_texts(marks, names, context, output, render) if marks else set[str]()
+    shown = _shown_texts(marks, names, context, output, render) if marks else set[str]()
+    if shown is None and len(names) > 1:  # which of the values cannot be replaced?
+        return frozenset().union(*(shown_values([name], context, output, render) for name in names))
+    hidden = set[str]() if shown is None else marks.keys() - shown
     return frozenset(name for name, parts in texts.items() if parts and hidden.isdisjoint(parts))
 
 
@@ -62,10 +65,9 @@ def _is_verbatim(text: str, output: str) -> bool:
 
 def _shown_texts(
     marks: Mapping[str, str], names: Iterable[str], context: Mapping[str, Any], output: str, render: Render
-) -> set[str]:
-    """The texts whose marks are visible; all texts if nothing can be rendered with marks."""
-    shown: set[str] = set()
-    is_rendered = False
+) -> set[str] | None:
+    """The texts whose marks are visible; ``None`` if nothing can be rendered with marks."""
+    shown: set[str] | None = None
     for mark_text in (_masked, _extended):
         marked = {text: mark_text(text, mark) for text, mark in marks.items()}
         changes = {name: _replaced(context.get(name), marked) for name in names}
@@ -73,11 +75,11 @@ def _shown_texts(
             probe = render({**context, **changes})
         except TemplateError:
             continue
-        is_rendered = True
-        shown |= {text for text, mark in marks.items() if _is_visible(mark, marked[text], output, probe)}
+        visible = {text for text, mark in marks.items() if _is_visible(mark, marked[text], output, probe)}
+        shown = visible if shown is None else shown | visible
         if len(shown) == len(marks):
             break
-    return shown if is_rendered else set(marks)
+    return shown
 
 
 def _masked(text: str, mark: str) -> str:
