@@ -217,6 +217,9 @@ def test_export_writes_one_flat_row_per_cell(swept: Toy) -> None:
     bad = rows[-1]
     assert (bad["verdict"], bad["failed_rules"], bad["failure_tags"]) == ("FAIL", "fine", "ill")
     assert (bad["fine"], bad["level"], bad["error"]) == ("false", "0.25", "")
+    columns = list(bad)
+    assert columns.index("waited_seconds") == columns.index("seconds") + 1
+    assert float(bad["waited_seconds"]) >= 0
     result = swept("export", "latest@m,q=low", "--output", "flat.csv")
     assert result.stdout == "wrote flat.csv\n"
     assert len((swept.folder / "flat.csv").read_text().splitlines()) == 5

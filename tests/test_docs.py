@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -92,12 +93,19 @@ def test_the_table_of_judge_templates_is_true() -> None:
         (grader, option): (set(re.findall(r"`(\w+)`", must)), set(re.findall(r"`(\w+)`", may)))
         for grader, option, must, may in rows
     }
-    item = case.TestCase.model_validate({"id": "one", "prompt": "a tree"})
+    text_case = {"id": "one", "prompt": "a tree", "expect": {"text": {"required": ["x"]}}}
+    item = case.TestCase.model_validate(text_case)
     metrics = {"fine": {"type": "pass_fail", "description": "x"}}
     actual = {}
-    for name, options in {"rubric": {"metrics": metrics}, "alignment": {}, "pairwise": {}, "gecko": {}}.items():
-        more = {"check_questions": True} if name == "gecko" else options
-        grader = config_of(GRADERS, name).model_validate({"key": "k", "type": name, **more})
+    graders: dict[str, dict[str, Any]] = {
+        "rubric": {"metrics": metrics},
+        "alignment": {},
+        "gecko": {"check_questions": True},
+        "text": {"extract": "judge", "describe": True},
+        "pairwise": {},
+    }
+    for name, options in graders.items():
+        grader = config_of(GRADERS, name).model_validate({"key": "k", "type": name, **options})
         contexts = dict(grader.template_contexts(item, item.prompt, variables={"vars": 1}))
         for template in grader.judge_templates:
             must, known = set(template.must_show), set(contexts[template.name])

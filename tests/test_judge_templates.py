@@ -13,9 +13,6 @@ from typer.testing import CliRunner
 
 from visioneval.cli import app
 from visioneval.resources import builtin
-from visioneval.suite.checks.templates import template_findings
-from visioneval.suite.entries.judge_prompt import JudgeTemplate
-from visioneval.templates.usage import template_usage
 
 pytest_plugins = ("fake_api.fixtures",)
 
@@ -66,13 +63,21 @@ def validate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Validate:
         "{% include 'part.j2' without context %}",
         "{% extends 'base.j2' %}{{ prompt }}",
         "{% extends 'base.j2' %}{% block asked %}Is it good?{% endblock %}",
+        "{% if false %}{{ prompt }}{{ criteria }}{% endif %}",
+        "{% if media == 'video' %}{{ prompt }}{% endif %}{{ criteria if task_type == 'image_editing' }}",
+        "{{ prompt[:0] }}{{ criteria[:1] }}",
+        "{{ '' if prompt else prompt }}{{ criteria | length }}",
+        "{% for word in prompt.split() if word == 'boat' %}{{ word }}{% endfor %}",
+        "{{ prompt | wordcount }}{{ prompt | first }}{{ prompt[-1:] }}{{ prompt in criteria }}",
+        "{{ prompt | replace(prompt, 'the request') }}{% if 'tree' in prompt %}Look at its leaves.{% endif %}",
+        "{% include ['nothing', media][1] ~ '.j2' %}",
     ],
 )
 def test_a_template_that_shows_nothing_is_an_error_at_its_key(template: str, validate: Validate) -> None:
     base = "{% block asked %}{{ prompt }}{{ criteria }}{% endblock %}"
     base = base if "asked" in template else "Is it good?"
     part = "{% if prompt is defined %}{{ prompt }}{% endif %}"
-    code, lines = validate(SUITE, mine=template, part=part, base=base)
+    code, lines = validate(SUITE, mine=template, part=part, base=base, image="Is it good?")
     assert (code, lines[0]) == (
         2, f"suite.yaml:11:15: {NEITHER} (a judge of the output alone needs 'show: [output]')"
     )  # fmt: skip
@@ -89,11 +94,143 @@ def test_a_template_that_shows_nothing_is_an_error_at_its_key(template: str, val
         "{% extends 'base.j2' %}{% block asked %}{{ super() }} and {{ criteria }}{% endblock %}",
         "{% extends 'judge/rubric.md.j2' %}",
         "{% include media ~ '.j2' %}",
+        "{{ prompt | tojson }}{{ criteria | upper }}",
+        "{{ prompt | title | replace(' ', '_') }}{{ criteria | e }}",
+        "{% for line in prompt.splitlines() %}> {{ line }}{% endfor %}{{ criteria.split('.') | join('; ') }}",
+        "{{ prompt[:300] }}{{ criteria | truncate(80) }}",
+        "{% if 'tree' in prompt %}Tree: {{ prompt }}{% endif %}{% if criteria.startswith('It') %}{{ criteria }}{% endif %}",
+        "{{ {'a tree': 'ein Baum'}[prompt] }}{{ criteria }}",
+        "{% if task_type == 'image_editing' %}Edit: {{ prompt }}{% else %}{{ prompt }}{% endif %}{{ [criteria] }}",
+        "{% if prompt | length < 100 and criteria %}{{ prompt }} {{ criteria }}{% endif %}",
     ],
 )
 def test_includes_and_inherited_blocks_count(template: str, validate: Validate) -> None:
     base = "{% block role %}{% endblock %}{% block asked %}{{ prompt }} {{ criteria }}{% endblock %}"
     assert validate(SUITE, mine=template, part="{{ prompt }}", base=base, image=base) == (0, [])
+
+
+CASES = """\
+cases:
+  - {id: one, prompt: a tree, criteria: It is tall.}
+  - {id: two, prompt: a boat, criteria: It is red., tags: [water]}
+  - {id: three, prompt: a car}
+"""
+NEVER = "so the judge never sees it (if that is intended: 'show: [prompt, output]')"
+
+
+@pytest.mark.parametrize(
+    ("template", "line"),
+    [
+        ("{{ prompt }}{% if criteria %}{{ criteria }}{% endif %}", None),
+        ("{{ prompt }}{{ criteria or '' }}", None),
+        ("{% if 'water' in case.tags %}On water: {{ prompt }}{% else %}{{ prompt }}{% endif %}{{ criteria }}", None),
+        ("{% if case.id == 'two' %}{{ prompt }} {{ criteria }}{% endif %}", f"{NEITHER}{{}} (case 'one')"),
+        ("{% if 'water' not in case.tags %}{{ prompt }} {{ criteria }}{% endif %}", f"{NEITHER}{{}} (case 'two')"),
+        ("{{ criteria }}", f"{NEITHER}{{}} (case 'three')"),
+        ("{{ prompt }}", f"warning: mine.j2: does not show 'criteria', {NEVER}"),
+        ("{{ prompt }}{% if not case.tags %}{{ criteria }}{% endif %}",
+         f"warning: mine.j2: does not show 'criteria', {NEVER} (case 'two')"),
+    ],
+)  # fmt: skip
+def test_what_each_case_shows(template: str, line: str | None, validate: Validate) -> None:
+    text = SUITE.replace(SUITE[SUITE.index("cases:") : SUITE.index("models:")], CASES)
+    code, lines = validate(text, mine=template)
+    advice = " (a judge of the output alone needs 'show: [output]')"
+    expected = [f"suite.yaml:13:15: {line.format(advice)}"] if line else []
+    assert (code, lines) == (2 if line and "neither" in line else 0, expected)
+
+
+def test_criteria_that_no_case_has_need_not_be_shown(validate: Validate) -> None:
+    assert validate(SUITE.replace(", criteria: It is tall.", ""), mine="{{ prompt }}") == (0, [])
+
+
+def test_only_the_cases_of_a_grader_count(validate: Validate) -> None:
+    text = SUITE.replace(SUITE[SUITE.index("cases:") : SUITE.index("models:")], CASES)
+    text = text.replace("    type: rubric\n", "    type: rubric\n    when: {tags: [water]}\n")
+    text = text.replace("verdict:", "  - {key: size, type: properties}\nverdict:").replace("[good]", "[good, size]")
+    assert validate(text, mine="{% if case.tags %}{{ prompt }}{{ criteria }}{% endif %}") == (0, [])
+
+
+@pytest.mark.parametrize(("condition", "is_shown"), [("'good' in metrics", True), ("metrics | length == 2", False)])
+def test_one_call_of_a_case_must_show_what_was_asked(condition: str, is_shown: bool, validate: Validate) -> None:
+    metrics = "{good: {type: pass_fail, description: d}, sharp: {type: pass_fail, description: d}}"
+    text = SUITE.replace("{good: {type: pass_fail, description: Is it good}}", f"{metrics}\n    per_metric: true")
+    text = text.replace("[good]", "[good, sharp]")
+    code, lines = validate(text, mine=f"{{% if {condition} %}}{{{{ prompt }}}}{{{{ criteria }}}}{{% endif %}}")
+    assert (code, [NEITHER in line for line in lines]) == ((0, []) if is_shown else (2, [True]))
+
+
+def test_a_value_that_cannot_be_replaced_hides_no_other(validate: Validate) -> None:
+    code, lines = validate(
+        SUITE, mine="{{ {'a tree': 'ein Baum'}[prompt] }}{% if not criteria %}{{ criteria }}{% endif %}"
+    )
+    assert (code, lines) == (
+        0, [f"suite.yaml:11:15: warning: mine.j2: does not show 'criteria', {NEVER}"]
+    )  # fmt: skip
+
+
+QUESTIONS = ["{id: q1, question: Is there a tree}", "{id: q2, question: Is it tall}"]
+
+
+@pytest.mark.parametrize(
+    ("template", "is_shown"),
+    [
+        ("{% for item in questions %}{{ item.question }}{% endfor %}", True),
+        ("{{ questions | tojson }}", True),
+        ("{{ questions | map(attribute='question') | map('upper') | join }}", True),
+        ("{% for item in questions %}{{ item.id }}{% endfor %}", False),
+        ("{% for item in questions[:1] %}{{ item.question }}{% endfor %}", False),
+        ("{{ questions | length }}", False),
+    ],
+)
+def test_every_question_must_be_shown(template: str, is_shown: bool, validate: Validate) -> None:
+    head = SUITE.split("  - key: look")[0].replace("a tree,", f"a tree, questions: [{', '.join(QUESTIONS)}],")
+    text = f"{head}  - {{key: good, type: gecko, answers_template: mine.j2}}\nverdict: [good >= 0.5]\n"
+    line = "suite.yaml:9:48: mine.j2: does not show 'questions', so the judge never sees what was asked"
+    assert validate(text, mine=template) == ((0, []) if is_shown else (2, [line]))
+
+
+@pytest.mark.parametrize(
+    ("template", "line"),
+    [
+        ("{{ prompt }}{{ description }}{{ criteria }}", None),
+        ("{{ description }}{{ criteria }}", None),
+        ("{{ description }}", "warning: {}: does not show 'criteria', so the judge never sees it"),
+        ("{{ prompt }}{{ criteria[:0] }}",
+         "{}: shows neither 'description' nor 'criteria', so the judge never sees what was asked"),
+    ],
+)  # fmt: skip
+def test_the_check_of_a_description_is_checked(
+    template: str, line: str | None, validate: Validate, tmp_path: Path
+) -> None:
+    name = "text/check_description.md.j2"
+    (tmp_path / "text").mkdir()
+    (tmp_path / name).write_text(template)
+    head = SUITE.split("  - key: look")[0].replace("a tree,", "a tree, expect: {text: {required: [x]}},")
+    text = f"{head}  - {{key: good, type: text, extract: judge, describe: true}}\nverdict: [good]\n"
+    expected = [f"suite.yaml:9:55: {line.format(name)}"] if line else []
+    assert validate(text) == (2 if line and "neither" in line else 0, expected)
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "X",
+        "7",
+        "???",
+        "\u4e00\u68f5\u6811",
+        "\U0001f333",
+        "\u0434\u0435\u0440\u0435\u0432\u043e",
+        "\u0e15\u0e49\u0e19\u0e44\u0e21\u0e49",
+    ],
+)
+@pytest.mark.parametrize(
+    ("template", "is_shown"),
+    [("{{ prompt }}", True), ("X ??? {{ prompt | upper | tojson }}", True), ("X 7 ??? {{ prompt | length }}", False)],
+)
+def test_short_prompts_in_any_script(prompt: str, template: str, is_shown: bool, validate: Validate) -> None:
+    text = SUITE.replace("prompt: a tree, criteria: It is tall.", f'prompt: "{prompt}"')
+    assert validate(text, mine=template)[0] == (0 if is_shown else 2)
 
 
 @pytest.mark.parametrize(("shown", "missing"), [("prompt", "criteria"), ("criteria", "prompt")])
@@ -191,27 +328,38 @@ def test_what_show_can_be(show: str, validate: Validate) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in builtin("prompts").glob("judge/*.j2")))
-def test_our_rubric_templates_show_both(name: str) -> None:
-    template = JudgeTemplate(f"judge/{name}", "template", ("prompt", "criteria"))
-    assert template_findings(template, (builtin("prompts"),), {}) == []
+def test_our_rubric_templates_show_both(name: str, validate: Validate) -> None:
+    assert validate(SUITE.replace("mine.j2", f"judge/{name}")) == (0, [])
+    neither = SUITE.replace("template: mine.j2", f"template: judge/{name}\n    show: [output]")
+    assert validate(neither) == (0, [])
 
 
 @pytest.mark.parametrize(
-    ("name", "shown"),
+    "grader",
     [
-        ("alignment/alignment", {"prompt"}),
-        ("pairwise/pairwise", {"prompt", "criteria"}),
-        ("gecko/image_questions", {"prompt"}),
-        ("gecko/video_questions", {"prompt"}),
-        ("gecko/image_answers", {"questions"}),
-        ("gecko/video_answers", {"questions"}),
-        ("gecko/check", {"prompt", "questions"}),
+        "{key: good, type: alignment}",
+        "{key: good, type: gecko, check_questions: true}",
+        "{key: good, type: text, extract: judge, describe: true}",
     ],
 )
-def test_our_other_templates_show_what_they_must(name: str, shown: set[str]) -> None:
-    usage = template_usage(f"{name}.md.j2", (builtin("prompts"),))
-    assert shown <= usage.shown
-    assert usage.literals == ()
+@pytest.mark.parametrize("prompt", ["a tree", "X", "???", "\u6811", "a very long prompt about a tree"])
+def test_our_other_templates_show_what_they_must(grader: str, prompt: str, validate: Validate) -> None:
+    verdict = "verdict: [good]" if "text" in grader else "verdict: [good >= 0.5]"
+    case = f'cases:\n  - {{id: one, prompt: "{prompt}", criteria: It is tall., expect: {{text: {{required: [x]}}}}}}\n'
+    text = f"name: demo\n{case}models:{SUITE.split('models:')[1].split('  - key')[0]}  - {grader}\n{verdict}\n"
+    assert validate(text) == (0, [])
+    both = f"{text}  # two\n".replace("graders:", "graders:\n  - {key: pair, type: pairwise}")
+    assert validate(
+        both.replace("- {provider: mock}", "- {provider: mock, label: a}\n  - {provider: mock, label: b}")
+    ) == (0, [])
+
+
+def test_our_video_templates_show_what_they_must(validate: Validate) -> None:
+    text = SUITE.split("graders:")[0].replace("{id: one,", "{id: one, task: video_generation,")
+    text = text.replace("{provider: mock}", "{provider: files, path: '{case}.mp4'}")
+    Path("one.mp4").write_bytes(b"a video")
+    grader = "graders:\n  - {key: good, type: gecko, media: video}\nverdict: [good >= 0.5]\n"
+    assert validate(f"{text}{grader}") == (0, [])
 
 
 @pytest.fixture

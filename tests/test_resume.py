@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -221,19 +222,95 @@ def test_paid_images_are_not_generated_again(run: Resumed) -> None:
     assert run.toy.info.reused_since is None
 
 
-def test_changed_image_is_not_graded(run: Resumed) -> None:
+def overwrite(run: Resumed, case_id: str) -> str:
+    """Replaces the image of a cell. Returns its path in the run."""
+    name = str(run.toy.records[case_id].artifact_path)
+    (run.folder / name).unlink()  # it may be a hard link to another file
+    (run.folder / name).write_bytes(b"another")
+    return name
+
+
+@pytest.mark.parametrize("changes", [{}, {"verdict": ["fine", "level > 0.1"]}, {"graders": [*COUNTING["graders"], SECOND]}])  # fmt: skip
+def test_overwritten_image_is_generated_again(run: Resumed, changes: dict[str, Any]) -> None:
     run.begin()
-    path = run.folder / str(run.toy.records["b"].artifact_path)
-    path.unlink()  # it may be a hard link to another file
-    path.write_bytes(b"another")
-    assert run.resumed_info(graders=[*COUNTING["graders"], SECOND]).exit_code == 3
-    assert (run.generated, run.graded) == ([], ["a", "c"])
-    error = run.toy.records["b"].error
-    assert error is not None
-    assert "was changed after it was generated" in error.message
+    before = run.toy.records["b"]
+    name = overwrite(run, "b")
+    run.clear_cache()
+    result = run.resumed_info("--keep-errors", **changes)
+    assert (result.exit_code, run.generated) == (0, ["b"])
+    assert "to generate: 1 (1 with a changed image file)" in run.plan
+    assert f"changed after they were generated, so generated again: {name}\n" in result.stderr
+    assert run.toy.records["b"].artifact_sha256 == before.artifact_sha256
+    assert run.resumed_info().exit_code == 0
+    assert run.plan == plan_line("0", "0", 3)
+
+
+def test_overwritten_image_comes_from_the_cache(run: Resumed) -> None:
+    run.begin()
+    overwrite(run, "b")
+    assert run.resumed_info("--offline").exit_code == 0
+    assert (run.generated, run.graded) == ([], ["b"])
+    overwrite(run, "c")
+    run.clear_cache()
+    assert run.resumed_info("--offline").exit_code == 3
+    assert run.verdicts() == {"a": "PASS", "b": "PASS", "c": "ERROR"}
+
+
+def test_image_that_is_overwritten_in_the_cache_too_is_generated_again(run: Resumed) -> None:
+    run.begin(case("a"))
+    (run.folder / str(run.toy.records["a"].artifact_path)).write_bytes(b"another")
+    assert run.resumed_info().exit_code == 0
+    assert (run.generated, run.graded) == (["a"], ["a"])
+
+
+def test_overwritten_image_does_not_count_if_the_resume_stops(run: Resumed) -> None:
+    """A killed or interrupted resume has removed the record, but has not generated the image again."""
+    run.begin()
+    overwrite(run, "b")
+    lines = run.results.read_text().splitlines(keepends=True)
+    run.resumed_info()
+    (stale_line,) = (run.folder / "stale.jsonl").read_text().splitlines()
+    assert json.loads(stale_line) == next(record for line in lines if (record := json.loads(line))["test_id"] == "b")
+    run.results.write_text("".join(run.results.read_text().splitlines(keepends=True)[:2]))
+    assert run.resumed_info().exit_code == 0
+    assert run.plan == plan_line("1 (1 not done yet)", "0", 2)
+
+
+def test_overwritten_image_of_another_case_is_generated_again_for_both(run: Resumed) -> None:
+    run.begin(case("a"), {"id": "other", "prompt": "three trees", "output_of": "a"})
+    overwrite(run, "a")
+    assert run.resumed_info().exit_code == 0
+    reasons = "1 with a changed image file, 1 use an image that is generated again"
+    assert (run.graded, run.plan) == (["a", "other"], plan_line(f"2 ({reasons})", "0", 0))
+
+
+def test_overwritten_copy_of_an_existing_output_is_copied_again(run: Resumed) -> None:
+    run.toy.outputs("a.png")
+    run.begin(case("a"), models=[{"provider": "files", "path": "{case}.png", "label": "toy"}])
+    overwrite(run, "a")
     run.clear_cache()
     assert run.resumed_info().exit_code == 0
-    assert (run.generated, run.plan) == (["b"], plan_line("1 (1 ended in an error)", "0", 2))
+    path = run.folder / str(run.toy.records["a"].artifact_path)
+    assert path.read_bytes() == (run.toy.folder / "a.png").read_bytes()
+
+
+def test_copied_run_is_unchanged(run: Resumed) -> None:
+    run.begin()
+    copy = run.folder.with_name("copy")
+    shutil.copytree(run.folder, copy, copy_function=shutil.copyfile)  # with new times
+    result = run.toy("run", "--resume", copy, "--trust-suite")
+    assert result.exit_code == 0
+    assert "to generate: 0; to grade again: 0; unchanged: 3" in result.stderr
+
+
+def test_overwritten_image_is_not_graded(run: Resumed) -> None:
+    run.begin()
+    overwrite(run, "b")
+    result = run.toy("grade", "r", "--trust-suite", "--run-id", "g")
+    assert result.exit_code == 3
+    error = next(record.error for record in read_records(run.folder.with_name("g")) if record.test_id == "b")
+    assert error is not None
+    assert "was changed after it was generated" in error.message
 
 
 def test_truncated_record_is_done_again(run: Resumed) -> None:

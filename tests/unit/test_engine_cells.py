@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from visioneval.errors import AuthError, ClosingError, ProviderError, StorageErr
 from visioneval.expansion import Call
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.providers.base import Generation, GenerationRequest
-from visioneval.records.model import Record
+from visioneval.records.model import Fingerprint, GraderRecord, Record
 from visioneval.types import Status
 
 PNG = generated_png("red")
@@ -204,6 +205,13 @@ class TestStoredOutputs:
     def test_an_output_of_another_run_is_free(self, toy: Toy, call: Call) -> None:
         record = self.regrade(toy, self.stored(toy, call, of_another_run=True))
         assert (record.cost_usd, record.attempts, record.seconds) == (0.0, 0, 0.0)
+
+    def test_the_stored_grades_of_another_run_are_free(self, toy: Toy, call: Call) -> None:
+        times = {"cost_usd": 0.1, "seconds": 1.0, "waited_seconds": 2.0}
+        grader = GraderRecord(key="look", type="mine:Look", fingerprint=Fingerprint(config_sha256="x"), **times)
+        output = self.stored(toy, call, of_another_run=True, graders=(grader,), scores={"fine": True, "level": 0.5})
+        (graded,) = self.regrade(toy, replace(output, graded=output.record)).graders
+        assert (graded.cost_usd, graded.seconds, graded.waited_seconds) == (0.0, 0.0, 0.0)
 
     def test_an_unknown_cost_remains_unknown(self, toy: Toy, call: Call) -> None:
         assert self.regrade(toy, self.stored(toy, call, of_another_run=True, cost_usd=None)).cost_usd is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from engine_parts import info_of, plan_of, planned, record_of, recorded
 from toys import LOOK, SECOND, Toy
 
+from visioneval.engine.prepare.changed_outputs import writing_ended
 from visioneval.engine.prepare.resume import ResumePlan, forget_changed_pairs, plan_resume
 from visioneval.expansion import Plan
 from visioneval.records.keys import changed_parts, describe_parts
@@ -105,6 +107,43 @@ def test_resume_generates_a_missing_image(toy: Toy) -> None:
     records = done(toy)
     (toy.folder / str(records[0].artifact_path)).unlink()
     assert resumed(toy, records).reasons == {("generate", "without an image file"): 1}
+
+
+@pytest.mark.parametrize(("after", "counts"), [(0.0, {"generate": 1}), (3600.0, {"keep": 1})])
+def test_resume_reads_only_outputs_that_changed_since_the_run_ended(
+    toy: Toy, after: float, counts: dict[str, int]
+) -> None:
+    records = done(toy)
+    path = toy.folder / str(records[0].artifact_path)
+    path.write_bytes(b"another")
+    os.utime(path, (0, 0))  # a copy that keeps the time of its source
+    rest = plan_resume(
+        plan_of(toy.write({})), records, toy.folder, keep_errors=False, since=path.stat().st_ctime + after
+    )
+    assert rest.counts == counts
+    assert rest.changed == ({CELL: str(records[0].artifact_path)} if "generate" in counts else {})
+
+
+def test_resume_reports_a_changed_prompt_rather_than_a_changed_output(toy: Toy) -> None:
+    records = done(toy)
+    (toy.folder / str(records[0].artifact_path)).write_bytes(b"another")
+    rest = resumed(toy, records, {"prompt": "a boat"})
+    assert (rest.reasons, rest.changed) == ({("generate", "prompt changed"): 1}, {})
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        ({"started_at": "2025-06-14T09:00:00+00:00"}, 1749891600.0),
+        ({"started_at": "2025-06-14T09:00:00"}, 1749891600.0),
+        ({"started_at": "2025-06-14T09:00:00+00:00", "resumed_at": ("2025-06-14T10:00:00+00:00",)}, 1749895200.0),
+        ({"started_at": "2025-06-14T09:00:00+00:00", "ended_at": "2025-06-14T11:30:00+02:00"}, 1749893400.0),
+        ({"started_at": "9999-06-14T09:00:00+00:00"}, 0.0),
+    ],
+)
+def test_a_run_wrote_until_it_ended_or_was_killed(toy: Toy, times: dict[str, Any], expected: float) -> None:
+    info = info_of(planned(toy.write({}))).model_copy(update={"ended_at": None, "resumed_at": (), **times})
+    assert writing_ended(info) == expected
 
 
 def test_resume_generates_an_image_that_links_out_of_the_run(

@@ -24,6 +24,7 @@ _FIELDS = (
     "height",
     "cost_usd",
     "seconds",
+    "waited_seconds",
     "prompt",
 )
 _LIST_FIELDS = ("failed_rules", "warned_rules", "failure_tags", "tags")

@@ -14,7 +14,7 @@ from visioneval.bounds import CELLS
 from visioneval.errors import Problem, SuiteError, UsageError
 from visioneval.registry import JUDGES, config_of
 from visioneval.suite.checks import suite as check
-from visioneval.suite.checks.judges import judge_warnings
+from visioneval.suite.checks.judges import SuiteWarning
 from visioneval.suite.entries.providers import SECRET_NAME
 from visioneval.suite.loading.document import Document, Source
 from visioneval.suite.loading.gather import gather_cases, read_bytes
@@ -80,19 +80,19 @@ def load_suite(
         validated = _add_declarations(validated, document, folder)
     if not all(map(has_known_metrics, validated.suite.graders)):
         broken |= {"metrics"}
+    warned: list[SuiteWarning] = []
     with suite_counted(len(validated.suite.cases)):
         for problem in check.problems(validated.suite, folder, boundary, run_labels, broken):
-            if isinstance(problem, Problem):
+            if isinstance(problem, SuiteWarning):
+                warned.append(problem)
+            elif isinstance(problem, Problem):
                 document.problems.append(replace(problem, file=document.display_name(problem.file, folder, folder)))
             elif (loc := validated.origin(problem[0])) is not None:
                 document.report(loc, problem[1])
     if document.problems:
         raise SuiteError(document.problems)
     secrets = _secrets(variables or {})
-    warnings = tuple(
-        Problem(*document.position(loc), f"warning: {message}")
-        for loc, message in judge_warnings(validated.suite, folder, boundary)
-    )
+    warnings = tuple(Problem(*document.position(warning.loc), f"warning: {warning.message}") for warning in warned)
     source_sha256 = sha256(data).hexdigest()
     return LoadedSuite(validated.suite, path.absolute(), folder, source_sha256, boundary, secrets, warnings=warnings)
 
@@ -132,14 +132,16 @@ def recheck_suite(
         suite, misfits = with_declarations(suite, folder, is_from_run=True)
     with suite_counted(len(suite.cases)):
         # a selection may have left few cells of a suite with many samples: only their number is limited
-        problems = [*misfits, *check.problems(suite.model_copy(update={"samples": 1}), folder, boundary, run_labels)]
+        reported = list(check.problems(suite.model_copy(update={"samples": 1}), folder, boundary, run_labels))
+    problems = [*misfits, *(problem for problem in reported if not isinstance(problem, SuiteWarning))]
     if problems:
         messages = (str(problem) if isinstance(problem, Problem) else problem[1] for problem in problems)
         raise SuiteError(Problem(f"{path} as stored in the run", 0, 0, message) for message in messages)
     secrets = _secrets(variables or {}, hidden)
     warnings = tuple(
-        Problem(f"{path} as stored in the run", 0, 0, f"warning: {message}")
-        for _, message in judge_warnings(suite, folder, boundary)
+        Problem(f"{path} as stored in the run", 0, 0, f"warning: {warning.message}")
+        for warning in reported
+        if isinstance(warning, SuiteWarning)
     )
     return LoadedSuite(
         suite, path.absolute(), folder, source_sha256, boundary, secrets, is_from_run=True, warnings=warnings

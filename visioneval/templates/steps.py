@@ -11,8 +11,8 @@ from visioneval.bounds import TEMPLATE_STEPS
 
 CHARACTERS_PER_STEP = 16
 SUITE_TEMPLATES = 50
-CASE_STEPS = 2000
-"""Steps that each case adds to the suite's budget."""
+CASE_STEPS = 4000
+"""Steps that each case adds to the suite's budget: a template may be rendered more than once for a case."""
 
 _COLLECTIONS: Any = (dict, list, tuple, set, frozenset, type({}.keys()), type({}.values()), type({}.items()))
 

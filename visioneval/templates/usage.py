@@ -1,4 +1,4 @@
-"""The variables that a template shows, from its syntax tree and all that it includes or extends, without rendering."""
+"""The variables that a template uses, from its syntax tree and all that it includes or extends, without rendering."""
 
 from __future__ import annotations
 
@@ -21,17 +21,12 @@ class TemplateUsage:
     """The variables of a template and of all that it includes or extends."""
 
     used: frozenset[str] = frozenset()
-    shown: frozenset[str] = frozenset()
-    """Without those that only a condition uses."""
-    is_complete: bool = True
-    """Whether all templates that it includes or extends are known. Some names are only computed by rendering."""
     literals: tuple[str, ...] = ()
     """Names in single braces, such as ``{prompt}``, which Jinja leaves as they are."""
 
     def __or__(self, other: TemplateUsage) -> TemplateUsage:
         literals = tuple(dict.fromkeys((*self.literals, *other.literals)))
-        is_complete = self.is_complete and other.is_complete
-        return TemplateUsage(self.used | other.used, self.shown | other.shown, is_complete, literals)
+        return TemplateUsage(self.used | other.used, literals)
 
 
 def template_usage(name: str, folders: Folders) -> TemplateUsage:
@@ -47,16 +42,11 @@ def _usage(name: str, folders: Folders, including: frozenset[str]) -> TemplateUs
     chain = list(_chain(name, folders))
     tree = _MergeBlocks([tree for tree, _ in chain]).visit(chain[-1][0])
     literals = tuple(dict.fromkeys(literal for _, text in chain for literal in _literals(environment, text)))
-    used = frozenset(meta.find_undeclared_variables(tree))
-    for test in tree.find_all((nodes.If, nodes.CondExpr)):
-        test.test = nodes.Const(True, lineno=test.lineno, environment=environment)
-    references = (*tree.find_all(nodes.Include), *(node for part, _ in chain for node in part.find_all(nodes.Extends)))
-    is_complete = all(_names(reference.template) for reference in references)
-    usage = TemplateUsage(used, frozenset(meta.find_undeclared_variables(tree)), is_complete, literals)
+    usage = TemplateUsage(frozenset(meta.find_undeclared_variables(tree)), literals)
     for include in tree.find_all(nodes.Include):
         for included in _names(include.template):
             inner = _usage(included, folders, including | {name})
-            usage |= inner if include.with_context else replace(inner, used=frozenset(), shown=frozenset())
+            usage |= inner if include.with_context else replace(inner, used=frozenset())
     return usage
 
 

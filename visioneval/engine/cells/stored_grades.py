@@ -46,7 +46,8 @@ def _free(call: Call, record: GraderRecord) -> dict[str, Any]:
     """The cost and time of a grader that another run paid for."""
     asked_judge = any(grader.key == record.key and grader.judge_name for grader in call.graders)
     free = None if record.cost_usd is None else 0.0
-    return {"usage": None, "cost_usd": free, "seconds": 0.0, "cached": record.cached or asked_judge}
+    times = {"seconds": 0.0, "waited_seconds": 0.0}
+    return {"usage": None, "cost_usd": free, **times, "cached": record.cached or asked_judge}
 
 
 def saved_files(graded: Record) -> list[str]:

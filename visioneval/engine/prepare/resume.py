@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from visioneval.engine.cells.cell import Job, StoredOutput
+from visioneval.engine.prepare.changed_outputs import changed_outputs
 from visioneval.engine.prepare.reusable_grades import has_valid_grades
 from visioneval.engine.run import Jobs, hashes
 from visioneval.expansion import Call, HashOf, Plan, generation_key, grade_key
@@ -39,6 +40,8 @@ class ResumePlan:
     stale: frozenset[CellKey]
     touched: frozenset[CellKey]
     """Cells that will be generated or graded again."""
+    changed: Mapping[CellKey, str]
+    """Cells that are generated again because their output was changed, each with its path."""
 
     @property
     def cells(self) -> int:
@@ -56,15 +59,25 @@ class ResumePlan:
         return f"to generate: {generate}; to grade again: {grade}{evaluate}; unchanged: {self.counts.get('keep', 0)}"
 
 
-def plan_resume(plan: Plan, records: Iterable[Record], folder: Path, *, keep_errors: bool) -> ResumePlan:
-    """Compares the records of the run in ``folder`` with a plan. Reads no images, only the hashes of input files."""
+def plan_resume(
+    plan: Plan, records: Iterable[Record], folder: Path, *, keep_errors: bool, since: float = 0.0
+) -> ResumePlan:
+    """Compares the records of the run in ``folder`` with a plan, its input files and its outputs.
+
+    Reads only outputs whose files were changed after the POSIX time ``since``.
+    """
     by_cell = {record.cell: record for record in records}
+    outputs = changed_outputs(by_cell.values(), folder, since)
+    changed: dict[CellKey, str] = {}
     hash_of = hashes(plan.folder)
     steps: dict[CellKey, ResumeStep] = {}
     for call in plan.calls():
         for sample in call.samples:
             cell = _cell(call, sample)
-            step = steps[cell] = _step(call, sample, by_cell.get(cell), folder, hash_of, keep_errors=keep_errors)
+            step = _step(call, sample, by_cell.get(cell), folder, hash_of, keep_errors=keep_errors)
+            if cell in outputs and step.action != "generate":
+                step, changed[cell] = ResumeStep("generate", "with a changed image file"), outputs[cell]
+            steps[cell] = step
             for dependent in call.dependents:
                 cell = _cell(dependent, sample)
                 if step.action == "generate":
@@ -80,6 +93,7 @@ def plan_resume(plan: Plan, records: Iterable[Record], folder: Path, *, keep_err
         reasons=Counter((step.action, step.reason) for step in steps.values() if step.action != "keep"),
         stale=frozenset(by_cell.keys() - steps.keys()),
         touched=frozenset(cell for cell, step in steps.items() if step.action in ("generate", "grade")),
+        changed=changed,
     )
 
 

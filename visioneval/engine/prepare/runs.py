@@ -8,6 +8,7 @@ from pathlib import Path
 
 from visioneval.engine.call_settings import CallSettings, check_budget, check_session
 from visioneval.engine.components import Components, build_components
+from visioneval.engine.prepare.changed_outputs import writing_ended
 from visioneval.engine.prepare.planning import (
     Planned,
     SuiteOptions,
@@ -29,6 +30,8 @@ from visioneval.records.resume_command import resume_command
 from visioneval.records.writer import RunWriter
 from visioneval.suite.load import HIDDEN
 from visioneval.suite.selection import merged, narrowed_further
+
+MAX_CHANGED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,12 +140,19 @@ def _resume(planned: Planned, components: Components, info: RunInfo, options: Ru
             f"{folder} grades the outputs of {stored.graded_from}: repeat that 'visioneval grade' command instead"
         )
     uses_stored_suite = planned.loaded.is_from_run
-    rest = plan_resume(plan, read_records(folder), folder, keep_errors=options.keep_errors)
-    writer = RunWriter.resume(folder, resumed_info(stored, info, uses_stored_suite=uses_stored_suite), rest.stale)
+    since = writing_ended(stored)
+    rest = plan_resume(plan, read_records(folder), folder, keep_errors=options.keep_errors, since=since)
+    # records of changed outputs must not count if this run stops before it generates them again
+    stale = rest.stale | rest.changed.keys()
+    writer = RunWriter.resume(folder, resumed_info(stored, info, uses_stored_suite=uses_stored_suite), stale)
     forget_changed_pairs(rest, stored, plan, folder)
     notes = [*_warnings(planned), f"resuming {folder}: {rest}"]
     if rest.stale:
         notes.append(f"{len(rest.stale)} cells are no longer in the suite: moved to stale.jsonl")
+    if rest.changed:
+        paths = sorted(rest.changed.values())
+        more = f" and {len(paths) - MAX_CHANGED:,} more" if len(paths) > MAX_CHANGED else ""
+        notes.append(f"changed after they were generated, so generated again: {', '.join(paths[:MAX_CHANGED])}{more}")
     suite = None if uses_stored_suite else planned.loaded.path
     hint = resume_command(writer.folder, _typed_words(info, options), suite, info.hidden_vars)
     return PreparedRun(plan, components, writer, rest.jobs, rest.cells, f"to resume: {hint}", tuple(notes))

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from visioneval.suite.case import Name, TestCase
 from visioneval.suite.entries.graders import SHARE_DOWN, SHARE_UP, YES, BaseGrader, Share, is_video
+from visioneval.suite.entries.judge_prompt import JudgeTemplate
 from visioneval.types import Metric
 
 LIST, DESCRIBE, CHECK = "text/list.md.j2", "text/describe.md.j2", "text/check_description.md.j2"
@@ -53,6 +54,10 @@ class TextGrader(BaseGrader):
     @property
     def judge_name(self) -> str | None:
         return None if self.extract == "ocr" else self.judge
+
+    @property
+    def judge_templates(self) -> tuple[JudgeTemplate, ...]:
+        return (JudgeTemplate(CHECK, "describe", ("description", "criteria")),) if self.describe else ()
 
     @property
     def templates(self) -> tuple[str, ...]:

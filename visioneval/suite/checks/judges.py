@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from visioneval.errors import Problem, TemplateError
 from visioneval.registry import JUDGES, check_of
 from visioneval.resources import builtin
-from visioneval.suite.checks.templates import RULES, template_findings
+from visioneval.suite.checks.templates import RULES, ShownVariables, template_findings
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.judge_prompt import JudgeTemplate
 from visioneval.suite.entries.judges import BaseJudge
@@ -20,12 +21,21 @@ from visioneval.suite.model import Suite, template_folders
 from visioneval.suite.prompts import rendered
 from visioneval.suite.remote import Remote
 from visioneval.templates.render import render_file, template_files
+from visioneval.templates.shown import set_values, shown_values
 
 Problems = Iterator[tuple[Loc, str] | Problem]
 
 
-def judge_problems(suite: Suite, folder: Path, trust: Trust) -> Problems:
-    """Problems of ``judges:``, of hosts that would receive a key, and of graders that use a judge."""
+@dataclass(frozen=True, slots=True)
+class SuiteWarning:
+    """What may not be intended, although the suite can be run."""
+
+    loc: Loc
+    message: str
+
+
+def judge_problems(suite: Suite, folder: Path, trust: Trust) -> Iterator[tuple[Loc, str] | Problem | SuiteWarning]:
+    """Problems of ``judges:``, of hosts that would receive a key, and of graders that use a judge, with warnings."""
     for index, entry in enumerate(suite.models):
         if isinstance(entry, Remote):
             yield from ((("models", index, key), problem) for key, problem in _remote(entry, trust))
@@ -64,34 +74,30 @@ def _remote(entry: Remote, trust: Trust) -> Iterator[tuple[str, str]]:
         yield "google", problem
 
 
-def judge_warnings(suite: Suite, folder: Path, trust: Trust) -> Iterator[tuple[Loc, str]]:
-    """What a template leaves out although a run with it is possible: each message once, where it applies first."""
-    folders = template_folders(suite, folder, builtin("prompts"))
-    reported: set[str] = set()
-    for index, grader in enumerate(suite.graders):
-        for template in grader.judge_templates:
-            if _file_problems(template.name, folders=folders, trust=trust):
-                continue
-            for finding in template_findings(template, folders, suite.vars):
-                if not finding.is_error and finding.message not in reported:
-                    reported.add(finding.message)
-                    yield ("graders", index, template.option), finding.message
+def _templates(suite: Suite, folder: Path, trust: Trust) -> Iterator[tuple[Loc, str] | SuiteWarning]:
+    """Renders each template for every case that it applies to, and checks what it shows.
 
-
-def _templates(suite: Suite, folder: Path, trust: Trust) -> Problems:
-    """Checks what the templates use, and renders each for every case that it applies to."""
+    A warning comes once, where it applies first.
+    """
     folders = template_folders(suite, folder, builtin("prompts"))
     file_problems = lru_cache(maxsize=None)(partial(_file_problems, folders=folders, trust=trust))
+    warned: set[str] = set()
     for index, grader in enumerate(suite.graders):
-        options = {template.name: template.option for template in grader.judge_templates}
-        for template in grader.judge_templates:
+        declared = {template.name: template for template in grader.judge_templates}
+        shown: dict[str, dict[str, ShownVariables]] = {name: {} for name in declared}
+        case_problems = list(_case_problems(suite, grader, folders, file_problems, shown))
+        for template in declared.values():
             if file_problems(template.name):
                 continue  # reported if a case uses it
-            for finding in template_findings(template, folders, suite.vars):
+            for finding in template_findings(template, folders, suite.vars, shown[template.name]):
+                loc = ("graders", index, template.option)
                 if finding.is_error:
-                    yield ("graders", index, template.option), finding.message
-        for name, message in _case_problems(suite, grader, folders, file_problems):
-            yield ("graders", index, options.get(name, "template")), message
+                    yield loc, finding.message
+                elif finding.message not in warned:
+                    warned.add(finding.message)
+                    yield SuiteWarning(loc, finding.message)
+        for name, message in case_problems:
+            yield ("graders", index, declared[name].option if name in declared else "template"), message
 
 
 def _case_problems(
@@ -99,24 +105,30 @@ def _case_problems(
     grader: BaseGrader,
     folders: tuple[Path, ...],
     file_problems: Callable[[str], list[str]],
+    shown: Mapping[str, dict[str, ShownVariables]],
 ) -> Iterator[tuple[str, str]]:
-    """Templates that cannot be read or rendered for a case, so that no variable is undefined in the run."""
+    """Templates that cannot be read or rendered for a case, so that no variable is undefined in the run.
+
+    Adds what the others show of each case to ``shown``, by template and case.
+    """
     reported: set[str] = set()
     declared = {template.name: template for template in grader.judge_templates}
     for case in suite.cases:
-        if grader.when is not None and not grader.when.fits(case.id, case.task_type, case.tags):
+        if not grader.is_for(case):
             continue
         try:
             prompt, criteria = rendered(case, suite.vars)
         except TemplateError:
             continue  # reported for the case itself
         resolved = case.model_copy(update={"criteria": criteria})
-        for template, context in grader.template_contexts(resolved, prompt, variables=suite.vars):
-            problems = file_problems(template) or _render_problems(template, context, folders, declared.get(template))
+        for name, context in grader.template_contexts(resolved, prompt, variables=suite.vars):
+            template = declared.get(name)
+            variables = shown.get(name, {}).setdefault(case.id, ShownVariables())
+            problems = file_problems(name) or _render_problems(name, context, folders, template, variables)
             for message in problems:
                 if message not in reported:
                     reported.add(message)
-                    yield template, f"{message} (case {case.id!r})"
+                    yield name, f"{message} (case {case.id!r})"
 
 
 def _file_problems(template: str, *, folders: tuple[Path, ...], trust: Trust) -> list[str]:
@@ -131,19 +143,31 @@ def _file_problems(template: str, *, folders: tuple[Path, ...], trust: Trust) ->
 
 
 def _render_problems(
-    template: str, context: Mapping[str, Any], folders: tuple[Path, ...], declared: JudgeTemplate | None
+    name: str,
+    context: Mapping[str, Any],
+    folders: tuple[Path, ...],
+    template: JudgeTemplate | None,
+    variables: ShownVariables,
 ) -> list[str]:
-    """Why a template does not render for a case, except for what ``template_findings`` reports."""
+    """Why a template does not render for a case, except for what ``template_findings`` reports.
+
+    If it renders, adds what it shows to the ``variables`` of the case.
+    """
+    render = partial(render_file, name, folders)
     try:
-        render_file(template, folders, context)
+        output = render(context)
     except TemplateError as error:
-        if declared is not None and f"{RULES!r} is not set" in str(error):
+        if template is not None and f"{RULES!r} is not set" in str(error):
             return []
-        hidden = declared.hidden if declared else ()
-        withheld = next((name for name in hidden if f"{name!r} is not set" in str(error)), None)
+        hidden = template.hidden if template else ()
+        withheld = next((variable for variable in hidden if f"{variable!r} is not set" in str(error)), None)
         if withheld is not None:
-            return [f"{template}: uses {withheld!r}, which this grader does not show: see its option 'show'"]
-        return [_about(template, error)]
+            return [f"{name}: uses {withheld!r}, which this grader does not show: see its option 'show'"]
+        return [_about(name, error)]
+    if template is not None:
+        names = set_values((*template.must_show, *template.instead), context)
+        variables.has_value |= names
+        variables.shown |= shown_values(names - variables.shown, context, output, render)
     return []
 
 

@@ -16,7 +16,7 @@ from visioneval.errors import ImageError, Problem, SuiteError, TemplateError, Vi
 from visioneval.media import images
 from visioneval.registry import GRADERS, PROVIDERS, check_of
 from visioneval.suite.case import TestCase
-from visioneval.suite.checks.judges import judge_problems
+from visioneval.suite.checks.judges import SuiteWarning, judge_problems
 from visioneval.suite.checks.labels import label_problems
 from visioneval.suite.checks.output_of import output_of_problems
 from visioneval.suite.checks.outputs import no_image_problems, prompt_problems
@@ -39,8 +39,8 @@ _LONGEST_LABEL = 200
 
 def problems(
     suite: Suite, folder: Path, trust: Trust, run_labels: RunLabels, broken: frozenset[str] = frozenset()
-) -> Iterator[tuple[Loc, str] | Problem]:
-    """Every problem of a suite that its model cannot detect. Problems in other files come with their position.
+) -> Iterator[tuple[Loc, str] | Problem | SuiteWarning]:
+    """Every problem of a suite that its model cannot detect, and warnings. Problems in other files have a position.
 
     ``broken`` names the top-level keys that lost invalid entries, and ``metrics`` if the metrics of some grader are
     unknown: checks that depend on them are skipped.

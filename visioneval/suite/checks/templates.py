@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +24,43 @@ class TemplateFinding:
     is_error: bool
 
 
+@dataclass(slots=True)
+class ShownVariables:
+    """What a template shows of a case in any of its calls."""
+
+    has_value: set[str] = field(default_factory=set)
+    shown: set[str] = field(default_factory=set)
+
+    @property
+    def unshown(self) -> set[str]:
+        """Variables with a value that the judge of the case never sees."""
+        return self.has_value - self.shown
+
+
 def template_findings(
-    template: JudgeTemplate, folders: tuple[Path, ...], variables: Mapping[str, Any]
+    template: JudgeTemplate,
+    folders: tuple[Path, ...],
+    variables: Mapping[str, Any],
+    cases: Mapping[str, ShownVariables],
 ) -> list[TemplateFinding]:
-    """The findings about a readable template; none if it cannot be parsed, which rendering reports."""
+    """The findings about a readable template; none if it cannot be parsed, which rendering reports.
+
+    ``cases`` are those that it was rendered for.
+    """
     try:
         usage = template_usage(template.name, folders)
     except TemplateError:
         return []
-    findings = [*_literals(template, usage), *_rules(template, usage, variables)]
-    named = {_variable(literal) for literal in usage.literals}
-    return [*findings, *(finding for finding in _unshown(template, usage, named))]
+    return [
+        *_literals(template, usage, cases),
+        *_rules(template, usage, variables),
+        *_unshown(template, cases, {_variable(literal) for literal in usage.literals}),
+    ]
 
 
-def _literals(template: JudgeTemplate, usage: TemplateUsage) -> Iterator[TemplateFinding]:
+def _literals(
+    template: JudgeTemplate, usage: TemplateUsage, cases: Mapping[str, ShownVariables]
+) -> Iterator[TemplateFinding]:
     """Names in single braces, which a judge would see as they are."""
     for literal in usage.literals:
         variable = _variable(literal)
@@ -46,8 +69,9 @@ def _literals(template: JudgeTemplate, usage: TemplateUsage) -> Iterator[Templat
         else:
             advice = f"write '{{{{ {variable} }}}}'"
         is_needed = variable in (*template.must_show, *template.instead)
+        is_missing = any(variable in case.unshown for case in cases.values())
         message = f"{template.name}: '{{{literal}}}' is not replaced: {advice}"
-        yield TemplateFinding(message, is_error=is_needed and variable not in usage.shown)
+        yield TemplateFinding(message, is_error=is_needed and is_missing)
 
 
 def _variable(literal: str) -> str:
@@ -60,22 +84,33 @@ def _rules(template: JudgeTemplate, usage: TemplateUsage, variables: Mapping[str
         yield TemplateFinding(message, is_error=True)
 
 
-def _unshown(template: JudgeTemplate, usage: TemplateUsage, named: set[str]) -> Iterator[TemplateFinding]:
-    """What was asked for and is not shown, without what ``named`` reports in single braces."""
-    missing = [name for name in template.must_show if name not in usage.shown]
+def _unshown(
+    template: JudgeTemplate, cases: Mapping[str, ShownVariables], named: set[str]
+) -> Iterator[TemplateFinding]:
+    """What was asked for and is not shown, without what ``named`` reports in single braces.
+
+    A message names a case only if other cases are not affected.
+    """
     enough = {*template.must_show, *template.instead}
-    if not usage.is_complete:
-        return
-    if missing and not enough & usage.shown:
+    asked = [case for case, variables in cases.items() if variables.has_value & enough]
+    blind = [case for case in asked if not cases[case].shown & enough]
+    if template.must_show and blind:
         if not enough & named:
-            yield TemplateFinding(f"{template.name}: {_shows_nothing(template)}", is_error=True)
+            yield TemplateFinding(f"{template.name}: {_shows_nothing(template)}{_of(blind, asked)}", is_error=True)
         return
-    for name in missing:
-        if name not in named:
+    for name in template.must_show:
+        asked = [case for case, variables in cases.items() if name in variables.has_value]
+        missing = [case for case in asked if name in cases[case].unshown]
+        if missing and name not in named:
             rest = ", ".join(shown for shown in template.show if shown != name)
             intended = f" (if that is intended: 'show: [{rest}]')" if rest else ""
             message = f"{template.name}: does not show {name!r}, so the judge never sees it{intended}"
-            yield TemplateFinding(message, is_error=False)
+            yield TemplateFinding(f"{message}{_of(missing, asked)}", is_error=False)
+
+
+def _of(affected: Sequence[str], cases: Sequence[str]) -> str:
+    """The first affected case, unless all cases are affected."""
+    return f" (case {affected[0]!r})" if len(affected) < len(cases) else ""
 
 
 def _shows_nothing(template: JudgeTemplate) -> str:
