@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # One more than the processors, as many tests wait for servers and child processes.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
-.PHONY: demo quick test soak check figures sentences bench wheel clean
+.PHONY: demo quick test soak check figures sentences calibration bench wheel clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -40,6 +40,9 @@ figures: $(READY)  ## How long functions are, how names repeat, how deep a call 
 
 sentences: $(READY)  ## Every sentence that a user can see, to be read by an editor
 	$(BIN)/python tests/sentences.py
+
+calibration: $(READY)  ## Simulates every interval and test of docs/statistics.md; takes minutes
+	for module in intervals comparison; do $(BIN)/python -m tests.calibration.$$module || exit 1; done
 
 bench: $(READY)
 	$(BIN)/python -m tests.bench.engine
