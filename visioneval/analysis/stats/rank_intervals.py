@@ -51,8 +51,8 @@ class Standings:
     """The places of the ``n`` members of a group.
 
     ``tier`` counts from 0, best first. ``rank`` counts from 1; equal strengths share the best one. ``low_rank`` and
-    ``high_rank`` are its interval, ``None`` with fewer than ``MIN_CLUSTERS`` cases. ``strength`` is in log-odds from the
-    mean of the tier, and NaN for a member that is alone in its tier. ``reach`` is half the width of its interval.
+    ``high_rank`` are its interval, ``None`` with fewer than ``MIN_CLUSTERS`` cases. ``strength`` is in log-odds from
+    the mean of the tier, and NaN for a member that is alone in its tier. ``reach`` is half the width of its interval.
 
     ``difference`` and ``difference_reach``, shape ``(n, n)``, are those of the strength of the row minus that of the
     column. A reach is NaN if too few cases are behind it. ``is_ordered``, shape ``(n, n)``, is true where points lead

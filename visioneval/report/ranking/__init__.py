@@ -1,0 +1,1 @@
+"""A ranking of model runs: its texts, and as an HTML page."""
