@@ -136,7 +136,7 @@ def test_a_loser_of_every_pair_and_tiers_are_explained() -> None:
     tiers = [judged(f"c{at}", a, b, "ab"[at % 2]) for at in range(8) for a, b in (("v", "w"), ("x", "y"))]
     tiers += [judged(f"c{at}", "v", "x", "a") for at in range(8)]
     ranking = only(by_judges(*tiers))
-    assert ranking.notes == ("strengths compare only within a tier, as the better tier won every pair: v, w; x, y",)
+    assert ranking.notes == ("strengths compare only within each of these tiers: v, w; x, y",)
     assert {entry.name: entry.tier for entry in ranking.model_runs} == {"v": 1, "w": 1, "x": 2, "y": 2}
     assert all(entry.strength is not None for entry in ranking.model_runs)
 
@@ -166,7 +166,7 @@ def test_unanswered_pairs_are_counted_and_left_out() -> None:
     ranking = only(result)
     assert ranking.unanswered == 3
     assert ranking.gaps == (
-        "3 pairs could not be judged, and do not count",
+        "3 pairs could not be judged and are left out",
         "not ranked together, as no answers connect them: x, y, z; w",
     )
     w = entry_of(ranking, "w")
@@ -174,6 +174,11 @@ def test_unanswered_pairs_are_counted_and_left_out() -> None:
     assert result.exit_code == 3
     pair = next(pair for pair in ranking.comparisons if (pair.a, pair.b) == ("w", "x"))
     assert (pair.unanswered, pair.pairs, pair.difference) == (1, 0, None)
+
+
+def test_model_runs_in_fewer_cases_are_named() -> None:
+    lines = [*mixed(), *(judged(f"c{at}", "w", "x", "ab"[at % 2]) for at in range(7))]
+    assert only(by_judges(*lines)).notes == ("compared in fewer than 12 cases: w (7)",)
 
 
 def test_only_unanswered_pairs_rank_nothing() -> None:

@@ -111,7 +111,7 @@ class Coverage:
 
 
 def coverage(design: Design, repetitions: int, seed: int = 0) -> Coverage:
-    """Simulates a design. Strengths and differences count only if all of them are finite and have an interval."""
+    """Simulates a design. Strengths and differences count only where all are finite, and only those with an interval."""
     actual = truth(design)
     best = 1 + (actual[None, :] > actual[:, None] + 1e-6).sum(axis=1)
     worst = SIZE - (actual[None, :] < actual[:, None] - 1e-6).sum(axis=1)
@@ -126,15 +126,20 @@ def coverage(design: Design, repetitions: int, seed: int = 0) -> Coverage:
             unbounded += 1
             continue
         error = np.abs(standings.difference - np.subtract.outer(actual, actual))[np.triu_indices(SIZE, 1)]
-        differences.append(~(error > standings.difference_reach[np.triu_indices(SIZE, 1)]))
-        values.append(~(np.abs(standings.strength - actual) > standings.reach))
+        differences.append(_is_covered(error, standings.difference_reach[np.triu_indices(SIZE, 1)]))
+        values.append(_is_covered(np.abs(standings.strength - actual), standings.reach))
     return Coverage(*map(np.array, (differences, values, ranks)), unbounded, float(np.mean(sizes)))
+
+
+def _is_covered(error: Floats, reach: Floats) -> Floats:
+    """1 where the truth is within reach, 0 where it is not, NaN without an interval."""
+    return np.where(np.isnan(reach), np.nan, error <= reach)
 
 
 def _share(covered: Floats) -> str:
     """The share of all intervals, with its standard error over repetitions, and that of the least covered one."""
-    error = float(covered.mean(axis=1).std(ddof=1)) / sqrt(len(covered))
-    return f"{covered.mean():.3f} +- {error:.3f} (least {covered.mean(axis=0).min():.3f})"
+    error = float(np.nanstd(np.nanmean(covered, axis=1), ddof=1)) / sqrt(len(covered))
+    return f"{np.nanmean(covered):.3f} +- {error:.3f} (least {np.nanmean(covered, axis=0).min():.3f})"
 
 
 def table(repetitions: int) -> Iterator[str]:

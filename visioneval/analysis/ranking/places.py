@@ -181,7 +181,8 @@ def _differences(group: _Group) -> Iterator[tuple[tuple[str, str], Estimate | No
 
 def _gaps(all_groups: Sequence[_Group], names: Mapping[str, str], unanswered: int) -> Iterator[str]:
     if unanswered:
-        yield f"{unanswered:,} pair{'s' * (unanswered != 1)} could not be judged, and do not count"
+        subject, verb = ("1 pair", "is") if unanswered == 1 else (f"{unanswered:,} pairs", "are")
+        yield f"{subject} could not be judged and {verb} left out"
     if len(all_groups) > 1:
         listed = (_listed([names[side] for side in group.sides]) for group in all_groups)
         yield f"not ranked together, as no answers connect them: {'; '.join(listed)}"
@@ -197,11 +198,15 @@ def _gaps(all_groups: Sequence[_Group], names: Mapping[str, str], unanswered: in
 
 
 def _notes(all_groups: Sequence[_Group], model_runs: Sequence[RankedRun]) -> Iterator[str]:
-    """Missing intervals, and strengths without bounds."""
+    """Unequal numbers of cases, missing intervals, and strengths without bounds."""
     for group in all_groups:
         if group.places is None:
             continue
         ranked = [entry for entry in model_runs if entry.group == group.number]
+        cases = max(entry.cases for entry in ranked)
+        fewer = [f"{entry.name} ({entry.cases:,})" for entry in ranked if entry.cases < cases]
+        if fewer:
+            yield f"compared in fewer than {cases:,} cases: {_listed(fewer)}"
         if group.places.low_rank is None:
             yield f"no intervals: they need {MIN_CLUSTERS} cases"
         elif any(entry.strength and entry.strength.low is None for entry in ranked):
@@ -213,7 +218,7 @@ def _notes(all_groups: Sequence[_Group], model_runs: Sequence[RankedRun]) -> Ite
         tiers = {entry.tier for entry in ranked}
         if len(tiers) > 1 + len(extreme):
             listed = (_listed([entry.name for entry in ranked if entry.tier == tier]) for tier in sorted(tiers))
-            yield f"strengths compare only within a tier, as the better tier won every pair: {'; '.join(listed)}"
+            yield f"strengths compare only within each of these tiers: {'; '.join(listed)}"
 
 
 def _listed(names: Sequence[str], separator: str = ", ") -> str:

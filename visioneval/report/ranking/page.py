@@ -39,11 +39,11 @@ class Axis:
         strengths = [entry.strength for entry in entries if entry.strength is not None]
         ends = [end for strength in strengths for end in (strength.low, strength.value, strength.high)]
         numbers = [0.0, *(end for end in ends if end is not None)]
-        reach = max(numbers) - min(numbers) or 1.0
-        rough = reach / _TICKS
+        numbers = numbers if any(numbers) else [-1.0, 1.0]
+        rough = (max(numbers) - min(numbers)) / _TICKS
         power = 10.0 ** floor(log10(rough))
         step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough)
-        return cls(floor(min(numbers) / step) * step, ceil(max(numbers) / step) * step or step, step)
+        return cls(floor(min(numbers) / step) * step, ceil(max(numbers) / step) * step, step)
 
     def x(self, value: float) -> float:
         """The x coordinate of a number."""
