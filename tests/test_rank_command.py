@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import visioneval as ve
 from visioneval.analysis.ranking.findings import RankedRun
 from visioneval.cli import app
-from visioneval.report.ranking.page import WIDTH, Axis
+from visioneval.report.html.ranking import WIDTH, Axis
 
 HOSTILE = "[bold]<script>alert(1)</script>`|"
 

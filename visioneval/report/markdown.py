@@ -15,7 +15,7 @@ from visioneval.analysis.compare.pairing import CellPair, Change
 from visioneval.analysis.findings import GateFinding, Summary
 from visioneval.analysis.ranking.findings import Ranking, Rankings
 from visioneval.report.numbers import gate_value
-from visioneval.report.ranking.texts import ABOUT, by_group, ranking_title, show_chance, show_rank, show_strength
+from visioneval.report.ranking_texts import ABOUT, by_group, ranking_title, show_chance, show_rank, show_strength
 from visioneval.report.sentences import (
     TITLES,
     cost_and_time_rows,

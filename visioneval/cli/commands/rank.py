@@ -72,7 +72,7 @@ def rank(
         write_report(markdown, rankings_markdown(result))
     if html is not None:
         from visioneval.report.files import write_report
-        from visioneval.report.ranking.page import rankings_page
+        from visioneval.report.html.ranking import rankings_page
 
         write_report(html, rankings_page(result))
     if as_json:

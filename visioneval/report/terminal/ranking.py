@@ -8,7 +8,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from visioneval.analysis.ranking.findings import RankedRun, Ranking, Rankings
-from visioneval.report.ranking.texts import ABOUT, by_group, ranking_title, show_chance, show_rank, show_strength
+from visioneval.report.ranking_texts import ABOUT, by_group, ranking_title, show_chance, show_rank, show_strength
 from visioneval.report.terminal.table import Cell, Column, table
 from visioneval.report.text import plain
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from visioneval.analysis.ranking.findings import RankedRun, Ranking, Rankings
 from visioneval.report.html.pages import policy, render, style
-from visioneval.report.ranking.texts import ABOUT, by_group, ranking_title, show_chance, show_rank, show_strength
+from visioneval.report.ranking_texts import ABOUT, by_group, ranking_title, show_chance, show_rank, show_strength
 
 WIDTH, PAD = 320.0, 12.0
 _TICKS = 5

@@ -1,1 +1,0 @@
-"""A ranking of model runs: its texts, and as an HTML page."""
