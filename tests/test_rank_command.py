@@ -172,9 +172,9 @@ def entry(value: float, low: float | None = None, high: float | None = None) -> 
 def test_axis_has_round_ticks_around_all_strengths(entries: list[RankedRun], texts: list[str]) -> None:
     axis = Axis.around(entries)
     assert [text for _, text in axis.ticks] == texts
-    places = [x for x, _ in axis.ticks]
-    assert places == sorted(places)
-    assert axis.zero in places
+    positions = [x for x, _ in axis.ticks]
+    assert positions == sorted(positions)
+    assert axis.zero in positions
     for item in entries:
         assert item.strength is not None
         assert 0 <= axis.x(item.strength.value) <= WIDTH

@@ -68,7 +68,7 @@ DESIGNS = (
 )
 
 
-def draw(design: Design, repetitions: int, chance: np.random.Generator) -> Floats:
+def simulate(design: Design, repetitions: int, chance: np.random.Generator) -> Floats:
     """Points of shape ``(repetitions, cases, n, n)``."""
     shape = (repetitions, design.cases)
     of_case = design.strengths + design.effect * chance.standard_normal((*shape, SIZE))
@@ -76,8 +76,8 @@ def draw(design: Design, repetitions: int, chance: np.random.Generator) -> Float
     points = np.zeros((*shape, SIZE, SIZE))
     for number, (i, j) in enumerate(design.met):
         wins = 1 / (1 + np.exp(of_case[..., j] - of_case[..., i]))
-        drawn = chance.random((*shape, design.samples)) < wins[..., None]
-        scores = np.where(chance.random(drawn.shape) < design.ties, 0.5, drawn)
+        outcomes = chance.random((*shape, design.samples)) < wins[..., None]
+        scores = np.where(chance.random(outcomes.shape) < design.ties, 0.5, outcomes)
         is_met = link == number if design.pairs == "one" else np.full(shape, fill_value=True)
         if design.pairs == "few" and j == LAST:
             is_met = np.broadcast_to(np.arange(design.cases) < FEW, shape)
@@ -116,7 +116,7 @@ def coverage(design: Design, repetitions: int, seed: int = 0) -> Coverage:
     best = 1 + (actual[None, :] > actual[:, None] + 1e-6).sum(axis=1)
     worst = SIZE - (actual[None, :] < actual[:, None] - 1e-6).sum(axis=1)
     differences, values, ranks, sizes, unbounded = [], [], [], [], 0
-    for points in draw(design, repetitions, np.random.default_rng(seed)):
+    for points in simulate(design, repetitions, np.random.default_rng(seed)):
         standings = rank_group(points)
         assert standings.low_rank is not None
         assert standings.high_rank is not None

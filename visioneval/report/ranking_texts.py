@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from visioneval.analysis.ranking.findings import Estimate, HeadToHead, RankedRun, Ranking
+from visioneval.analysis.ranking.findings import HeadToHead, IntervalEstimate, RankedRun, Ranking
 
 ABOUT = (
     "strength: log-odds from the mean; chance: to win against a model run of mean strength; a tie counts as half, and a"
@@ -55,7 +55,7 @@ def show_chance(entry: RankedRun | HeadToHead) -> str:
     return _show(entry.difference and entry.difference.as_chance(), ".2f")
 
 
-def _show(estimate: Estimate | None, form: str) -> str:
+def _show(estimate: IntervalEstimate | None, form: str) -> str:
     if estimate is None:
         return "-"
     value = format(estimate.value, form)

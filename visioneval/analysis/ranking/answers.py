@@ -49,7 +49,7 @@ class PairAnswers:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerSet:
+class PairwiseAnswers:
     """Answers that may be pooled: those of one judge, or those of people to one question. Pairs are sorted."""
 
     name: str
@@ -60,7 +60,7 @@ class AnswerSet:
 class PeopleAnswers:
     """The answers of people by question, and the number of ignored answers."""
 
-    sets: Sequence[AnswerSet]
+    sets: Sequence[PairwiseAnswers]
     outdated: int
     """Answers about images that were generated again since."""
     unknown_cells: int
@@ -72,7 +72,7 @@ def label_of(side: str) -> str:
     return split_run(side)[1] or side
 
 
-def judge_answers(preferences: Iterable[Preference]) -> list[AnswerSet]:
+def judge_answers(preferences: Iterable[Preference]) -> list[PairwiseAnswers]:
     """The answers of each judge, sorted by its name. An answer is that to both orders."""
     by_judge: dict[str, dict[PairKey, PairAnswers]] = {}
     for finding in summarize_preferences(preferences):
@@ -129,8 +129,8 @@ def _add(by_pair: dict[PairKey, PairAnswers], key: PairKey, result: Result, rate
         pair.raters.add(rater)
 
 
-def _sets(by_name: Mapping[str, Mapping[PairKey, PairAnswers]]) -> list[AnswerSet]:
+def _sets(by_name: Mapping[str, Mapping[PairKey, PairAnswers]]) -> list[PairwiseAnswers]:
     return [
-        AnswerSet(name, [pair for _, pair in sorted(by_pair.items(), key=lambda entry: entry[0])])
+        PairwiseAnswers(name, [pair for _, pair in sorted(by_pair.items(), key=lambda entry: entry[0])])
         for name, by_pair in sorted(by_name.items())
     ]

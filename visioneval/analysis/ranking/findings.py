@@ -12,17 +12,17 @@ from visioneval.types import Frozen
 RankedBy = Literal["judges", "people"]
 
 
-class Estimate(Frozen):
+class IntervalEstimate(Frozen):
     """A value with its 95 % interval; without one, ``low`` and ``high`` are ``None``."""
 
     value: float
     low: float | None = None
     high: float | None = None
 
-    def as_chance(self) -> Estimate:
+    def as_chance(self) -> IntervalEstimate:
         """Log-odds as a chance, 0 to 1."""
         low, high = (None if end is None else chance_of(end) for end in (self.low, self.high))
-        return Estimate(value=chance_of(self.value), low=low, high=high)
+        return IntervalEstimate(value=chance_of(self.value), low=low, high=high)
 
 
 class RankedRun(Frozen):
@@ -41,8 +41,8 @@ class RankedRun(Frozen):
     rank: int | None
     low_rank: int | None = None
     high_rank: int | None = None
-    strength: Estimate | None = None
-    chance: Estimate | None = None
+    strength: IntervalEstimate | None = None
+    chance: IntervalEstimate | None = None
     wins: int
     losses: int
     ties: int
@@ -65,7 +65,7 @@ class HeadToHead(Frozen):
     flips: int
     pairs: int
     unanswered: int
-    difference: Estimate | None = None
+    difference: IntervalEstimate | None = None
 
 
 class Ranking(Frozen):

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from visioneval.analysis.agreement.answers import LabeledRun
-from visioneval.analysis.ranking.answers import AnswerSet, PairAnswers, judge_answers, label_of, people_answers
+from visioneval.analysis.ranking.answers import PairAnswers, PairwiseAnswers, judge_answers, label_of, people_answers
 from visioneval.analysis.ranking.findings import RankedBy, Rankings
-from visioneval.analysis.ranking.places import rank_answers
+from visioneval.analysis.ranking.standings import rank_answers
 from visioneval.errors import ExitCode, UsageError
 from visioneval.records.model import RunInfo
 from visioneval.records.preferences import Preference
@@ -92,7 +92,7 @@ def _ignored(outdated: int, unknown_cells: int) -> Iterator[str]:
         yield f"ignored: {unknown_cells:,} label{'s' * (unknown_cells != 1)} for cells that are not in the run"
 
 
-def _of_judge(judge: str, answer_sets: Sequence[AnswerSet], runs: Iterable[AnsweredRun]) -> list[AnswerSet]:
+def _of_judge(judge: str, answer_sets: Sequence[PairwiseAnswers], runs: Iterable[AnsweredRun]) -> list[PairwiseAnswers]:
     titles = {run.info.suite.judges[judge].title for run in runs if judge in run.info.suite.judges}
     matching = [answers for answers in answer_sets if answers.name == judge]
     matching = matching or [answers for answers in answer_sets if answers.name in titles]
@@ -102,7 +102,9 @@ def _of_judge(judge: str, answer_sets: Sequence[AnswerSet], runs: Iterable[Answe
     return matching
 
 
-def _filtered(answer_sets: Sequence[AnswerSet], runs: Sequence[AnsweredRun], filters: RankFilters) -> list[AnswerSet]:
+def _filtered(
+    answer_sets: Sequence[PairwiseAnswers], runs: Sequence[AnsweredRun], filters: RankFilters
+) -> list[PairwiseAnswers]:
     """The answers that the filters and ``RUN@LABEL`` leave."""
     pairs = [pair for answers in answer_sets for pair in answers.pairs]
     tags = {case.id: case.tags for run in runs for case in run.info.suite.cases}
@@ -124,7 +126,7 @@ def _filtered(answer_sets: Sequence[AnswerSet], runs: Sequence[AnsweredRun], fil
         label = label_of(side)
         return (named is None or label in named) and (not filters.models or any_glob(filters.models, label))
 
-    narrowed = [AnswerSet(answers.name, list(filter(is_selected, answers.pairs))) for answers in answer_sets]
+    narrowed = [PairwiseAnswers(answers.name, list(filter(is_selected, answers.pairs))) for answers in answer_sets]
     return [answers for answers in narrowed if answers.pairs]
 
 

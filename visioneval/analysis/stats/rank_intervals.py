@@ -48,7 +48,7 @@ Ints = NDArray[np.int_]
 
 @dataclass(frozen=True, slots=True)
 class Standings:
-    """The places of the ``n`` members of a group.
+    """The ranks and strengths of the ``n`` members of a group.
 
     ``tier`` counts from 0, best first. ``rank`` counts from 1; equal strengths share the best one. ``low_rank`` and
     ``high_rank`` are its interval, ``None`` with fewer than ``MIN_CLUSTERS`` cases. ``strength`` is in log-odds from

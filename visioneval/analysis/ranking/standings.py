@@ -1,4 +1,4 @@
-"""One ranking: the places of model runs by answers that may be pooled. Pure."""
+"""One ranking: the standings of model runs by answers that may be pooled. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from math import isnan
 import numpy as np
 
 from visioneval.analysis.compare.preferences import Result
-from visioneval.analysis.ranking.answers import SWAPPED, AnswerSet, PairAnswers, label_of
-from visioneval.analysis.ranking.findings import Estimate, HeadToHead, RankedBy, RankedRun, Ranking
+from visioneval.analysis.ranking.answers import SWAPPED, PairAnswers, PairwiseAnswers, label_of
+from visioneval.analysis.ranking.findings import HeadToHead, IntervalEstimate, RankedBy, RankedRun, Ranking
 from visioneval.analysis.stats.bradley_terry import Floats, groups
 from visioneval.analysis.stats.rank_intervals import Standings, rank_group
 from visioneval.analysis.stats.resampling import MIN_CLUSTERS
@@ -44,14 +44,14 @@ class _Tally:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Model runs that answers connect, and their places, ``None`` for one alone."""
+    """Model runs that answers connect, and their standings, ``None`` for one alone."""
 
     number: int
     sides: Sequence[str]
-    places: Standings | None
+    standings: Standings | None
 
 
-def rank_answers(answers: AnswerSet, by: RankedBy) -> Ranking:
+def rank_answers(answers: PairwiseAnswers, by: RankedBy) -> Ranking:
     """Ranks the model runs that answers are about. Those that no answer connects are in groups of their own."""
     answered = [pair for pair in answers.pairs if pair.answers]
     sides = sorted({side for pair in answers.pairs for side in (pair.a, pair.b)})
@@ -120,16 +120,16 @@ def _ranked_runs(
 
 
 def _ranked_run(side: str, name: str, group: _Group, at: int, tally: _Tally) -> RankedRun:
-    places = group.places
-    strength = places and _estimate(places.strength[at], places.reach[at])
+    standings = group.standings
+    strength = standings and _estimate(standings.strength[at], standings.reach[at])
     return RankedRun(
         model_run=side,
         name=name,
         group=group.number,
-        tier=int(places.tier[at]) + 1 if places else 1,
-        rank=int(places.rank[at]) if places else None,
-        low_rank=int(places.low_rank[at]) if places and places.low_rank is not None else None,
-        high_rank=int(places.high_rank[at]) if places and places.high_rank is not None else None,
+        tier=int(standings.tier[at]) + 1 if standings else 1,
+        rank=int(standings.rank[at]) if standings else None,
+        low_rank=int(standings.low_rank[at]) if standings and standings.low_rank is not None else None,
+        high_rank=int(standings.high_rank[at]) if standings and standings.high_rank is not None else None,
         strength=strength,
         chance=strength and strength.as_chance(),
         wins=tally.counts["a"],
@@ -140,12 +140,12 @@ def _ranked_run(side: str, name: str, group: _Group, at: int, tally: _Tally) -> 
     )
 
 
-def _estimate(value: float, reach: float) -> Estimate | None:
+def _estimate(value: float, reach: float) -> IntervalEstimate | None:
     if isnan(value):
         return None
     if isnan(reach):
-        return Estimate(value=float(value))
-    return Estimate(value=float(value), low=float(value - reach), high=float(value + reach))
+        return IntervalEstimate(value=float(value))
+    return IntervalEstimate(value=float(value), low=float(value - reach), high=float(value + reach))
 
 
 def _comparisons(
@@ -170,13 +170,13 @@ def _comparisons(
         )
 
 
-def _differences(group: _Group) -> Iterator[tuple[tuple[str, str], Estimate | None]]:
+def _differences(group: _Group) -> Iterator[tuple[tuple[str, str], IntervalEstimate | None]]:
     """The difference of strengths of each two members."""
-    places = group.places
+    standings = group.standings
     for row, a in enumerate(group.sides):
         for column, b in enumerate(group.sides):
-            if places and row < column:
-                yield (a, b), _estimate(places.difference[row, column], places.difference_reach[row, column])
+            if standings and row < column:
+                yield (a, b), _estimate(standings.difference[row, column], standings.difference_reach[row, column])
 
 
 def _gaps(all_groups: Sequence[_Group], names: Mapping[str, str], unanswered: int) -> Iterator[str]:
@@ -187,8 +187,8 @@ def _gaps(all_groups: Sequence[_Group], names: Mapping[str, str], unanswered: in
         listed = (_listed([names[side] for side in group.sides]) for group in all_groups)
         yield f"not ranked together, as no answers connect them: {'; '.join(listed)}"
     for group in all_groups:
-        if group.places is not None:
-            rows, columns = np.nonzero(np.triu(~group.places.is_ordered))
+        if group.standings is not None:
+            rows, columns = np.nonzero(np.triu(~group.standings.is_ordered))
             unordered = [
                 f"{names[group.sides[row]]} and {names[group.sides[column]]}"
                 for row, column in zip(rows.tolist(), columns.tolist(), strict=True)
@@ -200,14 +200,14 @@ def _gaps(all_groups: Sequence[_Group], names: Mapping[str, str], unanswered: in
 def _notes(all_groups: Sequence[_Group], model_runs: Sequence[RankedRun]) -> Iterator[str]:
     """Unequal numbers of cases, missing intervals, and strengths without bounds."""
     for group in all_groups:
-        if group.places is None:
+        if group.standings is None:
             continue
         ranked = [entry for entry in model_runs if entry.group == group.number]
         cases = max(entry.cases for entry in ranked)
         fewer = [f"{entry.name} ({entry.cases:,})" for entry in ranked if entry.cases < cases]
         if fewer:
             yield f"compared in fewer than {cases:,} cases: {_listed(fewer)}"
-        if group.places.low_rank is None:
+        if group.standings.low_rank is None:
             yield f"no intervals: they need {MIN_CLUSTERS} cases"
         elif any(entry.strength and entry.strength.low is None for entry in ranked):
             yield "no interval for a strength that one case decides"
