@@ -335,3 +335,13 @@ def test_huge_and_tiny_strengths_have_chances() -> None:
     assert y.strength is not None
     assert y.strength.value == pytest.approx(-log(3000) / 2)
     assert places(ranking) == {"x": (1, 1, 1), "y": (2, 2, 2)}
+
+
+def test_too_many_model_runs_and_cases_are_refused() -> None:
+    with pytest.raises(UsageError, match="102 model runs, more than 100: select some with --model"):
+        by_judges(*(judged("c", "x", f"m{at}", "a") for at in range(101)))
+    with pytest.raises(UsageError, match="7,501 cases are too many for 64 model runs"):
+        by_judges(
+            *(judged("c0", "x", f"m{at}", "a") for at in range(63)),
+            *(judged(f"c{at}", "x", "m0", "a") for at in range(7501)),
+        )

@@ -15,8 +15,12 @@ from visioneval.analysis.ranking.findings import HeadToHead, IntervalEstimate, R
 from visioneval.analysis.stats.bradley_terry import Floats, groups
 from visioneval.analysis.stats.rank_intervals import Standings, rank_group
 from visioneval.analysis.stats.resampling import MIN_CLUSTERS
+from visioneval.errors import UsageError
 
 MAX_NAMES = 5
+MAX_MODEL_RUNS = 100
+MAX_ENTRIES = 30_000_000
+"""Of the table of points by case and two model runs, which bounds the memory to about a gigabyte."""
 
 
 @dataclass(slots=True)
@@ -52,9 +56,13 @@ class _Group:
 
 
 def rank_answers(answers: PairwiseAnswers, by: RankedBy) -> Ranking:
-    """Ranks the model runs that answers are about. Those that no answer connects are in groups of their own."""
+    """Ranks the model runs that answers are about. Those that no answer connects are in groups of their own.
+
+    Raises ``UsageError`` for too many of them.
+    """
     answered = [pair for pair in answers.pairs if pair.answers]
     sides = sorted({side for pair in answers.pairs for side in (pair.a, pair.b)})
+    _check_size(len(sides), len({pair.test_id for pair in answered}))
     names = _short_names(sides)
     all_groups = _groups(_points(answered, sides), sides)
     model_runs = _ranked_runs(all_groups, names, answers.pairs)
@@ -70,6 +78,17 @@ def rank_answers(answers: PairwiseAnswers, by: RankedBy) -> Ranking:
         gaps=tuple(_gaps(all_groups, names, len(answers.pairs) - len(answered))),
         notes=tuple(dict.fromkeys(_notes(all_groups, model_runs))),
     )
+
+
+def _check_size(model_runs: int, cases: int) -> None:
+    if model_runs > MAX_MODEL_RUNS:
+        raise UsageError(
+            f"{model_runs:,} model runs, more than {MAX_MODEL_RUNS}: select some with --model or RUN@LABEL"
+        )
+    if cases * model_runs**2 > MAX_ENTRIES:
+        raise UsageError(
+            f"{cases:,} cases are too many for {model_runs} model runs: select some with --case or --model"
+        )
 
 
 def _short_names(sides: Sequence[str]) -> dict[str, str]:

@@ -21,8 +21,8 @@ mobility across neighbourhoods and academic achievement across countries", Revie
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,66 +117,47 @@ def _is_always_won(points: Floats, is_above: Bools, level: float) -> Bools:
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """The strengths of the ``m`` members of one tier, and what their variance is made of.
+    """The strengths of the ``m`` members of one tier, with standard errors and degrees of freedom, 0 without an error.
 
-    ``between`` is the sum of squares of the contributions of all cases. ``one_case`` is what the model expects of it if
-    all answers about a pair within a case are alike. Both have shape ``(m, m)``. ``designs``, shape ``(kinds, pairs)``,
-    is the information of each kind of case from each pair ``first`` and ``second``; ``times`` counts the cases by kind.
+    ``error`` and ``freedom`` have shape ``(m,)``; those of differences and the ``covariance`` have shape ``(m, m)``.
     """
 
     strengths: Floats
-    between: Floats
-    one_case: Floats
-    inverse: Floats
-    first: Ints
-    second: Ints
-    designs: Floats
-    times: Ints
-
-    def errors(self, contrasts: Floats) -> tuple[Floats, Ints]:
-        """The standard errors of weighted sums of the strengths, and their degrees of freedom; 0 if there is none.
-
-        ``contrasts`` has shape ``(q, m)``, and each row has the sum 0.
-        """
-        effects = contrasts @ self.inverse
-        shares = np.square(effects[:, self.first] - effects[:, self.second]) @ self.designs.T
-        cases = np.square(shares @ self.times) / (np.square(shares) @ self.times)
-        freedom = np.asarray(np.floor(cases + _EQUAL), dtype=int) - 1
-        spread = _quadratic(contrasts, self.between) * cases / np.maximum(cases - 1, _EQUAL)
-        variance = (cases * spread + _quadratic(contrasts, self.one_case)) / (cases + 1)
-        return np.where(freedom > 0, np.sqrt(variance), np.nan), freedom
+    covariance: Floats
+    error: Floats
+    freedom: Ints
+    difference_error: Floats
+    difference_freedom: Ints
 
     def reaches(self, level: float) -> tuple[Floats, Floats]:
-        """Half the widths of the intervals of the strengths, shape ``(m,)``, and of all differences, ``(m, m)``."""
-        m = len(self.strengths)
-        contrasts = np.concatenate([np.eye(m) - 1 / m, self._differences])
-        errors, freedom = self.errors(contrasts)
-        reaches = errors * np.array([t_quantile(0.5 + level / 2, max(1, df)) for df in freedom.tolist()])
-        return reaches[:m], self._square(reaches[m:])
+        """Half the widths of the intervals of the strengths and of the differences."""
+        return (
+            self.error * _factors(self.freedom, level),
+            self.difference_error * _factors(self.difference_freedom, level),
+        )
 
     def is_distinct(self, level: float, seed: int) -> Bools:
         """Whether each row differs from each column, with the error rate ``level`` for all columns of a row together.
 
         Shape ``(m, m)``.
         """
-        errors, freedom = self.errors(self._differences)
-        values = np.abs(self._differences @ self.strengths)
-        tests = zip((values / errors).tolist(), freedom.tolist(), strict=True)
-        p_values = self._square(np.array([t_two_sided_p(t, df) if df > 0 else 1.0 for t, df in tests]))
-        return np.asarray((p_values <= self._joint_levels(level, seed)[:, None]) & ~np.eye(len(p_values), dtype=bool))
+        values = np.abs(np.subtract.outer(self.strengths, self.strengths))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            tests = zip((values / self.difference_error).flat, self.difference_freedom.flat, strict=True)
+        p_values = [t_two_sided_p(float(t), int(df)) if df > 0 else 1.0 for t, df in tests]
+        return np.asarray(np.reshape(p_values, values.shape) <= self._joint_levels(level, seed)[:, None])
 
     def _joint_levels(self, level: float, seed: int) -> Floats:
         """The level for each difference of a member that gives ``level`` for all of its differences, shape ``(m,)``.
 
         It lies between ``level / (m - 1)``, as for unrelated differences, and ``level``.
         """
-        m, cases = len(self.strengths), int(self.times.sum())
-        covariance = (cases * self.between + self.one_case) / (cases + 1)
-        values, vectors = np.linalg.eigh(covariance)
+        m = len(self.strengths)
+        values, vectors = np.linalg.eigh(self.covariance)
         normal = np.random.default_rng(seed).standard_normal((RESAMPLES, m))
         resampled = normal @ (vectors * np.sqrt(np.maximum(values, 0))).T
-        variances = np.diag(covariance)
-        spread = np.sqrt(np.maximum(variances[:, None] + variances[None, :] - 2 * covariance, 0)) + np.eye(m)
+        variances = np.diag(self.covariance)
+        spread = np.sqrt(np.maximum(variances[:, None] + variances[None, :] - 2 * self.covariance, 0)) + np.eye(m)
         largest = [
             np.quantile(np.abs((resampled - resampled[:, [row]]) / spread[row]).max(axis=1), 1 - level)
             for row in range(m)
@@ -184,43 +165,64 @@ class _Fit:
         joint = [2 * (1 - NormalDist().cdf(float(quantile))) for quantile in largest]
         return np.clip(joint, level / (m - 1), level)
 
-    @property
-    def _differences(self) -> Floats:
-        """The contrasts of all pairs of members."""
-        pairs = np.array(list(combinations(range(len(self.strengths)), 2)))
-        identity = np.eye(len(self.strengths))
-        return np.asarray(identity[pairs[:, 0]] - identity[pairs[:, 1]])
 
-    def _square(self, by_pair: Floats) -> Floats:
-        """Values of all pairs as a symmetric table."""
-        m = len(self.strengths)
-        square = np.zeros((m, m))
-        square[np.triu_indices(m, 1)] = by_pair
-        return np.asarray(square + square.T)
+def _factors(freedom: Ints, level: float) -> Floats:
+    """The factor of a standard error in an interval."""
+    factors = [t_quantile(0.5 + level / 2, max(1, int(df))) for df in freedom.flat]
+    return np.reshape(factors, freedom.shape)
 
 
 def _fit(points: Floats) -> _Fit:
-    """Fits one tier to the points of its members, shape ``(cases, m, m)``."""
+    """Fits one tier to the points of its members, shape ``(cases, m, m)``.
+
+    The sum of squares of the contributions of the cases is the variance ``between`` them. ``one_case`` is what the
+    model expects of it if all answers about a pair within a case are alike.
+    """
     points = points[points.any(axis=(1, 2))]
     values = strengths(points.sum(axis=0))
     chances, games = chances_of(values), points + points.transpose(0, 2, 1)
     inverse = inverse_information(games.sum(axis=0), chances)
     contributions = (points - games * chances).sum(axis=2) @ inverse
     variances = chances * chances.T
-    first, second = np.triu_indices(len(values), 1)
-    kinds, times = np.unique(games[:, first, second], axis=0, return_counts=True)
+    between = contributions.T @ contributions
+    one_case = inverse @ laplacian(np.square(games).sum(axis=0) * variances) @ inverse
+
+    m = len(values)
+    first, second = np.triu_indices(m, 1)
+    contrasts = np.concatenate([np.eye(m) - 1 / m, np.eye(m)[first] - np.eye(m)[second]])
+    information = games[:, first, second] * variances[first, second]
+    cases = _effective_cases(contrasts @ inverse, information, first, second)
+    freedom = np.asarray(np.floor(cases + _EQUAL), dtype=int) - 1
+    spread = _quadratic(contrasts, between) * cases / np.maximum(cases - 1, _EQUAL)
+    variance = (cases * spread + _quadratic(contrasts, one_case)) / (cases + 1)
+    error = np.where(freedom > 0, np.sqrt(variance), np.nan)
     return _Fit(
         strengths=values,
-        between=contributions.T @ contributions,
-        one_case=inverse @ laplacian(np.square(games).sum(axis=0) * variances) @ inverse,
-        inverse=inverse,
-        first=first,
-        second=second,
-        designs=kinds * variances[first, second],
-        times=times,
+        covariance=(len(points) * between + one_case) / (len(points) + 1),
+        error=error[:m],
+        freedom=freedom[:m],
+        difference_error=_square(error[m:], m),
+        difference_freedom=_square(freedom[m:], m).astype(int),
     )
+
+
+def _effective_cases(effects: Floats, information: Floats, first: Ints, second: Ints) -> Floats:
+    """The number of cases behind weighted sums of strengths, fewer if a few cases contribute most, shape ``(q,)``.
+
+    ``effects``, shape ``(q, m)``, are what a point of each member changes. ``information``, shape ``(cases, pairs)``,
+    is that of each case about the pairs ``first`` and ``second``.
+    """
+    shares = np.square(effects[:, first] - effects[:, second]) @ information.T
+    return np.asarray(np.square(shares.sum(axis=1)) / np.square(shares).sum(axis=1))
 
 
 def _quadratic(rows: Floats, matrix: Floats) -> Floats:
     """``row @ matrix @ row`` for each row."""
     return np.asarray(((rows @ matrix) * rows).sum(axis=1))
+
+
+def _square(by_pair: NDArray[Any], m: int) -> Floats:
+    """Values of all pairs as a symmetric table with zeros on the diagonal."""
+    square = np.zeros((m, m))
+    square[np.triu_indices(m, 1)] = by_pair
+    return np.asarray(square + square.T)
