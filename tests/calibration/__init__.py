@@ -1,1 +1,1 @@
-"""Simulations of decisions: how often they fail equal runs, and how often they see a real loss. No tests."""
+"""Simulations of every interval and test: ``make calibration`` prints the figures of docs/statistics.md."""
