@@ -61,6 +61,7 @@ SLOW = frozenset(
         "agreement_command",
         "api",
         "bounds",
+        "bradley_terry",
         "broken_replies",
         "browser",
         "buckets",

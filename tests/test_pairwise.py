@@ -371,3 +371,25 @@ def test_preferences_survive_a_cut_off_line(tmp_path: Path) -> None:
     assert read_preferences(tmp_path) == [line]
     append_preferences(tmp_path, [line.model_copy(update={"first": "b"})])
     assert [item.first for item in read_preferences(tmp_path)] == ["a", "b"]
+
+
+def test_answers_of_a_grader_and_of_the_command_rank_model_runs(toy: Toy, api: FakeAPI, script: Script) -> None:
+    script.judge(prefers("blue"))
+    path = suite(toy, api, cases=6, graders=GRADERS)
+    run(toy, path)
+    run(toy, path, "s")
+    result = toy("rank", "r", "--json")
+    assert result.exit_code == 0, result.output
+    (ranking,) = json.loads(result.stdout)["rankings"]
+    assert [(entry["name"], entry["rank"], entry["wins"]) for entry in ranking["model_runs"]] == [
+        ("y", 1, 6),
+        ("x", 2, 0),
+    ]
+    assert toy("pairwise", "r@x", "s@y", "--quiet").exit_code == 0
+    result = toy("rank", "r", "s", "--judge", "default", "--json")
+    assert result.exit_code == 3, result.output
+    (ranking,) = json.loads(result.stdout)["rankings"]
+    assert {entry["name"]: entry["pairs"] for entry in ranking["model_runs"]} == {
+        "r@x": 12, "r@y": 6, "s@x": 6, "s@y": 12
+    }  # fmt: skip
+    assert ranking["gaps"] == ["no answers show which is better: r@x and s@x; r@y and s@x; r@y and s@y"]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from visioneval.analysis.agreement.agreement import Agreement
     from visioneval.analysis.findings import Summary
+    from visioneval.analysis.ranking.findings import Rankings
     from visioneval.api import (
         ComparisonResult,
         Run,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         load_run,
         pairwise,
         plan,
+        rank,
         run,
         run_async,
     )
@@ -46,6 +48,7 @@ __version__ = "0.1.0"
 _MODULES = {
     "visioneval.analysis.agreement.agreement": ("Agreement",),
     "visioneval.analysis.findings": ("Summary",),
+    "visioneval.analysis.ranking.findings": ("Rankings",),
     "visioneval.api": (
         "ComparisonResult",
         "Run",
@@ -56,6 +59,7 @@ _MODULES = {
         "load_run",
         "pairwise",
         "plan",
+        "rank",
         "run",
         "run_async",
     ),
@@ -96,6 +100,7 @@ __all__ = [
     "PairwiseResult",
     "ProviderError",
     "Question",
+    "Rankings",
     "Record",
     "Reply",
     "Run",
@@ -111,6 +116,7 @@ __all__ = [
     "load_run",
     "pairwise",
     "plan",
+    "rank",
     "run",
     "run_async",
 ]

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Unpack
+from typing import TYPE_CHECKING, Literal, Unpack, get_args
 
 from visioneval.analysis.agreement.agreement import Agreement, Minimum, agree
 from visioneval.analysis.agreement.answers import LabeledRun
@@ -23,6 +23,9 @@ from visioneval.analysis.compare.gates import GateResult, check_gates, exit_code
 from visioneval.analysis.compare.preferences import preferences_within
 from visioneval.analysis.findings import Summary
 from visioneval.analysis.past_costs import read_past_costs
+from visioneval.analysis.ranking.findings import RankedBy, Rankings
+from visioneval.analysis.ranking.ranking import RankFilters, rank_runs
+from visioneval.analysis.ranking.reading import read_answered_runs
 from visioneval.analysis.run_lookup import Warn, labels_of, named_run, read_run, read_side
 from visioneval.analysis.summary import summarize
 from visioneval.defaults import RUNS
@@ -212,6 +215,33 @@ def agreement(
         raise UsageError("name at least one run")
     labeled = [_labeled_run(str(name), Path(runs), warn) for name in names]
     return agree(labeled, [Minimum(metric, value) for metric, value in (minimums or {}).items()])
+
+
+def rank(
+    *names: Run | Path | str,
+    by: RankedBy = "judges",
+    judge: str | None = None,
+    cases: Sequence[str] = (),
+    tags: Sequence[str] = (),
+    models: Sequence[str] = (),
+    runs: Path | str = RUNS,
+    warn: Warn = _LOG.warning,
+) -> Rankings:
+    """Ranks model runs by the pairwise answers that are stored in runs, of judges or of people.
+
+    Several runs are pooled; ``RUN@LABEL`` leaves out other model runs of the run. There is one ranking for each judge,
+    or for each question to people. ``judge`` is ``provider:model``, or a name in a run's suite. Raises ``UsageError``.
+    """
+    if not names:
+        raise UsageError("name at least one run")
+    if any(isinstance(patterns, str) for patterns in (cases, tags, models)):
+        raise UsageError("cases, tags and models must be lists of strings, not one string")
+    if by not in get_args(RankedBy):
+        raise UsageError(f"by: {by!r} is not valid: use {' or '.join(get_args(RankedBy))}")
+    if by == "people" and judge is not None:
+        raise UsageError("judge: people have no judge; leave it out, or rank by judges")
+    answered = read_answered_runs(list(map(str, names)), by, Path(runs), warn)
+    return rank_runs(answered, by, RankFilters(tuple(cases), tuple(tags), tuple(models)), judge)
 
 
 def pairwise(

@@ -25,6 +25,7 @@ from visioneval.cli.commands import (
     label,
     pairwise,
     questions,
+    rank,
     report,
     run,
     runs,
@@ -153,6 +154,7 @@ app.command()(runs.export)
 app.command()(report.report)
 app.command()(compare.compare)
 app.command()(pairwise.pairwise)
+app.command()(rank.rank)
 app.add_typer(baseline.app, name="baseline")
 app.command()(agreement.agreement)
 app.add_typer(label.label, name="label")

@@ -1,0 +1,136 @@
+"""Answers to the question which of two outputs is better, of judges or of people, pooled over runs. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import fsum
+
+from visioneval.analysis.agreement.answers import LabeledRun, drop_outdated_labels
+from visioneval.analysis.compare.preferences import Result, summarize_preferences
+from visioneval.records.labels import Label, newest
+from visioneval.records.model import CellKey
+from visioneval.records.preferences import Preference
+from visioneval.suite.labels import WHY
+from visioneval.suite.outputs import split_run
+
+_POINTS: Mapping[Result, float] = {"a": 1.0, "b": 0.0, "tie": 0.5, "flip": 0.5}
+SWAPPED: Mapping[Result, Result] = {"a": "b", "b": "a"}
+_RESULTS: Mapping[object, Result] = {"a": "a", "b": "b", "tie": "tie"}
+PairKey = tuple[str, int, str, str]
+"""Case, sample, and both sides as ``RUN_ID@label``, sorted."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairAnswers:
+    """All answers about two outputs of a case. ``a`` and ``b`` are ``RUN_ID@label``.
+
+    ``counts`` counts the answers by result; ``error`` is a question without an answer, and a ``flip`` is a tie.
+    ``raters`` are the people who answered.
+    """
+
+    test_id: str
+    sample_index: int
+    a: str
+    b: str
+    counts: Counter[Result] = field(default_factory=Counter)
+    raters: set[str] = field(default_factory=set)
+
+    @property
+    def answers(self) -> int:
+        """The number of answers."""
+        return self.counts.total() - self.counts["error"]
+
+    @property
+    def share(self) -> float:
+        """The share of A, 0 to 1: a win is 1, a tie a half. Raises ``ZeroDivisionError`` without answers."""
+        return fsum(points * self.counts[result] for result, points in _POINTS.items()) / self.answers
+
+
+@dataclass(frozen=True, slots=True)
+class PairwiseAnswers:
+    """Answers that may be pooled: those of one judge, or those of people to one question. Pairs are sorted."""
+
+    name: str
+    pairs: Sequence[PairAnswers]
+
+
+@dataclass(frozen=True, slots=True)
+class PeopleAnswers:
+    """The answers of people by question, and the number of ignored answers."""
+
+    sets: Sequence[PairwiseAnswers]
+    outdated: int
+    """Answers about images that were generated again since."""
+    unknown_cells: int
+    """Answers about cells that are not in the run."""
+
+
+def label_of(side: str) -> str:
+    """The label of a model run named ``RUN_ID@label``."""
+    return split_run(side)[1] or side
+
+
+def judge_answers(preferences: Iterable[Preference]) -> list[PairwiseAnswers]:
+    """The answers of each judge, sorted by its name. An answer is that to both orders."""
+    by_judge: dict[str, dict[PairKey, PairAnswers]] = {}
+    for finding in summarize_preferences(preferences):
+        if finding.a == finding.b:
+            continue
+        by_pair = by_judge.setdefault(finding.judge, {})
+        for pair in finding.pairs:
+            _add(by_pair, (pair.test_id, pair.sample_index, finding.a, finding.b), pair.result)
+    return _sets(by_judge)
+
+
+def people_answers(runs: Sequence[LabeledRun]) -> PeopleAnswers:
+    """The answers of people to each question about pairs, sorted by question. The newest one of a rater counts.
+
+    Answers about replaced outputs, and withdrawn ones, do not count.
+    """
+    about_pairs = [replace(run, labels=list(filter(_is_about_pair, run.labels))) for run in runs]
+    current, outdated = drop_outdated_labels(about_pairs)
+    cells = {run.info.run_id: {record.cell for record in run.records} for run in runs}
+    by_question: dict[str, dict[PairKey, PairAnswers]] = {}
+    unknown_cells = 0
+    for run in current:
+        for label in newest(run.labels):
+            side, other, result = f"{run.info.run_id}@{label.model_label}", str(label.other), _RESULTS.get(label.answer)
+            if result is None or other == side:
+                continue
+            if not _has_cells(label, run.info.run_id, cells):
+                unknown_cells += 1
+                continue
+            by_pair = by_question.setdefault(label.question, {})
+            _add(by_pair, (label.test_id, label.sample_index, side, other), result, label.rater)
+    return PeopleAnswers(_sets(by_question), outdated, unknown_cells)
+
+
+def _is_about_pair(label: Label) -> bool:
+    """Whether a label is an answer about a pair, not its reason."""
+    return label.other is not None and not label.question.endswith(WHY)
+
+
+def _has_cells(label: Label, run_id: str, cells: Mapping[str, set[CellKey]]) -> bool:
+    """Whether both outputs are in their runs, as far as these are known."""
+    other_run, other_label = split_run(str(label.other))
+    other = (label.test_id, str(other_label), label.sample_index)
+    return label.cell in cells[run_id] and (other_run not in cells or other in cells[other_run])
+
+
+def _add(by_pair: dict[PairKey, PairAnswers], key: PairKey, result: Result, rater: str | None = None) -> None:
+    test_id, sample, a, b = key
+    if a > b:
+        a, b, result = b, a, SWAPPED.get(result, result)
+    pair = by_pair.setdefault((test_id, sample, a, b), PairAnswers(test_id, sample, a, b))
+    pair.counts[result] += 1
+    if rater is not None:
+        pair.raters.add(rater)
+
+
+def _sets(by_name: Mapping[str, Mapping[PairKey, PairAnswers]]) -> list[PairwiseAnswers]:
+    return [
+        PairwiseAnswers(name, [pair for _, pair in sorted(by_pair.items(), key=lambda entry: entry[0])])
+        for name, by_pair in sorted(by_name.items())
+    ]
