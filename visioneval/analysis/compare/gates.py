@@ -12,6 +12,7 @@ from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import PASS_RATE, Difference
 from visioneval.analysis.compare.must_pass import Confirmation, MustPassCase, describe_cases, must_pass_cases
 from visioneval.analysis.compare.pairing import CellPair
+from visioneval.defaults import MAX_CONFIRM
 from visioneval.errors import ExitCode, UsageError
 from visioneval.rules import is_true, show_beside
 from visioneval.suite.loading.messages import did_you_mean
@@ -65,6 +66,14 @@ def _parse(value: str) -> FailOn:
     return FailOn(value, metric, allowed)
 
 
+def check_confirm(samples: int, gates: Sequence[FailOn]) -> None:
+    """Raises ``UsageError`` for an invalid number of new samples, and if no gate would use them."""
+    if not 1 <= samples <= MAX_CONFIRM:
+        raise UsageError(f"confirm must be from 1 to {MAX_CONFIRM} samples, not {samples}")
+    if MUST_PASS not in (gate.text for gate in gates):
+        raise UsageError(f"--confirm is for the gate {MUST_PASS}: add --fail-on {MUST_PASS}")
+
+
 def check_gates(
     comparison: Comparison, gates: Sequence[FailOn], confirmation: Confirmation | None = None
 ) -> tuple[GateResult, ...]:
@@ -75,8 +84,10 @@ def check_gates(
     return tuple(_check(gate, comparison, confirmation) for gate in gates)
 
 
-def exit_code(comparison: Comparison, results: Sequence[GateResult]) -> ExitCode:
-    """Returns 3 if B is incomplete or a gate was not measured, 1 if a gate failed, or 0."""
+def exit_code(comparison: Comparison, results: Sequence[GateResult], *, interrupted: bool = False) -> ExitCode:
+    """Returns 3 if B is incomplete or a gate was not measured, 1 if a gate failed, or 0; 130 if interrupted."""
+    if interrupted:
+        return ExitCode.INTERRUPTED
     codes = {"passed": ExitCode.PASSED, "failed": ExitCode.GATE_FAILED}
     return codes.get(overall_state(comparison, results), ExitCode.INCOMPLETE)
 
