@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
+import signal
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,6 +39,7 @@ class Answers:
         self.letters: dict[str, list[str]] = defaultdict(list)
         self.images = 0
         self.faults: list[Fault] = []
+        self.judge_faults: list[Fault] = []
         script.generate(self._generate)
         script.judge(self._judge)
 
@@ -55,6 +59,8 @@ class Answers:
         return out.getvalue()
 
     def _judge(self, request: JudgeRequest) -> Any:
+        if self.judge_faults:
+            return self.judge_faults.pop(0)
         letters = next((left for name, left in self.letters.items() if f"a {name}" in request.text and left), ["P"])
         is_nice = letters.pop(0) == "P"
         return {"nice": is_nice, "reason": "as it is", "verdict": "PASS" if is_nice else "FAIL"}
@@ -158,16 +164,22 @@ def test_without_confirm_only_the_samples_of_the_run_count(runner: SuiteRunner, 
 
 
 @pytest.mark.parametrize(
-    ("samples", "own", "new", "code", "count"),
+    ("samples", "letters", "new", "code", "count"),
     [(3, "FFP", "FF", 1, (4, 5)), (3, "FFP", "PPP", 0, (2, 6)), (3, "FPP", "", 0, None),
      (8, "FFFFFFFF", "", 1, (8, 8)), (8, "FFFFFPPP", "FF", 1, (7, 10)), (2, "FF", "PPP", 0, (2, 5))],
 )  # fmt: skip
 def test_it_applies_to_any_number_of_samples(
-    runner: SuiteRunner, answers: Answers, samples: int, own: str, new: str, code: int, count: tuple[int, int] | None
+    runner: SuiteRunner,
+    answers: Answers,
+    samples: int,
+    letters: str,
+    new: str,
+    code: int,
+    count: tuple[int, int] | None,
 ) -> None:
     runner.write(cases=[BOAT], samples=samples)
     assert runner.run("--quiet", run_id="a").exit_code == 0
-    answers.set(boat=own)
+    answers.set(boat=letters)
     runner.run("--quiet", run_id="b")
     answers.set(boat=new)
     result = compare(runner, "--confirm", "4")
@@ -271,10 +283,14 @@ def test_the_stored_suite_counts(runner: SuiteRunner, answers: Answers) -> None:
     runner.write("other", vars={"mood": "odd"}, models=[model(runner, "m", quality="high")])
     answers.set(boat="FF")
     assert compare(runner, "--confirm", "4").exit_code == 1
-    own = runner.records("b")["boat", 0]
+    before = runner.records("b")["boat", 0]
     for record in new_records(runner):
-        assert (record.prompt, record.run_params, record.grade_key) == (own.prompt, own.run_params, own.grade_key)
-        assert record.generation_key.rpartition(":")[0] == own.generation_key.rpartition(":")[0]
+        assert (record.prompt, record.run_params, record.grade_key) == (
+            before.prompt,
+            before.run_params,
+            before.grade_key,
+        )
+        assert record.generation_key.rpartition(":")[0] == before.generation_key.rpartition(":")[0]
 
 
 def test_a_changed_input_is_refused(runner: SuiteRunner, answers: Answers) -> None:
@@ -333,6 +349,7 @@ def test_what_cannot_be_confirmed_is_refused(runner: SuiteRunner, answers: Answe
 
 def test_outputs_that_were_not_generated_are_refused(runner: SuiteRunner, answers: Answers) -> None:
     two_runs(runner, answers)
+    answers.set()
     Image.new("RGB", (32, 24), "red").save(runner.folder / "boat.png")
     path = runner.write(cases=[BOAT], models=[{"provider": "files", "label": "m", "path": "{case}.png"}], prices={})
     assert runner("run", path, "--runs", runner.out, "--run-id", "f", "--quiet").exit_code == 0
@@ -453,6 +470,30 @@ def test_the_cache_hands_out_no_earlier_image(runner: SuiteRunner, answers: Answ
     assert earlier.isdisjoint(record.artifact_sha256 for record in new_records(runner))
 
 
+def test_new_samples_of_an_earlier_run_with_the_same_id_are_not_reused(runner: SuiteRunner, answers: Answers) -> None:
+    """A job that runs every night has the same run ID and the same cache."""
+    two_runs(runner, answers)
+    answers.set(boat="PPP")
+    assert compare(runner, "--confirm", "4").exit_code == 0
+    earlier = {record.artifact_sha256 for record in new_records(runner)}
+    shutil.rmtree(runner.out)
+    two_runs(runner, answers)
+    answers.set(boat="FF")
+    assert compare(runner, "--confirm", "4").exit_code == 1
+    assert earlier.isdisjoint(record.artifact_sha256 for record in new_records(runner))
+
+
+def test_a_sample_that_was_paid_for_is_not_generated_twice(runner: SuiteRunner, answers: Answers) -> None:
+    """The judge failed after the image was generated: only the judge is asked again."""
+    two_runs(runner, answers)
+    answers.set(boat="PPP")
+    answers.judge_faults = [Fault("bad_request")] * 3
+    unconfirmed(compare(runner, "--confirm", "4", "--json"), "boat on m, sample 1: ")
+    called = runner.called
+    assert compare(runner, "--confirm", "4").exit_code == 0
+    assert (runner.called[0] - called[0], runner.called[1] - called[1]) == (0, 2)  # sample 4 has passed
+
+
 def test_outputs_show_the_new_samples(runner: SuiteRunner, answers: Answers) -> None:
     two_runs(runner, answers)
     answers.set(boat="FF")
@@ -534,3 +575,47 @@ def test_a_suite_that_runs_code_needs_trust(toy: Toy) -> None:
     result = toy("compare", "a", "b", "--fail-on", "must_pass", "--confirm", "4", "--trust-suite")
     assert result.exit_code == 1
     assert "failed 3 of 3" in " ".join(result.stdout.split())
+
+
+def test_recorded_judges_have_no_answers_about_new_samples(toy: Toy) -> None:
+    rubric = {"key": "look", "type": "rubric", "metrics": {"nice": {"type": "pass_fail", "description": "it is nice"}}}
+    for name, is_nice in (("a", True), ("b", False)):
+        (toy.folder / f"{name}.csv").write_text(f"case,question,answer\ncase0,nice,{str(is_nice).lower()}\n")
+        path = toy.write(
+            {"tags": ["must_pass"]},
+            models=[{"provider": "mock"}],
+            judges={"default": {"provider": "recorded", "path": f"{name}.csv"}},
+            graders=[rubric],
+            verdict=["nice"],
+        )
+        result = toy("run", path, "--run-id", name, "--quiet")
+        assert result.exit_code in (0, 1), result.output
+    result = toy("compare", "a", "b", "--fail-on", "must_pass", "--confirm", "4")
+    one_line(result, 2, "the judge 'default' of runs/b looks up recorded answers")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends signals")
+def test_an_interrupt_preserves_what_was_finished(toy: Toy) -> None:
+    for name, look in (("a", "fine"), ("b", "bad")):
+        case = {"tags": ["must_pass"], "metadata": {"look": look, "wait": 0.4}}
+        toy.run(case, case, arguments=("--run-id", name))
+    words = ("compare", "a", "b", "--fail-on", "must_pass", "--confirm", "4", "--trust-suite")
+    program = toy.program(*words, "--max-concurrency", "1", "--json")
+    path = toy.folder / "runs" / "b" / NAME
+    end = time.monotonic() + 60
+    while not (path.is_file() and path.read_bytes()):
+        assert program.poll() is None, program.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    program.send_signal(signal.SIGINT)
+    out, errors = program.communicate(timeout=60)
+    assert program.returncode == 130
+    assert "Traceback" not in errors
+    (gate,) = (gate for gate in json.loads(out)["gates"] if gate["fail_on"] == "must_pass")
+    assert "broke and could not be confirmed (interrupted)" in gate["found"]
+    lines = path.read_bytes()
+    assert 1 <= lines.count(b"\n") < 4
+    assert read_info(toy.folder / "runs" / "b").state == "complete"
+    assert toy(*words).exit_code == 1
+    assert path.read_bytes().startswith(lines)
+    assert path.read_bytes().count(b"\n") == 4

@@ -176,12 +176,12 @@ def test_the_reason_why_samples_are_missing_is_in_the_message() -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "new", "needed"),
+    ("letters", "new", "needed"),
     [("F", "", 2), ("F", "F", 1), ("F", "P", 2), ("F", "FF", 0), ("F", "PPP", 0), ("F", "PFP", 1), ("F", "!", 2),
      ("F", "!!", 2), ("F", "!!!", 0), ("FFP", "", 2), ("FFF", "", 1), ("FFF", "F", 0), ("FF", "", 2)],
 )  # fmt: skip
-def test_no_more_samples_are_needed_than_may_decide(own: str, new: str, needed: int) -> None:
-    case = MustPassCase("boat", "m", SampleCounts(1), SampleCounts.of(LETTERS[letter] for letter in own))
+def test_no_more_samples_are_needed_than_may_decide(letters: str, new: str, needed: int) -> None:
+    case = MustPassCase("boat", "m", SampleCounts(1), SampleCounts.of(LETTERS[letter] for letter in letters))
     assert case.with_new(4, [LETTERS[letter] for letter in new]).needed == needed
 
 

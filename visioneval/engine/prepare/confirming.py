@@ -23,13 +23,13 @@ class CaseSamples:
     """New samples of the cases that share one output: a case that broke, and cases with ``output_of`` it.
 
     ``calls`` generate the new samples, and ``samples`` are the numbers of those that may count. ``records`` are the
-    records that exist, by cell. ``own_outputs`` are the hashes of the run's own outputs.
+    records that exist, by cell. ``run_outputs`` are the hashes of the run's outputs.
     """
 
     cases: tuple[MustPassCase, ...]
     calls: tuple[Call, ...]
     samples: range
-    own_outputs: frozenset[str | None]
+    run_outputs: frozenset[str | None]
     records: dict[CellKey, Record]
 
     def verdicts(self, case: MustPassCase) -> list[Verdict]:
@@ -60,7 +60,7 @@ class CaseSamples:
     def repeated_output(self) -> str | None:
         """A message if a new output is the same file as one of the run's own."""
         for (case, label, sample), record in self.records.items():
-            if record.artifact_sha256 is not None and record.artifact_sha256 in self.own_outputs:
+            if record.artifact_sha256 is not None and record.artifact_sha256 in self.run_outputs:
                 return (
                     f"{case} on {label}: sample {sample} is the same file as a sample of the run: a model that repeats"
                     " itself, as with a fixed seed, confirms nothing"
@@ -96,22 +96,27 @@ class ConfirmationPlan:
     plan: Plan
     samples: int
 
-    def of_cases(self, broken: Sequence[MustPassCase], records: Iterable[Record]) -> tuple[CaseSamples, ...]:
-        """The new samples of the cases that broke. ``records`` are the run's confirmations.
+    def of_cases(self, broken: Sequence[MustPassCase], confirmations: Iterable[Record]) -> tuple[CaseSamples, ...]:
+        """The new samples of the cases that broke. ``confirmations`` are the records that the run has of them.
 
-        A record counts if it was generated and graded as the run would do now, and has a verdict. Raises ``UsageError``
-        if that is not how the run's own cells were generated and graded.
+        Such a record counts if it was generated and graded as the run would do now, and has a verdict. Raises
+        ``UsageError`` if that is not how the run's cells were generated and graded.
         """
-        cases, hash_of = {case.key: case for case in broken}, hashes(self.plan.folder)
-        if not cases:
+        if not broken:
             return ()
-        calls = list(self._calls(cases))
-        own = {record.cell: record for record in read_records(self.folder) if record.cell[:2] in cases}
-        for source, _ in calls:
-            self._check_unchanged(source, own, hash_of)
-        by_cell = {record.cell: record for record in records}
-        outputs = frozenset(record.artifact_sha256 for record in own.values())
-        return tuple(self._samples_of(source, new, cases, outputs, by_cell, hash_of) for source, new in calls)
+        cases, hash_of = {case.key: case for case in broken}, hashes(self.plan.folder)
+        records = [record for record in read_records(self.folder) if record.cell[:2] in cases]
+        outputs = frozenset(record.artifact_sha256 for record in records)
+        by_cell = {record.cell: record for record in confirmations}
+        samples = []
+        for source, calls in self._calls(cases):
+            self._check_unchanged(source, records, hash_of)
+            first = calls[0].samples[0]
+            numbers = range(first, first + self.samples)
+            judged = [call for call in (source, *source.dependents) if _key(call) in cases]
+            valid = {cell: by_cell[cell] for call in judged for cell in _valid(source, call, numbers, by_cell, hash_of)}
+            samples.append(CaseSamples(tuple(cases[_key(call)] for call in judged), calls, numbers, outputs, valid))
+        return tuple(samples)
 
     def _calls(self, keys: Collection[CaseKey]) -> Iterator[tuple[Call, tuple[Call, ...]]]:
         """For each output that these cases use: the first call, and the calls after those of the run."""
@@ -123,41 +128,33 @@ class ConfirmationPlan:
         for calls in by_case.values():
             yield calls[0], tuple(calls[self.info.suite.samples * self.plan.calls_per_sample(calls[0].run) :])
 
-    def _check_unchanged(self, source: Call, own: Mapping[CellKey, Record], hash_of: HashOf) -> None:
-        """Raises ``UsageError`` if a file or a grader is not what it was for the run's own cells."""
+    def _check_unchanged(self, source: Call, records: Iterable[Record], hash_of: HashOf) -> None:
+        """Raises ``UsageError`` if a file or a grader is not what it was for these cells of the run."""
         for call in (source, *source.dependents):
             grading = grade_key(call, hash_of)
-            for cell, record in own.items():
-                if cell[:2] != _key(call):
+            for record in records:
+                if record.cell[:2] != _key(call):
                     continue
-                changed = changed_parts(record.generation_key, generation_key(source, cell[2], hash_of))
-                if changed := changed | changed_parts(record.grade_key, grading):
+                generation = generation_key(source, record.sample_index, hash_of)
+                changed = changed_parts(record.generation_key, generation) | changed_parts(record.grade_key, grading)
+                if changed:
                     raise UsageError(
                         f"--confirm: {describe_parts(changed)} of {call.case.id!r} on {call.run.label!r} changed since"
                         f" {self.folder} was run, so new samples would not be like its own: run the suite again"
                     )
 
-    def _samples_of(
-        self,
-        source: Call,
-        calls: tuple[Call, ...],
-        cases: Mapping[CaseKey, MustPassCase],
-        outputs: frozenset[str | None],
-        records: Mapping[CellKey, Record],
-        hash_of: HashOf,
-    ) -> CaseSamples:
-        samples = range(calls[0].samples[0], calls[0].samples[0] + self.samples)
-        judged = [call for call in (source, *source.dependents) if _key(call) in cases]
-        valid: dict[CellKey, Record] = {}
-        for call in judged:
-            grading = grade_key(call, hash_of)
-            for cell in ((*_key(call), sample) for sample in samples):
-                record = records.get(cell)
-                if record is None or record.verdict is Verdict.ERROR or record.grade_key != grading:
-                    continue
-                if record.generation_key == generation_key(source, cell[2], hash_of):
-                    valid[cell] = record
-        return CaseSamples(tuple(cases[_key(call)] for call in judged), calls, samples, outputs, valid)
+
+def _valid(
+    source: Call, call: Call, samples: Iterable[int], records: Mapping[CellKey, Record], hash_of: HashOf
+) -> Iterator[CellKey]:
+    """The cells of a call whose records count."""
+    grading = grade_key(call, hash_of)
+    for sample in samples:
+        record = records.get((*_key(call), sample))
+        if record is None or record.verdict is Verdict.ERROR:
+            continue
+        if (record.generation_key, record.grade_key) == (generation_key(source, sample, hash_of), grading):
+            yield record.cell
 
 
 def _key(call: Call) -> CaseKey:
