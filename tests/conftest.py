@@ -73,6 +73,7 @@ SLOW = frozenset(
         "command",
         "compare_command",
         "compare_page",
+        "confirm",
         "crops",
         "custom",
         "engine",

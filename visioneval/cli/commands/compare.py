@@ -65,7 +65,12 @@ def compare(
             max=MAX_CONFIRM,
         ),
     ] = None,
-    var: options.Variables = None,
+    var: Annotated[
+        list[str] | None,
+        options.value(
+            "--var", "NAME=VALUE", "With --confirm: a secret variable of B's run. Repeatable.", options.CALLS
+        ),
+    ] = None,
     reuse: options.ReuseAnswers = options.ReuseFlag.judges,
     offline: options.Offline = False,
     cache: options.CacheFolder = None,
@@ -82,7 +87,7 @@ def compare(
     """
     from visioneval.analysis.compare.compare import ComparisonFilters
     from visioneval.api import ComparisonRequest, compare_named
-    from visioneval.cli.progress import print_traceback
+    from visioneval.cli.progress import ProgressCounts, print_traceback
     from visioneval.cli.reports import check_reports
     from visioneval.engine.listener import Listener
     from visioneval.settings import run_options
@@ -118,9 +123,11 @@ def compare(
     )
     check_reports(markdown, html)
     with options.prints_on_stderr():
-        on_error = print_traceback if debug else lambda _: None
-        listener = Listener(say=options.say, note=options.say, debug=on_error)
+        new, on_error = ProgressCounts(), print_traceback if debug else lambda _: None
+        listener = Listener(new.add, say=options.say, note=options.say, debug=on_error)
         result = compare_named(request, settings, listener)
+    if new.verdicts:
+        options.say(f"new samples: {new}")
     _write(result, markdown, html)
     _print(result, as_json=as_json)
     raise typer.Exit(result.exit_code)

@@ -17,6 +17,8 @@ from visioneval.records.model import CellKey, Record, RunInfo, read_records
 from visioneval.suite.selection import Selection, narrowed_further
 from visioneval.types import Verdict
 
+_MAX_ERROR = 200
+
 
 @dataclass(slots=True)
 class CaseSamples:
@@ -53,7 +55,8 @@ class CaseSamples:
         undecided = {case.key for case in self.judged if case.state == "unmeasured"}
         for cell, record in self.records.items():
             if record.error is not None and record.verdict is Verdict.ERROR and cell[:2] in undecided:
-                return f"{cell[0]} on {cell[1]}, sample {cell[2]}: {record.error.kind}: {record.error.message}"
+                message = " ".join(record.error.message.split())[:_MAX_ERROR]
+                return f"{cell[0]} on {cell[1]}, sample {cell[2]}: {record.error.kind}: {message}"
         return None
 
     @property
@@ -176,8 +179,8 @@ def plan_confirmation(
     for entry in info.suite.models:
         if entry.label in labels and entry.reads_outputs:
             raise UsageError(
-                f"--confirm: {entry.label!r} in {folder} reads existing outputs: only a model that generates can be"
-                " asked for new samples"
+                f"--confirm: {entry.label!r} in {folder} reads existing outputs: only a model that generates can"
+                " give new samples (B@LABEL selects a model run)"
             )
     if not options.variables.keys() <= set(info.hidden_vars):
         raise UsageError("--var changes the suite of B: with --confirm, give only the secret variables of its run")
