@@ -155,6 +155,7 @@ def test_existing_new_samples_are_used_again(runner: SuiteRunner, answers: Answe
 
 def test_without_confirm_only_the_samples_of_the_run_count(runner: SuiteRunner, answers: Answers) -> None:
     two_runs(runner, answers)
+    (runner.out / "b" / NAME).touch()
     assert "--confirm" not in compare(runner).stdout
     answers.set(boat="PPP")
     assert compare(runner, "--confirm", "4").exit_code == 0

@@ -43,7 +43,7 @@ class Design:
 
 
 def _verdicts(fails: float, size: int, chance: np.random.Generator) -> list[Verdict]:
-    return [Verdict.FAIL if is_failed else Verdict.PASS for is_failed in chance.random(size) < fails]
+    return [Verdict.FAIL if number < fails else Verdict.PASS for number in chance.random(size)]
 
 
 def _run(name: str, design: Design, fails: float, chance: np.random.Generator) -> Side:

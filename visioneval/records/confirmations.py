@@ -23,7 +23,8 @@ _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
 
 def has_confirmations(folder: Path) -> bool:
     """Whether new samples of a run exist."""
-    return (folder / NAME).is_file()
+    path = folder / NAME
+    return path.is_file() and path.stat().st_size > 0
 
 
 def read_confirmations(folder: Path) -> list[Record]:

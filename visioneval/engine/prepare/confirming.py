@@ -51,9 +51,9 @@ class CaseSamples:
 
     @property
     def error(self) -> str | None:
-        """The error of a new sample that a case lacks to be decided."""
+        """The error of the first new sample that a case lacks to be decided."""
         undecided = {case.key for case in self.judged if case.state == "unmeasured"}
-        for cell, record in self.records.items():
+        for cell, record in sorted(self.records.items()):
             if record.error is not None and record.verdict is Verdict.ERROR and cell[:2] in undecided:
                 message = " ".join(record.error.message.split())[:_MAX_ERROR]
                 return f"{cell[0]} on {cell[1]}, sample {cell[2]}: {record.error.kind}: {message}"
@@ -62,7 +62,7 @@ class CaseSamples:
     @property
     def repeated_output(self) -> str | None:
         """A message if a new output is the same file as one of the run's own."""
-        for (case, label, sample), record in self.records.items():
+        for (case, label, sample), record in sorted(self.records.items()):
             if record.artifact_sha256 is not None and record.artifact_sha256 in self.run_outputs:
                 return (
                     f"{case} on {label}: sample {sample} is the same file as a sample of the run: a model that repeats"
