@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from fake_api import Fault, GenerationRequest, JudgeRequest, Script
+from gecko_script import judge
 from PIL import Image
 from suite_runner import LOOK, SuiteRunner
 from toys import Toy
@@ -516,6 +517,9 @@ def test_python_api(runner: SuiteRunner, answers: Answers) -> None:
     for settings in ({"confirm": 0}, {"confirm": 101}, {"offline": True}):
         with pytest.raises(UsageError):
             ve.compare("a", "b", runs=runner.out, **settings)
+    for settings in ({"limit": 1}, {"confirm": 4, "samples": 2}):
+        with pytest.raises(TypeError):
+            ve.compare("a", "b", runs=runner.out, **settings)
 
 
 def test_secret_variables_are_given_again(runner: SuiteRunner, answers: Answers) -> None:
@@ -533,6 +537,27 @@ def test_secret_variables_are_given_again(runner: SuiteRunner, answers: Answers)
     answers.set(boat="FF")
     assert compare(runner, "--confirm", "4", *flags).exit_code == 1
     assert b"abcdefghijkl" not in (runner.out / "b" / NAME).read_bytes()
+
+
+def test_the_questions_of_the_run_are_asked_again(runner: SuiteRunner, answers: Answers, script: Script) -> None:
+    seen: list[JudgeRequest] = []
+    answer = {"a": "yes", "b": "no"}
+    name = "a"
+    inner = judge(lambda question, request: answer[name])
+
+    def ask(request: JudgeRequest) -> Any:
+        seen.append(request)
+        return inner(request)
+
+    script.judge(ask)
+    runner.write(cases=[BOAT], graders=[{"key": "gecko", "type": "gecko"}], verdict=["gecko >= 0.8"])
+    for name in "ab":
+        runner.run("--quiet", "--cache", name, run_id=name)
+    questions, before = (runner.out / "b" / "questions.json").read_bytes(), len(seen)
+    assert compare(runner, "--confirm", "4", "--cache", "new").exit_code == 1
+    assert len(seen) == before + 2
+    assert not any("keywords" in (request.schema or {})["properties"] for request in seen[before:])
+    assert (runner.out / "b" / "questions.json").read_bytes() == questions
 
 
 def test_a_model_that_repeats_itself_is_reported(runner: SuiteRunner, answers: Answers) -> None:

@@ -201,11 +201,12 @@ def compare(
     """
     if isinstance(fail_on, str) or isinstance(allow, str):
         raise UsageError("fail_on and allow must be lists of strings, not one string")
-    if confirm is None and (unused := settings.keys() - {"runs"}):
-        raise UsageError(f"{', '.join(sorted(unused))}: only for new samples, so only with confirm")
+    options = run_options(**checked_keywords(settings, CallKeywords))
+    if confirm is None and (unused := [name for name, value in settings.items() if name != "runs" and value]):
+        raise UsageError(f"{', '.join(unused)}: only for new samples, so only with confirm")
     filters = ComparisonFilters(tuple(metrics), tuple(tags), tuple(cases))
     request = ComparisonRequest(str(a), str(b), tuple(fail_on), tuple(allow), filters, tuple(model_map), confirm)
-    return compare_named(request, run_options(**settings), replace(_listener(), say=warn))
+    return compare_named(request, options, replace(_listener(), say=warn))
 
 
 @dataclass(frozen=True, slots=True)
