@@ -501,9 +501,9 @@ def test_a_sample_that_was_paid_for_is_not_generated_twice(runner: SuiteRunner, 
 def test_outputs_show_the_new_samples(runner: SuiteRunner, answers: Answers) -> None:
     two_runs(runner, answers)
     answers.set(boat="FF")
-    result = compare(runner, "--confirm", "4", "--markdown", "c.md", "--html", "c.html")
+    result = compare(runner, "--confirm", "4", "--markdown", "c.md", "--html", "c.html", "--junit", "c.xml")
     assert result.exit_code == 1
-    for text in (result.stdout, Path("c.md").read_text(), Path("c.html").read_text()):
+    for text in (result.stdout, Path("c.md").read_text(), Path("c.html").read_text(), Path("c.xml").read_text()):
         assert "failed 3 of 3" in " ".join(text.split())
 
 

@@ -46,6 +46,9 @@ def compare(
         ),
     ] = None,
     as_json: Annotated[bool, options.flag("--json", "Print the results as JSON.", options.OUTPUT)] = False,
+    junit: Annotated[
+        Path | None, options.value("--junit", "FILE", "Also write JUnit XML, a test case per gate.", options.OUTPUT)
+    ] = None,
     markdown: Annotated[
         Path | None, options.value("--markdown", "FILE", "Also write Markdown, for a pull request.", options.OUTPUT)
     ] = None,
@@ -121,21 +124,25 @@ def compare(
         debug=debug,
         trust_suite=trust_suite,
     )
-    check_reports(markdown, html)
+    check_reports(junit, markdown, html)
     with options.prints_on_stderr():
         new, on_error = ProgressCounts(), print_traceback if debug else lambda _: None
         listener = Listener(new.add, say=options.say, note=options.say, debug=on_error)
         result = compare_named(request, settings, listener)
     if new.verdicts:
         options.say(f"new samples: {new}")
-    _write(result, markdown, html)
+    _write(result, junit, markdown, html)
     _print(result, as_json=as_json)
     raise typer.Exit(result.exit_code)
 
 
-def _write(result: ComparisonResult, markdown: Path | None, html: Path | None) -> None:
+def _write(result: ComparisonResult, junit: Path | None, markdown: Path | None, html: Path | None) -> None:
     from visioneval.report.files import write_report
 
+    if junit is not None:
+        from visioneval.report.junit import comparison_junit
+
+        write_report(junit, comparison_junit(result.comparison, result.gates))
     if markdown is not None:
         from visioneval.report.markdown import comparison_markdown
 
