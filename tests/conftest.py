@@ -74,6 +74,7 @@ SLOW = frozenset(
         "command",
         "compare_command",
         "compare_page",
+        "confirm",
         "crops",
         "custom",
         "engine",

@@ -222,7 +222,7 @@ def test_broken_must_pass_case_fails_by_default(quickstart: Path) -> None:
     arguments = ["compare", "strict-right", "strict-spilt", "--runs", f"{quickstart}/runs"]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 1
-    assert "1 of 1 cells tagged must_pass broke" in result.stdout
+    assert "1 of 1 cases tagged must_pass broke" in result.stdout
 
 
 def test_junit_lists_the_same_failure(quickstart: Path) -> None:

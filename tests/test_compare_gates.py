@@ -84,7 +84,8 @@ def test_messages_of_gates() -> None:
         verdicts("PPP", **MUST), verdicts("PF!", **MUST), "must_pass", "broken_same_output", "significant"
     )
     assert [item.message for item in gates] == [
-        "1 of 3 cells tagged must_pass broke, 1 that passed in A could not be measured in B",
+        "1 of 3 cases tagged must_pass broke: c1 (failed 1 of 1);"
+        " 1 that passed in A could not be measured in B: c2 (failed 0 of 1, 1 not measured)",
         "no cells with the same image",
         "none of 1 metrics is significantly worse, over 2 cases",
     ]
@@ -92,7 +93,7 @@ def test_messages_of_gates() -> None:
     assert result.message == "pass_rate -100.0 points (p 0.00018)"
     before = [cell(), cell("gone", tags=("must_pass",)), cell("two", tags=("must_pass",))]
     (result,) = checked(before, [cell(), cell("two")], "must_pass")[0]
-    assert result.message == "0 of 1 cells tagged must_pass broke, 1 more from A are missing from B: gone"
+    assert result.message == "0 of 1 cases tagged must_pass broke; 1 more cell of A missing from B: gone"
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
+from compare_factory import side, verdicts
 from record_factory import UNMEASURED, record, run_of
 from toys import Toy
 
-from visioneval.report.junit import junit_xml
+from visioneval.analysis.compare.compare import compare
+from visioneval.analysis.compare.gates import check_gates, parse_fail_on
+from visioneval.report.junit import comparison_junit, junit_xml
 
 # What junit-10.xsd of Jenkins' xUnit plugin allows: attributes (the required ones first) and children of each element.
 SCHEMA: dict[str, tuple[set[str], set[str], set[str]]] = {
@@ -135,3 +139,25 @@ def test_unwritable_report_stops_before_generation(toy: Toy) -> None:
     assert (result.exit_code, ".: cannot write" in result.stderr) == (2, True)
     assert not (toy.folder / "runs").exists()
     assert not (toy.folder / "x.xml").exists()
+
+
+@pytest.mark.parametrize(
+    ("after", "state", "results"),
+    [
+        ("PPP", "complete", {"must_pass": None, "broken": None}),
+        ("PPF", "complete", {"must_pass": "failure", "broken": "failure"}),
+        ("PP!", "complete", {"must_pass": "error", "broken": "error"}),
+        ("PPP", "interrupted", {"must_pass": None, "broken": None, "complete": "error"}),
+    ],
+)
+def test_a_comparison_has_a_case_per_gate(after: str, state: str, results: dict[str, str | None]) -> None:
+    a, b = (side(verdicts(letters, tags=("must_pass",)), name) for letters, name in (("PPP", "a"), (after, "b\0")))
+    compared = compare(a, replace(b, state=state))
+    root = ET.fromstring(comparison_junit(compared, check_gates(compared, parse_fail_on(["must_pass", "broken"]))))
+    check_schema(root)
+    (suite,) = root
+    assert {case.get("name"): case[0].tag if len(case) else None for case in suite} == results
+    counts = [str(list(results.values()).count(kind)) for kind in ("failure", "error")]
+    assert [suite.get("tests"), suite.get("failures"), suite.get("errors")] == [str(len(results)), *counts]
+    messages = [element.get("message") or "" for element in suite.iter("failure")]
+    assert any("c2 (failed 1 of 1)" in message for message in messages) is (after == "PPF")

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack, get_args
@@ -19,7 +19,7 @@ from visioneval.analysis.agreement.answers import LabeledRun
 from visioneval.analysis.compare.compare import Comparison, ComparisonFilters
 from visioneval.analysis.compare.compare import compare as compare_sides
 from visioneval.analysis.compare.coverage import check_coverage, parse_allowed
-from visioneval.analysis.compare.gates import GateResult, check_gates, exit_code, parse_fail_on
+from visioneval.analysis.compare.gates import GateResult, check_confirm, check_gates, exit_code, parse_fail_on
 from visioneval.analysis.compare.preferences import preferences_within
 from visioneval.analysis.findings import Summary
 from visioneval.analysis.past_costs import read_past_costs
@@ -31,6 +31,7 @@ from visioneval.analysis.summary import summarize
 from visioneval.defaults import RUNS
 from visioneval.engine.call_settings import CallSettings, open_calls
 from visioneval.engine.calls.cost.estimate import Estimate, estimate
+from visioneval.engine.confirm import confirm_comparison
 from visioneval.engine.listener import Listener
 from visioneval.engine.loop import InterruptRequest
 from visioneval.engine.pairwise.runs import PairwiseResult, RunPairs, compare_runs, pair_runs, pairwise_plan
@@ -115,11 +116,13 @@ class ComparisonResult:
 
     comparison: Comparison
     gates: tuple[GateResult, ...]
+    interrupted: bool = False
+    """Whether an interrupt stopped the confirmation."""
 
     @property
     def exit_code(self) -> int:
-        """0 if all gates passed, 1 if one failed, 3 if one could not be measured."""
-        return exit_code(self.comparison, self.gates)
+        """0 if all gates passed, 1 if one failed, 3 if one could not be measured, 130 after an interrupt."""
+        return exit_code(self.comparison, self.gates, interrupted=self.interrupted)
 
 
 def run(suite: Path | str | None = None, **settings: Unpack[RunKeywords]) -> Run:
@@ -187,21 +190,57 @@ def compare(
     cases: Sequence[str] = (),
     model_map: Sequence[str] = (),
     allow: Sequence[str] = (),
-    runs: Path | str = RUNS,
+    confirm: int | None = None,
     warn: Warn = _LOG.warning,
+    **settings: Unpack[CallKeywords],
 ) -> ComparisonResult:
     """Compares run B with run A, cell by cell, and checks the gates ``fail_on``.
 
     A and B are what ``load_run`` takes, a JSONL file of records or ``baseline:NAME``. ``model_map`` pairs model runs
     with different labels, as ``OLD=NEW``. ``allow`` accepts what B lost: ``missing-metrics``, ``missing-cells``,
-    ``errors`` or ``errors=RATE``. Raises ``UsageError``.
+    ``errors`` or ``errors=RATE``. With ``confirm``, ``must_pass`` cases that broke are generated up to that many times
+    more (1 to 100), and judged with these samples; the other settings except ``runs`` apply to that. Raises
+    ``UsageError``, with ``confirm`` also ``SuiteError`` and ``StorageError``.
     """
     if isinstance(fail_on, str) or isinstance(allow, str):
         raise UsageError("fail_on and allow must be lists of strings, not one string")
-    gates, allowed = parse_fail_on(fail_on), parse_allowed(allow)
-    sides = read_side(str(a), Path(runs), warn), read_side(str(b), Path(runs), warn)
-    comparison = compare_sides(*sides, ComparisonFilters(tuple(metrics), tuple(tags), tuple(cases)), model_map)
-    return ComparisonResult(comparison, (*check_gates(comparison, gates), *check_coverage(comparison, allowed)))
+    options = run_options(**checked_keywords(settings, CallKeywords))
+    if confirm is None and (unused := [name for name, value in settings.items() if name != "runs" and value]):
+        raise UsageError(f"{', '.join(unused)}: only for new samples, so only with confirm")
+    filters = ComparisonFilters(tuple(metrics), tuple(tags), tuple(cases))
+    request = ComparisonRequest(str(a), str(b), tuple(fail_on), tuple(allow), filters, tuple(model_map), confirm)
+    return compare_named(request, options, replace(_listener(), say=warn))
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonRequest:
+    """What ``compare`` compares, and how it decides."""
+
+    a: str
+    b: str
+    fail_on: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    filters: ComparisonFilters = field(default_factory=ComparisonFilters)
+    model_map: tuple[str, ...] = ()
+    confirm: int | None = None
+    """The maximum number of new samples of each case that broke."""
+
+
+def compare_named(request: ComparisonRequest, options: RunOptions, listener: Listener) -> ComparisonResult:
+    """Compares two runs. ``options`` are for new samples, except for the folder of runs."""
+    gates, allowed = parse_fail_on(request.fail_on), parse_allowed(request.allow)
+    if request.confirm is not None:
+        check_confirm(request.confirm, gates)
+    a, b = (read_side(name, options.suite.runs, listener.say) for name in (request.a, request.b))
+    if request.confirm is not None:
+        b = replace(b, unused_confirmations=False)
+    comparison = compare_sides(a, b, request.filters, request.model_map)
+    results, losses = check_gates(comparison, gates), check_coverage(comparison, allowed)
+    if request.confirm is None:
+        return ComparisonResult(comparison, (*results, *losses))
+    confirmed = confirm_comparison(comparison, request.confirm, options, listener)
+    results = check_gates(comparison, gates, confirmed.confirmation)
+    return ComparisonResult(comparison, (*results, *losses), confirmed.interrupted)
 
 
 def agreement(

@@ -8,3 +8,5 @@ RUNS = Path("runs")
 """The folder of runs."""
 MAX_CONCURRENCY = 64
 """Concurrent calls per model, separately for generation and judging."""
+MAX_CONFIRM = 100
+"""The most new samples per case that ``compare --confirm`` generates."""

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 
 from visioneval.analysis.rerouting import Rerouting, Reroutings
 from visioneval.records.baselines import Baseline, BaselineGrading, Line
+from visioneval.records.confirmations import has_confirmations
 from visioneval.records.fields import Duration, ModelLabel, Number, PathInRun, RuleText, SampleIndex
 from visioneval.records.model import (
     CellError,
@@ -119,7 +120,8 @@ class Side:
     true if ``RUN@LABEL`` excluded model runs. ``left_out_cases`` and ``left_out_labels`` are what flags left out of the
     run's suite, and ``samples_flag`` is ``--samples``. ``is_partial`` marks a baseline of a run that had not all cells
     of its suite.
-    ``reroutings`` are judges that answered with another model.
+    ``reroutings`` are judges that answered with another model. ``unused_confirmations`` is true if the run has new
+    samples of an earlier ``--confirm`` that this comparison does not use.
     """
 
     name: str
@@ -137,6 +139,7 @@ class Side:
     samples_flag: int | None = None
     is_partial: bool = False
     reroutings: tuple[Rerouting, ...] = ()
+    unused_confirmations: bool = False
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -179,6 +182,7 @@ def side_of_run(name: str, info: RunInfo, cells: Sequence[Cell], folder: Path) -
         left_out_labels=frozenset(_labels(info.suite)) - set(_labels(selected)),
         samples_flag=info.selection.samples,
         reroutings=reroutings.result(),
+        unused_confirmations=has_confirmations(folder),
     )
 
 

@@ -91,7 +91,7 @@ def progress_of(output: ResultOptions, *, debug: bool) -> Callable[[PreparedRun]
     def watch(prepared: PreparedRun) -> Iterator[Listener]:
         from visioneval.engine.listener import Listener
 
-        on_error = _print_traceback if debug else lambda _: None
+        on_error = print_traceback if debug else lambda _: None
         if output.quiet:
             yield Listener(say=say, debug=on_error)
             return
@@ -108,7 +108,8 @@ def progress_of(output: ResultOptions, *, debug: bool) -> Callable[[PreparedRun]
     return watch
 
 
-def _print_traceback(error: BaseException) -> None:
+def print_traceback(error: BaseException) -> None:
+    """Prints an unexpected error of a run."""
     traceback.print_exception(error, file=sys.stderr)
 
 

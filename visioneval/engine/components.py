@@ -46,8 +46,8 @@ def build_components(plan: Plan, *, offline: bool = False) -> Components:
 
     Raises ``UsageError`` if a key is missing or a provider lacks a method.
     """
-    if not offline:
-        _check_keys(plan)
+    if not offline and (lines := missing_keys(plan)):
+        raise UsageError("\n".join(lines))
     providers: dict[str, Any] = {}
     for run in plan.runs if plan.generates else ():
         if offline and not run.config.is_free:
@@ -65,14 +65,13 @@ def build_components(plan: Plan, *, offline: bool = False) -> Components:
     return Components(providers, graders, judges, watching)
 
 
-def _check_keys(plan: Plan) -> None:
-    lines = [
+def missing_keys(plan: Plan) -> list[str]:
+    """A message for each API key that the plan needs and the environment lacks."""
+    return [
         f"set the environment variable {name}: required by {', '.join(users)}"
         for name, users in needed_keys(plan).items()
         if not os.environ.get(name)
     ]
-    if lines:
-        raise UsageError("\n".join(lines))
 
 
 def _judge(config: BaseJudge, folder: Path) -> Judge:

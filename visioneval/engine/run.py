@@ -66,19 +66,7 @@ async def _execute(
     jobs: Jobs,
     progress: Progress,
 ) -> Outcome:
-    questions = QuestionsWriter(writer.folder)
-    context = RunContext(
-        plan,
-        components,
-        calls,
-        writer,
-        hashes(plan.folder),
-        sanitizer_for(plan),
-        questions,
-        template_folders=template_folders(plan.suite, plan.folder, builtin("prompts")),
-        debug=listener.debug,
-    )
-    with contextlib.closing(questions):
+    with open_context(plan, components, writer, calls, listener) as context:
         jobs_by_key = [(limit_key, jobs(part)) for limit_key, part in by_limit_key(plan).items()]
         background = [
             asyncio.create_task(coroutine) for coroutine in (_report_waiting(calls, listener), _trim_memory())
@@ -103,6 +91,25 @@ async def _execute(
         return Outcome(complete=not is_left and not out_of_budget, out_of_budget=out_of_budget)
 
 
+@contextlib.contextmanager
+def open_context(
+    plan: Plan, components: Components, writer: RunWriter, calls: Calls, listener: Listener
+) -> Iterator[RunContext]:
+    """What the jobs of a plan share. Writes the run's new questions at the end."""
+    with contextlib.closing(QuestionsWriter(writer.folder)) as questions:
+        yield RunContext(
+            plan,
+            components,
+            calls,
+            writer,
+            hashes(plan.folder),
+            sanitizer_for(plan),
+            questions,
+            template_folders=template_folders(plan.suite, plan.folder, builtin("prompts")),
+            debug=listener.debug,
+        )
+
+
 def by_limit_key(plan: Plan) -> dict[RateLimitKey, Plan]:
     """Splits the plan by rate-limit key, so that a slow model does not delay a fast one."""
     runs_by_key: dict[RateLimitKey, tuple[ModelRun, ...]] = {}
@@ -113,23 +120,28 @@ def by_limit_key(plan: Plan) -> dict[RateLimitKey, Plan]:
 
 
 async def _run_worker(jobs: Iterator[Job], progress: Progress, context: RunContext, listener: Listener) -> None:
-    """One worker. All workers of a rate-limit key share the iterator, so that jobs are created on demand.
+    """One worker. All workers of a rate-limit key share the iterator, so that jobs are created on demand."""
+    for job in jobs:
+        await finish_job(job, progress, context, listener)
+        if progress.is_over:
+            return
+
+
+async def finish_job(job: Job, progress: Progress, context: RunContext, listener: Listener) -> None:
+    """Runs a job and writes its records. Errors stop the run.
 
     Records are written in the event loop's thread: they are small and must not queue behind image processing. A
     failed write does not end the job, because its calls in flight are paid for.
     """
-    for job in jobs:
-        try:
-            async for record in run_job(job, context):
-                try:
-                    context.writer.append(record)
-                    listener.record(record)
-                except Exception as error:
-                    progress.leave(error)
-        except Exception as error:
-            progress.leave(error)
-        if progress.is_over:
-            return
+    try:
+        async for record in run_job(job, context):
+            try:
+                context.writer.append(record)
+                listener.record(record)
+            except Exception as error:
+                progress.leave(error)
+    except Exception as error:
+        progress.leave(error)
 
 
 async def _run_pairwise(context: RunContext, progress: Progress, listener: Listener) -> None:

@@ -15,6 +15,7 @@ _FILES = (
     "anchors.jsonl",
     "labeling.jsonl",
     "preferences.jsonl",
+    "confirmations.jsonl",
     "questions.json",
     "run.json",
 )

@@ -62,7 +62,7 @@ class RunWriter:
             folder.mkdir(parents=True)
             (folder / "artifacts").mkdir()
             results = (folder / "results.jsonl").open("xb", buffering=0)
-            _lock(results, folder)
+            lock_run(results, folder)
             write_whole(folder / "run.json", data)  # last, so that a killed run with this file can be resumed
             return cls(folder, info, results)
         except OSError as error:
@@ -82,13 +82,13 @@ class RunWriter:
         try:
             data = _json_bytes(info)
             results = path.open("r+b" if path.exists() else "x+b", buffering=0)
-            _lock(results, folder)
+            lock_run(results, folder)
             repair_last_line(results)
             if stale:
                 results.close()
                 _move_stale(folder, stale)
                 results = path.open("r+b", buffering=0)
-                _lock(results, folder)
+                lock_run(results, folder)
             write_whole(folder / "run.json", data)
             return cls(folder, info, results)
         except OSError as error:
@@ -162,7 +162,7 @@ class RunWriter:
             raise StorageError(f"{self.folder}: cannot write the summary: {error.strerror or error}") from error
 
 
-def _lock(results: BinaryIO, folder: Path) -> None:
+def lock_run(results: BinaryIO, folder: Path) -> None:
     """Locks a run until this process ends. Raises ``UsageError`` if another process has locked it."""
     for wait in _LOCK_RETRY_S:
         try:

@@ -1,4 +1,4 @@
-"""Runs as JUnit XML for CI systems: one test suite per model run, one test case per cell.
+"""Runs as JUnit XML for CI systems: one test suite per model run, one test case per cell. Comparisons: one per gate.
 
 Valid against the schema of Jenkins' xUnit plugin (junit-10.xsd), which other readers accept too.
 """
@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+from visioneval.analysis.compare.compare import Comparison
+from visioneval.analysis.compare.gates import GateResult, overall_state
 from visioneval.analysis.summary import in_order
 from visioneval.records.model import Record, RunInfo
 from visioneval.report.text import clean, one_line
@@ -28,6 +30,35 @@ def junit_xml(runs: Iterable[tuple[Path, RunInfo, Sequence[Record]]]) -> str:
             by_label.setdefault(record.model_label, []).append(record)
         for label, label_records in by_label.items():
             _add_suite(root, folder, info, label, label_records)
+    return _document(root)
+
+
+def comparison_junit(comparison: Comparison, gates: Sequence[GateResult]) -> str:
+    """A comparison: one test case per gate. A gate that was not measured, and an incomplete B, are errors."""
+    root = ET.Element("testsuites", name="visioneval")
+    states = [gate.state for gate in gates]
+    name = f"compare: {comparison.a.name}, {comparison.b.name}"
+    is_incomplete = overall_state(comparison, gates) == "incomplete"
+    suite = ET.SubElement(
+        root,
+        "testsuite",
+        name=_text(name),
+        tests=str(len(gates) + is_incomplete),
+        failures=str(states.count("failed")),
+        errors=str(states.count("unmeasured") + is_incomplete),
+    )
+    for gate in gates:
+        case = ET.SubElement(suite, "testcase", name=_text(gate.fail_on.text), classname=_text(name))
+        if gate.state != "passed":
+            tag = "failure" if gate.state == "failed" else "error"
+            ET.SubElement(case, tag, message=_text(gate.message), type=gate.state)
+    if is_incomplete:
+        case = ET.SubElement(suite, "testcase", name="complete", classname=_text(name))
+        ET.SubElement(case, "error", message=_text(f"B is {comparison.b.state}"), type="incomplete")
+    return _document(root)
+
+
+def _document(root: ET.Element) -> str:
     ET.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
 

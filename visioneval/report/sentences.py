@@ -67,6 +67,8 @@ def notes(comparison: Comparison) -> Iterator[str]:
     for name, side in (("A", comparison.a), ("B", comparison.b)):
         yield from (f"{name}: {rerouting_text(rerouting)}" for rerouting in side.reroutings)
     yield from _moved_by_rules(comparison.pairs)
+    if comparison.b.unused_confirmations:
+        yield "B has new samples from an earlier --confirm: not used here"
     if comparison.has_other_source:
         yield "the suite files differ; changes in grading are listed by metric"
     if any(difference.metric.better == "none" and difference.n_pairs for difference in comparison.metrics) and None in (

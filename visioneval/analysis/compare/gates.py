@@ -10,15 +10,17 @@ from typing import Literal
 from visioneval.analysis.cells import MUST_PASS, Cell
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import PASS_RATE, Difference
+from visioneval.analysis.compare.must_pass import Confirmation, MustPassCase, describe_cases, must_pass_cases
 from visioneval.analysis.compare.pairing import CellPair
+from visioneval.defaults import MAX_CONFIRM
 from visioneval.errors import ExitCode, UsageError
 from visioneval.rules import is_true, show_beside
 from visioneval.suite.loading.messages import did_you_mean
 
 DEFAULT = ("broken_same_output", "significant", MUST_PASS)
 NAMES = ("broken", *DEFAULT)
-_MAX_NAMES = 5
 _UNMEASURED = "no pair with both cells measured"
+_ALL_FLAKY = "every case is flaky"
 
 State = Literal["passed", "failed", "unmeasured"]
 OverallState = Literal["passed", "failed", "unmeasured", "incomplete"]
@@ -35,11 +37,12 @@ class FailOn:
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """The result of one ``--fail-on``."""
+    """The result of one ``--fail-on``. ``cases`` are all cases of the gate ``must_pass``."""
 
     fail_on: FailOn
     state: State
     message: str
+    cases: tuple[MustPassCase, ...] = ()
 
 
 def parse_fail_on(values: Sequence[str]) -> tuple[FailOn, ...]:
@@ -63,13 +66,28 @@ def _parse(value: str) -> FailOn:
     return FailOn(value, metric, allowed)
 
 
-def check_gates(comparison: Comparison, gates: Sequence[FailOn]) -> tuple[GateResult, ...]:
-    """Checks every gate. Raises ``UsageError`` for a metric without a direction."""
-    return tuple(_check(gate, comparison) for gate in gates)
+def check_confirm(samples: int, gates: Sequence[FailOn]) -> None:
+    """Raises ``UsageError`` for an invalid number of new samples, and if no gate would use them."""
+    if not 1 <= samples <= MAX_CONFIRM:
+        raise UsageError(f"confirm must be from 1 to {MAX_CONFIRM} samples, not {samples}")
+    if MUST_PASS not in (gate.text for gate in gates):
+        raise UsageError(f"--confirm is for the gate {MUST_PASS}: add --fail-on {MUST_PASS}")
 
 
-def exit_code(comparison: Comparison, results: Sequence[GateResult]) -> ExitCode:
-    """Returns 3 if B is incomplete or a gate was not measured, 1 if a gate failed, or 0."""
+def check_gates(
+    comparison: Comparison, gates: Sequence[FailOn], confirmation: Confirmation | None = None
+) -> tuple[GateResult, ...]:
+    """Checks every gate. Raises ``UsageError`` for a metric without a direction.
+
+    ``confirmation`` has new samples of the ``must_pass`` cases that broke.
+    """
+    return tuple(_check(gate, comparison, confirmation) for gate in gates)
+
+
+def exit_code(comparison: Comparison, results: Sequence[GateResult], *, interrupted: bool = False) -> ExitCode:
+    """Returns 3 if B is incomplete or a gate was not measured, 1 if a gate failed, or 0; 130 if interrupted."""
+    if interrupted:
+        return ExitCode.INTERRUPTED
     codes = {"passed": ExitCode.PASSED, "failed": ExitCode.GATE_FAILED}
     return codes.get(overall_state(comparison, results), ExitCode.INCOMPLETE)
 
@@ -84,9 +102,11 @@ def overall_state(comparison: Comparison, results: Sequence[GateResult]) -> Over
     return "failed" if "failed" in states else "passed"
 
 
-def _check(gate: FailOn, comparison: Comparison) -> GateResult:
-    if not comparison.stable_pairs and not _missing_must_pass(gate, comparison):
-        return GateResult(gate, "passed", "every case is flaky")
+def _check(gate: FailOn, comparison: Comparison, confirmation: Confirmation | None) -> GateResult:
+    if gate.text == MUST_PASS:
+        return _check_must_pass(gate, comparison, confirmation)
+    if not comparison.stable_pairs:
+        return GateResult(gate, "passed", _ALL_FLAKY)
     if gate.metric is not None:
         return _check_bound(gate, gate.metric, comparison)
     if gate.text == "significant":
@@ -97,27 +117,31 @@ def _check(gate: FailOn, comparison: Comparison) -> GateResult:
 _SCOPES: dict[str, tuple[str, Callable[[CellPair], bool]]] = {
     "broken": ("cells", lambda _: True),
     "broken_same_output": ("cells with the same image", lambda pair: pair.same_output),
-    MUST_PASS: ("cells tagged must_pass", lambda pair: pair.must_pass),
 }
 
 
 def _check_broken(gate: FailOn, comparison: Comparison) -> GateResult:
-    """Fails if a cell that passed in A fails in B. Unmeasured if such a cell is an error or missing in B."""
+    """Fails if a cell that passed in A fails in B. Unmeasured if such a cell is an error in B."""
     subject, is_covered = _SCOPES[gate.text]
     pairs = [pair for pair in comparison.stable_pairs if is_covered(pair)]
     broken = [pair for pair in pairs if pair.change == "broken"]
     unmeasured = [pair for pair in pairs if pair.change == "error_after" and pair.a.verdict == "PASS"]
-    missing = _missing_must_pass(gate, comparison)
-    if not pairs and not missing:
+    if not pairs:
         return GateResult(gate, "passed", f"no {subject}")
     message = f"{len(broken)} of {len(pairs)} {subject} broke"
     if unmeasured:
         message += f", {len(unmeasured)} that passed in A could not be measured in B"
-    if missing:
-        names = list(dict.fromkeys(cell.test_id for cell in missing))
-        more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-        message += f", {len(missing)} more from A are missing from B: {', '.join(names[:_MAX_NAMES])}{more}"
-    return GateResult(gate, "failed" if broken else "unmeasured" if unmeasured or missing else "passed", message)
+    return GateResult(gate, "failed" if broken else "unmeasured" if unmeasured else "passed", message)
+
+
+def _check_must_pass(gate: FailOn, comparison: Comparison, confirmation: Confirmation | None) -> GateResult:
+    """Fails if a case broke. Unmeasured if its samples cannot decide, and if B lost any of them."""
+    cases = must_pass_cases(comparison, cells_lost(comparison), confirmation)
+    if not cases:
+        return GateResult(gate, "passed", "no cases tagged must_pass" if comparison.stable_pairs else _ALL_FLAKY)
+    states = {case.state for case in cases} | {"unmeasured" for case in cases if case.missing}
+    state: State = "failed" if "broken" in states else "unmeasured" if "unmeasured" in states else "passed"
+    return GateResult(gate, state, describe_cases(cases, confirmation), cases)
 
 
 def cells_lost(comparison: Comparison) -> list[Cell]:
@@ -131,13 +155,6 @@ def cells_lost(comparison: Comparison) -> list[Cell]:
             cell.test_id, renamed.get(cell.model_label, cell.model_label), cell.sample_index
         )
     ]
-
-
-def _missing_must_pass(gate: FailOn, comparison: Comparison) -> list[Cell]:
-    """Cells tagged ``must_pass`` that B lost, as deleting a case must not make the gate pass."""
-    if gate.text != MUST_PASS:
-        return []
-    return [cell for cell in cells_lost(comparison) if MUST_PASS in cell.tags and not cell.flaky]
 
 
 def _check_significant(gate: FailOn, comparison: Comparison) -> GateResult:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from visioneval.cli import options
-from visioneval.defaults import RUNS
+from visioneval.defaults import MAX_CONCURRENCY, MAX_CONFIRM, RUNS
+from visioneval.errors import UsageError
+
+if TYPE_CHECKING:
+    from visioneval.api import ComparisonResult
 
 SIDE = "Path, ID, unique prefix, 'latest', a JSONL file or baseline:NAME; RUN@LABEL for one model run."
 
@@ -42,6 +46,9 @@ def compare(
         ),
     ] = None,
     as_json: Annotated[bool, options.flag("--json", "Print the results as JSON.", options.OUTPUT)] = False,
+    junit: Annotated[
+        Path | None, options.value("--junit", "FILE", "Also write JUnit XML, a test case per gate.", options.OUTPUT)
+    ] = None,
     markdown: Annotated[
         Path | None, options.value("--markdown", "FILE", "Also write Markdown, for a pull request.", options.OUTPUT)
     ] = None,
@@ -50,41 +57,107 @@ def compare(
         options.value("--html", "FILE", "Also write one HTML file with both images of every pair.", options.OUTPUT),
     ] = None,
     runs: options.Runs = RUNS,
+    confirm: Annotated[
+        int | None,
+        options.value(
+            "--confirm",
+            "N",
+            "Generate each must_pass case that broke up to N more times in B, and judge it with these samples.",
+            options.CALLS,
+            min=1,
+            max=MAX_CONFIRM,
+        ),
+    ] = None,
+    var: Annotated[
+        list[str] | None,
+        options.value(
+            "--var", "NAME=VALUE", "With --confirm: a secret variable of B's run. Repeatable.", options.CALLS
+        ),
+    ] = None,
+    reuse: options.ReuseAnswers = options.ReuseFlag.judges,
+    offline: options.Offline = False,
+    cache: options.CacheFolder = None,
+    budget: options.BudgetUsd = None,
+    max_concurrency: options.MaxConcurrency = MAX_CONCURRENCY,
+    log_file: options.LogFile = None,
+    debug: options.Debug = False,
+    trust_suite: options.TrustSuite = False,
 ) -> None:
     """Compare run B with run A: what broke, what was fixed, and whether the numbers differ.
 
     Exits 1 if a gate (--fail-on) failed. Exits 3 if one could not be measured, or if B lost metrics, measured cells or
-    cells of A (see --allow).
+    cells of A (see --allow). Makes calls only with --confirm, which needs a complete run B that generated its images.
     """
-    from visioneval.api import compare as compare_runs
+    from visioneval.analysis.compare.compare import ComparisonFilters
+    from visioneval.api import ComparisonRequest, compare_named
+    from visioneval.cli.progress import ProgressCounts, print_traceback
+    from visioneval.cli.reports import check_reports
+    from visioneval.engine.listener import Listener
+    from visioneval.settings import run_options
+
+    flags = {
+        "--var": var,
+        "--reuse": reuse is not options.ReuseFlag.judges,
+        "--offline": offline,
+        "--cache": cache,
+        "--budget": budget,
+        "--max-concurrency": max_concurrency != MAX_CONCURRENCY,
+        "--log-file": log_file,
+        "--debug": debug,
+        "--trust-suite": trust_suite,
+    }
+    if confirm is None and (unused := [flag for flag, value in flags.items() if value]):
+        raise UsageError(f"{', '.join(unused)}: only for new samples, so only with --confirm")
+    filters = ComparisonFilters(tuple(metric or ()), tuple(tag or ()), tuple(case or ()))
+    request = ComparisonRequest(
+        a, b, tuple(fail_on or ()), tuple(allow or ()), filters, tuple(model_map or ()), confirm
+    )
+    settings = run_options(
+        variables=options.pairs("--var", "NAME=VALUE", var),
+        runs=runs,
+        reuse=reuse.value,
+        offline=offline,
+        cache=cache,
+        budget_usd=budget,
+        max_concurrency=max_concurrency,
+        log_file=log_file,
+        debug=debug,
+        trust_suite=trust_suite,
+    )
+    check_reports(junit, markdown, html)
+    with options.prints_on_stderr():
+        new, on_error = ProgressCounts(), print_traceback if debug else lambda _: None
+        listener = Listener(new.add, say=options.say, note=options.say, debug=on_error)
+        result = compare_named(request, settings, listener)
+    if new.verdicts:
+        options.say(f"new samples: {new}")
+    _write(result, junit, markdown, html)
+    _print(result, as_json=as_json)
+    raise typer.Exit(result.exit_code)
+
+
+def _write(result: ComparisonResult, junit: Path | None, markdown: Path | None, html: Path | None) -> None:
+    from visioneval.report.files import write_report
+
+    if junit is not None:
+        from visioneval.report.junit import comparison_junit
+
+        write_report(junit, comparison_junit(result.comparison, result.gates))
+    if markdown is not None:
+        from visioneval.report.markdown import comparison_markdown
+
+        write_report(markdown, comparison_markdown(result.comparison, result.gates))
+    if html is not None:
+        from visioneval.report.compare.page import comparison_page
+
+        write_report(html, comparison_page(result.comparison, result.gates))
+
+
+def _print(result: ComparisonResult, *, as_json: bool) -> None:
     from visioneval.report.compare.json import comparison_json
     from visioneval.report.terminal.compare import print_comparison
 
-    result = compare_runs(
-        a,
-        b,
-        fail_on=fail_on or (),
-        metrics=metric or (),
-        tags=tag or (),
-        cases=case or (),
-        model_map=model_map or (),
-        allow=allow or (),
-        runs=runs,
-        warn=options.say,
-    )
-    comparison, gates = result.comparison, result.gates
-    if markdown is not None:
-        from visioneval.report.files import write_report
-        from visioneval.report.markdown import comparison_markdown
-
-        write_report(markdown, comparison_markdown(comparison, gates))
-    if html is not None:
-        from visioneval.report.compare.page import comparison_page
-        from visioneval.report.files import write_report
-
-        write_report(html, comparison_page(comparison, gates))
     if as_json:
-        print(comparison_json(comparison, gates, result.exit_code))
+        print(comparison_json(result.comparison, result.gates, result.exit_code))
     else:
-        print_comparison(comparison, gates, options.console())
-    raise typer.Exit(result.exit_code)
+        print_comparison(result.comparison, result.gates, options.console())

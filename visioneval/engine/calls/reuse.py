@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 ReusedGenerations = Literal["none", "own", "all"]
@@ -24,6 +24,11 @@ class Reuse:
         """All answers if offline; a resumed run always reuses what it has paid for."""
         generations: ReusedGenerations = "all" if offline or choice == "all" else "own" if resumes else "none"
         return cls(generations, offline or choice != "none", offline)
+
+    @property
+    def with_own(self) -> Reuse:
+        """The same, and what the run itself has paid for."""
+        return replace(self, generations="own") if self.generations == "none" else self
 
     @property
     def choice(self) -> ReuseChoice | None:

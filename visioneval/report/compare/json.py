@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from visioneval.analysis.cells import Cell, Side
+from visioneval.analysis.cells import MUST_PASS, Cell, Side
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.gates import GateResult
+from visioneval.analysis.compare.must_pass import MustPassCase
 from visioneval.analysis.compare.pairing import CellPair
 from visioneval.records.model import SCHEMA_VERSION
 
@@ -36,7 +37,7 @@ def comparison_json(comparison: Comparison, gates: Sequence[GateResult], exit_co
             "suite_text_differs": comparison.has_other_source,
             "cost_usd": asdict(comparison.cost_usd),
             "seconds": asdict(comparison.seconds),
-            "gates": [{"fail_on": gate.fail_on.text, "state": gate.state, "found": gate.message} for gate in gates],
+            "gates": [_gate(gate) for gate in gates],
             "exit_code": exit_code,
         }
     )
@@ -77,6 +78,24 @@ def _cell_data(cell: Cell) -> dict[str, Any]:
         "error": cell.error and cell.error.model_dump(),
         "artifact_path": cell.artifact_path,
         "artifact_sha256": cell.artifact_sha256,
+    }
+
+
+def _gate(gate: GateResult) -> dict[str, Any]:
+    data: dict[str, Any] = {"fail_on": gate.fail_on.text, "state": gate.state, "found": gate.message}
+    return {**data, "cases": list(map(_must_pass_case, gate.cases))} if gate.fail_on.text == MUST_PASS else data
+
+
+def _must_pass_case(case: MustPassCase) -> dict[str, Any]:
+    """``b`` counts B's own samples, ``new`` those that confirm."""
+    return {
+        "test_id": case.test_id,
+        "model_label": case.model_label,
+        "state": case.state,
+        "a": asdict(case.a),
+        "b": asdict(case.b),
+        "missing": case.missing,
+        "new": asdict(case.new),
     }
 
 

@@ -1,0 +1,196 @@
+"""Cases tagged ``must_pass``: whether a case broke, by the majority of its samples. Pure.
+
+A judge turns some verdicts round by chance. With one verdict per sample, more samples would mean more false alarms;
+with a majority, they mean fewer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from visioneval.analysis.cells import MUST_PASS, Cell
+from visioneval.analysis.compare.compare import Comparison
+from visioneval.types import Verdict
+
+CaseKey = tuple[str, str]
+"""A case and its model run, by the label in B."""
+CaseState = Literal["passed", "broken", "unmeasured"]
+_MAX_NAMES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class SampleCounts:
+    """The samples of a case on one model run, by verdict."""
+
+    passed: int = 0
+    failed: int = 0
+    errors: int = 0
+
+    @classmethod
+    def of(cls, verdicts: Iterable[Verdict]) -> SampleCounts:
+        """Counts verdicts."""
+        listed = list(verdicts)
+        return cls(listed.count(Verdict.PASS), listed.count(Verdict.FAIL), listed.count(Verdict.ERROR))
+
+    @property
+    def total(self) -> int:
+        """All samples, measured or not."""
+        return self.passed + self.failed + self.errors
+
+    def __add__(self, other: SampleCounts) -> SampleCounts:
+        return SampleCounts(self.passed + other.passed, self.failed + other.failed, self.errors + other.errors)
+
+
+@dataclass(frozen=True, slots=True)
+class MustPassCase:
+    """A case tagged ``must_pass`` on one model run.
+
+    ``missing`` counts samples that only A has, except where flags left them out. ``planned`` is the maximum number of
+    new samples that confirm a break, and ``new`` counts those that exist.
+    """
+
+    test_id: str
+    model_label: str
+    a: SampleCounts
+    b: SampleCounts
+    missing: int = 0
+    planned: int = 0
+    new: SampleCounts = field(default_factory=SampleCounts)
+
+    @property
+    def key(self) -> CaseKey:
+        """Identifies the case."""
+        return self.test_id, self.model_label
+
+    @property
+    def samples(self) -> SampleCounts:
+        """The samples of B, with the new ones."""
+        return self.b + self.new
+
+    @property
+    def state(self) -> CaseState:
+        """``broken`` if most of A's measured samples passed and most of B's samples fail. A tie is not broken.
+
+        B's samples include those without a verdict, which could have any: ``unmeasured`` if they would decide.
+        """
+        if self.a.passed <= self.a.failed:
+            return "passed"
+        if self.samples.failed >= self._failures_to_break:
+            return "broken"
+        return "passed" if self.samples.passed >= self._passes_to_hold else "unmeasured"
+
+    @property
+    def needed(self) -> int:
+        """The smallest number of further samples that may decide; 0 if it is decided, or cannot be any more."""
+        if self.state != "unmeasured":
+            return 0
+        samples = self.samples
+        fewest = min(self._failures_to_break - samples.failed, self._passes_to_hold - samples.passed)
+        return fewest if fewest <= self.planned - self.new.total else 0
+
+    @property
+    def _failures_to_break(self) -> int:
+        return self._total // 2 + 1
+
+    @property
+    def _passes_to_hold(self) -> int:
+        return (self._total + 1) // 2
+
+    @property
+    def _total(self) -> int:
+        return self.b.total + self.missing + self.planned
+
+    def with_new(self, planned: int, verdicts: Sequence[Verdict]) -> MustPassCase:
+        """The same case judged with the first ``planned`` of some new samples."""
+        return replace(self, planned=planned, new=SampleCounts.of(verdicts[:planned]))
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """New samples of the cases that broke: their verdicts, in order, of at most ``planned`` samples per case.
+
+    ``stopped`` is why samples are missing that would be needed to decide.
+    """
+
+    planned: int
+    verdicts: Mapping[CaseKey, Sequence[Verdict]]
+    stopped: str | None = None
+
+
+def must_pass_cases(
+    comparison: Comparison, lost: Iterable[Cell], confirmation: Confirmation | None = None
+) -> tuple[MustPassCase, ...]:
+    """The ``must_pass`` cases that are not flaky, in the order of B. ``lost`` are the cells that B should have.
+
+    A case that broke by B's own samples is judged with those of ``confirmation``.
+    """
+    labels = dict(comparison.labels)
+    before = _by_case([*(pair.a for pair in comparison.pairs), *comparison.only_a], labels)
+    after = _by_case([*(pair.b for pair in comparison.pairs), *comparison.only_b], {})
+    missing = _by_case(lost, labels)
+    cases: list[MustPassCase] = []
+    for key in dict.fromkeys((*after, *missing)):
+        a, b = before.get(key, ()), after.get(key, ())
+        cells = (*a, *b)
+        if a and any(MUST_PASS in cell.tags for cell in cells) and not any(cell.flaky for cell in cells):
+            counts_a, counts_b = (SampleCounts.of(cell.verdict for cell in side) for side in (a, b))
+            cases.append(MustPassCase(*key, counts_a, counts_b, missing=len(missing.get(key, ()))))
+    if confirmation is None:
+        return tuple(cases)
+    planned, verdicts = confirmation.planned, confirmation.verdicts
+    return tuple(
+        case.with_new(planned, verdicts.get(case.key, ())) if case.state == "broken" else case for case in cases
+    )
+
+
+def _by_case(cells: Iterable[Cell], labels: Mapping[str, str]) -> dict[CaseKey, list[Cell]]:
+    grouped: dict[CaseKey, list[Cell]] = {}
+    for cell in cells:
+        grouped.setdefault((cell.test_id, labels.get(cell.model_label, cell.model_label)), []).append(cell)
+    return grouped
+
+
+def describe_cases(cases: Sequence[MustPassCase], confirmation: Confirmation | None = None) -> str:
+    """What broke, what new samples did not confirm, and what could not be measured, with the samples of each case."""
+    broken, passed, unmeasured = (
+        [c for c in cases if c.state == state] for state in ("broken", "passed", "unmeasured")
+    )
+    judged = sum(case.b.total > 0 for case in cases)
+    reason = f" ({confirmation.stopped})" if confirmation is not None and confirmation.stopped else ""
+    parts = (
+        ("broke, but new samples did not confirm it", [case for case in passed if case.planned]),
+        (f"broke and could not be confirmed{reason}", [case for case in unmeasured if case.planned]),
+        (
+            "that passed in A could not be measured in B",
+            [case for case in unmeasured if case.b.errors and not case.planned],
+        ),
+    )
+    is_run_named = len({case.model_label for case in cases}) > 1
+    message = f"{len(broken)} of {judged} cases tagged must_pass broke"
+    message += f": {_with_samples(broken, is_run_named=is_run_named)}" if broken else ""
+    for text, listed in parts:
+        message += f"; {len(listed)} {text}: {_with_samples(listed, is_run_named=is_run_named)}" if listed else ""
+    if missing := sum(case.missing for case in cases):
+        names = list(dict.fromkeys(case.test_id for case in cases if case.missing))
+        message += f"; {missing} more cell{'s' * (missing != 1)} of A missing from B: {_shortened(names)}"
+    return message
+
+
+def _with_samples(cases: Sequence[MustPassCase], *, is_run_named: bool) -> str:
+    """``boat (failed 4 of 5), tree (failed 2 of 3, 1 not measured)``."""
+    names = []
+    for case in cases:
+        label = f" on {case.model_label}" if is_run_named else ""
+        unmeasured = case.samples.errors + case.missing
+        tail = f", {unmeasured} not measured" if unmeasured else ""
+        names.append(
+            f"{case.test_id}{label} (failed {case.samples.failed} of {case.samples.total + case.missing}{tail})"
+        )
+    return _shortened(names)
+
+
+def _shortened(names: Sequence[str]) -> str:
+    more = len(names) - _MAX_NAMES
+    return ", ".join(names[:_MAX_NAMES]) + (f" and {more:,} more" if more > 0 else "")

@@ -1,0 +1,157 @@
+"""Generates new samples of ``must_pass`` cases that broke, until most of the samples of each decide."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from visioneval.analysis.compare.compare import Comparison
+from visioneval.analysis.compare.gates import cells_lost
+from visioneval.analysis.compare.must_pass import Confirmation, MustPassCase, must_pass_cases
+from visioneval.engine.call_settings import CallSettings, check_budget, check_session, open_calls
+from visioneval.engine.calls.calls import Calls
+from visioneval.engine.calls.limit_keys import RateLimitKey, generation_limit_key
+from visioneval.engine.cells.context import RunContext
+from visioneval.engine.components import Components, build_components, missing_keys
+from visioneval.engine.listener import Listener
+from visioneval.engine.loop import run_to_end
+from visioneval.engine.prepare.confirming import CaseSamples, ConfirmationPlan, narrowed_to, plan_confirmation
+from visioneval.engine.prepare.runs import RunOptions
+from visioneval.engine.run import CELLS_PER_CALL, finish_job, open_context
+from visioneval.engine.shutdown import Outcome, Progress
+from visioneval.errors import AuthError, BudgetError, UsageError
+from visioneval.expansion import Plan
+from visioneval.records.confirmations import open_confirmations, read_confirmations
+from visioneval.records.model import Record, read_info
+from visioneval.records.writer import RunWriter
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmationResult:
+    """The new samples of the cases that broke, as far as they exist, and whether an interrupt stopped it."""
+
+    confirmation: Confirmation
+    interrupted: bool = False
+
+
+def confirm_comparison(
+    comparison: Comparison, samples: int, options: RunOptions, listener: Listener
+) -> ConfirmationResult:
+    """Generates up to ``samples`` new samples of each ``must_pass`` case of B that broke. See ``confirm``.
+
+    Raises ``UsageError`` and ``SuiteError`` if B is nothing that can be continued, also where nothing broke.
+    """
+    b = comparison.b
+    if b.folder is None:
+        raise UsageError(f"--confirm generates new samples of B, but {b.name} is not a run")
+    if b.state != "complete":
+        raise UsageError(f"--confirm needs a complete run B, but {b.name} is {b.state}: resume it, or run it again")
+    cases = [case for case in must_pass_cases(comparison, cells_lost(comparison)) if case.b.total]
+    if not cases:
+        return ConfirmationResult(Confirmation(samples, {}))
+    confirming = plan_confirmation(b.folder, read_info(b.folder), cases, samples, options.suite)
+    settings = replace(options.calls, reuse=options.calls.reuse.with_own)
+    return confirm(confirming, [case for case in cases if case.state == "broken"], settings, listener)
+
+
+def confirm(
+    confirming: ConfirmationPlan, broken: Sequence[MustPassCase], settings: CallSettings, listener: Listener
+) -> ConfirmationResult:
+    """Generates what is needed to judge each of the cases that broke, and appends it to the run's confirmations.
+
+    What exists is not generated again. The result says what stopped it: a missing or refused API key, the budget, an
+    error, an interrupt. Raises ``UsageError``, and ``StorageError`` if the run cannot be written.
+    """
+    samples = confirming.of_cases(broken, read_confirmations(confirming.folder))
+    if not any(item.needed for item in samples):
+        return _result(confirming, samples, None)
+    plan = narrowed_to(confirming.plan, [item for item in samples if item.needed])
+    if not settings.reuse.offline and (lines := missing_keys(plan)):
+        return _result(confirming, samples, "; ".join(lines))
+    # an earlier run may have had the same ID: its new samples are not those of this run
+    payer = f"{confirming.info.run_id} of {confirming.info.started_at}"
+    try:
+        check_budget(plan, settings)
+        check_session(plan, settings, listener.say)
+        components = build_components(plan, offline=settings.reuse.offline)
+        with (
+            open_confirmations(confirming.folder, confirming.info) as writer,
+            open_calls(plan, settings, payer, listener.say) as calls,
+        ):
+            # again, now that no other process adds to them
+            samples = confirming.of_cases(broken, read_confirmations(confirming.folder))
+            listener.note(_announcement(confirming, samples))
+            outcome = _generate(plan, components, samples, writer, calls, listener)
+            for item in samples:
+                if item.repeated_output is not None:
+                    listener.say(item.repeated_output)
+    except (AuthError, BudgetError) as error:
+        return _result(confirming, samples, str(error))
+    if not outcome.complete and not outcome.out_of_budget:
+        return replace(_result(confirming, samples, "interrupted"), interrupted=True)
+    errors = (item.error for item in samples if item.error is not None)
+    return _result(confirming, samples, calls.budget.refusal or next(errors, None))
+
+
+def _announcement(confirming: ConfirmationPlan, samples: Sequence[CaseSamples]) -> str:
+    cases = sum(case.needed > 0 for item in samples for case in item.judged)
+    return (
+        f"confirming {cases} case{'s' * (cases != 1)} that broke with up to {confirming.samples} new"
+        f" sample{'s' * (confirming.samples != 1)} each, into {confirming.folder}"
+    )
+
+
+def _result(confirming: ConfirmationPlan, samples: Sequence[CaseSamples], stopped: str | None) -> ConfirmationResult:
+    verdicts = {case.key: item.verdicts(case) for item in samples for case in item.cases}
+    return ConfirmationResult(Confirmation(confirming.samples, verdicts, stopped))
+
+
+def _generate(
+    plan: Plan,
+    components: Components,
+    samples: Sequence[CaseSamples],
+    writer: RunWriter,
+    calls: Calls,
+    listener: Listener,
+) -> Outcome:
+    """Generates until every case is decided.
+
+    The first interrupt lets running calls finish, the second cancels them. Raises ``AuthError`` and ``StorageError``.
+    """
+    progress = Progress(calls)
+
+    async def generate() -> Outcome:
+        with open_context(plan, components, writer, calls, listener) as context:
+            async with asyncio.TaskGroup() as group:
+                for limit_key, items in _by_limit_key(samples).items():
+                    queue = iter(items)
+                    for _ in range(min(calls.throttle.max_calls(limit_key) * CELLS_PER_CALL, len(items))):
+                        group.create_task(_decide(queue, progress, context, listener))
+        progress.check()
+        return Outcome(not any(item.needed for item in samples), progress.out_of_budget)
+
+    return run_to_end(generate, progress, listener.say, listener.started)
+
+
+def _by_limit_key(samples: Sequence[CaseSamples]) -> dict[RateLimitKey, list[CaseSamples]]:
+    by_key: dict[RateLimitKey, list[CaseSamples]] = {}
+    for item in samples:
+        run = item.calls[0].run
+        by_key.setdefault(generation_limit_key(run.provider, run.params), []).append(item)
+    return by_key
+
+
+async def _decide(queue: Iterator[CaseSamples], progress: Progress, context: RunContext, listener: Listener) -> None:
+    """Takes one case after the other, and generates rounds of samples until it is decided."""
+    for item in queue:
+
+        def add(record: Record, item: CaseSamples = item) -> None:
+            item.add(record)
+            listener.record(record)
+
+        adding = replace(listener, record=add)
+        while not progress.is_over and (jobs := list(item.jobs())):
+            await asyncio.gather(*(finish_job(job, progress, context, adding) for job in jobs))
+        if progress.is_over:
+            return

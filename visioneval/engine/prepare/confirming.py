@@ -1,0 +1,211 @@
+"""Plans new samples of cases of a run: by its stored suite, and numbered after the samples that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from visioneval.analysis.compare.must_pass import CaseKey, MustPassCase
+from visioneval.engine.cells.cell import Job
+from visioneval.engine.prepare.planning import SuiteOptions, load_stored_plan
+from visioneval.engine.run import hashes
+from visioneval.errors import UsageError
+from visioneval.expansion import Call, HashOf, Plan, generation_key, grade_key
+from visioneval.records.keys import changed_parts, describe_parts
+from visioneval.records.model import CellKey, Record, RunInfo, read_records
+from visioneval.suite.selection import Selection, narrowed_further
+from visioneval.types import Verdict
+
+_MAX_ERROR = 200
+
+
+@dataclass(slots=True)
+class CaseSamples:
+    """New samples of the cases that share one output: a case that broke, and cases with ``output_of`` it.
+
+    ``calls`` generate the new samples, and ``samples`` are the numbers of those that may count. ``records`` are the
+    records that exist, by cell. ``run_outputs`` are the hashes of the run's outputs.
+    """
+
+    cases: tuple[MustPassCase, ...]
+    calls: tuple[Call, ...]
+    samples: range
+    run_outputs: frozenset[str | None]
+    records: dict[CellKey, Record]
+
+    def verdicts(self, case: MustPassCase) -> list[Verdict]:
+        """The verdicts of the new samples of a case."""
+        cells = ((*case.key, sample) for sample in self.samples)
+        return [self.records[cell].verdict for cell in cells if cell in self.records]
+
+    @property
+    def judged(self) -> tuple[MustPassCase, ...]:
+        """The cases with their new samples."""
+        return tuple(case.with_new(len(self.samples), self.verdicts(case)) for case in self.cases)
+
+    @property
+    def needed(self) -> int:
+        """The smallest number of further samples after which more may be decided; 0 if all is."""
+        return max(case.needed for case in self.judged)
+
+    @property
+    def error(self) -> str | None:
+        """The error of the first new sample that a case lacks to be decided."""
+        undecided = {case.key for case in self.judged if case.state == "unmeasured"}
+        for cell, record in sorted(self.records.items()):
+            if record.error is not None and record.verdict is Verdict.ERROR and cell[:2] in undecided:
+                message = " ".join(record.error.message.split())[:_MAX_ERROR]
+                return f"{cell[0]} on {cell[1]}, sample {cell[2]}: {record.error.kind}: {message}"
+        return None
+
+    @property
+    def repeated_output(self) -> str | None:
+        """A message if a new output is the same file as one of the run's own."""
+        for (case, label, sample), record in sorted(self.records.items()):
+            if record.artifact_sha256 is not None and record.artifact_sha256 in self.run_outputs:
+                return (
+                    f"{case} on {label}: sample {sample} is the same file as a sample of the run: a model that repeats"
+                    " itself, as with a fixed seed, confirms nothing"
+                )
+        return None
+
+    def add(self, record: Record) -> None:
+        """Adds a new record."""
+        self.records[record.cell] = record
+
+    def jobs(self) -> Iterator[Job]:
+        """The calls that generate the samples that are needed, each with all of its samples."""
+        needed = self.needed
+        for call in self.calls:
+            if needed <= 0:
+                return
+            missing = tuple(
+                sample
+                for sample in call.samples
+                if sample in self.samples and any((*case.key, sample) not in self.records for case in self.cases)
+            )
+            if missing:
+                yield Job(call, missing)
+            needed -= len(missing)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmationPlan:
+    """What ``--confirm`` may generate for a run: its plan with ``samples`` more samples of its ``must_pass`` cases."""
+
+    folder: Path
+    info: RunInfo
+    plan: Plan
+    samples: int
+
+    def of_cases(self, broken: Sequence[MustPassCase], confirmations: Iterable[Record]) -> tuple[CaseSamples, ...]:
+        """The new samples of the cases that broke. ``confirmations`` are the records that the run has of them.
+
+        Such a record counts if it was generated and graded as the run would do now, and has a verdict. Raises
+        ``UsageError`` if that is not how the run's cells were generated and graded.
+        """
+        if not broken:
+            return ()
+        cases, hash_of = {case.key: case for case in broken}, hashes(self.plan.folder)
+        records = [record for record in read_records(self.folder) if record.cell[:2] in cases]
+        outputs = frozenset(record.artifact_sha256 for record in records)
+        by_cell = {record.cell: record for record in confirmations}
+        samples = []
+        for source, calls in self._calls(cases):
+            self._check_unchanged(source, records, hash_of)
+            first = calls[0].samples[0]
+            numbers = range(first, first + self.samples)
+            judged = [call for call in (source, *source.dependents) if _key(call) in cases]
+            valid = {cell: by_cell[cell] for call in judged for cell in _valid(source, call, numbers, by_cell, hash_of)}
+            samples.append(CaseSamples(tuple(cases[_key(call)] for call in judged), calls, numbers, outputs, valid))
+        return tuple(samples)
+
+    def _calls(self, keys: Collection[CaseKey]) -> Iterator[tuple[Call, tuple[Call, ...]]]:
+        """For each output that these cases use: the first call, and the calls after those of the run."""
+        by_case: dict[CaseKey, list[Call]] = {}
+        for call in self.plan.calls():
+            dependents = tuple(dependent for dependent in call.dependents if _key(dependent) in keys)
+            if dependents or _key(call) in keys:
+                by_case.setdefault(_key(call), []).append(replace(call, dependents=dependents))
+        for calls in by_case.values():
+            yield calls[0], tuple(calls[self.info.suite.samples * self.plan.calls_per_sample(calls[0].run) :])
+
+    def _check_unchanged(self, source: Call, records: Iterable[Record], hash_of: HashOf) -> None:
+        """Raises ``UsageError`` if a file or a grader is not what it was for these cells of the run."""
+        for call in (source, *source.dependents):
+            grading = grade_key(call, hash_of)
+            for record in records:
+                if record.cell[:2] != _key(call):
+                    continue
+                generation = generation_key(source, record.sample_index, hash_of)
+                changed = changed_parts(record.generation_key, generation) | changed_parts(record.grade_key, grading)
+                if changed:
+                    raise UsageError(
+                        f"--confirm: {describe_parts(changed)} of {call.case.id!r} on {call.run.label!r} changed since"
+                        f" {self.folder} was run, so new samples would not be like its own: run the suite again"
+                    )
+
+
+def _valid(
+    source: Call, call: Call, samples: Iterable[int], records: Mapping[CellKey, Record], hash_of: HashOf
+) -> Iterator[CellKey]:
+    """The cells of a call whose records count."""
+    grading = grade_key(call, hash_of)
+    for sample in samples:
+        record = records.get((*_key(call), sample))
+        if record is None or record.verdict is Verdict.ERROR:
+            continue
+        if (record.generation_key, record.grade_key) == (generation_key(source, sample, hash_of), grading):
+            yield record.cell
+
+
+def _key(call: Call) -> CaseKey:
+    return call.case.id, call.run.label
+
+
+def plan_confirmation(
+    folder: Path, info: RunInfo, cases: Sequence[MustPassCase], samples: int, options: SuiteOptions
+) -> ConfirmationPlan:
+    """The plan for up to ``samples`` new samples of each of these cases of a run. Makes no call.
+
+    Raises ``UsageError`` and ``SuiteError`` if the run cannot be continued by new samples, whatever broke.
+    """
+    labels = tuple(dict.fromkeys(case.model_label for case in cases))
+    if info.graded_from is not None:
+        raise UsageError(
+            f"--confirm: {folder} grades the outputs of {info.graded_from} and generates nothing: confirm that run"
+        )
+    for entry in info.suite.models:
+        if entry.label in labels and entry.reads_outputs:
+            raise UsageError(
+                f"--confirm: {entry.label!r} in {folder} reads existing outputs: only a model that generates can"
+                " give new samples (B@LABEL selects a model run)"
+            )
+    if not options.variables.keys() <= set(info.hidden_vars):
+        raise UsageError("--var changes the suite of B: with --confirm, give only the secret variables of its run")
+    flags = Selection(cases=tuple(dict.fromkeys(case.test_id for case in cases)), models=labels)
+    selection = narrowed_further(info.suite, info.selection, flags)
+    plan = load_stored_plan(folder, replace(options, selection=selection, samples=info.suite.samples + samples)).plan
+    graders = tuple(grader for grader in plan.suite.graders if not grader.after_run)  # they compare the run's own
+    plan = replace(plan, suite=plan.suite.model_copy(update={"graders": graders}))
+    for name, judge in plan.judges.items():
+        if judge.is_recorded:
+            raise UsageError(
+                f"--confirm: the judge {name!r} of {folder} looks up recorded answers: it has none about new samples"
+            )
+    return ConfirmationPlan(folder, info, plan, samples)
+
+
+def narrowed_to(plan: Plan, samples: Iterable[CaseSamples]) -> Plan:
+    """The plan with the cases and model runs of these samples only."""
+    calls = [call for item in samples for call in item.calls]
+    ids = {item.case.id for call in calls for item in (call, *call.dependents)}
+    labels = {call.run.label for call in calls}
+    suite = plan.suite.model_copy(
+        update={
+            "cases": tuple(case for case in plan.suite.cases if case.id in ids),
+            "models": tuple(entry for entry in plan.suite.models if entry.label in labels),
+        }
+    )
+    return replace(plan, suite=suite, runs=tuple(run for run in plan.runs if run.label in labels))
