@@ -64,8 +64,8 @@ def corrected_mean(judge: Floats, cases: Codes, sample: LabeledSample, step: flo
 
     ``judge`` and ``cases``, of shape ``(N,)``, are the judge's value and the code of the case of every cell. The
     estimate is ``mean(people) + tuning * (mean of judge over all cells - over the labeled ones)``. Its expectation is
-    right for any ``tuning``; the one with the least variance, the slope of the labels on the judge, is used, or 0 if it
-    is negative.
+    right for any ``tuning``. The one with the least variance is used, the covariance of labels and judge by the judge's
+    variance over all cells, or 0 if it is negative.
 
     Labels that never contradict the judge would give a variance near 0. So, for the interval only, each stratum gets
     two more labels of the weight of an average case: for yes or no (``step=None``) one where people say yes and the
@@ -84,8 +84,8 @@ def corrected_mean(judge: Floats, cases: Codes, sample: LabeledSample, step: flo
     labeled_judge = judge[sample.rows]
     people_mean, judge_mean = float(shares @ sample.people), float(shares @ labeled_judge)
     people_gaps, judge_gaps = sample.people - people_mean, labeled_judge - judge_mean
-    spread = float(shares @ np.square(judge_gaps))
-    has_spread = spread > 1e-20 * float(shares @ np.square(labeled_judge))  # else it is floating-point noise
+    spread = float(judge.var())
+    has_spread = spread > 1e-20 * float(np.square(judge).mean())  # else it is floating-point noise
     tuning = max(0.0, float(shares @ (people_gaps * judge_gaps)) / spread) if has_spread else 0.0
     value = people_mean + tuning * (float(judge.mean()) - judge_mean)
     count = int(cases.max()) + 1
