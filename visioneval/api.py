@@ -216,7 +216,7 @@ def agreement(
     """
     if not names:
         raise UsageError("name at least one run")
-    labeled = [_labeled_run(str(name), Path(runs), warn) for name in names]
+    labeled = [_labeled_run(str(name), Path(runs), warn, with_draws=correct) for name in names]
     required = [Minimum(metric, value) for metric, value in (minimums or {}).items()]
     return agree(labeled, required, is_corrected=correct)
 
@@ -327,10 +327,11 @@ def _execute(
     return info, error, session.budget.spent
 
 
-def _labeled_run(name: str, runs: Path, warn: Warn) -> LabeledRun:
+def _labeled_run(name: str, runs: Path, warn: Warn, *, with_draws: bool) -> LabeledRun:
     folder, info, records = read_run(name, runs, warn)
     labels = labels_of(name, records, read_labels(folder / LABELS))
-    return LabeledRun(info, records, labels, read_anchors(folder, info), read_draws(folder), name)
+    draws = read_draws(folder) if with_draws else []
+    return LabeledRun(info, records, labels, read_anchors(folder, info), draws, name)
 
 
 def _listener() -> Listener:

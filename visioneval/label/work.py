@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from visioneval.analysis.review_priority import ReviewPriority
+from visioneval.analysis.run_lookup import Warn, ignore, read_run
 from visioneval.errors import UsageError
 from visioneval.label.asking import questions_for
 from visioneval.label.drawing import RANDOM_KINDS, draw_cells
@@ -120,7 +121,9 @@ def prepare(request: LabelRequest) -> LabelingTask:
     )
 
 
-def record_draw(name: str, runs: Path, which: str, seed: int | None) -> tuple[RecordedDraw, list[Record]]:
+def record_draw(
+    name: str, runs: Path, which: str, seed: int | None, warn: Warn = ignore
+) -> tuple[RecordedDraw, list[Record]]:
     """Draws cells of a run for labeling elsewhere, and records the draw. Returns it with its cells, in order.
 
     Without a seed, reuses that of the last draw of the same kind. Raises ``UsageError``, and ``StorageError`` if the
@@ -129,18 +132,18 @@ def record_draw(name: str, runs: Path, which: str, seed: int | None) -> tuple[Re
     selection = SelectionSpec.parse(which)
     if selection.kind not in RANDOM_KINDS:
         raise UsageError(f"{which}: is not a random draw: write random:N or stratified:N")
-    run = _Run.find(name, runs)
-    seed = _seed_of_last_draw(run, selection) if seed is None else seed
-    draw = draw_cells(run.records, selection, _new_seed() if seed is None else seed, datetime.now(UTC))
-    append_draw(run.folder, draw)
-    by_cell = {record.cell: record for record in run.records}
+    folder, _, records = read_run(name, runs, warn)
+    seed = _seed_of_last_draw(folder, records, selection) if seed is None else seed
+    draw = draw_cells(records, selection, _new_seed() if seed is None else seed, datetime.now(UTC))
+    append_draw(folder, draw)
+    by_cell = {record.cell: record for record in records}
     return draw, [by_cell[cell.cell] for cell in draw.cells]
 
 
-def _seed_of_last_draw(run: _Run, selection: SelectionSpec) -> int | None:
+def _seed_of_last_draw(folder: Path, records: Iterable[Record], selection: SelectionSpec) -> int | None:
     """The seed of the last draw of the same kind from the same model runs."""
-    labels = sorted({record.model_label for record in run.records if record.status is Status.COMPLETED})
-    for draw in reversed(read_draws(run.folder)):
+    labels = sorted({record.model_label for record in records if record.status is Status.COMPLETED})
+    for draw in reversed(read_draws(folder)):
         is_same_kind = SelectionSpec.parse(draw.about.which).kind == selection.kind
         if is_same_kind and [part.model_label for part in draw.about.frame] == labels:
             return draw.about.seed
@@ -186,7 +189,9 @@ def _session(request: LabelRequest, run: _Run, other: _Run | None) -> LabelSessi
     if same := next((session for session in reversed(sessions) if session.has_same_request(new)), None):
         return same
     selection = SelectionSpec.parse(request.which)
-    drawn = None if other or selection.kind not in RANDOM_KINDS else _seed_of_last_draw(run, selection)
+    drawn = (
+        None if other or selection.kind not in RANDOM_KINDS else _seed_of_last_draw(run.folder, run.records, selection)
+    )
     return new if drawn is None else new.model_copy(update={"seed": drawn})
 
 

@@ -60,7 +60,7 @@ def draw_cells(
     from visioneval.label.work import record_draw
     from visioneval.report.files import open_output
 
-    draw, records = record_draw(run, runs, which, seed)
+    draw, records = record_draw(run, runs, which, seed, options.say)
     with open_output(output) as file:
         write_drawn_cells(records, file)
     options.say(f"drawn: {options.count_of(len(records), 'cell')}; seed {draw.about.seed}")
