@@ -80,13 +80,13 @@ def test_cells_of_a_case_are_one_observation() -> None:
     """Five equal cells in each case carry no more than one."""
     people, judge = cells(200, 0.8)
     rows = np.arange(40)
-    one = corrected_mean(judge, np.arange(200), sample_of(people[rows], rows))
+    single = corrected_mean(judge, np.arange(200), sample_of(people[rows], rows))
     five = corrected_mean(
         np.repeat(judge, 5), np.repeat(np.arange(200), 5), sample_of(np.repeat(people[rows], 5), np.arange(200))
     )
-    assert five.value == pytest.approx(one.value)
-    assert five.interval().low == pytest.approx(one.interval().low)
-    assert five.interval().high == pytest.approx(one.interval().high)
+    assert five.value == pytest.approx(single.value)
+    assert five.interval().low == pytest.approx(single.interval().low)
+    assert five.interval().high == pytest.approx(single.interval().high)
 
 
 @pytest.mark.parametrize("count", [20, 50, 200])

@@ -142,8 +142,8 @@ def _run(design: Design, random: np.random.Generator, rate: float, seed: int) ->
 
 def _correlated(design: Design, cases: Codes, random: np.random.Generator) -> Floats:
     """Uniform numbers, of which two of a case are equal with a probability that gives the correlation."""
-    own, shared = random.random(CELLS), random.random(int(cases.max()) + 1)
-    return np.where(random.random(CELLS) < np.sqrt(design.correlation), shared[cases], own)
+    separate, shared = random.random(CELLS), random.random(int(cases.max()) + 1)
+    return np.where(random.random(CELLS) < np.sqrt(design.correlation), shared[cases], separate)
 
 
 def _draw(design: Design, random: np.random.Generator, people: Floats, judge: Floats) -> LabeledSample:

@@ -85,7 +85,7 @@ def corrected_mean(judge: Floats, cases: Codes, sample: LabeledSample, step: flo
     people_mean, judge_mean = float(shares @ sample.people), float(shares @ labeled_judge)
     people_gaps, judge_gaps = sample.people - people_mean, labeled_judge - judge_mean
     spread = float(judge.var())
-    has_spread = spread > 1e-20 * float(np.square(judge).mean())  # else it is floating-point noise
+    has_spread = spread > 1e-28 * float(np.square(judge).mean())  # else it is floating-point noise
     tuning = max(0.0, float(shares @ (people_gaps * judge_gaps)) / spread) if has_spread else 0.0
     value = people_mean + tuning * (float(judge.mean()) - judge_mean)
     count = int(cases.max()) + 1
