@@ -270,6 +270,11 @@ def test_a_draw_of_one_model_run_covers_only_that() -> None:
     labeled_run = replace(run, labels=answered(run, draw), draws=[draw])
     assert (usable(labeled_run).cells, usable(labeled_run).uncovered) == (40, 40)
     whole = drawn(run)
+    part = replace(run, records=[entry for entry in both if entry.model_label == "n"], draws=[whole])
+    narrowed = labels_of(replace(part, labels=answered(run, whole)))
+    assert isinstance(narrowed, DrawnLabels)
+    assert (len(narrowed.judge), {entry.weight for entry in narrowed.labels}) == (40, {4.0})
+    assert {entry.cell[1] for entry in narrowed.labels} == {"n"}
     better = replace(labeled_run, labels=[*labeled_run.labels, *answered(run, whole)], draws=[draw, whole])
     assert (usable(better).cells, usable(better).uncovered, usable(better).labels.n) == (80, 0, 20)
 

@@ -201,7 +201,9 @@ def _matched(first: DrawnLabels, second: DrawnLabels) -> tuple[DrawnLabels, Draw
     return a, b
 
 
-def _measure(estimate: ppi.Estimate, n: int, limits: tuple[float, float | None], note: str | None = None) -> Measure:
+def _measure(
+    estimate: ppi.MeanEstimate, n: int, limits: tuple[float, float | None], note: str | None = None
+) -> Measure:
     """The value and its interval, within the limits."""
     low, high = limits[0], math.inf if limits[1] is None else limits[1]
     value = min(max(estimate.value, low), high)

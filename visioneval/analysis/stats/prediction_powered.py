@@ -30,7 +30,7 @@ class LabeledSample:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class MeanEstimate:
     """A mean or a difference of means.
 
     ``influence``, of shape ``(cases,)``, is what each case contributes to the error. ``center`` and ``floor`` (a
@@ -54,12 +54,12 @@ class Estimate:
         return Interval(min(self.value, self.center - half), max(self.value, self.center + half), level)
 
 
-def labeled_mean(cases: Codes, sample: LabeledSample, step: float | None = None) -> Estimate:
+def labeled_mean(cases: Codes, sample: LabeledSample, step: float | None = None) -> MeanEstimate:
     """The mean of the labels alone, weighted. Arguments and errors as in ``corrected_mean``."""
     return corrected_mean(np.zeros(len(cases)), cases, sample, step)
 
 
-def corrected_mean(judge: Floats, cases: Codes, sample: LabeledSample, step: float | None = None) -> Estimate:
+def corrected_mean(judge: Floats, cases: Codes, sample: LabeledSample, step: float | None = None) -> MeanEstimate:
     """The mean human value of all cells: the labels' weighted mean, moved by what the judge says about the other cells.
 
     ``judge`` and ``cases``, of shape ``(N,)``, are the judge's value and the code of the case of every cell. The
@@ -98,7 +98,7 @@ def corrected_mean(judge: Floats, cases: Codes, sample: LabeledSample, step: flo
         added = (step, -step)
     added_share = len(sample.rows) / labeled_cases * _mean_by_code(shares, sample.strata)
     total = 1 + 2 * float(added_share.sum())
-    return Estimate(
+    return MeanEstimate(
         value=value,
         center=value + float(added_share.sum()) * sum(added) / total,
         influence=influence / total,
@@ -108,18 +108,18 @@ def corrected_mean(judge: Floats, cases: Codes, sample: LabeledSample, step: flo
     )
 
 
-def judge_mean(judge: Floats, cases: Codes, step: float | None = None) -> Estimate:
+def judge_mean(judge: Floats, cases: Codes, step: float | None = None) -> MeanEstimate:
     """The mean of the judge over all cells, as if they were labels. Arguments and errors as in ``corrected_mean``."""
     rows = np.arange(len(judge))
     return labeled_mean(cases, LabeledSample(rows, judge, np.ones(len(judge)), np.zeros(len(judge), dtype=int)), step)
 
 
-def difference(first: Estimate, second: Estimate) -> Estimate:
+def difference(first: MeanEstimate, second: MeanEstimate) -> MeanEstimate:
     """The second mean minus the first. Codes must name the same cases in both, so that what they share cancels.
 
     Its degrees of freedom are the lower of the two.
     """
-    return Estimate(
+    return MeanEstimate(
         value=second.value - first.value,
         center=second.center - first.center,
         influence=second.influence - first.influence,
