@@ -83,6 +83,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "export": ("export", RUN),
     "agreement": ("agreement", RUN),
     "agree --json": ("agreement", RUN, "--json"),
+    "agreement --correct": ("agreement", f"{RUN}@{NONE}", "--correct"),
+    "label draw": ("label", "draw", RUN, "random:2"),
     "label export": ("label", "export", RUN),
     "grade": ("grade", RUN, "--offline", "--run-id", "graded", "--junit", "graded.xml", "--markdown", "graded.md"),
     "run --resume": ("run", "--resume", RUN, "--junit", "resumed.xml", "--markdown", "resumed.md"),
@@ -101,6 +103,7 @@ FILES = {
     "runs/first/labels.jsonl": "lines",
     "runs/first/anchors.jsonl": "lines",
     "runs/first/labeling.jsonl": "lines",
+    "runs/first/labeling_draws.jsonl": "lines",
     "runs/first/preferences.jsonl": "lines",
     "runs/first/stale.jsonl": "lines",
     "loose.jsonl": "lines",
@@ -129,6 +132,8 @@ def build(folder: Path) -> None:
     assert call("baseline", "set", OTHER).exit_code == 0
     _add_an_error(folder / "runs" / RUN / "results.jsonl")
     _add_human_labels(folder / "runs" / RUN)
+    assert call("label", "draw", f"{RUN}@{NONE}", "random:2", "--seed", "1").exit_code == 0
+    assert call(*COMMANDS["agreement --correct"]).exit_code == 0
     for name in ("runs/first/stale.jsonl", "loose.jsonl"):
         shutil.copy(folder / "runs" / RUN / "results.jsonl", folder / name)
 

@@ -18,6 +18,7 @@ from visioneval.analysis.cells import read_cells
 from visioneval.errors import RunFormatError, VisionEvalError
 from visioneval.label.sittings import read_entries
 from visioneval.records.baselines import read_baseline
+from visioneval.records.draws import read_draws
 from visioneval.records.labels import read_labels
 from visioneval.records.model import read_info, read_records
 from visioneval.records.preferences import read_preferences
@@ -126,6 +127,7 @@ def _door(name: str) -> Callable[[Path], Any]:
         "run.json": read_info,
         "questions.json": read_questions,
         "labeling.jsonl": read_entries,
+        "labeling_draws.jsonl": read_draws,
         "preferences.jsonl": read_preferences,
         "results.jsonl": lambda folder: list(read_records(folder)),
     }

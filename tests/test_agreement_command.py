@@ -87,6 +87,7 @@ def test_one_model_run_and_several_runs(tmp_path: Path, call: Any) -> None:
         (["r", "--min", "goood:0.5"], "--min goood: no run has this metric (did you mean 'good'?)"),
         (["nope"], "'nope': no such run"),
         (["r@q"], "no model run 'q'"),
+        (["r", "--correct"], "--correct: r: no random draw of cells to label is recorded"),
     ],
 )
 def test_wrong_usage(tmp_path: Path, call: Any, arguments: list[str], message: str) -> None:
@@ -95,6 +96,63 @@ def test_wrong_usage(tmp_path: Path, call: Any, arguments: list[str], message: s
     assert done.exit_code == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith(message)
+
+
+def test_corrected_figures(tmp_path: Path, call: Any) -> None:
+    """The grader fails d; people pass it. All cells of m are drawn, then labels are imported."""
+    for run in "rs":
+        write(tmp_path, [], run)
+        table = tmp_path / f"{run}.csv"
+        done = CliRunner().invoke(
+            app, ["label", "draw", f"{run}@m", "random:99", "-o", str(table), "--runs", str(tmp_path)]
+        )
+        assert (done.exit_code, done.stdout, done.stderr[:14]) == (0, "", "drawn: 8 cells")
+        header, *rows = table.read_text().splitlines()
+        assert header == "case,model,sample,output"
+        assert sorted(rows) == [f"{case},m,0," for case in "abcdefgh"]
+        assert call(run, "--correct").exit_code == 2
+        answers = [f"{row},{str(row[0] in 'defgh').lower()}" for row in rows]
+        table.write_text("\n".join([f"{header},answer", *answers]))
+        done = CliRunner().invoke(
+            app,
+            [
+                "label",
+                "import",
+                str(table),
+                run,
+                "--set",
+                "rater=ann",
+                "--set",
+                "question=usable",
+                "--runs",
+                str(tmp_path),
+            ],
+        )
+        assert done.exit_code == 0, done.output
+    done = call("r", "s", "--correct")
+    assert done.exit_code == 0, done.output
+    text = " ".join(done.stdout.split())
+    assert "good corrected by human label usable, r draw random:99, weight of the judge" in text
+    assert "8 cells not covered by the draw" in text
+    assert "judge, all cells 0.500 [" in text
+    assert "corrected 0.625 [" in text
+    assert "layout corrected by human label clear, r not corrected: r: random:99 has no answer to 'clear' yet" in text
+    assert "Corrected figure of s minus that of r" in text
+    assert "good usable 0.000 [" in text
+    data = json.loads(call("r@m", "--correct", "--json").stdout)["correction"]
+    assert [entry["run"] for entry in data["metrics"]] == ["r@m", "r@m"]
+    assert data["metrics"][0]["uncovered"] == 0
+    assert data["differences"] == []
+    assert json.loads(call("r", "--json").stdout)["correction"] is None
+
+
+@pytest.mark.parametrize("which", ["all", "disputed:3", "random", "random:0"])
+def test_only_random_cells_are_drawn(tmp_path: Path, which: str) -> None:
+    folder = write(tmp_path, [])
+    done = CliRunner().invoke(app, ["label", "draw", "r", which, "--runs", str(tmp_path)])
+    assert done.exit_code == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert not (folder / "labeling_draws.jsonl").exists()
 
 
 def test_run_without_labels_has_a_note(tmp_path: Path, call: Any) -> None:

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from visioneval.cli import app
 from visioneval.label.sittings import LabelSession, LabelStep
 from visioneval.providers.mock.config import MockParams
-from visioneval.records import labels, preferences
+from visioneval.records import draws, labels, preferences
 from visioneval.records import questions as question_file
 from visioneval.records.model import Record
 from visioneval.registry import GRADERS, JUDGES, PROVIDERS, config_of
@@ -64,6 +64,8 @@ def _section(document: str, title: str) -> set[str]:
         ("records.md", "Session", LabelSession),
         ("records.md", "Step", LabelStep),
         ("records.md", "Label", labels.Label),
+        ("records.md", "Draw", draws.CellDraw),
+        ("records.md", "Drawn cell", draws.DrawnCell),
         ("records.md", "Preference", preferences.Preference),
         ("records.md", "questions.json", question_file.PromptQuestions),
     ],

@@ -128,7 +128,8 @@ def test_invalid_record_ends_every_command_with_one_line(
     ids=["object", "list", "null", "cut", "bytes", "deep", "surrogate"],
 )  # fmt: skip
 @pytest.mark.parametrize(
-    "name", ["results.jsonl", "labels.jsonl", "preferences.jsonl", "labeling.jsonl", "anchors.jsonl"]
+    "name",
+    ["results.jsonl", "labels.jsonl", "preferences.jsonl", "labeling.jsonl", "labeling_draws.jsonl", "anchors.jsonl"],
 )
 def test_damaged_line_is_reported_with_location(folder: Path, name: str, damage: bytes) -> None:
     path = folder / "runs" / RUN / name

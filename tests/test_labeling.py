@@ -14,6 +14,7 @@ from PIL import Image
 from visioneval.errors import UsageError
 from visioneval.label.labeling import Labeling, UnknownItemError
 from visioneval.label.work import LabelRequest, prepare
+from visioneval.records.draws import read_draws
 from visioneval.records.labels import Label, append_labels, newest, read_labels
 
 NOON = datetime(2025, 6, 14, 12, tzinfo=UTC)
@@ -136,6 +137,42 @@ def test_skipped_item_is_saved_and_can_be_reopened(run: Path) -> None:
     assert (last["item"], last["done"], last["skipped"]) == (None, 3, 1)
     assert open_labeling(run).reopen("ann")["item"]["id"] == item["id"]
     assert open_labeling(run).next("ann")["item"]["id"] == item["id"]
+
+
+def test_a_random_selection_is_recorded_as_a_draw(tmp_path: Path) -> None:
+    """Once, whatever is restarted; a larger one begins with the same cells, and the raters see it in its order."""
+    run = write_run(tmp_path, [{"id": f"case{number}"} for number in range(12)])
+    at = open_labeling(run, which="random:4")
+    (draw,) = read_draws(run)
+    assert [cell.probability for cell in draw.cells] == [4 / 12] * 4
+    shown = []
+    for _ in draw.cells:
+        shown.append(at.next("ann")["item"]["case"])
+        answer(at)
+    assert shown == [cell.test_id for cell in draw.cells]
+    assert at.next("bob")["item"]["case"] == shown[0]
+    open_labeling(run, which="random:4")
+    assert read_draws(run) == [draw]
+    open_labeling(run, which="random:6", repeat=0.5)
+    assert [cell.cell for cell in read_draws(run)[1].cells[:4]] == [cell.cell for cell in draw.cells]
+    open_labeling(run, which="random:4", seed=draw.about.seed + 1)
+    open_labeling(run, which="stratified:4")
+    assert [entry.about.which for entry in read_draws(run)] == ["random:4", "random:6", "random:4", "stratified:4"]
+
+
+def test_other_selections_are_no_draw(tmp_path: Path) -> None:
+    run = write_run(tmp_path, [{"id": "one"}, {"id": "two"}], models=(SECRET_A, SECRET_B))
+    open_labeling(run)
+    open_labeling(run, which="random:2", pairs=f"{run.name}@{SECRET_B}")
+    assert read_draws(run) == []
+
+
+def test_cells_without_an_image_are_drawn_but_not_shown(run: Path) -> None:
+    """They count as missing, because nobody can answer them."""
+    for path in (run / "artifacts" / "one").rglob("*.png"):
+        path.unlink()
+    at = open_labeling(run, which="random:99")
+    assert at.next("ann")["total"] < len(read_draws(run)[0].cells)
 
 
 def test_skip_preserves_current_answers(run: Path) -> None:

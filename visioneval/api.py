@@ -49,6 +49,7 @@ from visioneval.engine.prepare.runs import (
 from visioneval.engine.run import execute
 from visioneval.errors import AuthError, StorageError, UsageError
 from visioneval.expansion import Plan
+from visioneval.records.draws import read_draws
 from visioneval.records.labels import LABELS, read_anchors, read_labels
 from visioneval.records.model import Record, RunInfo, StoppedBy, read_info, read_records
 from visioneval.records.resume_command import resume_hint, stopped_text
@@ -246,14 +247,20 @@ def compare_named(request: ComparisonRequest, options: RunOptions, listener: Lis
 def agreement(
     *names: Run | Path | str,
     minimums: Mapping[str, float] | None = None,
+    correct: bool = False,
     runs: Path | str = RUNS,
     warn: Warn = _LOG.warning,
 ) -> Agreement:
-    """Compares graders with human labels; several runs are pooled. ``minimums`` are required values by metric."""
+    """Compares graders with human labels; several runs are pooled. ``minimums`` are required values by metric.
+
+    ``correct`` also corrects the graders' figures with the labels of a random draw, and compares those of two runs.
+    Raises ``UsageError``.
+    """
     if not names:
         raise UsageError("name at least one run")
-    labeled = [_labeled_run(str(name), Path(runs), warn) for name in names]
-    return agree(labeled, [Minimum(metric, value) for metric, value in (minimums or {}).items()])
+    labeled = [_labeled_run(str(name), Path(runs), warn, with_draws=correct) for name in names]
+    required = [Minimum(metric, value) for metric, value in (minimums or {}).items()]
+    return agree(labeled, required, is_corrected=correct)
 
 
 def rank(
@@ -389,9 +396,11 @@ def _execute(
     return info, error, session.budget.spent
 
 
-def _labeled_run(name: str, runs: Path, warn: Warn) -> LabeledRun:
+def _labeled_run(name: str, runs: Path, warn: Warn, *, with_draws: bool) -> LabeledRun:
     folder, info, records = read_run(name, runs, warn)
-    return LabeledRun(info, records, labels_of(name, records, read_labels(folder / LABELS)), read_anchors(folder, info))
+    labels = labels_of(name, records, read_labels(folder / LABELS))
+    draws = read_draws(folder) if with_draws else []
+    return LabeledRun(info, records, labels, read_anchors(folder, info), draws, name)
 
 
 def _listener() -> Listener:

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 from visioneval.errors import UsageError
 from visioneval.export.csv import escape_formula
 from visioneval.records.labels import Label
+from visioneval.records.model import Record
 from visioneval.report.text import clean
 
 FORMATS = ("csv", "tsv", "jsonl")
@@ -38,6 +39,14 @@ def write_labels(labels: Iterable[Label], form: str, out: TextIO) -> None:
     writer.writerow(names)
     for label in labels:
         writer.writerow([_cell(getattr(label, name)) for name in names])
+
+
+def write_drawn_cells(records: Iterable[Record], out: TextIO) -> None:
+    """Writes one row per cell as CSV, with the path of its output in the run, for raters to add their answers."""
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["case", "model", "sample", "output"])
+    for record in records:
+        writer.writerow([_cell(value) for value in (*record.cell, record.artifact_path)])
 
 
 def _cell(value: Any) -> Any:

@@ -138,7 +138,9 @@ class Labeling:
     def _queue(self, rater: str) -> RaterQueue:
         if rater not in self._queues:
             task = self._task
-            items = build_queue(task.subjects, task.anchors, rater, task.session.seed, task.session.repeat)
+            items = build_queue(
+                task.subjects, task.anchors, rater, task.session.seed, task.session.repeat, is_draw=task.is_draw
+            )
             self._queues[rater] = RaterQueue(items)
         return self._queues[rater]
 

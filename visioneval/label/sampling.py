@@ -101,7 +101,9 @@ def select_candidates(
 ) -> list[Candidate]:
     """The selected subjects, the same for every rater.
 
-    ``stratified`` alternates between verdicts. ``disputed`` takes those with the highest positive weight.
+    ``stratified`` takes one of each verdict in turn, in a new random order each time, so that the order of the result
+    does not give a verdict away. ``disputed`` takes those with the highest positive weight. With the same seed, a
+    smaller ``random`` or ``stratified`` selection is the beginning of a larger one.
     """
     shuffled = sorted(subjects, key=lambda subject: rank(seed, "choose", subject.record.cell, subject.other_name))
     if selection.kind == "stratified":
@@ -109,7 +111,7 @@ def select_candidates(
         rows = zip_longest(
             *([subject for subject in shuffled if subject.record.verdict == verdict] for verdict in verdicts)
         )
-        shuffled = [subject for row in rows for subject in row if subject is not None]
+        shuffled = [subject for row in rows for subject in _shuffled(filter(None, row), seed)]
     elif selection.kind == "disputed":
         weighted = [(weight(subject.record), subject) for subject in shuffled]
         disputed = [pair for pair in weighted if pair[0] > 0]
@@ -117,12 +119,24 @@ def select_candidates(
     return shuffled[: selection.count]
 
 
-def build_queue(
-    subjects: Iterable[Candidate], anchors: Iterable[Candidate], rater: str, seed: int, repeat: float = 0.0
-) -> list[Item]:
-    """A rater's items: the anchors, then the rest in a random order per rater, of which a share is repeated.
+def _shuffled(subjects: Iterable[Candidate], seed: int) -> list[Candidate]:
+    return sorted(subjects, key=lambda subject: rank(seed, "order", subject.record.cell, subject.other_name))
 
-    ``repeat`` is 0 to 1. If the queue is long enough, at least ten items lie between an item and its repetition.
+
+def build_queue(
+    subjects: Iterable[Candidate],
+    anchors: Iterable[Candidate],
+    rater: str,
+    seed: int,
+    repeat: float = 0.0,
+    *,
+    is_draw: bool = False,
+) -> list[Item]:
+    """A rater's items: the anchors, then the rest, of which a share is repeated.
+
+    The rest has a random order per rater; that of a draw, which is random already, is the same for all raters, so that
+    they label the same part of it. ``repeat`` is 0 to 1. If the queue is long enough, at least ten items lie between an
+    item and its repetition.
     """
 
     def items(candidates: Iterable[Candidate], turn: Turn) -> list[Item]:
@@ -131,7 +145,9 @@ def build_queue(
 
     first = sorted(items(anchors, "anchor"), key=_by_id)
     anchored = {item.subject.record.cell for item in first}
-    rest = sorted(items((subject for subject in subjects if subject.record.cell not in anchored), "first"), key=_by_id)
+    rest = items((subject for subject in subjects if subject.record.cell not in anchored), "first")
+    if not is_draw:
+        rest.sort(key=_by_id)
     repeated = (
         _repeat_indexes([rank(seed, "again", item.id) for item in rest], round(repeat * len(rest))) if repeat else []
     )

@@ -9,16 +9,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from visioneval.analysis.review_priority import ReviewPriority
+from visioneval.analysis.run_lookup import Warn, ignore, read_run
 from visioneval.errors import UsageError
 from visioneval.label.asking import questions_for
+from visioneval.label.drawing import RANDOM_KINDS, draw_cells
 from visioneval.label.images import VIDEO_TYPES, can_strip_videos
 from visioneval.label.sampling import Candidate, SelectionSpec, pairs, select_candidates
 from visioneval.label.sittings import LabelSession, SessionEntry, append_entries, read_entries
+from visioneval.records.draws import RecordedDraw, append_draw, read_draws
 from visioneval.records.labels import LABELS, Label, drop_outdated, is_current, read_anchors, read_labels
 from visioneval.records.model import Record, RunInfo, find_run, read_info, read_records
 from visioneval.suite.labels import LabelPair, LabelQuestion
 from visioneval.suite.loading.messages import did_you_mean
 from visioneval.suite.outputs import split_run
+from visioneval.types import Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,10 @@ class LabelRequest:
 
 @dataclass(frozen=True, slots=True)
 class LabelingTask:
-    """A labeling task. ``other`` is the folder of the compared run."""
+    """A labeling task. ``other`` is the folder of the compared run.
+
+    ``is_draw``: the subjects are a recorded random draw, in its order.
+    """
 
     folder: Path
     other: Path
@@ -45,6 +52,7 @@ class LabelingTask:
     anchors: tuple[Candidate, ...]
     session: LabelSession
     notes: tuple[str, ...]
+    is_draw: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +86,11 @@ class _Run:
 
 
 def prepare(request: LabelRequest) -> LabelingTask:
-    """Selects the items and records the session.
+    """Selects the items and records the session, and a random selection of cells as a draw.
 
-    Without a seed, reuses that of the last session with the same settings. Raises ``UsageError`` if there is nothing
-    to label, and ``StorageError`` if the run folder cannot be written.
+    Without a seed, reuses that of the last session with the same settings, or of the last draw of the same kind, which
+    a larger number extends. Raises ``UsageError`` if there is nothing to label, and ``StorageError`` if the run folder
+    cannot be written.
     """
     selection = SelectionSpec.parse(request.which)
     run = _Run.find(request.run, request.out)
@@ -89,9 +98,12 @@ def prepare(request: LabelRequest) -> LabelingTask:
     asked_questions = questions_for(run.info.selected_suite, of_pairs=other is not None)
     subjects = _subjects(run, other)
     session = _session(request, run, other)
-    selected = select_candidates(
-        subjects, selection, session.seed, ReviewPriority(run.info.selected_suite, run.info.metrics).weight
-    )
+    is_draw = other is None and selection.kind in RANDOM_KINDS
+    if is_draw:
+        selected = _drawn(run, subjects, draw_cells(run.records, selection, session.seed, datetime.now(UTC)))
+    else:
+        weight = ReviewPriority(run.info.selected_suite, run.info.metrics).weight
+        selected = select_candidates(subjects, selection, session.seed, weight)
     if not selected:
         raise UsageError(f"--which {request.which}: no disputed cells; try random:N or stratified:N")
     anchors, missing = _find_anchors(run, subjects)
@@ -105,7 +117,51 @@ def prepare(request: LabelRequest) -> LabelingTask:
         anchors=tuple(anchors),
         session=session,
         notes=tuple(_notes(run, subjects, missing)),
+        is_draw=is_draw,
     )
+
+
+def record_draw(
+    name: str, runs: Path, which: str, seed: int | None, warn: Warn = ignore
+) -> tuple[RecordedDraw, list[Record]]:
+    """Draws cells of a run for labeling elsewhere, and records the draw. Returns it with its cells, in order.
+
+    Without a seed, reuses that of the last draw of the same kind. Raises ``UsageError``, and ``StorageError`` if the
+    run folder cannot be written.
+    """
+    selection = SelectionSpec.parse(which)
+    if selection.kind not in RANDOM_KINDS:
+        raise UsageError(f"{which}: is not a random draw: write random:N or stratified:N")
+    folder, _, records = read_run(name, runs, warn)
+    seed = _seed_of_last_draw(folder, records, selection) if seed is None else seed
+    draw = draw_cells(records, selection, _new_seed() if seed is None else seed, datetime.now(UTC))
+    append_draw(folder, draw)
+    by_cell = {record.cell: record for record in records}
+    return draw, [by_cell[cell.cell] for cell in draw.cells]
+
+
+def _seed_of_last_draw(folder: Path, records: Iterable[Record], selection: SelectionSpec) -> int | None:
+    """The seed of the last draw of the same kind from the same model runs."""
+    labels = sorted({record.model_label for record in records if record.status is Status.COMPLETED})
+    for draw in reversed(read_draws(folder)):
+        is_same_kind = SelectionSpec.parse(draw.about.which).kind == selection.kind
+        if is_same_kind and [part.model_label for part in draw.about.frame] == labels:
+            return draw.about.seed
+    return None
+
+
+def _new_seed() -> int:
+    return secrets.randbelow(2**31)
+
+
+def _drawn(run: _Run, subjects: Iterable[Candidate], draw: RecordedDraw) -> list[Candidate]:
+    """Records a draw, and returns its cells that have an image file."""
+    by_cell = {subject.record.cell: subject for subject in subjects}
+    selected = [by_cell[cell.cell] for cell in draw.cells if cell.cell in by_cell]
+    if not selected:
+        raise UsageError(f"{run.folder}: no drawn cell has an image to label")
+    append_draw(run.folder, draw)
+    return selected
 
 
 def _subjects(run: _Run, other: _Run | None) -> list[Candidate]:
@@ -125,12 +181,18 @@ def _subjects(run: _Run, other: _Run | None) -> list[Candidate]:
 
 def _session(request: LabelRequest, run: _Run, other: _Run | None) -> LabelSession:
     other_name = None if other is None else f"{other.info.run_id}@{other.label}" if other.label else other.info.run_id
-    seed = secrets.randbelow(2**31) if request.seed is None else request.seed
+    seed = _new_seed() if request.seed is None else request.seed
     new = LabelSession(which=request.which, repeat=request.repeat, cells=run.label, pairs=other_name, seed=seed)
     if request.seed is not None:
         return new
     sessions = [entry.session for entry in read_entries(run.folder) if entry.session is not None]
-    return next((session for session in reversed(sessions) if session.has_same_request(new)), new)
+    if same := next((session for session in reversed(sessions) if session.has_same_request(new)), None):
+        return same
+    selection = SelectionSpec.parse(request.which)
+    drawn = (
+        None if other or selection.kind not in RANDOM_KINDS else _seed_of_last_draw(run.folder, run.records, selection)
+    )
+    return new if drawn is None else new.model_copy(update={"seed": drawn})
 
 
 def _find_anchors(run: _Run, subjects: Iterable[Candidate]) -> tuple[list[Candidate], int]:

@@ -14,6 +14,7 @@ _FILES = (
     "labels.jsonl",
     "anchors.jsonl",
     "labeling.jsonl",
+    "labeling_draws.jsonl",
     "preferences.jsonl",
     "confirmations.jsonl",
     "questions.json",

@@ -31,7 +31,9 @@ from visioneval.types import Frozen, Metric, Score, Status, TaskType, Verdict
 SCHEMA_VERSION = 2
 
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
-UPGRADES: dict[str, dict[int, Upgrade]] = {"run": {}, "record": {}, "label": {}, "labeling": {}, "preference": {}}
+UPGRADES: dict[str, dict[int, Upgrade]] = {
+    kind: {} for kind in ("run", "record", "label", "labeling", "draw", "preference")
+}
 """For each kind of file and old version, the function that upgrades to the next version."""
 
 RunState = Literal["running", "complete", "interrupted", "stopped"]

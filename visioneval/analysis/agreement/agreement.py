@@ -8,6 +8,7 @@ from typing import Literal
 
 from visioneval.analysis.agreement.among_raters import RaterAgreement, agreement_among_raters
 from visioneval.analysis.agreement.answers import Answers, LabeledRun, drop_outdated_labels, pool
+from visioneval.analysis.agreement.correction import Correction, correct
 from visioneval.analysis.agreement.graders import GraderAgreement, against_graders, metrics_of
 from visioneval.analysis.agreement.raters import RaterFinding, rater_findings
 from visioneval.errors import ExitCode, UsageError
@@ -37,7 +38,10 @@ class MinimumResult(Frozen):
 
 
 class Agreement(Frozen):
-    """The result of ``agree``. ``notes`` are sentences about missing results and ignored labels."""
+    """The result of ``agree``. ``notes`` are sentences about missing results and ignored labels.
+
+    ``correction`` is present if it was requested.
+    """
 
     schema_version: int = SCHEMA_VERSION
     runs: tuple[str, ...]
@@ -47,13 +51,15 @@ class Agreement(Frozen):
     raters: tuple[RaterFinding, ...]
     notes: tuple[str, ...]
     minimums: tuple[MinimumResult, ...] = ()
+    correction: Correction | None = None
     exit_code: int = ExitCode.PASSED
 
 
-def agree(runs: Sequence[LabeledRun], minimums: Sequence[Minimum] = ()) -> Agreement:
+def agree(runs: Sequence[LabeledRun], minimums: Sequence[Minimum] = (), *, is_corrected: bool = False) -> Agreement:
     """Pools the labels of runs and compares them with the graders' scores.
 
-    Raises ``UsageError`` if two runs define a question differently, or if no run has the metric of a minimum.
+    ``is_corrected``: also corrects the figures of each run with the labels of its random draws. Raises ``UsageError``
+    if two runs define a question differently, if no run has the metric of a minimum, or if nothing can be corrected.
     """
     runs, outdated = drop_outdated_labels(runs)
     answers = replace(pool(runs), outdated=outdated)
@@ -71,6 +77,7 @@ def agree(runs: Sequence[LabeledRun], minimums: Sequence[Minimum] = ()) -> Agree
         raters=rater_findings(runs, answers),
         notes=tuple(_notes(answers, graders)),
         minimums=checked,
+        correction=correct(runs, answers, metrics) if is_corrected else None,
         exit_code=_exit_code(checked),
     )
 

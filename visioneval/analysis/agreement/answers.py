@@ -8,6 +8,7 @@ from functools import partial
 from typing import Literal
 
 from visioneval.errors import UsageError
+from visioneval.records.draws import RecordedDraw
 from visioneval.records.labels import PAIR_ANSWERS, Answer, Images, Label, drop_outdated, newest
 from visioneval.records.model import CellKey, Record, RunInfo
 from visioneval.suite.labels import WHY, LabelQuestion
@@ -19,12 +20,14 @@ YES_NO = ("no", "yes")
 
 @dataclass(frozen=True, slots=True)
 class LabeledRun:
-    """A run with its labels. ``anchors`` are the agreed answers."""
+    """A run with its labels. ``anchors`` are the agreed answers, and ``name`` is how the user named the run."""
 
     info: RunInfo
     records: Sequence[Record]
     labels: Sequence[Label]
     anchors: Sequence[Label] = ()
+    draws: Sequence[RecordedDraw] = ()
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

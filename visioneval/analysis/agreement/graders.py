@@ -173,7 +173,7 @@ def _rows(facet: Facet, metric: str, answers: Answers) -> _Rows:
     for unit, by_rater in facet.answers.items():
         run, test_id, label, sample, other = unit
         record = answers.records[run, (test_id, label, sample)]
-        applies, score = _score(record, metric)
+        applies, score = score_of(record, metric)
         if other is not None or not applies:
             continue
         if score is None:
@@ -186,7 +186,7 @@ def _rows(facet: Facet, metric: str, answers: Answers) -> _Rows:
     return _Rows(units, answers_by_unit, people, np.asarray(scores, dtype=float), unmeasured)
 
 
-def _score(record: Record, metric: str) -> tuple[bool, float | None]:
+def score_of(record: Record, metric: str) -> tuple[bool, float | None]:
     """Whether a metric applies to a cell, and its value, or ``None`` if unmeasured."""
     if metric in record.scores:
         score = record.scores[metric]

@@ -18,6 +18,13 @@ def agreement(
         list[str] | None,
         options.value("--min", "METRIC:VALUE", "Exit 1 if the agreement on METRIC is below VALUE. Repeatable."),
     ] = None,
+    correct: Annotated[
+        bool,
+        options.flag(
+            "--correct",
+            "Also correct the graders' rates and means with labels of a random draw; with two runs, compare them.",
+        ),
+    ] = False,
     as_json: Annotated[bool, options.flag("--json", "Print the results as JSON.")] = False,
     runs: options.RunsFolder = RUNS,
 ) -> None:
@@ -25,6 +32,8 @@ def agreement(
 
     --min applies to kappa for yes/no metrics, to kappa with quadratic weights for a rubric's scale, and to Spearman's
     correlation for other numbers. Exits 3 if a metric has no labels.
+
+    --correct needs labels of cells that were drawn at random: 'visioneval label RUN --which random:N'.
     """
     from visioneval.api import agreement as compare_with_labels
     from visioneval.report.terminal.agreement import print_agreement
@@ -35,7 +44,7 @@ def agreement(
         if metric in minimums:
             raise UsageError(f"--min {metric}: given twice")
         minimums[metric] = value
-    result = compare_with_labels(*names, minimums=minimums, runs=runs, warn=options.say)
+    result = compare_with_labels(*names, minimums=minimums, correct=correct, runs=runs, warn=options.say)
     if as_json:
         print(result.model_dump_json())
     else:

@@ -37,6 +37,35 @@ label = typer.Typer(
 label.command(PAGE)(label_page.page)
 
 
+@label.command("draw")
+def draw_cells(
+    run: options.RunName,
+    which: Annotated[
+        str, options.argument("random:N|stratified:N", "How many cells; 'stratified' sees rare verdicts.")
+    ],
+    output: Annotated[
+        Path | None, options.value("--output/-o", "FILE", "Write to this CSV file instead of standard output.")
+    ] = None,
+    seed: Annotated[
+        int | None,
+        options.value("--seed", "N", "The seed; default: that of the last draw of the same kind, or a new one.", min=0),
+    ] = None,
+    runs: options.RunsFolder = RUNS,
+) -> None:
+    """Draw random cells to label elsewhere, and write them as a table to fill in for 'label import'.
+
+    The run records the draw, so that 'agreement --correct' can use the labels. Label the cells in the given order.
+    """
+    from visioneval.export.labels import write_drawn_cells
+    from visioneval.label.work import record_draw
+    from visioneval.report.files import open_output
+
+    draw, records = record_draw(run, runs, which, seed, options.say)
+    with open_output(output) as file:
+        write_drawn_cells(records, file)
+    options.say(f"drawn: {options.count_of(len(records), 'cell')}; seed {draw.about.seed}")
+
+
 @label.command("import")
 def import_file(
     file: Annotated[Path, options.argument("FILE", "A file of labels from elsewhere: .csv, .tsv or .jsonl.")],

@@ -21,7 +21,10 @@ def page(
     which: Annotated[
         str,
         options.value(
-            "--which", "all|random:N|...", "Which cells: all, random:N, stratified:N (by verdict) or disputed:N."
+            "--which",
+            "all|random:N|...",
+            "Which cells: all, random:N, stratified:N (by verdict) or disputed:N. Random and stratified cells are"
+            " recorded as a draw, for 'agreement --correct'.",
         ),
     ] = "all",
     pairs: Annotated[

@@ -12,6 +12,8 @@ from visioneval.analysis.agreement.among_raters import RaterAgreement
 from visioneval.analysis.agreement.graders import Confusion, GraderAgreement
 from visioneval.analysis.agreement.raters import MatchCount, RaterFinding
 from visioneval.analysis.stats.interval import Measure
+from visioneval.report.terminal.correction import correction_parts
+from visioneval.report.terminal.measures import measure_cells
 from visioneval.report.terminal.table import Cell, Column, table, with_title
 from visioneval.report.text import clean, one_line, plain
 from visioneval.rules import show_beside
@@ -51,6 +53,8 @@ def _parts(agreement: Agreement, width: int) -> Iterator[RenderableType]:
         yield from _pairs(agreement.people, width)
     if agreement.raters:
         yield with_title("Raters", _raters(agreement.raters, width))
+    if agreement.correction is not None:
+        yield from correction_parts(agreement.correction, width)
     if agreement.minimums:
         yield with_title("Minimums (--min)", _minimums(agreement.minimums, width))
 
@@ -63,10 +67,10 @@ def _grader(grader: GraderAgreement, width: int) -> Iterator[RenderableType]:
         f"FAIL means a violation of {grader.rule}" * bool(grader.rule),
     ]
     rows: list[tuple[Cell, ...]] = [
-        (Text(_NAMES[name], style="bold" if name == grader.headline else ""), *_measure_cells(measure))
+        (Text(_NAMES[name], style="bold" if name == grader.headline else ""), *measure_cells(measure))
         for name, measure in grader.measures.items()
     ]
-    rows.append((f"among raters ({_NAMES[grader.headline]})", *_measure_cells(grader.ceiling)))
+    rows.append((f"among raters ({_NAMES[grader.headline]})", *measure_cells(grader.ceiling)))
     columns = (Column("measure", min_width=18), Column("value", right=True), Column("95%"), Column("n", right=True))
     notes = [part for part in remarks if part]
     yield Group(
@@ -78,13 +82,6 @@ def _grader(grader: GraderAgreement, width: int) -> Iterator[RenderableType]:
         yield with_title("Human labels (rows) by grader (columns)", _confusion(grader.confusion, width))
     if grader.disputed:
         yield with_title("Largest disagreements", _disputed(grader, width))
-
-
-def _measure_cells(measure: Measure) -> tuple[Cell, Cell, Cell, Cell]:
-    value = "-" if measure.value is None else f"{measure.value:.3f}"
-    has_interval = measure.low is not None and measure.high is not None
-    interval = f"[{measure.low:.3f}, {measure.high:.3f}]" if has_interval else ""
-    return value, interval, f"{measure.n:,}", measure.note or ""
 
 
 def _confusion(confusion: Confusion, width: int) -> RenderableType:
