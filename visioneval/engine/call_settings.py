@@ -18,7 +18,7 @@ from visioneval.engine.calls.reuse import Reuse
 from visioneval.engine.calls.throttle import Throttle
 from visioneval.engine.cells.context import sanitizer_for
 from visioneval.errors import BudgetError, UsageError
-from visioneval.expansion import Plan
+from visioneval.expansion import Plan, applies
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def open_calls(
     ``spent_usd`` is what earlier runs of the same command spent of the budget in ``settings``.
     """
     log = CallLog(settings.log_file, sys.stderr if settings.debug else None)
-    cache = Cache(settings.cache or default_folder(), run_id=run_id, warn=warn) if paid_configs(plan) else None
+    cache = _open_cache(plan, settings, run_id, warn)
     try:
         yield Calls(
             Throttle(plan.suite.limits, settings.max_concurrency),
@@ -62,6 +62,33 @@ def open_calls(
             cache.close()
 
 
+def _open_cache(plan: Plan, settings: CallSettings, run_id: str, warn: Callable[[str], None]) -> Cache | None:
+    """The cache; ``None`` for a plan that stores nothing in it. Raises ``UsageError`` if it cannot be opened.
+
+    Without paid calls, a run needs no cache: if the user's default folder cannot be used, it measures without one.
+    """
+    folder = settings.cache or default_folder()
+    if paid_configs(plan):
+        return Cache(folder, run_id=run_id, warn=warn)
+    if not measures_locally(plan):
+        return None
+    try:
+        return Cache(folder, run_id=run_id, warn=warn)
+    except UsageError as error:
+        if settings.cache is not None:
+            raise
+        warn(f"measurements are not cached: {error}")
+        return None
+
+
+def measures_locally(plan: Plan) -> bool:
+    """Whether a grader of the plan measures on this machine."""
+    return any(
+        grader.measures_locally and any(applies(grader, case) for case in plan.suite.cases)
+        for grader in plan.suite.graders
+    )
+
+
 def budget_of(plan: Plan, settings: CallSettings) -> float | None:
     """The budget of the run in US dollars."""
     return plan.suite.budget_usd if settings.budget_usd is None else settings.budget_usd
@@ -71,6 +98,8 @@ def check_session(plan: Plan, settings: CallSettings, warn: Callable[[str], None
     """Checks that the log and the cache can be opened. Raises ``UsageError`` if not."""
     CallLog(settings.log_file).close()
     if not paid_configs(plan):
+        if settings.cache is not None and measures_locally(plan):
+            Cache(settings.cache, warn=warn).close()
         return
     folder = settings.cache or default_folder()
     if settings.reuse.offline and settings.cache is not None and not folder.is_dir():

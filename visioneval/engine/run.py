@@ -14,6 +14,7 @@ from visioneval.engine.calls.calls import Calls
 from visioneval.engine.calls.limit_keys import RateLimitKey, generation_limit_key
 from visioneval.engine.cells.cell import Job, run_job
 from visioneval.engine.cells.context import RunContext, sanitizer_for
+from visioneval.engine.cells.measurements import Measurements
 from visioneval.engine.components import Components
 from visioneval.engine.listener import Listener
 from visioneval.engine.loop import run_to_end
@@ -106,6 +107,7 @@ def open_context(
             sanitizer_for(plan),
             questions,
             template_folders=template_folders(plan.suite, plan.folder, builtin("prompts")),
+            measurements=Measurements(calls.cache, reuses=calls.reuse.measurements, warn=listener.say),
             debug=listener.debug,
         )
 

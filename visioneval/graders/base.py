@@ -8,7 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
+from visioneval.aio import run_in_thread
 from visioneval.errors import GraderError
+from visioneval.graders.measures import MeasureOnce, measure_directly
 from visioneval.judging.ask import Ask, ask_for_json, object_schema, schema_problems
 from visioneval.judging.attachments import as_parts, load_attachments
 from visioneval.judging.shown_images import Show, shown
@@ -48,6 +50,8 @@ class GradingContext:
     files: CaseFiles
     save: Callable[[str, bytes], str]
     """Stores a file of the grader next to the output: ``save("difference.png", data)`` returns its path in the run."""
+    measure: MeasureOnce = measure_directly
+    """Makes a local measurement of a built-in grader, or reads it from the cache."""
     variables: Mapping[str, Any] = field(default_factory=dict)
     """The suite's ``vars``."""
     template_folders: tuple[Path, ...] = ()
@@ -115,6 +119,15 @@ class Choice:
     reason: str
     extra_keys: Mapping[str, str] = field(default_factory=dict)
     """Keys that were not asked for (see ``judging.ask.Answer``)."""
+
+
+SMALL_FILE = 256_000
+"""Writing fewer bytes than this is faster than starting a thread."""
+
+
+async def save_image(context: GradingContext, name: str, data: bytes) -> str:
+    """Stores an image next to the output. Returns its path in the run."""
+    return await run_in_thread(context.save, name, data, when=len(data) > SMALL_FILE)
 
 
 class PairGrader(Protocol):

@@ -14,7 +14,7 @@ from visioneval.errors import UsageError
 if TYPE_CHECKING:
     from visioneval.engine.calls.cache import Cache
 
-app = typer.Typer(no_args_is_help=True, help="Inspect or clear the cache of paid answers.")
+app = typer.Typer(no_args_is_help=True, help="Inspect or clear the cache of paid answers and local measurements.")
 Folder = Annotated[Path | None, options.value("--cache", "DIR", "The cache folder; default: the user's.")]
 
 
@@ -29,14 +29,15 @@ def _open(folder: Path | None) -> Cache:
 
 @app.command()
 def info(cache: Folder = None) -> None:
-    """Show the cache's folder, number of answers and size."""
+    """Show the cache's folder, number of entries and size."""
     with _open(cache) as opened:
         state = opened.info()
-    print(f"folder       {state.folder}")
-    print(f"generations  {state.generations:,}")
-    print(f"judgements   {state.judgements:,}")
-    print(f"size         {state.bytes / 1e6:,.1f} MB of at most {state.max_bytes / 1e9:,g} GB")
-    print(f"oldest       {state.oldest or '-'}")
+    print(f"folder        {state.folder}")
+    print(f"generations   {state.generations:,}")
+    print(f"judgements    {state.judgements:,}")
+    print(f"measurements  {state.measurements:,}")
+    print(f"size          {state.bytes / 1e6:,.1f} MB of at most {state.max_bytes / 1e9:,g} GB")
+    print(f"oldest        {state.oldest or '-'}")
 
 
 @app.command()
@@ -48,7 +49,7 @@ def clear(
     ] = None,
     yes: Annotated[bool, options.flag("--yes", "Delete all answers without confirmation.")] = False,
 ) -> None:
-    """Delete cached answers. Calls that need them are made, and paid, again.
+    """Delete cached answers and measurements. Calls that need them are made, and paid, again.
 
     Without --older-than, or with 0, deletes all answers after a confirmation.
     """
@@ -67,7 +68,7 @@ def clear(
 def _is_confirmed(opened: Cache) -> bool:
     """Asks at the terminal whether to delete all answers. Raises ``UsageError`` without a terminal."""
     state = opened.info()
-    what = f"all answers ({state.generations + state.judgements:,}) in {state.folder}"
+    what = f"all answers ({state.entries:,}) in {state.folder}"
     if not sys.stdin.isatty():
         raise UsageError(f"this would delete {what}: add --yes, or --older-than DAYS for old answers only")
     print(f"Delete {what}? Calls that need them will be billed again. [y/N] ", end="", file=sys.stderr, flush=True)

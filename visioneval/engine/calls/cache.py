@@ -1,4 +1,4 @@
-"""Cache of paid answers, keyed by request: files named by their content, and an index in SQLite.
+"""Cache of paid answers and local measurements, by key: files named by their content, and an index in SQLite.
 
     DIR/index.sqlite     key, kind, answer as JSON, names of its files, time and run of storage
     DIR/files/ab/abcd..  images, by the SHA-256 of their bytes
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,18 +20,19 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import orjson
 
 from visioneval.atomic import write_whole
 from visioneval.errors import StorageError, UsageError
 
-Kind = Literal["generate", "judge"]
+Kind = Literal["generate", "judge", "measure"]
 MAX_GB_VARIABLE = "VISIONEVAL_CACHE_MAX_GB"
 DEFAULT_MAX_GB = 20.0
 FORMAT = 2
 _BUSY_S = 30.0
+_DIGEST = re.compile("[0-9a-f]{64}")
 _USE_ANOTHER_FOLDER = "choose another folder with --cache"
 _TABLES = """
 CREATE TABLE IF NOT EXISTS answers (
@@ -55,14 +57,20 @@ class CacheEntry:
 
 @dataclass(frozen=True, slots=True)
 class CacheInfo:
-    """Statistics of a cache: answers by kind, total size, and the time of the oldest answer."""
+    """Statistics of a cache: answers by kind, total size, and the time of the oldest entry."""
 
     folder: Path
     generations: int
     judgements: int
+    measurements: int
     bytes: int
     max_bytes: int
     oldest: str | None
+
+    @property
+    def entries(self) -> int:
+        """The number of all entries."""
+        return self.generations + self.judgements + self.measurements
 
 
 def default_folder() -> Path:
@@ -183,6 +191,9 @@ class Cache:
 
     def read(self, digest: str) -> bytes | None:
         """An image by its SHA-256; ``None``, with a warning, if it is missing or damaged."""
+        if not _DIGEST.fullmatch(digest):  # of a damaged or hostile entry: it could be any path
+            self._warn(f"{self.folder}: ignoring a damaged entry in the cache: {digest!r:.100} names no image")
+            return None
         path = self.path(digest)
         try:
             data = path.read_bytes()
@@ -279,7 +290,10 @@ class Cache:
                 raise
 
     def tidy(self) -> None:
-        """Deletes the oldest answers down to three quarters of ``max_bytes`` if the cache exceeds ``max_bytes``."""
+        """Deletes the oldest entries down to three quarters of ``max_bytes`` if the cache exceeds ``max_bytes``.
+
+        Measurements go first: they cost nothing but time.
+        """
         self._bytes_since_tidy = 0
         with self._lock:
             (total,) = self._index.execute("SELECT COALESCE(SUM(bytes), 0) FROM answers").fetchone()
@@ -287,7 +301,7 @@ class Cache:
             return
         with self._transaction() as index:
             dropped = []
-            for key, size in index.execute("SELECT key, bytes FROM answers ORDER BY stored_at"):
+            for key, size in index.execute("SELECT key, bytes FROM answers ORDER BY kind <> 'measure', stored_at"):
                 if total <= self.max_bytes * 0.75:
                     break
                 total -= size
@@ -332,7 +346,8 @@ class Cache:
     def _drop_orphans(self, index: sqlite3.Connection, digests: set[str]) -> None:
         """Deletes those of the files that no answer refers to."""
         for digest in digests - _referenced_files(index) if digests else ():
-            self.path(digest).unlink(missing_ok=True)
+            if _DIGEST.fullmatch(digest):
+                self.path(digest).unlink(missing_ok=True)
 
     def info(self) -> CacheInfo:
         """The statistics of the cache. Raises ``UsageError``."""
@@ -341,7 +356,8 @@ class Cache:
             total, oldest = self._index.execute(
                 "SELECT COALESCE(SUM(bytes), 0), MIN(stored_at) FROM answers"
             ).fetchone()
-        return CacheInfo(self.folder, counts.get("generate", 0), counts.get("judge", 0), total, self.max_bytes, oldest)
+        generations, judgements, measurements = (counts.get(kind, 0) for kind in get_args(Kind))
+        return CacheInfo(self.folder, generations, judgements, measurements, total, self.max_bytes, oldest)
 
 
 def _referenced_files(index: sqlite3.Connection) -> set[str]:

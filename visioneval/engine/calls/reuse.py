@@ -26,6 +26,11 @@ class Reuse:
         return cls(generations, offline or choice != "none", offline)
 
     @property
+    def measurements(self) -> bool:
+        """Whether cached measurements are reused, which depend on nothing but the files and the tools."""
+        return self.judgements
+
+    @property
     def with_own(self) -> Reuse:
         """The same, and what the run itself has paid for."""
         return replace(self, generations="own") if self.generations == "none" else self

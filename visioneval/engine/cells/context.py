@@ -9,6 +9,7 @@ from typing import Any
 
 from visioneval.engine.calls.calls import Calls
 from visioneval.engine.cells.image_cache import ImageCache
+from visioneval.engine.cells.measurements import Measurements
 from visioneval.engine.cells.single_flight import SingleFlight
 from visioneval.engine.components import Components
 from visioneval.engine.sanitize import Sanitizer
@@ -31,6 +32,7 @@ class RunContext:
     image_cache: ImageCache = field(default_factory=ImageCache)
     template_folders: tuple[Path, ...] = ()
     once: SingleFlight = field(default_factory=SingleFlight)
+    measurements: Measurements = field(default_factory=Measurements)
     debug: Callable[[BaseException], None] = lambda _: None
     """Called with every unexpected exception."""
 

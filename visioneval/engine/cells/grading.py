@@ -7,6 +7,7 @@ import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from visioneval.aio import gather_all
@@ -20,6 +21,7 @@ from visioneval.engine.sanitize import amount, scalar
 from visioneval.errors import BudgetError, GraderError, ImageError, ProviderError, StoppedError
 from visioneval.expansion import Call
 from visioneval.graders.base import Grade, GradingContext
+from visioneval.graders.measures import MeasureOnce
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.records.model import CellError, Fingerprint, GraderRecord
 from visioneval.records.questions import PromptQuestions
@@ -119,6 +121,15 @@ def _judge_asker(about: CellRef, context: RunContext, meter: Meter) -> Callable[
     return ask
 
 
+def _measurer(output: Output | None, context: RunContext, meter: Meter) -> MeasureOnce:
+    """The function with which one grader measures, and which counts its measurements in ``meter``."""
+
+    def hash_of(path: Path) -> str:
+        return output.sha256 if output is not None and path == output.path else context.hash_of(path)
+
+    return partial(context.measurements, hash_of=hash_of, meter=meter)
+
+
 def _keep_questions(context: RunContext, entry: PromptQuestions) -> None:
     """Stores the questions of a prompt, with secrets removed."""
     data = entry.model_dump(mode="json")
@@ -157,6 +168,8 @@ async def _ask_measured(
 ) -> tuple[Grade, GraderRecord, str]:
     meter = Meter()
     grader_context = replace(subject, judge=config.judge_name, ask_judge=_judge_asker(about, context, meter))
+    if not config.runs_code:  # nothing says what a custom class reads
+        grader_context = replace(grader_context, measure=_measurer(subject.output, context, meter))
     kind = "unmeasured"
     limit = asyncio.timeout_at(deadline)
     try:
@@ -210,7 +223,7 @@ def _checked_grade(
         cost_usd=meter.cost_usd if meter.calls else amount(result.cost_usd),
         seconds=round(seconds, 6),
         waited_seconds=round(waited, 6),
-        cached=meter.calls > 0 and meter.cached == meter.calls,
+        cached=meter.is_from_cache,
         fingerprint=Fingerprint(
             version=config.version,
             judge_model=meter.judge_model if result.judge_model is None else result.judge_model,

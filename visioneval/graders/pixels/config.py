@@ -50,6 +50,10 @@ class LocalityGrader(BaseGrader):
             return {"max_changed_outside": 0, "max_worst_window": 0, "dilate": 0, **value}
         return value
 
+    @property
+    def measures_locally(self) -> bool:
+        return True
+
     def metrics(self, case: TestCase) -> dict[str, Metric]:
         if not case.images or case.masks is None or case.masks.editable is None:
             return {}
@@ -78,6 +82,10 @@ class ReferenceGrader(BaseGrader):
         description="The largest mean color difference (CIEDE2000): re-encoding gives less than 2.5, "
         "brightening by 12 of 255 levels gives 3.5, a different image 20 or more.",
     )
+
+    @property
+    def measures_locally(self) -> bool:
+        return True
 
     def metrics(self, case: TestCase) -> dict[str, Metric]:
         if case.reference is None or is_video(case):

@@ -15,9 +15,9 @@ Metrics over the base image's pixels (the editable mask has alpha 0 inside):
 
 from __future__ import annotations
 
-import asyncio
 import math
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,8 @@ import cv2
 import numpy as np
 
 from visioneval.errors import GraderError, ImageError
-from visioneval.graders.base import Grade, GradingContext
+from visioneval.graders.base import Grade, GradingContext, save_image
+from visioneval.graders.measures import Measure
 from visioneval.graders.pixels.config import LocalityGrader
 from visioneval.graders.pixels.difference import (
     SCORE_DIGITS,
@@ -102,25 +103,17 @@ class Locality:
 
     async def grade(self, context: GradingContext) -> Grade:
         """Raises ``GraderError`` if the case has no base or mask, or a file does not decode."""
-        return await asyncio.to_thread(self._grade_in_budget, context)
-
-    def _grade_in_budget(self, context: GradingContext) -> Grade:
-        files = (context.files.base, context.files.masks.get("editable"), context.generated.path)
-        with room_for(*filter(None, files)):
-            return self._grade(context)
-
-    def _grade(self, context: GradingContext) -> Grade:
         config = self._config
-        base_path, mask_path = context.files.base, context.files.masks.get("editable")
-        if base_path is None or mask_path is None:
+        base, mask = context.files.base, context.files.masks.get("editable")
+        if base is None or mask is None:
             raise GraderError("the case has no input image, or no editable mask")
-        base, editable = read_pixels(base_path), _read_mask(mask_path)
-        if editable.shape != base.shape[:2]:
-            raise GraderError(f"the mask {mask_path} is {_size(editable)}, the base image {base_path} is {_size(base)}")
-        exact = config.tolerance == "exact"
-        output = read_pixels(context.generated.path)
-        finding = measure_locality(base, output, editable, exact=exact, dilate=config.dilate)
-        map_path = context.save(f"{config.key}.difference.png", finding.difference_map)
+        output, exact = context.generated.path, config.tolerance == "exact"
+        files, options = {"base": base, "mask": mask, "output": output}, {"exact": exact, "dilate": config.dilate}
+        run = partial(_measure_files, base, mask, output, exact=exact, dilate=config.dilate)
+        finding = await context.measure(
+            Measure("locality", files, run, LocalityFinding, options=options, tool_versions=TOOL_VERSIONS)
+        )
+        map_path = await save_image(context, f"{config.key}.difference.png", finding.difference_map)
         failures, unmeasured = _failures(finding, config), _unmeasured(finding)
         passed: Score = False if failures else None if unmeasured else True
         return Grade(
@@ -130,6 +123,15 @@ class Locality:
             error=unmeasured,
             tool_versions=TOOL_VERSIONS,
         )
+
+
+def _measure_files(base: Path, mask: Path, output: Path, *, exact: bool, dilate: int) -> LocalityFinding:
+    """Measures the files of an edit. Raises ``GraderError`` if one does not decode, or the mask does not fit."""
+    with room_for(base, mask, output):
+        base_pixels, editable = read_pixels(base), _read_mask(mask)
+        if editable.shape != base_pixels.shape[:2]:
+            raise GraderError(f"the mask {mask} is {_size(editable)}, the base image {base} is {_size(base_pixels)}")
+        return measure_locality(base_pixels, read_pixels(output), editable, exact=exact, dilate=dilate)
 
 
 def _scores(key: str, passed: Score, finding: LocalityFinding) -> dict[str, Score]:

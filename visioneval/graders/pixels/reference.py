@@ -13,11 +13,13 @@ An output smaller than the reference is compared at its own level of detail: the
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 from visioneval.errors import GraderError
-from visioneval.graders.base import Grade, GradingContext
+from visioneval.graders.base import Grade, GradingContext, save_image
+from visioneval.graders.measures import Measure
 from visioneval.graders.pixels.config import ReferenceGrader
 from visioneval.graders.pixels.difference import (
     SCORE_DIGITS,
@@ -35,8 +37,13 @@ from visioneval.media.opencv import portable_opencv
 
 @dataclass(frozen=True, slots=True)
 class ReferenceFinding:
-    """``ssim`` is -1..1, ``delta_e`` a mean CIEDE2000, ``changed`` the share of visibly changed pixels, 0..1."""
+    """``ssim`` is -1..1, ``delta_e`` a mean CIEDE2000, ``changed`` the share of visibly changed pixels, 0..1.
 
+    Sizes are width and height in pixels.
+    """
+
+    image_size: tuple[int, int]
+    reference_size: tuple[int, int]
     ssim: float
     delta_e: float
     changed: float
@@ -56,6 +63,8 @@ def measure_reference(reference: Pixels, output: Pixels) -> ReferenceFinding:
         coarseness=aligned.registration.coarseness,
     )
     return ReferenceFinding(
+        image_size=(output.shape[1], output.shape[0]),
+        reference_size=(reference.shape[1], reference.shape[0]),
         ssim=round(mean_ssim(aligned.base, aligned.output, aligned.valid), SCORE_DIGITS),
         delta_e=round(mean_delta_e(aligned.base, aligned.output, aligned.valid), SCORE_DIGITS),
         changed=int(changed.sum()) / int(aligned.valid.sum()),
@@ -72,20 +81,14 @@ class Reference:
 
     async def grade(self, context: GradingContext) -> Grade:
         """Raises ``GraderError`` if the case has no reference or a file does not decode."""
-        return await asyncio.to_thread(self._grade_in_budget, context)
-
-    def _grade_in_budget(self, context: GradingContext) -> Grade:
-        with room_for(*filter(None, (context.files.reference, context.generated.path))):
-            return self._grade(context)
-
-    def _grade(self, context: GradingContext) -> Grade:
         config = self._config
         if context.files.reference is None:
             raise GraderError("the case has no reference")
-        reference, output = read_pixels(context.files.reference), read_pixels(context.generated.path)
-        finding = measure_reference(reference, output)
-        map_path = context.save(f"{config.key}.difference.png", finding.difference_map)
-        sizes = [f"{image.shape[1]}x{image.shape[0]}" for image in (output, reference)]
+        files = {"reference": context.files.reference, "output": context.generated.path}
+        run = partial(_measure_files, **files)
+        finding = await context.measure(Measure("reference", files, run, ReferenceFinding, tool_versions=TOOL_VERSIONS))
+        map_path = await save_image(context, f"{config.key}.difference.png", finding.difference_map)
+        sizes = [f"{width}x{height}" for width, height in (finding.image_size, finding.reference_size)]
         failures = _failures(finding, config, *sizes)
         return Grade(
             scores={
@@ -104,6 +107,12 @@ class Reference:
             },
             tool_versions=TOOL_VERSIONS,
         )
+
+
+def _measure_files(reference: Path, output: Path) -> ReferenceFinding:
+    """Measures a file against the reference. Raises ``GraderError`` if one does not decode."""
+    with room_for(reference, output):
+        return measure_reference(read_pixels(reference), read_pixels(output))
 
 
 def _failures(finding: ReferenceFinding, config: ReferenceGrader, size: str, expected: str) -> list[str]:

@@ -21,6 +21,10 @@ class PropertiesGrader(BaseGrader):
 
     type: Literal["properties"]
 
+    @property
+    def measures_locally(self) -> bool:
+        return True
+
     def metrics(self, case: TestCase) -> dict[str, Metric]:
         expect = case.expect
         if is_video(case):

@@ -14,8 +14,8 @@ Metrics, all yes or no:
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import cv2
@@ -24,6 +24,7 @@ from PIL import ImageOps
 
 from visioneval.errors import GraderError, ImageError
 from visioneval.graders.base import Grade, GradingContext
+from visioneval.graders.measures import Measure
 from visioneval.graders.pixels.difference import TOOL_VERSIONS, Pixels
 from visioneval.graders.properties.config import PropertiesGrader
 from visioneval.media.images import FORMATS, frames, load_rgb, opened, room_for
@@ -121,14 +122,14 @@ class Properties:
 
     async def grade(self, context: GradingContext) -> Grade:
         """Raises ``GraderError`` if the file does not decode."""
-        return await asyncio.to_thread(self._grade, context)
-
-    def _grade(self, context: GradingContext) -> Grade:
-        key, expect = self._config.key, context.case.expect
+        key, expect, path = self._config.key, context.case.expect, context.generated.path
+        measure = Measure(
+            "properties", {"output": path}, partial(read_facts, path), FileFacts, tool_versions=TOOL_VERSIONS
+        )
         try:
-            facts = read_facts(context.generated.path)
+            facts = await context.measure(measure)
         except ImageError as error:
-            raise GraderError(f"{context.generated.path}: {error}") from error
+            raise GraderError(f"{path}: {error}") from error
         scores: dict[str, Score] = {}
         reasons: dict[str, str] = {}
         unknown = None

@@ -56,6 +56,10 @@ class TextGrader(BaseGrader):
         return None if self.extract == "ocr" else self.judge
 
     @property
+    def measures_locally(self) -> bool:
+        return self.extract != "judge"
+
+    @property
     def judge_templates(self) -> tuple[JudgeTemplate, ...]:
         return (JudgeTemplate(CHECK, "describe", ("description", "criteria")),) if self.describe else ()
 

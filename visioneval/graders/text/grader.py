@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from visioneval.aio import run_in_thread
 from visioneval.errors import GraderError, ProviderError
 from visioneval.graders.base import Grade, GradingContext
+from visioneval.graders.measures import Measure
 from visioneval.graders.text import judge as text_judge
 from visioneval.graders.text import ocr
 from visioneval.graders.text.alphabet import unreadable
@@ -42,7 +44,7 @@ class Text:
         if self._config.extract == "judge" or (by_judge and _unreadable_characters(expected)):
             return await self._by_judge(context, expected)
         _refuse_unreadable(expected)
-        readings = await asyncio.to_thread(_read, context.generated.path)
+        readings = (await context.measure(_measure_of(context.generated.path))).readings
         comparison = await asyncio.to_thread(
             lambda: check(readings, expected, fold=True, min_confidence=self._config.min_confidence)
         )
@@ -77,9 +79,22 @@ class Text:
         )
 
 
-def _read(path: Path) -> list[Reading]:
+@dataclass(frozen=True, slots=True)
+class OcrReadings:
+    """What local OCR reads in an image, at any confidence."""
+
+    readings: tuple[Reading, ...]
+
+
+def _measure_of(path: Path) -> Measure[OcrReadings]:
+    return Measure(
+        "text by OCR", {"output": path}, partial(_read, path), OcrReadings, tool_versions=ocr.tool_versions()
+    )
+
+
+def _read(path: Path) -> OcrReadings:
     with room_for(path):
-        return ocr.read(load_rgb(path))
+        return OcrReadings(tuple(ocr.read(load_rgb(path))))
 
 
 def _check_unfolded(readings: Sequence[Reading], expected: ExpectText) -> CopyCheck:

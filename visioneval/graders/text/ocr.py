@@ -93,13 +93,11 @@ def _confidence(score: Any) -> float:
     return round(float(score), CONFIDENCE_DIGITS)
 
 
+@cache
 def tool_versions() -> Mapping[str, str]:
-    """The versions of the packages, and the recognition model."""
-    return {
-        "rapidocr": version("rapidocr"),
-        "onnxruntime": version("onnxruntime"),
-        "model": Path(MODELS["Rec"]).stem,
-    }
+    """The versions of the packages, and the recognition model. Raises ``GraderError`` if they are not installed."""
+    model = model_path("Rec")
+    return {"rapidocr": version("rapidocr"), "onnxruntime": version("onnxruntime"), "model": model.stem}
 
 
 def model_path(part: str) -> Path:

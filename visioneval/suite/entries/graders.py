@@ -96,6 +96,11 @@ class BaseGrader(Frozen):
         return frozenset()
 
     @property
+    def measures_locally(self) -> bool:
+        """Whether it measures images on this machine. Its measurements are cached like answers."""
+        return False
+
+    @property
     def needs_no_bytes(self) -> bool:
         """Whether it works without downloading the output, given a judge that reads remote URIs."""
         return self.sees_videos

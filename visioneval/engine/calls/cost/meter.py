@@ -1,4 +1,4 @@
-"""Counts judge calls, their usage and their cost."""
+"""Counts judge calls, their usage and their cost, and local measurements."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from visioneval.providers.base import Reply
 
 @dataclass(slots=True)
 class Meter:
-    """The usage and cost of one grader's judge calls for one cell."""
+    """The usage and cost of one grader's judge calls for one cell, and its local measurements."""
 
     calls: int = 0
     cached: int = 0
@@ -17,10 +17,24 @@ class Meter:
     cost_usd: float | None = 0.0
     judge_model: str | None = None
     """The model of the last reply."""
+    measurements: int = 0
+    cached_measurements: int = 0
 
     def __str__(self) -> str:
         cost = "unknown" if self.cost_usd is None else f"{self.cost_usd:.4f} USD"
         return f"asked {self.calls} questions, {self.cached} of them answered from the cache; cost: {cost}"
+
+    @property
+    def is_from_cache(self) -> bool:
+        """Whether all judge calls were answered from the cache; without calls, whether all measurements were."""
+        if self.calls:
+            return self.cached == self.calls
+        return 0 < self.measurements == self.cached_measurements
+
+    def add_measurement(self, *, cached: bool) -> None:
+        """Adds one local measurement."""
+        self.measurements += 1
+        self.cached_measurements += cached
 
     def add(self, reply: Reply, *, cached: bool) -> None:
         """Adds one call. An unknown cost makes the total unknown."""

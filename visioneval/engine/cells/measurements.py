@@ -1,0 +1,106 @@
+"""Local measurements, made once: cached by the content of the measured files, and shared by concurrent cells."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import file_digest
+from pathlib import Path
+from typing import Any, TypeVar
+
+from visioneval.aio import run_in_thread
+from visioneval.engine.calls.cache import Cache, CacheEntry
+from visioneval.engine.calls.cost.meter import Meter
+from visioneval.engine.cells.measurement_entries import checked_entry, entry_of, measure_key, result_of
+from visioneval.errors import StorageError
+from visioneval.expansion import HashOf
+from visioneval.graders.measures import Measure
+from visioneval.stopwatch import waiting
+
+T = TypeVar("T")
+SMALL = 256_000
+"""Reading an entry of fewer bytes than this is faster than starting a thread."""
+
+
+@dataclass(slots=True)
+class Measurements:
+    """The local measurements of one run. Without a cache, nothing is stored."""
+
+    cache: Cache | None = None
+    reuses: bool = True
+    """Whether cached measurements count; otherwise everything is measured again, and replaces them."""
+    warn: Callable[[str], None] = print
+    _running: dict[str, asyncio.Task[Any]] = field(default_factory=dict)
+    _is_broken: bool = False
+
+    async def __call__(self, measure: Measure[T], *, hash_of: HashOf, meter: Meter) -> T:
+        """The cached result, or a new one. Concurrent calls for the same files share one measurement.
+
+        Raises what the measure raises: errors are not cached, and not shared.
+        """
+        key = None if self.cache is None else measure_key(measure, hash_of)
+        if self.cache is None or key is None:
+            meter.add_measurement(cached=False)
+            return await asyncio.to_thread(measure.run)
+        while (running := self._running.get(key)) is not None:
+            with waiting():
+                await asyncio.wait([running])
+            if not running.cancelled() and running.exception() is None:
+                meter.add_measurement(cached=True)
+                shared: T = running.result()
+                return shared
+        entry = self.cache.get(key) if self.reuses else None
+        if entry is not None:
+            work = partial(self._read, self.cache, key, entry, measure)
+            cached = await run_in_thread(work, when=entry.bytes > SMALL)
+            if cached is not None:
+                meter.add_measurement(cached=True)
+                return cached
+        meter.add_measurement(cached=False)
+        return await self._measure_once(self.cache, key, measure, hash_of)
+
+    async def _measure_once(self, cache: Cache, key: str, measure: Measure[T], hash_of: HashOf) -> T:
+        """Measures in a thread. Goes on if the caller is cancelled, because a thread cannot be stopped."""
+        task = asyncio.ensure_future(asyncio.to_thread(self._measure, cache, key, measure, hash_of))
+        self._running[key] = task
+
+        def settle(done: asyncio.Task[T]) -> None:
+            if self._running.get(key) is done:
+                del self._running[key]
+            if not done.cancelled():
+                done.exception()  # marks it as retrieved: nothing may be waiting for it any more
+
+        task.add_done_callback(settle)
+        return await asyncio.shield(task)
+
+    def _measure(self, cache: Cache, key: str, measure: Measure[T], hash_of: HashOf) -> T:
+        """Measures and caches. The result is what a later run reads, so that both records are the same."""
+        result = measure.run()
+        entry = entry_of(key, measure, result)
+        if entry is None or any(_sha256_of(path) != hash_of(path) for path in measure.files.values()):
+            return result  # not plain data, or a file changed since its hash was taken
+        if not self._is_broken:
+            try:
+                cache.put(key, "measure", entry.answer, tuple(entry.images.values()))
+            except StorageError as error:  # nothing is lost: what is not cached is measured again
+                self._is_broken = True
+                self.warn(f"{error}: measurements of this run are no longer cached")
+        return result_of(entry.plain, {name: data for name, (_, data) in entry.images.items()}, measure)
+
+    def _read(self, cache: Cache, key: str, entry: CacheEntry, measure: Measure[T]) -> T | None:
+        """The result of an entry with its images; ``None``, with a warning, if it is damaged."""
+        try:
+            plain, digests = checked_entry(key, entry.answer, measure)
+            images = {name: data for name in digests if (data := cache.read(digests[name])) is not None}
+            return result_of(plain, images, measure) if images.keys() == digests.keys() else None
+        except ValueError as error:
+            reason = str(error).partition("\n")[0]
+            self.warn(f"{cache.folder}: ignoring a damaged measurement in the cache: {reason:.200}")
+            return None
+
+
+def _sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,69 @@
+"""Local measures: what a grader computes from files alone, so that the engine can cache the result.
+
+A measure is a pure function of the bytes of its files, its options, the versions of its tools and the code of this
+package. What a case expects and the limits of a grader are no part of it, so changing them needs no new measurement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+import PIL
+
+T = TypeVar("T")
+_PACKAGE = Path(__file__).parent.parent
+_CODE = ("graders/text", "graders/pixels", "graders/properties", "media")
+"""The folders whose code can change a measurement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure(Generic[T]):
+    """A measurement to be made, or to be read from the cache."""
+
+    name: str
+    """The same for all graders that measure the same thing."""
+    files: Mapping[str, Path]
+    """Everything that ``run`` reads, by role."""
+    run: Callable[[], T]
+    """Measures; called in a thread. Its errors are not cached."""
+    result: type[T]
+    """A dataclass of plain data. Its ``bytes`` fields are images."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the grader that change the result."""
+    tool_versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def versions(self) -> dict[str, str] | None:
+        """The versions of everything that computes the result; ``None`` if the code cannot be identified."""
+        code = code_sha256()
+        return None if code is None else {"code": code, "pillow": PIL.__version__, **self.tool_versions}
+
+
+class MeasureOnce(Protocol):
+    """Returns the result of a measure, cached or new. Raises what the measure raises."""
+
+    async def __call__(self, measure: Measure[T]) -> T: ...
+
+
+async def measure_directly(measure: Measure[T]) -> T:
+    """Measures without a cache."""
+    return await asyncio.to_thread(measure.run)
+
+
+@cache
+def code_sha256() -> str | None:
+    """A hash of the code that measures, so that no result outlives the code; ``None`` if its source is not here.
+
+    A version number would have to be raised by hand, and a forgotten one would be a wrong score.
+    """
+    sources = sorted(path for folder in _CODE for path in (_PACKAGE / folder).glob("*.py"))
+    if not sources:
+        return None
+    digests = (f"{path.relative_to(_PACKAGE).as_posix()} {sha256(path.read_bytes()).hexdigest()}" for path in sources)
+    return sha256("\n".join(digests).encode()).hexdigest()
