@@ -47,6 +47,7 @@ calibration: $(READY)  ## Simulates every interval and test of docs/statistics.m
 bench: $(READY)
 	$(BIN)/python -m tests.bench.engine
 	$(BIN)/python -m tests.bench.cells
+	$(BIN)/python -m tests.bench.measured
 	$(BIN)/python -m tests.bench.report
 	$(BIN)/python -m tests.bench.compare
 

@@ -58,13 +58,22 @@ class Sanitizer:
 
     def text(self, value: object) -> str:
         """Any value as text that is valid UTF-8, without secrets."""
-        text = str(value).encode("utf-8", "replace").decode()
+        text = str(value)
+        if not text.isascii():
+            text = text.encode("utf-8", "replace").decode()
         for secret in self.secrets:
             text = text.replace(secret, HIDDEN)
         return text
 
     def __call__(self, value: Any, depth: int = 0) -> JsonValue:
         """Any value as JSON data: non-finite numbers become ``None``, unknown types become text."""
+        kind = type(value)
+        if kind is str:  # most values have one of these types, so they are checked first
+            return self.text(value)
+        if kind is float:
+            return value if math.isfinite(value) else None
+        if kind in (dict, list) and depth < MAX_DEPTH:
+            return self._nested(value, depth + 1)
         if hasattr(value, "item") and not isinstance(value, (str, Mapping)):
             value = scalar(value)
         if value is None or isinstance(value, bool):
@@ -80,7 +89,7 @@ class Sanitizer:
         return self.text(value)
 
     def _nested(self, value: Any, depth: int) -> JsonValue:
-        if isinstance(value, Mapping):
+        if isinstance(value, (dict, Mapping)):
             return self.mapping(value, depth)
         return [self(item, depth) for item in value]
 

@@ -10,6 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Collection
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, Self
@@ -130,7 +131,7 @@ class RunWriter:
                 write_whole(path, data or b"")
             elif not _hard_link(source, path):
                 self.links = False
-                write_whole(path, source.read_bytes())
+                write_whole(path, source.read_bytes() if data is None else data)
         except OSError as error:
             raise StorageError(f"{path}: cannot write: {error.strerror or error}") from error
         return relative
@@ -188,6 +189,7 @@ def _move_stale(folder: Path, stale: Collection[CellKey]) -> None:
     write_whole(folder / "results.jsonl", b"".join(remaining))
 
 
+@cache
 def model_slug(label: str) -> str:
     """A folder name for a label: readable, safe, and unique per label on any file system."""
     safe = re.sub(r"[^a-z0-9_.=-]+", "-", label.lower()).strip(".-")[:60].rstrip(".-")

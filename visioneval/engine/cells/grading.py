@@ -16,6 +16,7 @@ from visioneval.engine.calls.cost.meter import Meter
 from visioneval.engine.calls.user_code import call_user_code, describe_error
 from visioneval.engine.cells.context import RunContext
 from visioneval.engine.cells.image_cache import CellImages
+from visioneval.engine.cells.measurements import CachedImage
 from visioneval.engine.cells.saved_images import SavedImages
 from visioneval.engine.sanitize import amount, scalar
 from visioneval.errors import BudgetError, GraderError, ImageError, ProviderError, StoppedError
@@ -66,7 +67,8 @@ async def grade(
     """Runs all graders of a cell; ``params`` are those of its generation. Raises only ``StoppedError``."""
 
     def write(name: str, data: bytes) -> str:
-        return context.writer.save(call.case.id, call.run.label, f"{sample}.{name}", data)
+        source = data.path if isinstance(data, CachedImage) else None
+        return context.writer.save(call.case.id, call.run.label, f"{sample}.{name}", data, source=source)
 
     images = SavedImages(write)
     subject = GradingContext(
@@ -89,7 +91,7 @@ async def grade(
     graded = await gather_all(
         _ask(
             config,
-            replace(subject, save=images.save_checked if config.runs_code else images.save),
+            replace(subject, save=images.save_checked) if config.runs_code else subject,
             about,
             context,
             deadline,
@@ -167,9 +169,13 @@ async def _ask_measured(
     is_optional: bool,
 ) -> tuple[Grade, GraderRecord, str]:
     meter = Meter()
-    grader_context = replace(subject, judge=config.judge_name, ask_judge=_judge_asker(about, context, meter))
-    if not config.runs_code:  # nothing says what a custom class reads
-        grader_context = replace(grader_context, measure=_measurer(subject.output, context, meter))
+    grader_context = replace(
+        subject,
+        judge=config.judge_name,
+        ask_judge=_judge_asker(about, context, meter),
+        # nothing says what a custom class reads
+        measure=subject.measure if config.runs_code else _measurer(subject.output, context, meter),
+    )
     kind = "unmeasured"
     limit = asyncio.timeout_at(deadline)
     try:

@@ -95,4 +95,5 @@ def _adapter_and_images(result: Any) -> tuple[TypeAdapter[Any], tuple[str, ...]]
 
 
 def _checksum(key: str, plain: str, digests: Mapping[str, str]) -> str:
-    return digest([key, plain, digests])
+    images = " ".join(f"{name}={digests[name]}" for name in sorted(digests))
+    return sha256(f"{key}\n{images}\n{plain}".encode()).hexdigest()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import file_digest
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, TypeVar
 
 from visioneval.aio import run_in_thread
@@ -20,6 +22,14 @@ from visioneval.graders.measures import Measure
 from visioneval.stopwatch import waiting
 
 T = TypeVar("T")
+
+
+class CachedImage(bytes):
+    """An image of a measurement that is also a file of the cache, so that a run can link to it."""
+
+    path: Path | None = None
+
+
 SMALL = 256_000
 """Reading an entry of fewer bytes than this is faster than starting a thread."""
 
@@ -81,24 +91,37 @@ class Measurements:
         entry = entry_of(key, measure, result)
         if entry is None or any(_sha256_of(path) != hash_of(path) for path in measure.files.values()):
             return result  # not plain data, or a file changed since its hash was taken
+        images = {name: data for name, (_, data) in entry.images.items()}
         if not self._is_broken:
             try:
                 cache.put(key, "measure", entry.answer, tuple(entry.images.values()))
+                images = {name: _linkable(data, cache.path(sha)) for name, (sha, data) in entry.images.items()}
             except StorageError as error:  # nothing is lost: what is not cached is measured again
                 self._is_broken = True
                 self.warn(f"{error}: measurements of this run are no longer cached")
-        return result_of(entry.plain, {name: data for name, (_, data) in entry.images.items()}, measure)
+        return result_of(entry.plain, images, measure)
 
     def _read(self, cache: Cache, key: str, entry: CacheEntry, measure: Measure[T]) -> T | None:
         """The result of an entry with its images; ``None``, with a warning, if it is damaged."""
         try:
             plain, digests = checked_entry(key, entry.answer, measure)
-            images = {name: data for name in digests if (data := cache.read(digests[name])) is not None}
+            images = {
+                name: _linkable(data, cache.path(image_sha256))
+                for name, image_sha256 in digests.items()
+                if (data := cache.read(image_sha256)) is not None
+            }
             return result_of(plain, images, measure) if images.keys() == digests.keys() else None
         except ValueError as error:
             reason = str(error).partition("\n")[0]
             self.warn(f"{cache.folder}: ignoring a damaged measurement in the cache: {reason:.200}")
             return None
+
+
+def _linkable(data: bytes, path: Path) -> CachedImage:
+    image = CachedImage(data)
+    with suppress(OSError):  # a read-only cache has no new files
+        image.path = path if S_ISREG(path.lstat().st_mode) else None
+    return image
 
 
 def _sha256_of(path: Path) -> str:

@@ -7,7 +7,7 @@ one corner of the image supports it, a part of the image moved, and the graders 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,8 @@ class Registration:
 
     def as_details(self) -> dict[str, Any]:
         """The same, rounded, for a record."""
-        return {name: round(value, 5) if isinstance(value, float) else value for name, value in asdict(self).items()}
+        values = {item.name: getattr(self, item.name) for item in fields(self)}  # asdict is ten times as slow
+        return {name: round(value, 5) if isinstance(value, float) else value for name, value in values.items()}
 
 
 @dataclass(frozen=True, slots=True)

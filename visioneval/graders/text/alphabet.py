@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import unicodedata
 import zlib
-from functools import cache
+from functools import cache, lru_cache
 
 from visioneval.characters import is_ignorable
 
@@ -88,6 +88,7 @@ Pooq(_`*SFYM*pK^+YB<9tB$hfrAR^rO}zi0997WI0RL#Mh?%-6Boz-oxeZ+ALp2yp#
 _FIRST_IDEOGRAPH = 0x3400
 
 
+@lru_cache(maxsize=65536)
 def fold_character(char: str) -> str:
     """The form in which a character is compared: dashes, bullets, ellipses, quotes and compatibility forms are unified.
 
@@ -107,9 +108,14 @@ def unreadable(text: str) -> list[str]:
     """The characters of ``text`` that local OCR cannot read, in order, without duplicates."""
     characters: dict[str, None] = {}
     for char in unicodedata.normalize("NFC", text):
-        if not char.isspace() and not alphabet().issuperset(fold_character(char)):
+        if not char.isspace() and not _is_readable(char):
             characters[char] = None
     return list(characters)
+
+
+@lru_cache(maxsize=65536)
+def _is_readable(char: str) -> bool:
+    return alphabet().issuperset(fold_character(char))
 
 
 @cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -44,10 +43,8 @@ class Text:
         if self._config.extract == "judge" or (by_judge and _unreadable_characters(expected)):
             return await self._by_judge(context, expected)
         _refuse_unreadable(expected)
-        readings = (await context.measure(_measure_of(context.generated.path))).readings
-        comparison = await asyncio.to_thread(
-            lambda: check(readings, expected, fold=True, min_confidence=self._config.min_confidence)
-        )
+        readings = (await context.measure(_reading(context.generated.path))).readings
+        comparison = await context.measure(self._comparison(context.generated.path, readings, expected))
         ocr_grade = _grade(self._config, expected, readings, comparison, "ocr")
         ocr_grade = replace(ocr_grade, tool_versions=ocr.tool_versions())
         if comparison.passed or not by_judge:
@@ -57,6 +54,18 @@ class Text:
             judge_grade,
             details={**judge_grade.details, "ocr": ocr_grade.details},
             tool_versions=ocr_grade.tool_versions,
+        )
+
+    def _comparison(self, path: Path, readings: Sequence[Reading], expected: ExpectText) -> Measure[CopyCheck]:
+        """A measure of its own, so that other expected lines need no OCR, and a replay no comparison."""
+        limit = self._config.min_confidence
+        return Measure(
+            "comparison of copy",
+            {"output": path},
+            lambda: check(readings, expected, fold=True, min_confidence=limit),
+            CopyCheck,
+            options={"expected": expected.model_dump(), "min_confidence": limit},
+            tool_versions=ocr.tool_versions(),
         )
 
     async def _by_judge(self, context: GradingContext, expected: ExpectText) -> Grade:
@@ -86,10 +95,8 @@ class OcrReadings:
     readings: tuple[Reading, ...]
 
 
-def _measure_of(path: Path) -> Measure[OcrReadings]:
-    return Measure(
-        "text by OCR", {"output": path}, partial(_read, path), OcrReadings, tool_versions=ocr.tool_versions()
-    )
+def _reading(path: Path) -> Measure[OcrReadings]:
+    return Measure("text", {"output": path}, partial(_read, path), OcrReadings, tool_versions=ocr.tool_versions())
 
 
 def _read(path: Path) -> OcrReadings:
