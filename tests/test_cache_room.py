@@ -64,6 +64,19 @@ def test_clear_deletes_old_or_all_answers(open_cache: CacheOpener) -> None:
     assert files(open_cache.folder) == set()
 
 
+def test_measurements_are_removed_before_paid_answers(open_cache: CacheOpener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(MAX_GB_VARIABLE, "1e-5")
+    with open_cache() as cache:
+        cache.put("judge:1", "judge", {"text": "x" * 4000})
+        for at in range(7):
+            cache.put(f"measure:{at}", "measure", {"text": "x" * 1000})
+        cache.tidy()
+        state = cache.info()
+        assert (state.judgements, state.entries) == (1, 1 + state.measurements)
+        assert 0 < state.measurements < 7
+        assert cache.get("measure:6") is not None, "the oldest go first"
+
+
 def command(*arguments: str) -> list[str]:
     done = CliRunner().invoke(app, ["cache", *arguments], catch_exceptions=False)
     assert done.exit_code == 0, done.output
@@ -76,19 +89,21 @@ def test_cache_commands_show_and_clear(open_cache: CacheOpener) -> None:
         cache.put("a", "generate", {}, named(bytes(200_000)))
         cache.put("b", "judge", {})
         cache.put("c", "judge", {})
+        cache.put("d", "measure", {})
     open_cache.age(a="2025-01-01T00:00:00+00:00")
     shown = dict(line.split(maxsplit=1) for line in command("info", "--cache", str(open_cache.folder)))
     assert shown == {
         "folder": str(open_cache.folder),
         "generations": "1",
         "judgements": "2",
+        "measurements": "1",
         "size": "0.2 MB of at most 20 GB",
         "oldest": "2025-01-01T00:00:00+00:00",
     }
     where = ("--cache", str(open_cache.folder))
     assert command("clear", "--older-than", "30", *where) == [f"deleted 1 answers from {open_cache.folder}"]
-    assert command("clear", "--yes", *where) == [f"deleted 2 answers from {open_cache.folder}"]
-    assert command("info", *where)[-1] == "oldest       -"
+    assert command("clear", "--yes", *where) == [f"deleted 3 answers from {open_cache.folder}"]
+    assert command("info", *where)[-1] == "oldest        -"
 
 
 def test_cache_commands_use_default_folder() -> None:
@@ -96,7 +111,7 @@ def test_cache_commands_use_default_folder() -> None:
     assert custom == Path(os.environ["XDG_CACHE_HOME"]) / "visioneval"
     with Cache(custom) as cache:
         cache.put("b", "judge", {})
-    assert f"folder       {custom}" in command("info")
+    assert f"folder        {custom}" in command("info")
     assert command("clear", "--yes") == [f"deleted 1 answers from {custom}"]
 
 

@@ -55,10 +55,31 @@ class TestOpenCalls:
             assert (calls.budget.limit_usd, calls.reuse, calls.run_id) == (5, Reuse("all"), "r")
             assert calls.prices.cost(KEY, None, 1) == 2
 
-    def test_a_free_plan_has_no_cache(self, free: Plan, toy: Toy) -> None:
-        with open_calls(free, CallSettings(cache=toy.folder / "cache"), "r", print) as calls:
+    def test_a_free_plan_that_measures_nothing_has_no_cache(self, toy: Toy) -> None:
+        plan = plan_of(toy.write(models=FREE["models"]))
+        with open_calls(plan, CallSettings(cache=toy.folder / "cache"), "r", print) as calls:
             assert calls.cache is None
         assert not (toy.folder / "cache").exists()
+
+    def test_a_free_plan_with_local_graders_has_a_cache(self, free: Plan, toy: Toy) -> None:
+        with open_calls(free, CallSettings(cache=toy.folder / "cache"), "r", print) as calls:
+            assert calls.cache is not None
+
+    def test_a_free_plan_runs_without_an_unusable_default_cache(
+        self, free: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "file").write_text("")
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+        warned: list[str] = []
+        with open_calls(free, CallSettings(), "r", warned.append) as calls:
+            assert calls.cache is None
+        (line,) = warned
+        assert line.startswith("measurements are not cached: ")
+        with (
+            pytest.raises(UsageError, match="cannot be used"),
+            open_calls(free, CallSettings(cache=tmp_path / "file"), "r", print),
+        ):
+            pass
 
     def test_the_cache_is_open_only_inside_the_block(self, paid: Plan, toy: Toy) -> None:
         with open_calls(paid, CallSettings(cache=toy.folder / "cache"), "r", print) as calls:

@@ -97,11 +97,12 @@ def budget_of(plan: Plan, settings: CallSettings) -> float | None:
 def check_session(plan: Plan, settings: CallSettings, warn: Callable[[str], None]) -> None:
     """Checks that the log and the cache can be opened. Raises ``UsageError`` if not."""
     CallLog(settings.log_file).close()
-    if not paid_configs(plan):
-        if settings.cache is not None and measures_locally(plan):
-            Cache(settings.cache, warn=warn).close()
-        return
     folder = settings.cache or default_folder()
+    if not paid_configs(plan):
+        is_named = settings.cache is not None and (folder.exists() or not settings.reuse.offline)
+        if is_named and measures_locally(plan):
+            Cache(folder, warn=warn).close()
+        return
     if settings.reuse.offline and settings.cache is not None and not folder.is_dir():
         raise UsageError(f"{folder}: no cache found: --offline needs an existing cache")
     Cache(folder, warn=warn).close()
