@@ -25,9 +25,10 @@ class CallKeywords(TypedDict, total=False):
     runs: Path | str
     """The folder of runs; ``runs`` by default."""
     reuse: ReuseChoice
-    """Which cached answers to reuse: ``all``, ``judges`` (default: answers about identical images) or ``none``."""
+    """Which cached answers to reuse: ``all``, ``judges`` (default: answers about identical images, and local
+    measurements) or ``none``."""
     offline: bool
-    """Makes no network calls: all answers come from the cache."""
+    """Makes no network calls: all answers come from the cache. Local graders may measure."""
     cache: Path | str
     """The cache folder, instead of the user's."""
     budget_usd: float

@@ -112,7 +112,7 @@ ReuseAnswers = Annotated[
     value(
         "--reuse",
         "WHAT",
-        "Cached answers to reuse: all, judges (only judges' answers about identical images) or none.",
+        "Cached answers to reuse: all, judges (only judges' answers about identical images, and measurements) or none.",
         CALLS,
     ),
 ]

@@ -209,7 +209,7 @@ class Cache:
 
     def path(self, digest: str) -> Path:
         """The path of an image."""
-        return self.folder / "files" / digest[:2] / digest
+        return Path(f"{self.folder}/files/{digest[:2]}/{digest}")
 
     def put(self, key: str, kind: Kind, answer: Mapping[str, Any], images: Sequence[tuple[str, bytes]] = ()) -> None:
         """Stores an answer and its images (SHA-256 and bytes), replacing an older answer.

@@ -11,10 +11,11 @@ from functools import cache
 from hashlib import sha256
 from typing import Any, TypeVar, cast
 
+import orjson
 from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError
 
-from visioneval.expansion import HashOf, digest
+from visioneval.expansion import HashOf
 from visioneval.graders.measures import Measure
 
 T = TypeVar("T")
@@ -46,7 +47,8 @@ def measure_key(measure: Measure[Any], hash_of: HashOf) -> str | None:
     hashes = {role: hash_of(path) for role, path in measure.files.items()}
     if versions is None or any(len(file_hash) != _HASH_LENGTH for file_hash in hashes.values()):
         return None  # a file is missing, too large or not on this machine
-    return f"measure:{digest([measure.name, hashes, measure.options, versions])}"
+    parts = orjson.dumps([measure.name, hashes, measure.options, versions], option=orjson.OPT_SORT_KEYS)
+    return f"measure:{sha256(parts).hexdigest()}"
 
 
 def entry_of(key: str, measure: Measure[T], result: T) -> MeasurementEntry | None:
