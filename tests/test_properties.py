@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw
 from visioneval.errors import GraderError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.properties.config import PropertiesGrader
-from visioneval.graders.properties.grader import Properties, is_flat
+from visioneval.graders.properties.grader import Properties, _median, is_flat
 from visioneval.suite.case import TestCase
 from visioneval.types import CaseFiles, Output, TaskType
 
@@ -189,3 +189,11 @@ def test_real_images_are_not_blank(shared_data: Path) -> None:
         "image.blank": False,
     }
     assert grade.reasons == {"image.size": "the image is 256x256, expected 1024x1024"}
+
+
+@pytest.mark.parametrize("size", [(1, 1), (2, 1), (5, 3), (64, 47)])
+@pytest.mark.parametrize("levels", [2, 256])
+def test_median_by_counting_is_the_median(size: tuple[int, int], levels: int) -> None:
+    pixels = np.random.default_rng(7).integers(0, levels, (*size, 3)).astype(np.uint8) * (255 // (levels - 1))
+    for part in (pixels, pixels[::2, ::2]):
+        assert _median(part).tolist() == np.median(part, axis=(0, 1)).astype(int).tolist()

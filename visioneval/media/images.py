@@ -179,15 +179,20 @@ def load_rgb(source: Path | bytes) -> Image.Image:
 
     Raises ``ImageError``.
     """
+    with opened(source) as handle:
+        return on_white(handle)[0]
+
+
+def on_white(handle: Image.Image) -> tuple[Image.Image, Image.Image | None]:
+    """An opened image as ``load_rgb`` returns it, and its alpha channel, if it has one."""
     from PIL import Image
 
-    with opened(source) as handle:
-        image = _upright(handle)
-        if not image.has_transparency_data:
-            return image.convert("RGB")
-        rgba = image if image.mode == "RGBA" else image.convert("RGBA")
-        white = (255, 255, 255, 255)
-        return Image.alpha_composite(Image.new("RGBA", rgba.size, white), rgba).convert("RGB")
+    image = _upright(handle)
+    if not image.has_transparency_data:
+        return image.convert("RGB"), None
+    rgba = image if image.mode == "RGBA" else image.convert("RGBA")
+    white = (255, 255, 255, 255)
+    return Image.alpha_composite(Image.new("RGBA", rgba.size, white), rgba).convert("RGB"), rgba.getchannel("A")
 
 
 def load_mask(source: Path) -> Image.Image:
