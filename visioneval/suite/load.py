@@ -14,7 +14,7 @@ from visioneval.bounds import CELLS
 from visioneval.errors import Problem, SuiteError, UsageError
 from visioneval.registry import JUDGES, config_of
 from visioneval.suite.checks import suite as check
-from visioneval.suite.checks.judges import judge_warnings
+from visioneval.suite.checks.warnings import suite_warnings
 from visioneval.suite.entries.providers import SECRET_NAME
 from visioneval.suite.loading.document import Document, Source
 from visioneval.suite.loading.gather import gather_cases, read_bytes
@@ -91,7 +91,7 @@ def load_suite(
     secrets = _secrets(variables or {})
     warnings = tuple(
         Problem(*document.position(loc), f"warning: {message}")
-        for loc, message in judge_warnings(validated.suite, folder, boundary)
+        for loc, message in suite_warnings(validated.suite, folder, boundary)
     )
     source_sha256 = sha256(data).hexdigest()
     return LoadedSuite(validated.suite, path.absolute(), folder, source_sha256, boundary, secrets, warnings=warnings)
@@ -139,7 +139,7 @@ def recheck_suite(
     secrets = _secrets(variables or {}, hidden)
     warnings = tuple(
         Problem(f"{path} as stored in the run", 0, 0, f"warning: {message}")
-        for _, message in judge_warnings(suite, folder, boundary)
+        for _, message in suite_warnings(suite, folder, boundary)
     )
     return LoadedSuite(
         suite, path.absolute(), folder, source_sha256, boundary, secrets, is_from_run=True, warnings=warnings

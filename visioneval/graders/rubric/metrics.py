@@ -134,7 +134,9 @@ class RubricOptions(Frozen):
         description="What the judge sees; [output] for a judge of quality alone, which never learns what was asked.",
     )
     votes: Annotated[int, Field(ge=1, le=25)] = Field(
-        default=1, description="Number of times to ask; the score is the lower median, or the majority."
+        default=1,
+        description="Number of times to ask, best odd; the score is the median, or the majority. The first vote "
+        "decides a tie.",
     )
     per_metric: bool = Field(default=False, description="Use one call per metric.")
     zoom: Zoom | None = Field(default=None, description="Let the judge zoom into the images.")

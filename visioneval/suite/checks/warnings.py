@@ -1,0 +1,29 @@
+"""What may not be intended in a suite, although it can be run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from visioneval.registry import GRADERS, check_of
+from visioneval.suite.checks.judges import judge_warnings
+from visioneval.suite.entries.graders import BaseGrader
+from visioneval.suite.loading.messages import Loc
+from visioneval.suite.loading.paths import Trust
+from visioneval.suite.model import Suite
+
+
+def suite_warnings(suite: Suite, folder: Path, trust: Trust) -> Iterator[tuple[Loc, str]]:
+    """Yields the warnings about a suite that passed every check."""
+    yield from judge_warnings(suite, folder, trust)
+    for name, graders in graders_by_type(suite).items():
+        if check := check_of(GRADERS, name, "warnings"):
+            yield from check(graders)
+
+
+def graders_by_type(suite: Suite) -> dict[str, list[tuple[int, BaseGrader]]]:
+    """The graders of each type, with their indices in the suite."""
+    by_type: dict[str, list[tuple[int, BaseGrader]]] = {}
+    for index, grader in enumerate(suite.graders):
+        by_type.setdefault(grader.type_name, []).append((index, grader))
+    return by_type
