@@ -41,7 +41,7 @@ def graded(
 
 def test_a_single_vote_is_the_score(tmp_path: Path) -> None:
     grade, judge = graded(
-        tmp_path, {**GOOD, "failure_tags": ["blurry"], "verdict": "FAIL"}, judge="strict", detail="low"
+        tmp_path, {**GOOD, "failure_tags": ["blurry"], "verdict": "FAIL"}, cell={"judge": "strict"}, detail="low"
     )
     assert grade.scores == {"clear": True, "style": 4}
     assert grade.reasons == {"look": "sharp"}

@@ -170,7 +170,7 @@ def load_run(name: Path | str = "latest", *, runs: Path | str = RUNS, warn: Warn
     """Reads a run: its path, id, a unique prefix of it or ``latest``; ``RUN@LABEL`` for one model run."""
     folder, _, label = named_run(str(name), Path(runs))
     _, info, records = read_run(str(folder) if label is None else f"{folder}@{label}", Path(runs), warn)
-    summary = summarize(info, records, preferences_within(folder, info.run_id))
+    summary = summarize(info, records, preferences_within(folder, info))
     return Run(folder, info, summary, label, resume_hint(folder, info))
 
 
@@ -290,7 +290,7 @@ def _finish(prepared: PreparedRun, calls: CallSettings, watch: Watch, spent_usd:
     folder = prepared.writer.folder
     with watch(prepared) as listener:
         info, error, spent_usd = _execute(prepared, calls, listener, spent_usd)
-    summary = summarize(info, read_records(folder), preferences_within(folder, info.run_id))
+    summary = summarize(info, read_records(folder), preferences_within(folder, info))
     prepared.writer.write_summary(summary)
     return Run(folder, info, summary, None, prepared.resume_hint, error), spent_usd
 

@@ -19,7 +19,12 @@ def combined_vote(values: Sequence[Score]) -> Score:
         return None
     if isinstance(counted[0], bool):
         return majority([bool(value) for value in counted])
-    low, high = _middle(counted)
+    return median(counted)
+
+
+def median(values: Sequence[int | float]) -> int | float:
+    """The median of one or more numbers; of an even number, the mean of the two middle ones."""
+    low, high = _middle(values)
     return low if low == high else (low + high) / 2
 
 

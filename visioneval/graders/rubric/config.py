@@ -35,10 +35,6 @@ class RubricGrader(BaseGrader, RubricOptions):
         return "2" if self.votes > 1 else None
 
     @property
-    def judge_name(self) -> str | None:
-        return self.judge
-
-    @property
     def judge_templates(self) -> tuple[JudgeTemplate, ...]:
         asked = tuple(name for name in ASKED if name in self.show)
         hidden = tuple(name for name in ASKED if name not in self.show)

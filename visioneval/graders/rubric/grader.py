@@ -78,7 +78,7 @@ class Rubric:
         config = self._config
         if "prompt" not in config.show:
             context = replace(context, files=CaseFiles())  # input images and masks are part of what was asked
-        video_judge = "" if config.zoom else config.judge  # crops are cut here, from bytes
+        video_judge = "" if config.zoom else context.own_judge  # crops are cut here, from bytes
         attachments = await load_attachments(context, video_judge, config.frames)
         ballots = await gather_all(
             self._vote(context, attachments, group, vote)
@@ -112,7 +112,7 @@ class Rubric:
         def ask(question: Question) -> Awaitable[Reply]:
             if crop_tool:
                 crop_tool.reset()
-            return context.ask_judge(config.judge, question)
+            return context.ask_own_judge(question)
 
         question = self._question(
             context, crop_tool.first_views if crop_tool else attachments, metrics, crop_tool, vote

@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from visioneval.suite.case import Name, Text
 from visioneval.suite.entries.graders import YES
+from visioneval.suite.entries.panels import JudgeNames, PanelOptions
 from visioneval.suite.outputs import FrameCount
 from visioneval.types import Frozen, Metric
 
@@ -116,12 +117,12 @@ class Zoom(Frozen):
     max_crops: Annotated[int, Field(ge=1, le=50)] = 6
 
 
-class RubricOptions(Frozen):
+class RubricOptions(PanelOptions):
     """The options of a rubric."""
 
     model_config = ConfigDict(serialize_by_alias=True)
 
-    judge: Name = "default"
+    judge: JudgeNames = "default"
     template: Text = Field(
         default="judge/rubric.md.j2", description="Looked up in the suite's folder, then among the built-in templates."
     )

@@ -10,11 +10,12 @@ from typing import Any
 from visioneval.errors import Problem, TemplateError
 from visioneval.registry import JUDGES, check_of
 from visioneval.resources import builtin
+from visioneval.suite.checks.panels import panel_problems
 from visioneval.suite.checks.templates import RULES, template_findings
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.judge_prompt import JudgeTemplate
 from visioneval.suite.entries.judges import BaseJudge
-from visioneval.suite.loading.messages import Loc, did_you_mean, untrusted_code_message
+from visioneval.suite.loading.messages import Loc, untrusted_code_message
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.model import Suite, template_folders
 from visioneval.suite.prompts import rendered
@@ -36,11 +37,7 @@ def judge_problems(suite: Suite, folder: Path, trust: Trust) -> Problems:
                 if isinstance(found_problem, Problem)
                 else (("judges", name, *found_problem[0]), found_problem[1])
             )
-    for index, grader in enumerate(suite.graders):
-        judge_name = grader.judge_name
-        if judge_name is not None and judge_name not in suite.judges:
-            hint = did_you_mean(judge_name, suite.judges)
-            yield ("graders", index, "judge"), f"there is no judge {judge_name!r} under 'judges'{hint}"
+    yield from panel_problems(suite)
     if suite.templates_dir and (refusal := trust.refusal(suite.templates_dir, folder)):
         yield ("templates_dir",), refusal
         return

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from visioneval.registry import GRADERS, check_of
 from visioneval.suite.checks.judges import judge_warnings
+from visioneval.suite.checks.panels import panel_warnings
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.loading.messages import Loc
 from visioneval.suite.loading.paths import Trust
@@ -16,6 +17,7 @@ from visioneval.suite.model import Suite
 def suite_warnings(suite: Suite, folder: Path, trust: Trust) -> Iterator[tuple[Loc, str]]:
     """Yields the warnings about a suite that passed every check."""
     yield from judge_warnings(suite, folder, trust)
+    yield from panel_warnings(suite)
     for name, graders in graders_by_type(suite).items():
         if check := check_of(GRADERS, name, "warnings"):
             yield from check(graders)

@@ -78,9 +78,9 @@ def estimate(plan: Plan, past: Callable[[], PastCosts] = PastCosts, budget_usd: 
     pricing = _Pricing(plan, prices_of(plan), past)
     costs = [pricing.generation(run, generated[run.label]) for run in plan.runs if not run.config.is_free]
     for grader in plan.suite.graders:
-        judge = plan.judges.get(grader.judge_name or "")
-        if judge is not None and not judge.is_free and any(asks(grader, case) for case in plan.suite.cases):
-            costs.append(pricing.judging(grader, asked[grader.key] + pairs[grader.key]))
+        if any(asks(grader, case) for case in plan.suite.cases):
+            paid = [name for name in grader.judge_names if name in plan.judges and not plan.judges[name].is_free]
+            costs += [pricing.judging(grader, name, asked[grader.key] + pairs[grader.key]) for name in paid]
     limit_usd = plan.suite.budget_usd if budget_usd is None else budget_usd
     warnings = () if limit_usd is None else tuple(budget_warnings(plan, limit_usd))
     return Estimate(calls, cells, grader_calls + sum(pairs.values()), tuple(costs), tuple(missing), warnings)
@@ -122,12 +122,15 @@ class _Pricing:
             return Cost(run.label, mean.usd * images, "earlier runs", mean.times)
         return self._unknown(run.label, limit_key)
 
-    def judging(self, grader: BaseGrader, times: int) -> Cost:
-        """The cost of a grader's judge for ``times`` cells or pairs."""
-        judge = self._plan.judges[str(grader.judge_name)]
-        limit_key, name = judge_limit_key(judge), f"{grader.key} by {grader.judge_name}"
+    def judging(self, grader: BaseGrader, judge_name: str, times: int) -> Cost:
+        """The cost of one judge of a grader for ``times`` cells or pairs."""
+        judge = self._plan.judges[judge_name]
+        limit_key, name = judge_limit_key(judge), f"{grader.key} by {judge_name}"
         suite = self._plan.suite
-        calls = grader.judge_calls(times, [case for case in suite.cases if asks(grader, case)], suite.vars)
+        cases = [case for case in suite.cases if asks(grader, case)]
+        calls = grader.judge_calls(times, cases, suite.vars)
+        if calls is not None and judge_name == grader.judge_names[0]:
+            calls += grader.shared_calls(cases, suite.vars)
         stated = None if calls is None else self._stated(limit_key, calls, 0)
         if stated is not None:
             return Cost(name, stated, "prices")
