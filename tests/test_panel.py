@@ -13,7 +13,9 @@ import pytest
 from fake_api import Fault, JudgeRequest
 from gecko_script import judge as gecko_judge
 from suite_runner import LOOK, SuiteRunner
+from toys import Toy
 
+from visioneval.analysis.review_priority import ReviewPriority
 from visioneval.analysis.stats.chance import interval_alpha, krippendorff_alpha
 from visioneval.engine.prepare.planning import SuiteOptions, load_plan
 from visioneval.expansion import grade_key
@@ -424,6 +426,23 @@ class TestRuns:
         assert offline.scores == first.scores
         assert [item.scores for item in offline.graders[0].judges] == [item.scores for item in first.graders[0].judges]
 
+    def test_resume_asks_only_the_judge_that_was_down(self, panel: Callable[..., SuiteRunner]) -> None:
+        runner = panel({"a": True, "b": Fault("server_error"), "c": True}, "tree")
+        cache = ("--cache", "cache")
+        assert runner.run(*cache).exit_code == 3
+        set_answers(runner, {"a": False, "b": True, "c": False})
+        before = runner.called
+        assert runner("run", "--resume", runner.out / "r", *cache).exit_code == 0
+        assert runner.called == (before[0], before[1] + 1)
+        assert [answer.cached for answer in record_of(runner).graders[0].judges] == [True, False, True]
+
+    def test_a_met_quorum_is_complete_for_resume(self, panel: Callable[..., SuiteRunner]) -> None:
+        runner = panel({"a": True, "b": Fault("server_error"), "c": True}, "tree", graders=[{**ABC, "quorum": 2}])
+        runner.run()
+        before = runner.called
+        assert runner("run", "--resume", runner.out / "r").exit_code == 0
+        assert runner.called == before
+
     def test_a_changed_panel_is_graded_again_and_asks_only_the_new_judge(
         self, panel: Callable[..., SuiteRunner]
     ) -> None:
@@ -479,6 +498,9 @@ class TestRuns:
     def test_the_plan_counts_and_prices_each_judge(self, panel: Callable[..., SuiteRunner]) -> None:
         runner = panel({}, "tree", "boat", graders=[{**ABC, "votes": 3}])
         data = json.loads(runner("plan", runner.folder / "suite.yaml", "--json").stdout)
+        assert [(cost["name"], cost["calls"]) for cost in data["costs"]] == [
+            ("m", 2), ("look by a", 6), ("look by b", 6), ("look by c", 6)
+        ]  # fmt: skip
         costs = {cost["name"]: cost["usd"] for cost in data["costs"]}
         assert costs == pytest.approx({"m": 0.08, "look by a": 0.06, "look by b": 0.012, "look by c": 0.006})
 
@@ -518,6 +540,27 @@ class TestRuns:
 
 
 GECKO = {"key": "gecko", "type": "gecko", "judge": ["a", "b", "c"]}
+
+
+def test_recorded_judges_may_form_a_panel(toy: Toy) -> None:
+    """Without any image and any call."""
+    for name, value in (("a", "true"), ("b", "false"), ("c", "false")):
+        (toy.folder / f"{name}.csv").write_text(f"case,question,answer\ncase0,nice,{value}\n")
+    judges = {name: {"provider": "recorded", "path": f"{name}.csv"} for name in "abc"}
+    models = [{"provider": "files", "outputs": "none", "label": "m"}]
+    result = toy.run({}, models=models, judges=judges, graders=[ABC], verdict=["nice"])
+    assert result.exit_code == 1, result.output
+    assert toy.record.scores == {"nice": False}
+    assert [answer.judge for answer in toy.record.graders[0].judges] == ["a", "b", "c"]
+
+
+def test_a_split_panel_is_reviewed_first(panel: Callable[..., SuiteRunner]) -> None:
+    runner = panel({"a": True, "b": lambda request: "a tree" in request.text, "c": True}, "tree", "boat")
+    runner.run()
+    info = runner.info()
+    priority = ReviewPriority(info.suite, info.metrics)
+    weights = {case: priority.weight(record) for (case, _), record in runner.records().items()}
+    assert weights["boat"] >= 1 > weights["tree"]
 
 
 class TestOtherGraders:
