@@ -703,6 +703,8 @@ class Count:
         findings = {finding["judge"]: finding for finding in json.loads(command.stdout)["preferences"]}
         assert [pair["result"] for pair in findings["panel better"]["pairs"]] == [expected]
         assert len(findings) == 4
+        alone = runner("pairwise", "r@m", "r@n", "--runs", runner.out, "--json", "--judge", "b")
+        assert [finding["judge"] for finding in json.loads(alone.stdout)["preferences"]] == ["openai:gpt-5.4-mini"]
 
 
 def _image(word: str) -> bytes:

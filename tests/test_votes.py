@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scripted_judge import ScriptedAnswer, ScriptedJudge, context
-from suite_runner import SuiteRunner
+from suite_runner import LOOK, SuiteRunner
 
 from visioneval.errors import ProviderError
 from visioneval.graders.base import Grade
@@ -170,6 +170,16 @@ def test_validate_prints_the_warning_and_succeeds(runner: SuiteRunner) -> None:
     result = runner("validate", path)
     assert result.exit_code == 0
     assert "6:38: warning: 2 votes can be tied" in result.output
+
+
+def test_grades_of_the_old_tie_rule_are_not_reused(runner: SuiteRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner.write("tree", graders=[{**LOOK, "votes": 2}])
+    with monkeypatch.context() as before:
+        before.setattr(RubricGrader, "version", None)
+        assert runner.run().exit_code == 0
+    result = runner("run", runner.folder / "suite.yaml", "--resume", runner.out / "r")
+    assert "to grade again: 1" in result.output
+    assert runner.records()["tree", 0].graders[0].fingerprint.version == "2"
 
 
 def test_only_graders_with_votes_have_the_new_version() -> None:

@@ -261,13 +261,13 @@ def _tags(config: RubricGrader, ballots: Sequence[Ballot]) -> tuple[str, ...]:
     return tuple(tag for tag in config.failure_tags if majority([tag in named for _, named in sorted(tags.items())]))
 
 
-def _verdict(ballots: Sequence[Ballot]) -> str | None:
+def _verdict(config: RubricGrader, ballots: Sequence[Ballot]) -> str | None:
     """The verdict of the majority of the votes. In a vote of several calls, one FAIL is enough."""
     passes: dict[int, bool] = {}
     for ballot in ballots:
         if ballot.value_of(VERDICT):
             passes[ballot.vote] = passes.get(ballot.vote, True) and ballot.value_of(VERDICT) == "PASS"
-    if not passes:
+    if len(passes) * 2 <= config.votes:
         return None
     return "PASS" if majority([passes[vote] for vote in sorted(passes)]) else "FAIL"
 
@@ -281,7 +281,7 @@ def _details(config: RubricGrader, ballots: Sequence[Ballot], votes: Mapping[str
     details = {
         "judge": last_reply and last_reply.model,
         "reply_shape": last_reply and last_reply.shape,
-        "judge_verdict": _verdict(ballots),
+        "judge_verdict": _verdict(config, ballots),
         "votes": {name: list(values) for name, values in votes.items()} if config.votes > 1 else None,
         "tied": [name for name, values in votes.items() if is_tie(values)],
         "lost_votes": [ballot.fault for ballot in ballots if ballot.fault],
