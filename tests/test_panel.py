@@ -15,13 +15,18 @@ from gecko_script import judge as gecko_judge
 from suite_runner import LOOK, SuiteRunner
 from toys import Toy
 
+from visioneval.analysis.panels import Panels
 from visioneval.analysis.review_priority import ReviewPriority
 from visioneval.analysis.stats.chance import interval_alpha, krippendorff_alpha
+from visioneval.analysis.stats.measure import Measure
 from visioneval.engine.prepare.planning import SuiteOptions, load_plan
 from visioneval.expansion import grade_key
 from visioneval.graders.panel import combine_panel
+from visioneval.graders.rubric.config import RubricGrader
 from visioneval.records.judge_answers import JudgeAnswer
+from visioneval.records.model import GraderRecord, Record, RunInfo
 from visioneval.records.preferences import read_preferences
+from visioneval.suite.model import Suite
 from visioneval.types import Metric, Score
 
 pytest_plugins = ("fake_api.fixtures",)
@@ -125,6 +130,32 @@ def test_alpha_from_moments_is_krippendorffs_alpha(values: list[float]) -> None:
 @pytest.mark.parametrize("moments", [([], [], []), ([1, 1], [4, 5], [16, 25]), ([2, 2], [6, 6], [18, 18])])
 def test_alpha_from_moments_may_be_undefined(moments: tuple[list[float], ...]) -> None:
     assert np.isnan(interval_alpha(*moments))
+
+
+def test_the_interval_of_alpha_covers_the_alpha_of_all_cases() -> None:
+    """Three judges, two samples of each of 40 cases; the true alpha is that of very many cases."""
+    random = np.random.default_rng(5)
+    metrics = {"nice": {"type": "pass_fail", "description": "x"}}
+    look = RubricGrader.model_validate({"key": "look", "type": "rubric", "judge": ["a", "b", "c"], "metrics": metrics})
+    info = RunInfo.model_construct(suite=Suite.model_construct(graders=(look,)))
+
+    def answers_on(cases: int) -> Any:
+        rates = random.random((cases, 1, 1)) + random.normal(0, 0.1, (cases, 2, 1))
+        return random.random((cases, 2, 3)) < rates
+
+    def alpha_of(answers: Any) -> Measure:
+        panels = Panels(info)
+        for case, sample in np.ndindex(answers.shape[:2]):
+            judges = (answer(name, nice=bool(yes)) for name, yes in zip("abc", answers[case, sample], strict=True))
+            grader = GraderRecord.model_construct(key="look", judges=tuple(judges))
+            panels.add(Record.model_construct(test_id=str(case), scores={}, graders=(grader,)))
+        return panels.result()["look"].metrics["nice"].alpha
+
+    yes = answers_on(50_000).sum(axis=2).ravel()
+    true = interval_alpha(np.full(len(yes), 3), yes, yes)
+    intervals = [alpha_of(answers_on(40)) for _ in range(60)]
+    covered = [(alpha.low or 0) <= true <= (alpha.high or 0) for alpha in intervals]
+    assert np.mean(covered) >= 0.88
 
 
 SUITE = """\
