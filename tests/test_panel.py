@@ -691,6 +691,30 @@ class Count:
         record = record_of(runner)
         assert (record.scores, record.reasons) == ({"dogs": 2}, {"dogs": "a: a; b: b; c: c"})
 
+    @pytest.mark.parametrize("judges", ["a", ["a", "b", "c"]])
+    @pytest.mark.parametrize("field", ["judge_model=3", "template_sha256=[1]", "failure_tags=5", "details=7"])
+    def test_a_grade_of_the_wrong_types_is_an_error_of_its_cell(
+        self, panel: Callable[..., SuiteRunner], judges: Any, field: str
+    ) -> None:
+        code = f"""
+from visioneval import Grade
+
+class Odd:
+    def __init__(self, config):
+        pass
+
+    async def grade(self, context):
+        await context.ask("How many?", {{"dogs": {{"type": "integer"}}}})
+        return Grade({{"dogs": 1}}, {field})
+"""
+        grader = {"key": "dogs", "type": "odd:Odd", "judge": judges, "writes": {"dogs": {"type": "number"}}}
+        runner = panel(dict.fromkeys("abc", '{"dogs": 1}'), "tree", graders=[grader], verdict=["dogs >= 1"])
+        (runner.folder / "odd.py").write_text(code)
+        result = runner.run("--trust-suite")
+        assert result.exit_code == 3, result.output
+        record = record_of(runner)
+        assert (record.verdict, record.error.kind) == ("ERROR", "internal")
+
     @pytest.mark.parametrize(
         ("says", "quorum", "expected", "code"),
         [

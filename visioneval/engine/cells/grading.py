@@ -203,12 +203,16 @@ def _checked_grade(
         error=sanitizer.text(result.error or _with_await_hint("; ".join(bad))) or None,
         usage=sanitizer.counts(result.usage),
         cost_usd=amount(result.cost_usd),
+    )
+    fingerprint = Fingerprint(
+        version=config.version,
         judge_model=result.judge_model,
         template_sha256=result.template_sha256,
         schema_sha256=result.schema_sha256,
+        config_sha256=context.plan.config_sha256[config.key],
         tool_versions=sanitizer.texts(result.tool_versions),
     )
-    return CheckedGrade(grade, bool(bad) or None in scores.values(), kind)
+    return CheckedGrade(grade, fingerprint, bool(bad) or None in scores.values(), kind)
 
 
 def _grader_record(
@@ -235,16 +239,16 @@ def _grader_record(
         seconds=round(seconds, 6),
         waited_seconds=round(waited, 6),
         cached=meter.calls > 0 and meter.cached == meter.calls,
-        fingerprint=Fingerprint(
-            version=config.version,
-            judge_model=meter.judge_model if grade.judge_model is None else grade.judge_model,
-            template_sha256=grade.template_sha256,
-            schema_sha256=grade.schema_sha256,
-            config_sha256=context.plan.config_sha256[config.key],
-            tool_versions=dict(grade.tool_versions),
-        ),
+        fingerprint=_with_judge_model(checked.fingerprint, meter),
         judges=judges,
     )
+
+
+def _with_judge_model(fingerprint: Fingerprint, meter: Meter) -> Fingerprint:
+    """The fingerprint with the model of the last reply, unless the grader names a model."""
+    if fingerprint.judge_model is not None or meter.judge_model is None:
+        return fingerprint
+    return fingerprint.model_copy(update={"judge_model": meter.judge_model})
 
 
 def _null_scores(reported: Mapping[str, Any], scores: Mapping[str, Score]) -> list[str]:

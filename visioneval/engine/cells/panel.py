@@ -11,6 +11,7 @@ from visioneval.engine.sanitize import Sanitizer
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.panel import combine_panel
 from visioneval.records.judge_answers import JudgeAnswer
+from visioneval.records.model import Fingerprint
 from visioneval.suite.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader
 
@@ -22,6 +23,8 @@ class CheckedGrade:
     """A validated and sanitized grade. ``kind`` is the kind of its error, if it has one."""
 
     grade: Grade
+    fingerprint: Fingerprint
+    """Without the model of the last reply, unless the grader names it."""
     is_unmeasured: bool
     kind: str
 
@@ -71,27 +74,25 @@ def panel_grade(
         optional=config.omissible(case),
         combine=config.panel_combine,
     )
-    rendered = next((attempt.grade for attempt in checked if attempt.grade.template_sha256), checked[0].grade)
-    grade = replace(
-        rendered,
+    rendered = next((attempt for attempt in checked if attempt.fingerprint.template_sha256), checked[0])
+    models = ", ".join(answer.model for answer in answers if answer.model)
+    grade = Grade(
         scores=result.scores,
         reasons=result.reasons,
         failure_tags=result.failure_tags,
         details=result.details,
         error=result.error,
-        usage=None,
-        cost_usd=None,
-        judge_model=", ".join(answer.model for answer in answers if answer.model) or None,
     )
+    fingerprint = rendered.fingerprint.model_copy(update={"judge_model": models or None})
     is_unmeasured = None in result.scores.values()
-    return CheckedGrade(grade, is_unmeasured, _kind(checked, required)), answers
+    return CheckedGrade(grade, fingerprint, is_unmeasured, _kind(checked, required)), answers
 
 
 def _answer(name: str, checked: CheckedGrade, meters: JudgeMeters, sanitizer: Sanitizer) -> JudgeAnswer:
     grade, meter = checked.grade, meters.by_judge.get(name, Meter())
     return JudgeAnswer(
         judge=name,
-        model=grade.judge_model or meter.judge_model,
+        model=checked.fingerprint.judge_model or meter.judge_model,
         scores=dict(grade.scores),
         reasons=dict(grade.reasons),
         failure_tags=grade.failure_tags,
