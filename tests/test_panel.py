@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -431,7 +432,10 @@ class TestRuns:
         page = Path("r.html").read_text()
         assert '"judge":"b","model":"gpt-5.4-mini","scores":{"nice":false}' in page
         assert runner("export", "r", "--runs", runner.out, "--format", "csv", "-o", "r.csv").exit_code == 0
-        assert ",true" in Path("r.csv").read_text()
+        (row,) = csv.DictReader(Path("r.csv").read_text().splitlines())
+        assert {name: value for name, value in row.items() if name.startswith("nice")} == {
+            "nice": "true", "nice by a": "true", "nice by b": "false", "nice by c": "true"
+        }  # fmt: skip
 
     def test_a_rerouted_judge_of_a_panel_is_a_warning(
         self, panel: Callable[..., SuiteRunner], monkeypatch: pytest.MonkeyPatch

@@ -85,14 +85,18 @@ class Run:
         return tuple(record for record in read_records(self.folder) if self.label in (None, record.model_label))
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per cell, with a column per metric. Raises ``UsageError`` if pandas is not installed."""
-        from visioneval.export.csv import cell_row
+        """One row per cell, with a column per metric, and per judge of a panel.
+
+        Raises ``UsageError`` if pandas is not installed.
+        """
+        from visioneval.export.csv import cell_row, score_columns
 
         try:
             import pandas as pd
         except ImportError:
             raise UsageError("to_pandas needs pandas: run pip install pandas") from None
-        return pd.DataFrame([cell_row(record, self.info.metrics) for record in self.records])
+        columns = score_columns(self.info)
+        return pd.DataFrame([cell_row(record, columns) for record in self.records])
 
     def __str__(self) -> str:
         return str(self.folder) if self.label is None else f"{self.folder}@{self.label}"

@@ -62,8 +62,10 @@ def panel_warnings(suite: Suite) -> Iterator[tuple[Loc, str]]:
     """Yields panels that can split evenly: an even number of judges with a yes-or-no metric."""
     for index, grader in enumerate(suite.graders):
         judges = len(grader.judge_names)
+        if not grader.has_panel or judges % 2:
+            continue
         splits = next((name for name, metric in _metrics(suite, grader).items() if metric.type == "bool"), None)
-        if grader.has_panel and judges % 2 == 0 and splits is not None:
+        if splits is not None:
             message = f"{judges} judges can be split on {splits!r}, which is then not measured; an odd number cannot"
             yield ("graders", index, "judge"), message
 
