@@ -87,11 +87,11 @@ class TestCombining:
         assert (result.scores, result.error) == ({"gecko": 1}, None)
 
     def test_tags_verdicts_and_reasons(self) -> None:
-        def one(judge: str, verdict: str, *tags: str) -> JudgeAnswer:
+        def tagged(judge: str, verdict: str, *tags: str) -> JudgeAnswer:
             more: dict[str, Any] = {"failure_tags": tags, "reasons": {"look": f"by {judge}"}}
             return JudgeAnswer(judge=judge, scores={"clear": True}, details={"judge_verdict": verdict}, **more)
 
-        answers = [one("a", "PASS", "blurry"), one("b", "FAIL", "blurry", "cut"), one("c", "PASS")]
+        answers = [tagged("a", "PASS", "blurry"), tagged("b", "FAIL", "blurry", "cut"), tagged("c", "PASS")]
         result = combine_panel(answers, {"clear": YES}, required=3)
         assert result.failure_tags == ("blurry",)
         assert result.details == {"judge_verdict": "PASS"}

@@ -136,8 +136,8 @@ def test_tags_need_most_votes_like_scores(tmp_path: Path) -> None:
 
 
 def test_per_metric_ties_are_named_at_their_metric(tmp_path: Path) -> None:
-    one = {"reason": "c", "failure_tags": [], "verdict": "PASS"}
-    answers = ({**one, "clear": True}, {**one, "clear": False}, {**one, "style": 3}, {**one, "style": 3})
+    reply = {"reason": "c", "failure_tags": [], "verdict": "PASS"}
+    answers = ({**reply, "clear": True}, {**reply, "clear": False}, {**reply, "style": 3}, {**reply, "style": 3})
     grade = graded(tmp_path, *answers, votes=2, per_metric=True)
     assert grade.reasons == {"clear": "c (tied votes: clear yes, no)", "style": "c"}
 
