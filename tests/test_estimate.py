@@ -62,8 +62,8 @@ def test_unknown_cost_is_reported(toy: Toy) -> None:
     assert costs(work) == {"own": (None, "none", 0), "look by default": (None, "tokens", 0)}
     text = toy("plan", "suite.yaml").stdout
     assert "unknown for 2 of 2" in text
-    assert "own: unknown: no price; add one under 'prices:'" in text
-    assert "look by default: unknown: priced per token" in text
+    assert "own: 1 call, unknown: no price; add one under 'prices:'" in text
+    assert "look by default: 1 call, unknown: priced per token" in text
 
 
 def test_token_prices_without_usage_give_no_estimate(toy: Toy) -> None:
@@ -77,7 +77,7 @@ def test_earlier_runs_give_mean_cost(toy: Toy) -> None:
     assert costs(work) == {"toy": (1.5, "earlier runs", 2)}
     text = toy("plan", "suite.yaml", "--trust-suite").stdout
     assert "about 1.50 USD" in text
-    assert "toy: 1.5000 USD, from 2 cells of earlier runs" in text
+    assert "toy: 3 calls, 1.5000 USD, from 2 cells of earlier runs" in text
     work = estimated(toy.write({}, models=[{"provider": "mine:Generate", "label": "other"}]))
     assert costs(work) == {"other": (None, "none", 0)}
 

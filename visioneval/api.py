@@ -90,14 +90,18 @@ class Run:
         return tuple(record for record in read_records(self.folder) if self.label in (None, record.model_label))
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per cell, with a column per metric. Raises ``UsageError`` if pandas is not installed."""
-        from visioneval.export.csv import cell_row
+        """One row per cell, with a column per metric, and per judge of a panel.
+
+        Raises ``UsageError`` if pandas is not installed.
+        """
+        from visioneval.export.csv import cell_row, score_columns
 
         try:
             import pandas as pd
         except ImportError:
             raise UsageError("to_pandas needs pandas: run pip install pandas") from None
-        return pd.DataFrame([cell_row(record, self.info.metrics) for record in self.records])
+        columns = score_columns(self.info)
+        return pd.DataFrame([cell_row(record, columns) for record in self.records])
 
     def __str__(self) -> str:
         return str(self.folder) if self.label is None else f"{self.folder}@{self.label}"
@@ -177,7 +181,7 @@ def load_run(name: Path | str = "latest", *, runs: Path | str = RUNS, warn: Warn
     """Reads a run: its path, id, a unique prefix of it or ``latest``; ``RUN@LABEL`` for one model run."""
     folder, _, label = named_run(str(name), Path(runs))
     _, info, records = read_run(str(folder) if label is None else f"{folder}@{label}", Path(runs), warn)
-    summary = summarize(info, records, preferences_within(folder, info.run_id))
+    summary = summarize(info, records, preferences_within(folder, info))
     return Run(folder, info, summary, label, resume_hint(folder, info))
 
 
@@ -366,7 +370,7 @@ def _finish(prepared: PreparedRun, calls: CallSettings, watch: Watch, spent_usd:
     folder = prepared.writer.folder
     with watch(prepared) as listener:
         info, error, spent_usd = _execute(prepared, calls, listener, spent_usd)
-    summary = summarize(info, read_records(folder), preferences_within(folder, info.run_id))
+    summary = summarize(info, read_records(folder), preferences_within(folder, info))
     prepared.writer.write_summary(summary)
     return Run(folder, info, summary, None, prepared.resume_hint, error), spent_usd
 

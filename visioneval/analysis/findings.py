@@ -11,6 +11,7 @@ from visioneval.analysis.questions import QuestionFindings
 from visioneval.analysis.rerouting import Rerouting
 from visioneval.analysis.scores import Estimate
 from visioneval.analysis.separation import Separation
+from visioneval.analysis.stats.measure import Measure
 from visioneval.records.model import SCHEMA_VERSION, CellError, RunState, StoppedBy
 from visioneval.types import Frozen, Metric, Verdict
 
@@ -48,7 +49,10 @@ class ModelFindings(Frozen):
 
 
 class CostFinding(Frozen):
-    """The cost of a model run's generations or a grader's judges. ``unknown`` counts cells without a known cost."""
+    """The cost of a model run's generations, or of a grader's judge: ``GRADER``, or ``GRADER by JUDGE`` of a panel.
+
+    ``unknown`` counts cells without a known cost.
+    """
 
     what: Literal["generation", "judging"]
     name: str
@@ -82,6 +86,26 @@ class GateFinding(Frozen):
     state: GateState
 
 
+class PanelMetric(Frozen):
+    """Agreement on one metric over the cells in which two or more judges measured it.
+
+    ``alpha`` is Krippendorff's alpha, nominal for yes or no and interval for numbers, with a 95 % interval over the
+    cases. ``split`` counts the cells without a score because as many judges said yes as no.
+    """
+
+    alpha: Measure
+    split: int
+
+
+class PanelFinding(Frozen):
+    """The panel of one grader. ``unanswered`` counts the cells in which a judge left a metric unmeasured."""
+
+    judges: tuple[str, ...]
+    cells: int
+    metrics: dict[str, PanelMetric]
+    unanswered: dict[str, int]
+
+
 class Summary(Frozen):
     """The findings of a run, for ``summary.json`` and ``--json``."""
 
@@ -105,6 +129,8 @@ class Summary(Frozen):
     gates: tuple[GateFinding, ...]
     optional_unmeasured: dict[str, int] = Field(default_factory=dict)
     """The number of cells that each optional grader could not measure."""
+    panels: dict[str, PanelFinding] = Field(default_factory=dict)
+    """How far the judges of each panel agree, by grader key."""
     reroutings: tuple[Rerouting, ...] = ()
     """Judges that answered with another model than the one that was asked."""
     unjudged_pairs: int = 0

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from visioneval.analysis.accumulators import Accumulator, Costs, Model, Money, Verdicts, add_costs, most_common
-from visioneval.analysis.compare.preferences import PreferenceFinding
+from visioneval.analysis.compare.preferences import PreferenceFinding, unjudged
 from visioneval.analysis.disagreements import Disagreements
 from visioneval.analysis.findings import FailingCell, GateFinding, GateState, Summary
+from visioneval.analysis.panels import Panels
 from visioneval.analysis.questions import Questions
 from visioneval.analysis.rerouting import Reroutings
 from visioneval.analysis.scores import CaseNumbers
@@ -34,7 +35,7 @@ def summarize(info: RunInfo, records: Iterable[Record], pairs: Sequence[Preferen
     builder = _SummaryBuilder(info)
     for record in records:
         builder.add(record)
-    return builder.result(sum(pair.errors for pair in pairs))
+    return builder.result(unjudged(pairs))
 
 
 class _SummaryBuilder:
@@ -61,6 +62,7 @@ class _SummaryBuilder:
         self._reused = 0
         self._optional_unmeasured: Counter[str] = Counter()
         self._reroutings = Reroutings(info)
+        self._panels = Panels(info)
         self._accumulators: tuple[Accumulator, ...] = (
             self._all_cells,
             self._disagreements,
@@ -68,6 +70,7 @@ class _SummaryBuilder:
             self._questions,
             self._failing,
             self._costs,
+            self._panels,
             *self._gates,
         )
 
@@ -110,6 +113,7 @@ class _SummaryBuilder:
             failing=self._failing.result(),
             gates=gates,
             optional_unmeasured=dict(self._optional_unmeasured),
+            panels=self._panels.result(),
             reroutings=self._reroutings.result(),
             unjudged_pairs=unjudged_pairs,
             reused_outputs=self._reused,

@@ -70,7 +70,8 @@ def _work(plan: Plan, work: Estimate) -> Iterator[tuple[str, Cell]]:
     yield "work", ", ".join(count_of(number, name) for number, name in counts)
     yield "cost", _cost(work)
     for cost in work.costs[:MAX_COSTS]:
-        yield "", Text(f"{one_line(cost.name)}: {_priced(cost)}")
+        calls = "" if cost.calls is None else f"{count_of(cost.calls, 'call')}, "
+        yield "", Text(f"{one_line(cost.name)}: {calls}{_priced(cost)}")
     if len(work.costs) > MAX_COSTS:
         yield "", f"... and {len(work.costs) - MAX_COSTS:,} more"
     yield from (("budget", Text(one_line(line))) for line in work.budget_warnings)

@@ -21,6 +21,7 @@ from pydantic import Field, JsonValue, PrivateAttr, TypeAdapter, ValidationError
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.media.urls import is_url
 from visioneval.records import fields
+from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.links import check_links
 from visioneval.records.untrusted_json import UnfitJsonError, UnreadableJsonError, read_json
 from visioneval.suite.case import CaseId
@@ -85,6 +86,13 @@ class GraderRecord(Frozen):
     """Spent waiting for a rate limit, a retry, a lock or a free thread."""
     cached: bool = False
     fingerprint: Fingerprint
+    judges: tuple[JudgeAnswer, ...] = ()
+    """The answers of a panel, in its order; empty for a single judge."""
+
+    @property
+    def all_details(self) -> tuple[dict[str, JsonValue], ...]:
+        """Its details and those of each judge of its panel."""
+        return self.details, *(answer.details for answer in self.judges)
 
 
 class Record(Frozen):

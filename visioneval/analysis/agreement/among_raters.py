@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from visioneval.analysis.agreement.answers import Answers, Facet, Unit
 from visioneval.analysis.stats.chance import Level, cohen_kappa, fleiss_kappa, krippendorff_alpha, quadratic_kappa
-from visioneval.analysis.stats.interval import Floats, Measure, with_interval
+from visioneval.analysis.stats.interval import Floats, with_interval
+from visioneval.analysis.stats.measure import Measure
 from visioneval.types import Frozen
 
 SHOWN = 10

@@ -16,7 +16,8 @@ import numpy as np
 from visioneval.analysis.agreement.answers import Answers, Facet, Unit
 from visioneval.analysis.cells import writers_of
 from visioneval.analysis.stats.chance import cohen_kappa, quadratic_kappa
-from visioneval.analysis.stats.interval import MANY_ROWS, Floats, Measure, measure
+from visioneval.analysis.stats.interval import MANY_ROWS, Floats, measure
+from visioneval.analysis.stats.measure import Measure
 from visioneval.analysis.stats.ranking import kendall, mean_ranks, spearman
 from visioneval.errors import UsageError
 from visioneval.records.model import Record, RunInfo

@@ -92,6 +92,29 @@ def krippendorff_alpha(counts: ArrayLike, values: ArrayLike, level: Level) -> fl
     return 1 - (float(totals.sum()) - 1) * float((coincidences * distances).sum()) / by_chance
 
 
+def interval_alpha(sizes: ArrayLike, sums: ArrayLike, squares: ArrayLike) -> float:
+    """Krippendorff's alpha at the interval level, from the moments of each unit's ratings, each of shape ``(units,)``.
+
+    ``sizes`` are the numbers of ratings, ``sums`` the sums of their values and ``squares`` those of their squares. The
+    same as ``krippendorff_alpha``, in memory that does not grow with the number of distinct values. For ratings of 0
+    and 1, it is also the nominal alpha. NaN as in ``krippendorff_alpha``.
+
+    Source: as ``krippendorff_alpha``; the sum of the squared differences of all pairs of m values is m times the sum
+    of their squares, minus the square of their sum.
+    """
+    n, total, square = (np.asarray(column, dtype=float) for column in (sizes, sums, squares))
+    shared = n >= 2
+    n, total, square = n[shared], total[shared], square[shared]
+    if not len(n):
+        return np.nan
+    ratings = float(n.sum())
+    by_chance = ratings * float(square.sum()) - float(total.sum()) ** 2
+    if by_chance <= 1e-12 * ratings * float(square.sum()):
+        return np.nan
+    observed = float(((n * square - np.square(total)) / (n - 1)).sum())
+    return 1 - (ratings - 1) * observed / by_chance
+
+
 def _nominal(values: Floats, totals: Floats) -> Floats:  # noqa: ARG001 - one signature for all
     return 1 - np.eye(len(values))
 

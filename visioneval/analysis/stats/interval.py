@@ -8,24 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from visioneval.analysis.stats.measure import Measure
 from visioneval.analysis.stats.resampling import cluster_bootstrap, clusters_of
-from visioneval.types import Frozen
 
 Floats = NDArray[np.float64]
 Statistic = Callable[[Floats, Floats], float]
 RESAMPLES, RESAMPLES_OF_MANY = 1000, 200
 MANY_ROWS = 5000
 """With this many rows, ``RESAMPLES_OF_MANY`` resamples are enough, as the interval is narrow."""
-
-
-class Measure(Frozen):
-    """A value over ``n`` rows with its 95 % interval. ``note`` explains a missing value or interval."""
-
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    n: int = 0
-    note: str | None = None
 
 
 def measure(

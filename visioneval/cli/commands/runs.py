@@ -150,11 +150,12 @@ def export(
 ) -> None:
     """Export the cells of a run.
 
-    In CSV, text that starts with =, +, - or @ gets a leading apostrophe: spreadsheets would read it as a formula.
+    In CSV, each judge of a panel has a column of its own, such as 'clear by a'. Text that starts with =, +, - or @ gets
+    a leading apostrophe: spreadsheets would read it as a formula.
     """
     from visioneval.analysis.run_lookup import read_run
     from visioneval.analysis.summary import in_order
-    from visioneval.export.csv import write_csv
+    from visioneval.export.csv import score_columns, write_csv
     from visioneval.export.labels import format_of
     from visioneval.report.files import open_output
 
@@ -164,7 +165,7 @@ def export(
 
     with open_output(output) as file:
         if file_format == "csv":
-            write_csv(cells, list(info.metrics), file)
+            write_csv(cells, score_columns(info), file)
         else:
             file.writelines(cell.model_dump_json() + "\n" for cell in cells)
     if output is not None:

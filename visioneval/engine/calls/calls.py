@@ -310,7 +310,7 @@ class AbandonedError(ProviderError):
 def question_key(config: BaseJudge, question: Question) -> str:
     """The cache key of a question. Contains neither host nor cell, so identical images share one answer."""
     parts = {
-        "judge": config.model_dump(exclude={"base_url", "api_key_env", "google"}),
+        "judge": config.answering_options,
         "parts": [_part_key(part) for part in question.parts],
         "schema": question.schema,
         "tools": [[tool.name, tool.description, tool.parameters] for tool in question.tools],

@@ -30,8 +30,9 @@ class RubricGrader(BaseGrader, RubricOptions):
         return {name: metric.metric for name, metric in self.asked.items()}
 
     @property
-    def judge_name(self) -> str | None:
-        return self.judge
+    def version(self) -> str | None:
+        """``"2"`` is how ties between votes are decided; without votes, nothing changed."""
+        return "2" if self.votes > 1 else None
 
     @property
     def judge_templates(self) -> tuple[JudgeTemplate, ...]:

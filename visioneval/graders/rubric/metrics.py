@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from visioneval.suite.case import Name, Text
 from visioneval.suite.entries.graders import YES
+from visioneval.suite.entries.panels import JudgeNames, PanelOptions
 from visioneval.suite.outputs import FrameCount
 from visioneval.types import Frozen, Metric
 
@@ -116,12 +117,12 @@ class Zoom(Frozen):
     max_crops: Annotated[int, Field(ge=1, le=50)] = 6
 
 
-class RubricOptions(Frozen):
+class RubricOptions(PanelOptions):
     """The options of a rubric."""
 
     model_config = ConfigDict(serialize_by_alias=True)
 
-    judge: Name = "default"
+    judge: JudgeNames = "default"
     template: Text = Field(
         default="judge/rubric.md.j2", description="Looked up in the suite's folder, then among the built-in templates."
     )
@@ -134,7 +135,9 @@ class RubricOptions(Frozen):
         description="What the judge sees; [output] for a judge of quality alone, which never learns what was asked.",
     )
     votes: Annotated[int, Field(ge=1, le=25)] = Field(
-        default=1, description="Number of times to ask; the score is the lower median, or the majority."
+        default=1,
+        description="Number of times to ask, best odd; the score is the median, or the majority. The first vote "
+        "decides a tie.",
     )
     per_metric: bool = Field(default=False, description="Use one call per metric.")
     zoom: Zoom | None = Field(default=None, description="Let the judge zoom into the images.")

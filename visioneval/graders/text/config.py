@@ -7,9 +7,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from visioneval.suite.case import Name, TestCase
+from visioneval.suite.case import TestCase
 from visioneval.suite.entries.graders import SHARE_DOWN, SHARE_UP, YES, BaseGrader, Share, is_video
 from visioneval.suite.entries.judge_prompt import JudgeTemplate
+from visioneval.suite.entries.panels import JudgeNames, PanelOptions
 from visioneval.types import Metric
 
 LIST, DESCRIBE, CHECK = "text/list.md.j2", "text/describe.md.j2", "text/check_description.md.j2"
@@ -23,7 +24,7 @@ def text_contexts(case: TestCase, prompt: str, description: str, *, describe: bo
     return {DESCRIBE: {}, CHECK: {"prompt": prompt, "criteria": case.criteria, "description": description}}
 
 
-class TextGrader(BaseGrader):
+class TextGrader(BaseGrader, PanelOptions):
     """Exact, case-sensitive copy: the lines that the image must and must not show."""
 
     needs: ClassVar[Mapping[str, str]] = {
@@ -36,7 +37,7 @@ class TextGrader(BaseGrader):
     extract: Literal["ocr", "judge"] | Annotated[tuple[Literal["ocr"], Literal["judge"]], Field()] = Field(
         default="ocr", description="ocr, judge, or [ocr, judge]: OCR first, then the judge if OCR does not pass."
     )
-    judge: Name = "default"
+    judge: JudgeNames = "default"
     describe: bool = Field(
         default=False,
         description="The judge first describes the image; a second call, which sees no image, lists the text.",
@@ -52,8 +53,8 @@ class TextGrader(BaseGrader):
         return self
 
     @property
-    def judge_name(self) -> str | None:
-        return None if self.extract == "ocr" else self.judge
+    def judge_names(self) -> tuple[str, ...]:
+        return () if self.extract == "ocr" else super().judge_names
 
     @property
     def judge_templates(self) -> tuple[JudgeTemplate, ...]:
@@ -80,7 +81,7 @@ class TextGrader(BaseGrader):
         *,
         variables: Mapping[str, Any],
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        if self.judge_name is not None and case.expect.text is not None:
+        if self.judge_names and case.expect.text is not None:
             yield from text_contexts(case, prompt, "a description", describe=self.describe).items()
 
     def judge_calls(self, times: int, cases: Sequence[TestCase], variables: Mapping[str, Any]) -> int:

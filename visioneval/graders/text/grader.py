@@ -42,7 +42,8 @@ class Text:
         if self._config.extract == "judge" or (by_judge and _unreadable_characters(expected)):
             return await self._by_judge(context, expected)
         _refuse_unreadable(expected)
-        readings = await asyncio.to_thread(_read, context.generated.path)
+        path = context.generated.path
+        readings = await context.once_per_panel("ocr", lambda: asyncio.to_thread(_read, path))
         comparison = await asyncio.to_thread(
             lambda: check(readings, expected, fold=True, min_confidence=self._config.min_confidence)
         )

@@ -52,7 +52,7 @@ async def read(context: GradingContext, config: TextGrader) -> JudgeReading:
 
     Raises ``OffSchemaError`` if no reply matches the schema, and ``ProviderError``.
     """
-    ask = partial(context.ask_judge, config.judge)
+    ask = context.ask_own_judge
     part = await asyncio.to_thread(context.show, context.generated.path)
     if not config.describe:
         answer = await ask_for_json(

@@ -18,7 +18,7 @@ from visioneval.report.html.distributions import generation_rows, grading_rows, 
 from visioneval.report.html.plots import PlotInterval
 from visioneval.report.numbers import gate_value, show_interval
 from visioneval.report.terminal.summary import reused, show_rate, unjudged_pairs_text, unmeasured_text
-from visioneval.report.text import rerouting_text
+from visioneval.report.text import panel_lines, rerouting_text
 
 GATE_LABELS = {"passed": "passed", "failed": "failed", "unmeasured": "not measured", "skipped": "skipped"}
 OUTCOME_TITLES = {
@@ -73,6 +73,7 @@ def overview(info: RunInfo, cells: Sequence[Record], summary: Summary) -> dict[s
         "disagreements": {
             key: disagreement for key, disagreement in summary.judge_disagreements.items() if disagreement.judged
         },
+        "panels": [line for key, panel in summary.panels.items() for line in panel_lines(key, panel)],
         "metrics": metric_rows(summary, cells),
         "reused": reused(summary) if summary.reused_outputs else "",
         "costs": _costs(summary),

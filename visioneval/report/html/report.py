@@ -92,7 +92,7 @@ def _write_single_file(run: SlimRun, target: Path, trust: bool) -> Path:
 
 
 def _summary(run: SlimRun) -> Summary:
-    return summarize(run.info, run.cells, preferences_within(run.folder, run.info.run_id))
+    return summarize(run.info, run.cells, preferences_within(run.folder, run.info))
 
 
 def _prepare_folder(target: Path) -> None:

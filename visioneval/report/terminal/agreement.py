@@ -11,7 +11,7 @@ from visioneval.analysis.agreement.agreement import Agreement, MinimumResult
 from visioneval.analysis.agreement.among_raters import RaterAgreement
 from visioneval.analysis.agreement.graders import Confusion, GraderAgreement
 from visioneval.analysis.agreement.raters import MatchCount, RaterFinding
-from visioneval.analysis.stats.interval import Measure
+from visioneval.analysis.stats.measure import Measure
 from visioneval.report.terminal.correction import correction_parts
 from visioneval.report.terminal.measures import measure_cells
 from visioneval.report.terminal.table import Cell, Column, table, with_title
