@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from labeled_runs import BETTER, CLEAR, SHARP, USABLE, label, labeled
-from scipy.stats import chi2
 from statsmodels.stats.proportion import proportion_confint
 
 from visioneval.analysis.agreement import among_raters
@@ -41,7 +40,7 @@ def test_yes_no_question_with_known_result() -> None:
     assert {cell.test_id for cell in finding.disputed} == {"d", "e"}
     accuracy = finding.measures["accuracy"]
     assert accuracy.low == pytest.approx(proportion_confint(6, 8, method="wilson")[0])
-    assert accuracy.high == pytest.approx(1 - chi2.ppf(0.05, 4) / 2 / 8, abs=1e-6)
+    assert accuracy.high == pytest.approx(1 - proportion_confint(2, 8, alpha=0.1, method="beta")[0])
     assert (finding.measures["fail_precision"].n, finding.measures["fail_recall"].n) == (4, 4)
 
 
@@ -180,6 +179,59 @@ def test_one_rater_no_overlap_and_one_case_have_a_note() -> None:
     entry = labeled({"a": {"good": True}}, answered_by({"a": False}))
     assert against(entry).measures["kappa"].note == "no interval: 1 case, 10 are needed"
     assert against(entry).measures["accuracy"].note == "no interval: 1 case, 2 are needed"
+
+
+def test_three_perfect_labels_are_no_proof() -> None:
+    cells = {"a": {"good": True}, "b": {"good": True}, "c": {"good": False}}
+    answers = answered_by({"a": True, "b": True, "c": False})
+    required = [Minimum("good", 0.8), Minimum("good:accuracy", 0.8), Minimum("good", 0.8, "estimate")]
+    kappa, accuracy, point = agree([labeled(cells, answers)], required).minimums
+    assert (kappa.state, kappa.value, kappa.low) == ("unmeasured", 1, None)
+    assert kappa.note == (
+        "no interval: 3 cases, 10 are needed; label more cases, or require the estimate with --min-point"
+    )
+    assert (accuracy.state, accuracy.value, accuracy.low) == ("failed", 1, pytest.approx(0.05 ** (1 / 3)))
+    assert accuracy.note is not None
+    assert "--min-point" in accuracy.note
+    assert (point.state, point.note) == ("passed", None)
+
+
+def test_minimum_holds_the_lower_bound() -> None:
+    """24 cases with one disagreement: the estimate of kappa is 0.92, its lower bound about 0.6."""
+    good = {f"c{at}": at % 2 == 0 for at in range(24)}
+    run = labeled({case: {"good": value} for case, value in good.items()}, answered_by({**good, "c0": False}))
+    for minimum, state in (
+        (Minimum("good", 0.55), "passed"),
+        (Minimum("good", 0.8), "failed"),
+        (Minimum("good", 0.8, "estimate"), "passed"),
+        (Minimum("good", 0.95), "failed"),
+    ):
+        (result,) = agree([run], [minimum]).minimums
+        assert result.state == state
+        assert result.value == pytest.approx(11 / 12)
+        assert result.low is not None
+        assert 0.55 < result.low < 0.8
+        assert ("--min-point" in (result.note or "")) == (minimum.value == 0.8 and state == "failed")
+
+
+def test_metric_that_was_never_measured() -> None:
+    cells = {case: {"good": None} for case in "abcd"}
+    result = agree([labeled(cells, answered_by(dict.fromkeys("abcd", True)))], [Minimum("good", 0.5)])
+    finding = result.graders[0]
+    assert (finding.cells, finding.unmeasured) == (0, 4)
+    assert {measure.value for measure in finding.measures.values()} == {None}
+    assert result.minimums[0].note == "no labeled cell has a score for this metric: label cells of the run"
+    assert result.exit_code == 3
+
+
+def test_evenly_split_raters_only() -> None:
+    labels = answered_by(GOOD) + answered_by({case: not good for case, good in GOOD.items()}, rater="bo")
+    result = agree([labeled(CELLS, labels)], [Minimum("good", 0.5)])
+    finding = result.graders[0]
+    assert (finding.cells, finding.split) == (8, 8)
+    assert finding.measures["kappa"].note == "nothing to compare"
+    assert finding.ceiling.value == -1
+    assert (result.minimums[0].state, result.minimums[0].note) == ("unmeasured", "nothing to compare")
 
 
 def test_run_without_labels() -> None:

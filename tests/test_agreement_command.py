@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from visioneval.cli import app
 from visioneval.records.labels import Label, append_labels
+from visioneval.records.preferences import Preference, append_preferences
 from visioneval.records.writer import RunWriter
 
 HOSTILE = "\x1b[31m<script>[bold]\u202e"
@@ -136,6 +137,29 @@ def test_raters_are_compared_with_anchors(tmp_path: Path, call: Any) -> None:
     (rater,) = json.loads(call("r", "--json").stdout)["raters"]
     assert (rater["anchors"]["n"], rater["anchors"]["same"]) == (8, 7)
     assert "7/8" in call("r").stdout
+
+
+def test_pairs_are_printed(tmp_path: Path, call: Any) -> None:
+    labels = [label(case, "ann", "better", "a" if case < "c" else "b", other="r@n") for case in "abcdefgh"]
+    folder = write(tmp_path, labels)
+    sides = {"a": "r@m", "b": "r@n", "judge": HOSTILE, "reason": None, "error": None}
+    append_preferences(folder, [
+        Preference(test_id=case, sample_index=0, first=first, answer="b", **sides) for case in "abcdefgh" for first in ("a", "b")
+    ])  # fmt: skip
+    done = call("r")
+    text = " ".join(done.stdout.split())
+    assert "better r@m r@n 0.75 [0.41, 0.95] 6 2 0 8 1" in text
+    judge = text.partition("Pairwise judges and people")[2]
+    assert "accuracy [95%] 0.75 [0.41, 0.95] decided 8 kappa [95%] 0.00 pairs 8 flips 0 not judged 0" in judge
+    assert "kappa: no interval: 8 cases, 10 are needed" in judge
+    assert not {"\x1b", "\u202e"} & set(done.output)
+    data = json.loads(call("r", "--json").stdout)
+    assert data["preferences"][0]["b_win_rate"]["value"] == 0.75
+    assert data["pairwise_judges"][0]["accuracy"]["value"] == 0.75
+    (folder / "preferences.jsonl").write_text("{}\n")
+    done = call("r")
+    assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
+    assert "preferences.jsonl:1: no schema_version" in done.stderr
 
 
 def test_large_run(tmp_path: Path, call: Any) -> None:

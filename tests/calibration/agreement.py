@@ -2,6 +2,8 @@
 
     python -m tests.calibration.agreement [REPETITIONS]
 
+The default takes about a minute of processor time.
+
 Each design simulates labels and a judge, and asks the functions behind ``agreement`` for a 95 % interval of what an
 endless number of labels would give. ``given`` is the share of simulations with an interval; the coverage is that of the
 intervals given.
@@ -33,13 +35,16 @@ from visioneval.analysis.agreement.measures import (
     rank_measures,
 )
 from visioneval.analysis.compare.preferences import summarize_preferences
+from visioneval.analysis.stats.chance import quadratic_kappa
 from visioneval.analysis.stats.interval import Measure
+from visioneval.analysis.stats.ranking import kendall, spearman
 from visioneval.records.preferences import Preference
 
 Floats = NDArray[np.float64]
 Chance = np.random.Generator
 ICC = 0.5
 """The correlation of two cells of a case."""
+KINDS: tuple[Kind, ...] = ("bool", "scale", "continuous")
 MANY = 200_000
 """The cells of a population whose true values have no formula."""
 
@@ -107,7 +112,7 @@ def _judged_yes_no(labels: int, per_case: int, accuracy: float, share: float, ch
 
 
 def scales(repetitions: int, labels: Sequence[int] = (20, 50, 100)) -> Iterator[Row]:
-    """Quadratic kappa and the rank correlations of a judge on a scale from 1 to 5."""
+    """Quadratic kappa and the rank correlations of a judge on a scale from 1 to 5; ``labels`` are numbers of cases."""
     for number, per_case, correlation, mean in product(labels, (1, 3), (0.3, 0.6, 0.9, 0.98), (0.0, 1.0, 1.5)):
         chance = np.random.default_rng([number, per_case, int(correlation * 100), int(mean * 10)])
         results = (_judged_scale(number, per_case, correlation, mean, chance) for _ in range(repetitions))
@@ -132,9 +137,6 @@ def _pair_of_scales(
 
 @cache
 def _true_scale(correlation: float, mean: float) -> Mapping[str, float]:
-    from visioneval.analysis.stats.chance import quadratic_kappa
-    from visioneval.analysis.stats.ranking import kendall, spearman
-
     sides = _pair_of_scales(MANY, 1, correlation, mean, np.random.default_rng(1))
     return {"quadratic_kappa": quadratic_kappa(*sides), "spearman": spearman(*sides), "kendall": kendall(*sides)}
 
@@ -181,23 +183,41 @@ class CeilingRow:
 
 def ceilings(repetitions: int, cells: int = 100) -> Iterator[CeilingRow]:
     """Two, three and five raters, and a grader that is drawn like one more of them."""
-    for kind, number in product(("bool", "scale", "continuous"), (2, 3, 5)):
+    for kind, number in product(KINDS, (2, 3, 5)):
         chance = np.random.default_rng([len(kind), number])
-        both = [_ceiling(kind, number, cells, chance) for _ in range(repetitions)]  # type: ignore[arg-type]
-        values = np.asarray(both, dtype=float)
+        both = [_equals(kind, number, cells, chance, is_one_case=True) for _ in range(repetitions)]
+        values = np.asarray([[pair["ceiling"].value, pair["grader"].value] for pair in both], dtype=float)
         gaps = values[:, 1] - values[:, 0]
         error = float(gaps.std(ddof=1) / sqrt(len(gaps)))
-        yield CeilingRow(kind, number, float(values[:, 0].mean()), float(gaps.mean()), error)  # type: ignore[arg-type]
+        yield CeilingRow(kind, number, float(values[:, 0].mean()), float(gaps.mean()), error)
 
 
-def _ceiling(kind: Kind, number: int, cells: int, chance: Chance) -> tuple[float | None, float | None]:
+def ceiling_intervals(repetitions: int, labels: Sequence[int] = (20, 50)) -> Iterator[Row]:
+    """The intervals of the ceiling and of that grader."""
+    for kind, number, cells in product(KINDS, (2, 3, 5), labels):
+        chance = np.random.default_rng([len(kind), number, cells])
+        truth = _true_ceiling(kind, number)
+        results = (_equals(kind, number, cells, chance) for _ in range(repetitions))
+        yield from _rows(f"{cells} cells, {kind}, {number} raters", {"ceiling": truth, "grader": truth}, results)
+
+
+@cache
+def _true_ceiling(kind: Kind, number: int) -> float:
+    value = _equals(kind, number, MANY // 4, np.random.default_rng(1), is_one_case=True)["ceiling"].value
+    assert value is not None
+    return value
+
+
+def _equals(kind: Kind, number: int, cells: int, chance: Chance, *, is_one_case: bool = False) -> dict[str, Measure]:
+    """Raters and a grader that answers like one more of them. A single case has no interval, which is faster."""
     if kind == "bool":
         answers = (chance.random((cells, 1)) < 0.4) ^ (chance.random((cells, number + 1)) < 0.15)
     else:
         answers = _on_scale(chance.normal(size=(cells, 1)) + 0.7 * chance.normal(size=(cells, number + 1)))
     columns = answers.astype(float)
-    ceiling, grader = against_other_raters(kind, columns[:, 1:].tolist(), columns[:, 0], [0] * cells)
-    return ceiling.value, grader.value
+    cases = [str(0 if is_one_case else cell) for cell in range(cells)]
+    ceiling, grader = against_other_raters(kind, columns[:, 1:].tolist(), columns[:, 0], cases)
+    return {"ceiling": ceiling, "grader": grader}
 
 
 def win_rates(repetitions: int, labels: Sequence[int] = (20, 50, 200)) -> Iterator[Row]:
@@ -252,13 +272,14 @@ SIMULATIONS: tuple[tuple[Callable[[int], Iterator[Row]], float], ...] = (
     (raters, 0.3),
     (win_rates, 0.3),
     (pairs, 1.0),
+    (ceiling_intervals, 0.3),
 )
 """Each with its share of the repetitions, which bounds its time."""
 
 
 def main() -> None:
     """Prints the tables."""
-    repetitions = int(sys.argv[1]) if len(sys.argv) > 1 else 400
+    repetitions = int(sys.argv[1]) if len(sys.argv) > 1 else 250
     print(f"{'coverage':>8} {'error':>6} {'given':>6}")
     for simulation, share in SIMULATIONS:
         for row in simulation(max(2, int(repetitions * share))):

@@ -124,7 +124,7 @@ def _note(measure: Measure, minimum: Minimum, *, passed: bool) -> str | None:
         return measure.note
     reached = is_true(measure.value, ">=", minimum.value)
     if measure.low is None:
-        return f"{measure.note}; label more cells" + (", or require the estimate with --min-point" if reached else "")
+        return f"{measure.note}; label more cases" + (", or require the estimate with --min-point" if reached else "")
     if passed or not reached:
         return None
-    return "the lower bound is below the minimum, the estimate is not: label more cells, or require it with --min-point"
+    return "the lower bound is below the minimum, the estimate is not: label more cases, or require it with --min-point"

@@ -12,8 +12,9 @@ from visioneval.analysis.stats.basic import Interval
 from visioneval.analysis.stats.student import t_quantile
 
 Rows = NDArray[np.intp]
-MAX_GROUPS = 200
-"""With more cases, groups of cases are left out instead of single cases."""
+MIN_GROUPS, MAX_GROUPS, MAX_ROWS = 20, 200, 2_000_000
+"""With more cases than ``MAX_GROUPS``, groups of cases are left out. With many rows there are fewer groups, so that at
+most about ``MAX_ROWS`` rows are evaluated in all."""
 
 
 def jackknife_interval(statistic: Callable[[Rows], float], cases: NDArray[np.intp]) -> Interval | None:
@@ -32,8 +33,8 @@ def jackknife_interval(statistic: Callable[[Rows], float], cases: NDArray[np.int
     number = int(cases.max(initial=-1)) + 1
     if number < 2:
         return None
-    groups = cases % MAX_GROUPS
-    number = min(number, MAX_GROUPS)
+    number = min(number, MAX_GROUPS, max(MIN_GROUPS, MAX_ROWS // len(cases)))
+    groups = cases % number
     values = np.asarray([statistic(np.flatnonzero(groups != group)) for group in range(number)])
     value = statistic(np.arange(len(cases)))
     if not (abs(value) < 1 and bool((np.abs(values) < 1).all())):

@@ -124,7 +124,7 @@ def _question_table(questions: Sequence[RaterAgreement], width: int) -> Renderab
         Column("raters", right=True),
         Column("items", right=True),
         Column("shared", right=True),
-        Column("Krippendorff's alpha [95%]"),
+        Column("Krippendorff's alpha [95%]", min_width=26),
         Column("Fleiss"),
         Column("Cohen", right=True),
     )
@@ -144,7 +144,7 @@ def _show_interval(measure: Measure, more: str) -> str:
     if measure.value is None:
         return measure.note or "-"
     interval = f" [{measure.low:.2f}, {measure.high:.2f}]" if measure.low is not None else ""
-    return f"{measure.value:.3f}{interval}{more}"
+    return f"{measure.value:.3f}{interval}{more}" + (f" ({measure.note})" if measure.note else "")
 
 
 def _value(measure: Measure) -> str:
