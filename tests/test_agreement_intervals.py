@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from labeled_runs import label, labeled
 from statsmodels.stats.inter_rater import cohens_kappa
 from statsmodels.stats.proportion import proportion_confint
 
 from tests.calibration import agreement as calibration
+from visioneval.analysis.agreement.agreement import agree
 from visioneval.analysis.agreement.ceiling import against_other_raters
 from visioneval.analysis.agreement.measures import Kind
+from visioneval.analysis.agreement.minimums import Minimum
 from visioneval.analysis.stats import jackknife
 from visioneval.analysis.stats.basic import Interval
 from visioneval.analysis.stats.chance import krippendorff_alpha
@@ -257,6 +263,37 @@ def test_better_grader_is_above_the_ceiling() -> None:
 def test_ceiling_without_a_value(answers: list[list[float]], note: str) -> None:
     ceiling, _ = against_other_raters("bool", answers, np.asarray([1.0, 0.0]), ["a", "b"])
     assert (ceiling.value, ceiling.note) == (None, note)
+
+
+# All labels
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(1, 5), st.lists(st.tuples(st.booleans(), st.integers(1, 5)), max_size=3)),
+             min_size=1, max_size=40),
+    st.sampled_from([1, 2, 7]),
+)  # fmt: skip
+@settings(max_examples=80)
+def test_no_labels_give_nan_or_an_interval_without_its_value(cells: list[Any], per_case: int) -> None:
+    """Few, many, equal, split or missing labels: each measure has a value in its interval, or a note."""
+    scores = {f"c{at}": {"good": good, "layout": layout} for at, (good, layout, _) in enumerate(cells)}
+    labels = [label(f"c{at}", f"p{rater}", question, answer)
+              for at, (_, _, answers) in enumerate(cells) for rater, row in enumerate(answers)
+              for question, answer in zip(("usable", "clear"), row, strict=True)]  # fmt: skip
+    run = labeled(scores, labels)
+    result = agree(
+        [run, *(labeled(scores, labels, run_id=f"s{at}") for at in range(per_case - 1))], [Minimum("good", 0.5)]
+    )
+    assert "NaN" not in result.model_dump_json()
+    measures = [measure for finding in result.graders
+                for measure in (*finding.measures.values(), finding.ceiling, finding.grader_as_rater)]  # fmt: skip
+    measures += [measure for finding in result.people for measure in (*finding.alpha.values(), finding.fleiss)]
+    for measure in measures:
+        assert (measure.low is None) == (measure.high is None) == (measure.note is not None)
+        if measure.low is not None:
+            assert measure.value is not None
+            assert -1 <= measure.low <= measure.value <= measure.high <= 1
+            assert measure.low < measure.high
 
 
 # Simulations
