@@ -24,7 +24,7 @@ from visioneval.analysis.stats.basic import Interval
 from visioneval.analysis.stats.chance import krippendorff_alpha
 from visioneval.analysis.stats.chance_interval import chance_corrected_interval
 from visioneval.analysis.stats.clusters import rate_interval
-from visioneval.analysis.stats.interval import category_measure, coefficient_measure, kappa_measure, rate_measure
+from visioneval.analysis.stats.interval import alpha_measure, coefficient_measure, kappa_measure, rate_measure
 from visioneval.analysis.stats.jackknife import jackknife_interval
 from visioneval.analysis.stats.ranking import spearman
 from visioneval.analysis.stats.rare_events import exact_low, rare_event_interval
@@ -143,11 +143,10 @@ def test_kappa_without_an_interval(first: list[int], second: list[int], note: st
 def test_two_raters_have_about_the_interval_of_kappa() -> None:
     first, second = columns(100, 0.9)
     counts = np.stack([(first == code).astype(int) + (second == code) for code in (0, 1)], axis=1)
-    alpha = krippendorff_alpha(counts, [0, 1], "nominal")
-    measure = category_measure(alpha, counts, list(range(100)), correction=200 / 199, undefined="")
+    measure = alpha_measure(counts, np.asarray([0.0, 1.0]), "nominal", list(range(100)), undefined="")
     kappa = kappa_measure(first, second, list(range(100)), undefined="")
     assert (measure.low, measure.high) == pytest.approx((kappa.low, kappa.high), abs=0.02)
-    assert measure.low < alpha < measure.high
+    assert measure.value == krippendorff_alpha(counts, [0, 1], "nominal")
 
 
 def test_chance_interval_needs_two_categories_without_each_case() -> None:

@@ -1,1 +1,1 @@
-"""Simulations of what the intervals promise: they call the real code and print how often it keeps the promise."""
+"""Simulations of every interval and test: ``make calibration`` prints the figures of docs/statistics.md."""

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visioneval.analysis.agreement.answers import Answers, Facet, Unit
-from visioneval.analysis.stats.chance import Level, cohen_kappa, fleiss_kappa, krippendorff_alpha, quadratic_kappa
-from visioneval.analysis.stats.interval import Floats, Measure, category_measure, row_measure
+from visioneval.analysis.stats.chance import Level, cohen_kappa, fleiss_kappa, quadratic_kappa
+from visioneval.analysis.stats.interval import Floats, Measure, alpha_measure, category_measure
 from visioneval.types import Frozen
 
 SHOWN = 10
@@ -103,13 +103,7 @@ def _counts(items: list[dict[str, float]]) -> tuple[NDArray[np.int64], Floats]:
 def _alpha(counts: NDArray[np.int64], values: Floats, level: Level, cases: list[str]) -> Measure:
     if not len(counts):
         return Measure(note=_NO_OVERLAP)
-    if level == "nominal":
-        value, ratings = krippendorff_alpha(counts, values, level), int(counts.sum())
-        return category_measure(value, counts, cases, correction=ratings / (ratings - 1), undefined=_ALL_EQUAL)
-    is_other = counts.sum(axis=1) > counts[:, counts.sum(axis=0).argmax()]
-    return row_measure(
-        lambda rows: krippendorff_alpha(counts[rows], values, level), is_other, cases, undefined=_ALL_EQUAL
-    )
+    return alpha_measure(counts, values, level, cases, undefined=_ALL_EQUAL)
 
 
 def _fleiss(counts: NDArray[np.int64], cases: list[str]) -> tuple[Measure, int | None]:

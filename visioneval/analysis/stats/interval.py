@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from visioneval.analysis.stats.basic import Interval
-from visioneval.analysis.stats.chance import cohen_kappa
+from visioneval.analysis.stats.chance import Level, cohen_kappa, krippendorff_alpha
 from visioneval.analysis.stats.chance_interval import chance_corrected_interval
 from visioneval.analysis.stats.jackknife import Rows, jackknife_interval
 from visioneval.analysis.stats.rare_events import rare_event_interval
@@ -139,6 +139,21 @@ def category_measure(
     sums = np.bincount(numbers, weights=disagreement)
     rates = [(float(total), int(size)) for total, size in zip(sums, by_case.sum(axis=1), strict=True)]
     return _measure(value, n, chance_corrected_interval(rates, by_case, by_case, correction))
+
+
+def alpha_measure(
+    counts: NDArray[np.int64], values: Floats, level: Level, cases: Sequence[Any], *, undefined: str
+) -> Measure:
+    """Krippendorff's alpha. ``counts`` and ``values`` are as for ``krippendorff_alpha``, with one item or more, of two or
+    more ratings each."""
+    if level == "nominal":
+        ratings = int(counts.sum())
+        value = krippendorff_alpha(counts, values, level)
+        return category_measure(value, counts, cases, correction=ratings / (ratings - 1), undefined=undefined)
+    is_other = counts.sum(axis=1) > counts[:, counts.sum(axis=0).argmax()]
+    return row_measure(
+        lambda rows: krippendorff_alpha(counts[rows], values, level), is_other, cases, undefined=undefined
+    )
 
 
 def case_numbers(cases: Sequence[Any]) -> Rows:
