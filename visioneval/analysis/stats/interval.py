@@ -144,8 +144,8 @@ def category_measure(
 def alpha_measure(
     counts: NDArray[np.int64], values: Floats, level: Level, cases: Sequence[Any], *, undefined: str
 ) -> Measure:
-    """Krippendorff's alpha. ``counts`` and ``values`` are as for ``krippendorff_alpha``, with one item or more, of two or
-    more ratings each."""
+    """Krippendorff's alpha. ``counts`` and ``values`` are as for ``krippendorff_alpha``: one item or more, and two or
+    more ratings of each."""
     if level == "nominal":
         ratings = int(counts.sum())
         value = krippendorff_alpha(counts, values, level)
