@@ -14,8 +14,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack, get_args
 
-from visioneval.analysis.agreement.agreement import Agreement, Minimum, agree
+from visioneval.analysis.agreement.agreement import Agreement, agree
 from visioneval.analysis.agreement.answers import LabeledRun
+from visioneval.analysis.agreement.minimums import Minimum
 from visioneval.analysis.compare.compare import Comparison, ComparisonFilters
 from visioneval.analysis.compare.compare import compare as compare_sides
 from visioneval.analysis.compare.coverage import check_coverage, parse_allowed
@@ -52,6 +53,7 @@ from visioneval.expansion import Plan
 from visioneval.records.draws import read_draws
 from visioneval.records.labels import LABELS, read_anchors, read_labels
 from visioneval.records.model import Record, RunInfo, StoppedBy, read_info, read_records
+from visioneval.records.preferences import read_preferences
 from visioneval.records.resume_command import resume_hint, stopped_text
 from visioneval.settings import CallKeywords, GradeKeywords, PlanKeywords, RunKeywords, checked_keywords, run_options
 from visioneval.suite.selection import narrowed_further
@@ -251,19 +253,23 @@ def compare_named(request: ComparisonRequest, options: RunOptions, listener: Lis
 def agreement(
     *names: Run | Path | str,
     minimums: Mapping[str, float] | None = None,
+    minimum_points: Mapping[str, float] | None = None,
     correct: bool = False,
     runs: Path | str = RUNS,
     warn: Warn = _LOG.warning,
 ) -> Agreement:
-    """Compares graders with human labels; several runs are pooled. ``minimums`` are required values by metric.
+    """Compares graders with human labels; several runs are pooled.
 
+    ``minimums`` are required values of the lower bounds of the 95 % intervals, ``minimum_points`` of the estimates, by
+    ``METRIC`` or ``METRIC:MEASURE``, such as ``verdict:accuracy``.
     ``correct`` also corrects the graders' figures with the labels of a random draw, and compares those of two runs.
     Raises ``UsageError``.
     """
     if not names:
         raise UsageError("name at least one run")
     labeled = [_labeled_run(str(name), Path(runs), warn, with_draws=correct) for name in names]
-    required = [Minimum(metric, value) for metric, value in (minimums or {}).items()]
+    required = [Minimum(target, value) for target, value in (minimums or {}).items()]
+    required += [Minimum(target, value, "estimate") for target, value in (minimum_points or {}).items()]
     return agree(labeled, required, is_corrected=correct)
 
 
@@ -404,7 +410,8 @@ def _labeled_run(name: str, runs: Path, warn: Warn, *, with_draws: bool) -> Labe
     folder, info, records = read_run(name, runs, warn)
     labels = labels_of(name, records, read_labels(folder / LABELS))
     draws = read_draws(folder) if with_draws else []
-    return LabeledRun(info, records, labels, read_anchors(folder, info), draws, name)
+    anchors, preferences = read_anchors(folder, info), read_preferences(folder)
+    return LabeledRun(info, records, labels, anchors, draws, name, preferences)
 
 
 def _listener() -> Listener:

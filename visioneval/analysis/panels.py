@@ -7,11 +7,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from visioneval.analysis.findings import PanelFinding, PanelMetric
 from visioneval.analysis.scores import empty_array
 from visioneval.analysis.stats.chance import interval_alpha
-from visioneval.analysis.stats.interval import with_interval
+from visioneval.analysis.stats.interval import Floats, row_measure
 from visioneval.analysis.stats.measure import Measure
 from visioneval.records.model import GraderRecord, Record, RunInfo
 
@@ -59,11 +60,22 @@ class _MetricAnswers:
         moments = np.array([self.sizes, self.sums, self.squares])
         shared = moments[0] >= 2
         moments, cases = moments[:, shared], np.array(self.cases)[shared]
-        value = interval_alpha(*moments)
-        if np.isnan(value):
-            note = "all answers are the same: alpha is undefined" if len(cases) else "no cell has answers of two judges"
-            return Measure(n=len(cases), note=note)
-        return with_interval(value, len(cases), lambda rows: interval_alpha(*moments[:, rows]), cases.tolist())
+        if not len(cases):
+            return Measure(note="no cell has answers of two judges")
+        undefined = "all answers are the same: alpha is undefined"
+        return row_measure(
+            lambda rows: interval_alpha(*moments[:, rows]), _is_other(*moments), cases.tolist(), undefined=undefined
+        )
+
+
+def _is_other(sizes: Floats, sums: Floats, squares: Floats) -> NDArray[np.bool_]:
+    """The cells in which a judge gave another score than the one that most cells have from all judges."""
+    is_unanimous = np.isclose(squares * sizes, sums * sums)
+    means = np.round(sums / sizes, 9)
+    values, times = np.unique(means[is_unanimous], return_counts=True)
+    if not len(values):
+        return np.ones(len(sizes), dtype=bool)
+    return np.asarray(~is_unanimous | (means != values[times.argmax()]), dtype=bool)
 
 
 @dataclass(slots=True)

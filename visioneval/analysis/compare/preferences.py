@@ -10,11 +10,10 @@ from typing import Literal
 
 import numpy as np
 
-from visioneval.analysis.stats.basic import Interval, wilson_interval
-from visioneval.analysis.stats.chance import krippendorff_alpha
-from visioneval.analysis.stats.interval import with_interval
+from visioneval.analysis.stats.basic import Interval
+from visioneval.analysis.stats.clusters import rate_interval
+from visioneval.analysis.stats.interval import alpha_measure
 from visioneval.analysis.stats.measure import Measure
-from visioneval.analysis.stats.resampling import MIN_CLUSTERS, cluster_bootstrap_mean
 from visioneval.records.model import RunInfo
 from visioneval.records.preferences import NAME, Preference, read_preferences
 from visioneval.suite.model import Suite
@@ -37,8 +36,8 @@ class PreferenceFinding:
     """The preferences of one judge between the outputs of ``a`` and ``b``, each a ``RUN_ID@label``.
 
     ``rate`` (0 to 1) is the share of judged pairs in which B was preferred, ties counting half, with its 95 %
-    interval. Both are ``None`` if no pair was judged. ``flips`` are ``ties`` in which the answer changed with the
-    order. ``errors`` are pairs with an unanswered order.
+    interval, for which the pairs of a case are not independent. Both are ``None`` if no pair was judged. ``flips`` are
+    ``ties`` in which the answer changed with the order. ``errors`` are pairs with an unanswered order.
     """
 
     a: str
@@ -171,13 +170,12 @@ def _majority(answers: Sequence[Result], required: int) -> Result:
 
 def _alpha(answers: Mapping[tuple[str, int], Sequence[Result]]) -> Measure:
     shared = {cell: given for cell, given in answers.items() if len(given) > 1}
+    if not shared:
+        return Measure(note="no pair has answers from two judges")
     counts = np.array([[given.count(side) for side in ("a", "b", "tie")] for given in shared.values()])
-    value = krippendorff_alpha(counts, range(3), "nominal")
-    if np.isnan(value):
-        note = "all answers are the same: alpha is undefined" if shared else "no pair has answers from two judges"
-        return Measure(n=len(shared), note=note)
     cases = [test_id for test_id, _ in shared]
-    return with_interval(value, len(shared), lambda rows: krippendorff_alpha(counts[rows], range(3), "nominal"), cases)
+    undefined = "all answers are the same: alpha is undefined"
+    return alpha_measure(counts, np.arange(3.0), "nominal", cases, undefined=undefined)
 
 
 def _judge_pair(test_id: str, sample: int, orders: Mapping[str, Preference]) -> JudgedPair:
@@ -194,20 +192,7 @@ def _finding(a: str, b: str, judge: str, pairs: Sequence[JudgedPair]) -> Prefere
             by_case.setdefault(pair.test_id, []).append(_POINTS[pair.result])
     if not by_case:
         return PreferenceFinding(a, b, judge, tuple(pairs))
-    sums, counts = [fsum(values) for values in by_case.values()], [len(values) for values in by_case.values()]
-    rate = fsum(sums) / sum(counts)
-    return PreferenceFinding(a, b, judge, tuple(pairs), rate, win_interval(sums, counts))
-
-
-def win_interval(sums: Sequence[float], counts: Sequence[int]) -> Interval:
-    """The 95 % interval of a win rate, from the wins (a tie is a half) and the number of pairs of each case.
-
-    With one pair per case, this is Wilson's interval, which ties make slightly too wide. With several, whole cases are
-    resampled, as pairs of a case are not independent; with few or identical cases, this is Wilson's interval over the
-    number of cases. Raises ``ValueError`` without cases.
-    """
-    is_constant = len({total / n for total, n in zip(sums, counts, strict=True)}) == 1
-    if max(counts) > 1 and len(counts) >= MIN_CLUSTERS and not is_constant:
-        return cluster_bootstrap_mean(sums, counts)
-    rate = fsum(sums) / sum(counts)
-    return Interval(*wilson_interval(rate * len(counts), len(counts)))
+    cases = [(fsum(points), len(points)) for points in by_case.values()]
+    rate = fsum(total for total, _ in cases) / sum(number for _, number in cases)
+    ties = sum(pair.result in ("tie", "flip") for pair in pairs)
+    return PreferenceFinding(a, b, judge, tuple(pairs), rate, rate_interval(cases, ties))
