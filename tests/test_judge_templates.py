@@ -12,6 +12,7 @@ from suite_runner import SuiteRunner
 from typer.testing import CliRunner
 
 from visioneval.cli import app
+from visioneval.errors import TemplateError
 from visioneval.resources import builtin
 from visioneval.suite.checks.templates import template_findings
 from visioneval.suite.entries.judge_prompt import JudgeTemplate
@@ -212,6 +213,30 @@ def test_our_other_templates_show_what_they_must(name: str, shown: set[str]) -> 
     usage = template_usage(f"{name}.md.j2", (builtin("prompts"),))
     assert shown <= usage.shown
     assert usage.literals == ()
+
+
+def test_usage_follows_every_file_that_a_template_reads(tmp_path: Path) -> None:
+    """The texts decide: another folder, a changed file, a changed included or extended file."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    files = {"main.j2": "{% extends 'base.j2' %}", "base.j2": "{% include 'part.j2' %}", "part.j2": "{{ prompt }}"}
+    for folder in (first, second):
+        folder.mkdir()
+        for name, text in files.items():
+            (folder / name).write_text(text)
+    changes = [
+        (first, "part.j2", "{{ criteria }}", {"criteria"}),
+        (first, "base.j2", "{{ region }}{% include 'part.j2' %}", {"region", "criteria"}),
+        (first, "main.j2", "{{ images }}", {"images"}),
+        (second, "part.j2", "{{ metrics }}", {"metrics"}),
+    ]
+    assert template_usage("main.j2", (first,)).shown == template_usage("main.j2", (second,)).shown == {"prompt"}
+    for folder, name, text, shown in changes:
+        (folder / name).write_text(text)
+        assert template_usage("main.j2", (folder,)).shown == shown
+        assert template_usage("main.j2", (folder,)).shown == shown
+    (second / "part.j2").unlink()
+    with pytest.raises(TemplateError, match=r"part\.j2"):
+        template_usage("main.j2", (second,))
 
 
 @pytest.fixture
