@@ -72,7 +72,7 @@ def test_a_turned_image_is_read(degrees: int) -> None:
 
 def test_a_long_line_in_a_strip_is_read() -> None:
     line = "BREAKING: Local bakery wins gold medal - tickets at 7:30 PM"
-    assert texts(image_of([line], (3000, 100), 48)) == [line]
+    assert texts(image_of([line], (1500, 50), 24)) == [line]
 
 
 def test_a_tall_page_is_read() -> None:
