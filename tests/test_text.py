@@ -19,6 +19,7 @@ pytest.importorskip("rapidocr")
 
 from visioneval.graders.text.grader import Text
 
+pytestmark = pytest.mark.usefixtures("shared_readings")
 EDITS = Path(__file__).resolve().parents[2] / "shared" / "data" / "edits"
 
 
