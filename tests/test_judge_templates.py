@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from visioneval.cli import app
 from visioneval.errors import TemplateError
 from visioneval.resources import builtin
+from visioneval.templates.usage import template_usage
 
 pytest_plugins = ("fake_api.fixtures",)
 
