@@ -37,7 +37,9 @@ def certainly_decodes(data: bytes) -> bool:
     palettes = [len(content) for name, content in chunks if name == b"PLTE"]
     if colour == _PALETTE_COLOUR and (len(palettes) != 1 or palettes[0] % 3 or not 0 < palettes[0] <= 768):
         return False
-    return not interlaced and depth in _DEPTHS.get(colour, ()) and _has_exact_rows(data, _row_bytes(data, width), height)
+    return (
+        not interlaced and depth in _DEPTHS.get(colour, ()) and _has_exact_rows(data, _row_bytes(data, width), height)
+    )
 
 
 def _has_exact_rows(data: bytes, row_bytes: int, height: int) -> bool:
