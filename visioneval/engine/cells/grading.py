@@ -141,42 +141,30 @@ async def _ask(
     *,
     is_optional: bool,
 ) -> tuple[Grade, GraderRecord, str]:
-    with measured() as stopwatch:
-        return await _ask_measured(config, subject, about, context, deadline, stopwatch, is_optional=is_optional)
-
-
-async def _ask_measured(
-    config: BaseGrader,
-    subject: GradingContext,
-    about: CellRef,
-    context: RunContext,
-    deadline: float,
-    stopwatch: Stopwatch,
-    *,
-    is_optional: bool,
-) -> tuple[Grade, GraderRecord, str]:
+    """Runs one grader: its grade, its record, and the kind of its error. Raises only ``StoppedError``."""
     meter = Meter()
     grader_context = replace(subject, judge=config.judge_name, ask_judge=_judge_asker(about, context, meter))
     kind = "unmeasured"
     limit = asyncio.timeout_at(deadline)
-    try:
-        async with limit:
-            result = await call_user_code(Grade, context.components.graders[config.key].grade, grader_context)
-        return (*_checked_grade(config, subject, context, result, stopwatch, meter, is_optional=is_optional), kind)
-    except BudgetError as error:
-        kind, failed = "budget", Grade(scores={}, error=str(error))
-    except StoppedError:
-        raise
-    except (GraderError, ProviderError, ImageError) as error:
-        kind = error.kind if isinstance(error, ProviderError) else kind
-        failed = Grade(scores={}, error=str(error) or type(error).__name__)
-    except Exception as error:
-        if isinstance(error, TimeoutError) and limit.expired():
-            timeout_s = context.plan.suite.cell_timeout_s
-            kind, failed = "timeout", Grade(scores={}, error=f"exceeded the cell timeout of {timeout_s:g} s")
-        else:  # includes a TimeoutError that the grader raised
-            context.debug(error)
-            kind, failed = "internal", Grade(scores={}, error=_with_await_hint(describe_error(error)))
+    with measured() as stopwatch:
+        try:
+            async with limit:
+                result = await call_user_code(Grade, context.components.graders[config.key].grade, grader_context)
+            return (*_checked_grade(config, subject, context, result, stopwatch, meter, is_optional=is_optional), kind)
+        except BudgetError as error:
+            kind, failed = "budget", Grade(scores={}, error=str(error))
+        except StoppedError:
+            raise
+        except (GraderError, ProviderError, ImageError) as error:
+            kind = error.kind if isinstance(error, ProviderError) else kind
+            failed = Grade(scores={}, error=str(error) or type(error).__name__)
+        except Exception as error:
+            if isinstance(error, TimeoutError) and limit.expired():
+                timeout_s = context.plan.suite.cell_timeout_s
+                kind, failed = "timeout", Grade(scores={}, error=f"exceeded the cell timeout of {timeout_s:g} s")
+            else:  # includes a TimeoutError that the grader raised
+                context.debug(error)
+                kind, failed = "internal", Grade(scores={}, error=_with_await_hint(describe_error(error)))
     return (*_checked_grade(config, subject, context, failed, stopwatch, meter, is_optional=is_optional), kind)
 
 
