@@ -51,9 +51,13 @@ DAMAGED = {
 }
 
 
+def noise(size: tuple[int, int]) -> Image.Image:
+    return Image.frombytes("L", size, random.Random(1).randbytes(size[0] * size[1]))
+
+
 def saved(mode: str, size: tuple[int, int]) -> bytes:
     out = io.BytesIO()
-    Image.effect_noise(size, 90).convert("L" if mode == "I;16" else mode).convert(mode).save(out, "PNG")
+    noise(size).convert(mode).save(out, "PNG")
     return out.getvalue()
 
 
@@ -93,7 +97,7 @@ def test_more_data_than_declared_is_not_decompressed_to_its_end() -> None:
 @pytest.mark.parametrize("mode", ["L", "P", "RGB", "RGBA"])
 def test_whatever_is_changed_a_decoder_agrees(mode: str) -> None:
     """Changes of one byte, and truncations, in a fixed random order. Checksums of chunks are not for this function."""
-    source, chances = saved(mode, (40, 30)), random.Random(1)
+    source, chances = saved(mode, (8, 6)), random.Random(1)
     accepted = 0
     for _ in range(400):
         data = bytearray(source)
@@ -104,7 +108,7 @@ def test_whatever_is_changed_a_decoder_agrees(mode: str) -> None:
             if certainly_decodes(changed):
                 accepted += 1
                 assert loads(handle)
-    assert 0 < accepted < 200
+    assert 0 < accepted < 100
 
 
 def loads(handle: Image.Image) -> bool:
@@ -118,7 +122,7 @@ def loads(handle: Image.Image) -> bool:
 @pytest.mark.parametrize("progressive", [False, True])
 def test_a_truncated_jpeg_is_found_at_an_eighth_of_its_size(progressive: bool) -> None:
     out = io.BytesIO()
-    Image.effect_noise((200, 100), 90).convert("RGB").save(out, "JPEG", progressive=progressive)
+    noise((200, 100)).convert("RGB").save(out, "JPEG", progressive=progressive)
     data = out.getvalue()
     assert images.inspect(data) == ("image/jpeg", 200, 100)
     for share in (0.3, 0.6, 0.9):
