@@ -423,6 +423,9 @@ def _short(value: Any) -> str:
     return digest(value)[:12]
 
 
+_ENCODER = json.JSONEncoder(sort_keys=True, default=str, separators=(",", ":"))
+
+
 def digest(value: Any) -> str:
     """A hash of plain data, independent of the order of keys."""
-    return sha256(json.dumps(value, sort_keys=True, default=str, separators=(",", ":")).encode()).hexdigest()
+    return sha256(_ENCODER.encode(value).encode()).hexdigest()

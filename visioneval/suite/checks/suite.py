@@ -203,7 +203,7 @@ class _ImageFiles:
         try:
             if refusal := self.trust.refusal(path, self.folder):
                 return refusal
-            images.check_decodes(full)
+            images.identify(full)
             return images.size_of(full), images.has_alpha(full)
         except ImageError as error:
             return f"{path}: {error}"
