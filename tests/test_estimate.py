@@ -11,7 +11,7 @@ from toys import SECOND, Toy
 
 from visioneval.analysis import past_costs as past
 from visioneval.analysis.past_costs import PastCosts, read_past_costs
-from visioneval.engine.calls.cost.estimate import Estimate, estimate
+from visioneval.engine.calls.cost.estimate import CostEstimate, estimate
 from visioneval.expansion import expand, run_labels
 from visioneval.suite.load import load_suite
 from visioneval.suite.selection import Selection
@@ -22,12 +22,12 @@ JUDGES = {"default": {"provider": "openai", "model": "gpt-5.4"}}
 PAID: dict[str, Any] = {"models": [OPENAI], "judges": JUDGES, "graders": [RUBRIC], "verdict": ["good"]}
 
 
-def estimated(path: Path, runs: Path = Path("runs")) -> Estimate:
+def estimated(path: Path, runs: Path = Path("runs")) -> CostEstimate:
     loaded = load_suite(path, trust=True, run_labels=run_labels(runs))
     return estimate(expand(loaded, Selection(), runs_root=runs), lambda: read_past_costs(runs))
 
 
-def costs(work: Estimate) -> dict[str, tuple[float | None, str, int]]:
+def costs(work: CostEstimate) -> dict[str, tuple[float | None, str, int]]:
     return {cost.name: (cost.usd and round(cost.usd, 9), cost.basis, cost.seen) for cost in work.costs}
 
 

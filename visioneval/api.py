@@ -31,7 +31,7 @@ from visioneval.analysis.run_lookup import Warn, labels_of, named_run, read_run,
 from visioneval.analysis.summary import summarize
 from visioneval.defaults import RUNS
 from visioneval.engine.call_settings import CallSettings, open_calls
-from visioneval.engine.calls.cost.estimate import Estimate, estimate
+from visioneval.engine.calls.cost.estimate import CostEstimate, estimate
 from visioneval.engine.confirm import confirm_comparison
 from visioneval.engine.listener import Listener
 from visioneval.engine.loop import InterruptRequest
@@ -114,7 +114,7 @@ class SuitePlan:
     """What a run of a suite would do and cost."""
 
     plan: Plan
-    estimate: Estimate
+    estimate: CostEstimate
 
 
 @dataclass(frozen=True, slots=True)

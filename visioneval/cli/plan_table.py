@@ -12,7 +12,7 @@ from rich.text import Text
 
 from visioneval.api import SuitePlan
 from visioneval.cli.options import count_of
-from visioneval.engine.calls.cost.estimate import Cost, Estimate
+from visioneval.engine.calls.cost.estimate import Cost, CostEstimate
 from visioneval.expansion import Plan, needed_keys
 from visioneval.report.terminal.table import Cell, Column, fit_columns, key_values, table, with_title
 from visioneval.report.text import clean, one_line
@@ -65,7 +65,7 @@ def _columns(
     return [Column("case", min_width=16), Column("task"), *numbers], rows
 
 
-def _work(plan: Plan, work: Estimate) -> Iterator[tuple[str, Cell]]:
+def _work(plan: Plan, work: CostEstimate) -> Iterator[tuple[str, Cell]]:
     counts = ((work.calls, "generation call"), (work.cells, "image"), (work.grader_calls, "grader call"))
     yield "work", ", ".join(count_of(number, name) for number, name in counts)
     yield "cost", _cost(work)
@@ -83,7 +83,7 @@ def _work(plan: Plan, work: Estimate) -> Iterator[tuple[str, Cell]]:
         yield "", f"... and {len(work.missing_files) - MAX_FILES:,} more"
 
 
-def _cost(work: Estimate) -> str:
+def _cost(work: CostEstimate) -> str:
     if not work.costs:
         return "none: no paid calls"
     unknown = f"unknown for {len(work.unpriced):,} of {len(work.costs):,}" if work.unpriced else ""

@@ -36,7 +36,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class CostEstimate:
     """The work and cost of a run, and its missing files. Free providers have no entry in ``costs``."""
 
     calls: int
@@ -58,7 +58,7 @@ class Estimate:
         return tuple(cost.name for cost in self.costs if cost.usd is None)
 
 
-def estimate(plan: Plan, past: Callable[[], PastCosts] = PastCosts, budget_usd: float | None = None) -> Estimate:
+def estimate(plan: Plan, past: Callable[[], PastCosts] = PastCosts, budget_usd: float | None = None) -> CostEstimate:
     """Counts and prices the work of a plan. Calls ``past`` only if the suite's prices do not cover it.
 
     ``budget_usd`` overrides the suite's budget.
@@ -85,7 +85,7 @@ def estimate(plan: Plan, past: Callable[[], PastCosts] = PastCosts, budget_usd: 
             costs += [pricing.judging(grader, name, asked[grader.key] + pairs[grader.key]) for name in paid]
     limit_usd = plan.suite.budget_usd if budget_usd is None else budget_usd
     warnings = () if limit_usd is None else tuple(budget_warnings(plan, limit_usd))
-    return Estimate(calls, cells, grader_calls + sum(pairs.values()), tuple(costs), tuple(missing), warnings)
+    return CostEstimate(calls, cells, grader_calls + sum(pairs.values()), tuple(costs), tuple(missing), warnings)
 
 
 def _pairs(plan: Plan, grader: BaseGrader) -> int:
