@@ -72,7 +72,8 @@ class Difference:
             return None
         if self.metric.type == "bool":
             return detectable_rate(self.n_cases, self.a, self.variance, self.n_pairs / self.n_cases, alpha=alpha)
-        return detectable_mean(self.n_cases, self.variance, alpha=alpha)
+        size, widest = detectable_mean(self.n_cases, self.variance, alpha=alpha), _widest(self.metric)
+        return None if size is not None and widest is not None and size > widest else size
 
 
 def pass_rate_difference(pairs: Sequence[CellPair], name: str = PASS_RATE) -> Difference:
@@ -129,7 +130,7 @@ def _difference(
     if not by_case:
         return Difference(name, metric, unmeasured=unmeasured)
     a_means = [fsum(a for a, _ in cells) / len(cells) for cells in by_case.values()]
-    changes = [fsum(b - a for a, b in cells) / len(cells) for cells in by_case.values()]
+    changes = [fsum(x for a, b in cells for x in (b, -a)) / len(cells) for cells in by_case.values()]
     widest = _widest(metric)
     test = paired_test(changes, widest)
     cases, mean_a, change = len(changes), fsum(a_means) / len(a_means), fsum(changes) / len(changes)
@@ -155,7 +156,7 @@ def _difference(
 def _widest(metric: Metric) -> float | None:
     """The largest difference that a case can have, or ``None`` if the metric has no bounds."""
     low, high = (0.0, 1.0) if metric.type == "bool" else metric.range or (None, None)
-    return None if low is None or high is None else float(high - low)
+    return None if low is None or high is None or high <= low else float(high - low)
 
 
 def _clipped(interval: Interval, widest: float | None) -> Interval:

@@ -11,9 +11,9 @@ from typing import Literal
 import numpy as np
 
 from visioneval.analysis.stats.basic import Interval
-from visioneval.analysis.stats.clusters import rate_interval
 from visioneval.analysis.stats.interval import alpha_measure
 from visioneval.analysis.stats.measure import Measure
+from visioneval.analysis.stats.rare_events import rare_event_interval
 from visioneval.records.model import RunInfo
 from visioneval.records.preferences import NAME, Preference, read_preferences
 from visioneval.suite.model import Suite
@@ -195,4 +195,4 @@ def _finding(a: str, b: str, judge: str, pairs: Sequence[JudgedPair]) -> Prefere
     cases = [(fsum(points), len(points)) for points in by_case.values()]
     rate = fsum(total for total, _ in cases) / sum(number for _, number in cases)
     ties = sum(pair.result in ("tie", "flip") for pair in pairs)
-    return PreferenceFinding(a, b, judge, tuple(pairs), rate, rate_interval(cases, ties))
+    return PreferenceFinding(a, b, judge, tuple(pairs), rate, rare_event_interval(cases, ties))
