@@ -7,19 +7,23 @@ import pytest
 import statsmodels.api as sm
 from numpy.typing import NDArray
 
-from visioneval.analysis.stats.components import SampleVotes, Stratum, components
+from visioneval.analysis.stats.components import CaseTable, case_of_values, case_of_votes, components
 
 
-def stratum(table: NDArray[np.float64]) -> Stratum:
+def stratum(table: NDArray[np.float64]) -> list[CaseTable]:
     """A table of shape ``(cases, samples, votes)``; NaN is a missing vote."""
-    cases: dict[object, list[SampleVotes]] = {}
-    for case, samples in enumerate(table):
-        for votes in samples:
-            given = votes[~np.isnan(votes)]
-            if len(given):
-                squares = float(np.square(given - given.mean()).sum())
-                cases.setdefault(case, []).append(SampleVotes(len(given), float(given.mean()), squares))
+    cases = []
+    for samples in table:
+        given = [votes[~np.isnan(votes)] for votes in samples]
+        rows = [(len(votes), float(votes.mean()), float(np.square(votes - votes.mean()).sum()))
+                for votes in given if len(votes)]  # fmt: skip
+        if rows:
+            cases.append(case_of_votes(rows))
     return cases
+
+
+def test_one_vote_per_sample_is_one_value_per_sample() -> None:
+    assert case_of_values([1.0, 2.0, 6.0]) == case_of_votes([(1, 1.0, 0.0), (1, 2.0, 0.0), (1, 6.0, 0.0)])
 
 
 def nested(shape: tuple[int, int, int], deviations: tuple[float, float, float], seed: int = 0) -> NDArray[np.float64]:

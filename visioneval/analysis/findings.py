@@ -11,6 +11,7 @@ from visioneval.analysis.questions import QuestionFindings
 from visioneval.analysis.rerouting import Rerouting
 from visioneval.analysis.scores import Estimate
 from visioneval.analysis.separation import Separation
+from visioneval.analysis.variance import NoiseFinding
 from visioneval.records.model import SCHEMA_VERSION, CellError, RunState, StoppedBy
 from visioneval.types import Frozen, Metric, Verdict
 
@@ -101,6 +102,8 @@ class Summary(Frozen):
     judge_disagreements: dict[str, Disagreement]
     separations: dict[str, dict[str, Separation]]
     questions: dict[str, QuestionFindings]
+    noise: tuple[NoiseFinding, ...] = ()
+    """Where the variance of the pass rate and of each metric arises."""
     failing: tuple[FailingCell, ...]
     gates: tuple[GateFinding, ...]
     optional_unmeasured: dict[str, int] = Field(default_factory=dict)

@@ -9,7 +9,7 @@ from math import isfinite
 from visioneval.analysis.cells import Cell, Side
 from visioneval.analysis.compare.differences import ALPHA, metric_difference, pass_rate_difference
 from visioneval.analysis.compare.pairing import pair_cells
-from visioneval.analysis.stats.components import Components, SampleVotes, components
+from visioneval.analysis.stats.components import Components, case_of_values, components
 from visioneval.analysis.stats.power import detectable_mean, detectable_rate
 from visioneval.errors import UsageError
 from visioneval.suite.loading.messages import did_you_mean
@@ -131,10 +131,7 @@ def noise_of(detect: Detect, sides: Sequence[Side], suite: str, correlation: flo
     for side in sides:
         if not any(name == side.name for name, _ in strata):
             raise UsageError(_nothing_measured(detect, side))
-    split = components(
-        {case: [SampleVotes(1, value) for value in values] for case, values in group.items()}
-        for group in strata.values()
-    )
+    split = components([case_of_values(values) for values in group.values()] for group in strata.values())
     values = [value for group in strata.values() for case in group.values() for value in case]
     rate = sum(values) / len(values)
     if len(sides) == 2:

@@ -14,6 +14,7 @@ from visioneval.analysis.questions import Questions
 from visioneval.analysis.rerouting import Reroutings
 from visioneval.analysis.scores import CaseNumbers
 from visioneval.analysis.separation import Separations, counter_examples
+from visioneval.analysis.variance import Noises
 from visioneval.errors import ExitCode
 from visioneval.records.model import Record, RunInfo, suite_order
 from visioneval.rules import Gate, Pool, gate_passes, parse_gate, parse_rule
@@ -54,6 +55,7 @@ class _SummaryBuilder:
         self._disagreements = Disagreements(info.selected_suite)
         self._separations = Separations(info, numbers)
         self._questions = Questions(info, numbers)
+        self._noises = Noises(info, numbers)
         self._failing = _FailingCells(info)
         self._gates = [_GateAccumulator(entry, info) for entry in gates_of(info.suite)]
         self._costs = Costs(info)
@@ -66,6 +68,7 @@ class _SummaryBuilder:
             self._disagreements,
             self._separations,
             self._questions,
+            self._noises,
             self._failing,
             self._costs,
             *self._gates,
@@ -107,6 +110,10 @@ class _SummaryBuilder:
             judge_disagreements=self._disagreements.result(),
             separations=self._separations.result(self._models),
             questions=self._questions.result(self._models),
+            noise=self._noises.result(
+                [model.verdicts.passes for model in self._models.values()],
+                [model.scores for model in self._models.values()],
+            ),
             failing=self._failing.result(),
             gates=gates,
             optional_unmeasured=dict(self._optional_unmeasured),

@@ -2,22 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import fsum
 
 
 @dataclass(frozen=True, slots=True)
-class SampleVotes:
-    """The votes about one sample: their number (1 or more), mean, and sum of squared deviations from the mean."""
+class CaseTable:
+    """The sums of one case: of its ``votes`` about its ``samples``, each with one vote or more.
 
+    ``squared_votes`` is the sum over samples of the square of their number of votes. ``between`` is the sum of squared
+    deviations of the samples' means from the ``mean`` of all votes, weighted by votes, and ``within`` that of the votes
+    from the mean of their sample.
+    """
+
+    samples: int
     votes: int
+    squared_votes: int
     mean: float
-    squares: float = 0.0
+    between: float
+    within: float = 0.0
 
 
-Stratum = Mapping[object, Sequence[SampleVotes]]
-"""The samples of each case of one model run."""
+SampleVotes = tuple[int, float, float]
+"""The number of votes about a sample, their mean, and the sum of their squared deviations from it."""
+
+
+def case_of_values(values: Sequence[float]) -> CaseTable:
+    """A case whose samples have one value each. Raises ``ZeroDivisionError`` without values."""
+    number = len(values)
+    mean = fsum(values) / number
+    return CaseTable(number, number, number, mean, fsum((value - mean) ** 2 for value in values))
+
+
+def case_of_votes(samples: Sequence[SampleVotes]) -> CaseTable:
+    """A case whose samples have several votes. Raises ``ZeroDivisionError`` without samples."""
+    number = sum(votes for votes, _, _ in samples)
+    mean = fsum(votes * value for votes, value, _ in samples) / number
+    return CaseTable(
+        len(samples),
+        number,
+        sum(votes**2 for votes, _, _ in samples),
+        mean,
+        fsum(votes * (value - mean) ** 2 for votes, value, _ in samples),
+        fsum(squares for _, _, squares in samples),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +63,15 @@ class Components:
     vote: float | None
 
 
-def components(strata: Iterable[Stratum]) -> Components:
-    """Splits the variance within strata, which may differ in their means. No case may be without samples.
+def components(strata: Iterable[Sequence[CaseTable]]) -> Components:
+    """Splits the variance within strata, the model runs, which may differ in their means.
 
     The estimators are unbiased before negative ones are set to 0.
 
     Source: S. R. Searle, G. Casella and C. E. McCulloch, "Variance Components" (1992), sections 3.6 and 5.3: the
     analysis of variance of unbalanced nested data, with expected mean squares; sums of squares are pooled over strata.
     """
-    tables = [_table(stratum) for stratum in strata if stratum]
+    tables = [_table(cases) for cases in strata if cases]
     total = [fsum(column) for column in zip(*tables, strict=True)] if tables else [0.0] * 9
     votes_ss, votes_df, samples_ss, samples_df, samples_own, cases_ss, cases_df, cases_samples, cases_own = total
     vote = votes_ss / votes_df if votes_df else None
@@ -53,30 +82,19 @@ def components(strata: Iterable[Stratum]) -> Components:
     return Components(*(None if value is None else max(0.0, value) for value in (case, sample, vote)))
 
 
-def _table(stratum: Stratum) -> tuple[float, ...]:
+def _table(cases: Sequence[CaseTable]) -> tuple[float, ...]:
     """Sums of squares, their degrees of freedom and the coefficients of the components that they estimate."""
-    cases = list(stratum.values())
-    sizes = [sum(sample.votes for sample in case) for case in cases]
-    samples, total = sum(map(len, cases)), sum(sizes)
-    means = [
-        fsum(sample.votes * sample.mean for sample in case) / size for case, size in zip(cases, sizes, strict=True)
-    ]
-    mean = fsum(size * value for size, value in zip(sizes, means, strict=True)) / total
-    shares = fsum(
-        sum(sample.votes**2 for sample in case) / size for case, size in zip(cases, sizes, strict=True)
-    )  # of each sample in its case
+    samples, votes = sum(case.samples for case in cases), sum(case.votes for case in cases)
+    mean = fsum(case.votes * case.mean for case in cases) / votes
+    shares = fsum(case.squared_votes / case.votes for case in cases)
     return (
-        fsum(sample.squares for case in cases for sample in case),
-        total - samples,
-        fsum(
-            sample.votes * (sample.mean - value) ** 2
-            for case, value in zip(cases, means, strict=True)
-            for sample in case
-        ),
+        fsum(case.within for case in cases),
+        votes - samples,
+        fsum(case.between for case in cases),
         samples - len(cases),
-        total - shares,
-        fsum(size * (value - mean) ** 2 for size, value in zip(sizes, means, strict=True)),
+        votes - shares,
+        fsum(case.votes * (case.mean - mean) ** 2 for case in cases),
         len(cases) - 1,
-        shares - sum(sample.votes**2 for case in cases for sample in case) / total,
-        total - sum(size**2 for size in sizes) / total,
+        shares - sum(case.squared_votes for case in cases) / votes,
+        votes - sum(case.votes**2 for case in cases) / votes,
     )
