@@ -301,7 +301,7 @@ def test_withdrawn_answer_is_not_compared_with_the_next() -> None:
 def test_json_keys() -> None:
     finding = json.loads(agree([labeled(CELLS, answered_by(HUMAN))]).model_dump_json())
     assert list(finding) == [
-        "schema_version", "runs", "labels", "graders", "people", "raters", "notes", "minimums", "exit_code",
+        "schema_version", "runs", "labels", "graders", "people", "raters", "notes", "judges", "minimums", "exit_code",
     ]  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from visioneval.analysis.compare.coverage import check_coverage, parse_allowed
 from visioneval.analysis.compare.gates import GateResult, check_gates, exit_code, parse_fail_on
 from visioneval.analysis.compare.preferences import preferences_within
 from visioneval.analysis.findings import Summary
+from visioneval.analysis.judge_card import read_pair_cards
 from visioneval.analysis.past_costs import read_past_costs
 from visioneval.analysis.run_lookup import Warn, labels_of, named_run, read_run, read_side
 from visioneval.analysis.summary import summarize
@@ -190,7 +191,7 @@ def load_run(name: Path | str = "latest", *, runs: Path | str = RUNS, warn: Warn
     """Reads a run: its path, id, a unique prefix of it or ``latest``; ``RUN@LABEL`` for one model run."""
     folder, _, label = named_run(str(name), Path(runs))
     _, info, records = read_run(str(folder) if label is None else f"{folder}@{label}", Path(runs), warn)
-    summary = summarize(info, records, preferences_within(folder, info.run_id))
+    summary = summarize(info, records, preferences_within(folder, info.run_id), read_pair_cards(folder))
     return Run(folder, info, summary, label, resume_hint(folder, info))
 
 
@@ -333,7 +334,8 @@ def _finish(prepared: PreparedRun, calls: CallSettings, watch: Watch, spent_usd:
     folder = prepared.writer.folder
     with watch(prepared) as listener:
         info, error, spent_usd = _execute(prepared, calls, listener, spent_usd)
-    summary = summarize(info, read_records(folder), preferences_within(folder, info.run_id))
+    pairs = preferences_within(folder, info.run_id)
+    summary = summarize(info, read_records(folder), pairs, read_pair_cards(folder))
     prepared.writer.write_summary(summary)
     return Run(folder, info, summary, None, prepared.resume_hint, error), spent_usd
 
@@ -365,7 +367,8 @@ def _execute(
 
 def _labeled_run(name: str, runs: Path, warn: Warn) -> LabeledRun:
     folder, info, records = read_run(name, runs, warn)
-    return LabeledRun(info, records, labels_of(name, records, read_labels(folder / LABELS)), read_anchors(folder, info))
+    labels = labels_of(name, records, read_labels(folder / LABELS))
+    return LabeledRun(info, records, labels, read_anchors(folder, info), read_pair_cards(folder))
 
 
 def _listener() -> Listener:

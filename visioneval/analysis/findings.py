@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from visioneval.analysis.disagreements import Disagreement
+from visioneval.analysis.judge_card import JudgeCard, PairCard
 from visioneval.analysis.questions import QuestionFindings
 from visioneval.analysis.rerouting import Rerouting
 from visioneval.analysis.scores import Estimate
@@ -100,6 +101,10 @@ class Summary(Frozen):
     failure_tags: dict[str, int]
     warned_rules: dict[str, int]
     judge_disagreements: dict[str, Disagreement]
+    judges: tuple[JudgeCard, ...] = ()
+    """What the records contain about the judge of each grader."""
+    pair_judges: tuple[PairCard, ...] = ()
+    """The judges that compared outputs of this run in pairs, with each other or with those of another run."""
     separations: dict[str, dict[str, Separation]]
     questions: dict[str, QuestionFindings]
     noise: tuple[NoiseFinding, ...] = ()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from visioneval.analysis.agreement.among_raters import RaterAgreement, agreement_among_raters
+from visioneval.analysis.agreement.anchors import RunJudges, judges_by_run
 from visioneval.analysis.agreement.answers import Answers, LabeledRun, drop_outdated_labels, pool
 from visioneval.analysis.agreement.graders import GraderAgreement, against_graders, metrics_of
 from visioneval.analysis.agreement.raters import RaterFinding, rater_findings
@@ -46,6 +47,7 @@ class Agreement(Frozen):
     people: tuple[RaterAgreement, ...]
     raters: tuple[RaterFinding, ...]
     notes: tuple[str, ...]
+    judges: tuple[RunJudges, ...] = ()
     minimums: tuple[MinimumResult, ...] = ()
     exit_code: int = ExitCode.PASSED
 
@@ -70,6 +72,7 @@ def agree(runs: Sequence[LabeledRun], minimums: Sequence[Minimum] = ()) -> Agree
         people=agreement_among_raters(answers),
         raters=rater_findings(runs, answers),
         notes=tuple(_notes(answers, graders)),
+        judges=judges_by_run(runs, answers),
         minimums=checked,
         exit_code=_exit_code(checked),
     )

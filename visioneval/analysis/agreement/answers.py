@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
+from visioneval.analysis.judge_card import PairCard
 from visioneval.errors import UsageError
 from visioneval.records.labels import PAIR_ANSWERS, Answer, Images, Label, drop_outdated, newest
 from visioneval.records.model import CellKey, Record, RunInfo
@@ -25,6 +26,8 @@ class LabeledRun:
     records: Sequence[Record]
     labels: Sequence[Label]
     anchors: Sequence[Label] = ()
+    pair_cards: Sequence[PairCard] = ()
+    """The judges that compared its outputs in pairs."""
 
 
 @dataclass(frozen=True, slots=True)

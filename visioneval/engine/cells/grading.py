@@ -206,6 +206,7 @@ def _checked_grade(
         is_unmeasured=bool(bad) or None in scores.values(),
         is_optional=is_optional,
         details=sanitizer.mapping(result.details),
+        refused=meter.refused if config.judge_name else None,
         usage=sanitizer.counts(meter.usage or result.usage),
         cost_usd=meter.cost_usd if meter.calls else amount(result.cost_usd),
         seconds=round(seconds, 6),

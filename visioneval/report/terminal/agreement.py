@@ -12,6 +12,7 @@ from visioneval.analysis.agreement.among_raters import RaterAgreement
 from visioneval.analysis.agreement.graders import Confusion, GraderAgreement
 from visioneval.analysis.agreement.raters import MatchCount, RaterFinding
 from visioneval.analysis.stats.interval import Measure
+from visioneval.report.terminal.judge_card import agreement_cards
 from visioneval.report.terminal.table import Cell, Column, table, with_title
 from visioneval.report.text import clean, one_line, plain
 from visioneval.rules import show_beside
@@ -51,6 +52,7 @@ def _parts(agreement: Agreement, width: int) -> Iterator[RenderableType]:
         yield from _pairs(agreement.people, width)
     if agreement.raters:
         yield with_title("Raters", _raters(agreement.raters, width))
+    yield from agreement_cards(agreement.judges, width)
     if agreement.minimums:
         yield with_title("Minimums (--min)", _minimums(agreement.minimums, width))
 

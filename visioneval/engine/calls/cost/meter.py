@@ -15,6 +15,8 @@ class Meter:
     cached: int = 0
     usage: dict[str, int] = field(default_factory=dict)
     cost_usd: float | None = 0.0
+    refused: int = 0
+    """Questions that a judge refused."""
     judge_model: str | None = None
     """The model of the last reply."""
 
