@@ -18,7 +18,7 @@ from visioneval.analysis.disagreements import Disagreement
 from visioneval.analysis.judge_card import ALL_EQUAL, JudgeCard, JudgeCards, pair_cards
 from visioneval.analysis.stats.clusters import rate_interval
 from visioneval.records.model import GraderRecord, Record
-from visioneval.report.terminal.judge_card import agreement_cards, card_cells, pair_cells
+from visioneval.report.terminal.judge_card import agreement_cards, card_cells, pair_cells, vote_rows
 from visioneval.suite.model import Suite
 
 SCORE = {"type": "score", "scale": [0, 5], "description": "order"}
@@ -84,9 +84,9 @@ def test_alpha_over_votes_is_krippendorffs_with_lost_votes_missing() -> None:
 def test_equal_votes_have_no_alpha_and_no_nan() -> None:
     (card,) = cards(judged(details={"votes": {"layout": [2, 2]}}), judged(details={"votes": {"layout": [2, 2, 2]}}))
     assert (card.votes[0].alpha, card.votes[0].same, card.votes[0].note) == (None, 1.0, ALL_EQUAL)
-    assert card_cells(card)[3] == "all equal"
+    assert [row[2] for row in vote_rows(card)] == [ALL_EQUAL]
     (card,) = cards(judged())
-    assert (card.votes, card_cells(card)[3]) == ((), "no votes")
+    assert (card.votes, [row[2] for row in vote_rows(card)]) == ((), ["no votes"])
     assert cards() == ()
 
 
@@ -99,13 +99,13 @@ def test_unanswered_refused_and_repaired_cells_are_counted() -> None:
         disagreement=Disagreement(judged=3, disagreed=1),
     )
     assert (card.cells, card.cached, card.unanswered, card.refused, card.repaired) == (4, 1, 1, 2, 1)
-    assert card_cells(card)[4:] == ("1 (25%)", "2 (50%)", "1 (25%)", "1 of 3")
+    assert card_cells(card)[3:] == ("1 (25%)", "2 (50%)", "1 (25%)", "1 of 3")
 
 
 def test_old_records_and_classes_of_ones_own_say_what_they_do_not_contain() -> None:
     (old,) = cards(judged())
     assert (old.refused, old.repaired) == (None, 0)
-    assert card_cells(old)[4:] == ("0", "not recorded", "0", "no verdict")
+    assert card_cells(old)[3:] == ("0", "not recorded", "0", "no verdict")
     (gecko,) = cards(judged(type="gecko"), kind="gecko")
     assert gecko.repaired is None
     (gecko,) = cards(judged(type="gecko", details={"read": []}), kind="gecko")
@@ -250,12 +250,12 @@ def test_a_run_its_summary_its_report_and_its_regrading_show_the_same_card(votes
     page = votes.folder / "report"
     assert votes("report", "latest", "-o", page).exit_code == 0
     assert "Where the noise is" in (page / "index.html").read_text()
-    assert "vote alpha" in (page / "index.html").read_text()
+    assert "Krippendorff" in (page / "index.html").read_text()
     again = votes("grade", "latest", "--json", "--trust-suite", "--offline")
     regraded = json.loads(again.stdout.splitlines()[0])
     assert regraded["judges"][0]["votes"] == card["votes"]
     agreement = votes("agreement", "latest")
-    assert "vote alpha" in agreement.stdout
+    assert "Votes of a judge" in agreement.stdout
 
 
 def test_a_selection_narrows_the_card(votes: Toy) -> None:

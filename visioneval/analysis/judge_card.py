@@ -16,7 +16,7 @@ from visioneval.records.model import GraderRecord, Record, RunInfo
 from visioneval.records.preferences import NAME, Preference, read_preferences
 from visioneval.types import Frozen, Metric
 
-ALL_EQUAL = "all votes are the same: alpha is undefined"
+ALL_EQUAL = "undefined: one value"
 REPAIRED = "repaired"
 _OMITS_READ = ("rubric", "alignment", "text")
 """Types of graders whose details contain ``read`` only if an answer was not JSON alone."""

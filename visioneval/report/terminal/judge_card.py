@@ -13,9 +13,9 @@ from visioneval.report.terminal.table import Cell, Column, table, with_title
 from visioneval.report.text import plain
 
 NOT_RECORDED = "not recorded"
-CARD_COLUMNS = ("grader", "judge", "cells", "vote alpha", "unanswered", "refused", "repaired", "against rules")
-VOTE_COLUMNS = ("grader", "metric", "alpha", "cells", "same votes")
-PAIR_COLUMNS = ("judge", "first shown preferred [95%]", "answers", "ties", "unanswered", "refused", "repaired")
+CARD_COLUMNS = ("grader", "judge", "cells", "unanswered", "refused", "repaired", "against rules")
+VOTE_COLUMNS = ("grader", "metric", "alpha", "cells", "all votes equal")
+PAIR_COLUMNS = ("judge", "first shown [95%]", "answers", "ties", "unanswered", "refused", "repaired")
 ANCHOR_COLUMNS = ("metric", "same as anchor [95%]", "anchors", "difference", "distance")
 PAIR_TITLE = "Pairs: share of answers that preferred the output shown first (0.50 is fair)"
 _RunCards = tuple[str, Sequence[JudgeCard], Sequence[PairCard]]
@@ -85,18 +85,9 @@ def card_cells(card: JudgeCard) -> tuple[str, ...]:
         card.grader,
         card.judge,
         f"{card.cells:,}",
-        vote_alpha(card),
         *(_share(number, card.cells) for number in (card.unanswered, card.refused, card.repaired)),
         "no verdict" if disagreement is None else f"{disagreement.disagreed} of {disagreement.judged}",
     )
-
-
-def vote_alpha(card: JudgeCard) -> str:
-    """``0.91``, or ``0.81 to 0.93`` for several metrics; in words if there is none."""
-    alphas = [f"{votes.alpha:.2f}" for votes in card.votes if votes.alpha is not None]
-    if not alphas:
-        return "all equal" if card.votes else "no votes"
-    return alphas[0] if len(set(alphas)) == 1 else f"{min(alphas, key=float)} to {max(alphas, key=float)}"
 
 
 def vote_rows(card: JudgeCard) -> Iterator[tuple[str, ...]]:
@@ -104,6 +95,8 @@ def vote_rows(card: JudgeCard) -> Iterator[tuple[str, ...]]:
     for votes in card.votes:
         alpha = votes.note or "-" if votes.alpha is None else f"{votes.alpha:.3f}"
         yield card.grader, votes.metric, alpha, f"{votes.items:,}", "-" if votes.same is None else f"{votes.same:.0%}"
+    if not card.votes:
+        yield card.grader, "", "no votes", "", ""
 
 
 def pair_cells(pair: PairCard) -> tuple[str, ...]:
