@@ -203,12 +203,13 @@ class Judge:
         pass
 
     async def ask(self, question, about):
-        if "answer" in question.names or "order" not in question.names:
-            return Reply(json.dumps({"reason": "r", "answer": "A"}), "judge-1")
         if about.test_id == "case1":
             raise ProviderError("the judge refused: no", kind="refused")
-        order = 4 if question.vote == 0 else 2
-        text = json.dumps({"order": order, "reason": "r", "verdict": "PASS", "failure_tags": []})
+        if "order" in question.names:
+            answer = {"order": 4 if question.vote == 0 else 2, "reason": "r", "verdict": "PASS", "failure_tags": []}
+        else:
+            answer = {"reason": "r", "answer": "A"}
+        text = json.dumps(answer)
         return Reply(text[:-1] + ",}" if about.test_id == "case2" else text, "judge-1")
 """
 GRADERS = [
@@ -220,7 +221,7 @@ GRADERS = [
 @pytest.fixture
 def votes(toy: Toy) -> Toy:
     (toy.folder / "judging_mine.py").write_text(JUDGE)
-    models = [{"provider": "mine:Generate", "label": name, "params": {"n": name}} for name in ("m", "n")]
+    models = [{"provider": "mock", "grid": {"flaw": ["none", "blank"]}}]
     cases: list[dict[str, Any]] = [{"prompt": f"tree {at}", "criteria": "a tree"} for at in range(4)]
     result = toy.run(
         *cases,
@@ -240,6 +241,9 @@ def test_a_run_its_summary_its_report_and_its_regrading_show_the_same_card(votes
     assert (card["grader"], card["cells"], card["unanswered"], card["refused"]) == ("look", 16, 4, 4)
     assert card["repaired"] == 4
     assert card["votes"][0]["items"] == 12
+    (pairs,) = summary["pair_judges"]
+    assert (pairs["answers"], pairs["first_shown"], pairs["cases"]) == (12, 1.0, 3)
+    assert (pairs["unanswered"], pairs["refused"], pairs["repaired"]) == (4, 4, 4)
     noise = {entry["name"]: entry for entry in summary["noise"]}
     assert noise["order"]["votes"] == 3
     assert noise["order"]["vote"] > 0
@@ -261,7 +265,7 @@ def test_a_run_its_summary_its_report_and_its_regrading_show_the_same_card(votes
 def test_a_selection_narrows_the_card(votes: Toy) -> None:
     from visioneval.api import load_run
 
-    whole, one = load_run(votes.latest), load_run(f"{votes.latest}@m")
+    whole, one = load_run(votes.latest), load_run(f"{votes.latest}@mock,flaw=none")
     assert (whole.summary.judges[0].cells, one.summary.judges[0].cells) == (16, 8)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import fsum
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class CaseTable:
+class CaseTable(NamedTuple):
     """The sums of one case: of its ``votes`` about its ``samples``, each with one vote or more.
 
     ``squared_votes`` is the sum over samples of the square of their number of votes. ``between`` is the sum of squared
@@ -31,6 +31,8 @@ SampleVotes = tuple[int, float, float]
 def case_of_values(values: Sequence[float]) -> CaseTable:
     """A case whose samples have one value each. Raises ``ZeroDivisionError`` without values."""
     number = len(values)
+    if number == 1:
+        return CaseTable(1, 1, 1, values[0], 0.0)
     mean = fsum(values) / number
     return CaseTable(number, number, number, mean, fsum((value - mean) ** 2 for value in values))
 

@@ -198,10 +198,9 @@ def plan(
     difference = detect_options(detect, like or [], pass_rate, case_correlation, runs, options.say)
     with options.prints_on_stderr():
         plans = load_plans(suites, settings.suite)
-    for planned in plans:
-        for warning in planned.loaded.warnings:
-            options.say(str(warning))
-        suite_plan = estimate_plan(planned, settings, difference)
+    for warning in (warning for planned in plans for warning in planned.loaded.warnings):
+        options.say(str(warning))
+    for suite_plan in [estimate_plan(planned, settings, difference) for planned in plans]:
         if as_json:
             print(plan_json(suite_plan))
         else:
