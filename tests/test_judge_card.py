@@ -15,7 +15,7 @@ from toys import Toy
 
 from visioneval.analysis.agreement.agreement import agree
 from visioneval.analysis.disagreements import Disagreement
-from visioneval.analysis.judge_card import ALL_EQUAL, JudgeCard, JudgeCards, pair_cards
+from visioneval.analysis.judge_card import ALL_EQUAL, TOO_MANY, JudgeCard, JudgeCards, pair_cards
 from visioneval.analysis.stats.clusters import rate_interval
 from visioneval.records.model import GraderRecord, Record
 from visioneval.report.terminal.judge_card import agreement_cards, card_cells, pair_cells, vote_rows
@@ -88,6 +88,11 @@ def test_equal_votes_have_no_alpha_and_no_nan() -> None:
     (card,) = cards(judged())
     assert (card.votes, [row[2] for row in vote_rows(card)]) == ((), ["no votes"])
     assert cards() == ()
+
+
+def test_many_different_votes_need_no_memory() -> None:
+    (card,) = cards(*(judged(details={"votes": {"layout": [at, at + 0.5]}}) for at in range(1500)))
+    assert (card.votes[0].items, card.votes[0].note) == (1500, TOO_MANY)
 
 
 def test_unanswered_refused_and_repaired_cells_are_counted() -> None:
@@ -221,7 +226,7 @@ GRADERS = [
 @pytest.fixture
 def votes(toy: Toy) -> Toy:
     (toy.folder / "judging_mine.py").write_text(JUDGE)
-    models = [{"provider": "mock", "grid": {"flaw": ["none", "blank"]}}]
+    models = [{"provider": "mock", "params": {"size": "64x64"}, "grid": {"flaw": ["none", "blank"]}}]
     cases: list[dict[str, Any]] = [{"prompt": f"tree {at}", "criteria": "a tree"} for at in range(4)]
     result = toy.run(
         *cases,

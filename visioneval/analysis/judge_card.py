@@ -6,10 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from visioneval.analysis.disagreements import Disagreement
-from visioneval.analysis.stats.chance import krippendorff_alpha
 from visioneval.analysis.stats.clusters import rate_interval
 from visioneval.analysis.variance import votes_of
 from visioneval.records.model import GraderRecord, Record, RunInfo
@@ -17,6 +14,9 @@ from visioneval.records.preferences import NAME, Preference, read_preferences
 from visioneval.types import Frozen, Metric
 
 ALL_EQUAL = "undefined: one value"
+TOO_MANY = "not computed: too many different votes"
+MAX_TABLE = 4_000_000
+"""The most entries of a table of votes by value."""
 REPAIRED = "repaired"
 _OMITS_READ = ("rubric", "alignment", "text")
 """Types of graders whose details contain ``read`` only if an answer was not JSON alone."""
@@ -137,17 +137,23 @@ def _vote_agreement(name: str, metric: Metric, votes: Counter[tuple[float, ...]]
     """``votes`` counts the cells by their sorted votes."""
     patterns = sorted(votes)
     values = sorted({value for pattern in patterns for value in pattern})
+    items = votes.total()
+    same = sum(times for pattern, times in votes.items() if pattern[0] == pattern[-1]) / items
+    if len(values) == 1 or len(values) * max(len(patterns), len(values)) > MAX_TABLE:
+        note = ALL_EQUAL if len(values) == 1 else TOO_MANY
+        return VoteAgreement(metric=name, items=items, same=same, note=note)
+    # loads NumPy, which commands that only list or show runs do without
+    import numpy as np
+
+    from visioneval.analysis.stats.chance import Level, krippendorff_alpha
+
     column = {value: at for at, value in enumerate(values)}
     counts = np.zeros((len(patterns), len(values)))
     for row, pattern in enumerate(patterns):
         for value in pattern:
             counts[row, column[value]] += 1
-    items = votes.total()
-    same = sum(times for pattern, times in votes.items() if pattern[0] == pattern[-1]) / items
-    if len(values) == 1:
-        return VoteAgreement(metric=name, items=items, same=same, note=ALL_EQUAL)
-    cells = np.repeat(counts, [votes[pattern] for pattern in patterns], axis=0)
-    alpha = krippendorff_alpha(cells, values, "nominal" if metric.type == "bool" else "interval")
+    level: Level = "nominal" if metric.type == "bool" else "interval"
+    alpha = krippendorff_alpha(counts, values, level, [votes[pattern] for pattern in patterns])
     return VoteAgreement(metric=name, items=items, same=same, alpha=alpha)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from math import isfinite
 from typing import Annotated
 
@@ -37,7 +38,7 @@ def agreement(
         minimums[metric] = value
     result = compare_with_labels(*names, minimums=minimums, runs=runs, warn=options.say)
     if as_json:
-        print(result.model_dump_json())
+        print(json.dumps(result.model_dump(mode="json")))  # ASCII: a run may be a stranger's
     else:
         print_agreement(result, options.console())
     raise typer.Exit(result.exit_code)
