@@ -298,7 +298,7 @@ def test_json_keys() -> None:
     finding = json.loads(agree([labeled(CELLS, answered_by(HUMAN))]).model_dump_json())
     assert list(finding) == [
         "schema_version", "runs", "labels", "graders", "people", "raters", "preferences", "pairwise_judges", "notes",
-        "minimums", "correction", "exit_code",
+        "judges", "minimums", "correction", "exit_code",
     ]  # fmt: skip
 
 

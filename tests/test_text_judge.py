@@ -193,3 +193,11 @@ def test_describing_is_for_judges() -> None:
         TextGrader(type="text", key="copy", describe=True)
     assert TextGrader(type="text", key="copy").judge_names == ()
     assert TextGrader(type="text", key="copy", extract=("ocr", "judge")).judge_names == ("default",)
+
+
+def test_a_repaired_description_is_recorded(tmp_path: Path) -> None:
+    broken, checked = '{"description": "A sign.",}', {"lines": BOTH, "criteria_met": True, "reason": "r"}
+    grade, _ = graded(tmp_path, broken, broken, checked, describe=True)
+    assert grade.details["read"] == ["repaired"]
+    grade, _ = graded(tmp_path, {"description": "A sign."}, checked, describe=True)
+    assert "read" not in grade.details

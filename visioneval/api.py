@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack, get_args
 
@@ -23,6 +23,7 @@ from visioneval.analysis.compare.coverage import check_coverage, parse_allowed
 from visioneval.analysis.compare.gates import GateResult, check_confirm, check_gates, exit_code, parse_fail_on
 from visioneval.analysis.compare.preferences import preferences_within
 from visioneval.analysis.findings import Summary
+from visioneval.analysis.judge_card import pair_cards, read_pair_cards
 from visioneval.analysis.past_costs import read_past_costs
 from visioneval.analysis.ranking.findings import RankedBy, Rankings
 from visioneval.analysis.ranking.ranking import RankFilters, rank_runs
@@ -47,6 +48,7 @@ from visioneval.engine.prepare.runs import (
     prepare_grading,
     prepare_run,
 )
+from visioneval.engine.prepare.sample_sizes import DetectOptions, SampleSizes, sample_sizes
 from visioneval.engine.run import execute
 from visioneval.errors import AuthError, StorageError, UsageError
 from visioneval.expansion import Plan
@@ -115,6 +117,8 @@ class SuitePlan:
 
     plan: Plan
     estimate: CostEstimate
+    sizes: SampleSizes | None = None
+    """What it takes to detect a difference, if one is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,18 +176,35 @@ def grade(source: Run | Path | str, suite: Path | str | None = None, **settings:
     return grade_run(str(source), None if suite is None else Path(suite), options, _logging, _LOG.warning)
 
 
-def plan(suite: Path | str, **settings: Unpack[PlanKeywords]) -> SuitePlan:
-    """Loads and expands a suite, and estimates its cost, without calling a provider. Raises ``SuiteError``."""
+def plan(
+    suite: Path | str,
+    *,
+    detect: float | str | None = None,
+    like: Sequence[Run | Path | str] | Run | Path | str = (),
+    pass_rate: float | None = None,
+    case_correlation: float | None = None,
+    **settings: Unpack[PlanKeywords],
+) -> SuitePlan:
+    """Loads and expands a suite, and estimates its cost, without calling a provider.
+
+    ``detect`` asks how many cases show a difference between two runs: points of the pass rate, or ``METRIC:VALUE``.
+    Its variance comes from one or two earlier runs, ``like``, or from the stated ``pass_rate`` and
+    ``case_correlation``. Raises ``SuiteError`` and ``UsageError``.
+    """
     options = run_options(**checked_keywords(settings, PlanKeywords))
+    names = [like] if isinstance(like, (str, Path, Run)) else like
+    wish = detect_options(
+        detect, [str(name) for name in names], pass_rate, case_correlation, options.suite.runs, _LOG.warning
+    )
     (planned,) = load_plans([Path(suite)], options.suite)
-    return estimate_plan(planned, options)
+    return estimate_plan(planned, options, wish)
 
 
 def load_run(name: Path | str = "latest", *, runs: Path | str = RUNS, warn: Warn = _LOG.warning) -> Run:
     """Reads a run: its path, id, a unique prefix of it or ``latest``; ``RUN@LABEL`` for one model run."""
     folder, _, label = named_run(str(name), Path(runs))
     _, info, records = read_run(str(folder) if label is None else f"{folder}@{label}", Path(runs), warn)
-    summary = summarize(info, records, preferences_within(folder, info))
+    summary = summarize(info, records, preferences_within(folder, info), read_pair_cards(folder))
     return Run(folder, info, summary, label, resume_hint(folder, info))
 
 
@@ -267,7 +288,7 @@ def agreement(
     """
     if not names:
         raise UsageError("name at least one run")
-    labeled = [_labeled_run(str(name), Path(runs), warn, with_draws=correct) for name in names]
+    labeled = [_labeled_run(str(name), Path(runs), warn) for name in names]
     required = [Minimum(target, value) for target, value in (minimums or {}).items()]
     required += [Minimum(target, value, "estimate") for target, value in (minimum_points or {}).items()]
     return agree(labeled, required, is_corrected=correct)
@@ -342,10 +363,33 @@ def plan_pairs(
     return PairwiseJob(judged, pair_runs(judged, sides, folders, model_map), folders[1])
 
 
-def estimate_plan(planned: Planned, options: RunOptions) -> SuitePlan:
-    """The work and the cost of a plan, from its prices and from earlier runs."""
-    past_costs = lambda: read_past_costs(options.suite.runs)  # noqa: E731 - read only if prices are unknown
-    return SuitePlan(planned.plan, estimate(planned.plan, past_costs, options.calls.budget_usd))
+def estimate_plan(planned: Planned, options: RunOptions, detect: DetectOptions | None = None) -> SuitePlan:
+    """The work and the cost of a plan, from its prices and from earlier runs, and what detects a difference."""
+    past_costs = cache(lambda: read_past_costs(options.suite.runs))  # read only if prices are unknown
+    work = estimate(planned.plan, past_costs, options.calls.budget_usd)
+    sizes = None if detect is None else sample_sizes(planned.plan, work, detect, past_costs)
+    return SuitePlan(planned.plan, work, sizes)
+
+
+def detect_options(
+    difference: float | str | None,
+    like: Sequence[str],
+    pass_rate: float | None,
+    case_correlation: float | None,
+    runs: Path,
+    warn: Warn,
+) -> DetectOptions | None:
+    """Reads the earlier runs that a difference is planned with; ``None`` without a difference.
+
+    Raises ``UsageError``, also for options that need a difference.
+    """
+    if difference is None:
+        given = (("--like", like or None), ("--pass-rate", pass_rate), ("--case-correlation", case_correlation))
+        for flag, value in given:
+            if value is not None:
+                raise UsageError(f"{flag}: needs --detect, the difference that two runs are to show")
+        return None
+    return DetectOptions(difference, [read_side(name, runs, warn) for name in like], pass_rate, case_correlation)
 
 
 def run_planned(planned: Sequence[Planned], options: RunOptions, watch: Watch, warn: Warn) -> Iterator[Run]:
@@ -376,7 +420,8 @@ def _finish(prepared: PreparedRun, calls: CallSettings, watch: Watch, spent_usd:
     folder = prepared.writer.folder
     with watch(prepared) as listener:
         info, error, spent_usd = _execute(prepared, calls, listener, spent_usd)
-    summary = summarize(info, read_records(folder), preferences_within(folder, info))
+    pairs = preferences_within(folder, info)
+    summary = summarize(info, read_records(folder), pairs, read_pair_cards(folder))
     prepared.writer.write_summary(summary)
     return Run(folder, info, summary, None, prepared.resume_hint, error), spent_usd
 
@@ -406,12 +451,12 @@ def _execute(
     return info, error, session.budget.spent
 
 
-def _labeled_run(name: str, runs: Path, warn: Warn, *, with_draws: bool) -> LabeledRun:
+def _labeled_run(name: str, runs: Path, warn: Warn) -> LabeledRun:
     folder, info, records = read_run(name, runs, warn)
     labels = labels_of(name, records, read_labels(folder / LABELS))
-    draws = read_draws(folder) if with_draws else []
+    draws = read_draws(folder)
     anchors, preferences = read_anchors(folder, info), read_preferences(folder)
-    return LabeledRun(info, records, labels, anchors, draws, name, preferences)
+    return LabeledRun(info, records, labels, anchors, draws, name, preferences, pair_cards(preferences))
 
 
 def _listener() -> Listener:

@@ -7,11 +7,13 @@ from typing import Literal
 from pydantic import Field
 
 from visioneval.analysis.disagreements import Disagreement
+from visioneval.analysis.judge_card import JudgeCard, PairCard
 from visioneval.analysis.questions import QuestionFindings
 from visioneval.analysis.rerouting import Rerouting
 from visioneval.analysis.scores import Estimate
 from visioneval.analysis.separation import Separation
 from visioneval.analysis.stats.measure import Measure
+from visioneval.analysis.variance import NoiseFinding
 from visioneval.records.model import SCHEMA_VERSION, CellError, RunState, StoppedBy
 from visioneval.types import Frozen, Metric, Verdict
 
@@ -123,8 +125,14 @@ class Summary(Frozen):
     failure_tags: dict[str, int]
     warned_rules: dict[str, int]
     judge_disagreements: dict[str, Disagreement]
+    judges: tuple[JudgeCard, ...] = ()
+    """What the records contain about the judge of each grader."""
+    pair_judges: tuple[PairCard, ...] = ()
+    """The judges that compared outputs of this run in pairs, with each other or with those of another run."""
     separations: dict[str, dict[str, Separation]]
     questions: dict[str, QuestionFindings]
+    noise: tuple[NoiseFinding, ...] = ()
+    """Where the variance of the pass rate and of each metric arises."""
     failing: tuple[FailingCell, ...]
     gates: tuple[GateFinding, ...]
     optional_unmeasured: dict[str, int] = Field(default_factory=dict)

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from visioneval.api import SuitePlan
 from visioneval.cli.options import count_of
+from visioneval.cli.sample_size_table import print_sizes, sizes_data
 from visioneval.engine.calls.cost.estimate import Cost, CostEstimate
 from visioneval.expansion import Plan, needed_keys
 from visioneval.report.terminal.table import Cell, Column, fit_columns, key_values, table, with_title
@@ -37,6 +38,8 @@ def print_plan(suite_plan: SuitePlan, console: Console) -> None:
     console.print()
     _print_cases(plan, console)
     console.print(key_values(_work(plan, suite_plan.estimate)))
+    if suite_plan.sizes is not None:
+        print_sizes(suite_plan.sizes, has_costs=bool(suite_plan.estimate.costs), console=console)
 
 
 def _print_cases(plan: Plan, console: Console) -> None:
@@ -126,6 +129,7 @@ def plan_json(suite_plan: SuitePlan) -> str:
         "budget_warnings": work.budget_warnings,
         "missing_keys": sorted(name for name in needed_keys(plan) if not os.environ.get(name)),
         "missing_files": work.missing_files,
+        "detect": None if suite_plan.sizes is None else sizes_data(suite_plan.sizes),
     }
     return json.dumps(data)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
 from visioneval.errors import GraderError
-from visioneval.judging.ask import Ask, ask_for_json, object_schema, schema_problems
+from visioneval.judging.ask import Ask, How, ask_for_json, object_schema, schema_problems
 from visioneval.judging.attachments import as_parts, load_attachments
 from visioneval.judging.shown_images import Show, shown
 from visioneval.providers.base import Question, Reply
@@ -126,6 +126,8 @@ class Choice:
     reason: str
     extra_keys: Mapping[str, str] = field(default_factory=dict)
     """Keys that were not asked for (see ``judging.ask.Answer``)."""
+    how: How = "json"
+    """How the reply was read (see ``judging.ask.Answer``)."""
 
 
 class PairGrader(Protocol):

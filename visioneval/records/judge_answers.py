@@ -23,6 +23,13 @@ class JudgeAnswer(Frozen):
     usage: dict[str, fields.Amount] | None = None
     cost_usd: fields.Number | None = None
     cached: bool = False
+    refused: int = Field(default=0, ge=0)
+    """How many of its questions it refused."""
+
+    @property
+    def is_unmeasured(self) -> bool:
+        """Whether it failed to measure a metric."""
+        return self.error is not None or not self.is_complete
 
     @property
     def is_complete(self) -> bool:

@@ -85,6 +85,8 @@ class GraderRecord(Frozen):
     waited_seconds: fields.Duration = 0.0
     """Spent waiting for a rate limit, a retry, a lock or a free thread."""
     cached: bool = False
+    refused: fields.CellCount | None = None
+    """How many of its questions the judge refused; ``None`` if it has no judge, or in an older record."""
     fingerprint: Fingerprint
     judges: tuple[JudgeAnswer, ...] = ()
     """The answers of a panel, in its order; empty for a single judge."""

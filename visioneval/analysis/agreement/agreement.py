@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from visioneval.analysis.agreement.among_raters import RaterAgreement, agreement_among_raters
+from visioneval.analysis.agreement.anchors import RunJudges, judges_by_run
 from visioneval.analysis.agreement.answers import Answers, LabeledRun, drop_outdated_labels, pool
-from visioneval.analysis.agreement.correction import Correction, correct
+from visioneval.analysis.agreement.correction import Correction, correct, name_of
 from visioneval.analysis.agreement.graders import GraderAgreement, against_graders, metrics_of
 from visioneval.analysis.agreement.minimums import Minimum, MinimumResult, check_minimums, exit_code
 from visioneval.analysis.agreement.pairs import (
@@ -37,6 +38,7 @@ class Agreement(Frozen):
     preferences: tuple[HumanPreferences, ...]
     pairwise_judges: tuple[PairwiseJudgeAgreement, ...]
     notes: tuple[str, ...]
+    judges: tuple[RunJudges, ...] = ()
     minimums: tuple[MinimumResult, ...] = ()
     correction: Correction | None = None
     exit_code: int = ExitCode.PASSED
@@ -62,7 +64,8 @@ def agree(runs: Sequence[LabeledRun], minimums: Sequence[Minimum] = (), *, is_co
         raters=rater_findings(runs, answers),
         preferences=preferences_of_people(answers),
         pairwise_judges=against_pairwise_judges(runs, answers),
-        notes=tuple(_notes(answers, graders)),
+        notes=(*_notes(answers, graders), *_notes_on_draws(runs)),
+        judges=judges_by_run(runs, answers),
         minimums=checked,
         correction=correct(runs, answers, metrics) if is_corrected else None,
         exit_code=exit_code(checked),
@@ -84,6 +87,17 @@ def _notes(answers: Answers, graders: Sequence[GraderAgreement]) -> Iterator[str
         yield f"ignored: {_labels(answers.outdated)} for replaced images"
     if answers.unmatched:
         yield f"ignored: {_labels(answers.unmatched)} that match no question in the suite"
+
+
+def _notes_on_draws(runs: Sequence[LabeledRun]) -> Iterator[str]:
+    """Labels of a stratified draw are no picture of the run without their weights."""
+    for run in runs:
+        drawn = {cell.cell for draw in run.draws if draw.about.which.startswith("stratified") for cell in draw.cells}
+        if any(label.cell in drawn for label in run.labels):
+            yield (
+                f"{name_of(run)}: labels of a stratified draw count alike in the agreement with graders;"
+                " --correct weights them"
+            )
 
 
 def _labels(number: int) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
+from visioneval.analysis.judge_card import PairCard
 from visioneval.errors import UsageError
 from visioneval.records.draws import RecordedDraw
 from visioneval.records.labels import PAIR_ANSWERS, Answer, Images, Label, drop_outdated, newest
@@ -30,6 +31,8 @@ class LabeledRun:
     draws: Sequence[RecordedDraw] = ()
     name: str = ""
     preferences: Sequence[Preference] = ()
+    pair_cards: Sequence[PairCard] = ()
+    """The judges that compared its outputs in pairs."""
 
 
 @dataclass(frozen=True, slots=True)

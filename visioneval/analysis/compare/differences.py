@@ -93,16 +93,18 @@ def adjusted(pass_rate: Difference, metrics: Sequence[Difference]) -> tuple[Diff
     """Adjusts p-values for multiple comparisons, in two families at 0.05 each, and sets what they can detect.
 
     The pass rate is a family of its own. The other metrics are adjusted by Holm's procedure. Metrics that could not be
-    significant even if all their cases had changed in one direction get 1 and do not count in the adjustment, as they
-    cannot be false alarms. Source: R. E. Tarone, "A modified Bonferroni method for discrete data", Biometrics 46
+    significant even if all their cases had changed in one direction do not count in the adjustment of the others, as
+    they cannot be false alarms. Source: R. E. Tarone, "A modified Bonferroni method for discrete data", Biometrics 46
     (1990).
     """
-    testable = {metric.name: metric.p for metric in metrics if metric.p is not None and metric.lowest_p < ALPHA}
-    p_holm = dict(zip(testable, holm(list(testable.values())), strict=True))
+    tested = {metric.name: metric.p for metric in metrics if metric.p is not None}
+    can_be_significant = {metric.name for metric in metrics if metric.lowest_p < ALPHA}
+    testable = {name: p for name, p in tested.items() if name in can_be_significant}
+    p_holm = dict(zip(tested, holm(list(tested.values())), strict=True))
+    p_holm |= dict(zip(testable, holm(list(testable.values())), strict=True))
     family = max(1, len(testable))
     return _decided(pass_rate, pass_rate.p, ALPHA), [
-        _decided(metric, None if metric.p is None else p_holm.get(metric.name, 1.0), ALPHA / family)
-        for metric in metrics
+        _decided(metric, p_holm.get(metric.name), ALPHA / family) for metric in metrics
     ]
 
 

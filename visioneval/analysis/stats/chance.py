@@ -68,8 +68,10 @@ def fleiss_kappa(counts: ArrayLike) -> float:
     return np.nan if by_chance == 1 else (observed - by_chance) / (1 - by_chance)
 
 
-def krippendorff_alpha(counts: ArrayLike, values: ArrayLike, level: Level) -> float:
+def krippendorff_alpha(counts: ArrayLike, values: ArrayLike, level: Level, times: ArrayLike | None = None) -> float:
     """Krippendorff's alpha of ``counts``, shape ``(units, values)``: the ratings of each unit by value.
+
+    ``times``, shape ``(units,)``, is how many units have these ratings; by default one.
 
     ``values``, shape ``(values,)``, are ascending; ``ordinal`` uses only their order, ``nominal`` only their identity.
     Ratings may be missing: units with fewer than two are ignored. At most 1; 0 is chance. NaN if no unit has two
@@ -79,11 +81,13 @@ def krippendorff_alpha(counts: ArrayLike, values: ArrayLike, level: Level) -> fl
     alpha-reliability" (2011).
     """
     table = np.asarray(counts, dtype=float)
-    table = table[table.sum(axis=1) >= 2] if len(table) else table
+    weights = np.ones(len(table)) if times is None else np.asarray(times, dtype=float)
+    is_shared = table.sum(axis=1) >= 2 if len(table) else np.zeros(0, dtype=bool)
+    table, weights = table[is_shared], weights[is_shared]
     if not len(table):
         return np.nan
-    pairs = table.sum(axis=1, keepdims=True) - 1
-    coincidences = table.T @ (table / pairs) - np.diag((table / pairs).sum(axis=0))
+    weighted = table * (weights / (table.sum(axis=1) - 1))[:, None]
+    coincidences = table.T @ weighted - np.diag(weighted.sum(axis=0))
     totals = coincidences.sum(axis=1)
     distances = _DISTANCES[level](np.asarray(values, dtype=float), totals)
     by_chance = float(totals @ distances @ totals)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
@@ -55,7 +56,7 @@ def agreement(
         warn=options.say,
     )
     if as_json:
-        print(result.model_dump_json())
+        print(json.dumps(result.model_dump(mode="json")))  # ASCII: a run may be a stranger's
     else:
         print_agreement(result, options.console())
     raise typer.Exit(result.exit_code)

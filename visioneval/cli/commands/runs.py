@@ -83,6 +83,8 @@ def show(
     """Show a run's summary, or all cells of one case in full: prompts, scores and reasons."""
     from visioneval.api import load_run
     from visioneval.cli.result import print_pairs
+    from visioneval.report.terminal.judge_card import print_judges
+    from visioneval.report.terminal.noise import print_noise
     from visioneval.report.terminal.summary import print_summary
 
     result = load_run(run, runs=runs, warn=options.say)
@@ -92,6 +94,8 @@ def show(
     if sample is not None or verdict is not None:
         raise UsageError("--sample and --verdict need a CASE")
     print_summary(result.summary, options.console())
+    print_noise(result.summary.noise, options.console())
+    print_judges(result.summary, options.console())
     print_pairs(result)
     if result.resume_hint is not None:
         options.say(result.resume_hint)

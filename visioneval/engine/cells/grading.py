@@ -234,6 +234,7 @@ def _grader_record(
         is_unmeasured=checked.is_unmeasured,
         is_optional=is_optional,
         details=dict(grade.details),
+        refused=meter.refused if config.judge_names else None,
         usage=context.sanitizer.counts(meter.usage) or grade.usage,
         cost_usd=meter.cost_usd if meter.calls else grade.cost_usd,
         seconds=round(seconds, 6),

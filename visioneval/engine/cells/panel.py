@@ -101,6 +101,7 @@ def _answer(name: str, checked: CheckedGrade, meters: JudgeMeters, sanitizer: Sa
         usage=sanitizer.counts(meter.usage or grade.usage),
         cost_usd=meter.cost_usd if meter.calls else grade.cost_usd,
         cached=meter.calls > 0 and meter.cached == meter.calls,
+        refused=meter.refused,
     )
 
 

@@ -198,7 +198,8 @@ async def _judge_pair(session: PairwiseSession, judge: str, matchup: Matchup, fi
     """Asks a judge about one pair in one order; an error replaces the answer."""
     limit = asyncio.timeout(session.plan.suite.cell_timeout_s)
     answer: Literal["a", "b", "tie"] | None = None
-    reason = error = extra_keys = None
+    reason = error = extra_keys = read = None
+    is_refused = False
     try:
         async with limit:
             question = await asyncio.to_thread(_question, session, judge, matchup, first)
@@ -207,10 +208,12 @@ async def _judge_pair(session: PairwiseSession, judge: str, matchup: Matchup, fi
         answers: Mapping[str, Literal["a", "b", "tie"]] = {"first": first, "second": second, "tie": "tie"}
         answer, reason = answers[choice.answer], session.sanitizer.text(choice.reason)
         extra_keys = session.sanitizer.texts(choice.extra_keys) or None
+        read = None if choice.how == "json" else choice.how
     except StoppedError:
         raise
     except (GraderError, ProviderError, ImageError) as failure:
         error = session.sanitizer.text(str(failure) or type(failure).__name__)
+        is_refused = isinstance(failure, ProviderError) and failure.kind == "refused"
     except Exception as failure:
         if isinstance(failure, TimeoutError) and limit.expired():
             error = f"exceeded the cell timeout of {session.plan.suite.cell_timeout_s:g} s"
@@ -228,6 +231,8 @@ async def _judge_pair(session: PairwiseSession, judge: str, matchup: Matchup, fi
         judge=session.judge(judge).title,
         error=error,
         extra_keys=extra_keys,
+        read=read,
+        refused=is_refused,
     )
 
 

@@ -120,6 +120,7 @@ def _graded(config: GeckoGrader, context: GradingContext, entry: PromptQuestions
             "prompt_sha256": entry.prompt_sha256,
             "coverage": entry.coverage,
             "dropped": len(entry.dropped),
+            "read": sorted(answered.read - {"json"}),
             "questions": [_question_details(context, entry, question, answered, scored) for question in questions],
             **({"unasked": list(answered.unasked)} if answered.unasked else {}),
             **({"extra_keys": dict(answered.extra_keys)} if answered.extra_keys else {}),

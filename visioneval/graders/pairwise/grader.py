@@ -66,7 +66,7 @@ async def choose(ask: Ask, question: Question) -> Choice:
     """Asks. Raises ``ProviderError``, and ``OffSchemaError`` after two unusable replies."""
     answer = await ask_for_json(ask, question, reply_problems)
     choices: dict[str, Literal["first", "second", "tie"]] = {FIRST: "first", SECOND: "second", TIE: "tie"}
-    return Choice(choices[answer.data[ANSWER]], answer.data[REASON], answer.extra_keys)
+    return Choice(choices[answer.data[ANSWER]], answer.data[REASON], answer.extra_keys, answer.how)
 
 
 def reply_problems(data: Any) -> list[str]:

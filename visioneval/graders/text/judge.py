@@ -64,7 +64,7 @@ async def read(context: GradingContext, config: TextGrader) -> JudgeReading:
     answer = await _check_description(ask, context, described)
     return JudgeReading(
         _readings(answer),
-        {**answer_details(answer), "description": _description(described)[:MAX_REPLY_CHARS]},
+        {**answer_details(described, answer), "description": _description(described)[:MAX_REPLY_CHARS]},
         (*described.replies, *answer.replies),
         *_hashes(context, {**_DESCRIBED, **_CHECKED}, DESCRIBE, CHECK),
         criteria_met=answer.data.get("criteria_met") if context.case.criteria else None,

@@ -15,7 +15,7 @@ from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.model import CellKey, Fingerprint, Record, RunInfo, read_lines
 
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
-_DETAIL_FIELDS = ("judge_verdict", "prompt_sha256", "source", "coverage", "dropped")
+_DETAIL_FIELDS = ("judge_verdict", "prompt_sha256", "source", "coverage", "dropped", "votes", "read")
 _QUESTION_FIELDS = ("question", "type", "score")
 _SHARED = ("run_id", "test_id", "model_label", "prompt", "tags", "failed_rules", "provider")
 

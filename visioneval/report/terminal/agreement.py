@@ -15,6 +15,7 @@ from visioneval.analysis.agreement.raters import MatchCount, RaterFinding
 from visioneval.analysis.stats.measure import Measure
 from visioneval.report.terminal.agreement_pairs import pair_tables
 from visioneval.report.terminal.correction import correction_parts
+from visioneval.report.terminal.judge_card import agreement_cards
 from visioneval.report.terminal.measures import measure_cells
 from visioneval.report.terminal.table import Cell, Column, table, with_title
 from visioneval.report.text import clean, one_line, plain
@@ -58,6 +59,7 @@ def _parts(agreement: Agreement, width: int) -> Iterator[RenderableType]:
         yield with_title("Raters", _raters(agreement.raters, width))
     if agreement.correction is not None:
         yield from correction_parts(agreement.correction, width)
+    yield from agreement_cards(agreement.judges, width)
     if agreement.minimums:
         yield with_title("Minimums", _minimums(agreement.minimums, width))
 

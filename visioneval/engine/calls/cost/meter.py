@@ -15,6 +15,8 @@ class Meter:
     cached: int = 0
     usage: dict[str, int] = field(default_factory=dict)
     cost_usd: float | None = 0.0
+    refused: int = 0
+    """Questions that a judge refused."""
     judge_model: str | None = None
     """The model of the last reply."""
     whole: Meter | None = None
@@ -34,6 +36,12 @@ class Meter:
         for kind, tokens in (reply.usage or {}).items():
             self.usage[kind] = self.usage.get(kind, 0) + tokens
         self.cost_usd = None if self.cost_usd is None or reply.cost_usd is None else self.cost_usd + reply.cost_usd
+
+    def add_refusal(self) -> None:
+        """Adds a question that a judge refused."""
+        if self.whole is not None:
+            self.whole.add_refusal()
+        self.refused += 1
 
 
 @dataclass(frozen=True, slots=True)
