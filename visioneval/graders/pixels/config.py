@@ -23,7 +23,7 @@ class LocalityGrader(BaseGrader):
     tolerance: Literal["reencode", "exact"] = Field(
         default="reencode",
         description="reencode ignores lossy encoding, a different size and a small shift of the whole image. "
-        "exact ignores nothing: every pixel with a different RGB value counts, and max_changed_outside,"
+        "exact ignores nothing: every pixel with a different RGB or alpha value counts, and max_changed_outside,"
         " max_worst_window "
         "and dilate are 0 by default.",
     )
@@ -42,6 +42,10 @@ class LocalityGrader(BaseGrader):
     dilate: Annotated[int, Field(ge=0, le=512)] = Field(
         default=8, description="Width in pixels of the border around the mask that may also change."
     )
+
+    @property
+    def version(self) -> str:
+        return "2"
 
     @model_validator(mode="before")
     @classmethod
@@ -78,6 +82,10 @@ class ReferenceGrader(BaseGrader):
         description="The largest mean color difference (CIEDE2000): re-encoding gives less than 2.5, "
         "brightening by 12 of 255 levels gives 3.5, a different image 20 or more.",
     )
+
+    @property
+    def version(self) -> str:
+        return "2"
 
     def metrics(self, case: TestCase) -> dict[str, Metric]:
         if case.reference is None or is_video(case):

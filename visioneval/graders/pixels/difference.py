@@ -1,7 +1,8 @@
 """Visible differences between images: color difference, structural similarity, and changed pixels.
 
-Images are ``(height, width, 3)`` arrays of 8-bit sRGB; maps are ``(height, width)``. Large images are processed
-in bands, so that the float copies stay small.
+Images are ``(height, width, 3)`` arrays of 8-bit sRGB, or premultiplied RGBA if one of a pair has transparency
+(``transparency.comparable``), which is compared on black and on white, pixel by pixel the worse of the two; maps are
+``(height, width)``. Large images are processed in bands, so that the float copies stay small.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from functools import reduce
 from typing import Any
 
 import cv2
@@ -16,12 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from visioneval.graders.pixels.transparency import (
+    Floats,
+    Mask,
+    Pixels,
+    on_backgrounds,
+    on_checkerboard,
+    with_alpha,
+)
 from visioneval.media.images import encode_png
 
-Pixels = NDArray[np.uint8]
-Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 TOOL_VERSIONS = {"opencv": cv2.__version__, "numpy": np.__version__}
 
@@ -167,8 +174,14 @@ def mean_delta_e(first: Pixels, second: Pixels, region: Mask) -> float:
     total = 0.0
     for rows, _, _ in _bands(region.shape, halo=0):
         inside = region[rows]
-        pair = (to_lab(output[rows])[inside] for output in (first, second))
-        total += float(ciede2000(*pair).sum(dtype=np.float64))
+        worst = reduce(
+            np.maximum,
+            (
+                ciede2000(*(to_lab(output)[inside] for output in pair))
+                for pair in on_backgrounds(first[rows], second[rows])
+            ),
+        )
+        total += float(worst.sum(dtype=np.float64))
     return total / int(region.sum())
 
 
@@ -206,7 +219,8 @@ def mean_ssim(first: Pixels, second: Pixels, region: Mask) -> float:
     """The mean of ``ssim_map`` of both images' luma over ``region``, which must not be empty."""
     total = 0.0
     for rows, core, target in _bands(region.shape, halo=8):
-        band = ssim_map(luma(first[rows]), luma(second[rows]))[core]
+        pairs = on_backgrounds(first[rows], second[rows])
+        band = reduce(np.minimum, (ssim_map(*map(luma, pair)) for pair in pairs))[core]
         total += float(band[region[target]].sum(dtype=np.float64))
     return total / int(region.sum())
 
@@ -218,9 +232,14 @@ def exceeds(values: Any, limit: Any) -> Mask:
 
 
 def changed_exactly(base: Pixels, output: Pixels, region: Mask) -> Mask:
-    """The pixels of ``region`` with another RGB value."""
+    """The pixels of ``region`` with another RGB or alpha value. The color of fully transparent pixels does not count.
+
+    An image may have an alpha channel, the other none; the channels are compared as they are.
+    """
+    if base.shape[2] != output.shape[2]:
+        base, output = with_alpha(base), with_alpha(output)
     differs: Mask = (base != output).any(axis=-1) & region
-    return differs
+    return differs if base.shape[2] == 3 else differs & ((base[..., 3] > 0) | (output[..., 3] > 0))
 
 
 def changed_visibly(
@@ -243,11 +262,17 @@ def changed_visibly(
     changed = np.zeros(region.shape, np.bool_)
     if not region.any():
         return changed
-    sigma = FINE_SIGMA * coarseness
+    for shown in on_backgrounds(base, output, base if grainy is None else grainy):
+        changed |= _changed_on_background(*shown, region=region, sigma=FINE_SIGMA * coarseness)
+    return changed
+
+
+def _changed_on_background(base: Pixels, output: Pixels, grainy: Pixels, *, region: Mask, sigma: float) -> Mask:
+    """``changed_visibly`` for RGB."""
+    changed = np.zeros(region.shape, np.bool_)
     halo = round(4 * sigma * FINE_CHROMA) + FINE_REACH + 4
     window = _surroundings(region, halo)
-    base, output, region = base[window], output[window], region[window]
-    grainy = base if grainy is None else grainy[window]
+    base, output, grainy, region = base[window], output[window], grainy[window], region[window]
     changed_in_window = np.zeros(region.shape, np.bool_)
     blocks = []
     for rows, core, target in _bands(region.shape, halo=halo):
@@ -383,12 +408,13 @@ def difference_map(
     inside: Mask | None = None,
     window: tuple[int, int, int, int] | None = None,
 ) -> bytes:
-    """A PNG for people: the image in dark greys, changes outside in red and inside in blue.
+    """A PNG for people: the image in dark greys, on a checkerboard where it is transparent, with the changes outside in
+    red and inside in blue.
 
     The edge of ``inside`` is white, ``window`` (left, top, width, height) has a yellow box. Images over
     2048 pixels per side are reduced.
     """
-    canvas = (luma(output) * (0.6 * (GREYS - 1) / 255)).astype(np.uint8)
+    canvas = (luma(on_checkerboard(output)) * (0.6 * (GREYS - 1) / 255)).astype(np.uint8)
     canvas[changed_outside] = _OUTSIDE
     if changed_inside is not None:
         canvas[changed_inside] = _INSIDE

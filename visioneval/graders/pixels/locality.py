@@ -3,7 +3,8 @@
 Metrics over the base image's pixels (the editable mask has alpha 0 inside):
 
 - ``<key>.changed_outside``, 0..1: the share of the pixels outside the mask, dilated by ``dilate``, that changed
-  visibly (``difference.changed_visibly``, on CIEDE2000); with ``tolerance: exact``, those with another RGB value.
+  visibly (``difference.changed_visibly``, on CIEDE2000); with ``tolerance: exact``, those with another RGB or alpha
+  value. Where either image has transparency, a change on black or on white counts.
 - ``<key>.worst_window``, 0..1: the largest such share in any window of 24 x 24 pixels, so that a small change far
   from the mask cannot hide in a large image. 24 pixels for any image size: codec blocks and letter
   strokes do not grow with the image.
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,8 +32,6 @@ from visioneval.graders.pixels.config import LocalityGrader
 from visioneval.graders.pixels.difference import (
     SCORE_DIGITS,
     TOOL_VERSIONS,
-    Mask,
-    Pixels,
     changed_exactly,
     changed_visibly,
     difference_map,
@@ -39,6 +39,7 @@ from visioneval.graders.pixels.difference import (
     worst_window,
 )
 from visioneval.graders.pixels.registration import AlignedPair, Registration, align, read_pixels, scale_to_base
+from visioneval.graders.pixels.transparency import Mask, Pixels, alpha_changes, alpha_text, percent
 from visioneval.media.images import load_mask, room_for
 from visioneval.media.opencv import portable_opencv
 from visioneval.types import Score
@@ -48,13 +49,15 @@ from visioneval.types import Score
 class LocalityFinding:
     """The measurements. A share is ``None`` if the mask leaves no pixels to measure.
 
-    ``window`` is ``(left, top, width, height)`` of the worst window, in pixels of the base.
+    ``window`` is ``(left, top, width, height)`` of the worst window, in pixels of the base. ``alpha_outside`` are the
+    shares of the pixels outside that changed in transparency; empty for opaque images.
     """
 
     changed_outside: float | None
     worst_window: float | None
     ssim_outside: float | None
     changed_inside: float | None
+    alpha_outside: Mapping[str, float]
     window: tuple[int, int, int, int] | None
     pixels_outside: int
     pixels_inside: int
@@ -66,11 +69,17 @@ class LocalityFinding:
 
 @portable_opencv()
 def measure_locality(base: Pixels, output: Pixels, editable: Mask, *, exact: bool, dilate: int) -> LocalityFinding:
-    """Measures an edit. ``editable`` is True inside the mask and has the size of ``base``, ``output`` any size."""
+    """Measures an edit. ``editable`` is True inside the mask and has the size of ``base``, ``output`` any size.
+
+    Both images are RGB or straight RGBA.
+    """
     dilated = _dilated(editable, dilate)
     aligned = scale_to_base(base, output) if exact else align(base, output, ~dilated)
     outside, inside = ~dilated & aligned.valid, editable & aligned.valid
-    changed_outside, changed_inside = (_changed(aligned, region, exact) for region in (outside, inside))
+    pair = (base, output) if base.shape[:2] == output.shape[:2] else (aligned.whole_base, aligned.output)
+    changed_outside, changed_inside = (
+        changed_exactly(*pair, region) if exact else _changed_visibly(aligned, region) for region in (outside, inside)
+    )
     share, window, ssim = None, None, None
     if outside.any():
         share, window = worst_window(changed_outside, outside)
@@ -84,6 +93,7 @@ def measure_locality(base: Pixels, output: Pixels, editable: Mask, *, exact: boo
         worst_window=share,
         ssim_outside=ssim,
         changed_inside=_share(changed_inside, inside),
+        alpha_outside=alpha_changes(aligned.whole_base, aligned.output, outside),
         window=window,
         pixels_outside=int(outside.sum()),
         pixels_inside=int(inside.sum()),
@@ -157,12 +167,12 @@ def _failures(finding: LocalityFinding, config: LocalityGrader) -> list[str]:
         failures.append(f"the output is {width}x{height}, the base image {base_width}x{base_height}")
     outside = _outside_failure(finding, config)
     if outside is not None:
-        failures.append(outside)
+        failures.append("; ".join(filter(None, [outside, alpha_text(finding.alpha_outside)])))
     inside = finding.changed_inside
     if inside is not None and inside < config.min_changed_inside:
         failures.append(
-            f"{_percent(inside)} of the pixels inside the mask changed, below the limit of "
-            f"{_percent(config.min_changed_inside)}: the edit is missing"
+            f"{percent(inside)} of the pixels inside the mask changed, below the limit of "
+            f"{percent(config.min_changed_inside)}: the edit is missing"
         )
     return failures
 
@@ -174,16 +184,16 @@ def _outside_failure(finding: LocalityFinding, config: LocalityGrader) -> str | 
     left, top, width, height = window
     at = f"at x {left} to {left + width}, y {top} to {top + height}"
     if share > config.max_changed_outside:
-        limit = _percent(config.max_changed_outside)
+        limit = percent(config.max_changed_outside)
         return (
-            f"{_percent(share)} of the pixels outside the mask changed, above the limit of {limit}; "
+            f"{percent(share)} of the pixels outside the mask changed, above the limit of {limit}; "
             f"the worst window is {at}"
         )
     if worst > config.max_worst_window:
-        limit = _percent(config.max_worst_window)
+        limit = percent(config.max_worst_window)
         return (
-            f"outside the mask, {_percent(worst)} of the pixels changed {at}, above the limit of {limit} "
-            f"({_percent(share)} of all pixels changed)"
+            f"outside the mask, {percent(worst)} of the pixels changed {at}, above the limit of {limit} "
+            f"({percent(share)} of all pixels changed)"
         )
     return None
 
@@ -205,6 +215,7 @@ def _details(finding: LocalityFinding, config: LocalityGrader, map_path: str) ->
         "registration": finding.registration.as_details(),
         "pixels_outside": finding.pixels_outside,
         "pixels_inside": finding.pixels_inside,
+        **({"alpha_outside": dict(finding.alpha_outside)} if finding.alpha_outside else {}),
         "window": dict(zip(("left", "top", "width", "height"), finding.window, strict=True))
         if finding.window
         else None,
@@ -218,9 +229,7 @@ def _details(finding: LocalityFinding, config: LocalityGrader, map_path: str) ->
     }
 
 
-def _changed(aligned: AlignedPair, region: Mask, exact: bool) -> Mask:
-    if exact:
-        return changed_exactly(aligned.whole_base, aligned.output, region)
+def _changed_visibly(aligned: AlignedPair, region: Mask) -> Mask:
     coarseness = aligned.registration.coarseness
     return changed_visibly(aligned.base, aligned.output, region, grainy=aligned.whole_base, coarseness=coarseness)
 
@@ -250,8 +259,3 @@ def _read_mask(path: Path) -> Mask:
 
 def _size(array: Any) -> str:
     return f"{array.shape[1]}x{array.shape[0]}"
-
-
-def _percent(share: float) -> str:
-    """A share in per cent with two significant digits, and never rounded to 0 or 100."""
-    return f"{share * 100:.2g}%" if share < 0.995 else f"{share * 100:.4g} %"

@@ -8,12 +8,16 @@ Metrics over the reference's pixels, after the output is scaled and registered t
 
 Both are rounded to 4 decimals first, so that the record and the verdict agree.
 
+Where either image has transparency, both are compared on black and on white, and each pixel counts with the worse of
+the two. Pixels that are fully transparent in both do not count.
+
 An output smaller than the reference is compared at its own level of detail: the ``properties`` grader checks the size.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from visioneval.errors import GraderError
@@ -22,43 +26,50 @@ from visioneval.graders.pixels.config import ReferenceGrader
 from visioneval.graders.pixels.difference import (
     SCORE_DIGITS,
     TOOL_VERSIONS,
-    Pixels,
     changed_visibly,
     difference_map,
     mean_delta_e,
     mean_ssim,
 )
 from visioneval.graders.pixels.registration import Registration, align, read_pixels
+from visioneval.graders.pixels.transparency import Pixels, alpha_changes, alpha_text, drawn
 from visioneval.media.images import room_for
 from visioneval.media.opencv import portable_opencv
 
 
 @dataclass(frozen=True, slots=True)
 class ReferenceFinding:
-    """``ssim`` is -1..1, ``delta_e`` a mean CIEDE2000, ``changed`` the share of visibly changed pixels, 0..1."""
+    """``ssim`` is -1..1, ``delta_e`` a mean CIEDE2000, ``changed`` the share of visibly changed pixels, 0..1.
+
+    ``alpha`` are the shares of the pixels that changed in transparency; empty for opaque images.
+    """
 
     ssim: float
     delta_e: float
     changed: float
+    alpha: Mapping[str, float]
     registration: Registration
     difference_map: bytes
 
 
 @portable_opencv()
 def measure_reference(reference: Pixels, output: Pixels) -> ReferenceFinding:
-    """Measures an output of any size against the reference."""
+    """Measures an output of any size against the reference. Both are RGB or straight RGBA."""
     aligned = align(reference, output)
+    region = aligned.valid & drawn(aligned.whole_base, aligned.output)
+    region = region if region.any() else aligned.valid  # both are fully transparent
     changed = changed_visibly(
         aligned.base,
         aligned.output,
-        aligned.valid,
+        region,
         grainy=aligned.whole_base,
         coarseness=aligned.registration.coarseness,
     )
     return ReferenceFinding(
-        ssim=round(mean_ssim(aligned.base, aligned.output, aligned.valid), SCORE_DIGITS),
-        delta_e=round(mean_delta_e(aligned.base, aligned.output, aligned.valid), SCORE_DIGITS),
-        changed=int(changed.sum()) / int(aligned.valid.sum()),
+        ssim=round(mean_ssim(aligned.base, aligned.output, region), SCORE_DIGITS),
+        delta_e=round(mean_delta_e(aligned.base, aligned.output, region), SCORE_DIGITS),
+        changed=int(changed.sum()) / int(region.sum()),
+        alpha=alpha_changes(aligned.whole_base, aligned.output, region),
         registration=aligned.registration,
         difference_map=difference_map(aligned.output, changed),
     )
@@ -99,6 +110,7 @@ class Reference:
                 "reference_size": sizes[1],
                 "registration": finding.registration.as_details(),
                 "changed": finding.changed,
+                **({"alpha": dict(finding.alpha)} if finding.alpha else {}),
                 "limits": {"min_ssim": config.min_ssim, "max_delta_e": config.max_delta_e},
                 "difference_map": map_path,
             },
@@ -119,4 +131,6 @@ def _failures(finding: ReferenceFinding, config: ReferenceGrader, size: str, exp
             f"the mean color difference is {finding.delta_e:.{SCORE_DIGITS}f} (CIEDE2000), "
             f"above the limit of {config.max_delta_e:g}"
         )
+    if failures and (transparency := alpha_text(finding.alpha)):
+        failures.append(transparency)
     return failures

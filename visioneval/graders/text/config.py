@@ -52,6 +52,10 @@ class TextGrader(BaseGrader):
         return self
 
     @property
+    def version(self) -> str | None:
+        return None if self.extract == "judge" else "2"
+
+    @property
     def judge_name(self) -> str | None:
         return None if self.extract == "ocr" else self.judge
 
