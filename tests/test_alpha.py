@@ -26,8 +26,11 @@ from visioneval.graders.pixels.registration import align, read_pixels
 from visioneval.graders.pixels.transparency import comparable, on_backgrounds
 from visioneval.graders.properties.config import PropertiesGrader
 from visioneval.graders.properties.grader import Properties
+from visioneval.judging.attachments import Attachment
+from visioneval.judging.crops import CropTool
 from visioneval.judging.shown_images import shown
 from visioneval.media.images import image_at, load_image
+from visioneval.providers.base import ImagePart
 from visioneval.records.model import read_records
 from visioneval.suite.case import TestCase
 from visioneval.types import CaseFiles, TaskType
@@ -349,6 +352,27 @@ def test_judges_get_the_transparency_of_an_image(tmp_path: Path, kind: str) -> N
     assert part.mime == ("image/webp" if kind == "WEBP" else "image/png")
     alpha = np.asarray(Image.open(io.BytesIO(part.data)).convert("RGBA"))[..., 3]
     assert (alpha[60, 25], alpha[5, 5]) == (255, 0)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "TIFF", "GIF"])
+def test_models_get_the_transparency_of_an_input(tmp_path: Path, kind: str) -> None:
+    """A model can only keep what it gets."""
+    from visioneval.providers.gemini.generator import _inline
+    from visioneval.providers.openai.generator import _upload
+
+    path = tmp_path / "image"
+    path.write_bytes(encoded(logo(), kind))
+    for data in (_upload(path)[1], _inline(path).inline_data.data):
+        alpha = np.asarray(Image.open(io.BytesIO(data)).convert("RGBA"))[..., 3]
+        assert (alpha[60, 25], alpha[5, 5]) == (255, 0)
+
+
+def test_a_zoomed_view_has_the_transparency_of_the_image() -> None:
+    tool = CropTool([Attachment("output", "image", ImagePart(encoded(logo()), "image/png"))], 2, lambda *_: "crop.png")
+    _, crop = tool.tool.call({"image_id": "output", "x1": 0, "y1": 0, "x2": 60, "y2": 100})
+    for data, factor in ((tool.first_views[0].part.data, 1), (crop.data, 8)):
+        alpha = np.asarray(Image.open(io.BytesIO(data)))[..., 3]
+        assert (alpha[60 * factor, 25 * factor], alpha[5 * factor, 5 * factor]) == (255, 0)
 
 
 def test_ocr_reads_a_logo_of_each_color() -> None:
