@@ -16,8 +16,9 @@ class LocalityGrader(BaseGrader):
     """An edit that stays inside its mask."""
 
     needs: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("", ".changed_outside", ".worst_window", ".ssim_outside", ".changed_inside"), "images and an editable mask"
-    )
+        ("", ".changed_outside", ".worst_window", ".ssim_outside", ".changed_inside", ".sharpness_outside"),
+        "images and an editable mask",
+    ) | dict.fromkeys((".shift", ".magnification"), "images and an editable mask, and not with tolerance: exact")
 
     type: Literal["locality"]
     tolerance: Literal["reencode", "exact"] = Field(
@@ -39,6 +40,19 @@ class LocalityGrader(BaseGrader):
         default=0.01,
         description="The smallest share of pixels inside the mask that must change; less counts as no edit.",
     )
+    max_shift: Share = Field(
+        default=0.02, description="The largest shift of the whole image, as a share of its shorter side."
+    )
+    max_magnification: Annotated[float, Field(ge=1)] = Field(
+        default=1.02,
+        description="The largest factor by which the whole image may be enlarged or reduced; 1 is unchanged. "
+        "Larger factors than 1.02 are not corrected, so that they count as changes.",
+    )
+    min_sharpness_outside: Share = Field(
+        default=0.4,
+        description="The smallest share of the fine detail outside the mask that must be left: JPEG, WebP and resizing "
+        "leave 0.6 or more, a blur of 2 pixels 0.3 or less.",
+    )
     dilate: Annotated[int, Field(ge=0, le=512)] = Field(
         default=8, description="Width in pixels of the border around the mask that may also change."
     )
@@ -57,13 +71,23 @@ class LocalityGrader(BaseGrader):
     def metrics(self, case: TestCase) -> dict[str, Metric]:
         if not case.images or case.masks is None or case.masks.editable is None:
             return {}
+        moves = {
+            f"{self.key}.shift": Metric(type="number", range=(0, None), better="lower"),
+            f"{self.key}.magnification": Metric(type="number", range=(1, None), better="lower"),
+        }
         return {
             self.key: YES,
             f"{self.key}.changed_outside": SHARE_DOWN,
             f"{self.key}.worst_window": SHARE_DOWN,
             f"{self.key}.ssim_outside": SSIM,
             f"{self.key}.changed_inside": Metric(type="number", range=(0, 1), better="none"),
+            f"{self.key}.sharpness_outside": Metric(type="number", range=(0, None), better="higher"),
+            **(moves if self.tolerance == "reencode" else {}),
         }
+
+    def omissible(self, case: TestCase) -> frozenset[str]:
+        names = self.metrics(case)
+        return frozenset(name for name in names if name.endswith((".sharpness_outside", ".shift", ".magnification")))
 
 
 class ReferenceGrader(BaseGrader):

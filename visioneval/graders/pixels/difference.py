@@ -47,6 +47,9 @@ BROAD_DELTA_E = 3.0
 BROAD_GRAIN = 1.0
 """Added fine texture from which an area counts as changed: root mean square, in percent of white's luma."""
 
+FLAT_DETAIL = 0.2
+"""Fine texture below which an area has no detail to lose: root mean square, in percent of white's luma."""
+
 SCORE_DIGITS = 4
 """Decimals of a mean SSIM or color difference in records, in reasons, and in comparisons with a limit."""
 
@@ -225,6 +228,23 @@ def mean_ssim(first: Pixels, second: Pixels, region: Mask) -> float:
     return total / int(region.sum())
 
 
+def detail_ratio(base: Pixels, output: Pixels, region: Mask) -> float | None:
+    """The fine detail of ``output`` in ``region`` relative to that of ``base``: 1 is as sharp, 0 has none.
+
+    The ratio of the root mean squares of the detail finer than ``FINE_SIGMA`` in luma, on the background where it is
+    least. ``None`` if ``base`` has less than ``FLAT_DETAIL`` on every background.
+    """
+    totals: dict[int, Doubles] = {}
+    pixels = int(region.sum())
+    for rows, core, target in _bands(region.shape, halo=8):
+        inside = region[target]
+        for number, pair in enumerate(on_backgrounds(base[rows], output[rows])):
+            energies = [float(_grain(image)[core][inside].sum(dtype=np.float64)) for image in pair]
+            totals[number] = totals.get(number, np.zeros(2)) + energies
+    ratios = [(after / before) ** 0.5 for before, after in totals.values() if before > FLAT_DETAIL**2 * pixels]
+    return min(ratios, default=None)
+
+
 def exceeds(values: Any, limit: Any) -> Mask:
     """Where ``values`` are above ``limit`` by more than the rounding error of 32 bits."""
     above: Mask = values > limit + 1e-4
@@ -255,6 +275,8 @@ def changed_visibly(
     - or where, between such pixels, the mean color over ``BROAD_SIGMA`` moved by ``BROAD_DELTA_E``, or fine
       texture of ``BROAD_GRAIN``, such as noise, was added compared with ``grainy`` (``base`` if ``None``).
       Lost texture does not count: every codec loses some, and the SSIM shows it.
+
+    The result is the area in which the change is seen: it may contain pixels with the same value in both images.
 
     ``coarseness`` (1 or more) is the factor by which the output was enlarged: its codec noise grew as well, so the
     smoothing grows by the same factor.

@@ -4,21 +4,27 @@ Metrics over the base image's pixels (the editable mask has alpha 0 inside):
 
 - ``<key>.changed_outside``, 0..1: the share of the pixels outside the mask, dilated by ``dilate``, that changed
   visibly (``difference.changed_visibly``, on CIEDE2000); with ``tolerance: exact``, those with another RGB or alpha
-  value. Where either image has transparency, a change on black or on white counts.
-- ``<key>.worst_window``, 0..1: the largest such share in any window of 24 x 24 pixels, so that a small change far
-  from the mask cannot hide in a large image. 24 pixels for any image size: codec blocks and letter
-  strokes do not grow with the image.
+  value. Where either image has transparency, a change on black or on white counts. Pixels with the same value in both
+  images do not count, even if the area around them changed.
+- ``<key>.worst_window``, 0..1: the largest share of any window of 24 x 24 pixels in which a change is seen, with the
+  pixels between and beside those that differ, so that a small change far from the mask cannot hide in a large image.
+  24 pixels for any image size: codec blocks and letter strokes do not grow with the image.
 - ``<key>.ssim_outside``, -1..1: the mean structural similarity (Wang et al. 2004) outside. The verdict ignores
   it, since models that re-encode the image lose texture everywhere; a rule of the suite may use it.
 - ``<key>.changed_inside``, 0..1: the share of the pixels inside the mask (not dilated) that changed.
-- ``<key>``: the output has the base's aspect ratio, and the first, second and fourth are within the limits.
+- ``<key>.sharpness_outside``, 0 and up: the fine detail outside, relative to the base's, 1 is as sharp. Not measured
+  where the base has none.
+- ``<key>.shift``, 0 and up, and ``<key>.magnification``, 1 and up: the shift of the whole image, as a share of the
+  base's shorter side, and the factor by which it is enlarged or reduced, which were undone before the comparison. Not
+  measured with ``tolerance: exact``, which undoes nothing, and where the aspect ratio differs.
+- ``<key>``: the output has the base's aspect ratio, and all of these but ``ssim_outside`` are within the limits.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +40,7 @@ from visioneval.graders.pixels.difference import (
     TOOL_VERSIONS,
     changed_exactly,
     changed_visibly,
+    detail_ratio,
     difference_map,
     mean_ssim,
     worst_window,
@@ -47,7 +54,8 @@ from visioneval.types import Score
 
 @dataclass(frozen=True, slots=True)
 class LocalityFinding:
-    """The measurements. A share is ``None`` if the mask leaves no pixels to measure.
+    """The measurements. A share is ``None`` if the mask leaves no pixels to measure; ``sharpness_outside`` also if the
+    base has no detail.
 
     ``window`` is ``(left, top, width, height)`` of the worst window, in pixels of the base. ``alpha_outside`` are the
     shares of the pixels outside that changed in transparency; empty for opaque images.
@@ -57,6 +65,7 @@ class LocalityFinding:
     worst_window: float | None
     ssim_outside: float | None
     changed_inside: float | None
+    sharpness_outside: float | None
     alpha_outside: Mapping[str, float]
     window: tuple[int, int, int, int] | None
     pixels_outside: int
@@ -80,19 +89,21 @@ def measure_locality(base: Pixels, output: Pixels, editable: Mask, *, exact: boo
     changed_outside, changed_inside = (
         changed_exactly(*pair, region) if exact else _changed_visibly(aligned, region) for region in (outside, inside)
     )
-    share, window, ssim = None, None, None
+    different = changed_outside if exact else changed_outside & (aligned.base != aligned.output).any(axis=-1)
+    share, window, ssim, sharpness = None, None, None, None
     if outside.any():
         share, window = worst_window(changed_outside, outside)
-        ssim = round(
-            mean_ssim(aligned.base, np.where(outside[..., None], aligned.output, aligned.base), outside), SCORE_DIGITS
-        )
+        unedited = np.where(outside[..., None], aligned.output, aligned.base)
+        ssim = round(mean_ssim(aligned.base, unedited, outside), SCORE_DIGITS)
+        sharpness = detail_ratio(aligned.base, unedited, outside)
         window = window if share else None
     map_png = difference_map(aligned.output, changed_outside, changed_inside, editable, window)
     return LocalityFinding(
-        changed_outside=_share(changed_outside, outside),
+        changed_outside=_share(different, outside),
         worst_window=share,
         ssim_outside=ssim,
         changed_inside=_share(changed_inside, inside),
+        sharpness_outside=None if sharpness is None else round(sharpness, SCORE_DIGITS),
         alpha_outside=alpha_changes(aligned.whole_base, aligned.output, outside),
         window=window,
         pixels_outside=int(outside.sum()),
@@ -134,7 +145,7 @@ class Locality:
         failures, unmeasured = _failures(finding, config), _unmeasured(finding)
         passed: Score = False if failures else None if unmeasured else True
         return Grade(
-            scores=_scores(config.key, passed, finding),
+            scores=_scores(config, passed, finding),
             reasons={config.key: "; ".join(failures)} if failures else {},
             details=_details(finding, config, map_path),
             error=unmeasured,
@@ -142,14 +153,21 @@ class Locality:
         )
 
 
-def _scores(key: str, passed: Score, finding: LocalityFinding) -> dict[str, Score]:
-    return {
+def _scores(config: LocalityGrader, passed: Score, finding: LocalityFinding) -> dict[str, Score]:
+    key, registration = config.key, finding.registration
+    scores: dict[str, Score] = {
         key: passed,
         f"{key}.changed_outside": finding.changed_outside,
         f"{key}.worst_window": finding.worst_window,
         f"{key}.ssim_outside": finding.ssim_outside,
         f"{key}.changed_inside": finding.changed_inside,
     }
+    if finding.sharpness_outside is not None or not finding.pixels_outside:
+        scores[f"{key}.sharpness_outside"] = finding.sharpness_outside
+    if config.tolerance == "reencode" and not registration.distorted:
+        scores[f"{key}.shift"] = round(registration.shift(finding.base_size), SCORE_DIGITS)
+        scores[f"{key}.magnification"] = round(registration.magnification, SCORE_DIGITS)
+    return scores
 
 
 def _failures(finding: LocalityFinding, config: LocalityGrader) -> list[str]:
@@ -168,6 +186,7 @@ def _failures(finding: LocalityFinding, config: LocalityGrader) -> list[str]:
     outside = _outside_failure(finding, config)
     if outside is not None:
         failures.append("; ".join(filter(None, [outside, alpha_text(finding.alpha_outside)])))
+    failures += _whole_image_failures(finding, config)
     inside = finding.changed_inside
     if inside is not None and inside < config.min_changed_inside:
         failures.append(
@@ -175,6 +194,26 @@ def _failures(finding: LocalityFinding, config: LocalityGrader) -> list[str]:
             f"{percent(config.min_changed_inside)}: the edit is missing"
         )
     return failures
+
+
+def _whole_image_failures(finding: LocalityFinding, config: LocalityGrader) -> Iterator[str]:
+    move, sharpness = finding.registration, finding.sharpness_outside
+    shift, magnification = round(move.shift(finding.base_size), SCORE_DIGITS), round(move.magnification, SCORE_DIGITS)
+    if shift > config.max_shift:
+        yield (
+            f"the whole image moved by {percent(shift)} of its shorter side ({move.shift_x:.1f} px to the right, "
+            f"{move.shift_y:.1f} px down), above the limit of {percent(config.max_shift)}"
+        )
+    if magnification > config.max_magnification:
+        yield (
+            f"the whole image was enlarged or reduced by a factor of {magnification:g}, above the limit of "
+            f"{config.max_magnification:g}"
+        )
+    if sharpness is not None and sharpness < config.min_sharpness_outside:
+        yield (
+            f"outside the mask, {sharpness:g} of the fine detail is left, below the limit of "
+            f"{config.min_sharpness_outside:g}: the output is blurred"
+        )
 
 
 def _outside_failure(finding: LocalityFinding, config: LocalityGrader) -> str | None:
@@ -192,8 +231,8 @@ def _outside_failure(finding: LocalityFinding, config: LocalityGrader) -> str | 
     if worst > config.max_worst_window:
         limit = percent(config.max_worst_window)
         return (
-            f"outside the mask, {percent(worst)} of the pixels changed {at}, above the limit of {limit} "
-            f"({percent(share)} of all pixels changed)"
+            f"outside the mask, {percent(worst)} of the window {at} changed visibly, above the limit of {limit} "
+            f"({percent(share)} of all pixels outside changed)"
         )
     return None
 
@@ -223,6 +262,9 @@ def _details(finding: LocalityFinding, config: LocalityGrader, map_path: str) ->
             "max_changed_outside": config.max_changed_outside,
             "max_worst_window": config.max_worst_window,
             "min_changed_inside": config.min_changed_inside,
+            "max_shift": config.max_shift,
+            "max_magnification": config.max_magnification,
+            "min_sharpness_outside": config.min_sharpness_outside,
             "dilate": config.dilate,
         },
         "difference_map": map_path,

@@ -39,7 +39,7 @@ from visioneval.media.opencv import portable_opencv
 
 @dataclass(frozen=True, slots=True)
 class ReferenceFinding:
-    """``ssim`` is -1..1, ``delta_e`` a mean CIEDE2000, ``changed`` the share of visibly changed pixels, 0..1.
+    """``ssim`` is -1..1, ``delta_e`` a mean CIEDE2000, ``changed`` the share of pixels that changed visibly.
 
     ``alpha`` are the shares of the pixels that changed in transparency; empty for opaque images.
     """
@@ -68,7 +68,7 @@ def measure_reference(reference: Pixels, output: Pixels) -> ReferenceFinding:
     return ReferenceFinding(
         ssim=round(mean_ssim(aligned.base, aligned.output, region), SCORE_DIGITS),
         delta_e=round(mean_delta_e(aligned.base, aligned.output, region), SCORE_DIGITS),
-        changed=int(changed.sum()) / int(region.sum()),
+        changed=int((changed & (aligned.base != aligned.output).any(axis=-1)).sum()) / int(region.sum()),
         alpha=alpha_changes(aligned.whole_base, aligned.output, region),
         registration=aligned.registration,
         difference_map=difference_map(aligned.output, changed),

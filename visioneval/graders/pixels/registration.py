@@ -6,6 +6,7 @@ one corner of the image supports it, a part of the image moved, and the graders 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -60,6 +61,15 @@ class Registration:
     def coarseness(self) -> float:
         """The size of an image pixel in base pixels, per side; 1 if the image is not smaller."""
         return max(1.0, self.scale_x, self.scale_y)
+
+    def shift(self, size: tuple[int, int]) -> float:
+        """The length of the shift as a share of the shorter side of the base, whose size in pixels is given."""
+        return math.hypot(self.shift_x, self.shift_y) / min(size)
+
+    @property
+    def magnification(self) -> float:
+        """The factor, 1 or more, by which the whole image was enlarged or reduced, on the axis where it is larger."""
+        return max(max(zoom, 1 / zoom) for zoom in (self.zoom_x, self.zoom_y))
 
     def as_details(self) -> dict[str, Any]:
         """The same, rounded, for a record."""
