@@ -12,7 +12,28 @@ from visioneval.suite.entries.graders import SHARE_DOWN, SSIM, YES, BaseGrader, 
 from visioneval.types import Metric
 
 
-class LocalityGrader(BaseGrader):
+class RegisteringGrader(BaseGrader):
+    """A grader that undoes a small shift and zoom of the whole image, and limits both."""
+
+    max_shift: Share = Field(
+        default=0.02, description="The largest shift of the whole image, as a share of its shorter side."
+    )
+    max_magnification: Annotated[float, Field(ge=1)] = Field(
+        default=1.02,
+        description="The largest factor by which the whole image may be enlarged or reduced; 1 is unchanged. "
+        "Larger factors than 1.02 are not corrected, so that they count as changes.",
+    )
+
+    @property
+    def moves(self) -> dict[str, Metric]:
+        """The metrics of the shift and the zoom that were undone."""
+        return {
+            f"{self.key}.shift": Metric(type="number", range=(0, None), better="lower"),
+            f"{self.key}.magnification": Metric(type="number", range=(1, None), better="lower"),
+        }
+
+
+class LocalityGrader(RegisteringGrader):
     """An edit that stays inside its mask."""
 
     needs: ClassVar[Mapping[str, str]] = dict.fromkeys(
@@ -40,14 +61,6 @@ class LocalityGrader(BaseGrader):
         default=0.01,
         description="The smallest share of pixels inside the mask that must change; less counts as no edit.",
     )
-    max_shift: Share = Field(
-        default=0.02, description="The largest shift of the whole image, as a share of its shorter side."
-    )
-    max_magnification: Annotated[float, Field(ge=1)] = Field(
-        default=1.02,
-        description="The largest factor by which the whole image may be enlarged or reduced; 1 is unchanged. "
-        "Larger factors than 1.02 are not corrected, so that they count as changes.",
-    )
     min_sharpness_outside: Share = Field(
         default=0.4,
         description="The smallest share of the fine detail outside the mask that must be left: JPEG, WebP and resizing "
@@ -71,10 +84,6 @@ class LocalityGrader(BaseGrader):
     def metrics(self, case: TestCase) -> dict[str, Metric]:
         if not case.images or case.masks is None or case.masks.editable is None:
             return {}
-        moves = {
-            f"{self.key}.shift": Metric(type="number", range=(0, None), better="lower"),
-            f"{self.key}.magnification": Metric(type="number", range=(1, None), better="lower"),
-        }
         return {
             self.key: YES,
             f"{self.key}.changed_outside": SHARE_DOWN,
@@ -82,18 +91,19 @@ class LocalityGrader(BaseGrader):
             f"{self.key}.ssim_outside": SSIM,
             f"{self.key}.changed_inside": Metric(type="number", range=(0, 1), better="none"),
             f"{self.key}.sharpness_outside": Metric(type="number", range=(0, None), better="higher"),
-            **(moves if self.tolerance == "reencode" else {}),
+            **(self.moves if self.tolerance == "reencode" else {}),
         }
 
     def omissible(self, case: TestCase) -> frozenset[str]:
-        names = self.metrics(case)
-        return frozenset(name for name in names if name.endswith((".sharpness_outside", ".shift", ".magnification")))
+        return frozenset({*self.moves, f"{self.key}.sharpness_outside"})
 
 
-class ReferenceGrader(BaseGrader):
+class ReferenceGrader(RegisteringGrader):
     """Similarity to a reference image."""
 
-    needs: ClassVar[Mapping[str, str]] = dict.fromkeys(("", ".ssim", ".delta_e"), "a reference")
+    needs: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("", ".ssim", ".delta_e", ".shift", ".magnification"), "a reference"
+    )
 
     type: Literal["reference"]
     min_ssim: Annotated[float, Field(ge=-1, le=1)] = Field(
@@ -118,4 +128,8 @@ class ReferenceGrader(BaseGrader):
             self.key: YES,
             f"{self.key}.ssim": SSIM,
             f"{self.key}.delta_e": Metric(type="number", range=(0, None), better="lower"),
+            **self.moves,
         }
+
+    def omissible(self, case: TestCase) -> frozenset[str]:
+        return frozenset(self.moves)

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -154,7 +154,7 @@ class Locality:
 
 
 def _scores(config: LocalityGrader, passed: Score, finding: LocalityFinding) -> dict[str, Score]:
-    key, registration = config.key, finding.registration
+    key = config.key
     scores: dict[str, Score] = {
         key: passed,
         f"{key}.changed_outside": finding.changed_outside,
@@ -164,9 +164,8 @@ def _scores(config: LocalityGrader, passed: Score, finding: LocalityFinding) -> 
     }
     if finding.sharpness_outside is not None or not finding.pixels_outside:
         scores[f"{key}.sharpness_outside"] = finding.sharpness_outside
-    if config.tolerance == "reencode" and not registration.distorted:
-        scores[f"{key}.shift"] = round(registration.shift(finding.base_size), SCORE_DIGITS)
-        scores[f"{key}.magnification"] = round(registration.magnification, SCORE_DIGITS)
+    if config.tolerance == "reencode":
+        scores |= finding.registration.scores(config, finding.base_size)
     return scores
 
 
@@ -186,7 +185,13 @@ def _failures(finding: LocalityFinding, config: LocalityGrader) -> list[str]:
     outside = _outside_failure(finding, config)
     if outside is not None:
         failures.append("; ".join(filter(None, [outside, alpha_text(finding.alpha_outside)])))
-    failures += _whole_image_failures(finding, config)
+    failures += finding.registration.failures(config, finding.base_size)
+    sharpness = finding.sharpness_outside
+    if sharpness is not None and sharpness < config.min_sharpness_outside:
+        failures.append(
+            f"outside the mask, {sharpness:g} of the fine detail is left, below the limit of "
+            f"{config.min_sharpness_outside:g}: the output is blurred"
+        )
     inside = finding.changed_inside
     if inside is not None and inside < config.min_changed_inside:
         failures.append(
@@ -194,26 +199,6 @@ def _failures(finding: LocalityFinding, config: LocalityGrader) -> list[str]:
             f"{percent(config.min_changed_inside)}: the edit is missing"
         )
     return failures
-
-
-def _whole_image_failures(finding: LocalityFinding, config: LocalityGrader) -> Iterator[str]:
-    move, sharpness = finding.registration, finding.sharpness_outside
-    shift, magnification = round(move.shift(finding.base_size), SCORE_DIGITS), round(move.magnification, SCORE_DIGITS)
-    if shift > config.max_shift:
-        yield (
-            f"the whole image moved by {percent(shift)} of its shorter side ({move.shift_x:.1f} px to the right, "
-            f"{move.shift_y:.1f} px down), above the limit of {percent(config.max_shift)}"
-        )
-    if magnification > config.max_magnification:
-        yield (
-            f"the whole image was enlarged or reduced by a factor of {magnification:g}, above the limit of "
-            f"{config.max_magnification:g}"
-        )
-    if sharpness is not None and sharpness < config.min_sharpness_outside:
-        yield (
-            f"outside the mask, {sharpness:g} of the fine detail is left, below the limit of "
-            f"{config.min_sharpness_outside:g}: the output is blurred"
-        )
 
 
 def _outside_failure(finding: LocalityFinding, config: LocalityGrader) -> str | None:

@@ -4,9 +4,12 @@ Metrics over the reference's pixels, after the output is scaled and registered t
 
 - ``<key>.ssim``, -1..1, 1 is identical: the mean structural similarity of luma (Wang et al. 2004).
 - ``<key>.delta_e``, 0 and up: the mean color difference, CIEDE2000 (Sharma et al. 2005); 1 is just noticeable.
-- ``<key>``: the output has the reference's aspect ratio, and both metrics are within the limits.
+- ``<key>.shift``, 0 and up, and ``<key>.magnification``, 1 and up: the shift of the whole image, as a share of the
+  reference's shorter side, and the factor by which it is enlarged or reduced, which were undone before the comparison.
+  Not measured where the aspect ratio differs.
+- ``<key>``: the output has the reference's aspect ratio, and all metrics are within the limits.
 
-Both are rounded to 4 decimals first, so that the record and the verdict agree.
+All are rounded to 4 decimals first, so that the record and the verdict agree.
 
 Where either image has transparency, both are compared on black and on white, and each pixel counts with the worse of
 the two. Pixels that are fully transparent in both do not count.
@@ -96,32 +99,41 @@ class Reference:
         reference, output = read_pixels(context.files.reference), read_pixels(context.generated.path)
         finding = measure_reference(reference, output)
         map_path = context.save(f"{config.key}.difference.png", finding.difference_map)
-        sizes = [f"{image.shape[1]}x{image.shape[0]}" for image in (output, reference)]
+        sizes = [(image.shape[1], image.shape[0]) for image in (output, reference)]
         failures = _failures(finding, config, *sizes)
         return Grade(
             scores={
                 config.key: not failures,
                 f"{config.key}.ssim": finding.ssim,
                 f"{config.key}.delta_e": finding.delta_e,
+                **finding.registration.scores(config, sizes[1]),
             },
             reasons={config.key: "; ".join(failures)} if failures else {},
             details={
-                "output_size": sizes[0],
-                "reference_size": sizes[1],
+                "output_size": "x".join(map(str, sizes[0])),
+                "reference_size": "x".join(map(str, sizes[1])),
                 "registration": finding.registration.as_details(),
                 "changed": finding.changed,
                 **({"alpha": dict(finding.alpha)} if finding.alpha else {}),
-                "limits": {"min_ssim": config.min_ssim, "max_delta_e": config.max_delta_e},
+                "limits": {
+                    "min_ssim": config.min_ssim,
+                    "max_delta_e": config.max_delta_e,
+                    "max_shift": config.max_shift,
+                    "max_magnification": config.max_magnification,
+                },
                 "difference_map": map_path,
             },
             tool_versions=TOOL_VERSIONS,
         )
 
 
-def _failures(finding: ReferenceFinding, config: ReferenceGrader, size: str, expected: str) -> list[str]:
-    failures = []
+def _failures(
+    finding: ReferenceFinding, config: ReferenceGrader, size: tuple[int, int], expected: tuple[int, int]
+) -> list[str]:
+    failures = [*finding.registration.failures(config, expected)]
     if finding.registration.distorted:
-        failures.append(f"the output is {size}; its aspect ratio differs from the reference's {expected}")
+        shapes = ["x".join(map(str, shape)) for shape in (size, expected)]
+        failures.append(f"the output is {shapes[0]}; its aspect ratio differs from the reference's {shapes[1]}")
     if finding.ssim < config.min_ssim:
         failures.append(
             f"the structural similarity is {finding.ssim:.{SCORE_DIGITS}f}, below the limit of {config.min_ssim:g}"

@@ -7,7 +7,7 @@ one corner of the image supports it, a part of the image moved, and the graders 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visioneval.errors import GraderError, ImageError
-from visioneval.graders.pixels.difference import exceeds, luma
-from visioneval.graders.pixels.transparency import Floats, Mask, Pixels, comparable
+from visioneval.graders.pixels.config import RegisteringGrader
+from visioneval.graders.pixels.difference import SCORE_DIGITS, exceeds, luma
+from visioneval.graders.pixels.transparency import Floats, Mask, Pixels, comparable, percent
 from visioneval.media.images import load_image
 
 MAX_DISTORTION = 0.02
@@ -64,12 +65,29 @@ class Registration:
 
     def shift(self, size: tuple[int, int]) -> float:
         """The length of the shift as a share of the shorter side of the base, whose size in pixels is given."""
-        return math.hypot(self.shift_x, self.shift_y) / min(size)
+        return round(math.hypot(self.shift_x, self.shift_y) / min(size), SCORE_DIGITS)
 
     @property
     def magnification(self) -> float:
         """The factor, 1 or more, by which the whole image was enlarged or reduced, on the axis where it is larger."""
-        return max(max(zoom, 1 / zoom) for zoom in (self.zoom_x, self.zoom_y))
+        return round(max(max(zoom, 1 / zoom) for zoom in (self.zoom_x, self.zoom_y)), SCORE_DIGITS)
+
+    def scores(self, config: RegisteringGrader, size: tuple[int, int]) -> dict[str, float]:
+        """The metrics of the grader's ``moves``; empty for a distorted image, which was not registered."""
+        return {} if self.distorted else dict(zip(config.moves, (self.shift(size), self.magnification), strict=True))
+
+    def failures(self, config: RegisteringGrader, size: tuple[int, int]) -> Iterator[str]:
+        """The limits of the grader that the shift or the zoom exceeds, in words."""
+        if self.shift(size) > config.max_shift:
+            yield (
+                f"the whole image moved by {percent(self.shift(size))} of its shorter side ({self.shift_x:.1f} px to"
+                f" the right, {self.shift_y:.1f} px down), above the limit of {percent(config.max_shift)}"
+            )
+        if self.magnification > config.max_magnification:
+            yield (
+                f"the whole image was enlarged or reduced by a factor of {self.magnification:g}, above the limit of "
+                f"{config.max_magnification:g}"
+            )
 
     def as_details(self) -> dict[str, Any]:
         """The same, rounded, for a record."""
