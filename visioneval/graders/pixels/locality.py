@@ -41,10 +41,10 @@ from visioneval.graders.pixels.difference import (
     changed_exactly,
     changed_visibly,
     detail_ratio,
-    difference_map,
     mean_ssim,
     worst_window,
 )
+from visioneval.graders.pixels.difference_map import difference_map
 from visioneval.graders.pixels.registration import AlignedPair, Registration, align, read_pixels, scale_to_base
 from visioneval.graders.pixels.transparency import Mask, Pixels, alpha_changes, alpha_text, percent
 from visioneval.media.images import load_mask, room_for

@@ -30,10 +30,10 @@ from visioneval.graders.pixels.difference import (
     SCORE_DIGITS,
     TOOL_VERSIONS,
     changed_visibly,
-    difference_map,
     mean_delta_e,
     mean_ssim,
 )
+from visioneval.graders.pixels.difference_map import difference_map
 from visioneval.graders.pixels.registration import Registration, align, read_pixels
 from visioneval.graders.pixels.transparency import Pixels, alpha_changes, alpha_text, drawn
 from visioneval.media.images import room_for
