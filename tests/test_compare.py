@@ -243,6 +243,7 @@ def test_same_grading_has_no_differences() -> None:
         ({"template_sha256": "u" * 64}, "template", "t" * 12, "u" * 12),
         ({"schema_sha256": "u" * 64}, "schema", "s" * 12, "u" * 12),
         ({"config_sha256": "u" * 64}, "config", "c" * 12, "u" * 12),
+        ({"version": "2"}, "version", "none", "2"),
     ],
 )
 def test_grading_differences_are_listed_by_metric(changes: dict[str, str], what: str, a: str, b: str) -> None:

@@ -26,6 +26,8 @@ MAX_BYTES = 256 * 1024 * 1024
 
 FORMATS = {"PNG": "png", "JPEG": "jpeg", "MPO": "jpeg", "WEBP": "webp", "GIF": "gif", "BMP": "bmp", "TIFF": "tiff"}
 _OPENED = [name for name in FORMATS if name != "MPO"]  # MPO is several JPEGs in one file and opens as JPEG
+OPAQUE_FROM = 250
+"""Alpha, 0 to 255, from which a pixel counts as opaque: lossy encoders write 254 for 255, and nobody sees it."""
 EXTENSIONS = {"png": ".png", "jpeg": ".jpg", "webp": ".webp", "gif": ".gif", "bmp": ".bmp", "tiff": ".tif"}
 
 
@@ -179,20 +181,37 @@ def size_of(source: Path) -> tuple[int, int]:
         return handle.width, handle.height
 
 
-def load_rgb(source: Path | bytes) -> Image.Image:
-    """The image as displayed: first frame, 8-bit RGB, with EXIF rotation, on white.
+def load_image(source: Path | bytes) -> Image.Image:
+    """The image as displayed: first frame, 8 bits per channel, with EXIF rotation.
 
-    Raises ``ImageError``.
+    The mode is RGB if every pixel is fully opaque, else RGBA. Raises ``ImageError``.
     """
-    from PIL import Image
-
     with opened(source) as handle:
         image = _upright(handle)
         if not image.has_transparency_data:
             return image.convert("RGB")
-        rgba = image if image.mode == "RGBA" else image.convert("RGBA")
-        white = (255, 255, 255, 255)
-        return Image.alpha_composite(Image.new("RGBA", rgba.size, white), rgba).convert("RGB")
+        rgba = image.convert("RGBA")
+        lowest, _ = rgba.getchannel("A").getextrema()
+        return rgba.convert("RGB") if lowest == 255 else rgba
+
+
+def load_rgb(source: Path | bytes) -> Image.Image:
+    """``load_image`` as RGB: on white if it has transparency. Raises ``ImageError``."""
+    return on_background(load_image(source), "white")
+
+
+def on_background(image: Image.Image, color: str) -> Image.Image:
+    """An image of ``load_image`` as RGB on a color, such as ``"black"``."""
+    from PIL import Image
+
+    if image.mode == "RGB":
+        return image
+    return Image.alpha_composite(Image.new("RGBA", image.size, color), image).convert("RGB")
+
+
+def is_transparent(image: Image.Image) -> bool:
+    """Whether an image of ``load_image`` has pixels with an alpha below ``OPAQUE_FROM``."""
+    return image.mode == "RGBA" and any(image.getchannel("A").histogram()[:OPAQUE_FROM])
 
 
 def load_mask(source: Path) -> Image.Image:

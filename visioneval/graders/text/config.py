@@ -57,6 +57,10 @@ class TextGrader(BaseGrader, PanelOptions):
         return () if self.extract == "ocr" else super().judge_names
 
     @property
+    def version(self) -> str | None:
+        return None if self.extract == "judge" else "2"
+
+    @property
     def judge_templates(self) -> tuple[JudgeTemplate, ...]:
         return (JudgeTemplate(CHECK, "describe", ("description", "criteria")),) if self.describe else ()
 

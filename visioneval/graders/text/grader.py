@@ -11,14 +11,14 @@ from typing import Any
 from visioneval.aio import run_in_thread
 from visioneval.errors import GraderError, ProviderError
 from visioneval.graders.base import Grade, GradingContext
+from visioneval.graders.text import contrast, ocr
 from visioneval.graders.text import judge as text_judge
-from visioneval.graders.text import ocr
 from visioneval.graders.text.alphabet import unreadable
 from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.copy_check import CopyCheck, CopyPair, Miss, check
 from visioneval.graders.text.copy_match import Reading
 from visioneval.judging.ask import OffSchemaError, reply_texts
-from visioneval.media.images import load_rgb, room_for
+from visioneval.media.images import load_image, room_for
 from visioneval.providers.base import Reply
 from visioneval.suite.case import ExpectText
 from visioneval.types import Score
@@ -80,7 +80,7 @@ class Text:
 
 def _read(path: Path) -> list[Reading]:
     with room_for(path):
-        return ocr.read(load_rgb(path))
+        return contrast.read(load_image(path))
 
 
 def _check_unfolded(readings: Sequence[Reading], expected: ExpectText) -> CopyCheck:

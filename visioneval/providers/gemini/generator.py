@@ -320,5 +320,5 @@ def _inline(path: Path) -> types.Part:
     data = path.read_bytes()
     mime, _, _ = images.inspect(data)
     if mime not in _ACCEPTED_TYPES:
-        data, mime = images.encode_png(images.load_rgb(data)), "image/png"
+        data, mime = images.encode_png(images.load_image(data)), "image/png"
     return types.Part.from_bytes(data=data, mime_type=mime)

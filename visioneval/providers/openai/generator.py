@@ -266,7 +266,7 @@ def _upload(path: Path) -> Upload:
     mime, _, _ = images.inspect(data)
     if mime in ("image/png", "image/jpeg", "image/webp"):
         return path.name, data, mime
-    return f"{path.stem}.png", images.encode_png(images.load_rgb(data)), "image/png"
+    return f"{path.stem}.png", images.encode_png(images.load_image(data)), "image/png"
 
 
 def _generation(answer: Mapping[str, Any], sent: Mapping[str, Any]) -> Generation:
