@@ -36,7 +36,7 @@ def compare(text: str, confidence: float, required: tuple[str, ...] = LATIN, *, 
         ("B", 0.7, LATIN),  # low confidence
         ("7", 0.7, LATIN),
         ("K7", 0.75, LATIN),
-        ("II", 0.88, LATIN),
+        ("II", 0.99, LATIN),  # a pause button
         ("O", 0.97, LATIN),  # a ring
         ("Q", 0.9994, LATIN),  # a magnifier
         ("V", 0.99, LATIN),

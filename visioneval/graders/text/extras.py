@@ -23,6 +23,7 @@ _LATIN, _GREEK, _EAST_ASIAN, _COMMON, _OTHER = "LATIN", "GREEK", "EAST ASIAN", "
 
 _SHAPES = frozenset("CDIJLOQTUVXYZclovxz01ΛΔΓΠΣΩ〇一二三十工口日目田土厂人不囗ロエニハ")
 """The signs that rings, arcs, bars, crosses, corners, arrows, triangles and menu icons are read as."""
+_BARS = frozenset("IlⅡ")
 _SURE = 0.9
 """Lone real characters have at least 0.9 in nearly all fonts; signs and pairs of signs below are doubtful."""
 _MAX_SIGNS = 2
@@ -92,7 +93,7 @@ def _may_be_shape(run: str, confidence: float, scripts: AbstractSet[str], *, alo
         return True  # also next to a word: an icon in front of a label
     if not alone or len(run) > _MAX_SIGNS:
         return False
-    return confidence < _SURE or (len(run) == 1 and run in _SHAPES)
+    return confidence < _SURE or (len(run) == 1 and run in _SHAPES) or _BARS.issuperset(run)
 
 
 def _script(char: str) -> str:
