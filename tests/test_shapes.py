@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image, ImageDraw, ImageFont
+from suite_text import suite
 
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.text import ocr
@@ -83,6 +85,20 @@ def test_nothing_is_doubtful_to_a_judge_or_where_extra_is_allowed() -> None:
 
 def test_below_min_confidence_nothing_is_reported() -> None:
     assert compare("O", 0.4).doubtful_extra == ()
+
+
+def copy_suite(extra: str) -> str:
+    return suite(
+        cases=f"cases: [{{id: one, prompt: a sign, expect: {{text: {{required: [SALE], extra: {extra}}}}}}}]",
+        graders="graders: [{key: copy, type: text}]",
+        verdict="verdict: [copy, copy.doubtful_extra == 0]",
+    )
+
+
+def test_a_rule_can_fail_doubtful_signs(problems: Callable[..., list[str]]) -> None:
+    assert problems(copy_suite("forbid")) == []
+    (problem,) = problems(copy_suite("allow"))
+    assert "only for cases with expect.text.extra: forbid" in problem
 
 
 def flyer(path: Path, *lines: str) -> Path:

@@ -30,6 +30,7 @@ from visioneval.types import Frozen, Metric, Verdict
 Kind = Literal["bool", "scale", "continuous"]
 HEADLINES: dict[Kind, str] = {"bool": "kappa", "scale": "quadratic_kappa", "continuous": "spearman"}
 SHOWN = 10
+_MAX_CONFUSION_STEPS = 100
 _CONSTANT = "one side gives every cell the same value: the measure is undefined"
 
 
@@ -285,8 +286,13 @@ def _leave_one_out(codes: Sequence[float]) -> Iterator[tuple[float, float]]:
 
 
 def _confusion(facet: Facet, kind: Kind, people: Floats, grader: Floats) -> Confusion | None:
-    """Counts by answer, or by the steps of a scale, with values rounded to the nearest step."""
+    """Counts by answer, or by the steps of a scale, with values rounded to the nearest step.
+
+    ``None`` for a scale of over 100 steps: nearly all counts would be 0.
+    """
     if kind == "continuous" or not len(people) or facet.question is None:
+        return None
+    if len(facet.question.steps) > _MAX_CONFUSION_STEPS + 1:
         return None
     step = 1.0 if kind == "bool" else facet.question.step
     start = 0.0 if kind == "bool" or facet.question.scale is None else facet.question.scale[0]
