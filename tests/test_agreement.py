@@ -85,6 +85,15 @@ def test_rubric_scale_fails_by_the_rule_of_the_suite() -> None:
     assert finding.disputed[0].gap == pytest.approx(0.2)
 
 
+def test_a_long_scale_has_its_measures_and_no_table_of_counts() -> None:
+    cells = {case: {"layout": score} for case, score in zip("abcd", (5, 4, 3, 1), strict=True)}
+    labels = answered_by(dict(zip("abcd", (4.88, 4.0, 2.52, 1.32), strict=True)), "clear")
+    for step, has_table in ((0.01, False), (0.04, True)):
+        finding = against(labeled(cells, labels, [{**CLEAR, "step": step}]), question="clear")
+        assert finding.measures["quadratic_kappa"].value > 0.9
+        assert (finding.confusion is not None) is has_table
+
+
 def test_other_numbers_are_compared_by_rank() -> None:
     cells = {case: {"edge": edge} for case, edge in zip("abcd", (0.1, 7.0, 40.0, 900.0), strict=True)}
     labels = answered_by(dict(zip("abcd", (1, 2, 3, 5), strict=True)), "sharp")

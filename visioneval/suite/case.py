@@ -79,7 +79,10 @@ class ExpectText(Frozen):
     allowed: tuple[Text, ...] = Field(
         default=(), description="Lines that are neither required nor extra, such as a brand name."
     )
-    extra: Literal["allow", "forbid"] = "allow"
+    extra: Literal["allow", "forbid"] = Field(
+        default="allow",
+        description="forbid: other text fails. A lone sign that may be a shape is only counted, in doubtful_extra.",
+    )
 
     @model_validator(mode="after")
     def _check_not_empty(self) -> Self:

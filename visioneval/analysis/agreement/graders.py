@@ -35,6 +35,7 @@ from visioneval.suite.model import Suite
 from visioneval.types import Frozen, Metric, Verdict
 
 SHOWN = 10
+_MAX_CONFUSION_STEPS = 100
 
 
 class Confusion(Frozen):
@@ -209,8 +210,13 @@ def _rule(metric: str, suite: Suite) -> Rule | None:
 
 
 def _confusion(facet: Facet, kind: Kind, people: Floats, grader: Floats) -> Confusion | None:
-    """Counts by answer, or by the steps of a scale, with values rounded to the nearest step."""
+    """Counts by answer, or by the steps of a scale, with values rounded to the nearest step.
+
+    ``None`` for a scale of over 100 steps: nearly all counts would be 0.
+    """
     if kind == "continuous" or not len(people) or facet.question is None:
+        return None
+    if len(facet.question.steps) > _MAX_CONFUSION_STEPS + 1:
         return None
     step = 1.0 if kind == "bool" else facet.question.step
     start = 0.0 if kind == "bool" or facet.question.scale is None else facet.question.scale[0]

@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from visioneval.suite.case import Name, Text
 from visioneval.suite.entries.graders import YES
 from visioneval.suite.entries.panels import JudgeNames, PanelOptions
+from visioneval.suite.labels import MAX_STEPS
 from visioneval.suite.outputs import FrameCount
 from visioneval.types import Frozen, Metric
 
@@ -63,8 +64,8 @@ class ScaleScore(Frozen):
         low, high = self.scale
         if low >= high:
             raise ValueError(f"scale: {low:g} is not below {high:g}")
-        if (high - low) / self.step > 1000:
-            raise ValueError("a scale of over 1000 steps: choose a larger step")
+        if (high - low) / self.step > MAX_STEPS:
+            raise ValueError(f"a scale of over {MAX_STEPS} steps: choose a larger step")
         for anchor in self.anchors:
             match = _SPAN.fullmatch(anchor.strip())
             ends = [float(end) for end in match.groups() if end is not None] if match else []

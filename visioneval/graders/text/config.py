@@ -13,6 +13,10 @@ from visioneval.suite.entries.judge_prompt import JudgeTemplate
 from visioneval.suite.entries.panels import JudgeNames, PanelOptions
 from visioneval.types import Metric
 
+_OCR_VERSION = "2"
+"""Rises when the same image may get another score. A judge's text is compared as before."""
+_COUNT_DOWN = Metric(type="number", range=(0, None), better="lower")
+
 LIST, DESCRIBE, CHECK = "text/list.md.j2", "text/describe.md.j2", "text/check_description.md.j2"
 """The templates of a text grader with a judge; a suite may override them with files of the same names."""
 
@@ -31,6 +35,7 @@ class TextGrader(BaseGrader, PanelOptions):
         "": "expect.text",
         ".recall": "expect.text.required",
         ".cer": "expect.text.required",
+        ".doubtful_extra": "expect.text.extra: forbid",
     }
 
     type: Literal["text"]
@@ -53,12 +58,12 @@ class TextGrader(BaseGrader, PanelOptions):
         return self
 
     @property
-    def judge_names(self) -> tuple[str, ...]:
-        return () if self.extract == "ocr" else super().judge_names
+    def version(self) -> str | None:
+        return None if self.extract == "judge" else _OCR_VERSION
 
     @property
-    def version(self) -> str | None:
-        return None if self.extract == "judge" else "2"
+    def judge_names(self) -> tuple[str, ...]:
+        return () if self.extract == "ocr" else super().judge_names
 
     @property
     def judge_templates(self) -> tuple[JudgeTemplate, ...]:
@@ -76,6 +81,8 @@ class TextGrader(BaseGrader, PanelOptions):
         if expected.required:
             metrics[f"{self.key}.recall"] = SHARE_UP
             metrics[f"{self.key}.cer"] = SHARE_DOWN
+        if expected.extra == "forbid":
+            metrics[f"{self.key}.doubtful_extra"] = _COUNT_DOWN
         return metrics
 
     def template_contexts(
