@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import compileall
+import itertools
 import os
 import re
 import sys
@@ -18,6 +19,7 @@ from fake_api import FakeAPI
 from hypothesis import HealthCheck, settings
 from label_server import rate, serve
 from PIL import Image
+from shared_readings import readings_folder, shared_readings
 from suite_runner import SuiteRunner
 from toys import Toy
 
@@ -27,7 +29,7 @@ from visioneval.errors import SuiteError, UsageError
 from visioneval.suite.load import LoadedSuite, load_suite
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # tests import OCR's packages themselves
-__all__ = ["browser", "open_page", "rate", "serve"]
+__all__ = ["browser", "open_page", "rate", "readings_folder", "serve", "shared_readings"]
 
 ROOT = Path(__file__).parent.parent
 settings.register_profile(
@@ -154,10 +156,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the tests that ``make quick`` skips."""
+    """Marks the tests that ``make quick`` skips, and begins with them, so that no worker idles at the end."""
     for item in items:
         if item.path.stem.removeprefix("test_") in SLOW:
             item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -166,18 +169,21 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if is_long and not any("soak" in argument for argument in config.args) else None
 
 
+_COUNTER = itertools.count()
+
+
 @pytest.fixture(scope="session")
 def _home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("home")
 
 
 @pytest.fixture(autouse=True)
-def hermetic(monkeypatch: pytest.MonkeyPatch, _home: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def hermetic(monkeypatch: pytest.MonkeyPatch, _home: Path) -> None:
     """Hides the user's keys, settings and home and other tests' cached answers, and shortens waits for retries."""
     for name in [name for name in os.environ if _LEAKS.fullmatch(name)]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(_home))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(_home / f"cache{next(_COUNTER)}"))  # only created if it is used
     monkeypatch.setattr(limiters, "BACKOFF_S", 0.01)
     # A module that a test writes twice within a second must not be taken from its compiled file.
     monkeypatch.setattr(sys, "dont_write_bytecode", True)

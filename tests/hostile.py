@@ -152,6 +152,10 @@ def _add_an_error(path: Path) -> None:
         "votes": {"layout": [4, 2], "usable": [True, False]},
         "prompt_sha256": "0" * 64,
     }
+    answer = {"judge": "default", "model": "eye-1", "scores": {"usable": True}, "reasons": {"usable": "clear"},
+              "failure_tags": ["crooked"], "error": "lost", "details": {"votes": {"usable": [True]}},
+              "usage": {"input_tokens": 3}, "cost_usd": 0.5, "cached": True}  # fmt: skip
+    record["graders"][-1]["judges"] = [answer, {**answer, "judge": "other", "scores": {"usable": False}}]
     record |= {"error": {"stage": "grade", "kind": "unmeasured", "message": "too dark"}}
     path.write_text("".join(f"{line}\n" for line in (*lines, json.dumps(record))))
 

@@ -162,17 +162,18 @@ def saturate(folder: Path, fits: Callable[[Any], bool], value: Any, *, skip: Seq
     many = 0
     for name, kind in FILES.items():
         path = folder / name
-        line = len(documents(path, kind)) - 1
-        for position in list(paths_in(documents(path, kind)[line])):
-            result = _at(documents(path, kind)[line], position)
-            if position[-1] in skip or result is _MISSING or not fits(result):
+        *lines, before = [path.read_text()] if kind == "one" else path.read_text().splitlines()
+        for position in list(paths_in(json.loads(before))):
+            document = json.loads(before)
+            old = _at(document, position)
+            if position[-1] in skip or old is _MISSING or not fits(old):
                 continue
-            before = path.read_text()
-            apply(Change(name, line, position, value), folder)
+            _at(document, position[:-1])[position[-1]] = value
+            after = json.dumps(document, separators=(",", ":"))
+            path.write_text("".join(f"{text}\n" for text in (*lines, after)))
             if refusal(name, folder) is None:
-                many += 1
-            else:
-                path.write_text(before)
+                many, before = many + 1, after
+        path.write_text("".join(f"{text}\n" for text in (*lines, before)))
     return many
 
 

@@ -55,9 +55,9 @@ def saved_image(path: Path, size: tuple[int, int] = (64, 48), color: Any = "whit
 
 
 def context(
-    folder: Path, judge: ScriptedJudge, case: Mapping[str, Any] | None = None, **changes: Any
+    folder: Path, answers: ScriptedJudge, case: Mapping[str, Any] | None = None, **changes: Any
 ) -> GradingContext:
-    """A cell with a white image. Files saved by graders are in ``folder / "saved"``."""
+    """A cell with a white image and the judge ``default``. Files saved by graders are in ``folder / "saved"``."""
     created = TestCase.model_validate({"id": "one", "prompt": "a tree", **(case or {})})
     path = changes.pop("path", None) or saved_image(folder / "output.png")
 
@@ -76,6 +76,7 @@ def context(
         "files": CaseFiles(),
         "save": save,
         "template_folders": (folder, builtin("prompts")),
-        "ask_judge": judge,
+        "judge": "default",
+        "ask_judge": answers,
     }
     return GradingContext(**{**defaults, **changes})

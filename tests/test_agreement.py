@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 from labeled_runs import BETTER, CLEAR, SHARP, USABLE, label, labeled
+from statsmodels.stats.proportion import proportion_confint
 
 from visioneval.analysis.agreement import among_raters
-from visioneval.analysis.agreement.agreement import Minimum, agree
+from visioneval.analysis.agreement.agreement import agree
+from visioneval.analysis.agreement.minimums import Minimum
 from visioneval.errors import UsageError
 
 # Eight cells: the grader fails a, b, c, d; raters fail a, b, c, e.
@@ -36,8 +38,10 @@ def test_yes_no_question_with_known_result() -> None:
     assert finding.confusion.people == ("no", "yes")
     assert finding.confusion.counts == ((3, 1), (1, 3))
     assert {cell.test_id for cell in finding.disputed} == {"d", "e"}
-    kappa = finding.measures["kappa"]
-    assert kappa.low < kappa.value < kappa.high
+    accuracy = finding.measures["accuracy"]
+    assert accuracy.low == pytest.approx(proportion_confint(6, 8, method="wilson")[0])
+    assert accuracy.high == pytest.approx(1 - proportion_confint(2, 8, alpha=0.1, method="beta")[0])
+    assert (finding.measures["fail_precision"].n, finding.measures["fail_recall"].n) == (4, 4)
 
 
 def test_failure_is_the_worse_value() -> None:
@@ -81,6 +85,15 @@ def test_rubric_scale_fails_by_the_rule_of_the_suite() -> None:
     assert finding.disputed[0].gap == pytest.approx(0.2)
 
 
+def test_a_long_scale_has_its_measures_and_no_table_of_counts() -> None:
+    cells = {case: {"layout": score} for case, score in zip("abcd", (5, 4, 3, 1), strict=True)}
+    labels = answered_by(dict(zip("abcd", (4.88, 4.0, 2.52, 1.32), strict=True)), "clear")
+    for step, has_table in ((0.01, False), (0.04, True)):
+        finding = against(labeled(cells, labels, [{**CLEAR, "step": step}]), question="clear")
+        assert finding.measures["quadratic_kappa"].value > 0.9
+        assert (finding.confusion is not None) is has_table
+
+
 def test_other_numbers_are_compared_by_rank() -> None:
     cells = {case: {"edge": edge} for case, edge in zip("abcd", (0.1, 7.0, 40.0, 900.0), strict=True)}
     labels = answered_by(dict(zip("abcd", (1, 2, 3, 5), strict=True)), "sharp")
@@ -108,8 +121,9 @@ def test_case_in_two_runs_is_one_cluster() -> None:
     two = labeled(CELLS, answered_by(HUMAN), run_id="s")
     both = against(entry, two)
     assert (both.cells, both.measures["kappa"].value) == (16, pytest.approx(0.5))
-    alone = against(entry).measures["kappa"]
-    assert both.measures["kappa"].low == pytest.approx(alone.low)
+    assert both.measures["kappa"].note == "no interval: 8 cases, 10 are needed"
+    alone = against(entry).measures["accuracy"]
+    assert both.measures["accuracy"].low < alone.low
 
 
 def test_runs_with_different_questions_are_not_pooled() -> None:
@@ -158,7 +172,7 @@ def test_constant_grader_agrees_by_chance_only() -> None:
     assert measures["fail_precision"].note == "the grader fails no cell"
     assert measures["fail_recall"].value == 0
     assert measures["spearman"].note == "one side gives every cell the same value: the measure is undefined"
-    assert result.exit_code == 1
+    assert result.exit_code == 3
 
 
 def test_one_rater_no_overlap_and_one_case_have_a_note() -> None:
@@ -172,7 +186,28 @@ def test_one_rater_no_overlap_and_one_case_have_a_note() -> None:
     assert (apart.people[0].shared, apart.people[0].cohen) == (0, ())
     assert apart.people[0].fleiss.note == "no item has answers from two raters"
     entry = labeled({"a": {"good": True}}, answered_by({"a": False}))
-    assert against(entry).measures["kappa"].note == "only one case: no interval"
+    assert against(entry).measures["kappa"].note == "no interval: 1 case, 10 are needed"
+    assert against(entry).measures["accuracy"].note == "no interval: 1 case, 2 are needed"
+
+
+def test_metric_that_was_never_measured() -> None:
+    cells = {case: {"good": None} for case in "abcd"}
+    result = agree([labeled(cells, answered_by(dict.fromkeys("abcd", True)))], [Minimum("good", 0.5)])
+    finding = result.graders[0]
+    assert (finding.cells, finding.unmeasured) == (0, 4)
+    assert {measure.value for measure in finding.measures.values()} == {None}
+    assert result.minimums[0].note == "no labeled cell has a score for this metric: label cells of the run"
+    assert result.exit_code == 3
+
+
+def test_evenly_split_raters_only() -> None:
+    labels = answered_by(GOOD) + answered_by({case: not good for case, good in GOOD.items()}, rater="bo")
+    result = agree([labeled(CELLS, labels)], [Minimum("good", 0.5)])
+    finding = result.graders[0]
+    assert (finding.cells, finding.split) == (8, 8)
+    assert finding.measures["kappa"].note == "nothing to compare"
+    assert finding.ceiling.value == -1
+    assert (result.minimums[0].state, result.minimums[0].note) == ("unmeasured", "nothing to compare")
 
 
 def test_run_without_labels() -> None:
@@ -192,36 +227,6 @@ def test_unmatched_labels_are_counted_and_ignored() -> None:
     assert "ignored: 4 labels that match no question in the suite" in result.notes
 
 
-# Minimums
-
-
-@pytest.mark.parametrize(
-    ("least", "state", "code"),
-    [
-        ([Minimum("good", 0.5)], ["passed"], 0),
-        ([Minimum("good", 0.51)], ["failed"], 1),
-        ([Minimum("blank", -1.0)], ["unmeasured"], 3),
-        ([Minimum("good", 0.9), Minimum("blank", 0.1)], ["failed", "unmeasured"], 3),
-    ],
-)
-def test_minimums_and_their_exit_codes(least: list[Minimum], state: list[str], code: int) -> None:
-    result = agree([labeled(CELLS, answered_by(HUMAN))], least)
-    assert [entry.state for entry in result.minimums] == state
-    assert result.exit_code == code
-
-
-def test_minimum_uses_the_question_with_the_lowest_agreement() -> None:
-    questions = [USABLE, {**USABLE, "key": "fine"}, {**USABLE, "key": "never_asked"}]
-    labels = answered_by(GOOD) + answered_by(HUMAN, "fine")
-    (finding,) = agree([labeled(CELLS, labels, questions)], [Minimum("good", 0.6)]).minimums
-    assert (finding.question, finding.value, finding.state) == ("fine", pytest.approx(0.5), "failed")
-
-
-def test_minimum_of_an_unknown_metric_is_rejected() -> None:
-    with pytest.raises(UsageError, match=r"--min god: no run has this metric \(did you mean 'good'\?\)"):
-        agree([labeled(CELLS, [])], [Minimum("god", 0.6)])
-
-
 # Agreement among raters
 
 
@@ -234,7 +239,7 @@ def test_agreement_among_raters_with_known_result() -> None:
     assert finding.cohen_mean.value == pytest.approx(0.5)
     assert finding.alpha["nominal"].value == pytest.approx(1 - 15 * 4 / (2 * 8 * 8))
     assert finding.fleiss.value == pytest.approx(0.5)
-    assert [(torn.test_id, torn.answers) for torn in finding.torn] == [
+    assert [(item.test_id, item.answers) for item in finding.split_items] == [
         ("a", {"no": 1, "yes": 1}),
         ("h", {"no": 1, "yes": 1}),
     ]
@@ -260,7 +265,7 @@ def test_measures_of_scales_tags_and_pairs() -> None:
     assert finding["wrong", "cut"].alpha["nominal"].value == 1
     assert finding["wrong", "colour"].alpha["nominal"].value < 0
     assert finding["better", None].fleiss.value == 1
-    assert finding["better", None].torn == ()
+    assert finding["better", None].split_items == ()
     assert result.notes == ("no labeled cell has a score for the metric of its question",)
 
 
@@ -281,10 +286,10 @@ def test_rater_consistency_and_anchors_over_time() -> None:
     ]
     ann, bo = agree([labeled(CELLS, labels, anchors=anchors)]).raters
     assert (ann.rater, ann.answers) == ("ann", 3)
-    assert (ann.himself.n, ann.himself.same, ann.himself.share, ann.himself.distance) == (2, 1, 0.5, 1)
+    assert (ann.repeats.n, ann.repeats.same, ann.repeats.share, ann.repeats.distance) == (2, 1, 0.5, 1)
     assert (ann.anchors.n, ann.anchors.same, ann.anchors.distance) == (4, 3, 0.5)
     assert [(day.day, day.n, day.same) for day in ann.days] == [("2025-06-01", 2, 2), ("2025-06-08", 2, 1)]
-    assert (bo.himself.n, bo.himself.share, bo.anchors.n, bo.days) == (0, None, 0, ())
+    assert (bo.repeats.n, bo.repeats.share, bo.anchors.n, bo.days) == (0, None, 0, ())
 
 
 def test_withdrawn_answer_is_not_compared_with_the_next() -> None:
@@ -295,13 +300,14 @@ def test_withdrawn_answer_is_not_compared_with_the_next() -> None:
         ([True, None, None, False, False, True], 2, 1),
     ):
         (ann,) = agree([labeled(CELLS, [label("a", "ann", "usable", answer) for answer in given])]).raters
-        assert (ann.himself.n, ann.himself.same) == (n, same)
+        assert (ann.repeats.n, ann.repeats.same) == (n, same)
 
 
 def test_json_keys() -> None:
     finding = json.loads(agree([labeled(CELLS, answered_by(HUMAN))]).model_dump_json())
     assert list(finding) == [
-        "schema_version", "runs", "labels", "graders", "people", "raters", "notes", "minimums", "correction", "exit_code",
+        "schema_version", "runs", "labels", "graders", "people", "raters", "preferences", "pairwise_judges", "notes",
+        "judges", "minimums", "correction", "exit_code",
     ]  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from visioneval.cli import app
 from visioneval.records.labels import Label, append_labels
+from visioneval.records.preferences import Preference, append_preferences
 from visioneval.records.writer import RunWriter
 
 HOSTILE = "\x1b[31m<script>[bold]\u202e"
@@ -50,17 +51,21 @@ def human_labels(good: str, rater: str = "ann", **more: Any) -> list[Label]:
 
 def test_printed_output(tmp_path: Path, call: Any) -> None:
     write(tmp_path, human_labels("defgh") + human_labels("efgh", "bo", model_label="n"))
-    done = call("r", "--min", "good:0.6", "--min", "blank:0")
+    done = call("r", "--min", "good:0.6", "--min-point", "good:0.6", "--min", "good:accuracy:0.9", "--min", "blank:0")
     text = " ".join(done.stdout.split())
     assert "r labels: 16 raters: 2" in text
     assert "good and human label usable, cells: 16" in text
-    assert "kappa 0.875 [" in text
+    assert "kappa 0.875 16 no interval: 8 cases, 10 are needed" in text
+    assert "accuracy 0.938 [" in text
     assert "precision of FAIL 0.875 [" in text
     assert "recall of FAIL 1.000 [" in text
     assert "no 7 0 yes 1 8" in text
     assert "Largest disagreements" in text
-    assert "passed good 0.6 0.875 (kappa)" in text
-    assert "NOT MEASURED blank 0 not measured" in text
+    assert "passed --min-point good 0.6 kappa 0.875 -" in text
+    assert "NOT MEASURED --min good 0.6 kappa 0.875 -" in text
+    assert "FAILED --min good 0.9 accuracy 0.938" in text
+    assert "NOT MEASURED --min blank 0 - - -" in text
+    assert "--min-point" in text.partition("no interval: 8 cases")[2]
     assert done.exit_code == 3
     assert not {"\x1b", "\u202e"} & set(done.output)
     assert "<script>[bold]" in text
@@ -74,17 +79,21 @@ def test_one_model_run_and_several_runs(tmp_path: Path, call: Any) -> None:
         assert (data["graders"][0]["cells"], data["notes"][0]) == (cells, data["notes"][0])
         assert data["graders"][0]["measures"]["kappa"]["value"] == pytest.approx(kappa)
         assert not any("not in the run" in note for note in data["notes"])
-    assert call("r@m", "--min", "good:0.75").exit_code == 0
-    assert call("r", "--min", "good:0.75").exit_code == 1
+    assert call("r@m", "--min-point", "good:0.75").exit_code == 0
+    assert call("r", "--min-point", "good:0.75").exit_code == 1
+    assert call("r@m", "--min", "good:0.5").exit_code == 3
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["r", "--min", "good"], "--min 'good': write METRIC:VALUE with a value from -1 to 1"),
+        (["r", "--min", "good"], "--min 'good': write METRIC:VALUE or METRIC:MEASURE:VALUE with a value from -1 to 1"),
         (["r", "--min", "good:2"], "--min 'good:2': write METRIC:VALUE"),
         (["r", "--min", "good:nan"], "--min 'good:nan': write METRIC:VALUE"),
-        (["r", "--min", "goood:0.5"], "--min goood: no run has this metric (did you mean 'good'?)"),
+        (["r", "--min-point", "good:2"], "--min-point 'good:2': write METRIC:VALUE"),
+        (["r", "--min", "good:0.5", "--min", "good:0.6"], "--min good: given twice"),
+        (["r", "--min", "goood:0.5"], "--min goood: no run has the metric 'goood' (did you mean 'good'?)"),
+        (["r", "--min", "good:kapa:0.5"], "--min good:kapa: no measure 'kapa' (did you mean 'kappa'?)"),
         (["nope"], "'nope': no such run"),
         (["r@q"], "no model run 'q'"),
         (["r", "--correct"], "--correct: r: no random draw of cells to label is recorded"),
@@ -188,6 +197,29 @@ def test_raters_are_compared_with_anchors(tmp_path: Path, call: Any) -> None:
     assert "7/8" in call("r").stdout
 
 
+def test_pairs_are_printed(tmp_path: Path, call: Any) -> None:
+    labels = [label(case, "ann", "better", "a" if case < "c" else "b", other="r@n") for case in "abcdefgh"]
+    folder = write(tmp_path, labels)
+    sides = {"a": "r@m", "b": "r@n", "judge": HOSTILE, "reason": None, "error": None}
+    append_preferences(folder, [
+        Preference(test_id=case, sample_index=0, first=first, answer="b", **sides) for case in "abcdefgh" for first in ("a", "b")
+    ])  # fmt: skip
+    done = call("r")
+    text = " ".join(done.stdout.split())
+    assert "better r@m r@n 0.75 [0.41, 0.95] 6 2 0 8 1" in text
+    judge = text.partition("Pairwise judges and people")[2]
+    assert "accuracy [95%] 0.75 [0.41, 0.95] decided 8 kappa [95%] 0.00 pairs 8 flips 0 not judged 0" in judge
+    assert "kappa: no interval: 8 cases, 10 are needed" in judge
+    assert not {"\x1b", "\u202e"} & set(done.output)
+    data = json.loads(call("r", "--json").stdout)
+    assert data["preferences"][0]["b_win_rate"]["value"] == 0.75
+    assert data["pairwise_judges"][0]["accuracy"]["value"] == 0.75
+    (folder / "preferences.jsonl").write_text("{}\n")
+    done = call("r")
+    assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
+    assert "preferences.jsonl:1: no schema_version" in done.stderr
+
+
 def test_large_run(tmp_path: Path, call: Any) -> None:
     folder = write(tmp_path, [])
     line = record(run_id="r", scores={"good": True}).model_dump_json()
@@ -200,7 +232,7 @@ def test_large_run(tmp_path: Path, call: Any) -> None:
             if number % 4 == 0:
                 labels.write(answer.replace('"a"', f'"{case}"').replace('"sample_index":0', f'"sample_index":{number // 8}')
                              .replace('"answer":true', f'"answer":{good}') + "\n")  # fmt: skip
-    done = call("r", "--json", "--min", "good:0.99")
+    done = call("r", "--json", "--min-point", "good:0.99")
     assert done.exit_code == 0, done.output
     (data,) = [entry for entry in json.loads(done.stdout)["graders"] if entry["metric"] == "good"]
     assert (data["cells"], data["measures"]["kappa"]["value"]) == (10_000, 1)

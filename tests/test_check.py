@@ -233,7 +233,7 @@ def test_a_missing_program_is_reported(problems: Problems, tmp_path: Path) -> No
             "[image, image.alpha]",
             [
                 "18: 'image.alpha': no grader writes 'image.alpha': "
-                "the grader 'image' writes it only for cases with expect.alpha, but there are no such cases"
+                "the grader 'image' writes it only for cases with expect.alpha or an image to edit, but there are no such cases"
             ],
         ),
         ("[image, {rule: image, tags: [plian]}]", ["18: no case has the tag 'plian' (did you mean 'plain'?)"]),

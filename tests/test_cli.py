@@ -86,7 +86,7 @@ def test_plan_of_many_model_runs_is_shortened_but_complete_as_json(toy: Toy) -> 
     assert [run["label"] for run in printed["model_runs"]] == [f"m,q={at}" for at in range(45)]
     assert printed["model_runs"][44]["outputs"] == {"a": 2, "b": 2}
     assert (printed["generation_calls"], printed["cells"], printed["cases"]) == (180, 180, ["a", "b"])
-    assert printed["costs"][0] == {"name": "m,q=0", "usd": None, "basis": "none", "seen": 0}
+    assert printed["costs"][0] == {"name": "m,q=0", "usd": None, "basis": "none", "seen": 0, "calls": 4}
 
 
 def test_a_plan_of_existing_outputs_costs_nothing_and_names_missing_files(toy: Toy) -> None:

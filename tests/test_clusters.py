@@ -18,6 +18,7 @@ from visioneval.analysis.stats.clusters import (
     mean_interval,
     paired_test,
     rate_interval,
+    rate_separation_interval,
     separation_interval,
 )
 
@@ -70,13 +71,22 @@ def test_ties_narrow_the_interval_of_a_rate() -> None:
 
 
 def test_the_mean_is_an_intercept_with_errors_clustered_by_case() -> None:
-    counts = RANDOM.integers(1, 5, 15)
+    counts = np.full(15, 3)
     values = [RANDOM.normal(case % 4, 1, count) for case, count in enumerate(counts)]
     model = sm.OLS(np.concatenate(values), np.ones(counts.sum())).fit(
         cov_type="cluster", cov_kwds={"groups": np.repeat(np.arange(15), counts)}, use_t=True
     )
     interval = mean_interval([(float(row.sum()), len(row)) for row in values])
     assert ends(interval) == pytest.approx(tuple(model.conf_int()[0]), rel=1e-9)
+
+
+def test_one_large_case_counts_as_few_cases() -> None:
+    """A case with 20 cells among 19 with one: as if there were 3.6 cases of equal size."""
+    even = ends(mean_interval([(float(case % 2), 1) for case in range(20)]))
+    uneven = ends(mean_interval([(20.0, 20), *((float(case % 2), 1) for case in range(19))]))
+    assert uneven[1] - uneven[0] > 2 * (even[1] - even[0])
+    low, high = ends(rate_interval([(20.0, 20), *((float(case % 2), 1) for case in range(19))]))
+    assert high - low > 0.4
 
 
 def test_a_mean_without_known_variance_has_no_interval() -> None:
@@ -99,11 +109,25 @@ def test_separation_with_one_cell_per_case_is_welchs_interval() -> None:
     assert low <= expected.low < expected.high <= high
 
 
+def test_the_separation_of_rates_is_newcombes_interval() -> None:
+    """56 of 70 against 48 of 80: the example of Newcombe (1998), method 10, gives 0.0524 to 0.3339."""
+    above = [(float(case < 56), 1) for case in range(70)]
+    below = [(float(case < 48), 1) for case in range(80)]
+    assert ends(rate_separation_interval(above, below)) == pytest.approx((0.0524, 0.3339), abs=5e-5)
+
+
+def test_a_side_on_which_everything_passes_is_not_certain() -> None:
+    interval = ends(rate_separation_interval([(1.0, 1)] * 10, [(float(case < 4), 1) for case in range(40)]))
+    assert interval[0] < 0.65
+    assert rate_separation_interval([(1.0, 1)], [(0.0, 1)] * 5) is None
+
+
 def test_the_variance_of_an_auroc_is_delongs() -> None:
     above, below = RANDOM.normal(1, 1, 30).round(1), RANDOM.normal(0, 1, 25).round(1)
     wins = (above[:, None] > below[None, :]) + 0.5 * (above[:, None] == below[None, :])
     rate = wins.mean()
     variance = wins.mean(axis=1).var(ddof=1) / 30 + wins.mean(axis=0).var(ddof=1) / 25
+    variance += rate * (1 - rate) * (1 / 30**2 + 1 / 25**2)  # one case more on each side
     t, n = stats.t.ppf(0.975, 24), rate * (1 - rate) / variance
     middle = (rate + t * t / (2 * n)) / (1 + t * t / n)
     half = t / (1 + t * t / n) * np.sqrt(rate * (1 - rate) / n + t * t / (4 * n * n))

@@ -113,6 +113,19 @@ def test_the_pass_rate_and_the_other_metrics_are_two_families() -> None:
     assert result.pass_rate.significant
 
 
+def test_a_metric_that_too_few_cases_changed_keeps_its_p() -> None:
+    """Alone in its family, Holm changes nothing; beside another metric, it does not count in its adjustment."""
+    looks = [3] * 9, [3] * 6 + [2] * 3
+    alone = metric(compared(*(scored("look", values) for values in looks)), "look")
+    assert alone.p is not None
+    assert alone.p > 0.05
+    assert alone.p_holm == alone.p
+    sides = [[cell(f"c{at}", scores={"look": a, "copy.cer": b}) for at, (a, b) in enumerate(zip(values, cer, strict=True))]
+             for values, cer in zip(looks, ([0.1] * 9, [0.3, 0.2, 0.4, 0.3, 0.2, 0.3, 0.2, 0.4, 0.3]), strict=True)]  # fmt: skip
+    cer = metric(compared(*sides), "copy.cer")
+    assert cer.p_holm == cer.p
+
+
 def test_a_metric_detects_less_if_another_shares_its_family() -> None:
     before, after = [3, 2, 4, 3, 2, 4, 3, 5, 1, 3], [2, 3, 4, 4, 1, 5, 3, 4, 2, 3]
 
@@ -230,6 +243,7 @@ def test_same_grading_has_no_differences() -> None:
         ({"template_sha256": "u" * 64}, "template", "t" * 12, "u" * 12),
         ({"schema_sha256": "u" * 64}, "schema", "s" * 12, "u" * 12),
         ({"config_sha256": "u" * 64}, "config", "c" * 12, "u" * 12),
+        ({"version": "2"}, "version", "none", "2"),
     ],
 )
 def test_grading_differences_are_listed_by_metric(changes: dict[str, str], what: str, a: str, b: str) -> None:

@@ -14,7 +14,6 @@ from visioneval.graders.pixels.difference import (
     changed_exactly,
     changed_visibly,
     ciede2000,
-    difference_map,
     luma,
     mean_delta_e,
     mean_ssim,
@@ -22,6 +21,7 @@ from visioneval.graders.pixels.difference import (
     to_lab,
     worst_window,
 )
+from visioneval.graders.pixels.difference_map import difference_map
 
 SHARMA_2005 = [  # L1, a1, b1, L2, a2, b2, difference: pairs of the paper's table 1
     (50.0, 2.6772, -79.7751, 50.0, 0.0, -82.7485, 2.0425),

@@ -15,15 +15,16 @@ from visioneval.label.sittings import LabelSession, LabelStep
 from visioneval.providers.mock.config import MockParams
 from visioneval.records import draws, labels, preferences
 from visioneval.records import questions as question_file
+from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.model import Record
 from visioneval.registry import GRADERS, JUDGES, PROVIDERS, config_of
 from visioneval.suite import case, model, questions
 from visioneval.suite import filters as scope
 from visioneval.suite import labels as suite_labels
-from visioneval.suite.entries import judges, limits
+from visioneval.suite.entries import judges, limits, panels
 
 ROOT = Path(__file__).parent.parent
-SHARED = {"label", "tasks", "params", "grid", "provider", "key", "type", "when", "optional"}
+SHARED = {"label", "tasks", "params", "grid", "provider", "key", "type", "when", "optional", "combine", "quorum"}
 
 
 def _section(document: str, title: str) -> set[str]:
@@ -54,6 +55,7 @@ def _section(document: str, title: str) -> set[str]:
         ("suite.md", "Questions", questions.GeckoQuestion),
         ("suite.md", "text", config_of(GRADERS, "text")),
         ("suite.md", "pairwise", config_of(GRADERS, "pairwise")),
+        ("suite.md", "Panels", panels.PanelOptions),
         ("suite.md", "locality", config_of(GRADERS, "locality")),
         ("suite.md", "reference", config_of(GRADERS, "reference")),
         ("suite.md", "Rules and gates", scope.VerdictRule),
@@ -61,6 +63,7 @@ def _section(document: str, title: str) -> set[str]:
         ("suite.md", "Prices", limits.Price),
         ("suite.md", "A question", suite_labels.LabelQuestion),
         ("records.md", "Record", Record),
+        ("records.md", "Panels", JudgeAnswer),
         ("records.md", "Session", LabelSession),
         ("records.md", "Step", LabelStep),
         ("records.md", "Label", labels.Label),
@@ -82,6 +85,7 @@ def test_tables_name_exactly_the_fields(document: str, title: str, documented: t
         "mock",
         "A question",
         "Label",
+        "Panels",
     ):
         fields -= SHARED
     assert _section(document, title) == fields - {"declared"}  # class attributes are in no suite

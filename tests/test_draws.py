@@ -53,11 +53,14 @@ def test_the_frame_is_the_cells_with_an_output() -> None:
         (lambda lines: lines.pop(0), "a cell of the unknown draw"),
         (lambda lines: lines.append(lines[-1]), "has a cell twice"),
         (lambda lines: lines[1]["cell"].update(probability=0), "cell.probability"),
+        (lambda lines: lines[1]["cell"].update(probability=0.01), "was changed or is incomplete"),
+        (lambda lines: lines.pop(), "was changed or is incomplete"),
+        (lambda lines: lines[0]["draw"].update(seed=7), "was changed or is incomplete"),
         (lambda lines: lines[0]["draw"].update(which="disputed:3"), "draw.which"),
         (lambda lines: lines[0].update(schema_version=1), "schema_version 1 is older"),
         (lambda lines: lines[0].update(schema_version=9), "schema_version 9 is newer"),
     ],
-    ids=["no header", "twice", "probability", "which", "older", "newer"],
+    ids=["no header", "twice", "probability", "changed", "incomplete", "seed", "which", "older", "newer"],
 )
 def test_damaged_files_are_refused(tmp_path: Path, change: Any, message: str) -> None:
     append_draw(tmp_path, drawn("random:5"))

@@ -11,7 +11,7 @@ from toys import SECOND, Toy
 
 from visioneval.analysis import past_costs as past
 from visioneval.analysis.past_costs import PastCosts, read_past_costs
-from visioneval.engine.calls.cost.estimate import Estimate, estimate
+from visioneval.engine.calls.cost.estimate import CostEstimate, estimate
 from visioneval.expansion import expand, run_labels
 from visioneval.suite.load import load_suite
 from visioneval.suite.selection import Selection
@@ -22,12 +22,12 @@ JUDGES = {"default": {"provider": "openai", "model": "gpt-5.4"}}
 PAID: dict[str, Any] = {"models": [OPENAI], "judges": JUDGES, "graders": [RUBRIC], "verdict": ["good"]}
 
 
-def estimated(path: Path, runs: Path = Path("runs")) -> Estimate:
+def estimated(path: Path, runs: Path = Path("runs")) -> CostEstimate:
     loaded = load_suite(path, trust=True, run_labels=run_labels(runs))
     return estimate(expand(loaded, Selection(), runs_root=runs), lambda: read_past_costs(runs))
 
 
-def costs(work: Estimate) -> dict[str, tuple[float | None, str, int]]:
+def costs(work: CostEstimate) -> dict[str, tuple[float | None, str, int]]:
     return {cost.name: (cost.usd and round(cost.usd, 9), cost.basis, cost.seen) for cost in work.costs}
 
 
@@ -62,8 +62,8 @@ def test_unknown_cost_is_reported(toy: Toy) -> None:
     assert costs(work) == {"own": (None, "none", 0), "look by default": (None, "tokens", 0)}
     text = toy("plan", "suite.yaml").stdout
     assert "unknown for 2 of 2" in text
-    assert "own: unknown: no price; add one under 'prices:'" in text
-    assert "look by default: unknown: priced per token" in text
+    assert "own: 1 call, unknown: no price; add one under 'prices:'" in text
+    assert "look by default: 1 call, unknown: priced per token" in text
 
 
 def test_token_prices_without_usage_give_no_estimate(toy: Toy) -> None:
@@ -77,7 +77,7 @@ def test_earlier_runs_give_mean_cost(toy: Toy) -> None:
     assert costs(work) == {"toy": (1.5, "earlier runs", 2)}
     text = toy("plan", "suite.yaml", "--trust-suite").stdout
     assert "about 1.50 USD" in text
-    assert "toy: 1.5000 USD, from 2 cells of earlier runs" in text
+    assert "toy: 3 calls, 1.5000 USD, from 2 cells of earlier runs" in text
     work = estimated(toy.write({}, models=[{"provider": "mine:Generate", "label": "other"}]))
     assert costs(work) == {"other": (None, "none", 0)}
 

@@ -66,6 +66,13 @@ def test_one_call_for_all_questions(tmp_path: Path) -> None:
     assert result.judge_model == "judge-1"
 
 
+def test_details_always_say_how_the_replies_were_read(tmp_path: Path) -> None:
+    full = answers(sun="b", red="(b) red", dog="Yes.")
+    assert grade(tmp_path, ScriptedJudge(full), PINNED).details["read"] == []
+    broken = json.dumps(full)[:-1] + ",}"
+    assert grade(tmp_path, ScriptedJudge(broken), PINNED).details["read"] == ["repaired"]
+
+
 def test_one_call_for_each_question(tmp_path: Path) -> None:
     judge = ScriptedJudge("Yes.", answers(red="blue"), "b")
     result = grade(tmp_path, judge, PINNED, mode="single")

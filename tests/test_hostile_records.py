@@ -66,7 +66,7 @@ def test_every_changed_field_is_read_or_rejected_in_one_line(folder: Path, name:
                 assert len(why.splitlines()) == 1, (position, value, why)
                 assert not hostile.CONTROL.search(why), (position, value, why)
                 assert len(why) < 1200, (position, value, len(why))
-    assert counts["read"] > 0
+    assert counts["read"] > 0 or name.endswith("labeling_draws.jsonl")  # the id of a draw is a hash of its contents
     assert counts["refused"] > 0
 
 

@@ -12,6 +12,8 @@ from visioneval.cli.commands.suite import Template
 from visioneval.records.model import read_records
 from visioneval.types import Verdict
 
+pytestmark = pytest.mark.usefixtures("shared_readings")
+
 
 @pytest.mark.parametrize("template", list(Template))
 def test_init_suites_run_and_pass(template: Template, tmp_path: Path) -> None:

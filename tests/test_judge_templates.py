@@ -12,7 +12,9 @@ from suite_runner import SuiteRunner
 from typer.testing import CliRunner
 
 from visioneval.cli import app
+from visioneval.errors import TemplateError
 from visioneval.resources import builtin
+from visioneval.templates.usage import template_usage
 
 pytest_plugins = ("fake_api.fixtures",)
 
@@ -360,6 +362,30 @@ def test_our_video_templates_show_what_they_must(validate: Validate) -> None:
     Path("one.mp4").write_bytes(b"a video")
     grader = "graders:\n  - {key: good, type: gecko, media: video}\nverdict: [good >= 0.5]\n"
     assert validate(f"{text}{grader}") == (0, [])
+
+
+def test_usage_follows_every_file_that_a_template_reads(tmp_path: Path) -> None:
+    """The texts decide: another folder, a changed file, a changed included or extended file."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    files = {"main.j2": "{% extends 'base.j2' %}", "base.j2": "{% include 'part.j2' %}", "part.j2": "{{ prompt }}"}
+    for folder in (first, second):
+        folder.mkdir()
+        for name, text in files.items():
+            (folder / name).write_text(text)
+    changes = [
+        (first, "part.j2", "{{ criteria }}", {"criteria"}),
+        (first, "base.j2", "{{ region }}{% include 'part.j2' %}", {"region", "criteria"}),
+        (first, "main.j2", "{{ images }}", {"images"}),
+        (second, "part.j2", "{{ metrics }}", {"metrics"}),
+    ]
+    assert template_usage("main.j2", (first,)).used == template_usage("main.j2", (second,)).used == {"prompt"}
+    for folder, name, text, used in changes:
+        (folder / name).write_text(text)
+        assert template_usage("main.j2", (folder,)).used == used
+        assert template_usage("main.j2", (folder,)).used == used
+    (second / "part.j2").unlink()
+    with pytest.raises(TemplateError, match=r"part\.j2"):
+        template_usage("main.j2", (second,))
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ class Callers:
             await settle()
 
     async def _call(self, name: str) -> None:
-        async with self.limiter.slot():
+        async with self.limiter:
             self.admitted.append(name)
             await self.releases[name].wait()
 
@@ -67,9 +67,9 @@ def test_failed_call_frees_its_slot() -> None:
         limiter = ConcurrencyLimiter(1)
         for _ in range(3):
             with pytest.raises(ZeroDivisionError):
-                async with limiter.slot():
+                async with limiter:
                     raise ZeroDivisionError
-        async with limiter.slot():
+        async with limiter:
             assert limiter.waiting == 0
 
     run_with_timeout(scenario())

@@ -89,7 +89,9 @@ HARMFUL: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 }
 
 
-# On megapixels, what the generation does not already show: real texture, and what a model's re-encoding leaves of it.
+# What the generation does not already show: real texture, and what a model's re-encoding leaves of it. Around the masks,
+# as test_real_data.py measures the complete images.
+CROPS = {"poster": (60, 923, 860, 1383), "pendant": (150, 450, 950, 1250)}
 REAL_HARMLESS = ["as it is", "jpeg 75", "half the size, jpeg 85", "14 % larger", "whole shifted, jpeg 75"]
 REAL_HARMFUL = [
     "background repainted",
@@ -141,10 +143,11 @@ def real(request: pytest.FixtureRequest) -> Edit:
     if not folder.is_dir():
         pytest.skip("../shared/data is not here")
     name = request.param
+    box = CROPS[name]
     base, output = (
-        np.asarray(Image.open(folder / f"{name}_{kind}.jpg").convert("RGB")) for kind in ("input", "output")
+        np.asarray(Image.open(folder / f"{name}_{kind}.jpg").convert("RGB").crop(box)) for kind in ("input", "output")
     )
-    return base, output, np.asarray(Image.open(folder / f"{name}_mask.png").convert("RGBA"))[..., 3] == 0
+    return base, output, np.asarray(Image.open(folder / f"{name}_mask.png").convert("RGBA").crop(box))[..., 3] == 0
 
 
 @pytest.mark.parametrize("name", HARMLESS)
@@ -271,6 +274,7 @@ def test_exact_has_limits_of_zero_unless_stated() -> None:
     strict = LocalityGrader(type="locality", key="k", tolerance="exact")
     assert (strict.max_changed_outside, strict.max_worst_window, strict.dilate) == (0, 0, 0)
     assert strict.min_changed_inside == DEFAULTS.min_changed_inside
+    assert "k.shift" not in strict.metrics(TestCase(id="c", prompt="p", images=["a.png"], mask="m.png"))
     custom = LocalityGrader(type="locality", key="k", tolerance="exact", max_changed_outside=0.1, dilate=3)
     assert (custom.max_changed_outside, custom.dilate) == (0.1, 3)
     assert LocalityGrader.model_validate(custom.model_dump()) == custom
@@ -320,7 +324,9 @@ def test_a_pass_carries_its_numbers_and_a_map(
     result = grade(shifted(synthetic_edit[1], 4, 0))
     assert result.scores["local"] is True
     names = ("changed_outside", "worst_window", "ssim_outside", "changed_inside")
+    names += ("sharpness_outside", "shift", "magnification")
     assert set(result.scores) == {"local", *(f"local.{name}" for name in names)}
+    assert result.scores["local.shift"] == pytest.approx(4 / 330, abs=2e-4)
     assert all(isinstance(result.scores[f"local.{name}"], float) for name in names)
     assert result.reasons == {}
     assert result.error is None
@@ -382,3 +388,72 @@ def test_measures_without_a_mask_area_are_null_with_a_cause(grade: Callable[...,
 def test_a_mask_of_another_size_is_an_error(grade: Callable[..., Grade], synthetic_edit: Edit) -> None:
     with pytest.raises(GraderError, match=r"210x165.*420x330"):
         grade(synthetic_edit[1], synthetic_edit[2][::2, ::2])
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_harmless_forms_keep_their_detail(synthetic_edit: Edit, name: str) -> None:
+    sharpness = measured(synthetic_edit, HARMLESS[name](synthetic_edit[1])).sharpness_outside
+    assert sharpness is not None
+    assert sharpness > DEFAULTS.min_sharpness_outside
+
+
+@pytest.mark.parametrize("change", [lambda o: o, lambda o: encoded(o, "JPEG", 60), lambda o: encoded(o, "WEBP", 60)])
+def test_real_encodings_keep_their_detail(real: Edit, change: Callable[[np.ndarray], np.ndarray]) -> None:
+    sharpness = measured(real, change(real[1])).sharpness_outside
+    assert sharpness is not None
+    assert sharpness > DEFAULTS.min_sharpness_outside
+
+
+def test_a_blur_of_the_real_edits_fails(real: Edit) -> None:
+    blurred = np.asarray(Image.fromarray(real[1]).filter(ImageFilter.GaussianBlur(2)))
+    sharpness = measured(real, blurred).sharpness_outside
+    assert sharpness is not None
+    assert sharpness < 0.3
+
+
+def test_a_blur_is_reported(grade: Callable[..., Grade], synthetic_edit: Edit) -> None:
+    result = grade(np.asarray(Image.fromarray(synthetic_edit[1]).filter(ImageFilter.GaussianBlur(2))))
+    assert result.scores["local"] is False
+    assert result.scores["local.sharpness_outside"] < 0.4
+    assert "of the fine detail is left, below the limit of 0.4: the output is blurred" in result.reasons["local"]
+
+
+def test_shift_and_magnification_have_limits(grade: Callable[..., Grade], synthetic_edit: Edit) -> None:
+    moved = shifted(synthetic_edit[1], 3, 4)
+    assert grade(moved).scores["local"] is True
+    strict = grade(moved, max_shift=0.01)
+    assert strict.scores["local"] is False
+    assert strict.scores["local.shift"] == pytest.approx(5 / 330, abs=2e-4)
+    assert "the whole image moved by 1.5% of its shorter side" in strict.reasons["local"]
+    height, width = synthetic_edit[1].shape[:2]
+    larger = resized(synthetic_edit[1], 1.015)
+    top, left = (larger.shape[0] - height) // 2, (larger.shape[1] - width) // 2
+    zoomed = larger[top : top + height, left : left + width]
+    for output, limit, passed in ((zoomed, 1.02, True), (zoomed, 1.01, False)):
+        result = grade(output, max_magnification=limit)
+        assert result.scores["local.magnification"] == pytest.approx(1.015, abs=2e-3)
+        assert result.scores["local"] is passed
+        assert ("enlarged or reduced by a factor of 1.01" in result.reasons.get("local", "")) is not passed
+    assert grade(synthetic_edit[1]).scores["local.magnification"] == 1
+
+
+def test_a_base_without_detail_has_no_sharpness(grade: Callable[..., Grade]) -> None:
+    """Metrics that do not apply are left out, not null."""
+    flat = np.full((60, 60, 3), 90, np.uint8)
+    assert measure_locality(flat, flat, np.zeros((60, 60), bool), exact=False, dilate=0).sharpness_outside is None
+    result = grade(np.full((330, 330, 3), 90, np.uint8))
+    assert result.details["registration"]["distorted"] is True
+    assert "local.shift" not in result.scores
+
+
+def test_identical_pixels_have_not_changed(synthetic_edit: Edit) -> None:
+    """Of an area that changed on average, as by anti-aliased text, the share counts only the pixels that differ."""
+    base = np.full((240, 240, 3), 240, np.uint8)
+    output = base.copy()
+    output[::8, ::2] = 90
+    result = measure_locality(base, output, np.zeros(base.shape[:2], bool), exact=False, dilate=0)
+    assert result.changed_outside is not None
+    differs = (base != output).any(axis=-1).mean()
+    assert 0 < result.changed_outside <= differs
+    assert result.worst_window is not None
+    assert result.worst_window > 0.9

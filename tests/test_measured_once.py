@@ -143,6 +143,56 @@ def test_a_second_run_measures_nothing_and_records_the_same(suite: Suite) -> Non
     assert len(saved(folders[1])) == 2 * 3, "two outputs, each with two difference maps"
 
 
+def test_transparency_survives_the_cache(suite: Suite) -> None:
+    for name in ("base", "ref", "out/a"):
+        path = suite.toy.folder / f"{name}.png"
+        with Image.open(path) as image:
+            clear = image.convert("RGBA")
+        ImageDraw.Draw(clear).text((2, 2), "fine detail", fill="black")
+        clear.putalpha(Image.linear_gradient("L").resize(clear.size) if name == "out/a" else 200)
+        clear.save(path)
+    suite.write()
+    assert suite.run("one", code=None) == ONCE
+    assert suite.run("two", code=None) == {}
+    one, two = suite.records("one")["a"], suite.records("two")["a"]
+    assert without_run(two) == without_run(one)
+    details = {grader.key: grader.details for grader in two.graders}
+    assert details["place"]["alpha_outside"], "measured on two backgrounds"
+    assert details["like"]["alpha"]
+    assert two.scores["file.alpha"] is True, "the image to edit is transparent"
+    assert {"place.sharpness_outside", "place.shift", "place.magnification", "like.shift"} <= two.scores.keys()
+
+
+def test_what_glyphs_show_and_doubtful_signs_survive_the_cache(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+    box = ((1.0, 2.0), (30.5, 2.0), (30.5, 9.0), (1.0, 9.0))
+    readings = [Reading("0ffice", 0.99, box, ((0, "O"),)), Reading("三", 0.95, box)]
+    monkeypatch.setattr(ocr, "read", lambda image: readings)
+    suite.spy(monkeypatch, ocr, "read", "ocr")
+    suite.write(graders=[LOCAL[0]], verdict=["copy"])
+    assert suite.run("one", code=1) == Counter(ocr=1, comparison=1)
+    case = {"expect": {"text": {"required": ["Office"], "extra": "forbid"}}}
+    suite.write(graders=[LOCAL[0]], verdict=["copy"], case=case)
+    assert suite.run("two") == Counter(comparison=1)
+    assert suite.run("three") == {}
+    two, three = suite.records("two")["a"], suite.records("three")["a"]
+    assert without_run(three) == without_run(two)
+    assert (three.scores["copy"], three.scores["copy.doubtful_extra"]) == (True, 1)
+    folders = [suite.toy.folder / "runs" / name for name in ("two", "three")]
+    assert saved(folders[0]) == saved(folders[1])
+    assert len(saved(folders[1])) == 2, "the output and the crop"
+
+
+def test_a_comparison_belongs_to_its_readings(suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = tmp_path / "cache"
+    suite.write(graders=[LOCAL[0]], verdict=["copy"])
+    suite.run("one", "--cache", cache)
+    monkeypatch.setattr(ocr, "read", lambda image: [Reading("OTHER", 0.9)])
+    with closing(sqlite3.connect(cache / "index.sqlite")) as index, index:
+        index.execute("DELETE FROM answers WHERE instr(CAST(answer AS TEXT), 'passed') = 0")  # those of OCR
+    assert suite.run("two", "--cache", cache, code=1) == Counter(comparison=1)
+    assert suite.records("two")["a"].scores["copy"] is False
+
+
 def test_equal_images_share_their_measurements_in_one_run(suite: Suite) -> None:
     shutil.copyfile(suite.toy.folder / "out/a.png", suite.toy.folder / "out/b.png")
     suite.write("a", "b")

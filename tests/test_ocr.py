@@ -53,8 +53,9 @@ def test_a_flyer_is_read_line_by_line() -> None:
     assert texts(image_of(FLYER)) == FLYER
 
 
-def test_places_are_pixels_of_the_image_given() -> None:
-    for scale in (1, 4):
+def test_places_are_pixels_of_the_image_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ocr, "_MAX_AREA", 1_000_000)  # the larger image is reduced
+    for scale in (1, 2):
         image = image_of(["BAKERY"]).resize((640 * scale, 640 * scale))
         (reading,) = ocr.read(image)
         assert reading.corners is not None
@@ -71,7 +72,7 @@ def test_a_turned_image_is_read(degrees: int) -> None:
 
 def test_a_long_line_in_a_strip_is_read() -> None:
     line = "BREAKING: Local bakery wins gold medal - tickets at 7:30 PM"
-    assert texts(image_of([line], (3000, 100), 48)) == [line]
+    assert texts(image_of([line], (1500, 50), 24)) == [line]
 
 
 def test_a_tall_page_is_read() -> None:
@@ -83,13 +84,13 @@ def test_a_small_image_is_read() -> None:
     assert texts(image_of(["HAPPY", "June 5, 2025"], (256, 256), 28)) == ["HAPPY", "June 5, 2025"]
 
 
-@pytest.mark.parametrize("size", [(1, 1), (3000, 2), (2, 3000), (300, 300)])
+@pytest.mark.parametrize("size", [(1, 1), (1000, 2), (2, 1000), (300, 300)])
 def test_a_blank_image_has_no_text(size: tuple[int, int]) -> None:
     assert ocr.read(Image.new("RGB", size, "white")) == []
 
 
 def test_threads_share_the_engine_and_read_the_same_text() -> None:
-    images = [image_of(FLYER), image_of(FLYER[::-1]), image_of(["ONE", "TWO"]), image_of([])]
+    images = [image_of(FLYER), image_of(["ONE", "TWO"]), image_of([])]
     alone = [ocr.read(image) for image in images]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(ocr.read, images * 2)) == alone * 2

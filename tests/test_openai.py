@@ -268,8 +268,9 @@ def test_a_server_that_hangs_is_transient(api: FakeAPI, monkeypatch: pytest.Monk
 
     async def ask() -> None:
         created = client_for(OpenAIOptions(base_url=api.openai_base_url, api_key_env="LOCAL_KEY"))
-        async with created, provider_errors(created):
-            await created.images.generate(prompt="a tree", extra_body=PLAIN, timeout=0.2)
+        async with created:
+            with provider_errors(created):
+                await created.images.generate(prompt="a tree", extra_body=PLAIN, timeout=0.2)
 
     with pytest.raises(ProviderError) as caught:
         asyncio.run(ask())

@@ -128,8 +128,8 @@ def test_agreement_ignores_outdated_labels_with_a_note() -> None:
     assert result.labels == 2
     assert "ignored: 1 label for replaced images" in result.notes
     usable = next(entry for entry in result.graders if entry.question == "usable")
-    assert (usable.cells, usable.value) == (2, 1.0)
-    assert [(entry.rater, entry.himself.n, entry.anchors.n) for entry in result.raters] == [("ann", 0, 0), ("bo", 0, 0)]
+    assert (usable.cells, usable.measures["kappa"].value) == (2, 1.0)
+    assert [(entry.rater, entry.repeats.n, entry.anchors.n) for entry in result.raters] == [("ann", 0, 0), ("bo", 0, 0)]
 
 
 def test_pair_label_is_outdated_if_either_image_changed() -> None:

@@ -100,7 +100,7 @@ def test_a_judge_that_prefers_a_colour_prefers_it_in_both_orders(
     result = run_pairwise(toy)
     assert counts(result) == (3, 3, 0, 0, 0, 0)
     assert (result["a"], result["b"], result["b_win_rate"]) == ("r@x", "r@y", 1.0)
-    assert result["interval"] == pytest.approx([3 / (3 + 1.959964**2), 1.0])
+    assert result["interval"] == pytest.approx([0.05 ** (1 / 3), 1.0])  # the exact limit of three wins of three
     assert len(api.requests) == 6
     lines = (toy.folder / "runs/r/preferences.jsonl").read_text().splitlines()
     assert len(lines) == 6

@@ -47,6 +47,11 @@ def test_more_cases_samples_or_a_laxer_level_detect_less() -> None:
     assert sizes == sorted(sizes, key=lambda size: -(size or 0))
 
 
+def test_no_difference_larger_than_possible_is_stated() -> None:
+    """From a rate of 0.5, no run can lose more than 0.5."""
+    assert detectable_rate(10, 0.5, 0.5, 1) is None
+
+
 def test_too_few_cases_detect_nothing() -> None:
     assert detectable_rate(1, 0.8, 0.3, 1) is None
     assert detectable_rate(3, 0.8, 0.3, 1) is None

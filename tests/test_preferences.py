@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
-from visioneval.analysis.compare.preferences import summarize_preferences, win_interval
+from visioneval.analysis.compare.preferences import summarize_preferences
+from visioneval.analysis.stats.clusters import rate_interval
 from visioneval.records.preferences import Preference
 
 
@@ -53,7 +54,7 @@ def test_ties_count_half_and_errors_do_not_count() -> None:
     assert (summary.count("b"), summary.count("a"), summary.ties, summary.flips, summary.errors) == (1, 0, 2, 1, 1)
     assert summary.rate == pytest.approx(2 / 3)
     assert summary.interval is not None
-    assert (summary.interval.low, summary.interval.high) == pytest.approx(proportion_confint(2, 3, method="wilson"))
+    assert summary.interval == rate_interval([(1.0, 1), (0.5, 1), (0.5, 1)], ties=2)
 
 
 def test_judges_and_runs_are_summarized_separately() -> None:
@@ -76,7 +77,17 @@ def test_samples_of_a_case_widen_the_interval() -> None:
 
 
 def test_identical_cases_have_an_interval() -> None:
-    assert win_interval([3.0] * 8, [3] * 8).low == pytest.approx(proportion_confint(8, 8, method="wilson")[0])
-    assert win_interval([2.0, 1.0], [2, 2]).high == pytest.approx(proportion_confint(1.5, 2, method="wilson")[1])
-    with pytest.raises(ValueError, match="max"):
-        win_interval([], [])
+    (summary,) = summarize_preferences(line for at in range(24) for line in pair(f"c{at % 8}", "b", "b", at // 8))
+    assert summary.interval is not None
+    assert summary.interval.low == pytest.approx(proportion_confint(8, 8, method="wilson")[0])
+
+
+def test_ties_narrow_the_interval() -> None:
+    """Ties carry no information about the winner, but they leave less room for chance than wins of both sides."""
+    won = [line for at in range(40) for line in pair(f"c{at}", "ab"[at % 2], "ab"[at % 2])]
+    tied = [line for at in range(40) for line in pair(f"c{at}", *(("tie", "tie") if at < 32 else ("ab"[at % 2],) * 2))]
+    (with_wins,), (with_ties,) = summarize_preferences(won), summarize_preferences(tied)
+    assert with_wins.rate == with_ties.rate == 0.5
+    assert with_wins.interval is not None
+    assert with_ties.interval is not None
+    assert with_ties.interval.high - with_ties.interval.low < 0.6 * (with_wins.interval.high - with_wins.interval.low)

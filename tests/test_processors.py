@@ -94,7 +94,7 @@ def summary_of(record: Record, folder: Path) -> dict[str, Any]:
     return {**shown, "details": details, "maps": [(folder / path).read_bytes() for path in maps]}
 
 
-def a_scene(size: tuple[int, int] = (480, 360)) -> Image.Image:
+def a_scene(size: tuple[int, int] = (360, 270)) -> Image.Image:
     """Greys, flat colours, a soft shade, grain and print."""
     width, height = size
     rng = np.random.default_rng(5)

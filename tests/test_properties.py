@@ -13,6 +13,7 @@ from visioneval.errors import GraderError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.properties.config import PropertiesGrader
 from visioneval.graders.properties.grader import Properties, _median, is_flat
+from visioneval.media.images import OPAQUE_FROM
 from visioneval.suite.case import TestCase
 from visioneval.types import CaseFiles, Output, TaskType
 
@@ -108,17 +109,18 @@ def test_a_wrong_format_is_reported_with_the_actual_format(photo: Any) -> None:
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA"])
-def test_alpha_is_pixels_that_are_not_opaque(tmp_path: Path, photo: Any, mode: str) -> None:
+def test_alpha_is_pixels_that_are_visibly_not_opaque(tmp_path: Path, photo: Any, mode: str) -> None:
     opaque = photo("opaque.png", mode=mode)
     assert graded(opaque, alpha=False).scores["image.alpha"] is True
     assert graded(opaque, alpha=True).scores["image"] is False
     image = Image.open(opaque)
     alpha = Image.new("L", image.size, 255)
-    alpha.putpixel((0, 0), 254)
-    image.putalpha(alpha)
-    image.save(tmp_path / "one.png")
-    assert graded(tmp_path / "one.png", alpha=True).scores["image.alpha"] is True
-    assert graded(tmp_path / "one.png", alpha=False).scores["image.alpha"] is False
+    for level in (254, OPAQUE_FROM, OPAQUE_FROM - 1, 0):
+        alpha.putpixel((0, 0), level)
+        image.putalpha(alpha)
+        image.save(tmp_path / "one.png")
+        assert graded(tmp_path / "one.png", alpha=True).scores["image.alpha"] is (level < OPAQUE_FROM)
+        assert graded(tmp_path / "one.png", alpha=False).scores["image.alpha"] is (level >= OPAQUE_FROM)
 
 
 def test_a_palette_can_be_transparent(tmp_path: Path, photo: Any) -> None:

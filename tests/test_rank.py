@@ -300,6 +300,20 @@ def test_the_newest_answer_of_a_rater_counts_and_a_withdrawn_one_does_not() -> N
     assert (ranking.pairs, entry_of(ranking, "y").wins, entry_of(ranking, "x").wins) == (1, 1, 0)
 
 
+def test_the_newest_answer_counts_whichever_output_was_shown_first() -> None:
+    early = [label(f"c{at}", "ann", "x", "r@y", "a", at="2025-01-01T12:00:00+00:00") for at in range(8)]
+    late = [label(f"c{at}", "ann", "y", "r@x", "a", at="2025-02-01T12:00:00+00:00") for at in range(8)]
+    for labels in ([*early, *late], [*late, *early]):
+        ranking = only(by_people(*labels))
+        assert (entry_of(ranking, "y").wins, entry_of(ranking, "x").wins) == (8, 0)
+
+
+def test_a_model_run_without_answers_is_named() -> None:
+    result = by_judges(*(judged(f"c{case}", "r@x", "r@y", "ab"[case % 2]) for case in range(8)))
+    assert result.exit_code == 0
+    assert "no answers about r@z: not ranked" in result.notes
+
+
 def test_labels_of_replaced_outputs_and_unknown_cells_are_ignored() -> None:
     new, old = "1" * 64, "2" * 64
     labels = [
@@ -315,7 +329,7 @@ def test_labels_of_replaced_outputs_and_unknown_cells_are_ignored() -> None:
     result = by_people(*labels, hashes={"x": new, "y": new})
     ranking = only(result)
     assert {entry.model_run: entry.pairs for entry in ranking.model_runs} == {"r@x": 2, "r@y": 1, "s@x": 1}
-    assert result.notes == (
+    assert result.notes[:2] == (
         "ignored: 2 labels for replaced images",
         "ignored: 2 labels for cells that are not in the run",
     )

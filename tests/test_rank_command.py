@@ -103,7 +103,8 @@ def test_people_rank(tmp_path: Path, call: Any) -> None:
     save(tmp_path, answered(run_id="s", cases=[f"c{at}" for at in range(9)]))
     done = call("r", "s", "--by", "people")
     assert done.exit_code == 0, done.output
-    assert done.stdout.startswith("Ranking by 2 people (better): 2 model runs, 9 pairs in 9 cases")
+    assert done.stdout.startswith("no answers about r@y, r@z, s@y, s@z: not ranked\n")
+    assert "Ranking by 2 people (better): 2 model runs, 9 pairs in 9 cases\n" in done.stdout
     assert "r@x" in done.stdout
     assert [
         entry["wins"] for entry in json.loads(call("r", "--by", "people", "--json").stdout)["rankings"][0]["model_runs"]

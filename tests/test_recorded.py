@@ -62,6 +62,36 @@ def test_the_cells_of_a_table_are_typed(tmp_path: Path, written: str, value: Any
     assert (result, type(result)) == (value, type(value))
 
 
+YES_NO = {"properties": {"q": {"type": "boolean"}}}
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("1", True), ("0", False), ("yes", True), (" No ", False), ("PASS", True), ("fail", False), ("TRUE", True),
+        ("1.0", True), ("perhaps", "perhaps"), ("2", 2), ("null", None),
+    ],
+)  # fmt: skip
+def test_a_yes_or_no_is_written_in_many_ways(tmp_path: Path, written: str, value: Any) -> None:
+    result = answers(judge(tmp_path / "a.csv", f"case,question,answer\none,q,{written}\n"), "q", schema=YES_NO)["q"]
+    assert (result, type(result)) == (value, type(value))
+
+
+@pytest.mark.parametrize(("written", "value"), [(1, True), (0.0, False), ("Yes", True), (True, True), (2, 2), ([], [])])
+def test_jsonl_may_write_yes_or_no_as_a_number(tmp_path: Path, written: Any, value: Any) -> None:
+    row = json.dumps({"case": "one", "question": "q", "answer": written})
+    result = answers(judge(tmp_path / "a.jsonl", row), "q", schema=YES_NO)["q"]
+    assert (result, type(result)) == (value, type(value))
+
+
+def test_words_for_yes_and_no_stay_text_where_none_is_asked_for(tmp_path: Path) -> None:
+    recorded = judge(tmp_path / "a.csv", "case,question,answer\none,q,pass\none,r,1\n")
+    assert answers(recorded, "q", "r", schema={"properties": {"q": {"type": "string"}, "r": {"type": "integer"}}}) == {
+        "q": "pass",
+        "r": 1,
+    }
+
+
 def test_jsonl_values_preserve_their_types(tmp_path: Path) -> None:
     rows = [
         {"id": "one", "run": "m", "n": 0, "q": "Is it blue?", "a": False},

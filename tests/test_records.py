@@ -67,7 +67,7 @@ FIELDS = [
 ]
 GRADER_FIELDS = [
     "key", "type", "error", "is_unmeasured", "is_optional", "details", "usage", "cost_usd", "seconds", "waited_seconds",
-    "cached", "fingerprint",
+    "cached", "refused", "fingerprint", "judges",
 ]  # fmt: skip
 FINGERPRINT_FIELDS = ["judge_model", "template_sha256", "schema_sha256", "config_sha256", "tool_versions", "version"]
 

@@ -55,7 +55,13 @@ def jpeg(output: np.ndarray, quality: int) -> np.ndarray:
 
 def test_the_reference_itself_is_perfect(tmp_path: Path, scene: np.ndarray) -> None:
     grade = graded(tmp_path, scene, scene)
-    assert grade.scores == {"ref": True, "ref.ssim": pytest.approx(1), "ref.delta_e": 0}
+    assert grade.scores == {
+        "ref": True,
+        "ref.ssim": pytest.approx(1),
+        "ref.delta_e": 0,
+        "ref.shift": 0,
+        "ref.magnification": 1,
+    }
     assert grade.reasons == {}
     assert grade.details["changed"] == 0
     assert size_of(tmp_path / grade.details["difference_map"]) == (360, 300)
@@ -68,6 +74,10 @@ def test_encoding_size_and_a_small_shift_are_tolerated(tmp_path: Path, scene: np
         grade = graded(tmp_path, scene, output)
         assert grade.scores["ref"] is True, grade.reasons
     assert grade.details["registration"]["shift_x"] == pytest.approx(-4, abs=0.1)
+    assert grade.scores["ref.shift"] == pytest.approx(5 / 300, abs=5e-4)
+    strict = graded(tmp_path, scene, shifted, max_shift=0.01)
+    assert strict.scores["ref"] is False
+    assert "the whole image moved by 1.7% of its shorter side" in strict.reasons["ref"]
 
 
 def test_another_image_fails_on_both(tmp_path: Path, scene: np.ndarray) -> None:
@@ -96,6 +106,7 @@ def test_another_shape_fails(tmp_path: Path) -> None:
     grade = graded(tmp_path, flat, flat[:150])
     assert grade.scores["ref"] is False
     assert grade.scores["ref.ssim"] == pytest.approx(1)
+    assert "ref.shift" not in grade.scores
     assert grade.reasons["ref"] == "the output is 200x150; its aspect ratio differs from the reference's 200x200"
 
 

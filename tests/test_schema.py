@@ -39,7 +39,7 @@ GOOD = [
     ),
     case("task: null, criteria: c, region: r, metadata: {5: {a: [1, null]}}, tags: [a, b]"),
     case("expect: {text: {required: [A], forbidden: [B], allowed: [C], extra: forbid}, size: 10x20, format: jpg, alpha: false}"),
-    case("expect: {size: requested, aspect_ratio: 4:3, refusal: true}"),
+    case("expect: {size: requested, aspect_ratio: 4:3, refusal: true, alpha: any}"),
     case("verdict: [image, {rule: not image.blank, level: warn}]"),
     case("outputs: {m: [a.png, b.png]}"),
     suite(models="models: [{provider: mock, label: s, params: {seed: 1}, grid: {flaw: [none, typo]}, tasks: [image_generation]}]"),

@@ -19,6 +19,7 @@ pytest.importorskip("rapidocr")
 
 from visioneval.graders.text.grader import Text
 
+pytestmark = pytest.mark.usefixtures("shared_readings")
 EDITS = Path(__file__).resolve().parents[2] / "shared" / "data" / "edits"
 
 
@@ -77,7 +78,7 @@ def test_one_line_is_reported_in_the_singular(sign: Any) -> None:
 
 def test_exact_copy_passes_and_all_details_are_recorded(sign: Any) -> None:
     grade = graded(sign("BUTTER & FLOUR", "20% OFF"), {"required": ["BUTTER & FLOUR", "20% OFF"], "extra": "forbid"})
-    assert grade.scores == {"copy": True, "copy.recall": 1.0, "copy.cer": 0.0}
+    assert grade.scores == {"copy": True, "copy.recall": 1.0, "copy.cer": 0.0, "copy.doubtful_extra": 0}
     assert grade.reasons == {"copy": "all 2 required lines found, nothing extra"}
     assert grade.error is None
     assert grade.tool_versions.keys() == {"rapidocr", "onnxruntime", "model"}
@@ -109,7 +110,10 @@ def test_the_reason_describes_the_mismatch(sign: Any, shown: str, reason: str) -
 
 def test_forbidden_and_extra_text_is_named(sign: Any) -> None:
     grade = graded(sign("SALE", "TRAINING", "TRAIN"), {"required": ["SALE"], "forbidden": ["TRAIN"], "extra": "forbid"})
-    assert grade.reasons["copy"] == 'forbidden "TRAIN" is present; extra text: TRAINING'
+    assert grade.reasons["copy"] == (
+        'forbidden "TRAIN" is present; extra text: TRAINING (confidence 1.00); '
+        "list text that may be there under 'allowed', or raise 'min_confidence' (0.5)"
+    )
     assert grade.scores["copy"] is False
 
 
@@ -117,7 +121,7 @@ def test_look_alikes_are_null_with_the_cause(sign: Any) -> None:
     grade = graded(sign("LOBBY"), {"required": ["L0BBY"]})
     assert grade.scores == {"copy": None, "copy.recall": None, "copy.cer": None}
     assert grade.error is not None
-    assert "look-alike" in grade.error
+    assert grade.error.endswith("differs only in look-alike characters; 'extract: [ocr, judge]' lets a judge decide")
 
 
 def test_readings_below_the_confidence_are_not_text(sign: Any) -> None:

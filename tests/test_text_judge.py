@@ -29,7 +29,7 @@ def graded(
 ) -> tuple[Grade, ScriptedJudge]:
     judge = ScriptedJudge(*output)
     config = TextGrader.model_validate({"type": "text", "key": "copy", "extract": "judge", **options})
-    cell = context(folder, judge, {"expect": {"text": text}, **(case or {})})
+    cell = context(folder, judge, {"expect": {"text": text}, **(case or {})}, judge=config.judge)
     return asyncio.run(Text(config).grade(cell)), judge
 
 
@@ -191,5 +191,13 @@ def test_a_second_call_off_the_schema_records_all_replies(tmp_path: Path) -> Non
 def test_describing_is_for_judges() -> None:
     with pytest.raises(ValidationError, match="describe needs a judge"):
         TextGrader(type="text", key="copy", describe=True)
-    assert TextGrader(type="text", key="copy").judge_name is None
-    assert TextGrader(type="text", key="copy", extract=("ocr", "judge")).judge_name == "default"
+    assert TextGrader(type="text", key="copy").judge_names == ()
+    assert TextGrader(type="text", key="copy", extract=("ocr", "judge")).judge_names == ("default",)
+
+
+def test_a_repaired_description_is_recorded(tmp_path: Path) -> None:
+    broken, checked = '{"description": "A sign.",}', {"lines": BOTH, "criteria_met": True, "reason": "r"}
+    grade, _ = graded(tmp_path, broken, broken, checked, describe=True)
+    assert grade.details["read"] == ["repaired"]
+    grade, _ = graded(tmp_path, {"description": "A sign."}, checked, describe=True)
+    assert "read" not in grade.details

@@ -18,6 +18,7 @@ from visioneval.resources import builtin
 from visioneval.types import Verdict
 
 pytest_plugins = ("fake_api.fixtures",)
+pytestmark = pytest.mark.usefixtures("shared_readings")
 
 CELLS = {"ui_mockups": 35, "marketing": 40}
 READ = ["“Steep & Sip”", "Oct 3–5 • 10 am–6 pm", "Save 15% + free refills!"]  # noqa: RUF001 - the copy itself

@@ -10,18 +10,20 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack, get_args
 
-from visioneval.analysis.agreement.agreement import Agreement, Minimum, agree
+from visioneval.analysis.agreement.agreement import Agreement, agree
 from visioneval.analysis.agreement.answers import LabeledRun
+from visioneval.analysis.agreement.minimums import Minimum
 from visioneval.analysis.compare.compare import Comparison, ComparisonFilters
 from visioneval.analysis.compare.compare import compare as compare_sides
 from visioneval.analysis.compare.coverage import check_coverage, parse_allowed
 from visioneval.analysis.compare.gates import GateResult, check_confirm, check_gates, exit_code, parse_fail_on
 from visioneval.analysis.compare.preferences import preferences_within
 from visioneval.analysis.findings import Summary
+from visioneval.analysis.judge_card import pair_cards, read_pair_cards
 from visioneval.analysis.past_costs import read_past_costs
 from visioneval.analysis.ranking.findings import RankedBy, Rankings
 from visioneval.analysis.ranking.ranking import RankFilters, rank_runs
@@ -30,7 +32,7 @@ from visioneval.analysis.run_lookup import Warn, labels_of, named_run, read_run,
 from visioneval.analysis.summary import summarize
 from visioneval.defaults import RUNS
 from visioneval.engine.call_settings import CallSettings, open_calls
-from visioneval.engine.calls.cost.estimate import Estimate, estimate
+from visioneval.engine.calls.cost.estimate import CostEstimate, estimate
 from visioneval.engine.confirm import confirm_comparison
 from visioneval.engine.listener import Listener
 from visioneval.engine.loop import InterruptRequest
@@ -46,12 +48,14 @@ from visioneval.engine.prepare.runs import (
     prepare_grading,
     prepare_run,
 )
+from visioneval.engine.prepare.sample_sizes import DetectOptions, SampleSizes, sample_sizes
 from visioneval.engine.run import execute
 from visioneval.errors import AuthError, StorageError, UsageError
 from visioneval.expansion import Plan
 from visioneval.records.draws import read_draws
 from visioneval.records.labels import LABELS, read_anchors, read_labels
 from visioneval.records.model import Record, RunInfo, StoppedBy, read_info, read_records
+from visioneval.records.preferences import read_preferences
 from visioneval.records.resume_command import resume_hint, stopped_text
 from visioneval.settings import CallKeywords, GradeKeywords, PlanKeywords, RunKeywords, checked_keywords, run_options
 from visioneval.suite.selection import narrowed_further
@@ -90,14 +94,18 @@ class Run:
         return tuple(record for record in read_records(self.folder) if self.label in (None, record.model_label))
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per cell, with a column per metric. Raises ``UsageError`` if pandas is not installed."""
-        from visioneval.export.csv import cell_row
+        """One row per cell, with a column per metric, and per judge of a panel.
+
+        Raises ``UsageError`` if pandas is not installed.
+        """
+        from visioneval.export.csv import cell_row, score_columns
 
         try:
             import pandas as pd
         except ImportError:
             raise UsageError("to_pandas needs pandas: run pip install pandas") from None
-        return pd.DataFrame([cell_row(record, self.info.metrics) for record in self.records])
+        columns = score_columns(self.info)
+        return pd.DataFrame([cell_row(record, columns) for record in self.records])
 
     def __str__(self) -> str:
         return str(self.folder) if self.label is None else f"{self.folder}@{self.label}"
@@ -108,7 +116,9 @@ class SuitePlan:
     """What a run of a suite would do and cost."""
 
     plan: Plan
-    estimate: Estimate
+    estimate: CostEstimate
+    sizes: SampleSizes | None = None
+    """What it takes to detect a difference, if one is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,18 +176,35 @@ def grade(source: Run | Path | str, suite: Path | str | None = None, **settings:
     return grade_run(str(source), None if suite is None else Path(suite), options, _logging, _LOG.warning)
 
 
-def plan(suite: Path | str, **settings: Unpack[PlanKeywords]) -> SuitePlan:
-    """Loads and expands a suite, and estimates its cost, without calling a provider. Raises ``SuiteError``."""
+def plan(
+    suite: Path | str,
+    *,
+    detect: float | str | None = None,
+    like: Sequence[Run | Path | str] | Run | Path | str = (),
+    pass_rate: float | None = None,
+    case_correlation: float | None = None,
+    **settings: Unpack[PlanKeywords],
+) -> SuitePlan:
+    """Loads and expands a suite, and estimates its cost, without calling a provider.
+
+    ``detect`` asks how many cases show a difference between two runs: points of the pass rate, or ``METRIC:VALUE``.
+    Its variance comes from one or two earlier runs, ``like``, or from the stated ``pass_rate`` and
+    ``case_correlation``. Raises ``SuiteError`` and ``UsageError``.
+    """
     options = run_options(**checked_keywords(settings, PlanKeywords))
+    names = [like] if isinstance(like, (str, Path, Run)) else like
+    wish = detect_options(
+        detect, [str(name) for name in names], pass_rate, case_correlation, options.suite.runs, _LOG.warning
+    )
     (planned,) = load_plans([Path(suite)], options.suite)
-    return estimate_plan(planned, options)
+    return estimate_plan(planned, options, wish)
 
 
 def load_run(name: Path | str = "latest", *, runs: Path | str = RUNS, warn: Warn = _LOG.warning) -> Run:
     """Reads a run: its path, id, a unique prefix of it or ``latest``; ``RUN@LABEL`` for one model run."""
     folder, _, label = named_run(str(name), Path(runs))
     _, info, records = read_run(str(folder) if label is None else f"{folder}@{label}", Path(runs), warn)
-    summary = summarize(info, records, preferences_within(folder, info.run_id))
+    summary = summarize(info, records, preferences_within(folder, info), read_pair_cards(folder))
     return Run(folder, info, summary, label, resume_hint(folder, info))
 
 
@@ -247,19 +274,23 @@ def compare_named(request: ComparisonRequest, options: RunOptions, listener: Lis
 def agreement(
     *names: Run | Path | str,
     minimums: Mapping[str, float] | None = None,
+    minimum_points: Mapping[str, float] | None = None,
     correct: bool = False,
     runs: Path | str = RUNS,
     warn: Warn = _LOG.warning,
 ) -> Agreement:
-    """Compares graders with human labels; several runs are pooled. ``minimums`` are required values by metric.
+    """Compares graders with human labels; several runs are pooled.
 
+    ``minimums`` are required values of the lower bounds of the 95 % intervals, ``minimum_points`` of the estimates, by
+    ``METRIC`` or ``METRIC:MEASURE``, such as ``verdict:accuracy``.
     ``correct`` also corrects the graders' figures with the labels of a random draw, and compares those of two runs.
     Raises ``UsageError``.
     """
     if not names:
         raise UsageError("name at least one run")
-    labeled = [_labeled_run(str(name), Path(runs), warn, with_draws=correct) for name in names]
-    required = [Minimum(metric, value) for metric, value in (minimums or {}).items()]
+    labeled = [_labeled_run(str(name), Path(runs), warn) for name in names]
+    required = [Minimum(target, value) for target, value in (minimums or {}).items()]
+    required += [Minimum(target, value, "estimate") for target, value in (minimum_points or {}).items()]
     return agree(labeled, required, is_corrected=correct)
 
 
@@ -332,10 +363,33 @@ def plan_pairs(
     return PairwiseJob(judged, pair_runs(judged, sides, folders, model_map), folders[1])
 
 
-def estimate_plan(planned: Planned, options: RunOptions) -> SuitePlan:
-    """The work and the cost of a plan, from its prices and from earlier runs."""
-    past_costs = lambda: read_past_costs(options.suite.runs)  # noqa: E731 - read only if prices are unknown
-    return SuitePlan(planned.plan, estimate(planned.plan, past_costs, options.calls.budget_usd))
+def estimate_plan(planned: Planned, options: RunOptions, detect: DetectOptions | None = None) -> SuitePlan:
+    """The work and the cost of a plan, from its prices and from earlier runs, and what detects a difference."""
+    past_costs = cache(lambda: read_past_costs(options.suite.runs))  # read only if prices are unknown
+    work = estimate(planned.plan, past_costs, options.calls.budget_usd)
+    sizes = None if detect is None else sample_sizes(planned.plan, work, detect, past_costs)
+    return SuitePlan(planned.plan, work, sizes)
+
+
+def detect_options(
+    difference: float | str | None,
+    like: Sequence[str],
+    pass_rate: float | None,
+    case_correlation: float | None,
+    runs: Path,
+    warn: Warn,
+) -> DetectOptions | None:
+    """Reads the earlier runs that a difference is planned with; ``None`` without a difference.
+
+    Raises ``UsageError``, also for options that need a difference.
+    """
+    if difference is None:
+        given = (("--like", like or None), ("--pass-rate", pass_rate), ("--case-correlation", case_correlation))
+        for flag, value in given:
+            if value is not None:
+                raise UsageError(f"{flag}: needs --detect, the difference that two runs are to show")
+        return None
+    return DetectOptions(difference, [read_side(name, runs, warn) for name in like], pass_rate, case_correlation)
 
 
 def run_planned(planned: Sequence[Planned], options: RunOptions, watch: Watch, warn: Warn) -> Iterator[Run]:
@@ -366,7 +420,8 @@ def _finish(prepared: PreparedRun, calls: CallSettings, watch: Watch, spent_usd:
     folder = prepared.writer.folder
     with watch(prepared) as listener:
         info, error, spent_usd = _execute(prepared, calls, listener, spent_usd)
-    summary = summarize(info, read_records(folder), preferences_within(folder, info.run_id))
+    pairs = preferences_within(folder, info)
+    summary = summarize(info, read_records(folder), pairs, read_pair_cards(folder))
     prepared.writer.write_summary(summary)
     return Run(folder, info, summary, None, prepared.resume_hint, error), spent_usd
 
@@ -396,11 +451,12 @@ def _execute(
     return info, error, session.budget.spent
 
 
-def _labeled_run(name: str, runs: Path, warn: Warn, *, with_draws: bool) -> LabeledRun:
+def _labeled_run(name: str, runs: Path, warn: Warn) -> LabeledRun:
     folder, info, records = read_run(name, runs, warn)
     labels = labels_of(name, records, read_labels(folder / LABELS))
-    draws = read_draws(folder) if with_draws else []
-    return LabeledRun(info, records, labels, read_anchors(folder, info), draws, name)
+    draws = read_draws(folder)
+    anchors, preferences = read_anchors(folder, info), read_preferences(folder)
+    return LabeledRun(info, records, labels, anchors, draws, name, preferences, pair_cards(preferences))
 
 
 def _listener() -> Listener:

@@ -216,10 +216,12 @@ class Plan:
         folders = template_folders(self.suite, self.folder, builtin("prompts"))
         hashes: dict[str, str] = {}
         for grader in self.suite.graders:
-            judge, judge_parts = self.suite.judges.get(grader.judge_name or ""), None
-            if judge is not None:
+            judge_parts: list[Any] | None = None
+            judges = [self.suite.judges[name] for name in grader.judge_names if name in self.suite.judges]
+            if judges:
+                options = [judge.answering_options for judge in judges]
                 templates = template_digest(grader.templates, folders)
-                judge_parts = [judge.model_dump(exclude=_HOST_FIELDS), templates, self.suite.vars]
+                judge_parts = [options if grader.has_panel else options[0], templates, self.suite.vars]
             elif grader.runs_code and self.suite.vars:
                 judge_parts = [self.suite.vars]  # a custom class can read them
             hashes[grader.key] = _short(
@@ -239,9 +241,10 @@ class Plan:
     def judges(self) -> dict[str, BaseJudge]:
         """The judges that some grader of the plan uses."""
         names = {
-            grader.judge_name
+            name
             for grader in self.suite.graders
-            if grader.judge_name and any(asks(grader, case) for case in self.suite.cases)
+            if grader.judge_names and any(asks(grader, case) for case in self.suite.cases)
+            for name in grader.judge_names
         }
         return {name: judge for name, judge in self.suite.judges.items() if name in names}
 
@@ -353,7 +356,7 @@ def needed_keys(plan: Plan) -> dict[str, list[str]]:
 
 
 HashOf = Callable[[Path], str]
-_HOST_FIELDS = {"base_url", "api_key_env", "google"}
+_HOST_FIELDS = ("base_url", "api_key_env", "google")
 _NOT_GENERATED = {"label", "tasks", "params", "grid", "path", "run", "dataset", "timeout_s", *_HOST_FIELDS}
 
 
@@ -420,6 +423,9 @@ def _short(value: Any) -> str:
     return digest(value)[:12]
 
 
+_ENCODER = json.JSONEncoder(sort_keys=True, default=str, separators=(",", ":"))
+
+
 def digest(value: Any) -> str:
     """A hash of plain data, independent of the order of keys."""
-    return sha256(json.dumps(value, sort_keys=True, default=str, separators=(",", ":")).encode()).hexdigest()
+    return sha256(_ENCODER.encode(value).encode()).hexdigest()

@@ -13,7 +13,8 @@ from engine_parts import calls_for, info_of, plan_of, planned, record_of, record
 from toys import LOOK, Toy
 
 from visioneval.analysis.run_lookup import read_side
-from visioneval.engine.calls.calls import Calls, Meter
+from visioneval.engine.calls.calls import Calls
+from visioneval.engine.calls.cost.meter import JudgeMeters
 from visioneval.engine.calls.cost.pricing import Prices
 from visioneval.engine.cells.context import sanitizer_for
 from visioneval.engine.components import Components
@@ -53,12 +54,12 @@ class TestPairwisePlan:
         grader = {**PAIRWISE, "models": ["a", "b"], "when": {"tags": ["x"]}}
         plan = pairwise_plan(plan_of(toy.write({"tags": ["x"]}, **suite("a", "b", graders=[LOOK, grader]))), None)
         (config,) = plan.suite.graders
-        assert (config.key, config.judge_name, config.when, plan.generates) == ("better", "default", None, False)
+        assert (config.key, config.judge_names, config.when, plan.generates) == ("better", ("default",), None, False)
         assert config.compared(["a", "c"]) == ["a", "c"]
 
     def test_a_suite_without_pairwise_grader_gets_a_default(self, toy: Toy) -> None:
         (config,) = pairwise_plan(plan_of(toy.write(**suite("a", graders=[LOOK]))), None).suite.graders
-        assert (config.key, config.type_name, config.judge_name) == ("pairwise", "pairwise", "default")
+        assert (config.key, config.type_name, config.judge_names) == ("pairwise", "pairwise", ("default",))
 
     def test_a_judge_may_be_added_by_the_flag(self, toy: Toy) -> None:
         plan = pairwise_plan(plan_of(toy.write(**suite("a", graders=[LOOK]))), "eye=gemini:gemini-2.5-pro")
@@ -313,4 +314,4 @@ def replace_prices(calls: Calls, budget: float | None) -> Calls:
     ("complete", "out_of_budget", "code"), [(True, False, 0), (False, True, 3), (False, False, 130)]
 )
 def test_the_exit_code_of_judging_two_runs(complete: bool, out_of_budget: bool, code: int) -> None:
-    assert PairwiseResult(complete, out_of_budget, (), Meter()).exit_code == code
+    assert PairwiseResult(complete, out_of_budget, (), JudgeMeters()).exit_code == code

@@ -145,14 +145,15 @@ def _is_uncalled(cell: Record) -> bool:
 
 
 class Costs:
-    """The cost of every model run and of every grader that asks a judge, without free ones."""
+    """The cost of every model run, and of every grader that asks a judge, for a panel by judge. Without free ones."""
 
     def __init__(self, info: RunInfo) -> None:
         """Finds the model runs and graders of the suite that can cost money."""
         self._free = {str(entry.label) for entry in info.suite.models if entry.is_free}
-        self._judged = {grader.key for grader in info.suite.graders if grader.judge_name}
+        self._judges = {grader.key: grader.judge_names for grader in info.suite.graders if grader.judge_names}
         self._order = [str(entry.label) for entry in info.suite.models]
-        self._order += [grader.key for grader in info.suite.graders]
+        for key, names in self._judges.items():
+            self._order += [key, *(cost_name(key, name) for name in names)]
         self._totals: dict[tuple[Literal["generation", "judging"], str], Money] = {}
         self.unknown: Counter[str] = Counter()
         """Generations and judgements without a known cost, by model run."""
@@ -163,7 +164,12 @@ class Costs:
             self._of("generation", cell.model_label).add(cell.cost_usd, cached=cell.cached)
             self.unknown[cell.model_label] += cell.cost_usd is None
         for grader in cell.graders:
-            if grader.key in self._judged:
+            if grader.judges:
+                for answer in grader.judges:
+                    name = cost_name(grader.key, answer.judge)
+                    self._of("judging", name).add(answer.cost_usd, cached=answer.cached)
+                    self.unknown[cell.model_label] += answer.cost_usd is None
+            elif len(self._judges.get(grader.key, ())) == 1:
                 self._of("judging", grader.key).add(grader.cost_usd, cached=grader.cached)
                 self.unknown[cell.model_label] += grader.cost_usd is None
 
@@ -171,7 +177,7 @@ class Costs:
         return self._totals.setdefault((what, name), Money())
 
     def result(self) -> tuple[CostFinding, ...]:
-        """Returns generation costs by model run, then judging costs by grader, both in suite order."""
+        """Returns generation costs by model run, then judging costs by grader and judge, both in suite order."""
         position = {name: index for index, name in enumerate(self._order)}
         return tuple(
             CostFinding(
@@ -187,6 +193,11 @@ class Costs:
                 key=lambda entry: (entry[0][0], position.get(entry[0][1], len(position)), entry[0][1]),
             )
         )
+
+
+def cost_name(grader: str, judge: str) -> str:
+    """The name of the cost of one judge of a grader's panel."""
+    return f"{grader} by {judge}"
 
 
 def most_common(counter: Mapping[str, int]) -> dict[str, int]:

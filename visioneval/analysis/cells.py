@@ -31,6 +31,14 @@ MUST_PASS = "must_pass"  # noqa: S105 - a tag, not a password
 
 
 @dataclass(frozen=True, slots=True)
+class CellJudge:
+    """A judge of a panel that answered about a cell."""
+
+    judge: str
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CellGrader:
     """A grader of a cell, with the fingerprint of everything but the image that its scores depend on."""
 
@@ -40,6 +48,7 @@ class CellGrader:
     cost_usd: Number | None = None
     is_unmeasured: bool = False
     is_optional: bool = False
+    judges: tuple[CellJudge, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

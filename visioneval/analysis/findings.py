@@ -7,10 +7,13 @@ from typing import Literal
 from pydantic import Field
 
 from visioneval.analysis.disagreements import Disagreement
+from visioneval.analysis.judge_card import JudgeCard, PairCard
 from visioneval.analysis.questions import QuestionFindings
 from visioneval.analysis.rerouting import Rerouting
 from visioneval.analysis.scores import Estimate
 from visioneval.analysis.separation import Separation
+from visioneval.analysis.stats.measure import Measure
+from visioneval.analysis.variance import NoiseFinding
 from visioneval.records.model import SCHEMA_VERSION, CellError, RunState, StoppedBy
 from visioneval.types import Frozen, Metric, Verdict
 
@@ -48,7 +51,10 @@ class ModelFindings(Frozen):
 
 
 class CostFinding(Frozen):
-    """The cost of a model run's generations or a grader's judges. ``unknown`` counts cells without a known cost."""
+    """The cost of a model run's generations, or of a grader's judge: ``GRADER``, or ``GRADER by JUDGE`` of a panel.
+
+    ``unknown`` counts cells without a known cost.
+    """
 
     what: Literal["generation", "judging"]
     name: str
@@ -82,6 +88,26 @@ class GateFinding(Frozen):
     state: GateState
 
 
+class PanelMetric(Frozen):
+    """Agreement on one metric over the cells in which two or more judges measured it.
+
+    ``alpha`` is Krippendorff's alpha, nominal for yes or no and interval for numbers, with a 95 % interval over the
+    cases. ``split`` counts the cells without a score because as many judges said yes as no.
+    """
+
+    alpha: Measure
+    split: int
+
+
+class PanelFinding(Frozen):
+    """The panel of one grader. ``unanswered`` counts the cells in which a judge left a metric unmeasured."""
+
+    judges: tuple[str, ...]
+    cells: int
+    metrics: dict[str, PanelMetric]
+    unanswered: dict[str, int]
+
+
 class Summary(Frozen):
     """The findings of a run, for ``summary.json`` and ``--json``."""
 
@@ -99,12 +125,20 @@ class Summary(Frozen):
     failure_tags: dict[str, int]
     warned_rules: dict[str, int]
     judge_disagreements: dict[str, Disagreement]
+    judges: tuple[JudgeCard, ...] = ()
+    """What the records contain about the judge of each grader."""
+    pair_judges: tuple[PairCard, ...] = ()
+    """The judges that compared outputs of this run in pairs, with each other or with those of another run."""
     separations: dict[str, dict[str, Separation]]
     questions: dict[str, QuestionFindings]
+    noise: tuple[NoiseFinding, ...] = ()
+    """Where the variance of the pass rate and of each metric arises."""
     failing: tuple[FailingCell, ...]
     gates: tuple[GateFinding, ...]
     optional_unmeasured: dict[str, int] = Field(default_factory=dict)
     """The number of cells that each optional grader could not measure."""
+    panels: dict[str, PanelFinding] = Field(default_factory=dict)
+    """How far the judges of each panel agree, by grader key."""
     reroutings: tuple[Rerouting, ...] = ()
     """Judges that answered with another model than the one that was asked."""
     unjudged_pairs: int = 0

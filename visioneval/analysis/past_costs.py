@@ -19,12 +19,28 @@ MAX_RECORDS = 5000
 
 
 @dataclass(frozen=True, slots=True)
+class RecordedJudgeCost:
+    """The cost of one judge of a panel in a record."""
+
+    judge: str
+    cost_usd: float | None = None
+    cached: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class RecordedGraderCost:
-    """The cost of one grader in a record."""
+    """The cost of one grader in a record, and of each judge of its panel."""
 
     key: str
     cost_usd: float | None = None
     cached: bool = False
+    judges: tuple[RecordedJudgeCost, ...] = ()
+
+    def by_judge(self, names: tuple[str, ...]) -> tuple[RecordedJudgeCost, ...]:
+        """The cost of each judge. A single one has the whole cost; without an answer of a panel there is none."""
+        if len(names) != 1:
+            return self.judges
+        return (RecordedJudgeCost(names[0], self.cost_usd, self.cached),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +102,13 @@ def past_costs(runs: Iterable[tuple[RunInfo, Iterable[RecordedCost]]]) -> PastCo
     judgements: dict[tuple[str, str], Mean] = {}
     for info, records in runs:
         suite = info.suite
-        judges = {
-            entry.key: suite.judges[entry.judge_name] for entry in suite.graders if entry.judge_name in suite.judges
-        }
+        judge_names = {entry.key: entry.judge_names for entry in suite.graders}
         for record in records:
             if record.attempts and not record.cached and record.cost_usd is not None:
                 generations.setdefault((record.provider, record.model_label), Mean()).add(record.cost_usd)
             for grader in record.graders:
-                if grader.key in judges and not grader.cached and grader.cost_usd is not None:
-                    judgements.setdefault((grader.key, judges[grader.key].title), Mean()).add(grader.cost_usd)
+                for part in grader.by_judge(judge_names.get(grader.key, ())):
+                    if part.judge in suite.judges and not part.cached and part.cost_usd is not None:
+                        title = suite.judges[part.judge].title
+                        judgements.setdefault((grader.key, title), Mean()).add(part.cost_usd)
     return PastCosts(generations, judgements)

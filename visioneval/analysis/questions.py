@@ -1,6 +1,7 @@
 """Questions pooled by type over all images of a model run, to show which kinds of claims it misses. Pure.
 
-An image with twenty questions counts twenty times here, but once in the mean of a metric.
+An image with twenty questions counts twenty times here, but once in the mean of a metric. With a panel of judges, each
+judge's answer to a question counts.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from math import fsum
 from typing import Any
 
 from visioneval.analysis.scores import CaseNumbers, Estimate, Scores
-from visioneval.records.model import GraderRecord, Record, RunInfo
+from visioneval.records.model import Record, RunInfo
 from visioneval.types import Frozen
 
 
@@ -49,8 +50,9 @@ class Questions:
     def add(self, cell: Record) -> None:
         """Counts a cell."""
         for grader in cell.graders:
-            if grader.key in self._tallies and (questions := _questions_of(grader)):
-                self._tallies[grader.key].add(cell.model_label, grader, questions, self._numbers[cell.test_id])
+            for details in grader.all_details if grader.key in self._tallies else ():
+                if questions := _questions_of(details):
+                    self._tallies[grader.key].add(cell.model_label, details, questions, self._numbers[cell.test_id])
 
     def result(self, labels: Iterable[str]) -> dict[str, QuestionFindings]:
         """Returns the findings by grader key, with model runs in the order of ``labels``."""
@@ -65,14 +67,14 @@ class _GraderQuestions:
     by_label: dict[str, tuple[Scores, dict[str, Scores]]] = field(default_factory=dict)
     sets: dict[bytes, tuple[bool, float | None, int]] = field(default_factory=dict)
 
-    def add(self, label: str, grader: GraderRecord, questions: Sequence[Mapping[str, Any]], case: int) -> None:
+    def add(self, label: str, details: Mapping[str, Any], questions: Sequence[Mapping[str, Any]], case: int) -> None:
         overall, by_type = self.by_label.setdefault(label, (Scores(), {}))
         for question in questions:
             overall.add(question.get("score"), case)
             by_type.setdefault(str(question.get("type")), Scores()).add(question.get("score"), case)
-        share, dropped = grader.details.get("coverage"), grader.details.get("dropped")
-        self.sets[_set_key(grader, questions)] = (
-            grader.details.get("source") == "generated",
+        share, dropped = details.get("coverage"), details.get("dropped")
+        self.sets[_set_key(details, questions)] = (
+            details.get("source") == "generated",
             float(share) if isinstance(share, (int, float)) else None,
             dropped if isinstance(dropped, int) else 0,
         )
@@ -96,12 +98,12 @@ def _model_questions(overall: Scores, by_type: Mapping[str, Scores]) -> ModelQue
     )
 
 
-def _questions_of(grader: GraderRecord) -> list[Mapping[str, Any]]:
-    questions = grader.details.get("questions")
+def _questions_of(details: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    questions = details.get("questions")
     return [question for question in questions if isinstance(question, dict)] if isinstance(questions, list) else []
 
 
-def _set_key(grader: GraderRecord, questions: Iterable[Mapping[str, Any]]) -> bytes:
+def _set_key(details: Mapping[str, Any], questions: Iterable[Mapping[str, Any]]) -> bytes:
     """Identifies a question set by its prompt and its questions, as pinned sets may have no prompt."""
-    parts = [str(grader.details.get("prompt_sha256")), *(str(question.get("question")) for question in questions)]
+    parts = [str(details.get("prompt_sha256")), *(str(question.get("question")) for question in questions)]
     return blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from visioneval.records.model import Fingerprint, RunInfo
@@ -20,9 +20,19 @@ class Rerouting(Frozen):
     """A judge of the suite whose replies name another model, in ``cells`` cells of one grader."""
 
     grader: str
+    judge: str
     asked: str
     answered: str
     cells: int
+
+
+class JudgeMark(Protocol):
+    """An answer of a judge of a panel."""
+
+    @property
+    def judge(self) -> str: ...
+    @property
+    def model(self) -> str | None: ...
 
 
 class GraderMark(Protocol):
@@ -32,6 +42,8 @@ class GraderMark(Protocol):
     def key(self) -> str: ...
     @property
     def fingerprint(self) -> Fingerprint: ...
+    @property
+    def judges(self) -> Sequence[JudgeMark]: ...
 
 
 class Reroutings:
@@ -39,22 +51,30 @@ class Reroutings:
 
     def __init__(self, info: RunInfo) -> None:
         """Reads which model each grader of the run asks."""
-        judges = {name: getattr(judge, "model", None) for name, judge in info.suite.judges.items()}
-        self._asked = {grader.key: judges.get(grader.judge_name or "") for grader in info.suite.graders}
-        self._counts: Counter[tuple[str, str, str]] = Counter()
+        self._models = {name: getattr(judge, "model", None) for name, judge in info.suite.judges.items()}
+        self._judges = {grader.key: grader.judge_names for grader in info.suite.graders}
+        self._counts: Counter[tuple[str, str, str, str]] = Counter()
 
     def add_graders(self, graders: Iterable[GraderMark]) -> None:
         """Counts the graders of a cell."""
         for grader in graders:
-            asked, answered = self._asked.get(grader.key), grader.fingerprint.judge_model
-            if asked and answered and not is_same_model(asked, answered):
-                self._counts[grader.key, asked, answered] += 1
+            for judge, answered in self._answers(grader):
+                asked = self._models.get(judge)
+                if asked and answered and not is_same_model(asked, answered):
+                    self._counts[grader.key, judge, asked, answered] += 1
+
+    def _answers(self, grader: GraderMark) -> list[tuple[str, str | None]]:
+        """The judges of a grader that may have answered, each with the model of its reply."""
+        names = self._judges.get(grader.key, ())
+        if len(names) == 1:
+            return [(names[0], grader.fingerprint.judge_model)]
+        return [(answer.judge, answer.model) for answer in grader.judges]
 
     def result(self) -> tuple[Rerouting, ...]:
         """Returns the reroutings, by grader."""
         return tuple(
-            Rerouting(grader=grader, asked=asked, answered=answered, cells=cells)
-            for (grader, asked, answered), cells in sorted(self._counts.items())
+            Rerouting(grader=grader, judge=judge, asked=asked, answered=answered, cells=cells)
+            for (grader, judge, asked, answered), cells in sorted(self._counts.items())
         )
 
 

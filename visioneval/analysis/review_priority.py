@@ -41,7 +41,12 @@ class ReviewPriority:
                 yield sum(measured) / len(measured)
 
     def _vote_spread(self, cell: Record) -> float:
-        votes = [grader.details.get("votes") for grader in cell.graders]
+        votes: list[Any] = [details.get("votes") for grader in cell.graders for details in grader.all_details]
+        votes += [
+            {name: [answer.scores.get(name) for answer in grader.judges] for name in cell.scores}
+            for grader in cell.graders
+            if grader.judges
+        ]
         ranges = [
             self._vote_range(name, values)
             for by_metric in votes

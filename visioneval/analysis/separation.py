@@ -7,7 +7,13 @@ from math import fsum
 
 from visioneval.analysis.scores import CaseNumbers, Scores
 from visioneval.analysis.stats.basic import auroc
-from visioneval.analysis.stats.clusters import auroc_interval, by_case, case_sums, separation_interval
+from visioneval.analysis.stats.clusters import (
+    auroc_interval,
+    by_case,
+    case_sums,
+    rate_separation_interval,
+    separation_interval,
+)
 from visioneval.records.model import Record, RunInfo
 from visioneval.rules import parse_gate
 from visioneval.types import Frozen, Metric
@@ -83,10 +89,13 @@ def _separation(sides: Sides, metric: Metric) -> Separation | None:
         return None
     high, low = (fsum(side.measured) / len(side.measured) for side in sides)
     above, below = (by_case(side.measured, side.cases) for side in sides)
-    lowest, highest = (0.0, 1.0) if metric.type == "bool" else metric.range or (None, None)
-    widest = None if lowest is None or highest is None else highest - lowest
-    bounds = (None, None) if widest is None else (-widest, widest)
-    difference = separation_interval(case_sums(above), case_sums(below), bounds)
+    if metric.type == "bool":
+        difference = rate_separation_interval(case_sums(above), case_sums(below))
+    else:
+        lowest, highest = metric.range or (None, None)
+        widest = None if lowest is None or highest is None else highest - lowest
+        bounds = (None, None) if widest is None else (-widest, widest)
+        difference = separation_interval(case_sums(above), case_sums(below), bounds)
     area = auroc_interval(list(above.values()), list(below.values()))
     return Separation(
         aligned=high,

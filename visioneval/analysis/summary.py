@@ -7,13 +7,16 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from visioneval.analysis.accumulators import Accumulator, Costs, Model, Money, Verdicts, add_costs, most_common
-from visioneval.analysis.compare.preferences import PreferenceFinding
+from visioneval.analysis.compare.preferences import PreferenceFinding, unjudged
 from visioneval.analysis.disagreements import Disagreements
 from visioneval.analysis.findings import FailingCell, GateFinding, GateState, Summary
+from visioneval.analysis.judge_card import JudgeCards, PairCard
+from visioneval.analysis.panels import Panels
 from visioneval.analysis.questions import Questions
 from visioneval.analysis.rerouting import Reroutings
 from visioneval.analysis.scores import CaseNumbers
 from visioneval.analysis.separation import Separations, counter_examples
+from visioneval.analysis.variance import Noises
 from visioneval.errors import ExitCode
 from visioneval.records.model import Record, RunInfo, suite_order
 from visioneval.rules import Gate, Pool, gate_passes, parse_gate, parse_rule
@@ -26,15 +29,20 @@ ERROR_GATE = GateRule(rule="error_rate == 0")
 UNMEASURED_GATE = GateRule(rule="unmeasured_rate == 0")
 
 
-def summarize(info: RunInfo, records: Iterable[Record], pairs: Sequence[PreferenceFinding] = ()) -> Summary:
-    """Summarizes a run from its records, in any order, and the judged pairs of its own model runs.
+def summarize(
+    info: RunInfo,
+    records: Iterable[Record],
+    pairs: Sequence[PreferenceFinding] = (),
+    pair_judges: Sequence[PairCard] = (),
+) -> Summary:
+    """Summarizes a run from its records, in any order, the judged pairs of its own model runs, and their judges.
 
     Reads one record at a time. Its ``exit_code`` is the exit code of the run, wherever the run is shown.
     """
     builder = _SummaryBuilder(info)
     for record in records:
         builder.add(record)
-    return builder.result(sum(pair.errors for pair in pairs))
+    return builder.result(unjudged(pairs), pair_judges)
 
 
 class _SummaryBuilder:
@@ -54,6 +62,8 @@ class _SummaryBuilder:
         self._disagreements = Disagreements(info.selected_suite)
         self._separations = Separations(info, numbers)
         self._questions = Questions(info, numbers)
+        self._noises = Noises(info, numbers)
+        self._judges = JudgeCards(info)
         self._failing = _FailingCells(info)
         self._gates = [_GateAccumulator(entry, info) for entry in gates_of(info.suite)]
         self._costs = Costs(info)
@@ -61,13 +71,17 @@ class _SummaryBuilder:
         self._reused = 0
         self._optional_unmeasured: Counter[str] = Counter()
         self._reroutings = Reroutings(info)
+        self._panels = Panels(info)
         self._accumulators: tuple[Accumulator, ...] = (
             self._all_cells,
             self._disagreements,
             self._separations,
             self._questions,
+            self._noises,
+            self._judges,
             self._failing,
             self._costs,
+            self._panels,
             *self._gates,
         )
 
@@ -86,8 +100,8 @@ class _SummaryBuilder:
         for accumulator in self._accumulators:
             accumulator.add(cell)
 
-    def result(self, unjudged_pairs: int) -> Summary:
-        info, counts = self._info, self._all_cells.result()
+    def result(self, unjudged_pairs: int, pair_judges: Sequence[PairCard]) -> Summary:
+        info, counts, disagreements = self._info, self._all_cells.result(), self._disagreements.result()
         gates = tuple(gate.result() for gate in self._gates)
         return Summary(
             run_id=info.run_id,
@@ -104,12 +118,19 @@ class _SummaryBuilder:
             tags={tag: verdicts.result() for tag, verdicts in self._tags.items()},
             failure_tags=most_common(self._failure_tags),
             warned_rules=most_common(self._warned_rules),
-            judge_disagreements=self._disagreements.result(),
+            judge_disagreements=disagreements,
+            judges=self._judges.result(disagreements),
+            pair_judges=tuple(pair_judges),
             separations=self._separations.result(self._models),
             questions=self._questions.result(self._models),
+            noise=self._noises.result(
+                [model.verdicts.passes for model in self._models.values()],
+                [model.scores for model in self._models.values()],
+            ),
             failing=self._failing.result(),
             gates=gates,
             optional_unmeasured=dict(self._optional_unmeasured),
+            panels=self._panels.result(),
             reroutings=self._reroutings.result(),
             unjudged_pairs=unjudged_pairs,
             reused_outputs=self._reused,

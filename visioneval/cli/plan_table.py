@@ -12,7 +12,8 @@ from rich.text import Text
 
 from visioneval.api import SuitePlan
 from visioneval.cli.options import count_of
-from visioneval.engine.calls.cost.estimate import Cost, Estimate
+from visioneval.cli.sample_size_table import print_sizes, sizes_data
+from visioneval.engine.calls.cost.estimate import Cost, CostEstimate
 from visioneval.expansion import Plan, needed_keys
 from visioneval.report.terminal.table import Cell, Column, fit_columns, key_values, table, with_title
 from visioneval.report.text import clean, one_line
@@ -37,6 +38,8 @@ def print_plan(suite_plan: SuitePlan, console: Console) -> None:
     console.print()
     _print_cases(plan, console)
     console.print(key_values(_work(plan, suite_plan.estimate)))
+    if suite_plan.sizes is not None:
+        print_sizes(suite_plan.sizes, has_costs=bool(suite_plan.estimate.costs), console=console)
 
 
 def _print_cases(plan: Plan, console: Console) -> None:
@@ -65,12 +68,13 @@ def _columns(
     return [Column("case", min_width=16), Column("task"), *numbers], rows
 
 
-def _work(plan: Plan, work: Estimate) -> Iterator[tuple[str, Cell]]:
+def _work(plan: Plan, work: CostEstimate) -> Iterator[tuple[str, Cell]]:
     counts = ((work.calls, "generation call"), (work.cells, "image"), (work.grader_calls, "grader call"))
     yield "work", ", ".join(count_of(number, name) for number, name in counts)
     yield "cost", _cost(work)
     for cost in work.costs[:MAX_COSTS]:
-        yield "", Text(f"{one_line(cost.name)}: {_priced(cost)}")
+        calls = "" if cost.calls is None else f"{count_of(cost.calls, 'call')}, "
+        yield "", Text(f"{one_line(cost.name)}: {calls}{_priced(cost)}")
     if len(work.costs) > MAX_COSTS:
         yield "", f"... and {len(work.costs) - MAX_COSTS:,} more"
     yield from (("budget", Text(one_line(line))) for line in work.budget_warnings)
@@ -82,7 +86,7 @@ def _work(plan: Plan, work: Estimate) -> Iterator[tuple[str, Cell]]:
         yield "", f"... and {len(work.missing_files) - MAX_FILES:,} more"
 
 
-def _cost(work: Estimate) -> str:
+def _cost(work: CostEstimate) -> str:
     if not work.costs:
         return "none: no paid calls"
     unknown = f"unknown for {len(work.unpriced):,} of {len(work.costs):,}" if work.unpriced else ""
@@ -125,6 +129,7 @@ def plan_json(suite_plan: SuitePlan) -> str:
         "budget_warnings": work.budget_warnings,
         "missing_keys": sorted(name for name in needed_keys(plan) if not os.environ.get(name)),
         "missing_files": work.missing_files,
+        "detect": None if suite_plan.sizes is None else sizes_data(suite_plan.sizes),
     }
     return json.dumps(data)
 

@@ -47,7 +47,7 @@ def print_pairs(result: Run) -> None:
     """Prints what judges preferred among the model runs of a run, if its suite compares them."""
     from visioneval.analysis.compare.preferences import preferences_within
 
-    if preferences := preferences_within(result.folder, result.info.run_id):
+    if preferences := preferences_within(result.folder, result.info):
         from visioneval.report.terminal.preferences import print_preferences
 
         print_preferences(preferences, options.console())

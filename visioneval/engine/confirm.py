@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.gates import cells_lost
@@ -25,6 +27,7 @@ from visioneval.expansion import Plan
 from visioneval.records.confirmations import open_confirmations, read_confirmations
 from visioneval.records.model import Record, read_info
 from visioneval.records.writer import RunWriter
+from visioneval.types import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +53,18 @@ def confirm_comparison(
     cases = [case for case in must_pass_cases(comparison, cells_lost(comparison)) if case.b.total]
     if not cases:
         return ConfirmationResult(Confirmation(samples, {}))
+    broken = [case for case in cases if case.state == "broken"]
+    samples = max(samples, _stored(b.folder, broken))
     confirming = plan_confirmation(b.folder, read_info(b.folder), cases, samples, options.suite)
     settings = replace(options.calls, reuse=options.calls.reuse.with_own)
-    return confirm(confirming, [case for case in cases if case.state == "broken"], settings, listener)
+    return confirm(confirming, broken, settings, listener)
+
+
+def _stored(folder: Path, broken: Sequence[MustPassCase]) -> int:
+    """The most new samples that one of these cases has: a smaller request must not choose among them."""
+    keys = {case.key for case in broken}
+    cells = {record.cell for record in read_confirmations(folder) if record.verdict is not Verdict.ERROR}
+    return max(Counter(cell[:2] for cell in cells if cell[:2] in keys).values(), default=0)
 
 
 def confirm(

@@ -74,7 +74,7 @@ class QuestionsOutcome:
 
 def question_plan(plan: Plan) -> Plan:
     """The plan with only the graders that ask questions, and no model runs. Raises ``UsageError`` if there are none."""
-    graders = tuple(grader for grader in plan.suite.graders if grader.asks_questions)
+    graders = tuple(grader.with_judge(grader.judge_names[0]) for grader in plan.suite.graders if grader.asks_questions)
     if not any(applies(grader, case) for grader in graders for case in plan.suite.cases):
         raise UsageError(f"{plan.suite.name}: no gecko grader applies to these cases")
     return replace(plan, suite=plan.suite.model_copy(update={"graders": graders}), runs=(), finished={})
@@ -133,7 +133,7 @@ async def _make_for_prompt(plan: Plan, components: Components, task: PromptTask,
     case, maker = task.cases[0], cast("QuestionMaker", components.graders[task.grader.key])
     folders = template_folders(plan.suite, plan.folder, builtin("prompts"))
     about = CellRef(case.id, "", 0)
-    ask_about_case = partial(_ask_about, ask, str(task.grader.judge_name), about)
+    ask_about_case = partial(_ask_about, ask, task.grader.judge_names[0], about)
     try:
         return PromptResult(task, await maker.make_questions(case, task.prompt, ask_about_case, folders))
     except (GraderError, ProviderError) as error:

@@ -165,7 +165,7 @@ async def _run_pairwise(context: RunContext, progress: Progress, listener: Liste
         records = read_records(context.writer.folder)
         matchups = await asyncio.to_thread(matchups_within, context.plan, config, records, context.writer.folder)
         await judge_matchups(session, matchups.pairs, progress)
-        listener.note(f"{config.key}: {matchups}; {session.meter}")
+        listener.note(f"{config.key}: {matchups}; {session.meters}")
 
 
 async def _report_waiting(calls: Calls, listener: Listener) -> None:

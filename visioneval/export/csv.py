@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, TextIO
 
+from visioneval.analysis.cells import writers_of
 from visioneval.records.labels import AS_FORMULA
-from visioneval.records.model import Record
+from visioneval.records.model import Record, RunInfo
 from visioneval.report.text import clean
+from visioneval.types import Score
 
 _FIELDS = (
     "run_id",
@@ -30,24 +33,55 @@ _FIELDS = (
 _LIST_FIELDS = ("failed_rules", "warned_rules", "failure_tags", "tags")
 
 
-def write_csv(records: Iterable[Record], metrics: Sequence[str], out: TextIO) -> None:
-    """Writes one row per cell and one column per metric. An empty score was not measured or did not apply.
+@dataclass(frozen=True, slots=True)
+class ScoreColumn:
+    """The scores of a metric, or those that one judge of a panel gave it."""
+
+    metric: str
+    judge: str | None = None
+
+    @property
+    def header(self) -> str:
+        """The name of the column."""
+        return self.metric if self.judge is None else f"{self.metric} by {self.judge}"
+
+    def score(self, record: Record) -> Score:
+        """The score in a record; ``None`` if it was not measured or does not apply."""
+        if self.judge is None:
+            return record.scores.get(self.metric)
+        answers = (answer for grader in record.graders for answer in grader.judges if answer.judge == self.judge)
+        return next((answer.scores[self.metric] for answer in answers if self.metric in answer.scores), None)
+
+
+def score_columns(info: RunInfo) -> list[ScoreColumn]:
+    """A column for each metric of a run, and after it one for each judge if a panel measures it."""
+    writers = writers_of(info)
+    panels = {grader.key: grader.judge_names for grader in info.suite.graders if grader.has_panel}
+    return [
+        ScoreColumn(metric, judge)
+        for metric in info.metrics
+        for judge in (None, *panels.get(writers.get(metric, ""), ()))
+    ]
+
+
+def write_csv(records: Iterable[Record], columns: Sequence[ScoreColumn], out: TextIO) -> None:
+    """Writes one row per cell, with the score columns last. An empty score was not measured or did not apply.
 
     Replaces control characters, since a table may be printed in a terminal. Prefixes text that a spreadsheet would
     read as a formula with an apostrophe, since prompts and names may come from an untrusted source.
     """
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*_FIELDS, *_LIST_FIELDS, "error", *map(escape_formula, metrics)])
-    writer.writerows(map(_cell, cell_row(record, metrics).values()) for record in records)
+    writer.writerow([*_FIELDS, *_LIST_FIELDS, "error", *(escape_formula(column.header) for column in columns)])
+    writer.writerows(map(_cell, cell_row(record, columns).values()) for record in records)
 
 
-def cell_row(record: Record, metrics: Iterable[str]) -> dict[str, Any]:
-    """The fields of a cell and its score for each metric, which is ``None`` if it was not measured."""
+def cell_row(record: Record, columns: Iterable[ScoreColumn]) -> dict[str, Any]:
+    """The fields of a cell and its scores, which are ``None`` if they were not measured."""
     error = record.error
     row: dict[str, Any] = {name: getattr(record, name) for name in _FIELDS}
     row |= {name: list(getattr(record, name)) for name in _LIST_FIELDS}
     row["error"] = f"{error.stage}/{error.kind}: {error.message}" if error else None
-    return row | {metric: record.scores.get(metric) for metric in metrics}
+    return row | {column.header: column.score(record) for column in columns}
 
 
 def _cell(value: Any) -> Any:

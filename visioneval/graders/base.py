@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, TypeVar
 from visioneval.aio import run_in_thread
 from visioneval.errors import GraderError
 from visioneval.graders.measures import MeasureOnce, measure_directly
-from visioneval.judging.ask import Ask, ask_for_json, object_schema, schema_problems
+from visioneval.judging.ask import Ask, How, ask_for_json, object_schema, schema_problems
 from visioneval.judging.attachments import as_parts, load_attachments
 from visioneval.judging.shown_images import Show, shown
 from visioneval.providers.base import Question, Reply
@@ -57,7 +57,7 @@ class GradingContext:
     template_folders: tuple[Path, ...] = ()
     """Template folders in search order: the suite's folder, then the built-in templates."""
     judge: str | None = None
-    """The key of the grader's judge."""
+    """The key of the grader's judge. A panel grades an output once with each of its judges."""
     ask_judge: Callable[[str, Question], Awaitable[Reply]] = _no_judge
     """Asks a judge by its key. Raises ``ProviderError``."""
     show: Show = shown
@@ -66,6 +66,8 @@ class GradingContext:
     """The keys of the judges that accept videos and URIs; all others get frames."""
     once: RunOnce = _run_directly
     """Runs a task that many cells share once per run."""
+    once_per_panel: RunOnce = _run_directly
+    """Runs a task that does not depend on the judge, such as OCR, once for all judges of a panel."""
     known_questions: Callable[[str, str, str], PromptQuestions | None] = lambda _prompt, _template, _making: None
     """Finds questions that the run already has, by the hashes of the prompt, the templates and the options."""
     keep_questions: Callable[[PromptQuestions], None] = lambda _entry: None
@@ -78,6 +80,17 @@ class GradingContext:
             raise GraderError("this cell has no image")
         return self.output
 
+    @property
+    def own_judge(self) -> str:
+        """The key of the grader's judge. Raises ``GraderError`` if it has none."""
+        if self.judge is None:
+            raise GraderError("this grader has no judge: name one in the suite, such as 'judge: default'")
+        return self.judge
+
+    async def ask_own_judge(self, question: Question) -> Reply:
+        """Asks the grader's judge. Raises ``ProviderError``, and ``GraderError`` if it has none."""
+        return await self.ask_judge(self.own_judge, question)
+
     async def ask(self, prompt: str, answers: Mapping[str, Mapping[str, Any]], *, frames: int = 8) -> dict[str, Any]:
         """Asks the grader's judge and returns its answers by name. ``answers`` maps each name to a JSON Schema, such as
         ``{"dogs": {"type": "integer"}}``.
@@ -86,11 +99,9 @@ class GradingContext:
         gets ``frames`` frames. A reply that does not match the schemas is retried once. Raises ``GraderError`` if no
         reply matches or the grader has no judge, and ``ProviderError``.
         """
-        if self.judge is None:
-            raise GraderError("this grader has no judge: name one in the suite, such as 'judge: default'")
-        attachments = await load_attachments(self, self.judge, frames)
+        attachments = await load_attachments(self, self.own_judge, frames)
         question = Question((prompt, *as_parts(attachments)), schema=object_schema(answers), names=tuple(answers))
-        answer = await ask_for_json(partial(self.ask_judge, self.judge), question, partial(schema_problems, answers))
+        answer = await ask_for_json(self.ask_own_judge, question, partial(schema_problems, answers))
         return {name: answer.data[name] for name in answers}
 
 
@@ -119,6 +130,8 @@ class Choice:
     reason: str
     extra_keys: Mapping[str, str] = field(default_factory=dict)
     """Keys that were not asked for (see ``judging.ask.Answer``)."""
+    how: How = "json"
+    """How the reply was read (see ``judging.ask.Answer``)."""
 
 
 SMALL_FILE = 256_000

@@ -186,12 +186,16 @@ def retry_question(question: Question, reply: Reply, problems: Sequence[str]) ->
     return replace(question, parts=(*question.parts, note))
 
 
-def answer_details(answer: Answer) -> dict[str, Any]:
-    """The details of an answer for the record, with the replies if the first one was unusable."""
+def answer_details(*answers: Answer) -> dict[str, Any]:
+    """The details of the last answer for the record, with the replies if its first one was unusable.
+
+    ``read`` is about all of the answers.
+    """
+    answer = answers[-1]
     last_reply = answer.replies[-1]
     details: dict[str, Any] = {"judge": last_reply.model, "reply_shape": last_reply.shape}
-    if answer.how != "json":
-        details["read"] = [answer.how]
+    if read := sorted({each.how for each in answers} - {"json"}):
+        details["read"] = read
     if answer.extra_keys:
         details["extra_keys"] = dict(answer.extra_keys)
     if answer.asked_again:

@@ -1,7 +1,8 @@
 """The ``crop`` tool: lets a judge zoom into an image, and further into the crop.
 
 Every image has a current view, at most 1,024 pixels on a side. A crop is given in whole pixels of the current view,
-half open (``x2`` and ``y2`` are excluded), and becomes the current view. Four zeros reset to the whole image.
+half open (``x2`` and ``y2`` are excluded), and becomes the current view. Four zeros reset to the whole image. A view of
+an image with transparency has the same transparency.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class CropTool:
     def _first_view(self, attachment: Attachment) -> dict[str, Any]:
         data = attachment.part.data
         with images.room_for(data):
-            image = images.load_rgb(data)
+            image = images.load_image(data)
             self._sizes[attachment.id] = image.size
             view = _whole_view(image.size)
             image = image.resize(view.size, Image.Resampling.LANCZOS)
@@ -119,7 +120,7 @@ class CropTool:
         view = self._views[name]
         whole_data = self._parts[name].data
         with images.room_for(whole_data):
-            data = images.encode_png(_render(images.load_rgb(whole_data), view))
+            data = images.encode_png(_render(images.load_image(whole_data), view))
         path = self._save(len(self._crops), data)
         self._crop_count += 1
         self._crops.append({"image": name, "rectangle": list(rectangle), "path": path})
@@ -165,4 +166,4 @@ def _render(image: Image.Image, view: CropView) -> Image.Image:
         pen.line((x, 0, x, resized.height), fill=(128, 128, 128, 90))
     for y in range(GRID, resized.height, GRID):
         pen.line((0, y, resized.width, y), fill=(128, 128, 128, 90))
-    return Image.alpha_composite(resized.convert("RGBA"), lines).convert("RGB")
+    return Image.alpha_composite(resized.convert("RGBA"), lines).convert(image.mode)

@@ -19,7 +19,10 @@ class Show(Protocol):
 
 
 def shown(path: Path, *, mask: bool = False) -> ImagePart:
-    """The stored bytes if judges accept the format, else a PNG; a mask is white inside. Raises ``GraderError``."""
+    """The stored bytes if judges accept the format, else a PNG with the same transparency; a mask is white inside.
+
+    Raises ``GraderError``.
+    """
     try:
         if mask:
             return ImagePart(images.encode_png(images.load_mask(path)), "image/png")
@@ -27,6 +30,6 @@ def shown(path: Path, *, mask: bool = False) -> ImagePart:
         kind, _, _ = images.inspect(data)
         if kind in PASSTHROUGH_FORMATS:
             return ImagePart(data, kind)
-        return ImagePart(images.encode_png(images.load_rgb(data)), "image/png")
+        return ImagePart(images.encode_png(images.load_image(data)), "image/png")
     except (OSError, ImageError) as error:
         raise GraderError(f"{path.name}: {error}") from None

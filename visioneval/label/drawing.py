@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from visioneval.errors import UsageError
-from visioneval.label.sampling import Candidate, SelectionSpec, rank, select_candidates
-from visioneval.records.draws import CellDraw, DrawnCell, RecordedDraw, frame_of
+from visioneval.label.sampling import Candidate, SelectionSpec, select_candidates
+from visioneval.records.draws import CellDraw, DrawnCell, RecordedDraw, draw_id, frame_of
 from visioneval.records.model import Record
 from visioneval.types import Status
 
 RANDOM_KINDS = ("random", "stratified")
 """The kinds of ``--which`` that draw cells with known probabilities."""
 _ALL = "all"
+_NO_ID = "0" * 12
 
 
 def draw_cells(records: Sequence[Record], which: SelectionSpec, seed: int, now: datetime) -> RecordedDraw:
@@ -37,11 +38,9 @@ def draw_cells(records: Sequence[Record], which: SelectionSpec, seed: int, now: 
         raise UsageError(f"stratified:{which.count}: there are cells with {len(population)} verdicts: draw more cells")
     frame = frame_of(records)
     text = f"{which.kind}:{which.count}"
-    strata = [(*record.cell, stratum_of(record)) for record in drawn]
-    draw = rank(seed, text, [part.model_dump() for part in frame], strata)[:12]
     cells = tuple(
         DrawnCell(
-            draw=draw,
+            draw=_NO_ID,
             test_id=record.test_id,
             model_label=record.model_label,
             sample_index=record.sample_index,
@@ -50,5 +49,7 @@ def draw_cells(records: Sequence[Record], which: SelectionSpec, seed: int, now: 
         )
         for record in drawn
     )
+    draw = draw_id(text, seed, frame, cells)
     about = CellDraw(draw=draw, which=text, seed=seed, frame=frame)
-    return RecordedDraw(now.isoformat(timespec="seconds"), about, cells)
+    identified = tuple(cell.model_copy(update={"draw": draw}) for cell in cells)
+    return RecordedDraw(now.isoformat(timespec="seconds"), about, identified)

@@ -20,6 +20,7 @@ from visioneval.records.model import CellKey
 from visioneval.suite.labels import WHY, LabelQuestion, Labels
 from visioneval.suite.loading.datasets import Row, scan_rows
 from visioneval.suite.loading.messages import did_you_mean
+from visioneval.suite.outputs import split_run
 
 _YES, _NO = ("true", "yes", "1"), ("false", "no", "0")
 
@@ -45,6 +46,7 @@ class Imported:
 class Target:
     """The run that labels belong to: its questions, its cells with their image hashes, and its labels."""
 
+    run_id: str
     asked: Labels
     cells: Mapping[CellKey, str | None]
     labels: Sequence[Label]
@@ -197,10 +199,21 @@ class _Reader:
             "sample_index": sample,
             "artifact_sha256": labeled_sha256,
             "other_sha256": _text(value_of("other_sha256", row.cells)) or None,
-            "other": _text(value_of("other", row.cells)) or None,
+            "other": self._other(_text(value_of("other", row.cells)), f"{self.target.run_id}@{model}"),
             "seconds": None if seconds is None else _number(seconds, "seconds"),
             "at": _text(value_of("at", row.cells)) or self.now,
         }
+
+    def _other(self, other: str, side: str) -> str | None:
+        """The other side of a pair. Sides of this run must exist; those of another run are not known here."""
+        if not other:
+            return None
+        run, label = split_run(other)
+        if other == side:
+            raise _BadRowError(f"compares {side} with itself")
+        if run == self.target.run_id and label not in self.models:
+            raise _BadRowError(f"this run has no model run {label!r}{self._hint(str(label), self.models)}")
+        return other
 
     def _model(self, label: str, test_id: str) -> str:
         if not label:

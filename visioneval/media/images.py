@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from visioneval.bounds import MEGAPIXELS, max_pixels
 from visioneval.errors import ImageError
 from visioneval.media.pixel_budget import IN_MEMORY
-from visioneval.media.png import is_complete
+from visioneval.media.png import certainly_decodes, is_complete
 from visioneval.types import Output
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ MAX_BYTES = 256 * 1024 * 1024
 
 FORMATS = {"PNG": "png", "JPEG": "jpeg", "MPO": "jpeg", "WEBP": "webp", "GIF": "gif", "BMP": "bmp", "TIFF": "tiff"}
 _OPENED = [name for name in FORMATS if name != "MPO"]  # MPO is several JPEGs in one file and opens as JPEG
+OPAQUE_FROM = 250
+"""Alpha, 0 to 255, from which a pixel counts as opaque: lossy encoders write 254 for 255, and nobody sees it."""
 EXTENSIONS = {"png": ".png", "jpeg": ".jpg", "webp": ".webp", "gif": ".gif", "bmp": ".bmp", "tiff": ".tif"}
 
 
@@ -129,31 +131,36 @@ def too_many_pixels(declares: str) -> ImageError:
 
 
 def inspect(source: Path | bytes) -> tuple[str, int, int]:
-    """Decodes an image completely and returns its MIME type, width and height. Raises ``ImageError``."""
-    with opened(source) as handle:
-        kind = FORMATS[handle.format or ""]
-        _load(handle, source)
-        return f"image/{kind}", handle.width, handle.height
+    """Checks that an image decodes completely. Returns its MIME type, width and height. Raises ``ImageError``."""
+    with header(source) as handle:
+        kind, width, height = FORMATS[handle.format or ""], handle.width, handle.height
+        if not (handle.format == "PNG" and certainly_decodes(_bytes_of(source))):
+            with IN_MEMORY.reserve(width * height):
+                _decode(handle, source)
+        return f"image/{kind}", width, height
 
 
-def _load(handle: Image.Image, source: Path | bytes) -> None:
+def _decode(handle: Image.Image, source: Path | bytes) -> None:
     """Decodes an image, and checks that a PNG is complete: Pillow fills missing rows with zeros."""
+    handle.draft("L", (1, 1))  # decodes a JPEG at an eighth of its size, but reads all of it
     handle.load()
     if handle.mode in ("P", "PA") and not handle.getpalette():  # it loads, and no pixel has a colour
         raise ImageError("the image cannot be decoded: it has no palette for its pixels")
     if handle.format != "PNG":
         return
     last = handle.crop((0, handle.height - 1, handle.width, handle.height))
-    if handle.info.get("interlace") or not any(last.tobytes()):
-        data = source if isinstance(source, bytes) else source.read_bytes()
-        if not is_complete(data):
-            raise ImageError("the image cannot be decoded: it has less pixel data than its declared size")
+    if (handle.info.get("interlace") or not any(last.tobytes())) and not is_complete(_bytes_of(source)):
+        raise ImageError("the image cannot be decoded: it has less pixel data than its declared size")
+
+
+def _bytes_of(source: Path | bytes) -> bytes:
+    return source if isinstance(source, bytes) else source.read_bytes()
 
 
 def identify(source: Path | bytes) -> tuple[str, int, int]:
     """MIME type, width and height of a complete file. Raises ``ImageError``.
 
-    Decodes the complete first frame, since checksums do not show missing pixels. Also verifies the checksums of a PNG,
+    Checks the complete first frame, since checksums do not show missing pixels. Also verifies the checksums of a PNG,
     which decoding ignores.
     """
     _check_chunks(source)
@@ -174,25 +181,37 @@ def size_of(source: Path) -> tuple[int, int]:
         return handle.width, handle.height
 
 
-def load_rgb(source: Path | bytes) -> Image.Image:
-    """The image as displayed: first frame, 8-bit RGB, with EXIF rotation, on white.
+def load_image(source: Path | bytes) -> Image.Image:
+    """The image as displayed: first frame, 8 bits per channel, with EXIF rotation.
 
-    Raises ``ImageError``.
+    The mode is RGB if every pixel is fully opaque, else RGBA. Raises ``ImageError``.
     """
     with opened(source) as handle:
-        return on_white(handle)[0]
+        image = _upright(handle)
+        if not image.has_transparency_data:
+            return image.convert("RGB")
+        rgba = image.convert("RGBA")
+        lowest, _ = rgba.getchannel("A").getextrema()
+        return rgba.convert("RGB") if lowest == 255 else rgba
 
 
-def on_white(handle: Image.Image) -> tuple[Image.Image, Image.Image | None]:
-    """An opened image as ``load_rgb`` returns it, and its alpha channel, if it has one."""
+def load_rgb(source: Path | bytes) -> Image.Image:
+    """``load_image`` as RGB: on white if it has transparency. Raises ``ImageError``."""
+    return on_background(load_image(source), "white")
+
+
+def on_background(image: Image.Image, color: str) -> Image.Image:
+    """An image of ``load_image`` as RGB on a color, such as ``"black"``."""
     from PIL import Image
 
-    image = _upright(handle)
-    if not image.has_transparency_data:
-        return image.convert("RGB"), None
-    rgba = image if image.mode == "RGBA" else image.convert("RGBA")
-    white = (255, 255, 255, 255)
-    return Image.alpha_composite(Image.new("RGBA", rgba.size, white), rgba).convert("RGB"), rgba.getchannel("A")
+    if image.mode == "RGB":
+        return image
+    return Image.alpha_composite(Image.new("RGBA", image.size, color), image).convert("RGB")
+
+
+def is_transparent(image: Image.Image) -> bool:
+    """Whether an image of ``load_image`` has pixels with an alpha below ``OPAQUE_FROM``."""
+    return image.mode == "RGBA" and any(image.getchannel("A").histogram()[:OPAQUE_FROM])
 
 
 def load_mask(source: Path) -> Image.Image:
@@ -258,14 +277,6 @@ def image_at(path: Path, data: bytes) -> Output:
     return Output(path, sha256(data), mime, width, height)
 
 
-def check_decodes(source: Path) -> None:
-    """Decodes an image completely, as cheaply as its format allows. Raises ``ImageError``."""
-    _check_chunks(source)
-    with opened(source) as handle:
-        handle.draft("L", (1, 1))  # decodes a JPEG at an eighth of its size, but reads all of it
-        _load(handle, source)
-
-
 def verify(source: Path) -> None:
     """Checks that a file is a complete image, before a page shows it. For a PNG, only the checksums are read.
 
@@ -276,7 +287,7 @@ def verify(source: Path) -> None:
     if is_png:
         _check_chunks(source)
     else:
-        check_decodes(source)
+        inspect(source)
 
 
 def has_alpha(source: Path) -> bool:

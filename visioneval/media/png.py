@@ -1,4 +1,7 @@
-"""Checks that a PNG has all of its pixel data: Pillow accepts truncated data and leaves the remaining rows black."""
+"""Checks the pixel data of a PNG without decoding its pixels, which takes several times as long.
+
+Pillow itself accepts truncated data and leaves the remaining rows black.
+"""
 
 from __future__ import annotations
 
@@ -8,40 +11,103 @@ from collections.abc import Iterator
 HEAD = 8
 """Bytes before the first chunk."""
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
+_DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
+"""The bits per sample that each colour type allows."""
+_PALETTE_COLOUR = 3
+_HIGHEST_FILTER = 4
 _ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 """For each pass of an interlaced image: first column, first row, column step, row step."""
 _AT_ONCE = 1 << 16
 
 
-def is_complete(data: bytes) -> bool:
-    """Whether the decompressed pixel data has the size from the header. Decompresses 64 KiB at a time."""
-    expected = _expected(data)
-    inflate = zlib.decompressobj()
-    for part in _pixel_data(data):
-        while part and expected > 0 and not inflate.eof:
-            try:
-                expected -= len(inflate.decompress(part, _AT_ONCE))
-            except zlib.error:
+def certainly_decodes(data: bytes) -> bool:
+    """Whether a PNG is of the usual form and all of its rows are there: a decoder will then find no fault in it.
+
+    False proves nothing: interlaced and animated images, and those with chunks after their pixels, need a decoder.
+    Checks no checksum of a chunk.
+    """
+    chunks = list(_chunks(data))
+    names = [name for name, _ in chunks]
+    before, rest = names[: len(names) - 1 - names.count(b"IDAT")], names[-1 - names.count(b"IDAT") :]
+    if before[:1] != [b"IHDR"] or before.count(b"IHDR") > 1 or {b"acTL", b"fcTL", b"fdAT"}.intersection(before):
+        return False
+    if set(rest[:-1]) != {b"IDAT"} or rest[-1] != b"IEND" or len(chunks[0][1]) != 13:
+        return False
+    width, height, depth, colour, interlaced = _header(data)
+    palettes = [len(content) for name, content in chunks if name == b"PLTE"]
+    if colour == _PALETTE_COLOUR and (len(palettes) != 1 or palettes[0] % 3 or not 0 < palettes[0] <= 768):
+        return False
+    return (
+        not interlaced and depth in _DEPTHS.get(colour, ()) and _has_exact_rows(data, _row_bytes(data, width), height)
+    )
+
+
+def _has_exact_rows(data: bytes, row_bytes: int, height: int) -> bool:
+    """Whether the pixel data decompresses to exactly so many rows, each with a filter that exists."""
+    size = 0
+    try:
+        for piece in _decompressed(data):
+            filters = piece[-size % row_bytes :: row_bytes]
+            size += len(piece)
+            if size > row_bytes * height or max(filters, default=0) > _HIGHEST_FILTER:
                 return False
-            part = inflate.unconsumed_tail
-    return expected <= len(inflate.flush()) if expected > 0 else True
+    except zlib.error:
+        return False
+    return size == row_bytes * height
+
+
+def is_complete(data: bytes) -> bool:
+    """Whether the decompressed pixel data has at least the size from the header."""
+    missing = _expected(data)
+    try:
+        for piece in _decompressed(data):
+            missing -= len(piece)
+            if missing <= 0:
+                return True
+    except zlib.error:
+        return False
+    return missing <= 0
 
 
 def _expected(data: bytes) -> int:
     """Total bytes of all rows, each with its filter byte."""
-    width, height = (int.from_bytes(data[start : start + 4], "big") for start in (16, 20))
-    depth, colour, interlaced = data[24], data[25], data[28]
-    bits = depth * _CHANNELS.get(colour, 0)
+    width, height, _, _, interlaced = _header(data)
     if not interlaced:
-        return height * (1 + (width * bits + 7) // 8)
+        return height * _row_bytes(data, width)
     sizes = ((-(-(width - x) // across), -(-(height - y) // down)) for x, y, across, down in _ADAM7)
-    return sum(rows * (1 + (columns * bits + 7) // 8) for columns, rows in sizes if columns > 0 and rows > 0)
+    return sum(rows * _row_bytes(data, columns) for columns, rows in sizes if columns > 0 and rows > 0)
 
 
-def _pixel_data(data: bytes) -> Iterator[bytes]:
-    offset = HEAD
+def _header(data: bytes) -> tuple[int, int, int, int, int]:
+    """Width, height, bits per sample, colour type, and whether the image is interlaced."""
+    width, height = (int.from_bytes(data[start : start + 4], "big") for start in (16, 20))
+    return width, height, data[24], data[25], data[28]
+
+
+def _row_bytes(data: bytes, columns: int) -> int:
+    """The bytes of a row with so many pixels, with its filter byte."""
+    _, _, depth, colour, _ = _header(data)
+    return 1 + (columns * depth * _CHANNELS.get(colour, 0) + 7) // 8
+
+
+def _decompressed(data: bytes) -> Iterator[bytes]:
+    """The pixel data, 64 KiB at a time. Raises ``zlib.error``, also after the last piece if the data is truncated."""
+    inflate = zlib.decompressobj()
+    for name, content in _chunks(data):
+        for start in range(0, len(content) if name == b"IDAT" else 0, _AT_ONCE):
+            part: bytes | memoryview = content[start : start + _AT_ONCE]
+            while part and not inflate.eof:
+                yield inflate.decompress(part, _AT_ONCE)
+                part = inflate.unconsumed_tail
+    yield inflate.flush()
+    if not inflate.eof:
+        raise zlib.error("truncated")
+
+
+def _chunks(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
+    """The name and the content of each chunk; the content of the last may be truncated."""
+    offset, view = HEAD, memoryview(data)
     while offset + 8 <= len(data):
-        length = int.from_bytes(data[offset : offset + 4], "big")
-        if data[offset + 4 : offset + 8] == b"IDAT":
-            yield data[offset + 8 : offset + 8 + length]
-        offset += 12 + length
+        end = offset + 8 + int.from_bytes(data[offset : offset + 4], "big")
+        yield data[offset + 4 : offset + 8], view[offset + 8 : end]
+        offset = end + 4

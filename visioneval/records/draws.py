@@ -6,7 +6,8 @@ labels of a recorded draw say something about the cells that nobody labeled.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -93,6 +94,13 @@ def frame_of(records: Iterable[Record]) -> tuple[FrameRun, ...]:
     )
 
 
+def draw_id(which: str, seed: int, frame: Sequence[FrameRun], cells: Sequence[DrawnCell]) -> str:
+    """The id of a draw: a hash of its contents, so that a changed or incomplete draw is found."""
+    drawn = [cell.model_dump(exclude={"draw"}) for cell in cells]
+    contents = [which, seed, [part.model_dump() for part in frame], drawn]
+    return sha256(json.dumps(contents).encode()).hexdigest()[:12]
+
+
 def append_draw(folder: Path, draw: RecordedDraw) -> None:
     """Adds a draw to a run, unless the run has it. Raises ``StorageError`` and ``RunFormatError``."""
     if any(draw.about.draw == known.about.draw for known in read_draws(folder)):
@@ -118,8 +126,15 @@ def read_draws(folder: Path) -> list[RecordedDraw]:
     for draw, drawn in cells.items():
         if len({cell.cell for cell in drawn}) < len(drawn):
             raise RunFormatError(f"{path}: the draw {draw} has a cell twice: restore or delete the file")
-    return [
+    draws = [
         RecordedDraw(entry.at, entry.draw, tuple(cells.get(key, ())))
         for key, entry in headers.items()
         if entry.draw is not None
     ]
+    for recorded in draws:
+        about = recorded.about
+        if about.draw != draw_id(about.which, about.seed, about.frame, recorded.cells):
+            raise RunFormatError(
+                f"{path}: the draw {about.draw} was changed or is incomplete: restore the file, or delete it"
+            )
+    return draws

@@ -21,6 +21,7 @@ from pydantic import Field, JsonValue, PrivateAttr, TypeAdapter, ValidationError
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.media.urls import is_url
 from visioneval.records import fields
+from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.links import check_links
 from visioneval.records.untrusted_json import UnfitJsonError, UnreadableJsonError, read_json
 from visioneval.suite.case import CaseId
@@ -84,7 +85,16 @@ class GraderRecord(Frozen):
     waited_seconds: fields.Duration = 0.0
     """Spent waiting for a rate limit, a retry, a lock or a free thread."""
     cached: bool = False
+    refused: fields.CellCount | None = None
+    """How many of its questions the judge refused; ``None`` if it has no judge, or in an older record."""
     fingerprint: Fingerprint
+    judges: tuple[JudgeAnswer, ...] = ()
+    """The answers of a panel, in its order; empty for a single judge."""
+
+    @property
+    def all_details(self) -> tuple[dict[str, JsonValue], ...]:
+        """Its details and those of each judge of its panel."""
+        return self.details, *(answer.details for answer in self.judges)
 
 
 class Record(Frozen):

@@ -22,6 +22,8 @@ from visioneval.types import Frozen
 
 NAME = "preferences.jsonl"
 ORDERS: tuple[Literal["a", "b"], ...] = ("a", "b")
+_OMITTED = ("extra_keys", "read", "refused")
+"""Fields that a line has only if they are not empty."""
 PreferenceKey = tuple[str, int, str, str, str, str]
 
 
@@ -44,11 +46,15 @@ class Preference(Frozen):
     error: str | None
     extra_keys: dict[str, str] | None = None
     """Extra keys in the judge's reply, with the beginnings of their values."""
+    read: Literal["extracted", "repaired"] | None = None
+    """How a reply was read that was not JSON alone."""
+    refused: bool = False
+    """Whether the judge refused to answer."""
 
     @model_serializer(mode="wrap")
-    def _omit_extra_keys(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _omit_empty(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         line: dict[str, Any] = serialize(self)
-        return line if self.extra_keys else {name: value for name, value in line.items() if name != "extra_keys"}
+        return {name: value for name, value in line.items() if value or name not in _OMITTED}
 
     @property
     def key(self) -> PreferenceKey:

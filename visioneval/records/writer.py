@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Collection
-from functools import cache
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, Self
@@ -189,7 +189,7 @@ def _move_stale(folder: Path, stale: Collection[CellKey]) -> None:
     write_whole(folder / "results.jsonl", b"".join(remaining))
 
 
-@cache
+@lru_cache(maxsize=1024)
 def model_slug(label: str) -> str:
     """A folder name for a label: readable, safe, and unique per label on any file system."""
     safe = re.sub(r"[^a-z0-9_.=-]+", "-", label.lower()).strip(".-")[:60].rstrip(".-")

@@ -32,7 +32,7 @@ from visioneval.report.sentences import (
 )
 from visioneval.report.terminal.separation import auroc_text, difference_text
 from visioneval.report.terminal.summary import show_estimate, show_rate, unjudged_pairs_text, unmeasured_text, why
-from visioneval.report.text import one_line, rerouting_text
+from visioneval.report.text import one_line, panel_lines, rerouting_text
 
 MAX_ROWS = 20
 EXPANDED: tuple[Change, ...] = ("broken", "error_after", "fixed", "error_before")
@@ -172,6 +172,8 @@ def _summary(summary: Summary) -> Iterator[str]:
         yield f"**Incomplete: {unjudged_pairs_text(summary.unjudged_pairs)}**"
     if counts.unmeasured:
         yield f"**Incomplete: {unmeasured_text(counts.unmeasured)}**"
+    for key, panel in summary.panels.items():
+        yield from map(code, panel_lines(key, panel))
     for rerouting in summary.reroutings:
         yield f"**Warning:** {code(rerouting_text(rerouting))}"
     for key, cells in summary.optional_unmeasured.items():

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterator
 
 from rich.text import Text
 
+from visioneval.analysis.findings import PanelFinding
 from visioneval.analysis.rerouting import Rerouting
+from visioneval.analysis.stats.measure import Measure
 
 _ALLOWED = {"\n", "\t", "\u200c", "\u200d"}  # the two joiners shape letters and emoji and do not move the cursor
 _UNSAFE = ("Cc", "Cf", "Cs", "Zl", "Zp")
@@ -37,3 +40,26 @@ def rerouting_text(rerouting: Rerouting) -> str:
     return clean(
         f"{rerouting.grader}: asked the model {rerouting.asked!r}, but {rerouting.answered!r} answered in {cells}"
     )
+
+
+def alpha_text(alpha: Measure) -> str:
+    """Krippendorff's alpha with its interval: ``alpha 0.72 [0.61, 0.81]``, or why there is none."""
+    if alpha.value is None:
+        return f"no alpha ({alpha.note})"
+    if alpha.low is None or alpha.high is None:
+        return f"alpha {alpha.value:.2f} ({alpha.note})"
+    return f"alpha {alpha.value:.2f} [{alpha.low:.2f}, {alpha.high:.2f}]"
+
+
+def panel_lines(key: str, panel: PanelFinding) -> Iterator[str]:
+    """How far the judges of a panel agree on each metric, one line each, and how often each did not answer."""
+    for name, metric in panel.metrics.items():
+        split = f"; split, so not measured, in {_of_cells(metric.split, panel.cells)}" if metric.split else ""
+        text = alpha_text(metric.alpha)
+        yield clean(f"{key}: {text} between {', '.join(panel.judges)} on {name}, {metric.alpha.n:,} cells{split}")
+    for judge, cells in panel.unanswered.items():
+        yield clean(f"{key}: {judge} did not answer in {_of_cells(cells, panel.cells)}")
+
+
+def _of_cells(number: int, cells: int) -> str:
+    return f"{number:,} of {cells:,} cell{'s' * (cells != 1)}"

@@ -52,6 +52,17 @@ ImageFormat = Annotated[
 ]
 
 
+def _check_alpha(value: Any) -> Any:
+    if value == "any" or value is None or isinstance(value, bool):  # to a Literal, 1 is True
+        return value
+    raise ValueError("write true, false or any")
+
+
+Alpha = Annotated[
+    Literal[True, False, "any"], BeforeValidator(_check_alpha, json_schema_input_type=Literal[True, False, "any"])
+]
+
+
 class Masks(Frozen):
     """Mask files, the same size as the base image. Fully transparent pixels (alpha 0) are inside the mask."""
 
@@ -68,7 +79,10 @@ class ExpectText(Frozen):
     allowed: tuple[Text, ...] = Field(
         default=(), description="Lines that are neither required nor extra, such as a brand name."
     )
-    extra: Literal["allow", "forbid"] = "allow"
+    extra: Literal["allow", "forbid"] = Field(
+        default="allow",
+        description="forbid: other text fails. A lone sign that may be a shape is only counted, in doubtful_extra.",
+    )
 
     @model_validator(mode="after")
     def _check_not_empty(self) -> Self:
@@ -86,13 +100,21 @@ class Expect(Frozen):
     )
     aspect_ratio: AspectRatio | None = None
     format: ImageFormat | None = None
-    alpha: YesNo | None = Field(
-        default=None, description="Whether the image must contain pixels that are not fully opaque."
+    alpha: Alpha | None = Field(
+        default=None,
+        description="Whether the image must contain transparent pixels, or 'any'. "
+        "Default: the edit of an image with transparent pixels must contain some, unless format is jpeg.",
     )
     aligned: YesNo = Field(
         default=True, description="false marks a counterexample: the image does not match the prompt."
     )
     refusal: YesNo = Field(default=False, description="The case passes only if the model refuses.")
+
+    @model_validator(mode="after")
+    def _check_format(self) -> Self:
+        if self.alpha is True and self.format == "jpeg":
+            raise ValueError("expect.alpha is true, but a jpeg has no transparency: remove one of the two")
+        return self
 
 
 class TestCase(Frozen):

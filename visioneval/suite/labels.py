@@ -18,7 +18,7 @@ VERDICT = "verdict"
 WHY = ".why"
 """The free-text reason for the answer to a pair is stored as an answer to ``<key>.why``."""
 MAX_TEXT = 10_000
-MAX_STEPS = 100
+MAX_STEPS = 1000
 
 
 class LabelQuestion(Frozen):
@@ -98,14 +98,17 @@ class LabelQuestion(Frozen):
         if self.type == "yes_no":
             return None if isinstance(answer, bool) else "not yes or no"
         if self.type == "scale":
-            return (
-                None if _is_number(answer) and _is_step(answer, self.steps) else f"not on the scale {self._range_text}"
-            )
+            return None if _is_number(answer) and self._is_step(answer) else f"not on the scale {self._range_text}"
         if self.type == "one_of":
             return None if answer in self.choices else f"not one of {', '.join(self.choices)}"
         if not isinstance(answer, str) or not answer.strip():
             return "not text"
         return None if len(answer) <= MAX_TEXT else f"longer than {MAX_TEXT:,} characters"
+
+    def _is_step(self, value: float) -> bool:
+        low, high = self.scale or (0.0, 0.0)
+        steps = (value - low) / self.step
+        return low - 1e-6 <= value <= high + 1e-6 and abs(steps - round(steps)) * self.step < 1e-6
 
     @property
     def _range_text(self) -> str:
@@ -168,10 +171,6 @@ def _plain_number(value: float) -> int | float:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _is_step(value: float, steps: Sequence[float]) -> bool:
-    return any(abs(value - step) < 1e-6 for step in steps)
 
 
 def _tag_problem(answer: Any, choices: Sequence[str]) -> str | None:

@@ -14,11 +14,10 @@ from visioneval.bounds import CELLS
 from visioneval.errors import Problem, SuiteError, UsageError
 from visioneval.registry import JUDGES, config_of
 from visioneval.suite.checks import suite as check
-from visioneval.suite.checks.judges import SuiteWarning
 from visioneval.suite.entries.providers import SECRET_NAME
 from visioneval.suite.loading.document import Document, Source
 from visioneval.suite.loading.gather import gather_cases, read_bytes
-from visioneval.suite.loading.messages import Loc
+from visioneval.suite.loading.messages import Loc, SuiteWarning
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.loading.pinned_questions import with_pinned_questions
 from visioneval.suite.loading.yaml_reader import decode, parse_scalar, read_yaml

@@ -21,7 +21,7 @@ def addressed(
 ) -> Mapping[str, Any]:
     """The parameters of an existing output, with ``by_address`` if it need not be downloaded.
 
-    This is the case if its type is known and every grader has a judge that reads remote URIs.
+    This is the case if its type is known and every grader has only judges that read remote URIs.
     """
     path = address_of(params)
     mime = params.get("mime") or (mimetypes.guess_type(path)[0] if path else None)
@@ -31,5 +31,5 @@ def addressed(
 
 
 def _reads_addresses(grader: BaseGrader, judges: Mapping[str, BaseJudge]) -> bool:
-    judge = judges.get(grader.judge_name or "")
-    return grader.needs_no_bytes and judge is not None and judge.watches
+    used = [judges.get(name) for name in grader.judge_names]
+    return grader.needs_no_bytes and bool(used) and all(judge is not None and judge.watches for judge in used)

@@ -9,7 +9,7 @@ the hooks are documented.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from functools import wraps
 from itertools import islice
 from pathlib import Path
@@ -135,6 +135,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
             for name, function in allowed.items()
         }
         self.filters |= {_CHARGE: _charge, _CHARGE_LOOP: _charge_loop, _CHARGE_VALUE: _charge_value, _JOINED: _joined}
+
+    def make_globals(self, d: MutableMapping[str, Any] | None) -> MutableMapping[str, Any]:
+        """The globals of a template, as one dictionary: Jinja's chain of two is slow, and is read at each rendering."""
+        return {**self.globals, **(d or {})}
 
     def compile(
         self,

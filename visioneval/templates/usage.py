@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -29,33 +29,58 @@ class TemplateUsage:
         return TemplateUsage(self.used | other.used, literals)
 
 
+_CACHED = 256
+"""The most templates whose variables are cached."""
+_cache: dict[tuple[str, str], tuple[Mapping[str, str], TemplateUsage]] = {}
+"""By name and text of a template: the texts by name of all that were read, itself first, and its variables."""
+
+
 def template_usage(name: str, folders: Folders) -> TemplateUsage:
-    """The variables that a template uses. Raises ``TemplateError`` if it, or one that it names, cannot be read."""
+    """The variables that a template uses. Raises ``TemplateError`` if it, or one that it names, cannot be read.
+
+    Cached while all texts are equal: a suite is checked several times, and most suites use the built-in templates.
+    """
     with template_errors(f"template {name!r}"):
-        return _usage(name, folders, frozenset())
+        key = (name, _text(name, folders))
+        texts, usage = _cache.get(key, ({}, TemplateUsage()))
+        if texts and all(_text(part, folders) == text for part, text in texts.items()):
+            return usage
+        read: dict[str, str] = {}
+        usage = _usage(name, folders, frozenset(), read)
+        if len(_cache) >= _CACHED:
+            _cache.clear()
+        _cache[key] = (read, usage)
+        return usage
 
 
-def _usage(name: str, folders: Folders, including: frozenset[str]) -> TemplateUsage:
+def _text(name: str, folders: Folders) -> str:
+    environment = sandbox(folders)
+    text, _, _ = cast("jinja2.BaseLoader", environment.loader).get_source(environment, name)
+    return text
+
+
+def _usage(name: str, folders: Folders, including: frozenset[str], read: dict[str, str]) -> TemplateUsage:
+    """The variables of a template; the texts of all templates that were read are added to ``read``."""
     if name in including:
         return TemplateUsage()  # rendering reports the recursion
     environment = sandbox(folders)
-    chain = list(_chain(name, folders))
+    chain = list(_chain(name, folders, read))
     tree = _MergeBlocks([tree for tree, _ in chain]).visit(chain[-1][0])
     literals = tuple(dict.fromkeys(literal for _, text in chain for literal in _literals(environment, text)))
     usage = TemplateUsage(frozenset(meta.find_undeclared_variables(tree)), literals)
     for include in tree.find_all(nodes.Include):
         for included in _names(include.template):
-            inner = _usage(included, folders, including | {name})
+            inner = _usage(included, folders, including | {name}, read)
             usage |= inner if include.with_context else replace(inner, used=frozenset())
     return usage
 
 
-def _chain(name: str, folders: Folders) -> Iterator[tuple[nodes.Template, str]]:
+def _chain(name: str, folders: Folders, read: dict[str, str]) -> Iterator[tuple[nodes.Template, str]]:
     """The tree and the text of a template, of the one that it extends, and so on."""
-    environment, todo, read = sandbox(folders), [name], set[str]()
-    while todo and todo[0] not in read:
-        read.add(current := todo.pop(0))
-        text, _, _ = cast("jinja2.BaseLoader", environment.loader).get_source(environment, current)
+    environment, todo, passed = sandbox(folders), [name], set[str]()
+    while todo and todo[0] not in passed:
+        passed.add(current := todo.pop(0))
+        text = read[current] = _text(current, folders)
         tree = environment.parse(text, current)
         yield tree, text
         todo = [parent for extends in tree.find_all(nodes.Extends) for parent in _names(extends.template)]

@@ -1,1 +1,1 @@
-"""Graders against human labels, raters among themselves, and each rater over time."""
+"""Graders and pairwise judges against human labels, raters among themselves, and each rater over time."""

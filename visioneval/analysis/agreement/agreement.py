@@ -3,38 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
 from visioneval.analysis.agreement.among_raters import RaterAgreement, agreement_among_raters
+from visioneval.analysis.agreement.anchors import RunJudges, judges_by_run
 from visioneval.analysis.agreement.answers import Answers, LabeledRun, drop_outdated_labels, pool
-from visioneval.analysis.agreement.correction import Correction, correct
+from visioneval.analysis.agreement.correction import Correction, correct, name_of
 from visioneval.analysis.agreement.graders import GraderAgreement, against_graders, metrics_of
+from visioneval.analysis.agreement.minimums import Minimum, MinimumResult, check_minimums, exit_code
+from visioneval.analysis.agreement.pairs import (
+    HumanPreferences,
+    PairwiseJudgeAgreement,
+    against_pairwise_judges,
+    preferences_of_people,
+)
 from visioneval.analysis.agreement.raters import RaterFinding, rater_findings
-from visioneval.errors import ExitCode, UsageError
+from visioneval.errors import ExitCode
 from visioneval.records.model import SCHEMA_VERSION
-from visioneval.rules import is_true
-from visioneval.suite.loading.messages import did_you_mean
 from visioneval.types import Frozen
-
-
-@dataclass(frozen=True, slots=True)
-class Minimum:
-    """The minimum agreement of a metric with human labels: the headline's point estimate, -1..1."""
-
-    metric: str
-    value: float
-
-
-class MinimumResult(Frozen):
-    """The result of a ``Minimum``: ``value`` is the lowest headline value of all questions about the metric."""
-
-    metric: str
-    required: float
-    value: float | None
-    measure: str | None
-    question: str | None
-    state: Literal["passed", "failed", "unmeasured"]
 
 
 class Agreement(Frozen):
@@ -49,7 +35,10 @@ class Agreement(Frozen):
     graders: tuple[GraderAgreement, ...]
     people: tuple[RaterAgreement, ...]
     raters: tuple[RaterFinding, ...]
+    preferences: tuple[HumanPreferences, ...]
+    pairwise_judges: tuple[PairwiseJudgeAgreement, ...]
     notes: tuple[str, ...]
+    judges: tuple[RunJudges, ...] = ()
     minimums: tuple[MinimumResult, ...] = ()
     correction: Correction | None = None
     exit_code: int = ExitCode.PASSED
@@ -59,52 +48,28 @@ def agree(runs: Sequence[LabeledRun], minimums: Sequence[Minimum] = (), *, is_co
     """Pools the labels of runs and compares them with the graders' scores.
 
     ``is_corrected``: also corrects the figures of each run with the labels of its random draws. Raises ``UsageError``
-    if two runs define a question differently, if no run has the metric of a minimum, or if nothing can be corrected.
+    if two runs define a question differently, if no run has the metric or the measure of a minimum, or if nothing can
+    be corrected.
     """
     runs, outdated = drop_outdated_labels(runs)
     answers = replace(pool(runs), outdated=outdated)
     metrics = metrics_of([run.info for run in runs])
-    for minimum in minimums:
-        if minimum.metric not in metrics:
-            raise UsageError(f"--min {minimum.metric}: no run has this metric{did_you_mean(minimum.metric, metrics)}")
     graders = against_graders(answers, metrics)
-    checked = tuple(_check_minimum(minimum, graders) for minimum in minimums)
+    checked = check_minimums(minimums, graders, metrics)
     return Agreement(
         runs=tuple(run.info.run_id for run in runs),
         labels=sum(answers.raters.values()),
         graders=graders,
         people=agreement_among_raters(answers),
         raters=rater_findings(runs, answers),
-        notes=tuple(_notes(answers, graders)),
+        preferences=preferences_of_people(answers),
+        pairwise_judges=against_pairwise_judges(runs, answers),
+        notes=(*_notes(answers, graders), *_notes_on_draws(runs)),
+        judges=judges_by_run(runs, answers),
         minimums=checked,
         correction=correct(runs, answers, metrics) if is_corrected else None,
-        exit_code=_exit_code(checked),
+        exit_code=exit_code(checked),
     )
-
-
-def _check_minimum(minimum: Minimum, graders: Sequence[GraderAgreement]) -> MinimumResult:
-    findings = [finding for finding in graders if finding.metric == minimum.metric and finding.cells]
-    measured = [(finding.value, finding) for finding in findings if finding.value is not None]
-    if not measured or len(measured) < len(findings):
-        return MinimumResult(
-            metric=minimum.metric, required=minimum.value, value=None, measure=None, question=None, state="unmeasured"
-        )
-    value, finding = min(measured, key=lambda entry: entry[0])
-    return MinimumResult(
-        metric=minimum.metric,
-        required=minimum.value,
-        value=value,
-        measure=finding.headline,
-        question=finding.question,
-        state="passed" if is_true(value, ">=", minimum.value) else "failed",
-    )
-
-
-def _exit_code(minimums: Sequence[MinimumResult]) -> ExitCode:
-    states = {minimum.state for minimum in minimums}
-    if "unmeasured" in states:
-        return ExitCode.INCOMPLETE
-    return ExitCode.GATE_FAILED if "failed" in states else ExitCode.PASSED
 
 
 def _notes(answers: Answers, graders: Sequence[GraderAgreement]) -> Iterator[str]:
@@ -122,6 +87,17 @@ def _notes(answers: Answers, graders: Sequence[GraderAgreement]) -> Iterator[str
         yield f"ignored: {_labels(answers.outdated)} for replaced images"
     if answers.unmatched:
         yield f"ignored: {_labels(answers.unmatched)} that match no question in the suite"
+
+
+def _notes_on_draws(runs: Sequence[LabeledRun]) -> Iterator[str]:
+    """Labels of a stratified draw are no picture of the run without their weights."""
+    for run in runs:
+        drawn = {cell.cell for draw in run.draws if draw.about.which.startswith("stratified") for cell in draw.cells}
+        if any(label.cell in drawn for label in run.labels):
+            yield (
+                f"{name_of(run)}: labels of a stratified draw count alike in the agreement with graders;"
+                " --correct weights them"
+            )
 
 
 def _labels(number: int) -> str:

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visioneval.analysis.agreement.answers import Answers, Facet, Unit
-from visioneval.analysis.stats.chance import Level, cohen_kappa, fleiss_kappa, krippendorff_alpha, quadratic_kappa
-from visioneval.analysis.stats.interval import Floats, Measure, with_interval
+from visioneval.analysis.stats.chance import Level, cohen_kappa, fleiss_kappa, quadratic_kappa
+from visioneval.analysis.stats.interval import Floats, alpha_measure, category_measure
+from visioneval.analysis.stats.measure import Measure
 from visioneval.types import Frozen
 
 SHOWN = 10
@@ -59,7 +60,7 @@ class RaterAgreement(Frozen):
     fleiss_raters: int | None
     cohen: tuple[PairOfRaters, ...]
     cohen_mean: Measure
-    torn: tuple[SplitItem, ...]
+    split_items: tuple[SplitItem, ...]
 
 
 def agreement_among_raters(answers: Answers) -> tuple[RaterAgreement, ...]:
@@ -87,7 +88,7 @@ def _agreement_on(facet: Facet) -> RaterAgreement:
         fleiss_raters=size,
         cohen=pairs,
         cohen_mean=Measure(note=_TOO_MANY) if has_too_many else _mean_kappa(pairs),
-        torn=_split_items(facet, shared),
+        split_items=_split_items(facet, shared),
     )
 
 
@@ -103,10 +104,7 @@ def _counts(items: list[dict[str, float]]) -> tuple[NDArray[np.int64], Floats]:
 def _alpha(counts: NDArray[np.int64], values: Floats, level: Level, cases: list[str]) -> Measure:
     if not len(counts):
         return Measure(note=_NO_OVERLAP)
-    value = krippendorff_alpha(counts, values, level)
-    if np.isnan(value):
-        return Measure(n=len(counts), note=_ALL_EQUAL)
-    return with_interval(value, len(counts), lambda rows: krippendorff_alpha(counts[rows], values, level), cases)
+    return alpha_measure(counts, values, level, cases, undefined=_ALL_EQUAL)
 
 
 def _fleiss(counts: NDArray[np.int64], cases: list[str]) -> tuple[Measure, int | None]:
@@ -118,9 +116,7 @@ def _fleiss(counts: NDArray[np.int64], cases: list[str]) -> tuple[Measure, int |
     rows = np.flatnonzero(sizes == size)
     complete, complete_cases = counts[rows], [cases[row] for row in rows]
     value = fleiss_kappa(complete)
-    if np.isnan(value):
-        return Measure(n=len(complete), note=_ALL_EQUAL), int(size)
-    return with_interval(value, len(complete), lambda sample: fleiss_kappa(complete[sample]), complete_cases), int(size)
+    return category_measure(value, complete, complete_cases, correction=1.0, undefined=_ALL_EQUAL), int(size)
 
 
 def _cohen(facet: Facet, shared: dict[Unit, dict[str, float]]) -> tuple[PairOfRaters, ...]:

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
+from visioneval.analysis.judge_card import PairCard
 from visioneval.errors import UsageError
 from visioneval.records.draws import RecordedDraw
 from visioneval.records.labels import PAIR_ANSWERS, Answer, Images, Label, drop_outdated, newest
 from visioneval.records.model import CellKey, Record, RunInfo
+from visioneval.records.preferences import Preference
 from visioneval.suite.labels import WHY, LabelQuestion
 
 Unit = tuple[str, str, str, int, str | None]
@@ -20,7 +22,7 @@ YES_NO = ("no", "yes")
 
 @dataclass(frozen=True, slots=True)
 class LabeledRun:
-    """A run with its labels. ``anchors`` are the agreed answers, and ``name`` is how the user named the run."""
+    """A run with its labels, as the user named it. ``anchors`` are agreed answers, ``preferences`` those of judges."""
 
     info: RunInfo
     records: Sequence[Record]
@@ -28,6 +30,9 @@ class LabeledRun:
     anchors: Sequence[Label] = ()
     draws: Sequence[RecordedDraw] = ()
     name: str = ""
+    preferences: Sequence[Preference] = ()
+    pair_cards: Sequence[PairCard] = ()
+    """The judges that compared its outputs in pairs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +121,12 @@ def _images(generated: Mapping[tuple[str, CellKey], str | None], run_id: str, la
 
 
 def pool(runs: Sequence[LabeledRun]) -> Answers:
-    """Pools the answers of runs by question.
+    """Pools the answers of runs by question. Pairs that were shown in both directions become one item.
 
     Raises ``UsageError`` if runs define a question differently, or if a cell occurs twice.
     """
     answers = Answers(_facets(runs))
+    directions: Directions = {}
     for run in runs:
         cells = {record.cell: record for record in run.records}
         if duplicate := next((cell for cell in cells if (run.info.run_id, cell) in answers.records), None):
@@ -129,7 +135,7 @@ def pool(runs: Sequence[LabeledRun]) -> Answers:
         for label in newest(run.labels):
             if label.cell not in cells:
                 answers.unknown_cells += 1
-            elif _add(answers.facets, unit_of(run, label), label):
+            elif _add(answers.facets, *_in_one_direction(unit_of(run, label), label, directions)):
                 answers.raters[label.rater] = answers.raters.get(label.rater, 0) + 1
             else:
                 answers.unmatched += 1
@@ -139,6 +145,23 @@ def pool(runs: Sequence[LabeledRun]) -> Answers:
 def unit_of(run: LabeledRun, label: Label) -> Unit:
     """The subject of a label."""
     return (run.info.run_id, *label.cell, label.other)
+
+
+Directions = dict[frozenset[str], str]
+"""The first side of two model runs, each a ``RUN_ID@label``, that a label calls ``a``."""
+
+
+def _in_one_direction(unit: Unit, label: Label, directions: Directions) -> tuple[Unit, Label]:
+    """Swaps the sides of a label about a pair if an earlier one is about the same model runs the other way round."""
+    run, test_id, model, sample, other = unit
+    if other is None or "@" not in other:
+        return unit, label
+    side = f"{run}@{model}"
+    if directions.setdefault(frozenset((side, other)), side) == side:
+        return unit, label
+    other_run, _, other_model = other.partition("@")
+    swapped = {"a": "b", "b": "a"}.get(str(label.answer), label.answer)
+    return (other_run, test_id, other_model, sample, side), label.model_copy(update={"answer": swapped})
 
 
 def _add(facets: Facets, unit: Unit, label: Label) -> bool:

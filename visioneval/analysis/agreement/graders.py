@@ -7,17 +7,25 @@ that people fail too, and recall is the share of people's failures that the grad
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from visioneval.analysis.agreement.answers import Answers, Facet, Unit
+from visioneval.analysis.agreement.ceiling import against_other_raters
+from visioneval.analysis.agreement.measures import (
+    HEADLINES,
+    Kind,
+    chance_measures,
+    failure_measures,
+    failures,
+    rank_measures,
+)
 from visioneval.analysis.cells import writers_of
-from visioneval.analysis.stats.chance import cohen_kappa, quadratic_kappa
-from visioneval.analysis.stats.interval import MANY_ROWS, Floats, Measure, measure
-from visioneval.analysis.stats.ranking import kendall, mean_ranks, spearman
+from visioneval.analysis.stats.interval import Floats
+from visioneval.analysis.stats.measure import Measure
+from visioneval.analysis.stats.ranking import mean_ranks
 from visioneval.errors import UsageError
 from visioneval.records.model import Record, RunInfo
 from visioneval.rules import Rule, parse_rule
@@ -26,10 +34,8 @@ from visioneval.suite.labels import VERDICT
 from visioneval.suite.model import Suite
 from visioneval.types import Frozen, Metric, Verdict
 
-Kind = Literal["bool", "scale", "continuous"]
-HEADLINES: dict[Kind, str] = {"bool": "kappa", "scale": "quadratic_kappa", "continuous": "spearman"}
 SHOWN = 10
-_CONSTANT = "one side gives every cell the same value: the measure is undefined"
+_MAX_CONFUSION_STEPS = 100
 
 
 class Confusion(Frozen):
@@ -57,8 +63,10 @@ class Disputed(Frozen):
 class GraderAgreement(Frozen):
     """The agreement of a metric with the labels of a question.
 
-    ``headline`` names the measure that ``--min`` uses. ``ceiling`` is that measure for each rater against the others,
-    the best that a grader can reach. ``rule`` decides which values of a numeric metric fail.
+    ``headline`` names the measure that ``--min`` uses by default. ``ceiling`` is that measure for each rater against
+    the other raters of the same cells, and ``grader_as_rater`` for the grader against the same raters: a grader that is
+    as good as one more rater has the same value. ``split`` cells are left out of the measures that need a clear answer.
+    ``rule`` decides which values of a numeric metric fail.
     """
 
     metric: str
@@ -70,14 +78,10 @@ class GraderAgreement(Frozen):
     headline: str
     measures: dict[str, Measure]
     ceiling: Measure
+    grader_as_rater: Measure
     rule: str | None
     confusion: Confusion | None
     disputed: tuple[Disputed, ...]
-
-    @property
-    def value(self) -> float | None:
-        """The value of the headline measure."""
-        return self.measures[self.headline].value
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,13 +149,11 @@ def _agreement_of(facet: Facet, measured: RunMetric, answers: Answers) -> Grader
     people = np.round(people) if kind == "bool" else people
     rule = _rule(metric, measured.suite) if kind == "scale" else None
     measures = {
-        **_kappa(kind, people, grader, cases),
-        **_failure_measures(kind, meaning, rule, people, grader, cases),
-        "spearman": measure(spearman, rows.people, rows.grader, rows.cases, undefined=_CONSTANT),
-        "kendall": measure(
-            kendall, rows.people, rows.grader, rows.cases, undefined=_CONSTANT, interval=len(rows.units) < MANY_ROWS
-        ),
+        **chance_measures(kind, people, grader, cases),
+        **failure_measures(failures(kind, meaning, rule, people, grader), cases),
+        **rank_measures(rows.people, rows.grader, rows.cases),
     }
+    ceiling, grader_as_rater = against_other_raters(kind, rows.answers, rows.grader, rows.cases)
     return GraderAgreement(
         metric=metric,
         question=facet.key,
@@ -161,7 +163,8 @@ def _agreement_of(facet: Facet, measured: RunMetric, answers: Answers) -> Grader
         unmeasured=rows.unmeasured,
         headline=HEADLINES[kind],
         measures=measures,
-        ceiling=_ceiling(kind, rows),
+        ceiling=ceiling,
+        grader_as_rater=grader_as_rater,
         rule=rule.text if rule else None,
         confusion=_confusion(facet, kind, people, grader),
         disputed=_disputed(measured, rows, answers),
@@ -200,92 +203,20 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def _kappa(kind: Kind, people: Floats, grader: Floats, cases: Sequence[str]) -> dict[str, Measure]:
-    if kind == "continuous":
-        return {}
-    statistic = cohen_kappa if kind == "bool" else quadratic_kappa
-    undefined = "the raters and the grader give every cell the same answer: the measure is undefined"
-    return {HEADLINES[kind]: measure(statistic, people, grader, cases, undefined=undefined)}
-
-
-def _failure_measures(
-    kind: Kind, meaning: Metric, rule: Rule | None, people: Floats, grader: Floats, cases: Sequence[str]
-) -> dict[str, Measure]:
-    """Accuracy, precision and recall of failures, if the metric defines a failure."""
-    if kind == "bool":
-        fail_value = 1.0 if meaning.better == "lower" else 0.0
-        people_fail, grader_fails = (people == fail_value).astype(float), (grader == fail_value).astype(float)
-    elif rule is not None:
-        people_fail, grader_fails = (
-            np.asarray([_breaks(rule, value) for value in side], dtype=float) for side in (people, grader)
-        )
-    else:
-        return {}
-    interval = len(people_fail) < MANY_ROWS
-    return {
-        name: measure(statistic, people_fail, grader_fails, cases, undefined=why, interval=interval)
-        for name, statistic, why in (
-            ("accuracy", _accuracy, "nothing to compare"),
-            ("fail_precision", _precision, "the grader fails no cell"),
-            ("fail_recall", lambda first, second: _precision(second, first), "the raters fail no cell"),
-        )
-    }
-
-
-def _breaks(rule: Rule, value: float) -> bool:
-    return rule.outcome({rule.metric: float(value)}) == "failed"
-
-
-def _accuracy(people: Floats, grader: Floats) -> float:
-    return float(np.mean(people == grader))
-
-
-def _precision(people: Floats, grader: Floats) -> float:
-    return float(people[grader == 1].mean()) if (grader == 1).any() else np.nan
-
-
 def _rule(metric: str, suite: Suite) -> Rule | None:
     """The suite's first unscoped rule that compares the metric with a number."""
     rules = (parse_rule(entry.rule) for entry in suite.verdict if entry.is_unrestricted)
     return next((rule for rule in rules if rule.metric == metric and rule.op is not None), None)
 
 
-def _ceiling(kind: Kind, rows: _Rows) -> Measure:
-    """The headline measure of each rater against the other raters of the same cells."""
-    answers, others_means, cases = [], [], []
-    for unit, codes in zip(rows.units, rows.answers, strict=True):
-        for answer, mean in _leave_one_out(codes):
-            if kind != "bool" or mean != 0.5:
-                answers.append(answer)
-                others_means.append(round(mean) if kind == "bool" else mean)
-                cases.append(unit[1])
-    if not answers:
-        return Measure(note="no cell has answers from two raters: the ceiling is unknown")
-    statistic: Callable[[Floats, Floats], float] = {
-        "bool": cohen_kappa,
-        "scale": quadratic_kappa,
-        "continuous": spearman,
-    }[kind]
-    return measure(
-        statistic,
-        answers,
-        others_means,
-        cases,
-        undefined="the raters give every cell the same answer: the measure is undefined",
-    )
-
-
-def _leave_one_out(codes: Sequence[float]) -> Iterator[tuple[float, float]]:
-    """Yields each answer with the mean of the others."""
-    if len(codes) > 1:
-        total = sum(codes)
-        for code in codes:
-            yield code, (total - code) / (len(codes) - 1)
-
-
 def _confusion(facet: Facet, kind: Kind, people: Floats, grader: Floats) -> Confusion | None:
-    """Counts by answer, or by the steps of a scale, with values rounded to the nearest step."""
+    """Counts by answer, or by the steps of a scale, with values rounded to the nearest step.
+
+    ``None`` for a scale of over 100 steps: nearly all counts would be 0.
+    """
     if kind == "continuous" or not len(people) or facet.question is None:
+        return None
+    if len(facet.question.steps) > _MAX_CONFUSION_STEPS + 1:
         return None
     step = 1.0 if kind == "bool" else facet.question.step
     start = 0.0 if kind == "bool" or facet.question.scale is None else facet.question.scale[0]

@@ -32,13 +32,13 @@ class Day(MatchCount):
 class RaterFinding(Frozen):
     """The findings for one rater.
 
-    ``himself`` compares repeated answers with the previous ones, ``anchors`` compares answers with the agreed ones.
+    ``repeats`` compares repeated answers with the previous ones, ``anchors`` compares answers with the agreed ones.
     ``days`` groups all answers to anchors by day: a falling share shows drift.
     """
 
     rater: str
     answers: int
-    himself: MatchCount
+    repeats: MatchCount
     anchors: MatchCount
     days: tuple[Day, ...]
 
@@ -72,7 +72,7 @@ def _finding(
     return RaterFinding(
         rater=rater,
         answers=count,
-        himself=_match_count(repeats),
+        repeats=_match_count(repeats),
         anchors=_match_count([compared for _, compared in anchored]),
         days=tuple(Day(day=day, **_match_count(rows).model_dump()) for day, rows in sorted(days.items())),
     )

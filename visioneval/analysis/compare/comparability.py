@@ -84,9 +84,9 @@ def _fingerprint_pairs(pairs: Sequence[CellPair]) -> Iterator[tuple[tuple[str, F
 
 
 def _changed_fields(before: Fingerprint, after: Fingerprint) -> Iterator[tuple[str, str, str]]:
-    """Compares fields that both fingerprints have. A judge that only one side asked is no difference."""
+    """Compares versions, and fields that both fingerprints have. A judge that only one side asked is no difference."""
     fields = (
-        ("version", before.version, after.version),
+        ("version", before.version or "none", after.version or "none"),
         ("judge model", before.judge_model, after.judge_model),
         ("template", _short_hash(before.template_sha256), _short_hash(after.template_sha256)),
         ("schema", _short_hash(before.schema_sha256), _short_hash(after.schema_sha256)),

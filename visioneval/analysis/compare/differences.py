@@ -72,7 +72,8 @@ class Difference:
             return None
         if self.metric.type == "bool":
             return detectable_rate(self.n_cases, self.a, self.variance, self.n_pairs / self.n_cases, alpha=alpha)
-        return detectable_mean(self.n_cases, self.variance, alpha=alpha)
+        size, widest = detectable_mean(self.n_cases, self.variance, alpha=alpha), _widest(self.metric)
+        return None if size is not None and widest is not None and size > widest else size
 
 
 def pass_rate_difference(pairs: Sequence[CellPair], name: str = PASS_RATE) -> Difference:
@@ -92,16 +93,18 @@ def adjusted(pass_rate: Difference, metrics: Sequence[Difference]) -> tuple[Diff
     """Adjusts p-values for multiple comparisons, in two families at 0.05 each, and sets what they can detect.
 
     The pass rate is a family of its own. The other metrics are adjusted by Holm's procedure. Metrics that could not be
-    significant even if all their cases had changed in one direction get 1 and do not count in the adjustment, as they
-    cannot be false alarms. Source: R. E. Tarone, "A modified Bonferroni method for discrete data", Biometrics 46
+    significant even if all their cases had changed in one direction do not count in the adjustment of the others, as
+    they cannot be false alarms. Source: R. E. Tarone, "A modified Bonferroni method for discrete data", Biometrics 46
     (1990).
     """
-    testable = {metric.name: metric.p for metric in metrics if metric.p is not None and metric.lowest_p < ALPHA}
-    p_holm = dict(zip(testable, holm(list(testable.values())), strict=True))
+    tested = {metric.name: metric.p for metric in metrics if metric.p is not None}
+    can_be_significant = {metric.name for metric in metrics if metric.lowest_p < ALPHA}
+    testable = {name: p for name, p in tested.items() if name in can_be_significant}
+    p_holm = dict(zip(tested, holm(list(tested.values())), strict=True))
+    p_holm |= dict(zip(testable, holm(list(testable.values())), strict=True))
     family = max(1, len(testable))
     return _decided(pass_rate, pass_rate.p, ALPHA), [
-        _decided(metric, None if metric.p is None else p_holm.get(metric.name, 1.0), ALPHA / family)
-        for metric in metrics
+        _decided(metric, p_holm.get(metric.name), ALPHA / family) for metric in metrics
     ]
 
 
@@ -129,7 +132,7 @@ def _difference(
     if not by_case:
         return Difference(name, metric, unmeasured=unmeasured)
     a_means = [fsum(a for a, _ in cells) / len(cells) for cells in by_case.values()]
-    changes = [fsum(b - a for a, b in cells) / len(cells) for cells in by_case.values()]
+    changes = [fsum(x for a, b in cells for x in (b, -a)) / len(cells) for cells in by_case.values()]
     widest = _widest(metric)
     test = paired_test(changes, widest)
     cases, mean_a, change = len(changes), fsum(a_means) / len(a_means), fsum(changes) / len(changes)
@@ -155,7 +158,7 @@ def _difference(
 def _widest(metric: Metric) -> float | None:
     """The largest difference that a case can have, or ``None`` if the metric has no bounds."""
     low, high = (0.0, 1.0) if metric.type == "bool" else metric.range or (None, None)
-    return None if low is None or high is None else float(high - low)
+    return None if low is None or high is None or high <= low else float(high - low)
 
 
 def _clipped(interval: Interval, widest: float | None) -> Interval:

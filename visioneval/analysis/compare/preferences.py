@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import fsum
 from pathlib import Path
 from typing import Literal
 
-from visioneval.analysis.stats.basic import Interval, wilson_interval
-from visioneval.analysis.stats.resampling import MIN_CLUSTERS, cluster_bootstrap_mean
+import numpy as np
+
+from visioneval.analysis.stats.basic import Interval
+from visioneval.analysis.stats.interval import alpha_measure
+from visioneval.analysis.stats.measure import Measure
+from visioneval.analysis.stats.rare_events import rare_event_interval
+from visioneval.records.model import RunInfo
 from visioneval.records.preferences import NAME, Preference, read_preferences
+from visioneval.suite.model import Suite
 
 Result = Literal["a", "b", "tie", "flip", "error"]
 _POINTS: Mapping[Result, float] = {"a": 0.0, "b": 1.0, "tie": 0.5, "flip": 0.5}
@@ -30,8 +36,8 @@ class PreferenceFinding:
     """The preferences of one judge between the outputs of ``a`` and ``b``, each a ``RUN_ID@label``.
 
     ``rate`` (0 to 1) is the share of judged pairs in which B was preferred, ties counting half, with its 95 %
-    interval. Both are ``None`` if no pair was judged. ``flips`` are ``ties`` in which the answer changed with the
-    order. ``errors`` are pairs with an unanswered order.
+    interval, for which the pairs of a case are not independent. Both are ``None`` if no pair was judged. ``flips`` are
+    ``ties`` in which the answer changed with the order. ``errors`` are pairs with an unanswered order.
     """
 
     a: str
@@ -40,6 +46,12 @@ class PreferenceFinding:
     pairs: tuple[JudgedPair, ...]
     rate: float | None = None
     interval: Interval | None = None
+    panel: tuple[str, ...] = ()
+    """The judges that it combines, for the finding of a panel."""
+    is_of_member: bool = False
+    """Whether a panel's finding covers this judge's pairs."""
+    alpha: Measure | None = None
+    """Krippendorff's nominal alpha between the judges of a panel: B, A, or neither."""
 
     def count(self, *results: Result) -> int:
         """Counts the pairs with one of these results."""
@@ -66,26 +78,104 @@ class PreferenceFinding:
         return self.count("error")
 
 
-def preferences_within(folder: Path, run_id: str) -> tuple[PreferenceFinding, ...]:
+@dataclass(frozen=True, slots=True)
+class PreferencePanel:
+    """The panel of a pairwise grader: the models of its judges as ``PROVIDER:MODEL``, and how many must answer."""
+
+    key: str
+    judges: tuple[str, ...]
+    required: int
+
+
+def panels_of(suite: Suite) -> tuple[PreferencePanel, ...]:
+    """The panels of a suite's pairwise graders."""
+    return tuple(
+        PreferencePanel(
+            grader.key,
+            tuple(suite.judges[name].title for name in grader.judge_names if name in suite.judges),
+            grader.required_judges,
+        )
+        for grader in suite.graders
+        if grader.after_run and grader.has_panel
+    )
+
+
+def preferences_within(folder: Path, info: RunInfo) -> tuple[PreferenceFinding, ...]:
     """Summarizes the pairs of a run's own model runs; empty if its suite compares none.
 
     Raises ``RunFormatError``.
     """
     if not (folder / NAME).is_file():
         return ()
-    return summarize_preferences(line for line in read_preferences(folder) if line.is_within(run_id))
+    lines = (line for line in read_preferences(folder) if line.is_within(info.run_id))
+    return summarize_preferences(lines, panels_of(info.suite))
 
 
-def summarize_preferences(lines: Iterable[Preference]) -> tuple[PreferenceFinding, ...]:
-    """Summarizes preferences by model runs and judge, in order of first appearance, with pairs sorted by case."""
+def summarize_preferences(
+    lines: Iterable[Preference], panels: Sequence[PreferencePanel] = ()
+) -> tuple[PreferenceFinding, ...]:
+    """Summarizes preferences by model runs and judge, in order of first appearance, with pairs sorted by case.
+
+    The finding of a panel follows those of its judges.
+    """
     by_pairing: dict[tuple[str, str, str], dict[tuple[str, int], dict[str, Preference]]] = {}
     for line in lines:
         cells = by_pairing.setdefault((line.a, line.b, line.judge), {})
         cells.setdefault((line.test_id, line.sample_index), {})[line.first] = line
-    return tuple(
-        _finding(*key, [_judge_pair(*cell, orders) for cell, orders in sorted(cells.items())])
+    members = {judge for panel in panels for judge in panel.judges}
+    judged = [
+        replace(
+            _finding(*key, [_judge_pair(*cell, orders) for cell, orders in sorted(cells.items())]),
+            is_of_member=key[2] in members,
+        )
         for key, cells in by_pairing.items()
-    )
+    ]
+    sides = dict.fromkeys((finding.a, finding.b) for finding in judged)
+    combined = (_of_panel(panel, judged, *pairing) for panel in panels for pairing in sides)
+    return (*judged, *filter(None, combined))
+
+
+def unjudged(findings: Iterable[PreferenceFinding]) -> int:
+    """The number of pairs without an answer. A panel's finding counts instead of those of its judges."""
+    return sum(finding.errors for finding in findings if not finding.is_of_member)
+
+
+def _of_panel(panel: PreferencePanel, judged: Iterable[PreferenceFinding], a: str, b: str) -> PreferenceFinding | None:
+    """The finding of a panel about two model runs; ``None`` if none of its judges was asked about them.
+
+    The panel prefers an output if more than half of the judges that answered do; otherwise it is a tie.
+    """
+    results: dict[tuple[str, int], dict[str, Result]] = {}
+    for finding in judged:
+        if (finding.a, finding.b) == (a, b) and finding.judge in panel.judges:
+            for pair in finding.pairs:
+                results.setdefault((pair.test_id, pair.sample_index), {})[finding.judge] = pair.result
+    if not results:
+        return None
+    answers = {
+        cell: ["tie" if result == "flip" else result for result in by_judge.values() if result != "error"]
+        for cell, by_judge in sorted(results.items())
+    }
+    pairs = [JudgedPair(*cell, _majority(given, panel.required)) for cell, given in answers.items()]
+    finding = _finding(a, b, f"panel {panel.key}", pairs)
+    return replace(finding, panel=panel.judges, alpha=_alpha(answers))
+
+
+def _majority(answers: Sequence[Result], required: int) -> Result:
+    if len(answers) < required:
+        return "error"
+    preferred: tuple[Result, ...] = ("a", "b")
+    return next((side for side in preferred if answers.count(side) * 2 > len(answers)), "tie")
+
+
+def _alpha(answers: Mapping[tuple[str, int], Sequence[Result]]) -> Measure:
+    shared = {cell: given for cell, given in answers.items() if len(given) > 1}
+    if not shared:
+        return Measure(note="no pair has answers from two judges")
+    counts = np.array([[given.count(side) for side in ("a", "b", "tie")] for given in shared.values()])
+    cases = [test_id for test_id, _ in shared]
+    undefined = "all answers are the same: alpha is undefined"
+    return alpha_measure(counts, np.arange(3.0), "nominal", cases, undefined=undefined)
 
 
 def _judge_pair(test_id: str, sample: int, orders: Mapping[str, Preference]) -> JudgedPair:
@@ -102,20 +192,7 @@ def _finding(a: str, b: str, judge: str, pairs: Sequence[JudgedPair]) -> Prefere
             by_case.setdefault(pair.test_id, []).append(_POINTS[pair.result])
     if not by_case:
         return PreferenceFinding(a, b, judge, tuple(pairs))
-    sums, counts = [fsum(values) for values in by_case.values()], [len(values) for values in by_case.values()]
-    rate = fsum(sums) / sum(counts)
-    return PreferenceFinding(a, b, judge, tuple(pairs), rate, win_interval(sums, counts))
-
-
-def win_interval(sums: Sequence[float], counts: Sequence[int]) -> Interval:
-    """The 95 % interval of a win rate, from the wins (a tie is a half) and the number of pairs of each case.
-
-    With one pair per case, this is Wilson's interval, which ties make slightly too wide. With several, whole cases are
-    resampled, as pairs of a case are not independent; with few or identical cases, this is Wilson's interval over the
-    number of cases. Raises ``ValueError`` without cases.
-    """
-    is_constant = len({total / n for total, n in zip(sums, counts, strict=True)}) == 1
-    if max(counts) > 1 and len(counts) >= MIN_CLUSTERS and not is_constant:
-        return cluster_bootstrap_mean(sums, counts)
-    rate = fsum(sums) / sum(counts)
-    return Interval(*wilson_interval(rate * len(counts), len(counts)))
+    cases = [(fsum(points), len(points)) for points in by_case.values()]
+    rate = fsum(total for total, _ in cases) / sum(number for _, number in cases)
+    ties = sum(pair.result in ("tie", "flip") for pair in pairs)
+    return PreferenceFinding(a, b, judge, tuple(pairs), rate, rare_event_interval(cases, ties))

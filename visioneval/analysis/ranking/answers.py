@@ -92,18 +92,24 @@ def people_answers(runs: Sequence[LabeledRun]) -> PeopleAnswers:
     about_pairs = [replace(run, labels=list(filter(_is_about_pair, run.labels))) for run in runs]
     current, outdated = drop_outdated_labels(about_pairs)
     cells = {run.info.run_id: {record.cell for record in run.records} for run in runs}
-    by_question: dict[str, dict[PairKey, PairAnswers]] = {}
+    latest: dict[tuple[str, str, PairKey], tuple[Label, str]] = {}
     unknown_cells = 0
     for run in current:
         for label in newest(run.labels):
-            side, other, result = f"{run.info.run_id}@{label.model_label}", str(label.other), _RESULTS.get(label.answer)
-            if result is None or other == side:
+            side, other = f"{run.info.run_id}@{label.model_label}", str(label.other)
+            if _RESULTS.get(label.answer) is None or other == side:
                 continue
             if not _has_cells(label, run.info.run_id, cells):
                 unknown_cells += 1
                 continue
-            by_pair = by_question.setdefault(label.question, {})
-            _add(by_pair, (label.test_id, label.sample_index, side, other), result, label.rater)
+            first, second = sorted((side, other))
+            about = (label.question, label.rater, (label.test_id, label.sample_index, first, second))
+            if about not in latest or latest[about][0].at <= label.at:  # whichever side the rater was shown as A
+                latest[about] = label, side
+    by_question: dict[str, dict[PairKey, PairAnswers]] = {}
+    for (question, rater, (test_id, sample, _, _)), (label, side) in latest.items():
+        key = (test_id, sample, side, str(label.other))
+        _add(by_question.setdefault(question, {}), key, _RESULTS[label.answer], rater)
     return PeopleAnswers(_sets(by_question), outdated, unknown_cells)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from visioneval.analysis.agreement.answers import LabeledRun
 from visioneval.analysis.ranking.answers import PairAnswers, PairwiseAnswers, judge_answers, label_of, people_answers
 from visioneval.analysis.ranking.findings import RankedBy, Rankings
-from visioneval.analysis.ranking.standings import rank_answers
+from visioneval.analysis.ranking.standings import MAX_NAMES, rank_answers
 from visioneval.errors import ExitCode, UsageError
 from visioneval.records.model import RunInfo
 from visioneval.records.preferences import Preference
@@ -74,6 +74,8 @@ def rank_runs(
     selected = _filtered(answer_sets, runs, filters or RankFilters())
     if answer_sets and not selected:
         gaps.append("no pair of these model runs and cases was compared")
+    gaps += _without_answers(selected, [run for run in runs if run.labels], filters or RankFilters())
+    notes += _without_answers(selected, [run for run in runs if not run.labels], filters or RankFilters())
     rankings = tuple(rank_answers(answers, by) for answers in selected)
     return Rankings(
         by=by,
@@ -90,6 +92,23 @@ def _ignored(outdated: int, unknown_cells: int) -> Iterator[str]:
         yield f"ignored: {outdated:,} label{'s' * (outdated != 1)} for replaced images"
     if unknown_cells:
         yield f"ignored: {unknown_cells:,} label{'s' * (unknown_cells != 1)} for cells that are not in the run"
+
+
+def _without_answers(
+    answer_sets: Sequence[PairwiseAnswers], runs: Iterable[AnsweredRun], filters: RankFilters
+) -> Iterator[str]:
+    """The model runs of the named runs that no answer is about, of those that the filters leave."""
+    compared = {side for answers in answer_sets for pair in answers.pairs for side in (pair.a, pair.b)}
+    missing = [
+        side
+        for run in runs
+        for label in run.labels or map(str, (entry.label for entry in run.info.selected_suite.models))
+        if (not filters.models or any_glob(filters.models, label))
+        and (side := f"{run.info.run_id}@{label}") not in compared
+    ]
+    if missing and compared:
+        more = f" and {len(missing) - MAX_NAMES} more" if len(missing) > MAX_NAMES else ""
+        yield f"no answers about {', '.join(missing[:MAX_NAMES])}{more}: not ranked"
 
 
 def _of_judge(judge: str, answer_sets: Sequence[PairwiseAnswers], runs: Iterable[AnsweredRun]) -> list[PairwiseAnswers]:

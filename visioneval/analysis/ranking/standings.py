@@ -13,8 +13,7 @@ from visioneval.analysis.compare.preferences import Result
 from visioneval.analysis.ranking.answers import SWAPPED, PairAnswers, PairwiseAnswers, label_of
 from visioneval.analysis.ranking.findings import HeadToHead, IntervalEstimate, RankedBy, RankedRun, Ranking
 from visioneval.analysis.stats.bradley_terry import Floats, groups
-from visioneval.analysis.stats.rank_intervals import Standings, rank_group
-from visioneval.analysis.stats.resampling import MIN_CLUSTERS
+from visioneval.analysis.stats.rank_intervals import MIN_CASES, Standings, rank_group
 from visioneval.errors import UsageError
 
 MAX_NAMES = 5
@@ -227,7 +226,7 @@ def _notes(all_groups: Sequence[_Group], model_runs: Sequence[RankedRun]) -> Ite
         if fewer:
             yield f"compared in fewer than {cases:,} cases: {_listed(fewer)}"
         if group.standings.low_rank is None:
-            yield f"no intervals: they need {MIN_CLUSTERS} cases"
+            yield f"no intervals: they need {MIN_CASES} cases"
         elif any(entry.strength and entry.strength.low is None for entry in ranked):
             yield "no interval for a strength that one case decides"
         extreme = [entry for entry in ranked if entry.strength is None and not (entry.wins and entry.losses)]

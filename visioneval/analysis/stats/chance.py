@@ -68,8 +68,10 @@ def fleiss_kappa(counts: ArrayLike) -> float:
     return np.nan if by_chance == 1 else (observed - by_chance) / (1 - by_chance)
 
 
-def krippendorff_alpha(counts: ArrayLike, values: ArrayLike, level: Level) -> float:
+def krippendorff_alpha(counts: ArrayLike, values: ArrayLike, level: Level, times: ArrayLike | None = None) -> float:
     """Krippendorff's alpha of ``counts``, shape ``(units, values)``: the ratings of each unit by value.
+
+    ``times``, shape ``(units,)``, is how many units have these ratings; by default one.
 
     ``values``, shape ``(values,)``, are ascending; ``ordinal`` uses only their order, ``nominal`` only their identity.
     Ratings may be missing: units with fewer than two are ignored. At most 1; 0 is chance. NaN if no unit has two
@@ -79,17 +81,42 @@ def krippendorff_alpha(counts: ArrayLike, values: ArrayLike, level: Level) -> fl
     alpha-reliability" (2011).
     """
     table = np.asarray(counts, dtype=float)
-    table = table[table.sum(axis=1) >= 2] if len(table) else table
+    weights = np.ones(len(table)) if times is None else np.asarray(times, dtype=float)
+    is_shared = table.sum(axis=1) >= 2 if len(table) else np.zeros(0, dtype=bool)
+    table, weights = table[is_shared], weights[is_shared]
     if not len(table):
         return np.nan
-    pairs = table.sum(axis=1, keepdims=True) - 1
-    coincidences = table.T @ (table / pairs) - np.diag((table / pairs).sum(axis=0))
+    weighted = table * (weights / (table.sum(axis=1) - 1))[:, None]
+    coincidences = table.T @ weighted - np.diag(weighted.sum(axis=0))
     totals = coincidences.sum(axis=1)
     distances = _DISTANCES[level](np.asarray(values, dtype=float), totals)
     by_chance = float(totals @ distances @ totals)
     if by_chance == 0:
         return np.nan
     return 1 - (float(totals.sum()) - 1) * float((coincidences * distances).sum()) / by_chance
+
+
+def interval_alpha(sizes: ArrayLike, sums: ArrayLike, squares: ArrayLike) -> float:
+    """Krippendorff's alpha at the interval level, from the moments of each unit's ratings, each of shape ``(units,)``.
+
+    ``sizes`` are the numbers of ratings, ``sums`` the sums of their values and ``squares`` those of their squares. The
+    same as ``krippendorff_alpha``, in memory that does not grow with the number of distinct values. For ratings of 0
+    and 1, it is also the nominal alpha. NaN as in ``krippendorff_alpha``.
+
+    Source: as ``krippendorff_alpha``; the sum of the squared differences of all pairs of m values is m times the sum
+    of their squares, minus the square of their sum.
+    """
+    n, total, square = (np.asarray(column, dtype=float) for column in (sizes, sums, squares))
+    shared = n >= 2
+    n, total, square = n[shared], total[shared], square[shared]
+    if not len(n):
+        return np.nan
+    ratings = float(n.sum())
+    by_chance = ratings * float(square.sum()) - float(total.sum()) ** 2
+    if by_chance <= 1e-12 * ratings * float(square.sum()):
+        return np.nan
+    observed = float(((n * square - np.square(total)) / (n - 1)).sum())
+    return 1 - (ratings - 1) * observed / by_chance
 
 
 def _nominal(values: Floats, totals: Floats) -> Floats:  # noqa: ARG001 - one signature for all

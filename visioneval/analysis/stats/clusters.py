@@ -23,9 +23,9 @@ def rate_interval(cases: CaseSums, ties: int = 0, confidence: float = 0.95) -> I
     """The interval of a rate, the mean of values that are 0 or 1, or 0.5 for each of ``ties``.
 
     Wilson's interval with the effective number of cells, which follows from the variance between cases, and the t
-    quantile of cases - 1 degrees of freedom. The variance counts as at least that of independent cells. With one
-    yes-or-no value per case that is Wilson's interval. A rate of exactly 0 or 1, or of a single case, shows no variance
-    and counts each case once. ``None`` without cases.
+    quantile of cases - 1 degrees of freedom; cases of unequal size count as fewer. The variance counts as at least that
+    of independent cells. With one yes-or-no value per case that is Wilson's interval. A rate of exactly 0 or 1, or of a
+    single case, shows no variance and counts each case once. ``None`` without cases.
 
     Source: N. Dean and M. Pagano, "Evaluating confidence interval methods for binomial proportions in clustered
     surveys", Journal of Survey Statistics and Methodology 3 (2015); E. B. Wilson, Journal of the American Statistical
@@ -40,7 +40,7 @@ def rate_interval(cases: CaseSums, ties: int = 0, confidence: float = 0.95) -> I
     independent = (rate - ties / (4 * cells) - rate * rate) / cells
     variance = max(independent, _variance_of_ratio(cases, rate))
     effective = rate * (1 - rate) / variance if variance > _NOISE else float(cells)
-    return _wilson(rate, effective, t_quantile(0.5 + confidence / 2, number - 1), confidence)
+    return _wilson(rate, effective, t_quantile(0.5 + confidence / 2, _freedom(cases)), confidence)
 
 
 def mean_interval(
@@ -59,14 +59,32 @@ def mean_interval(
     variance = _variance_of_ratio(cases, mean)
     if variance <= _NOISE * mean * mean:
         return None
-    half = t_quantile(0.5 + confidence / 2, len(cases) - 1) * sqrt(variance)
-    return _clipped(mean - half, mean + half, bounds, confidence)
+    half = t_quantile(0.5 + confidence / 2, _freedom(cases)) * sqrt(variance)
+    return _clipped(mean, half, bounds, confidence)
+
+
+def rate_separation_interval(above: CaseSums, below: CaseSums, confidence: float = 0.95) -> Interval | None:
+    """The interval of the rate of ``above`` minus the rate of ``below``, which share no case.
+
+    Combines the intervals of both rates, so that a side on which everything passes is not taken as certain. ``None``
+    for fewer than two cases on a side.
+
+    Source: R. G. Newcombe, "Interval estimation for the difference between independent proportions", Statistics in
+    Medicine 17 (1998), method 10, with ``rate_interval``.
+    """
+    high, low = rate_interval(above, confidence=confidence), rate_interval(below, confidence=confidence)
+    if high is None or low is None or len(above) < 2 or len(below) < 2:
+        return None
+    first, second = (fsum(total for total, _ in side) / sum(count for _, count in side) for side in (above, below))
+    down = sqrt((first - high.low) ** 2 + (low.high - second) ** 2)
+    up = sqrt((high.high - first) ** 2 + (second - low.low) ** 2)
+    return Interval(max(-1.0, first - second - down), min(1.0, first - second + up), confidence)
 
 
 def separation_interval(
     above: CaseSums, below: CaseSums, bounds: tuple[float | None, float | None] = (None, None), confidence: float = 0.95
 ) -> Interval | None:
-    """The interval of the mean of ``above`` minus the mean of ``below``, which share no case.
+    """The interval of the mean of ``above`` minus the mean of ``below``, numbers of cases that are on one side each.
 
     ``None`` for fewer than two cases on a side, or without any variance. ``bounds`` are those of the difference.
 
@@ -80,10 +98,9 @@ def separation_interval(
     variance = sum(variances)
     if variance <= _NOISE * max(mean * mean for mean in means):
         return None
-    parts = (part * part / (len(side) - 1) for part, side in zip(variances, (above, below), strict=True))
+    parts = (part * part / _freedom(side) for part, side in zip(variances, (above, below), strict=True))
     half = t_quantile(0.5 + confidence / 2, max(1, int(variance**2 / sum(parts)))) * sqrt(variance)
-    difference = means[0] - means[1]
-    return _clipped(difference - half, difference + half, bounds, confidence)
+    return _clipped(means[0] - means[1], half, bounds, confidence)
 
 
 def auroc_interval(
@@ -91,8 +108,9 @@ def auroc_interval(
 ) -> Interval | None:
     """The interval of the AUROC of the values of ``above`` against ``below``: the values of each case on both sides.
 
-    The variance is that of the placements of each case, and the interval Wilson's with the number of cases that has
-    this variance. ``None`` for fewer than two cases on a side.
+    The variance is that of the placements of each case, with one case more on each side that is placed at random, so
+    that a side without variance is not certain. The interval is Wilson's with the number of cases that has this
+    variance. ``None`` for fewer than two cases on a side.
 
     Source: N. A. Obuchowski, "Nonparametric analysis of clustered ROC curve data", Biometrics 53 (1997), for cases on
     one side each; E. B. Wilson as in ``rate_interval``.
@@ -103,11 +121,12 @@ def auroc_interval(
     wins = _placements(above, low)
     losses = _placements(below, high)
     rate = fsum(total for total, _ in wins) / len(high)
-    variance = _variance_of_ratio(wins, rate) + _variance_of_ratio(losses, 1 - rate)
     smaller = min(len(above), len(below))
     quantile = t_quantile(0.5 + confidence / 2, smaller - 1)
-    if rate in (0, 1) or variance <= 0:
+    if rate in (0, 1):
         return _wilson(rate, smaller, quantile, confidence)
+    added = rate * (1 - rate) * (1 / len(above) ** 2 + 1 / len(below) ** 2)
+    variance = _variance_of_ratio(wins, rate) + _variance_of_ratio(losses, 1 - rate) + added
     return _wilson(rate, rate * (1 - rate) / variance, quantile, confidence)
 
 
@@ -137,7 +156,7 @@ def paired_test(
     """
     number = len(differences)
     square = fsum(value * value for value in differences)
-    differing = sum(value != 0 for value in differences)
+    differing = sum(value * value > 0 for value in differences)
     if number < 2 or (not differing and scale is None):
         return None
     pseudo = square / differing if differing else (scale or 0.0) ** 2
@@ -162,11 +181,22 @@ def case_sums(groups: Mapping[int, Sequence[float]]) -> list[tuple[float, int]]:
 
 _NOISE = 1e-24
 """Variances below this, relative to the squared mean, come from rounding."""
+_ROUNDING = 1e-9
 
 
 def _variance_of_ratio(cases: CaseSums, ratio: float) -> float:
-    number, cells = len(cases), sum(count for _, count in cases)
+    number, cells = _equal_cases(cases), sum(count for _, count in cases)
     return number / (number - 1) * fsum((total - ratio * count) ** 2 for total, count in cases) / cells**2
+
+
+def _freedom(cases: CaseSums) -> int:
+    """Degrees of freedom of a variance between cases, at least 1."""
+    return max(1, int(_equal_cases(cases) - 1 + _ROUNDING))
+
+
+def _equal_cases(cases: CaseSums) -> float:
+    """The number of cases of equal size that would count as much: L. Kish, "Survey Sampling" (1965), section 11.7."""
+    return sum(count for _, count in cases) ** 2 / sum(count * count for _, count in cases)
 
 
 def _wilson(rate: float, n: float, quantile: float, confidence: float) -> Interval:
@@ -187,8 +217,9 @@ def _placements(side: Sequence[Sequence[float]], others: Sequence[float]) -> lis
     return [(fsum(share[value] for value in case), len(case)) for case in side]
 
 
-def _clipped(low: float, high: float, bounds: tuple[float | None, float | None], confidence: float) -> Interval:
+def _clipped(value: float, half: float, bounds: tuple[float | None, float | None], confidence: float) -> Interval:
+    """The interval around a value, within bounds that contain the value."""
     lowest, highest = bounds
-    return Interval(
-        low if lowest is None else max(low, lowest), high if highest is None else min(high, highest), confidence
-    )
+    low = value - half if lowest is None else max(value - half, min(lowest, value))
+    high = value + half if highest is None else min(value + half, max(highest, value))
+    return Interval(low, high, confidence)

@@ -1,64 +1,179 @@
-"""A statistic of two columns with its interval, or a note why there is none."""
+"""Statistics of labeled cells with their intervals over cases, or a note why there is none.
+
+An interval is given only where simulations show that it holds (``tests/calibration/agreement.py``): too few cases, or
+too few that differ from the most common answer, have none.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from visioneval.analysis.stats.resampling import cluster_bootstrap, clusters_of
-from visioneval.types import Frozen
+from visioneval.analysis.stats.basic import Interval
+from visioneval.analysis.stats.chance import Level, cohen_kappa, krippendorff_alpha
+from visioneval.analysis.stats.chance_interval import chance_corrected_interval
+from visioneval.analysis.stats.jackknife import Rows, jackknife_interval
+from visioneval.analysis.stats.measure import Measure
+from visioneval.analysis.stats.rare_events import rare_event_interval
 
 Floats = NDArray[np.float64]
-Statistic = Callable[[Floats, Floats], float]
-RESAMPLES, RESAMPLES_OF_MANY = 1000, 200
-MANY_ROWS = 5000
-"""With this many rows, ``RESAMPLES_OF_MANY`` resamples are enough, as the interval is narrow."""
+NOTHING = "nothing to compare"
+HARDLY_DIFFER = "no interval: the two sides agree, or differ, in nearly all cases"
 
 
-class Measure(Frozen):
-    """A value over ``n`` rows with its 95 % interval. ``note`` explains a missing value or interval."""
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """The fewest cases for an interval, and of these the fewest with another answer than the most common one."""
 
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    n: int = 0
-    note: str | None = None
+    cases: int
+    others: int
+
+    def problem(self, cases: Rows, is_other: NDArray[np.bool_]) -> str | None:
+        """Why there are too few cases. ``is_other`` marks the rows with another answer, shape ``(rows,)``."""
+        number, others = len(np.unique(cases)), len(np.unique(cases[is_other]))
+        if number < self.cases:
+            return f"no interval: {_cases(number)}, {self.cases} are needed"
+        if others < self.others:
+            return (
+                f"no interval: {_cases(others)} with another answer than the most common one, {self.others} are needed"
+            )
+        return None
 
 
-def measure(
-    statistic: Statistic,
-    first: Sequence[float] | Floats,
-    second: Sequence[float] | Floats,
+FOR_CATEGORIES, FOR_NUMBERS = Needed(10, 3), Needed(20, 5)
+
+
+def rate_measure(values: ArrayLike, cases: Sequence[Any], *, undefined: str = NOTHING) -> Measure:
+    """The mean of values in 0..1; ``cases`` are the cases of the rows. ``undefined`` is the note if there are none."""
+    column, numbers = np.asarray(values, dtype=float), case_numbers(cases)
+    if not len(column):
+        return Measure(note=undefined)
+    value, n = float(column.mean()), len(column)
+    if numbers.max() == 0:
+        return Measure(value=value, n=n, note="no interval: 1 case, 2 are needed")
+    halves = int(4 * float(np.sum(column * (1 - column))))  # a value of 0.5 counts as one tie, others as a part of one
+    return _measure(value, n, rare_event_interval(sums_by_case(column, numbers), halves))
+
+
+def kappa_measure(first: ArrayLike, second: ArrayLike, cases: Sequence[Any], *, undefined: str) -> Measure:
+    """Cohen's kappa of two columns of categories. ``undefined`` notes that all ratings are in one category."""
+    a, b, numbers = np.asarray(first, dtype=float), np.asarray(second, dtype=float), case_numbers(cases)
+    value = cohen_kappa(a, b)
+    if np.isnan(value):
+        return Measure(n=len(a), note=undefined if len(a) else NOTHING)
+    problem = FOR_CATEGORIES.problem(numbers, _is_other(a, b))
+    if problem:
+        return Measure(value=value, n=len(a), note=problem)
+    categories = np.unique(np.concatenate([a, b]))
+    first_counts, second_counts = (
+        _counts_by_case(np.searchsorted(categories, side), len(categories), numbers) for side in (a, b)
+    )
+    disagreement = sums_by_case((a != b).astype(float), numbers)
+    return _measure(value, len(a), chance_corrected_interval(disagreement, first_counts, second_counts))
+
+
+def coefficient_measure(
+    statistic: Callable[[Floats, Floats], float],
+    first: ArrayLike,
+    second: ArrayLike,
     cases: Sequence[Any],
     *,
     undefined: str,
-    interval: bool = True,
 ) -> Measure:
-    """A statistic of two columns, with an interval from a bootstrap over ``cases``, the case of each row.
-
-    ``undefined`` is the note if the statistic is NaN although there are rows.
-    """
+    """A coefficient in -1..1 of two columns of numbers. ``undefined`` notes that it is NaN although there are rows."""
     a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
-    value = statistic(a, b) if len(a) else np.nan
-    if np.isnan(value):
-        return Measure(n=len(a), note="nothing to compare" if not len(a) else undefined)
-    if not interval:
-        return Measure(value=value, n=len(a))
-    return with_interval(value, len(a), lambda rows: statistic(a[rows], b[rows]), cases)
+    if not len(a):
+        return Measure(note=NOTHING)
+    return row_measure(lambda rows: statistic(a[rows], b[rows]), _is_other(a, b), cases, undefined=undefined)
 
 
-def with_interval(
-    value: float, n: int, statistic: Callable[[NDArray[np.intp]], float], cases: Sequence[Any]
+def row_measure(
+    statistic: Callable[[Rows], float], is_other: NDArray[np.bool_], cases: Sequence[Any], *, undefined: str
 ) -> Measure:
-    """A value with the interval of ``statistic``, a function of the row numbers of a resample."""
-    clusters = clusters_of(cases)
-    if len(clusters) < 2:
-        return Measure(value=value, n=n, note="only one case: no interval")
-    try:
-        bounds = cluster_bootstrap(clusters, statistic, resamples=RESAMPLES if n < MANY_ROWS else RESAMPLES_OF_MANY)
-    except ValueError:
-        return Measure(value=value, n=n, note="too little data for an interval")
-    return Measure(value=value, low=bounds.low, high=bounds.high, n=n)
+    """A coefficient in -1..1 that is computed from row numbers, of which there is at least one.
+
+    ``is_other`` marks the rows with another answer than the most common one, shape ``(rows,)``.
+    """
+    n, numbers = len(cases), case_numbers(cases)
+    value = statistic(np.arange(n))
+    if np.isnan(value):
+        return Measure(n=n, note=undefined)
+    problem = FOR_NUMBERS.problem(numbers, is_other)
+    if problem:
+        return Measure(value=value, n=n, note=problem)
+    return _measure(value, n, jackknife_interval(statistic, numbers))
+
+
+def category_measure(
+    value: float, counts: NDArray[np.int64], cases: Sequence[Any], *, correction: float, undefined: str
+) -> Measure:
+    """A chance-corrected agreement of interchangeable raters, with its interval.
+
+    ``counts`` are the ratings of each item by category, shape ``(items, categories)``, two or more per item.
+    ``correction`` multiplies the disagreement by chance of all ratings together.
+    """
+    n, numbers = len(counts), case_numbers(cases)
+    if np.isnan(value):
+        return Measure(n=n, note=undefined)
+    sizes = counts.sum(axis=1)
+    problem = FOR_CATEGORIES.problem(numbers, sizes > counts[:, counts.sum(axis=0).argmax()])
+    if problem:
+        return Measure(value=value, n=n, note=problem)
+    disagreement = sizes - (counts * (counts - 1)).sum(axis=1) / (sizes - 1)
+    by_case = np.zeros((int(numbers.max()) + 1, counts.shape[1]))
+    np.add.at(by_case, numbers, counts)
+    sums = np.bincount(numbers, weights=disagreement)
+    rates = [(float(total), int(size)) for total, size in zip(sums, by_case.sum(axis=1), strict=True)]
+    return _measure(value, n, chance_corrected_interval(rates, by_case, by_case, correction))
+
+
+def alpha_measure(
+    counts: NDArray[np.int64], values: Floats, level: Level, cases: Sequence[Any], *, undefined: str
+) -> Measure:
+    """Krippendorff's alpha. ``counts`` and ``values`` are as for ``krippendorff_alpha``: one item or more, and two or
+    more ratings of each."""
+    if level == "nominal":
+        ratings = int(counts.sum())
+        value = krippendorff_alpha(counts, values, level)
+        return category_measure(value, counts, cases, correction=ratings / (ratings - 1), undefined=undefined)
+    is_other = counts.sum(axis=1) > counts[:, counts.sum(axis=0).argmax()]
+    return row_measure(
+        lambda rows: krippendorff_alpha(counts[rows], values, level), is_other, cases, undefined=undefined
+    )
+
+
+def case_numbers(cases: Sequence[Any]) -> Rows:
+    """The number of each row's case, from 0 in order of first appearance."""
+    numbers: dict[Any, int] = {}
+    return np.asarray([numbers.setdefault(case, len(numbers)) for case in cases], dtype=np.intp)
+
+
+def sums_by_case(values: Floats, numbers: Rows) -> list[tuple[float, int]]:
+    """The sum and the number of the values of each case, in the order of their ``numbers``."""
+    sums, counts = np.bincount(numbers, weights=values), np.bincount(numbers)
+    return [(float(total), int(count)) for total, count in zip(sums, counts, strict=True)]
+
+
+def _measure(value: float, n: int, interval: Interval | None) -> Measure:
+    if interval is None:
+        return Measure(value=value, n=n, note=HARDLY_DIFFER)
+    return Measure(value=value, low=min(value, interval.low), high=max(value, interval.high), n=n)
+
+
+def _is_other(first: Floats, second: Floats) -> NDArray[np.bool_]:
+    values, times = np.unique(np.concatenate([first, second]), return_counts=True)
+    most_common = values[times.argmax()]
+    return np.asarray((first != most_common) | (second != most_common), dtype=bool)
+
+
+def _counts_by_case(codes: Rows, categories: int, numbers: Rows) -> Floats:
+    cells = np.bincount(numbers * categories + codes, minlength=(int(numbers.max()) + 1) * categories)
+    return np.asarray(cells.reshape(-1, categories), dtype=float)
+
+
+def _cases(number: int) -> str:
+    return f"{number} case{'s' * (number != 1)}"

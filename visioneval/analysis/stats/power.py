@@ -51,7 +51,7 @@ def detectable_rate(
         shrunk = (cases * difference / (cases + 1)) ** 2
         return shrunk >= reach * ((cases * square + pseudo) / (cases + 1) - shrunk)
 
-    return _smallest(is_detectable)
+    return _smallest(is_detectable, rate)
 
 
 def _reach(cases: int, alpha: float, power: float) -> float:
@@ -59,8 +59,8 @@ def _reach(cases: int, alpha: float, power: float) -> float:
     return (t_quantile(1 - alpha / 2, cases - 1) + t_quantile(power, cases - 1)) ** 2 / (cases + 1)
 
 
-def _smallest(is_detectable: Callable[[float], bool]) -> float | None:
-    low, high = 0.0, 1.0
+def _smallest(is_detectable: Callable[[float], bool], largest: float) -> float | None:
+    low, high = 0.0, largest
     if not is_detectable(high):
         return None
     for _ in range(_STEPS):

@@ -37,9 +37,10 @@ from visioneval.analysis.stats.bradley_terry import (
     strengths,
     tiers,
 )
-from visioneval.analysis.stats.resampling import MIN_CLUSTERS
 from visioneval.analysis.stats.student import t_quantile, t_two_sided_p
 
+MIN_CASES = 6
+"""The fewest cases for an interval of a strength or a rank."""
 RESAMPLES = 4000
 _EQUAL = 1e-9
 """Strengths within this distance are equal."""
@@ -51,7 +52,7 @@ class Standings:
     """The ranks and strengths of the ``n`` members of a group.
 
     ``tier`` counts from 0, best first. ``rank`` counts from 1; equal strengths share the best one. ``low_rank`` and
-    ``high_rank`` are its interval, ``None`` with fewer than ``MIN_CLUSTERS`` cases. ``strength`` is in log-odds from
+    ``high_rank`` are its interval, ``None`` with fewer than ``MIN_CASES`` cases. ``strength`` is in log-odds from
     the mean of the tier, and NaN for a member that is alone in its tier. ``reach`` is half the width of its interval.
 
     ``difference`` and ``difference_reach``, shape ``(n, n)``, are those of the strength of the row minus that of the
@@ -83,7 +84,7 @@ def rank_group(points: Floats, *, level: float = 0.95, seed: int = 0) -> Standin
     is_distinct = _is_always_won(points, is_above, (1 - level) / (n - 1))
     tier, strength, reach = np.zeros(n, dtype=int), np.full(n, np.nan), np.full(n, np.nan)
     difference, difference_reach = np.full((n, n), np.nan), np.full((n, n), np.nan)
-    has_intervals = len(points) >= MIN_CLUSTERS
+    has_intervals = len(points) >= MIN_CASES
     for number, members in enumerate(tiers(total)):
         tier[members] = number
         if len(members) == 1:

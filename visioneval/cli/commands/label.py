@@ -96,7 +96,7 @@ def import_file(
 
     folder, info, records = read_run(run, runs, options.say)
     images = {record.cell: record.artifact_sha256 for record in records}
-    target = Target(info.selected_suite.resolved_labels, images, read_labels(folder / LABELS))
+    target = Target(info.run_id, info.selected_suite.resolved_labels, images, read_labels(folder / LABELS))
     columns = options.pairs("--map", "FIELD=COLUMN", mapped)
     values = options.pairs("--set", "FIELD=VALUE", fixed)
     result = import_labels(file, target, columns, values, now=datetime.now(UTC).isoformat(timespec="seconds"))

@@ -97,13 +97,14 @@ def _show(result: PairwiseResult, folder: Path, *, as_json: bool, quiet: bool) -
     if as_json:
         data = {
             "complete": result.complete,
-            "cost_usd": result.meter.cost_usd,
+            "cost_usd": result.meters.total.cost_usd,
+            "cost_usd_by_judge": {name: meter.cost_usd for name, meter in result.meters.by_judge.items()},
             "preferences": list(map(preference_data, result.preferences)),
         }
         print(json.dumps(data))
     elif result.preferences:
         print_preferences(result.preferences, options.console())
     if not quiet:
-        options.say(str(result.meter))
+        options.say(str(result.meters))
         if result.preferences:
             options.say(f"stored in {folder / 'preferences.jsonl'}")

@@ -83,6 +83,8 @@ def show(
     """Show a run's summary, or all cells of one case in full: prompts, scores and reasons."""
     from visioneval.api import load_run
     from visioneval.cli.result import print_pairs
+    from visioneval.report.terminal.judge_card import print_judges
+    from visioneval.report.terminal.noise import print_noise
     from visioneval.report.terminal.summary import print_summary
 
     result = load_run(run, runs=runs, warn=options.say)
@@ -92,6 +94,8 @@ def show(
     if sample is not None or verdict is not None:
         raise UsageError("--sample and --verdict need a CASE")
     print_summary(result.summary, options.console())
+    print_noise(result.summary.noise, options.console())
+    print_judges(result.summary, options.console())
     print_pairs(result)
     if result.resume_hint is not None:
         options.say(result.resume_hint)
@@ -150,11 +154,12 @@ def export(
 ) -> None:
     """Export the cells of a run.
 
-    In CSV, text that starts with =, +, - or @ gets a leading apostrophe: spreadsheets would read it as a formula.
+    In CSV, each judge of a panel has a column of its own, such as 'clear by a'. Text that starts with =, +, - or @ gets
+    a leading apostrophe: spreadsheets would read it as a formula.
     """
     from visioneval.analysis.run_lookup import read_run
     from visioneval.analysis.summary import in_order
-    from visioneval.export.csv import write_csv
+    from visioneval.export.csv import score_columns, write_csv
     from visioneval.export.labels import format_of
     from visioneval.report.files import open_output
 
@@ -164,7 +169,7 @@ def export(
 
     with open_output(output) as file:
         if file_format == "csv":
-            write_csv(cells, list(info.metrics), file)
+            write_csv(cells, score_columns(info), file)
         else:
             file.writelines(cell.model_dump_json() + "\n" for cell in cells)
     if output is not None:

@@ -35,6 +35,7 @@ class Ci(StrEnum):
     github = "github"
 
 
+DETECT = "Sample size"
 WORKFLOWS = {Ci.github: (Path(__file__).parents[1] / "github.yml", Path(".github/workflows/visioneval.yml"))}
 
 
@@ -142,11 +143,42 @@ def plan(
     var: options.Variables = None,
     judge: options.Judges = None,
     trust_suite: options.TrustSuite = False,
+    detect: Annotated[
+        str | None,
+        options.value(
+            "--detect",
+            "POINTS|METRIC:VALUE",
+            "Also show how many cases and samples detect this difference between two runs with 80 % power: points of "
+            "the pass rate, or a difference of a metric.",
+            DETECT,
+        ),
+    ] = None,
+    like: Annotated[
+        list[str] | None,
+        options.value(
+            "--like", "RUN", "Take the variance from this run; from two runs, that of their differences.", DETECT
+        ),
+    ] = None,
+    pass_rate: Annotated[
+        float | None,
+        options.value(
+            "--pass-rate", "RATE", "Without --like: the pass rate, or share of yes, 0 to 1. Default: 0.8.", DETECT
+        ),
+    ] = None,
+    case_correlation: Annotated[
+        float | None,
+        options.value(
+            "--case-correlation",
+            "RHO",
+            "The correlation between samples of a case, 0 to 1, where no run shows it. Default: 0.5.",
+            DETECT,
+        ),
+    ] = None,
     runs: options.RunsFolder = RUNS,
     as_json: Annotated[bool, options.flag("--json", "Print the whole plan as one line of JSON per suite.")] = False,
 ) -> None:
     """Show what a run would do and cost. Makes no calls and writes nothing."""
-    from visioneval.api import estimate_plan
+    from visioneval.api import detect_options, estimate_plan
     from visioneval.cli.plan_table import plan_json, print_plan
     from visioneval.engine.prepare.planning import load_plans
     from visioneval.settings import run_options
@@ -163,12 +195,12 @@ def plan(
         runs=runs,
         trust_suite=trust_suite,
     )
+    difference = detect_options(detect, like or [], pass_rate, case_correlation, runs, options.say)
     with options.prints_on_stderr():
         plans = load_plans(suites, settings.suite)
-    for planned in plans:
-        for warning in planned.loaded.warnings:
-            options.say(str(warning))
-        suite_plan = estimate_plan(planned, settings)
+    for warning in (warning for planned in plans for warning in planned.loaded.warnings):
+        options.say(str(warning))
+    for suite_plan in [estimate_plan(planned, settings, difference) for planned in plans]:
         if as_json:
             print(plan_json(suite_plan))
         else:

@@ -19,14 +19,16 @@ def judge_asker(
 ) -> Callable[[Question], Awaitable[Reply]]:
     """Returns a function that asks the judge ``name`` of the suite, or takes the answer from the cache.
 
-    Adds the calls, their usage and their cost to ``meter``. The function raises ``ProviderError``, and ``AuthError`` if
-    the API key is refused.
+    Adds the calls, their usage, their cost and refusals to ``meter``. The function raises ``ProviderError``, and
+    ``AuthError`` if the API key is refused.
     """
 
     async def ask(question: Question) -> Reply:
         try:
             return await converse(lambda part: calls.ask(config, judge, part, about, meter), question)
         except ProviderError as error:
+            if error.kind == "refused":
+                meter.add_refusal()
             raise_refused_key(error, f"the judge {name!r}", calls.sanitizer)
             raise
         except BrokenCodeError as error:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from time import perf_counter
@@ -16,7 +15,7 @@ from visioneval.engine.calls.cache import Cache, CacheEntry, Kind
 from visioneval.engine.calls.checked_media import CheckedMedia, check_media
 from visioneval.engine.calls.checked_results import check_generation, check_reply
 from visioneval.engine.calls.cost.bounds import CallSize, bound_of, generation_size, question_size
-from visioneval.engine.calls.cost.budget import Budget, Claim
+from visioneval.engine.calls.cost.budget import Budget, Reservation
 from visioneval.engine.calls.cost.meter import Meter
 from visioneval.engine.calls.cost.pricing import Prices, tokens_of
 from visioneval.engine.calls.limit_keys import RateLimitKey, generation_limit_key, judge_limit_key
@@ -204,13 +203,11 @@ class Calls:
         """
         tries = tries or Tries()
 
-        @asynccontextmanager
-        async def admission() -> AsyncIterator[None]:
-            async with self.budget.reserve(
-                limit_key, images, lambda: bound_of(self.prices, limit_key, size())
-            ) as claim:
-                claims.append(claim)
-                yield
+        def admission() -> Reservation:
+            reservations.append(
+                self.budget.reserve(limit_key, images, lambda: bound_of(self.prices, limit_key, size()))
+            )
+            return reservations[-1]
 
         async def priced() -> T:
             start = perf_counter()
@@ -219,13 +216,13 @@ class Calls:
             except BaseException as error:
                 self.log.call(limit_key, key, _status(error), tries.count, perf_counter() - start)
                 if _may_be_billed(error):
-                    self.budget.settle(claims[-1], None)
+                    self.budget.settle(reservations[-1].claim, None)
                 raise
             usage, reported_cost = getattr(answer, "usage", None), getattr(answer, "cost_usd", None)
             outputs = len(answer.outputs) if isinstance(answer, Generation) else 0
             cost = self.prices.cost(limit_key, usage, outputs) if reported_cost is None else amount(reported_cost)
             status = "refused" if getattr(answer, "refused", None) is not None else "ok"
-            self.budget.settle(claims[-1], 0.0 if cost is None and status == "refused" else cost)
+            self.budget.settle(reservations[-1].claim, 0.0 if cost is None and status == "refused" else cost)
             costs.append(cost)
             self.log.call(
                 limit_key, key, status, tries.count, perf_counter() - start, tokens=tokens_of(usage or {}), cost=cost
@@ -233,7 +230,7 @@ class Calls:
             return answer
 
         costs: list[float | None] = []
-        claims: list[Claim] = []
+        reservations: list[Reservation] = []
         answer = await self.throttle.call(
             limit_key, priced, images=images, tries=tries, limits_itself=limits_itself, admission=admission
         )
@@ -310,7 +307,7 @@ class AbandonedError(ProviderError):
 def question_key(config: BaseJudge, question: Question) -> str:
     """The cache key of a question. Contains neither host nor cell, so identical images share one answer."""
     parts = {
-        "judge": config.model_dump(exclude={"base_url", "api_key_env", "google"}),
+        "judge": config.answering_options,
         "parts": [_part_key(part) for part in question.parts],
         "schema": question.schema,
         "tools": [[tool.name, tool.description, tool.parameters] for tool in question.tools],

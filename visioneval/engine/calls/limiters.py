@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from time import monotonic
 
 from visioneval.errors import LONGEST_RETRY_AFTER_S, ClosingError, ProviderError
@@ -21,7 +20,10 @@ BURST_S = 6.0
 
 
 class ConcurrencyLimiter:
-    """Limits concurrent calls in order of arrival: fewer after a 429, more again with each success."""
+    """Limits concurrent calls in order of arrival: fewer after a 429, more again with each success.
+
+    A call runs inside ``async with`` of its limiter.
+    """
 
     def __init__(self, max_calls: int) -> None:
         self._max_calls = max_calls
@@ -43,17 +45,8 @@ class ConcurrencyLimiter:
         """Seconds until the limiter admits calls again; 0 if it is open."""
         return max(0.0, self._opens_at - monotonic())
 
-    @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """Waits for a slot, and releases it afterwards."""
-        await self._enter()
-        try:
-            yield
-        finally:
-            self._running -= 1
-            self._admit()
-
-    async def _enter(self) -> None:
+    async def __aenter__(self) -> None:
+        """Waits for a slot."""
         if self._closed:
             raise ClosingError("the run is being stopped")
         if self.seconds_until_open > LONGEST_WAIT_S:
@@ -73,6 +66,10 @@ class ConcurrencyLimiter:
                 self._running -= 1
                 self._admit()
             raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._running -= 1
+        self._admit()
 
     def close(self) -> None:
         """Admits no more calls: waiting calls raise ``ClosingError``."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import TypeVar
@@ -70,7 +70,9 @@ class Throttle:
         while True:
             tries.count += 1
             try:
-                async with self._turn(limit_key, images, admission) as limiter:
+                async with AsyncExitStack() as stack:
+                    with waiting():
+                        limiter = await self._wait_for_turn(stack, limit_key, images, admission)
                     started = monotonic()
                     limit = asyncio.timeout(timeout_s)
                     try:
@@ -96,21 +98,18 @@ class Throttle:
                 with waiting():
                     await self._sleep(limit_key.kind, _retry_wait(error, tries.count))
 
-    @asynccontextmanager
-    async def _turn(
-        self, limit_key: RateLimitKey, images: int, admission: Admission
-    ) -> AsyncIterator[ConcurrencyLimiter]:
-        """Waits until a call may start, and holds its slots."""
-        async with AsyncExitStack() as stack:
-            limiter = self.gate(limit_key)
-            with waiting():
-                for name, gate in ((str(limit_key), limiter), (limit_key.provider, self._shared(limit_key))):
-                    if gate is not None:
-                        await stack.enter_async_context(gate.slot())
-                        await self._wait_for_rate(limit_key.kind, name, images)
-                await stack.enter_async_context(admission())
-                await self._check_open(limit_key.kind, limiter)
-            yield limiter
+    async def _wait_for_turn(
+        self, stack: AsyncExitStack, limit_key: RateLimitKey, images: int, admission: Admission
+    ) -> ConcurrencyLimiter:
+        """Waits until a call may start. ``stack`` holds its slots."""
+        limiter = self.gate(limit_key)
+        for name, gate in ((str(limit_key), limiter), (limit_key.provider, self._shared(limit_key))):
+            if gate is not None:
+                await stack.enter_async_context(gate)
+                await self._wait_for_rate(limit_key.kind, name, images)
+        await stack.enter_async_context(admission())
+        await self._check_open(limit_key.kind, limiter)
+        return limiter
 
     def _setting(self, limit_key: RateLimitKey, name: str) -> float | None:
         """A limit of the model, or else of the provider."""

@@ -12,11 +12,12 @@ from typing import Any
 
 from visioneval.aio import gather_all
 from visioneval.engine.calls.asking import judge_asker
-from visioneval.engine.calls.cost.meter import Meter
+from visioneval.engine.calls.cost.meter import JudgeMeters, Meter
 from visioneval.engine.calls.user_code import call_user_code, describe_error
 from visioneval.engine.cells.context import RunContext
 from visioneval.engine.cells.image_cache import CellImages
 from visioneval.engine.cells.measurements import CachedImage
+from visioneval.engine.cells.panel import CheckedGrade, judge_contexts, panel_grade
 from visioneval.engine.cells.saved_images import SavedImages
 from visioneval.engine.sanitize import amount, scalar
 from visioneval.errors import BudgetError, GraderError, ImageError, ProviderError, StoppedError
@@ -24,6 +25,7 @@ from visioneval.expansion import Call
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import MeasureOnce
 from visioneval.providers.base import CellRef, Question, Reply
+from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.model import CellError, Fingerprint, GraderRecord
 from visioneval.records.questions import PromptQuestions
 from visioneval.stopwatch import Stopwatch, measured
@@ -111,14 +113,16 @@ async def grade(
     )
 
 
-def _judge_asker(about: CellRef, context: RunContext, meter: Meter) -> Callable[[str, Question], Awaitable[Reply]]:
-    """The function with which one grader asks judges, and which counts its calls in ``meter``."""
+def _judge_asker(
+    about: CellRef, context: RunContext, meters: JudgeMeters
+) -> Callable[[str, Question], Awaitable[Reply]]:
+    """The function with which one grader asks judges, and which counts its calls in ``meters``."""
 
     def ask(name: str, question: Question) -> Awaitable[Reply]:
         if name not in context.components.judges:
             raise GraderError(f"no judge {name!r}: set it on the grader in the suite, 'judge: {name}'")
         judge, config = context.components.judges[name], context.plan.suite.judges[name]
-        return judge_asker(context.calls, name, config, judge, about, meter)(question)
+        return judge_asker(context.calls, name, config, judge, about, meters.of(name))(question)
 
     return ask
 
@@ -154,34 +158,32 @@ async def _ask(
     *,
     is_optional: bool,
 ) -> tuple[Grade, GraderRecord, str]:
-    with measured() as stopwatch:
-        return await _ask_measured(config, subject, about, context, deadline, stopwatch, is_optional=is_optional)
-
-
-async def _ask_measured(
-    config: BaseGrader,
-    subject: GradingContext,
-    about: CellRef,
-    context: RunContext,
-    deadline: float,
-    stopwatch: Stopwatch,
-    *,
-    is_optional: bool,
-) -> tuple[Grade, GraderRecord, str]:
-    meter = Meter()
-    grader_context = replace(
+    """Runs one grader, once with each of its judges if it has a panel, and builds its record."""
+    meters = JudgeMeters()
+    subject = replace(
         subject,
-        judge=config.judge_name,
-        ask_judge=_judge_asker(about, context, meter),
+        ask_judge=_judge_asker(about, context, meters),
         # nothing says what a custom class reads
-        measure=subject.measure if config.runs_code else _measurer(subject.output, context, meter),
+        measure=subject.measure if config.runs_code else _measurer(subject.output, context, meters.total),
     )
+    contexts = judge_contexts(subject, config.judge_names)
+    with measured() as stopwatch:
+        attempts = await gather_all(_attempt(config, judge_context, context, deadline) for judge_context in contexts)
+    checked, judges = attempts[0], tuple[JudgeAnswer, ...]()
+    if config.has_panel and meters.by_judge:  # else no judge was asked, such as after OCR passed
+        checked, judges = panel_grade(config, subject.case, attempts, meters, context.sanitizer)
+    record = _grader_record(config, context, checked, judges, meters.total, stopwatch, is_optional=is_optional)
+    return checked.grade, record, checked.kind
+
+
+async def _attempt(config: BaseGrader, subject: GradingContext, context: RunContext, deadline: float) -> CheckedGrade:
+    """Runs one grader with one judge. A failure becomes a grade without scores."""
     kind = "unmeasured"
     limit = asyncio.timeout_at(deadline)
     try:
         async with limit:
-            result = await call_user_code(Grade, context.components.graders[config.key].grade, grader_context)
-        return (*_checked_grade(config, subject, context, result, stopwatch, meter, is_optional=is_optional), kind)
+            result = await call_user_code(Grade, context.components.graders[config.key].grade, subject)
+        return _checked_grade(config, subject, context, result, kind)
     except BudgetError as error:
         kind, failed = "budget", Grade(scores={}, error=str(error))
     except StoppedError:
@@ -196,20 +198,13 @@ async def _ask_measured(
         else:  # includes a TimeoutError that the grader raised
             context.debug(error)
             kind, failed = "internal", Grade(scores={}, error=_with_await_hint(describe_error(error)))
-    return (*_checked_grade(config, subject, context, failed, stopwatch, meter, is_optional=is_optional), kind)
+    return _checked_grade(config, subject, context, failed, kind)
 
 
 def _checked_grade(
-    config: BaseGrader,
-    subject: GradingContext,
-    context: RunContext,
-    result: Grade,
-    stopwatch: Stopwatch,
-    meter: Meter,
-    *,
-    is_optional: bool,
-) -> tuple[Grade, GraderRecord]:
-    """Validates and sanitizes a grader's result, and builds its record. An invalid result may raise any exception."""
+    config: BaseGrader, subject: GradingContext, context: RunContext, result: Grade, kind: str
+) -> CheckedGrade:
+    """Validates and sanitizes a grader's result. An invalid result may raise any exception."""
     scores, bad = checked_scores(result.scores, config.metrics(subject.case), config.omissible(subject.case))
     if config.runs_code:
         bad += [
@@ -217,31 +212,62 @@ def _checked_grade(
             for name in _null_scores(result.scores, scores)
         ]
     sanitizer = context.sanitizer
+    tags = [result.failure_tags] if isinstance(result.failure_tags, str) else result.failure_tags
+    grade = Grade(
+        scores=scores,
+        reasons=sanitizer.texts(result.reasons),
+        failure_tags=tuple(map(sanitizer.text, tags)),
+        details=sanitizer.mapping(result.details),
+        error=sanitizer.text(result.error or _with_await_hint("; ".join(bad))) or None,
+        usage=sanitizer.counts(result.usage),
+        cost_usd=amount(result.cost_usd),
+    )
+    fingerprint = Fingerprint(
+        version=config.version,
+        judge_model=result.judge_model,
+        template_sha256=result.template_sha256,
+        schema_sha256=result.schema_sha256,
+        config_sha256=context.plan.config_sha256[config.key],
+        tool_versions=sanitizer.texts(result.tool_versions),
+    )
+    return CheckedGrade(grade, fingerprint, bool(bad) or None in scores.values(), kind)
+
+
+def _grader_record(
+    config: BaseGrader,
+    context: RunContext,
+    checked: CheckedGrade,
+    judges: tuple[JudgeAnswer, ...],
+    meter: Meter,
+    stopwatch: Stopwatch,
+    *,
+    is_optional: bool,
+) -> GraderRecord:
+    grade = checked.grade
     seconds, waited = stopwatch.read()
-    record = GraderRecord(
+    return GraderRecord(
         key=config.key,
         type=config.type_name,
-        error=sanitizer.text(result.error or _with_await_hint("; ".join(bad))) or None,
-        is_unmeasured=bool(bad) or None in scores.values(),
+        error=grade.error,
+        is_unmeasured=checked.is_unmeasured,
         is_optional=is_optional,
-        details=sanitizer.mapping(result.details),
-        usage=sanitizer.counts(meter.usage or result.usage),
-        cost_usd=meter.cost_usd if meter.calls else amount(result.cost_usd),
+        details=dict(grade.details),
+        refused=meter.refused if config.judge_names else None,
+        usage=context.sanitizer.counts(meter.usage) or grade.usage,
+        cost_usd=meter.cost_usd if meter.calls else grade.cost_usd,
         seconds=round(seconds, 6),
         waited_seconds=round(waited, 6),
         cached=meter.is_from_cache,
-        fingerprint=Fingerprint(
-            version=config.version,
-            judge_model=meter.judge_model if result.judge_model is None else result.judge_model,
-            template_sha256=result.template_sha256,
-            schema_sha256=result.schema_sha256,
-            config_sha256=context.plan.config_sha256[config.key],
-            tool_versions=sanitizer.texts(result.tool_versions),
-        ),
+        fingerprint=_with_judge_model(checked.fingerprint, meter),
+        judges=judges,
     )
-    tags = [result.failure_tags] if isinstance(result.failure_tags, str) else result.failure_tags
-    grade = Grade(scores=scores, reasons=sanitizer.texts(result.reasons), failure_tags=tuple(map(sanitizer.text, tags)))
-    return grade, record
+
+
+def _with_judge_model(fingerprint: Fingerprint, meter: Meter) -> Fingerprint:
+    """The fingerprint with the model of the last reply, unless the grader names a model."""
+    if fingerprint.judge_model is not None or meter.judge_model is None:
+        return fingerprint
+    return fingerprint.model_copy(update={"judge_model": meter.judge_model})
 
 
 def _null_scores(reported: Mapping[str, Any], scores: Mapping[str, Score]) -> list[str]:

@@ -44,17 +44,24 @@ def _error_kind(graded: Record, key: str) -> str:
 
 def _free(call: Call, record: GraderRecord) -> dict[str, Any]:
     """The cost and time of a grader that another run paid for."""
-    asked_judge = any(grader.key == record.key and grader.judge_name for grader in call.graders)
+    asked_judge = any(grader.key == record.key and grader.judge_names for grader in call.graders)
     free = None if record.cost_usd is None else 0.0
+    judges = tuple(
+        answer.model_copy(update={"usage": None, "cost_usd": None if answer.cost_usd is None else 0.0, "cached": True})
+        for answer in record.judges
+    )
+    is_cached = record.cached or asked_judge
     times = {"seconds": 0.0, "waited_seconds": 0.0}
-    return {"usage": None, "cost_usd": free, **times, "cached": record.cached or asked_judge}
+    return {"usage": None, "cost_usd": free, **times, "cached": is_cached, "judges": judges}
 
 
 def saved_files(graded: Record) -> list[str]:
     """The paths in the run of the files that the graders of a cell saved, as their details name them."""
     folder = f"artifacts/{graded.test_id}/{model_slug(graded.model_label)}/"
     pattern = re.compile(f"{re.escape(folder)}{graded.sample_index}\\.[A-Za-z0-9_][A-Za-z0-9_.-]*")
-    texts = {text for grader in graded.graders for text in _texts(grader.details)} - {graded.artifact_path}
+    texts = {text for grader in graded.graders for details in grader.all_details for text in _texts(details)} - {
+        graded.artifact_path
+    }
     return sorted(text for text in texts if pattern.fullmatch(text))
 
 

@@ -11,9 +11,9 @@ from pydantic import TypeAdapter
 
 from visioneval.analysis.cells import Side
 from visioneval.analysis.compare.pairing import CellPair, pair_cells, parse_map
-from visioneval.analysis.compare.preferences import PreferenceFinding, summarize_preferences
+from visioneval.analysis.compare.preferences import PreferenceFinding, panels_of, summarize_preferences, unjudged
 from visioneval.engine.call_settings import CallSettings, check_budget, check_session, open_calls
-from visioneval.engine.calls.cost.meter import Meter
+from visioneval.engine.calls.cost.meter import JudgeMeters
 from visioneval.engine.cells.context import sanitizer_for
 from visioneval.engine.components import build_components
 from visioneval.engine.listener import Listener
@@ -65,14 +65,14 @@ class PairwiseResult:
     complete: bool
     out_of_budget: bool
     preferences: tuple[PreferenceFinding, ...]
-    meter: Meter
+    meters: JudgeMeters
 
     @property
     def exit_code(self) -> ExitCode:
         """0 if complete, 3 if a pair was not judged, 130 after an interrupt."""
         if not self.complete and not self.out_of_budget:
             return ExitCode.INTERRUPTED
-        has_gaps = not self.complete or any(result.errors for result in self.preferences)
+        has_gaps = not self.complete or unjudged(self.preferences) > 0
         return ExitCode.INCOMPLETE if has_gaps else ExitCode.PASSED
 
 
@@ -83,18 +83,23 @@ def pairwise_plan(plan: Plan, judge: str | None) -> Plan:
     """
     graders = [grader for grader in plan.whole_suite.graders if grader.after_run]
     name, _, model = (judge or "").partition("=")
-    name = name or (graders[0].judge_name if graders else None) or "default"
+    names = (name,) if name else graders[0].judge_names if graders else ("default",)
     judges: dict[str, Any] = dict(plan.suite.judges)
     if model:
         judges[name] = _ENTRY.validate_python(judge_of_flag(name, model))
-    if name not in judges:
-        hint = did_you_mean(name, judges) if judges else ""
-        raise UsageError(f"--judge: B's suite has no judge {name!r}{hint}; add one with --judge {name}=PROVIDER:MODEL")
-    if judges[name].is_recorded:
-        raise UsageError(f"--judge {name}: recorded answers cover single images only: use another judge for pairs")
-    config = next((grader for grader in graders if grader.judge_name == name), graders[0] if graders else None)
+    for name in names:
+        if name not in judges:
+            hint = did_you_mean(name, judges) if judges else ""
+            advice = f"add one with --judge {name}=PROVIDER:MODEL"
+            raise UsageError(f"--judge: B's suite has no judge {name!r}{hint}; {advice}")
+        if judges[name].is_recorded:
+            raise UsageError(f"--judge {name}: recorded answers cover single images only: use another judge for pairs")
+    config = next(
+        (grader for grader in graders if set(names) <= {*grader.judge_names}), graders[0] if graders else None
+    )
     config = config or config_of(GRADERS, "pairwise")(key="pairwise", type="pairwise")
-    config = config.model_copy(update={"judge": name, "when": None, "models": ()})
+    config = config.with_judge(names[0]) if len(names) == 1 else config
+    config = config.model_copy(update={"when": None, "models": ()})
     suite = plan.suite.model_copy(update={"graders": (config,), "judges": judges})
     return replace(plan, suite=suite, generates=False)
 
@@ -146,10 +151,11 @@ def compare_runs(
         session = PairwiseSession(plan, config, components, calls, folder, folders, sanitizer_for(plan))
         refresh = not settings.reuse.judgements
         ended = _judge_pairs(session, pairs_of_runs, listener, refresh=refresh)
-    judge = session.judge.title
-    judged = (line for line in read_preferences(folder) if line.judge == judge)
+    titles = {session.judge(name).title for name in config.judge_names}
+    judged = (line for line in read_preferences(folder) if line.judge in titles)
     lines = (line for line in judged if (line.test_id, line.sample_index, line.a, line.b) in pairs_of_runs.pair_keys)
-    return PairwiseResult(ended.complete, ended.out_of_budget, summarize_preferences(lines), session.meter)
+    preferences = summarize_preferences(lines, panels_of(plan.suite))
+    return PairwiseResult(ended.complete, ended.out_of_budget, preferences, session.meters)
 
 
 def _judge_pairs(session: PairwiseSession, pairs_of_runs: RunPairs, listener: Listener, *, refresh: bool) -> Outcome:

@@ -11,7 +11,7 @@ from typing import Literal, cast
 
 from visioneval.engine.calls.asking import judge_asker
 from visioneval.engine.calls.calls import Calls
-from visioneval.engine.calls.cost.meter import Meter
+from visioneval.engine.calls.cost.meter import JudgeMeters
 from visioneval.engine.calls.limit_keys import judge_limit_key
 from visioneval.engine.calls.user_code import describe_error
 from visioneval.engine.cells.image_cache import ImageCache
@@ -75,7 +75,7 @@ class Matchups:
 
 @dataclass(frozen=True, slots=True)
 class PairwiseSession:
-    """A pairwise judge with its calls, and the run folder that stores its answers."""
+    """A pairwise grader with the calls of its judges, and the run folder that stores their answers."""
 
     plan: Plan
     config: BaseGrader
@@ -85,13 +85,12 @@ class PairwiseSession:
     template_folders: tuple[Path, ...]
     sanitizer: Sanitizer
     image_cache: ImageCache = field(default_factory=ImageCache)
-    meter: Meter = field(default_factory=Meter)
+    meters: JudgeMeters = field(default_factory=JudgeMeters)
     debug: Callable[[BaseException], None] = lambda _: None
 
-    @property
-    def judge(self) -> BaseJudge:
-        """The config of the judge in the suite."""
-        return self.plan.suite.judges[str(self.config.judge_name)]
+    def judge(self, name: str) -> BaseJudge:
+        """The config of one of its judges in the suite."""
+        return self.plan.suite.judges[name]
 
     @property
     def grader(self) -> PairGrader:
@@ -153,7 +152,7 @@ def matchups_of(
 async def judge_matchups(
     session: PairwiseSession, matchups: Sequence[Matchup], progress: Progress, *, refresh: bool = False
 ) -> None:
-    """Asks about every pair in both orders. Skips stored answers unless ``refresh``.
+    """Asks every judge of the grader about every pair in both orders. Skips stored answers unless ``refresh``.
 
     An early end is reported in ``progress``; any other failure becomes the error of one preference.
     """
@@ -162,11 +161,15 @@ async def judge_matchups(
         if refresh
         else {preference.key for preference in read_preferences(session.folder) if preference.error is None}
     )
-    turns = _open_questions(matchups, session.judge.title, answered)
+    turns_of = {
+        name: _open_questions(matchups, session.judge(name).title, answered) for name in session.config.judge_names
+    }
     async with asyncio.TaskGroup() as group:
-        for _ in range(min(session.calls.throttle.max_calls(judge_limit_key(session.judge)), 2 * len(matchups))):
-            group.create_task(_run_worker(session, turns, progress))
-    progress.left += sum(1 for _ in turns)
+        for name, turns in turns_of.items():
+            max_calls = session.calls.throttle.max_calls(judge_limit_key(session.judge(name)))
+            for _ in range(min(max_calls, 2 * len(matchups))):
+                group.create_task(_run_worker(session, name, turns, progress))
+    progress.left += sum(1 for turns in turns_of.values() for _ in turns)
 
 
 def _open_questions(
@@ -179,11 +182,11 @@ def _open_questions(
 
 
 async def _run_worker(
-    session: PairwiseSession, turns: Iterator[tuple[Matchup, Literal["a", "b"]]], progress: Progress
+    session: PairwiseSession, judge: str, turns: Iterator[tuple[Matchup, Literal["a", "b"]]], progress: Progress
 ) -> None:
     for matchup, first in turns:
         try:
-            preference = await _judge_pair(session, matchup, first)
+            preference = await _judge_pair(session, judge, matchup, first)
             await asyncio.to_thread(append_preferences, session.folder, [preference])
         except Exception as error:
             progress.leave(error)
@@ -191,23 +194,26 @@ async def _run_worker(
             return
 
 
-async def _judge_pair(session: PairwiseSession, matchup: Matchup, first: Literal["a", "b"]) -> Preference:
-    """Asks about one pair in one order; an error replaces the answer."""
+async def _judge_pair(session: PairwiseSession, judge: str, matchup: Matchup, first: Literal["a", "b"]) -> Preference:
+    """Asks a judge about one pair in one order; an error replaces the answer."""
     limit = asyncio.timeout(session.plan.suite.cell_timeout_s)
     answer: Literal["a", "b", "tie"] | None = None
-    reason = error = extra_keys = None
+    reason = error = extra_keys = read = None
+    is_refused = False
     try:
         async with limit:
-            question = await asyncio.to_thread(_question, session, matchup, first)
-            choice = await session.grader.choose(_judge_asker(session, matchup), question)
+            question = await asyncio.to_thread(_question, session, judge, matchup, first)
+            choice = await session.grader.choose(_judge_asker(session, judge, matchup), question)
         second: Literal["a", "b"] = "b" if first == "a" else "a"
         answers: Mapping[str, Literal["a", "b", "tie"]] = {"first": first, "second": second, "tie": "tie"}
         answer, reason = answers[choice.answer], session.sanitizer.text(choice.reason)
         extra_keys = session.sanitizer.texts(choice.extra_keys) or None
+        read = None if choice.how == "json" else choice.how
     except StoppedError:
         raise
     except (GraderError, ProviderError, ImageError) as failure:
         error = session.sanitizer.text(str(failure) or type(failure).__name__)
+        is_refused = isinstance(failure, ProviderError) and failure.kind == "refused"
     except Exception as failure:
         if isinstance(failure, TimeoutError) and limit.expired():
             error = f"exceeded the cell timeout of {session.plan.suite.cell_timeout_s:g} s"
@@ -222,13 +228,15 @@ async def _judge_pair(session: PairwiseSession, matchup: Matchup, first: Literal
         first=first,
         answer=answer,
         reason=reason,
-        judge=session.judge.title,
+        judge=session.judge(judge).title,
         error=error,
         extra_keys=extra_keys,
+        read=read,
+        refused=is_refused,
     )
 
 
-def _question(session: PairwiseSession, matchup: Matchup, first: Literal["a", "b"]) -> Question:
+def _question(session: PairwiseSession, judge: str, matchup: Matchup, first: Literal["a", "b"]) -> Question:
     call = matchup.call
     subject = GradingContext(
         case=call.case,
@@ -240,6 +248,7 @@ def _question(session: PairwiseSession, matchup: Matchup, first: Literal["a", "b
         save=_refuse_save,
         variables=session.plan.suite.vars,
         template_folders=session.template_folders,
+        judge=judge,
         show=session.image_cache.show,
         watching=session.components.watching,
     )
@@ -264,7 +273,7 @@ def _check_unchanged(image: Output) -> None:
         raise GraderError(f"{image.path.name}: was changed after it was generated")
 
 
-def _judge_asker(session: PairwiseSession, matchup: Matchup) -> Ask:
-    name = str(session.config.judge_name)
+def _judge_asker(session: PairwiseSession, name: str, matchup: Matchup) -> Ask:
     about = CellRef(matchup.call.case.id, matchup.b.name, matchup.sample)
-    return judge_asker(session.calls, name, session.judge, session.components.judges[name], about, session.meter)
+    judge, meter = session.components.judges[name], session.meters.of(name)
+    return judge_asker(session.calls, name, session.judge(name), judge, about, meter)

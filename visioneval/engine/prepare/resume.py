@@ -101,7 +101,7 @@ def forget_changed_pairs(rest: ResumePlan, stored: RunInfo, plan: Plan, folder: 
     """Deletes preferences of pairs whose cells change, or all of them if the pairwise graders or judges changed."""
     suites = stored.suite, plan.whole_suite
     before, after = ([grader for grader in suite.graders if grader.after_run] for suite in suites)
-    judges = [[suite.judges.get(grader.judge_name or "") for grader in before] for suite in suites]
+    judges = [[suite.judges.get(name) for grader in before for name in grader.judge_names] for suite in suites]
     cells = rest.touched | rest.stale
     if before != after or judges[0] != judges[1]:
         cells |= {record.cell for record in read_records(folder)}

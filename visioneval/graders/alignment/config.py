@@ -7,21 +7,22 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from visioneval.suite.case import Name, TestCase, Text
+from visioneval.suite.case import TestCase, Text
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.judge_prompt import SHOWN, JudgeTemplate, media_of
+from visioneval.suite.entries.panels import JudgeNames, PanelOptions
 from visioneval.suite.outputs import FrameCount
 from visioneval.suite.prompts import context
-from visioneval.types import Frozen, Metric
+from visioneval.types import Metric
 
 REQUIREMENTS, JUDGE_SCORE = "requirements", "score"
 MAX_REQUIREMENTS = 60
 
 
-class AlignmentOptions(Frozen):
+class AlignmentOptions(PanelOptions):
     """The options of an alignment grader."""
 
-    judge: Name = "default"
+    judge: JudgeNames = "default"
     template: Text = Field(
         default="alignment/alignment.md.j2",
         description="Looked up in the suite's folder, then among the built-in templates.",
@@ -61,10 +62,6 @@ class AlignmentGrader(BaseGrader, AlignmentOptions):
 
     def metrics(self, case: TestCase) -> dict[str, Metric]:
         return {self.key: Metric(type="number", range=(0, 100), better="higher")}
-
-    @property
-    def judge_name(self) -> str | None:
-        return self.judge
 
     @property
     def judge_templates(self) -> tuple[JudgeTemplate, ...]:

@@ -38,13 +38,9 @@ class Alignment:
 
     async def grade(self, context: GradingContext) -> Grade:
         """Raises ``GraderError`` if an image cannot be encoded, and ``ProviderError`` if the judge cannot be asked."""
-        question = self._question(context, await load_attachments(context, self._config.judge, self._config.frames))
-
-        async def ask(question: Question) -> Reply:
-            return await context.ask_judge(self._config.judge, question)
-
+        question = self._question(context, await load_attachments(context, context.own_judge, self._config.frames))
         try:
-            answer = await ask_for_json(ask, question, reply_problems, {JUDGE_SCORE: 0})
+            answer = await ask_for_json(context.ask_own_judge, question, reply_problems, {JUDGE_SCORE: 0})
         except OffSchemaError as error:
             return self._grade(context, error.replies, {"replies": reply_texts(error.replies)}, error=str(error))
         requirements: Requirements = answer.data[REQUIREMENTS]

@@ -16,7 +16,7 @@ from visioneval.graders.gecko.answers import (
     answers_schema,
     read_answers,
 )
-from visioneval.judging.ask import MAX_EXTRA_KEYS, Ask, OffSchemaError, exchange, past_cache
+from visioneval.judging.ask import MAX_EXTRA_KEYS, Ask, How, OffSchemaError, exchange, past_cache
 from visioneval.providers.base import Part, Question, Reply
 from visioneval.suite.questions import GeckoQuestion
 
@@ -42,6 +42,8 @@ class AnswerSet:
     """Ids of the questions whose answers came from the cache, so the judge itself can still be asked."""
     extra_keys: Mapping[str, str] = field(default_factory=dict)
     """Keys that were not asked for (see ``judging.ask.Answer``)."""
+    read: frozenset[How] = field(default_factory=frozenset)
+    """How the replies were read (see ``judging.ask.Answer``)."""
 
     def off_shape(self) -> bool:
         """Whether a reply could not be read. Its questions count as neither wrong nor unanswered."""
@@ -123,6 +125,7 @@ async def _ask_group(
         again=frozenset(answers) if again else frozenset(),
         cached=_cached_ids(answers, answer.replies),
         extra_keys={name: value for name, value in answer.extra_keys.items() if name not in answers},
+        read=frozenset({answer.how}),
     )
 
 
@@ -142,4 +145,5 @@ def _merged(parts: Sequence[AnswerSet]) -> AnswerSet:
         fault=next((part.fault for part in parts if part.fault), None),
         cached=frozenset(name for name, is_cached in cached.items() if is_cached),
         extra_keys=dict(list(extra_keys.items())[:MAX_EXTRA_KEYS]),
+        read=frozenset().union(*(part.read for part in parts)),
     )

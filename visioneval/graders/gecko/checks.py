@@ -16,7 +16,7 @@ def run_problems(view: SuiteContext, graders: Sequence[tuple[int, GeckoGrader]])
     for index, case in enumerate(view.suite.cases):
         for _, grader in graders:
             if grader.is_for(case) and grader.metrics(case):
-                judge = view.suite.judges.get(grader.judge)
+                judge = view.suite.judges.get(grader.question_writer)
                 for loc, message in _questions(case, grader, recorded=judge is not None and judge.is_recorded):
                     yield ("cases", index, *loc), message
 
@@ -29,7 +29,7 @@ def _questions(case: TestCase, grader: GeckoGrader, *, recorded: bool) -> Iterat
     if case.questions is None and recorded:
         yield (
             (),
-            f"the judge {grader.judge!r} replays recorded answers: add 'questions:' to the case",
+            f"the judge {grader.question_writer!r} replays recorded answers: add 'questions:' to the case",
         )
     elif case.questions is None and not case.prompt:
         yield (), "questions cannot be generated without a prompt: add 'questions:' to the case"

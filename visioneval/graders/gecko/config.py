@@ -7,23 +7,24 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from visioneval.suite.case import Name, TestCase, Text
+from visioneval.suite.case import TestCase, Text
 from visioneval.suite.entries.graders import SHARE_UP, BaseGrader
 from visioneval.suite.entries.judge_prompt import JudgeTemplate
+from visioneval.suite.entries.panels import JudgeNames, PanelOptions, names_of
 from visioneval.suite.outputs import FilePath, FrameCount
 from visioneval.suite.prompts import rendered
 from visioneval.suite.questions import TYPES, GeckoQuestion, Media, folded_text
-from visioneval.types import Frozen, Metric, TaskType
+from visioneval.types import Metric, TaskType
 
 CHECK = "gecko/check.md.j2"
 """The template of ``check_questions``; a suite may override it with a file of the same name."""
 NONE = "none of them"
 
 
-class GeckoOptions(Frozen):
+class GeckoOptions(PanelOptions):
     """How questions are generated and asked."""
 
-    judge: Name = "default"
+    judge: JudgeNames = "default"
     media: Media = "image"
     questions: FilePath | None = Field(default=None, description="A file of pinned questions.")
     questions_template: Text | None = Field(
@@ -45,6 +46,11 @@ class GeckoOptions(Frozen):
     check_questions: bool = Field(
         default=False, description="Drop generated questions whose answer does not follow from the prompt alone."
     )
+
+    @property
+    def question_writer(self) -> str:
+        """The judge that writes the questions: the first of a panel, since all its judges answer the same ones."""
+        return names_of(self.judge)[0]
 
     @property
     def template_for_questions(self) -> str:
@@ -132,10 +138,6 @@ class GeckoGrader(BaseGrader, GeckoOptions):
         return frozenset(f"{self.key}.{kind}" for kind in self.types_of(case) if kind not in certain)
 
     @property
-    def judge_name(self) -> str | None:
-        return self.judge
-
-    @property
     def judge_templates(self) -> tuple[JudgeTemplate, ...]:
         making = [JudgeTemplate(self.template_for_questions, "questions_template", ("prompt",))]
         if self.check_questions:
@@ -161,8 +163,11 @@ class GeckoGrader(BaseGrader, GeckoOptions):
     def judge_calls(self, times: int, cases: Sequence[TestCase], variables: Mapping[str, Any]) -> int | None:
         if self.mode == "single":
             return None
+        return times
+
+    def shared_calls(self, cases: Sequence[TestCase], variables: Mapping[str, Any]) -> int:
         generated = len({rendered(case, variables)[0] for case in cases if case.questions is None})
-        return times + generated * (2 if self.check_questions else 1)
+        return generated * (2 if self.check_questions else 1)
 
     @property
     def question_file(self) -> str | None:

@@ -54,7 +54,7 @@ class Gecko:
         def instructions(questions: Sequence[GeckoQuestion]) -> str:
             return render_file(config.template_for_answers, folders, asking_context(questions))
 
-        ask, is_single = partial(context.ask_judge, config.judge), config.mode == "single"
+        ask, is_single = context.ask_own_judge, config.mode == "single"
         parts = await _judge_parts(context, config)
         answered = await ask_all(ask, entry.questions, instructions, parts, single=is_single)
         if _policy(config, answered) == "error":
@@ -76,7 +76,7 @@ async def questions_about(context: GradingContext, config: GeckoGrader) -> Promp
     known = context.known_questions(prompt_sha256(context.prompt), templates, options_digest(config))
     if known is not None:
         return known
-    ask = partial(context.ask_judge, config.judge)
+    ask = partial(context.ask_judge, config.question_writer)
     return await context.once(
         generation_key(config, context.prompt, templates),
         lambda: generate_questions(ask, context.prompt, config, folders),
@@ -87,7 +87,7 @@ async def _judge_parts(context: GradingContext, config: GeckoGrader) -> list[Par
     """The output as parts of a question; empty if the cell has no output and its answers are recorded."""
     if context.output is None:
         return []
-    attachments = await asyncio.to_thread(output_attachments, context, config.judge, config.frames)
+    attachments = await asyncio.to_thread(output_attachments, context, context.own_judge, config.frames)
     return as_parts(attachments) if context.output.is_video else [attachment.part for attachment in attachments]
 
 
@@ -120,6 +120,7 @@ def _graded(config: GeckoGrader, context: GradingContext, entry: PromptQuestions
             "prompt_sha256": entry.prompt_sha256,
             "coverage": entry.coverage,
             "dropped": len(entry.dropped),
+            "read": sorted(answered.read - {"json"}),
             "questions": [_question_details(context, entry, question, answered, scored) for question in questions],
             **({"unasked": list(answered.unasked)} if answered.unasked else {}),
             **({"extra_keys": dict(answered.extra_keys)} if answered.extra_keys else {}),

@@ -28,7 +28,7 @@ NOT_STATED = "the prompt does not say"
 
 def options_digest(options: GeckoOptions) -> str:
     """A hash of the options that affect generated questions. Prompt and templates are hashed separately."""
-    return digest([options.judge, options.media, options.on_bad_dependency])
+    return digest([options.question_writer, options.media, options.on_bad_dependency])
 
 
 def generation_key(options: GeckoOptions, prompt: str, templates: str) -> str:

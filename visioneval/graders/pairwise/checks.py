@@ -25,16 +25,14 @@ def run_problems(view: SuiteContext, graders: Sequence[tuple[int, PairwiseGrader
                 ("graders", index, "models" if grader.models else "type"),
                 f"a comparison needs at least two model runs, not {len(compared)}",
             )
-        judge = view.suite.judges.get(grader.judge)
-        if judge is None:
-            continue
-        if judge.is_recorded:
-            message = "recorded answers cover single images only: use another judge for pairs"
-            yield ("graders", index, "judge"), message
-        if judge.title in graders_by_judge:
-            message = (
-                f"{graders_by_judge[judge.title]!r} already asks this judge model: use one pairwise grader"
-                f" per judge model"
-            )
-            yield ("graders", index, "judge"), message
-        graders_by_judge.setdefault(judge.title, grader.key)
+        for judge in filter(None, map(view.suite.judges.get, grader.judge_names)):
+            if judge.is_recorded:
+                message = "recorded answers cover single images only: use another judge for pairs"
+                yield ("graders", index, "judge"), message
+            if judge.title in graders_by_judge:
+                message = (
+                    f"{graders_by_judge[judge.title]!r} already asks this judge model: use one pairwise grader"
+                    f" per judge model"
+                )
+                yield ("graders", index, "judge"), message
+            graders_by_judge.setdefault(judge.title, grader.key)

@@ -7,23 +7,24 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from visioneval.suite.case import Name, TestCase, Text
+from visioneval.suite.case import TestCase, Text
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.judge_prompt import REASON, SHOWN, JudgeTemplate, media_of
+from visioneval.suite.entries.panels import JudgeNames, PanelOptions
 from visioneval.suite.filters import any_glob
 from visioneval.suite.outputs import FrameCount
 from visioneval.suite.prompts import context
-from visioneval.types import Frozen, Metric
+from visioneval.types import Metric
 
 ANSWER = "answer"
 FIRST, SECOND, TIE = "A", "B", "tie"
 """The names for the first image, the second, and neither in a reply."""
 
 
-class PairwiseOptions(Frozen):
+class PairwiseOptions(PanelOptions):
     """The options of a pairwise grader."""
 
-    judge: Name = "default"
+    judge: JudgeNames = "default"
     template: Text = Field(
         default="pairwise/pairwise.md.j2",
         description="Looked up in the suite's folder, then among the built-in templates.",
@@ -65,10 +66,6 @@ class PairwiseGrader(BaseGrader, PairwiseOptions):
 
     def metrics(self, case: TestCase) -> dict[str, Metric]:
         return {}
-
-    @property
-    def judge_name(self) -> str | None:
-        return self.judge
 
     @property
     def judge_templates(self) -> tuple[JudgeTemplate, ...]:

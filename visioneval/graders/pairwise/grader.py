@@ -41,7 +41,7 @@ class Pairwise:
 def pair_question(config: PairwiseGrader, context: GradingContext, first: Output, second: Output) -> Question:
     """The question about two images of a cell, in this order. Raises ``GraderError`` if one cannot be encoded."""
     attachments = [
-        *cell_attachments(replace(context, output=None), config.judge, config.frames),
+        *cell_attachments(replace(context, output=None), context.own_judge, config.frames),
         *_labeled(FIRST, config, replace(context, output=first)),
         *_labeled(SECOND, config, replace(context, output=second)),
     ]
@@ -58,7 +58,7 @@ def _labeled(label: str, config: PairwiseGrader, context: GradingContext) -> lis
             id=attachment.id.replace("output", label, 1),
             description=attachment.description.replace("to judge", label, 1),
         )
-        for attachment in output_attachments(context, config.judge, config.frames)
+        for attachment in output_attachments(context, context.own_judge, config.frames)
     ]
 
 
@@ -66,7 +66,7 @@ async def choose(ask: Ask, question: Question) -> Choice:
     """Asks. Raises ``ProviderError``, and ``OffSchemaError`` after two unusable replies."""
     answer = await ask_for_json(ask, question, reply_problems)
     choices: dict[str, Literal["first", "second", "tie"]] = {FIRST: "first", SECOND: "second", TIE: "tie"}
-    return Choice(choices[answer.data[ANSWER]], answer.data[REASON], answer.extra_keys)
+    return Choice(choices[answer.data[ANSWER]], answer.data[REASON], answer.extra_keys, answer.how)
 
 
 def reply_problems(data: Any) -> list[str]:

@@ -12,18 +12,40 @@ from visioneval.suite.entries.graders import SHARE_DOWN, SSIM, YES, BaseGrader, 
 from visioneval.types import Metric
 
 
-class LocalityGrader(BaseGrader):
+class RegisteringGrader(BaseGrader):
+    """A grader that undoes a small shift and zoom of the whole image, and limits both."""
+
+    max_shift: Share = Field(
+        default=0.02, description="The largest shift of the whole image, as a share of its shorter side."
+    )
+    max_magnification: Annotated[float, Field(ge=1)] = Field(
+        default=1.02,
+        description="The largest factor by which the whole image may be enlarged or reduced; 1 is unchanged. "
+        "Larger factors than 1.02 are not corrected, so that they count as changes.",
+    )
+
+    @property
+    def moves(self) -> dict[str, Metric]:
+        """The metrics of the shift and the zoom that were undone."""
+        return {
+            f"{self.key}.shift": Metric(type="number", range=(0, None), better="lower"),
+            f"{self.key}.magnification": Metric(type="number", range=(1, None), better="lower"),
+        }
+
+
+class LocalityGrader(RegisteringGrader):
     """An edit that stays inside its mask."""
 
     needs: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("", ".changed_outside", ".worst_window", ".ssim_outside", ".changed_inside"), "images and an editable mask"
-    )
+        ("", ".changed_outside", ".worst_window", ".ssim_outside", ".changed_inside", ".sharpness_outside"),
+        "images and an editable mask",
+    ) | dict.fromkeys((".shift", ".magnification"), "images and an editable mask, and not with tolerance: exact")
 
     type: Literal["locality"]
     tolerance: Literal["reencode", "exact"] = Field(
         default="reencode",
         description="reencode ignores lossy encoding, a different size and a small shift of the whole image. "
-        "exact ignores nothing: every pixel with a different RGB value counts, and max_changed_outside,"
+        "exact ignores nothing: every pixel with a different RGB or alpha value counts, and max_changed_outside,"
         " max_worst_window "
         "and dilate are 0 by default.",
     )
@@ -39,9 +61,18 @@ class LocalityGrader(BaseGrader):
         default=0.01,
         description="The smallest share of pixels inside the mask that must change; less counts as no edit.",
     )
+    min_sharpness_outside: Share = Field(
+        default=0.4,
+        description="The smallest share of the fine detail outside the mask that must be left: JPEG, WebP and resizing "
+        "leave 0.6 or more, a blur of 2 pixels 0.3 or less.",
+    )
     dilate: Annotated[int, Field(ge=0, le=512)] = Field(
         default=8, description="Width in pixels of the border around the mask that may also change."
     )
+
+    @property
+    def version(self) -> str:
+        return "2"
 
     @model_validator(mode="before")
     @classmethod
@@ -63,13 +94,20 @@ class LocalityGrader(BaseGrader):
             f"{self.key}.worst_window": SHARE_DOWN,
             f"{self.key}.ssim_outside": SSIM,
             f"{self.key}.changed_inside": Metric(type="number", range=(0, 1), better="none"),
+            f"{self.key}.sharpness_outside": Metric(type="number", range=(0, None), better="higher"),
+            **(self.moves if self.tolerance == "reencode" else {}),
         }
 
+    def omissible(self, case: TestCase) -> frozenset[str]:
+        return frozenset({*self.moves, f"{self.key}.sharpness_outside"})
 
-class ReferenceGrader(BaseGrader):
+
+class ReferenceGrader(RegisteringGrader):
     """Similarity to a reference image."""
 
-    needs: ClassVar[Mapping[str, str]] = dict.fromkeys(("", ".ssim", ".delta_e"), "a reference")
+    needs: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("", ".ssim", ".delta_e", ".shift", ".magnification"), "a reference"
+    )
 
     type: Literal["reference"]
     min_ssim: Annotated[float, Field(ge=-1, le=1)] = Field(
@@ -84,6 +122,10 @@ class ReferenceGrader(BaseGrader):
     )
 
     @property
+    def version(self) -> str:
+        return "2"
+
+    @property
     def measures_locally(self) -> bool:
         return True
 
@@ -94,4 +136,8 @@ class ReferenceGrader(BaseGrader):
             self.key: YES,
             f"{self.key}.ssim": SSIM,
             f"{self.key}.delta_e": Metric(type="number", range=(0, None), better="lower"),
+            **self.moves,
         }
+
+    def omissible(self, case: TestCase) -> frozenset[str]:
+        return frozenset(self.moves)

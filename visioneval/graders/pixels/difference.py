@@ -1,27 +1,30 @@
 """Visible differences between images: color difference, structural similarity, and changed pixels.
 
-Images are ``(height, width, 3)`` arrays of 8-bit sRGB; maps are ``(height, width)``. Large images are processed
-in bands, so that the float copies stay small.
+Images are ``(height, width, 3)`` arrays of 8-bit sRGB, or premultiplied RGBA if one of a pair has transparency
+(``transparency.comparable``), which is compared on black and on white, pixel by pixel the worse of the two; maps are
+``(height, width)``. Large images are processed in bands, so that the float copies stay small.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator
+from functools import reduce
 from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
-from visioneval.media.images import encode_png
+from visioneval.graders.pixels.transparency import (
+    Floats,
+    Mask,
+    Pixels,
+    on_backgrounds,
+    with_alpha,
+)
 
-Pixels = NDArray[np.uint8]
-Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 TOOL_VERSIONS = {"opencv": cv2.__version__, "numpy": np.__version__}
 
@@ -39,6 +42,9 @@ BROAD_DELTA_E = 3.0
 """CIEDE2000 from which an area counts as changed: over large areas the eye sees smaller differences."""
 BROAD_GRAIN = 1.0
 """Added fine texture from which an area counts as changed: root mean square, in percent of white's luma."""
+
+FLAT_DETAIL = 0.2
+"""Fine texture below which an area has no detail to lose: root mean square, in percent of white's luma."""
 
 SCORE_DIGITS = 4
 """Decimals of a mean SSIM or color difference in records, in reasons, and in comparisons with a limit."""
@@ -167,8 +173,14 @@ def mean_delta_e(first: Pixels, second: Pixels, region: Mask) -> float:
     total = 0.0
     for rows, _, _ in _bands(region.shape, halo=0):
         inside = region[rows]
-        pair = (to_lab(output[rows])[inside] for output in (first, second))
-        total += float(ciede2000(*pair).sum(dtype=np.float64))
+        worst = reduce(
+            np.maximum,
+            (
+                ciede2000(*(to_lab(output)[inside] for output in pair))
+                for pair in on_backgrounds(first[rows], second[rows])
+            ),
+        )
+        total += float(worst.sum(dtype=np.float64))
     return total / int(region.sum())
 
 
@@ -206,9 +218,27 @@ def mean_ssim(first: Pixels, second: Pixels, region: Mask) -> float:
     """The mean of ``ssim_map`` of both images' luma over ``region``, which must not be empty."""
     total = 0.0
     for rows, core, target in _bands(region.shape, halo=8):
-        band = ssim_map(luma(first[rows]), luma(second[rows]))[core]
+        pairs = on_backgrounds(first[rows], second[rows])
+        band = reduce(np.minimum, (ssim_map(*map(luma, pair)) for pair in pairs))[core]
         total += float(band[region[target]].sum(dtype=np.float64))
     return total / int(region.sum())
+
+
+def detail_ratio(base: Pixels, output: Pixels, region: Mask) -> float | None:
+    """The fine detail of ``output`` in ``region`` relative to that of ``base``: 1 is as sharp, 0 has none.
+
+    The ratio of the root mean squares of the detail finer than ``FINE_SIGMA`` in luma, on the background where it is
+    least. ``None`` if ``base`` has less than ``FLAT_DETAIL`` on every background.
+    """
+    totals: dict[int, Doubles] = {}
+    pixels = int(region.sum())
+    for rows, core, target in _bands(region.shape, halo=8):
+        inside = region[target]
+        for number, pair in enumerate(on_backgrounds(base[rows], output[rows])):
+            energies = [float(_grain(image)[core][inside].sum(dtype=np.float64)) for image in pair]
+            totals[number] = totals.get(number, np.zeros(2)) + energies
+    ratios = [(after / before) ** 0.5 for before, after in totals.values() if before > FLAT_DETAIL**2 * pixels]
+    return min(ratios, default=None)
 
 
 def exceeds(values: Any, limit: Any) -> Mask:
@@ -218,9 +248,14 @@ def exceeds(values: Any, limit: Any) -> Mask:
 
 
 def changed_exactly(base: Pixels, output: Pixels, region: Mask) -> Mask:
-    """The pixels of ``region`` with another RGB value."""
+    """The pixels of ``region`` with another RGB or alpha value. The color of fully transparent pixels does not count.
+
+    An image may have an alpha channel, the other none; the channels are compared as they are.
+    """
+    if base.shape[2] != output.shape[2]:
+        base, output = with_alpha(base), with_alpha(output)
     differs: Mask = (base != output).any(axis=-1) & region
-    return differs
+    return differs if base.shape[2] == 3 else differs & ((base[..., 3] > 0) | (output[..., 3] > 0))
 
 
 def changed_visibly(
@@ -237,17 +272,25 @@ def changed_visibly(
       texture of ``BROAD_GRAIN``, such as noise, was added compared with ``grainy`` (``base`` if ``None``).
       Lost texture does not count: every codec loses some, and the SSIM shows it.
 
+    The result is the area in which the change is seen: it may contain pixels with the same value in both images.
+
     ``coarseness`` (1 or more) is the factor by which the output was enlarged: its codec noise grew as well, so the
     smoothing grows by the same factor.
     """
     changed = np.zeros(region.shape, np.bool_)
     if not region.any():
         return changed
-    sigma = FINE_SIGMA * coarseness
+    for shown in on_backgrounds(base, output, base if grainy is None else grainy):
+        changed |= _changed_on_background(*shown, region=region, sigma=FINE_SIGMA * coarseness)
+    return changed
+
+
+def _changed_on_background(base: Pixels, output: Pixels, grainy: Pixels, *, region: Mask, sigma: float) -> Mask:
+    """``changed_visibly`` for RGB."""
+    changed = np.zeros(region.shape, np.bool_)
     halo = round(4 * sigma * FINE_CHROMA) + FINE_REACH + 4
     window = _surroundings(region, halo)
-    base, output, region = base[window], output[window], region[window]
-    grainy = base if grainy is None else grainy[window]
+    base, output, grainy, region = base[window], output[window], grainy[window], region[window]
     changed_in_window = np.zeros(region.shape, np.bool_)
     blocks = []
     for rows, core, target in _bands(region.shape, halo=halo):
@@ -368,41 +411,3 @@ def _bands(shape: tuple[Any, ...], *, halo: int) -> Iterator[tuple[slice, slice,
         bottom = min(height, top + step)
         first, last = max(0, top - halo), min(height, bottom + halo)
         yield slice(first, last), slice(top - first, bottom - first), slice(top, bottom)
-
-
-GREYS = 64
-_OUTSIDE, _INSIDE, _OUTLINE, _BOX = range(GREYS, GREYS + 4)
-_COLORS = ((230, 30, 40), (30, 120, 230), (255, 255, 255), (255, 215, 0))
-_MAP_SIDE = 2048
-
-
-def difference_map(
-    output: Pixels,
-    changed_outside: Mask,
-    changed_inside: Mask | None = None,
-    inside: Mask | None = None,
-    window: tuple[int, int, int, int] | None = None,
-) -> bytes:
-    """A PNG for people: the image in dark greys, changes outside in red and inside in blue.
-
-    The edge of ``inside`` is white, ``window`` (left, top, width, height) has a yellow box. Images over
-    2048 pixels per side are reduced.
-    """
-    canvas = (luma(output) * (0.6 * (GREYS - 1) / 255)).astype(np.uint8)
-    canvas[changed_outside] = _OUTSIDE
-    if changed_inside is not None:
-        canvas[changed_inside] = _INSIDE
-    scale = min(1.0, _MAP_SIDE / max(canvas.shape))
-    size = (max(1, round(canvas.shape[1] * scale)), max(1, round(canvas.shape[0] * scale)))
-    canvas = cv2.resize(canvas, size, interpolation=cv2.INTER_NEAREST).astype(np.uint8)
-    if inside is not None:
-        inside_small = cv2.resize(inside.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST)
-        outlines, _ = cv2.findContours(inside_small, cv2.RETR_LIST, cv2.CHAIN_APPROX_NONE)
-        cv2.drawContours(canvas, outlines, -1, _OUTLINE, 1)
-    if window is not None:
-        left, top, width, height = (round(side * scale) for side in window)
-        cv2.rectangle(canvas, (left - 3, top - 3), (left + width + 2, top + height + 2), _BOX, 2)
-    image = Image.fromarray(canvas)
-    greys = [level * 255 // (GREYS - 1) for level in range(GREYS) for _ in range(3)]
-    image.putpalette([*greys, *itertools.chain(*_COLORS)])
-    return encode_png(image)

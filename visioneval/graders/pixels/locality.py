@@ -3,19 +3,27 @@
 Metrics over the base image's pixels (the editable mask has alpha 0 inside):
 
 - ``<key>.changed_outside``, 0..1: the share of the pixels outside the mask, dilated by ``dilate``, that changed
-  visibly (``difference.changed_visibly``, on CIEDE2000); with ``tolerance: exact``, those with another RGB value.
-- ``<key>.worst_window``, 0..1: the largest such share in any window of 24 x 24 pixels, so that a small change far
-  from the mask cannot hide in a large image. 24 pixels for any image size: codec blocks and letter
-  strokes do not grow with the image.
+  visibly (``difference.changed_visibly``, on CIEDE2000); with ``tolerance: exact``, those with another RGB or alpha
+  value. Where either image has transparency, a change on black or on white counts. Pixels with the same value in both
+  images do not count, even if the area around them changed.
+- ``<key>.worst_window``, 0..1: the largest share of any window of 24 x 24 pixels in which a change is seen, with the
+  pixels between and beside those that differ, so that a small change far from the mask cannot hide in a large image.
+  24 pixels for any image size: codec blocks and letter strokes do not grow with the image.
 - ``<key>.ssim_outside``, -1..1: the mean structural similarity (Wang et al. 2004) outside. The verdict ignores
   it, since models that re-encode the image lose texture everywhere; a rule of the suite may use it.
 - ``<key>.changed_inside``, 0..1: the share of the pixels inside the mask (not dilated) that changed.
-- ``<key>``: the output has the base's aspect ratio, and the first, second and fourth are within the limits.
+- ``<key>.sharpness_outside``, 0 and up: the fine detail outside, relative to the base's, 1 is as sharp. Not measured
+  where the base has none.
+- ``<key>.shift``, 0 and up, and ``<key>.magnification``, 1 and up: the shift of the whole image, as a share of the
+  base's shorter side, and the factor by which it is enlarged or reduced, which were undone before the comparison. Not
+  measured with ``tolerance: exact``, which undoes nothing, and where the aspect ratio differs.
+- ``<key>``: the output has the base's aspect ratio, and all of these but ``ssim_outside`` are within the limits.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,15 +39,15 @@ from visioneval.graders.pixels.config import LocalityGrader
 from visioneval.graders.pixels.difference import (
     SCORE_DIGITS,
     TOOL_VERSIONS,
-    Mask,
-    Pixels,
     changed_exactly,
     changed_visibly,
-    difference_map,
+    detail_ratio,
     mean_ssim,
     worst_window,
 )
+from visioneval.graders.pixels.difference_map import difference_map
 from visioneval.graders.pixels.registration import AlignedPair, Registration, align, read_pixels, scale_to_base
+from visioneval.graders.pixels.transparency import Mask, Pixels, alpha_changes, alpha_text, percent
 from visioneval.media.images import load_mask, room_for
 from visioneval.media.opencv import portable_opencv
 from visioneval.types import Score
@@ -47,15 +55,19 @@ from visioneval.types import Score
 
 @dataclass(frozen=True, slots=True)
 class LocalityFinding:
-    """The measurements. A share is ``None`` if the mask leaves no pixels to measure.
+    """The measurements. A share is ``None`` if the mask leaves no pixels to measure; ``sharpness_outside`` also if the
+    base has no detail.
 
-    ``window`` is ``(left, top, width, height)`` of the worst window, in pixels of the base.
+    ``window`` is ``(left, top, width, height)`` of the worst window, in pixels of the base. ``alpha_outside`` are the
+    shares of the pixels outside that changed in transparency; empty for opaque images.
     """
 
     changed_outside: float | None
     worst_window: float | None
     ssim_outside: float | None
     changed_inside: float | None
+    sharpness_outside: float | None
+    alpha_outside: Mapping[str, float]
     window: tuple[int, int, int, int] | None
     pixels_outside: int
     pixels_inside: int
@@ -67,24 +79,33 @@ class LocalityFinding:
 
 @portable_opencv()
 def measure_locality(base: Pixels, output: Pixels, editable: Mask, *, exact: bool, dilate: int) -> LocalityFinding:
-    """Measures an edit. ``editable`` is True inside the mask and has the size of ``base``, ``output`` any size."""
+    """Measures an edit. ``editable`` is True inside the mask and has the size of ``base``, ``output`` any size.
+
+    Both images are RGB or straight RGBA.
+    """
     dilated = _dilated(editable, dilate)
     aligned = scale_to_base(base, output) if exact else align(base, output, ~dilated)
     outside, inside = ~dilated & aligned.valid, editable & aligned.valid
-    changed_outside, changed_inside = (_changed(aligned, region, exact) for region in (outside, inside))
-    share, window, ssim = None, None, None
+    pair = (base, output) if base.shape[:2] == output.shape[:2] else (aligned.whole_base, aligned.output)
+    changed_outside, changed_inside = (
+        changed_exactly(*pair, region) if exact else _changed_visibly(aligned, region) for region in (outside, inside)
+    )
+    different = changed_outside if exact else changed_outside & (aligned.base != aligned.output).any(axis=-1)
+    share, window, ssim, sharpness = None, None, None, None
     if outside.any():
         share, window = worst_window(changed_outside, outside)
-        ssim = round(
-            mean_ssim(aligned.base, np.where(outside[..., None], aligned.output, aligned.base), outside), SCORE_DIGITS
-        )
+        unedited = np.where(outside[..., None], aligned.output, aligned.base)
+        ssim = round(mean_ssim(aligned.base, unedited, outside), SCORE_DIGITS)
+        sharpness = detail_ratio(aligned.base, unedited, outside)
         window = window if share else None
     map_png = difference_map(aligned.output, changed_outside, changed_inside, editable, window)
     return LocalityFinding(
-        changed_outside=_share(changed_outside, outside),
+        changed_outside=_share(different, outside),
         worst_window=share,
         ssim_outside=ssim,
         changed_inside=_share(changed_inside, inside),
+        sharpness_outside=None if sharpness is None else round(sharpness, SCORE_DIGITS),
+        alpha_outside=alpha_changes(aligned.whole_base, aligned.output, outside),
         window=window,
         pixels_outside=int(outside.sum()),
         pixels_inside=int(inside.sum()),
@@ -117,7 +138,7 @@ class Locality:
         failures, unmeasured = _failures(finding, config), _unmeasured(finding)
         passed: Score = False if failures else None if unmeasured else True
         return Grade(
-            scores=_scores(config.key, passed, finding),
+            scores=_scores(config, passed, finding),
             reasons={config.key: "; ".join(failures)} if failures else {},
             details=_details(finding, config, map_path),
             error=unmeasured,
@@ -134,14 +155,20 @@ def _measure_files(base: Path, mask: Path, output: Path, *, exact: bool, dilate:
         return measure_locality(base_pixels, read_pixels(output), editable, exact=exact, dilate=dilate)
 
 
-def _scores(key: str, passed: Score, finding: LocalityFinding) -> dict[str, Score]:
-    return {
+def _scores(config: LocalityGrader, passed: Score, finding: LocalityFinding) -> dict[str, Score]:
+    key = config.key
+    scores: dict[str, Score] = {
         key: passed,
         f"{key}.changed_outside": finding.changed_outside,
         f"{key}.worst_window": finding.worst_window,
         f"{key}.ssim_outside": finding.ssim_outside,
         f"{key}.changed_inside": finding.changed_inside,
     }
+    if finding.sharpness_outside is not None or not finding.pixels_outside:
+        scores[f"{key}.sharpness_outside"] = finding.sharpness_outside
+    if config.tolerance == "reencode":
+        scores |= finding.registration.scores(config, finding.base_size)
+    return scores
 
 
 def _failures(finding: LocalityFinding, config: LocalityGrader) -> list[str]:
@@ -159,12 +186,19 @@ def _failures(finding: LocalityFinding, config: LocalityGrader) -> list[str]:
         failures.append(f"the output is {width}x{height}, the base image {base_width}x{base_height}")
     outside = _outside_failure(finding, config)
     if outside is not None:
-        failures.append(outside)
+        failures.append("; ".join(filter(None, [outside, alpha_text(finding.alpha_outside)])))
+    failures += finding.registration.failures(config, finding.base_size)
+    sharpness = finding.sharpness_outside
+    if sharpness is not None and sharpness < config.min_sharpness_outside:
+        failures.append(
+            f"outside the mask, {sharpness:g} of the fine detail is left, below the limit of "
+            f"{config.min_sharpness_outside:g}: the output is blurred"
+        )
     inside = finding.changed_inside
     if inside is not None and inside < config.min_changed_inside:
         failures.append(
-            f"{_percent(inside)} of the pixels inside the mask changed, below the limit of "
-            f"{_percent(config.min_changed_inside)}: the edit is missing"
+            f"{percent(inside)} of the pixels inside the mask changed, below the limit of "
+            f"{percent(config.min_changed_inside)}: the edit is missing"
         )
     return failures
 
@@ -176,16 +210,16 @@ def _outside_failure(finding: LocalityFinding, config: LocalityGrader) -> str | 
     left, top, width, height = window
     at = f"at x {left} to {left + width}, y {top} to {top + height}"
     if share > config.max_changed_outside:
-        limit = _percent(config.max_changed_outside)
+        limit = percent(config.max_changed_outside)
         return (
-            f"{_percent(share)} of the pixels outside the mask changed, above the limit of {limit}; "
+            f"{percent(share)} of the pixels outside the mask changed, above the limit of {limit}; "
             f"the worst window is {at}"
         )
     if worst > config.max_worst_window:
-        limit = _percent(config.max_worst_window)
+        limit = percent(config.max_worst_window)
         return (
-            f"outside the mask, {_percent(worst)} of the pixels changed {at}, above the limit of {limit} "
-            f"({_percent(share)} of all pixels changed)"
+            f"outside the mask, {percent(worst)} of the window {at} changed visibly, above the limit of {limit} "
+            f"({percent(share)} of all pixels outside changed)"
         )
     return None
 
@@ -207,6 +241,7 @@ def _details(finding: LocalityFinding, config: LocalityGrader, map_path: str) ->
         "registration": finding.registration.as_details(),
         "pixels_outside": finding.pixels_outside,
         "pixels_inside": finding.pixels_inside,
+        **({"alpha_outside": dict(finding.alpha_outside)} if finding.alpha_outside else {}),
         "window": dict(zip(("left", "top", "width", "height"), finding.window, strict=True))
         if finding.window
         else None,
@@ -214,15 +249,16 @@ def _details(finding: LocalityFinding, config: LocalityGrader, map_path: str) ->
             "max_changed_outside": config.max_changed_outside,
             "max_worst_window": config.max_worst_window,
             "min_changed_inside": config.min_changed_inside,
+            "max_shift": config.max_shift,
+            "max_magnification": config.max_magnification,
+            "min_sharpness_outside": config.min_sharpness_outside,
             "dilate": config.dilate,
         },
         "difference_map": map_path,
     }
 
 
-def _changed(aligned: AlignedPair, region: Mask, exact: bool) -> Mask:
-    if exact:
-        return changed_exactly(aligned.whole_base, aligned.output, region)
+def _changed_visibly(aligned: AlignedPair, region: Mask) -> Mask:
     coarseness = aligned.registration.coarseness
     return changed_visibly(aligned.base, aligned.output, region, grainy=aligned.whole_base, coarseness=coarseness)
 
@@ -252,8 +288,3 @@ def _read_mask(path: Path) -> Mask:
 
 def _size(array: Any) -> str:
     return f"{array.shape[1]}x{array.shape[0]}"
-
-
-def _percent(share: float) -> str:
-    """A share in per cent with two significant digits, and never rounded to 0 or 100."""
-    return f"{share * 100:.2g}%" if share < 0.995 else f"{share * 100:.4g} %"

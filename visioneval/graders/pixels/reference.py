@@ -4,15 +4,22 @@ Metrics over the reference's pixels, after the output is scaled and registered t
 
 - ``<key>.ssim``, -1..1, 1 is identical: the mean structural similarity of luma (Wang et al. 2004).
 - ``<key>.delta_e``, 0 and up: the mean color difference, CIEDE2000 (Sharma et al. 2005); 1 is just noticeable.
-- ``<key>``: the output has the reference's aspect ratio, and both metrics are within the limits.
+- ``<key>.shift``, 0 and up, and ``<key>.magnification``, 1 and up: the shift of the whole image, as a share of the
+  reference's shorter side, and the factor by which it is enlarged or reduced, which were undone before the comparison.
+  Not measured where the aspect ratio differs.
+- ``<key>``: the output has the reference's aspect ratio, and all metrics are within the limits.
 
-Both are rounded to 4 decimals first, so that the record and the verdict agree.
+All are rounded to 4 decimals first, so that the record and the verdict agree.
+
+Where either image has transparency, both are compared on black and on white, and each pixel counts with the worse of
+the two. Pixels that are fully transparent in both do not count.
 
 An output smaller than the reference is compared at its own level of detail: the ``properties`` grader checks the size.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,20 +31,22 @@ from visioneval.graders.pixels.config import ReferenceGrader
 from visioneval.graders.pixels.difference import (
     SCORE_DIGITS,
     TOOL_VERSIONS,
-    Pixels,
     changed_visibly,
-    difference_map,
     mean_delta_e,
     mean_ssim,
 )
+from visioneval.graders.pixels.difference_map import difference_map
 from visioneval.graders.pixels.registration import Registration, align, read_pixels
+from visioneval.graders.pixels.transparency import Pixels, alpha_changes, alpha_text, drawn
 from visioneval.media.images import room_for
 from visioneval.media.opencv import portable_opencv
 
 
 @dataclass(frozen=True, slots=True)
 class ReferenceFinding:
-    """``ssim`` is -1..1, ``delta_e`` a mean CIEDE2000, ``changed`` the share of visibly changed pixels, 0..1.
+    """``ssim`` is -1..1, ``delta_e`` a mean CIEDE2000, ``changed`` the share of pixels that changed visibly.
+
+    ``alpha`` are the shares of the pixels that changed in transparency; empty for opaque images.
 
     Sizes are width and height in pixels.
     """
@@ -47,27 +56,31 @@ class ReferenceFinding:
     ssim: float
     delta_e: float
     changed: float
+    alpha: Mapping[str, float]
     registration: Registration
     difference_map: bytes
 
 
 @portable_opencv()
 def measure_reference(reference: Pixels, output: Pixels) -> ReferenceFinding:
-    """Measures an output of any size against the reference."""
+    """Measures an output of any size against the reference. Both are RGB or straight RGBA."""
     aligned = align(reference, output)
+    region = aligned.valid & drawn(aligned.whole_base, aligned.output)
+    region = region if region.any() else aligned.valid  # both are fully transparent
     changed = changed_visibly(
         aligned.base,
         aligned.output,
-        aligned.valid,
+        region,
         grainy=aligned.whole_base,
         coarseness=aligned.registration.coarseness,
     )
     return ReferenceFinding(
         image_size=(output.shape[1], output.shape[0]),
         reference_size=(reference.shape[1], reference.shape[0]),
-        ssim=round(mean_ssim(aligned.base, aligned.output, aligned.valid), SCORE_DIGITS),
-        delta_e=round(mean_delta_e(aligned.base, aligned.output, aligned.valid), SCORE_DIGITS),
-        changed=int(changed.sum()) / int(aligned.valid.sum()),
+        ssim=round(mean_ssim(aligned.base, aligned.output, region), SCORE_DIGITS),
+        delta_e=round(mean_delta_e(aligned.base, aligned.output, region), SCORE_DIGITS),
+        changed=int((changed & (aligned.base != aligned.output).any(axis=-1)).sum()) / int(region.sum()),
+        alpha=alpha_changes(aligned.whole_base, aligned.output, region),
         registration=aligned.registration,
         difference_map=difference_map(aligned.output, changed),
     )
@@ -88,21 +101,28 @@ class Reference:
         run = partial(_measure_files, **files)
         finding = await context.measure(Measure("reference", files, run, ReferenceFinding, tool_versions=TOOL_VERSIONS))
         map_path = await save_image(context, f"{config.key}.difference.png", finding.difference_map)
-        sizes = [f"{width}x{height}" for width, height in (finding.image_size, finding.reference_size)]
+        sizes = [finding.image_size, finding.reference_size]
         failures = _failures(finding, config, *sizes)
         return Grade(
             scores={
                 config.key: not failures,
                 f"{config.key}.ssim": finding.ssim,
                 f"{config.key}.delta_e": finding.delta_e,
+                **finding.registration.scores(config, sizes[1]),
             },
             reasons={config.key: "; ".join(failures)} if failures else {},
             details={
-                "output_size": sizes[0],
-                "reference_size": sizes[1],
+                "output_size": "x".join(map(str, sizes[0])),
+                "reference_size": "x".join(map(str, sizes[1])),
                 "registration": finding.registration.as_details(),
                 "changed": finding.changed,
-                "limits": {"min_ssim": config.min_ssim, "max_delta_e": config.max_delta_e},
+                **({"alpha": dict(finding.alpha)} if finding.alpha else {}),
+                "limits": {
+                    "min_ssim": config.min_ssim,
+                    "max_delta_e": config.max_delta_e,
+                    "max_shift": config.max_shift,
+                    "max_magnification": config.max_magnification,
+                },
                 "difference_map": map_path,
             },
             tool_versions=TOOL_VERSIONS,
@@ -115,10 +135,13 @@ def _measure_files(reference: Path, output: Path) -> ReferenceFinding:
         return measure_reference(read_pixels(reference), read_pixels(output))
 
 
-def _failures(finding: ReferenceFinding, config: ReferenceGrader, size: str, expected: str) -> list[str]:
-    failures = []
+def _failures(
+    finding: ReferenceFinding, config: ReferenceGrader, size: tuple[int, int], expected: tuple[int, int]
+) -> list[str]:
+    failures = [*finding.registration.failures(config, expected)]
     if finding.registration.distorted:
-        failures.append(f"the output is {size}; its aspect ratio differs from the reference's {expected}")
+        shapes = ["x".join(map(str, shape)) for shape in (size, expected)]
+        failures.append(f"the output is {shapes[0]}; its aspect ratio differs from the reference's {shapes[1]}")
     if finding.ssim < config.min_ssim:
         failures.append(
             f"the structural similarity is {finding.ssim:.{SCORE_DIGITS}f}, below the limit of {config.min_ssim:g}"
@@ -128,4 +151,6 @@ def _failures(finding: ReferenceFinding, config: ReferenceGrader, size: str, exp
             f"the mean color difference is {finding.delta_e:.{SCORE_DIGITS}f} (CIEDE2000), "
             f"above the limit of {config.max_delta_e:g}"
         )
+    if failures and (transparency := alpha_text(finding.alpha)):
+        failures.append(transparency)
     return failures

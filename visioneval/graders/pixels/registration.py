@@ -6,7 +6,8 @@ one corner of the image supports it, a part of the image moved, and the graders 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visioneval.errors import GraderError, ImageError
-from visioneval.graders.pixels.difference import Floats, Mask, Pixels, exceeds, luma
-from visioneval.media.images import load_rgb
+from visioneval.graders.pixels.config import RegisteringGrader
+from visioneval.graders.pixels.difference import SCORE_DIGITS, exceeds, luma
+from visioneval.graders.pixels.transparency import Floats, Mask, Pixels, comparable, percent
+from visioneval.media.images import load_image
 
 MAX_DISTORTION = 0.02
 """How far width / height may differ from the base's, as a share, before the image counts as distorted."""
@@ -60,6 +63,32 @@ class Registration:
         """The size of an image pixel in base pixels, per side; 1 if the image is not smaller."""
         return max(1.0, self.scale_x, self.scale_y)
 
+    def shift(self, size: tuple[int, int]) -> float:
+        """The length of the shift as a share of the shorter side of the base, whose size in pixels is given."""
+        return round(math.hypot(self.shift_x, self.shift_y) / min(size), SCORE_DIGITS)
+
+    @property
+    def magnification(self) -> float:
+        """The factor, 1 or more, by which the whole image was enlarged or reduced, on the axis where it is larger."""
+        return round(max(max(zoom, 1 / zoom) for zoom in (self.zoom_x, self.zoom_y)), SCORE_DIGITS)
+
+    def scores(self, config: RegisteringGrader, size: tuple[int, int]) -> dict[str, float]:
+        """The metrics of the grader's ``moves``; empty for a distorted image, which was not registered."""
+        return {} if self.distorted else dict(zip(config.moves, (self.shift(size), self.magnification), strict=True))
+
+    def failures(self, config: RegisteringGrader, size: tuple[int, int]) -> Iterator[str]:
+        """The limits of the grader that the shift or the zoom exceeds, in words."""
+        if self.shift(size) > config.max_shift:
+            yield (
+                f"the whole image moved by {percent(self.shift(size))} of its shorter side ({self.shift_x:.1f} px to"
+                f" the right, {self.shift_y:.1f} px down), above the limit of {percent(config.max_shift)}"
+            )
+        if self.magnification > config.max_magnification:
+            yield (
+                f"the whole image was enlarged or reduced by a factor of {self.magnification:g}, above the limit of "
+                f"{config.max_magnification:g}"
+            )
+
     def as_details(self) -> dict[str, Any]:
         """The same, rounded, for a record."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}  # asdict is ten times as slow
@@ -68,7 +97,9 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class AlignedPair:
-    """A base and an image of the same ``(height, width)``; ``valid`` is False where the image has no pixels.
+    """A base and an image of the same ``(height, width)``, as ``comparable`` returns them.
+
+    ``valid`` is False where the image has no pixels.
 
     If the image is smaller than the base, ``base`` is reduced to the detail that the image can have;
     ``whole_base`` is the original.
@@ -82,12 +113,12 @@ class AlignedPair:
 
 
 def read_pixels(path: Path) -> Pixels:
-    """An image file as 8-bit sRGB, ``(height, width, 3)``.
+    """An image file as 8-bit sRGB, ``(height, width, 3)``; RGBA, ``(height, width, 4)``, if it has transparency.
 
     Raises ``GraderError`` with the path if it does not decode.
     """
     try:
-        return np.asarray(load_rgb(path))
+        return np.asarray(load_image(path))
     except ImageError as error:
         raise GraderError(f"{path}: {error}") from error
 
@@ -120,7 +151,8 @@ def align(base: Pixels, image: Pixels, fixed: Mask | None = None) -> AlignedPair
 
 
 def scale_to_base(base: Pixels, image: Pixels) -> AlignedPair:
-    """Scales ``image`` to the size of ``base``, without registration."""
+    """Scales ``image`` to the size of ``base``, without registration. Both are RGB or straight RGBA."""
+    base, image = comparable(base, image)
     height, width = base.shape[:2]
     image_height, image_width = image.shape[:2]
     shape = (image_width / image_height) / (width / height)
@@ -141,15 +173,22 @@ def _resized(image: Pixels, width: int, height: int) -> Pixels:
 
 
 def _at_working_size(aligned: AlignedPair, fixed: Mask) -> tuple[Floats, Floats, Mask]:
-    """Both as luma, and ``fixed``, at most ``_LONGEST`` pixels a side: enough for sub-pixel shifts."""
+    """Both as one channel, and ``fixed``, at most ``_LONGEST`` pixels a side: enough for sub-pixel shifts."""
     height, width = fixed.shape
     scale = min(1.0, _LONGEST / max(height, width))
     if scale == 1.0:
-        return luma(aligned.base), luma(aligned.output), fixed
+        return _outlines(aligned.base), _outlines(aligned.output), fixed
     size = (max(1, round(width * scale)), max(1, round(height * scale)))
     base, image = (cv2.resize(pixels, size, interpolation=cv2.INTER_AREA) for pixels in (aligned.base, aligned.output))
     fixed_small = cv2.resize(fixed.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST) > 0
-    return luma(np.asarray(base, np.uint8)), luma(np.asarray(image, np.uint8)), fixed_small
+    return _outlines(np.asarray(base, np.uint8)), _outlines(np.asarray(image, np.uint8)), fixed_small
+
+
+def _outlines(pixels: Pixels) -> Floats:
+    """Luma; with transparency, on a background half of white's luma below black, so that all content stands out."""
+    if pixels.shape[2] == 3:
+        return luma(pixels)
+    return luma(np.ascontiguousarray(pixels[..., :3])) + pixels[..., 3].astype(np.float32) / np.float32(2)
 
 
 def _find_move(base: Floats, image: Floats, fixed: Mask) -> tuple[NDArray[np.float64] | None, str | None]:

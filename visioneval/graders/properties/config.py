@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from visioneval.suite.case import TestCase
 from visioneval.suite.entries.graders import YES, BaseGrader, is_video
-from visioneval.types import Metric
+from visioneval.types import Metric, TaskType
 
 
 class PropertiesGrader(BaseGrader):
@@ -16,7 +16,7 @@ class PropertiesGrader(BaseGrader):
     needs: ClassVar[Mapping[str, str]] = {
         ".size": "expect.size or expect.aspect_ratio",
         ".format": "expect.format",
-        ".alpha": "expect.alpha",
+        ".alpha": "expect.alpha or an image to edit",
     }
 
     type: Literal["properties"]
@@ -34,7 +34,20 @@ class PropertiesGrader(BaseGrader):
             metrics[f"{self.key}.size"] = YES
         if expect.format is not None:
             metrics[f"{self.key}.format"] = YES
-        if expect.alpha is not None:
+        if isinstance(expect.alpha, bool) or keeps_alpha(case):
             metrics[f"{self.key}.alpha"] = YES
         metrics[f"{self.key}.blank"] = Metric(type="bool", better="lower")
         return metrics
+
+    def omissible(self, case: TestCase) -> frozenset[str]:
+        return frozenset({f"{self.key}.alpha"} if keeps_alpha(case) else ())
+
+    @property
+    def version(self) -> str:
+        return "2"
+
+
+def keeps_alpha(case: TestCase) -> bool:
+    """Whether the output must have transparent pixels if the image to edit has some."""
+    is_edit = case.task_type is TaskType.IMAGE_EDITING and bool(case.images)
+    return is_edit and case.expect.alpha is None and case.expect.format != "jpeg"

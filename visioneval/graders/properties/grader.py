@@ -5,7 +5,8 @@ Metrics, all yes or no:
 - ``<key>.size``: the size is ``expect.size``, or the size requested from the model; and the ratio of width to
   height is within 1 % of ``expect.aspect_ratio``. Sizes are after EXIF rotation.
 - ``<key>.format``: the file has the format ``expect.format``, whatever its name.
-- ``<key>.alpha``: it has pixels that are not fully opaque exactly if ``expect.alpha`` is true.
+- ``<key>.alpha``: it has transparent pixels (alpha below 250 of 255) exactly if ``expect.alpha`` is true. Without
+  ``expect.alpha``, an edit of an image with transparent pixels must have some; other images have no such metric.
 - ``<key>.blank``, true is bad: one flat color. On white and on black, all but 1 in 100,000 pixels, each averaged
   with its 8 neighbors, are within 12 (of 255, per channel) of the median color: codec noise stays
   within, a line of the smallest text does not.
@@ -14,6 +15,7 @@ Metrics, all yes or no:
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,9 +27,10 @@ from numpy.typing import NDArray
 from visioneval.errors import GraderError, ImageError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import Measure
-from visioneval.graders.pixels.difference import TOOL_VERSIONS, Pixels
-from visioneval.graders.properties.config import PropertiesGrader
-from visioneval.media.images import FORMATS, frames, on_white, opened, room_for
+from visioneval.graders.pixels.difference import TOOL_VERSIONS
+from visioneval.graders.pixels.transparency import Pixels, comparable, on_backgrounds
+from visioneval.graders.properties.config import PropertiesGrader, keeps_alpha
+from visioneval.media.images import FORMATS, frames, has_alpha, header, is_transparent, load_image, room_for
 from visioneval.media.opencv import portable_opencv
 from visioneval.suite.case import Expect, pixel_size
 from visioneval.types import Score
@@ -37,6 +40,10 @@ ASPECT_TOLERANCE = 0.01
 BLANK_LEVELS = 12
 """Of 255, per channel: smaller differences from the median color are ignored."""
 BAND_ROWS = 256
+_LOST_ALPHA = (
+    "the image to edit has transparent pixels, but every pixel of the output is opaque"
+    " ('expect: {alpha: any}' accepts that)"
+)
 BLANK_PIXELS = 1e-5
 """The share of pixels of a blank image that may differ."""
 
@@ -62,23 +69,27 @@ def read_facts(path: Path) -> FileFacts:
 
 
 def _facts(path: Path) -> FileFacts:
-    with opened(path) as handle:  # decoding takes longer than all checks, so it is done once
+    with header(path) as handle:
         kind, mode = FORMATS[handle.format or ""], handle.mode
         orientation = int(handle.getexif().get(0x0112, 1))
-        image, channel = on_white(handle)
-    pixels, alpha = np.asarray(image), None if channel is None else np.asarray(channel)
-    transparent = alpha is not None and int(alpha.min()) < 255
-    on_black = _on_black(pixels, alpha) if alpha is not None and transparent else pixels
+    image = load_image(path)
     return FileFacts(
-        width=pixels.shape[1],
-        height=pixels.shape[0],
+        width=image.width,
+        height=image.height,
         format=kind,
         mode=mode,
         frames=frames(path),
         exif_orientation=orientation,
-        transparent=transparent,
-        blank=is_flat(pixels) and is_flat(on_black),
+        transparent=is_transparent(image),
+        blank=_is_blank(np.asarray(image)),
     )
+
+
+@portable_opencv()
+def _is_blank(output: Pixels) -> bool:
+    """Whether RGB or straight RGBA pixels are flat on every background."""
+    shown = comparable(output, output)[:1]
+    return all(is_flat(pixels) for (pixels,) in on_backgrounds(*shown))
 
 
 @portable_opencv()
@@ -141,7 +152,11 @@ class Properties:
         if expect.format is not None:
             scores[f"{key}.format"] = facts.format == expect.format
             _add_reason(reasons, f"{key}.format", _format_failure(facts, expect.format))
-        if expect.alpha is not None:
+        if keeps_alpha(context.case):
+            if await asyncio.to_thread(_is_base_transparent, context.files.base):
+                scores[f"{key}.alpha"] = facts.transparent
+                _add_reason(reasons, f"{key}.alpha", None if facts.transparent else _LOST_ALPHA)
+        elif isinstance(expect.alpha, bool):
             scores[f"{key}.alpha"] = facts.transparent == expect.alpha
             _add_reason(reasons, f"{key}.alpha", _alpha_failure(facts, expect.alpha))
         checks = [*scores.values(), not facts.blank]
@@ -188,8 +203,21 @@ def _alpha_failure(facts: FileFacts, expected: bool) -> str | None:
     if facts.transparent == expected:
         return None
     if expected:
-        return "every pixel is fully opaque, expected transparency"
+        return "every pixel is opaque, expected transparency"
     return "some pixels are transparent, expected none"
+
+
+def _is_base_transparent(base: Path | None) -> bool:
+    """Whether the image to edit has transparent pixels. Raises ``GraderError`` if it does not decode."""
+    if base is None:
+        return False
+    try:
+        if not has_alpha(base):
+            return False
+        with room_for(base):
+            return is_transparent(load_image(base))
+    except ImageError as error:
+        raise GraderError(f"{base}: {error}") from error
 
 
 def _add_reason(reasons: dict[str, str], metric: str, why: str | None) -> None:
@@ -210,8 +238,3 @@ def _details(facts: FileFacts) -> dict[str, object]:
     if facts.exif_orientation != 1:
         details["exif_orientation"] = facts.exif_orientation
     return details
-
-
-def _on_black(on_white: Pixels, alpha: Pixels) -> Pixels:
-    """Converts an image composited on white to the same image composited on black."""
-    return np.asarray(cv2.subtract(on_white, cv2.merge([255 - alpha] * 3)), dtype=np.uint8)

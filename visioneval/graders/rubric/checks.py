@@ -20,3 +20,14 @@ def problems(suite: Suite, graders: Sequence[tuple[int, RubricGrader]]) -> Probl
         videos = (case.id for case in cases if is_video(case))
         if name := next(videos, None):
             yield ("graders", index, "zoom"), f"zoom works on images only, but the case {name!r} is about a video"
+
+
+def warnings(graders: Sequence[tuple[int, RubricGrader]]) -> Problems:
+    """Yields a warning for each even number of votes."""
+    for index, grader in graders:
+        if grader.votes % 2 == 0:
+            message = (
+                f"{grader.votes} votes can be tied: the first vote then decides, or the mean of the two middle scores;"
+                f" {grader.votes + 1} votes cannot"
+            )
+            yield ("graders", index, "votes"), message

@@ -10,7 +10,7 @@ from visioneval.graders.rubric.prompt import rubric_context, rubric_groups
 from visioneval.suite.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.judge_prompt import SHOWN, JudgeTemplate
-from visioneval.suite.labels import MAX_STEPS, LabelQuestion
+from visioneval.suite.labels import LabelQuestion
 from visioneval.types import Metric
 
 
@@ -30,8 +30,9 @@ class RubricGrader(BaseGrader, RubricOptions):
         return {name: metric.metric for name, metric in self.asked.items()}
 
     @property
-    def judge_name(self) -> str | None:
-        return self.judge
+    def version(self) -> str | None:
+        """``"2"`` is how ties between votes are decided; without votes, nothing changed."""
+        return "2" if self.votes > 1 else None
 
     @property
     def judge_templates(self) -> tuple[JudgeTemplate, ...]:
@@ -58,9 +59,8 @@ class RubricGrader(BaseGrader, RubricOptions):
 
 
 def _label_question(name: str, metric: PassFail | ScaleScore) -> LabelQuestion:
-    """The label question for a metric. A scale with very many steps is reduced to a hundred."""
+    """The label question for a metric."""
     if isinstance(metric, PassFail):
         return LabelQuestion(key=name, ask=metric.description, type="yes_no", metric=name)
-    low, high = metric.scale
-    step = max(metric.step, (high - low) / MAX_STEPS)
-    return LabelQuestion(key=name, ask=metric.description, type="scale", scale=metric.scale, step=step, metric=name)
+    scale, step = metric.scale, metric.step
+    return LabelQuestion(key=name, ask=metric.description, type="scale", scale=scale, step=step, metric=name)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
-from statistics import median_low
 from typing import Any
 
 from visioneval.aio import gather_all
@@ -35,6 +33,7 @@ from visioneval.judging.ask import (
 )
 from visioneval.judging.attachments import Attachment, as_parts, load_attachments
 from visioneval.judging.crops import CropTool
+from visioneval.judging.votes import combined_vote, is_tie, majority
 from visioneval.providers.base import Question, Reply
 from visioneval.suite.entries.judge_prompt import REASON
 from visioneval.templates.render import render_file, template_digest
@@ -72,14 +71,14 @@ class Rubric:
         self._schema_sha256 = digest(rubric_schema(config.asked, config.failure_tags))
 
     async def grade(self, context: GradingContext) -> Grade:
-        """The score is the lower median, or the majority, of the votes.
+        """The score is the median, or the majority, of the votes (see ``judging.votes``).
 
         A failed call loses its vote. Raises ``GraderError`` if an image cannot be encoded.
         """
         config = self._config
         if "prompt" not in config.show:
             context = replace(context, files=CaseFiles())  # input images and masks are part of what was asked
-        video_judge = "" if config.zoom else config.judge  # crops are cut here, from bytes
+        video_judge = "" if config.zoom else context.own_judge  # crops are cut here, from bytes
         attachments = await load_attachments(context, video_judge, config.frames)
         ballots = await gather_all(
             self._vote(context, attachments, group, vote)
@@ -113,7 +112,7 @@ class Rubric:
         def ask(question: Question) -> Awaitable[Reply]:
             if crop_tool:
                 crop_tool.reset()
-            return context.ask_judge(config.judge, question)
+            return context.ask_own_judge(question)
 
         question = self._question(
             context, crop_tool.first_views if crop_tool else attachments, metrics, crop_tool, vote
@@ -196,7 +195,7 @@ def _votes(config: RubricGrader, ballots: Sequence[Ballot]) -> dict[str, list[An
 
 
 def _scores(config: RubricGrader, ballots: Sequence[Ballot]) -> dict[str, Score]:
-    return {name: _score(values) for name, values in _votes(config, ballots).items()}
+    return {name: combined_vote(values) for name, values in _votes(config, ballots).items()}
 
 
 def _past_cache(context: GradingContext) -> Callable[[str, Question], Awaitable[Reply]]:
@@ -213,7 +212,7 @@ def _tally(config: RubricGrader, ballots: Sequence[Ballot], *, template: str, sc
     lost = [ballot.fault for ballot in ballots if ballot.fault]
     return Grade(
         scores=scores,
-        reasons=_reasons(config, ballots, scores),
+        reasons=_reasons(config, ballots, scores, votes),
         failure_tags=_tags(config, ballots),
         details=_details(config, ballots, votes),
         error=lost[0] if lost and None in scores.values() else None,
@@ -223,48 +222,54 @@ def _tally(config: RubricGrader, ballots: Sequence[Ballot], *, template: str, sc
     )
 
 
-def _score(values: Sequence[bool | int | float | None]) -> Score:
-    """The majority of yes and no (a tie is no), or the lower median; ``None`` if half of the votes or more are lost."""
-    counted = [value for value in values if value is not None]
-    if len(counted) * 2 <= len(values):
-        return None
-    if isinstance(counted[0], bool):
-        return sum(counted) * 2 > len(counted)
-    return median_low(counted)
-
-
-def _reasons(config: RubricGrader, ballots: Sequence[Ballot], scores: Mapping[str, Score]) -> dict[str, str]:
+def _reasons(
+    config: RubricGrader,
+    ballots: Sequence[Ballot],
+    scores: Mapping[str, Score],
+    votes: Mapping[str, Sequence[Any]],
+) -> dict[str, str]:
     """The reason of the first vote with the final scores, under the grader's key, or the metric's with ``per_metric``.
 
-    If no vote has all the final scores, the reason of the first vote.
+    If no vote has all the final scores, the reason of the first vote. Ties are named after it.
     """
     reasons: dict[str, str] = {}
     agreeing: set[str] = set()
+    ties: dict[str, list[str]] = {}
     for ballot in ballots:
         key = next(iter(ballot.metrics)) if config.per_metric else config.key
+        ties[key] = [f"{name} {_vote_texts(votes[name])}" for name in ballot.metrics if is_tie(votes[name])]
         agrees = all(ballot.value_of(name) == scores[name] for name in ballot.metrics)
         if ballot.value_of(REASON) and (key not in reasons or (agrees and key not in agreeing)):
             reasons[key] = ballot.value_of(REASON)
             agreeing |= {key} if agrees else set()
-    return reasons
+    return {key: f"{text} (tied votes: {'; '.join(ties[key])})" if ties[key] else text for key, text in reasons.items()}
+
+
+def _vote_texts(values: Sequence[Any]) -> str:
+    words = {True: "yes", False: "no", None: "lost"}
+    return ", ".join(words[value] if value is None or isinstance(value, bool) else f"{value:g}" for value in values)
 
 
 def _tags(config: RubricGrader, ballots: Sequence[Ballot]) -> tuple[str, ...]:
-    """The declared tags that most votes contain. In a vote of several calls, one call is enough."""
-    named = {(ballot.vote, tag) for ballot in ballots for tag in ballot.value_of(TAGS, ())}
-    votes = Counter(tag for _, tag in named)
-    return tuple(tag for tag in config.failure_tags if votes[tag] * 2 > config.votes)
+    """The declared tags in the majority of the votes. In a vote of several calls, one call is enough."""
+    tags: dict[int, set[str]] = {}
+    for ballot in ballots:
+        if ballot.answer:
+            tags.setdefault(ballot.vote, set()).update(ballot.value_of(TAGS, ()))
+    if len(tags) * 2 <= config.votes:
+        return ()
+    return tuple(tag for tag in config.failure_tags if majority([tag in named for _, named in sorted(tags.items())]))
 
 
-def _verdict(ballots: Sequence[Ballot]) -> str | None:
-    """The verdict of most votes; a tie is a FAIL. In a vote of several calls, one FAIL is enough."""
+def _verdict(config: RubricGrader, ballots: Sequence[Ballot]) -> str | None:
+    """The verdict of the majority of the votes. In a vote of several calls, one FAIL is enough."""
     passes: dict[int, bool] = {}
     for ballot in ballots:
         if ballot.value_of(VERDICT):
             passes[ballot.vote] = passes.get(ballot.vote, True) and ballot.value_of(VERDICT) == "PASS"
-    if not passes:
+    if len(passes) * 2 <= config.votes:
         return None
-    return "PASS" if sum(passes.values()) * 2 > len(passes) else "FAIL"
+    return "PASS" if majority([passes[vote] for vote in sorted(passes)]) else "FAIL"
 
 
 def _details(config: RubricGrader, ballots: Sequence[Ballot], votes: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
@@ -276,8 +281,9 @@ def _details(config: RubricGrader, ballots: Sequence[Ballot], votes: Mapping[str
     details = {
         "judge": last_reply and last_reply.model,
         "reply_shape": last_reply and last_reply.shape,
-        "judge_verdict": _verdict(ballots),
+        "judge_verdict": _verdict(config, ballots),
         "votes": {name: list(values) for name, values in votes.items()} if config.votes > 1 else None,
+        "tied": [name for name, values in votes.items() if is_tie(values)],
         "lost_votes": [ballot.fault for ballot in ballots if ballot.fault],
         "undeclared_tags": sorted(tags - set(config.failure_tags)),
         "read": sorted({answer.how for answer in answers} - {"json"}),

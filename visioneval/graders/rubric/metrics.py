@@ -10,6 +10,8 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from visioneval.suite.case import Name, Text
 from visioneval.suite.entries.graders import YES
+from visioneval.suite.entries.panels import JudgeNames, PanelOptions
+from visioneval.suite.labels import MAX_STEPS
 from visioneval.suite.outputs import FrameCount
 from visioneval.types import Frozen, Metric
 
@@ -62,8 +64,8 @@ class ScaleScore(Frozen):
         low, high = self.scale
         if low >= high:
             raise ValueError(f"scale: {low:g} is not below {high:g}")
-        if (high - low) / self.step > 1000:
-            raise ValueError("a scale of over 1000 steps: choose a larger step")
+        if (high - low) / self.step > MAX_STEPS:
+            raise ValueError(f"a scale of over {MAX_STEPS} steps: choose a larger step")
         for anchor in self.anchors:
             match = _SPAN.fullmatch(anchor.strip())
             ends = [float(end) for end in match.groups() if end is not None] if match else []
@@ -116,12 +118,12 @@ class Zoom(Frozen):
     max_crops: Annotated[int, Field(ge=1, le=50)] = 6
 
 
-class RubricOptions(Frozen):
+class RubricOptions(PanelOptions):
     """The options of a rubric."""
 
     model_config = ConfigDict(serialize_by_alias=True)
 
-    judge: Name = "default"
+    judge: JudgeNames = "default"
     template: Text = Field(
         default="judge/rubric.md.j2", description="Looked up in the suite's folder, then among the built-in templates."
     )
@@ -134,7 +136,9 @@ class RubricOptions(Frozen):
         description="What the judge sees; [output] for a judge of quality alone, which never learns what was asked.",
     )
     votes: Annotated[int, Field(ge=1, le=25)] = Field(
-        default=1, description="Number of times to ask; the score is the lower median, or the majority."
+        default=1,
+        description="Number of times to ask, best odd; the score is the median, or the majority. The first vote "
+        "decides a tie.",
     )
     per_metric: bool = Field(default=False, description="Use one call per metric.")
     zoom: Zoom | None = Field(default=None, description="Let the judge zoom into the images.")

@@ -7,10 +7,15 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from visioneval.suite.case import Name, TestCase
+from visioneval.suite.case import TestCase
 from visioneval.suite.entries.graders import SHARE_DOWN, SHARE_UP, YES, BaseGrader, Share, is_video
 from visioneval.suite.entries.judge_prompt import JudgeTemplate
+from visioneval.suite.entries.panels import JudgeNames, PanelOptions
 from visioneval.types import Metric
+
+_OCR_VERSION = "2"
+"""Rises when the same image may get another score. A judge's text is compared as before."""
+_COUNT_DOWN = Metric(type="number", range=(0, None), better="lower")
 
 LIST, DESCRIBE, CHECK = "text/list.md.j2", "text/describe.md.j2", "text/check_description.md.j2"
 """The templates of a text grader with a judge; a suite may override them with files of the same names."""
@@ -23,20 +28,21 @@ def text_contexts(case: TestCase, prompt: str, description: str, *, describe: bo
     return {DESCRIBE: {}, CHECK: {"prompt": prompt, "criteria": case.criteria, "description": description}}
 
 
-class TextGrader(BaseGrader):
+class TextGrader(BaseGrader, PanelOptions):
     """Exact, case-sensitive copy: the lines that the image must and must not show."""
 
     needs: ClassVar[Mapping[str, str]] = {
         "": "expect.text",
         ".recall": "expect.text.required",
         ".cer": "expect.text.required",
+        ".doubtful_extra": "expect.text.extra: forbid",
     }
 
     type: Literal["text"]
     extract: Literal["ocr", "judge"] | Annotated[tuple[Literal["ocr"], Literal["judge"]], Field()] = Field(
         default="ocr", description="ocr, judge, or [ocr, judge]: OCR first, then the judge if OCR does not pass."
     )
-    judge: Name = "default"
+    judge: JudgeNames = "default"
     describe: bool = Field(
         default=False,
         description="The judge first describes the image; a second call, which sees no image, lists the text.",
@@ -52,8 +58,12 @@ class TextGrader(BaseGrader):
         return self
 
     @property
-    def judge_name(self) -> str | None:
-        return None if self.extract == "ocr" else self.judge
+    def version(self) -> str | None:
+        return None if self.extract == "judge" else _OCR_VERSION
+
+    @property
+    def judge_names(self) -> tuple[str, ...]:
+        return () if self.extract == "ocr" else super().judge_names
 
     @property
     def measures_locally(self) -> bool:
@@ -75,6 +85,8 @@ class TextGrader(BaseGrader):
         if expected.required:
             metrics[f"{self.key}.recall"] = SHARE_UP
             metrics[f"{self.key}.cer"] = SHARE_DOWN
+        if expected.extra == "forbid":
+            metrics[f"{self.key}.doubtful_extra"] = _COUNT_DOWN
         return metrics
 
     def template_contexts(
@@ -84,7 +96,7 @@ class TextGrader(BaseGrader):
         *,
         variables: Mapping[str, Any],
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        if self.judge_name is not None and case.expect.text is not None:
+        if self.judge_names and case.expect.text is not None:
             yield from text_contexts(case, prompt, "a description", describe=self.describe).items()
 
     def judge_calls(self, times: int, cases: Sequence[TestCase], variables: Mapping[str, Any]) -> int:

@@ -7,11 +7,11 @@ dashes, bullets, ellipses, quotes and compatibility forms, nor look-alikes such 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from visioneval.graders.text import reading_order
-from visioneval.graders.text.alphabet import BULLET, HYPHEN, fold_character
+from visioneval.graders.text.alphabet import fold_character
 from visioneval.graders.text.copy_diff import NearestMatch, differences, nearest
 from visioneval.graders.text.copy_match import (
     Copy,
@@ -20,14 +20,13 @@ from visioneval.graders.text.copy_match import (
     Reading,
     assign,
     copy_of,
+    covered,
     inside,
     occurrences,
     page_of,
 )
+from visioneval.graders.text.extras import Extra, extras
 from visioneval.suite.case import ExpectText
-
-_TEXT_SYMBOLS = frozenset("!?%&@#$€£¥")
-_ORNAMENTS = frozenset(f"{HYPHEN}{BULLET}|_~*=<>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,8 @@ class CopyCheck:
     lines found. ``cer`` (0 to 1, lower is better) is the character error rate: Levenshtein edits
     between each required line and the reading nearest to it, over the characters of all required lines,
     white space left out (Rice, Jenkins and Nartker 1996). Both are ``None`` without required lines, and if
-    look-alikes leave one undecided. ``folded`` maps characters of expected lines to their compared form.
+    look-alikes leave one undecided. ``doubtful_extra`` is extra text that may be a shape; it does not fail.
+    ``folded`` maps characters of expected lines to their compared form.
     """
 
     passed: bool | None
@@ -77,7 +77,8 @@ class CopyCheck:
     unsettled: tuple[CopyPair, ...]
     unsettled_forbidden: tuple[CopyPair, ...]
     forbidden: tuple[CopyPair, ...]
-    extra: tuple[str, ...]
+    extra: tuple[Extra, ...]
+    doubtful_extra: tuple[Extra, ...]
     folded: Mapping[str, str]
 
 
@@ -117,7 +118,7 @@ def check(readings: Sequence[Reading], expected: ExpectText, *, fold: bool, min_
         for line, closest in zip(absent, nearest_matches, strict=True)
     )
     forbidden, uncertain = _forbidden(page, lines, unsettled, fold=fold)
-    extra: tuple[str, ...] = ()
+    extra: tuple[Extra, ...] = ()
     if expected.extra == "forbid":
         allowed = [(line, match) for line in lines.allowed for match in occurrences(page, line.chars, alike=fold)]
         close = [
@@ -125,11 +126,14 @@ def check(readings: Sequence[Reading], expected: ExpectText, *, fold: bool, min_
             for c, nearest_match in zip(absent, nearest_matches, strict=True)
             if nearest_match is not None and nearest_match.is_close(c)
         ]
-        extra = _extra(page, [match for _, match in (*matched, *unsettled, *forbidden, *uncertain, *allowed, *close)])
+        explained = [match for _, match in (*matched, *unsettled, *forbidden, *uncertain, *allowed, *close)]
+        extra = extras(page, [readings[index] for index in counted], covered(explained), lines.all, doubt=fold)
+        extra = tuple(replace(item, reading=counted[item.reading]) for item in extra)
 
+    certain_extra = tuple(item for item in extra if not item.is_doubtful)
     measured = bool(lines.required) and not unsettled
     return CopyCheck(
-        passed=False if missing or forbidden or extra else None if unsettled or uncertain else True,
+        passed=False if missing or forbidden or certain_extra else None if unsettled or uncertain else True,
         recall=len(matched) / len(lines.required) if measured else None,
         cer=_error_rate(lines.required, missing) if measured else None,
         matched=_pairs(page, counted, matched),
@@ -137,15 +141,15 @@ def check(readings: Sequence[Reading], expected: ExpectText, *, fold: bool, min_
         unsettled=_pairs(page, counted, unsettled),
         forbidden=_pairs(page, counted, forbidden),
         unsettled_forbidden=_pairs(page, counted, uncertain),
-        extra=extra,
+        extra=certain_extra,
+        doubtful_extra=tuple(item for item in extra if item.is_doubtful),
         folded=_folded(lines) if fold else {},
     )
 
 
 def _page(readings: Sequence[Reading], counted: Sequence[int], lines: _Lines, *, fold: bool) -> Page:
     page_readings = [readings[index] for index in counted]
-    texts = [reading.text for reading in page_readings]
-    return page_of(texts, reading_order.follows(page_readings), lines.all, fold=fold)
+    return page_of(page_readings, reading_order.follows(page_readings), lines.all, fold=fold)
 
 
 def _required(page: Page, lines: _Lines, *, fold: bool) -> tuple[list[_Hit], list[_Hit], list[Copy]]:
@@ -161,11 +165,7 @@ def _required(page: Page, lines: _Lines, *, fold: bool) -> tuple[list[_Hit], lis
 
 
 def _nearest(page: Page, line: Copy, hits: Sequence[_Hit]) -> NearestMatch | None:
-    return nearest(page, line, _covered(match for _, match in hits))
-
-
-def _covered(matches: Iterable[Match]) -> set[tuple[int, int]]:
-    return {(index, position) for match in matches for index, start, end in match for position in range(start, end)}
+    return nearest(page, line, covered(match for _, match in hits))
 
 
 def _faint_confidences(
@@ -247,37 +247,6 @@ def _has_inner_spaces(page: Page, line: Copy, match: Match) -> bool:
                 spaced += offset == start or offset in page.copies[index].gaps
             position += 1
     return 0 < spaced < letters
-
-
-def _extra(page: Page, explained: Sequence[Match]) -> tuple[str, ...]:
-    """The unexplained text, with the reading around it; ornaments and isolated marks are not text."""
-    covered = _covered(explained)
-    texts: list[str] = []
-    for index, copy in enumerate(page.copies):
-        for start, end in _open_runs([(index, position) in covered for position in range(len(copy.chars))]):
-            run, text = copy.chars[start:end], copy.cut(start, end)
-            is_alone = all(position in copy.gaps or position in (0, len(copy.chars)) for position in (start, end))
-            if _is_text(run, alone=is_alone):
-                whole = end - start == len(copy.chars)
-                texts.append(text if whole else f"{text} (in {copy.text.strip()})")
-    return tuple(texts)
-
-
-def _open_runs(covered: Sequence[bool]) -> Iterator[tuple[int, int]]:
-    """The segments of a reading that are not covered."""
-    start = None
-    for position, is_covered in enumerate((*covered, True)):
-        if is_covered and start is not None:
-            yield start, position
-            start = None
-        elif not is_covered and start is None:
-            start = position
-
-
-def _is_text(run: str, *, alone: bool) -> bool:
-    if any(char.isalnum() or char in _TEXT_SYMBOLS for char in run):
-        return True
-    return not alone and not _ORNAMENTS.issuperset(run)
 
 
 def _error_rate(required: Sequence[Copy], missing: Sequence[Miss]) -> float:

@@ -2,8 +2,8 @@
 
 Readings are compared without white space, which readers drop and add: "BOSTONAND" is "BOSTON AND".
 Edges keep "PLANE" from matching in "PLANET": a line begins and ends at an edge, never inside a word. Edges
-are the ends of a reading, its white space, punctuation around a word, both sides of an ideograph, and the
-seams in a word that consists of complete expected words, joined by the reader.
+are the ends of a reading, its white space, punctuation around a word, a long dash after a word, both sides of an
+ideograph, and the seams in a word that consists of complete expected words, joined by the reader.
 """
 
 # ruff: noqa: RUF001 - characters that are easily confused are the subject here
@@ -26,6 +26,7 @@ Match = tuple[Span, ...]
 _SEPARATORS = frozenset(f"|,;:!?()[]{{}}{BULLET}{ELLIPSIS}{QUOTE}、。，；：！？（）【】「」『』《》〈〉")
 _LEADING = frozenset(f".*_~{HYPHEN}{APOSTROPHE}")
 _TRAILING = frozenset(f".*_~{APOSTROPHE}")
+_LONG_DASHES = "—―"
 _MIN_JOINED = 2
 _MAX_STEPS = 20_000
 
@@ -39,12 +40,22 @@ class Reading:
     """A segment of text that a reader saw.
 
     ``confidence`` is 0 to 1. ``corners`` are pixels (x, y), clockwise from the top left of the text; ``None``
-    if the reader gives no position.
+    if the reader gives no position. ``shown`` are positions in ``text`` whose glyph shows another character than
+    was read, with that character.
     """
 
     text: str
     confidence: float = 1.0
     corners: Corners | None = None
+    shown: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def shown_text(self) -> str:
+        """The text with the characters that the glyphs show."""
+        chars = list(self.text)
+        for position, char in self.shown:
+            chars[position] = char
+        return "".join(chars)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +114,10 @@ def skeleton(chars: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """All readings: texts, the edges in each, and the readings that may continue a line after each."""
+    """All readings: texts as read and as the glyphs show them, the edges in each, and what may follow each."""
 
     copies: tuple[Copy, ...]
+    shown_chars: tuple[str, ...]
     skeletons: tuple[str, ...]
     edges: tuple[frozenset[int], ...]
     follows: tuple[tuple[int, ...], ...]
@@ -119,14 +131,17 @@ class Page:
         return " ".join(self.copies[index].cut(start, end) for index, start, end in match)
 
 
-def page_of(texts: Sequence[str], follows: Sequence[Sequence[int]], expected: Iterable[Copy], *, fold: bool) -> Page:
+def page_of(
+    readings: Sequence[Reading], follows: Sequence[Sequence[int]], expected: Iterable[Copy], *, fold: bool
+) -> Page:
     """Prepares readings for the search. ``expected`` are lines whose words the reader may have joined."""
-    copies = tuple(copy_of(text, fold=fold) for text in texts)
+    copies = tuple(copy_of(reading.text, fold=fold) for reading in readings)
     pieces = frozenset(piece for line in expected for piece in _word_runs(line))
     if fold:
         pieces |= frozenset(map(skeleton, pieces))
     return Page(
         copies,
+        tuple(copy_of(reading.shown_text, fold=fold).chars for reading in readings),
         tuple(skeleton(copy.chars) if fold else copy.chars for copy in copies),
         tuple(frozenset(_edges(copy, pieces)) for copy in copies),
         tuple(tuple(after) for after in follows),
@@ -136,15 +151,17 @@ def page_of(texts: Sequence[str], follows: Sequence[Sequence[int]], expected: It
 def occurrences(page: Page, needle: str, *, alike: bool = False) -> list[Match]:
     """All matches of ``needle`` between edges, simplest first: one whole reading, then parts.
 
-    With ``alike``, look-alikes are equal. ``needle`` contains compared characters (``Copy.chars``).
+    With ``alike``, look-alikes are equal; without, both the text as read and as the glyphs show it count.
+    ``needle`` contains compared characters (``Copy.chars``).
     """
-    texts = page.skeletons if alike else tuple(copy.chars for copy in page.copies)
     target = skeleton(needle) if alike else needle
+    as_read = tuple(copy.chars for copy in page.copies)
     matches: dict[Match, None] = {}
-    for index, text in enumerate(texts):
-        for start in sorted(page.edges[index]):
-            if start < len(text) and target and text[start] == target[0]:
-                matches.update(dict.fromkeys(_matches_at(page, texts, index, start, target)))
+    for texts in (page.skeletons,) if alike else dict.fromkeys((as_read, page.shown_chars)):
+        for index, text in enumerate(texts):
+            for start in sorted(page.edges[index]):
+                if start < len(text) and target and text[start] == target[0]:
+                    matches.update(dict.fromkeys(_matches_at(page, texts, index, start, target)))
     return sorted(matches, key=lambda match: (len(match), _unmatched_length(page, match), match))
 
 
@@ -165,6 +182,11 @@ def _unmatched_length(page: Page, match: Match) -> int:
     return sum(page.length(index) - (end - start) for index, start, end in match)
 
 
+def covered(matches: Iterable[Match]) -> set[tuple[int, int]]:
+    """The characters (reading, position) of the matches."""
+    return {(index, position) for match in matches for index, start, end in match for position in range(start, end)}
+
+
 def overlap(first: Match, second: Match) -> bool:
     """Whether two matches share a character."""
     return any(a[0] == b[0] and a[1] < b[2] and b[1] < a[2] for a in first for b in second)
@@ -179,6 +201,7 @@ def _edges(copy: Copy, pieces: frozenset[str]) -> Iterator[int]:
     """The positions where a line may begin or end."""
     stops = sorted({0, len(copy.chars)} | copy.gaps)
     yield from stops
+    yield from (stop - 1 for stop in stops if stop and copy.text[copy.source[stop - 1]] in _LONG_DASHES)
     for start, end in pairwise(stops):
         word = copy.chars[start:end]
         yield from (start + position for position in _edges_in_word(word))

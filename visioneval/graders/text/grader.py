@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unicodedata import unidata_version
 
 from visioneval.aio import run_in_thread
 from visioneval.errors import GraderError, ProviderError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import Measure
+from visioneval.graders.pixels.difference import TOOL_VERSIONS
+from visioneval.graders.text import contrast, ocr
 from visioneval.graders.text import judge as text_judge
-from visioneval.graders.text import ocr
 from visioneval.graders.text.alphabet import unreadable
 from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.copy_check import CopyCheck, CopyPair, Miss, check
-from visioneval.graders.text.copy_match import Reading
+from visioneval.graders.text.copy_match import Corners, Reading
 from visioneval.judging.ask import OffSchemaError, reply_texts
-from visioneval.media.images import load_rgb, room_for
+from visioneval.media.images import encode_png, load_image, on_background, room_for
 from visioneval.providers.base import Reply
 from visioneval.suite.case import ExpectText
 from visioneval.types import Score
 
+_MAX_CROPS = 20
 SHORT = 500
 """Up to this many characters are compared in the event loop: a thread would take longer."""
 
@@ -43,9 +47,15 @@ class Text:
         if self._config.extract == "judge" or (by_judge and _unreadable_characters(expected)):
             return await self._by_judge(context, expected)
         _refuse_unreadable(expected)
-        readings = (await context.measure(_reading(context.generated.path))).readings
-        comparison = await context.measure(self._comparison(context.generated.path, readings, expected))
+        path = context.generated.path
+        readings = (await context.once_per_panel("ocr", lambda: context.measure(_reading(path)))).readings
+        comparison = await context.once_per_panel(
+            "comparison", lambda: context.measure(self._comparison(path, readings, expected))
+        )
         ocr_grade = _grade(self._config, expected, readings, comparison, "ocr")
+        if comparison.doubtful_extra:
+            doubtful = await asyncio.to_thread(_doubtful_extra, self._config, context, readings, comparison)
+            ocr_grade = replace(ocr_grade, details={**ocr_grade.details, "doubtful_extra": doubtful})
         ocr_grade = replace(ocr_grade, tool_versions=ocr.tool_versions())
         if comparison.passed or not by_judge:
             return ocr_grade
@@ -64,8 +74,8 @@ class Text:
             {"output": path},
             lambda: check(readings, expected, fold=True, min_confidence=limit),
             CopyCheck,
-            options={"expected": expected.model_dump(), "min_confidence": limit},
-            tool_versions=ocr.tool_versions(),
+            options={"expected": expected.model_dump(), "min_confidence": limit, "readings": list(readings)},
+            tool_versions=_tool_versions(),
         )
 
     async def _by_judge(self, context: GradingContext, expected: ExpectText) -> Grade:
@@ -96,12 +106,48 @@ class OcrReadings:
 
 
 def _reading(path: Path) -> Measure[OcrReadings]:
-    return Measure("text", {"output": path}, partial(_read, path), OcrReadings, tool_versions=ocr.tool_versions())
+    return Measure("text", {"output": path}, partial(_read, path), OcrReadings, tool_versions=_tool_versions())
+
+
+def _tool_versions() -> dict[str, str]:
+    """The versions of OCR, and of what prepares images for it and looks at glyphs."""
+    return {**TOOL_VERSIONS, "unicode": unidata_version, **ocr.tool_versions(), **ocr.library_versions()}
 
 
 def _read(path: Path) -> OcrReadings:
     with room_for(path):
-        return OcrReadings(tuple(ocr.read(load_rgb(path))))
+        return OcrReadings(tuple(contrast.read(load_image(path))))
+
+
+def _doubtful_extra(
+    config: TextGrader, context: GradingContext, readings: Sequence[Reading], comparison: CopyCheck
+) -> list[dict[str, Any]]:
+    """The doubtful text for the record, with a crop of each of the first signs."""
+    path = context.generated.path
+    with room_for(path):
+        loaded = load_image(path)
+        image = on_background(loaded, contrast.backgrounds(loaded)[0])
+    items: list[dict[str, Any]] = []
+    for number, extra in enumerate(comparison.doubtful_extra, 1):
+        item = {"text": extra.text, "confidence": extra.confidence, "reading": extra.reading}
+        corners = readings[extra.reading].corners
+        if corners is not None and number <= _MAX_CROPS:
+            data = encode_png(image.crop(_around(corners, image.size)))
+            item["crop"] = context.save(f"{config.key}.doubtful_extra.{number}.png", data)
+        items.append(item)
+    return items
+
+
+def _around(corners: Corners, size: tuple[int, int]) -> tuple[int, int, int, int]:
+    """The upright box around the corners, with a margin of half its smaller side."""
+    (left, top), (right, bottom) = map(min, zip(*corners, strict=True)), map(max, zip(*corners, strict=True))
+    margin = min(right - left, bottom - top) / 2
+    return (
+        max(int(left - margin), 0),
+        max(int(top - margin), 0),
+        min(int(right + margin) + 1, size[0]),
+        min(int(bottom + margin) + 1, size[1]),
+    )
 
 
 def _check_unfolded(readings: Sequence[Reading], expected: ExpectText) -> CopyCheck:
@@ -143,10 +189,15 @@ def _grade(
     scores: dict[str, Score] = {key: comparison.passed}
     if expected.required:
         scores |= {f"{key}.recall": comparison.recall, f"{key}.cer": comparison.cer}
+    if expected.extra == "forbid":
+        scores[f"{key}.doubtful_extra"] = len(comparison.doubtful_extra)
     doubts = "; ".join(_doubts(comparison))
+    if doubts and config.extract == "ocr":
+        doubts += "; 'extract: [ocr, judge]' lets a judge decide"
+    reasons = [*_failures(comparison), *_extra_reasons(config, comparison, reader), *filter(None, [doubts])]
     return Grade(
         scores=scores,
-        reasons={key: "; ".join([*_failures(comparison), *_doubts(comparison)]) or _success_reason(expected)},
+        reasons={key: "; ".join(reasons) or _success_reason(expected, comparison)},
         details=_details(config, readings, comparison, reader),
         error=f"OCR cannot decide: {doubts}" if doubts and None in scores.values() else None,
     )
@@ -156,8 +207,18 @@ def _failures(comparison: CopyCheck) -> Iterator[str]:
     yield from dict.fromkeys(map(_missing_reason, comparison.missing))
     for pair in comparison.forbidden:
         yield f'forbidden "{pair.line}" is present' + ("" if pair.read == pair.line else f', read as "{pair.read}"')
-    for text in comparison.extra:
-        yield f"extra text: {text}"
+
+
+def _extra_reasons(config: TextGrader, comparison: CopyCheck, reader: str) -> Iterator[str]:
+    """One reason for each extra text, and what the user can do about those that may be there."""
+    if not comparison.extra:
+        return
+    for extra in comparison.extra:
+        notes = [f"in {extra.context}"] if extra.context else []
+        notes += [f"confidence {extra.confidence:.2f}"] if reader == "ocr" else []
+        yield f"extra text: {extra.text}" + (f" ({', '.join(notes)})" if notes else "")
+    hint = "list text that may be there under 'allowed'"
+    yield hint + (f", or raise 'min_confidence' ({config.min_confidence:g})" if reader == "ocr" else "")
 
 
 def _missing_reason(miss: Miss) -> str:
@@ -178,11 +239,13 @@ def _doubts(comparison: CopyCheck) -> Iterator[str]:
         yield f'forbidden "{pair.line}" may be present: "{pair.read}" differs only in look-alike characters or spaces'
 
 
-def _success_reason(expected: ExpectText) -> str:
+def _success_reason(expected: ExpectText, comparison: CopyCheck) -> str:
     count = len(expected.required)
     parts = ["required line found" if count == 1 else f"all {count} required lines found"] if count else []
     parts += ["nothing forbidden"] if expected.forbidden else []
     parts += ["nothing extra"] if expected.extra == "forbid" else []
+    doubtful = [f"{extra.text} (confidence {extra.confidence:.2f})" for extra in comparison.doubtful_extra]
+    parts += [f"doubtful extra: {', '.join(doubtful)}"] if doubtful else []
     return ", ".join(parts)
 
 
@@ -193,6 +256,7 @@ def _details(config: TextGrader, readings: Sequence[Reading], comparison: CopyCh
         "lines": [
             {
                 "text": reading.text,
+                **({"shown_text": reading.shown_text} if reading.shown else {}),
                 "confidence": reading.confidence,
                 "box": [list(corner) for corner in reading.corners or ()],
                 "counted": reading.confidence >= config.min_confidence,
@@ -210,7 +274,7 @@ def _details(config: TextGrader, readings: Sequence[Reading], comparison: CopyCh
             for miss in comparison.missing
         ],
         "forbidden": _pairs(comparison.forbidden),
-        "extra": list(comparison.extra),
+        "extra": [extra.label for extra in comparison.extra],
         "unsettled": _pairs((*comparison.unsettled, *comparison.unsettled_forbidden)),
         "folded": dict(comparison.folded),
     }

@@ -52,7 +52,7 @@ async def read(context: GradingContext, config: TextGrader) -> JudgeReading:
 
     Raises ``OffSchemaError`` if no reply matches the schema, and ``ProviderError``.
     """
-    ask = partial(context.ask_judge, config.judge)
+    ask = context.ask_own_judge
     part = await asyncio.to_thread(context.show, context.generated.path)
     if not config.describe:
         answer = await ask_for_json(
@@ -64,7 +64,7 @@ async def read(context: GradingContext, config: TextGrader) -> JudgeReading:
     answer = await _check_description(ask, context, described)
     return JudgeReading(
         _readings(answer),
-        {**answer_details(answer), "description": _description(described)[:MAX_REPLY_CHARS]},
+        {**answer_details(described, answer), "description": _description(described)[:MAX_REPLY_CHARS]},
         (*described.replies, *answer.replies),
         *_hashes(context, {**_DESCRIBED, **_CHECKED}, DESCRIBE, CHECK),
         criteria_met=answer.data.get("criteria_met") if context.case.criteria else None,

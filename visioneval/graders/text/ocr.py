@@ -16,7 +16,8 @@ import numpy as np
 from PIL import Image
 
 from visioneval.errors import GraderError
-from visioneval.graders.text.copy_match import Corners, Reading
+from visioneval.graders.text.copy_match import Corners, Reading, skeleton
+from visioneval.graders.text.glyphs import needs_glyphs, shown_characters
 from visioneval.media.opencv import portable_opencv
 from visioneval.stopwatch import waiting
 
@@ -59,8 +60,30 @@ def read(image: Image.Image) -> list[Reading]:
     readings = []
     for box, text, score in zip(result.boxes, result.txts, result.scores, strict=True):
         text, score = _upside_down(prepared, box, text, _confidence(score))
-        readings.append(Reading(str(text), score, _corners(box, scale, image.size)))
+        shown = _shown(prepared, box, text) if needs_glyphs(text) else ()
+        readings.append(Reading(str(text), score, _corners(box, scale, image.size), shown))
     return readings
+
+
+def _shown(image: Image.Image, box: Any, text: str) -> tuple[tuple[int, str], ...]:
+    """What the glyphs of a box show where the reading mixes O and 0. Nothing for a line that runs up or down."""
+    crop = _crop(image, box)
+    if crop.height >= 1.5 * crop.width:
+        return ()
+    reread = _run(_engine(detect=False), crop)
+    # Of other text, as of a box that was read upside down, the columns are those of other characters.
+    if not reread.txts or skeleton(reread.txts[0]) != skeleton(text):
+        return ()
+    words = reread.word_results[0]
+    columns = [(column + 0.5) / words.line_txt_len for word in words.word_cols for column in word]
+    return shown_characters(crop, text, columns)
+
+
+def _crop(image: Image.Image, box: Any) -> Image.Image:
+    """The box as an upright image."""
+    a, b, c, d = (tuple(float(value) for value in corner) for corner in box)
+    width, height = round(max(dist(a, b), dist(d, c), 1)), round(max(dist(a, d), dist(b, c), 1))
+    return image.transform((width, height), Image.Transform.QUAD, (*a, *d, *c, *b), Image.Resampling.BICUBIC)
 
 
 def _run(engine: Any, image: Image.Image) -> Any:
@@ -78,11 +101,9 @@ def _upside_down(image: Image.Image, box: Any, text: str, score: float) -> tuple
     """
     if score >= _RETRY_BELOW:
         return text, score
-    a, b, c, d = (tuple(float(value) for value in corner) for corner in box)
-    width, height = round(max(dist(a, b), dist(d, c), 1)), round(max(dist(a, d), dist(b, c), 1))
-    crop = image.transform((width, height), Image.Transform.QUAD, (*a, *d, *c, *b), Image.Resampling.BICUBIC)
+    crop = _crop(image, box)
     # A tall box is a line that runs up or down; RapidOCR reads it downwards.
-    turned = _run(_engine(detect=False), crop.rotate(270 if height >= 1.5 * width else 180, expand=True))
+    turned = _run(_engine(detect=False), crop.rotate(270 if crop.height >= 1.5 * crop.width else 180, expand=True))
     if turned.txts and (surer := _confidence(turned.scores[0])) > score + _MIN_GAIN:
         return turned.txts[0], surer
     return text, score
@@ -98,6 +119,12 @@ def tool_versions() -> Mapping[str, str]:
     """The versions of the packages, and the recognition model. Raises ``GraderError`` if they are not installed."""
     model = model_path("Rec")
     return {"rapidocr": version("rapidocr"), "onnxruntime": version("onnxruntime"), "model": model.stem}
+
+
+@cache
+def library_versions() -> Mapping[str, str]:
+    """The versions of the packages with which RapidOCR shapes boxes, besides OpenCV and NumPy."""
+    return {name: version(name) for name in ("pyclipper", "shapely") if find_spec(name)}
 
 
 def model_path(part: str) -> Path:
@@ -132,6 +159,7 @@ def _load_engine(detect: bool) -> Any:
         "Global.log_level": "critical",
         "Global.text_score": 0.0,  # the caller applies the threshold and records the rest
         "Global.use_det": detect,
+        "Global.return_word_box": not detect,  # the columns of the characters
         "Global.use_cls": False,
         "Rec.rec_batch_num": 1,  # a batch pads its lines alike, and the order in batches depends on the processor
         "Global.max_side_len": 100_000,  # _prepare limits the area

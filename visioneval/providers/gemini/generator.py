@@ -6,8 +6,8 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -154,8 +154,8 @@ def _restrict_host(host: str) -> Callable[[httpx2.Request], Awaitable[None]]:
     return check
 
 
-@asynccontextmanager
-async def provider_errors() -> AsyncIterator[None]:
+@contextmanager
+def provider_errors() -> Iterator[None]:
     """Converts exceptions of the SDK to ``ProviderError`` with the provider's message."""
     try:
         yield
@@ -242,7 +242,7 @@ class GeminiGenerator:
         config = config_of({key: value for key, value in request.params.items() if key not in ("model", "n")})
         if config.response_modalities is None:
             config.response_modalities = ["IMAGE"]
-        async with provider_errors():
+        with provider_errors():
             answer = await self._client.aio.models.generate_content(
                 model=str(request.params["model"]), contents=[types.Content(role="user", parts=parts)], config=config
             )
@@ -320,5 +320,5 @@ def _inline(path: Path) -> types.Part:
     data = path.read_bytes()
     mime, _, _ = images.inspect(data)
     if mime not in _ACCEPTED_TYPES:
-        data, mime = images.encode_png(images.load_rgb(data)), "image/png"
+        data, mime = images.encode_png(images.load_image(data)), "image/png"
     return types.Part.from_bytes(data=data, mime_type=mime)

@@ -62,7 +62,7 @@ class GeminiJudgeClient:
     async def _send(
         self, turns: Sequence[types.Content], options: dict[str, Any], usage: dict[str, int]
     ) -> types.GenerateContentResponse:
-        async with provider_errors():
+        with provider_errors():
             answer = await self._client.aio.models.generate_content(
                 model=self._config.model, contents=list(turns), config=config_of(options)
             )

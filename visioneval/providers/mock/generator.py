@@ -94,15 +94,20 @@ def _generation(request: GenerationRequest, params: MockParams, size: tuple[int,
     copy = _page_copy(request.case.expect.text or ExpectText(extra="forbid"), params, dice)
     page, art = draw_page(size, copy, dice)
     if params.flaw == "blank":
-        return _blank_image(flat(size, dice), request.case.expect.alpha)
+        return _blank_image(flat(size, dice), _alpha(request.case))
     if params.flaw == "spill":
         radius = max(1, min(art[2] - art[0], art[3] - art[1]) // 2)
         page = blot(page, (art[0] - radius, art[1] - radius, art[0] + radius, art[1] + radius))
     elif params.flaw == "drift":
         page = tinted(page)
-    if request.case.expect.alpha:
+    if _alpha(request.case):
         page.putalpha(_sticker(size))
     return page
+
+
+def _alpha(case: TestCase) -> bool | None:
+    """Whether the case requires or excludes transparency; ``None`` if it does neither."""
+    return case.expect.alpha if isinstance(case.expect.alpha, bool) else None
 
 
 def _blank_image(image: Image.Image, is_transparent: bool | None) -> Image.Image:
@@ -155,7 +160,7 @@ def _edited(request: GenerationRequest, params: MockParams, base: _Base, line: s
     flaw, text = params.flaw, request.case.expect.text or ExpectText(extra="forbid")
     dice = Dice(params.seed, sample, request.prompt)
     if flaw == "blank":
-        return _blank_image(Image.new("RGB", base.rgb.size, flat_colour(base.rgb)), request.case.expect.alpha)
+        return _blank_image(Image.new("RGB", base.rgb.size, flat_colour(base.rgb)), _alpha(request.case))
     if line is not None and flaw == "typo":
         line = with_typo([line], dice, excluded=(*text.required, *text.allowed))[0]
     elif line is not None and flaw == "missing_line":
@@ -167,7 +172,7 @@ def _edited(request: GenerationRequest, params: MockParams, base: _Base, line: s
         "drift": lambda: drift(image),
     }
     image = changes[flaw]() if flaw in changes else image
-    alpha = _edit_alpha(image, base, request.case.expect.alpha)
+    alpha = _edit_alpha(image, base, _alpha(request.case))
     if alpha is not None:
         image = _with_base_colors(image, base) if base.rgba is not None else image
         image.putalpha(alpha)

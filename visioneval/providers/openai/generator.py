@@ -6,8 +6,8 @@ import asyncio
 import binascii
 import os
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +80,8 @@ def _without_openai_variables() -> Iterator[None]:
         os.environ.update(removed)
 
 
-@asynccontextmanager
-async def provider_errors(client: openai.AsyncOpenAI) -> AsyncIterator[None]:
+@contextmanager
+def provider_errors(client: openai.AsyncOpenAI) -> Iterator[None]:
     """Converts exceptions of the SDK and its transport to ``ProviderError``; removes the key from messages."""
     try:
         yield
@@ -200,18 +200,17 @@ class Connection:
         self._client = client_for(options)
         self._closing: AsyncGenerator[None, None] | None = None
 
-    @asynccontextmanager
-    async def call(self) -> AsyncIterator[openai.AsyncOpenAI]:
-        """Yields the client for one call. Converts exceptions of the SDK to ``ProviderError``."""
+    async def client(self) -> openai.AsyncOpenAI:
+        """The client. Use it within ``provider_errors``."""
         if self._closing is None:
             self._closing = self._close_at_end()
             await anext(self._closing)  # a loop closes its async generators when it ends
-        async with provider_errors(self._client):
-            yield self._client
+        return self._client
 
     async def post(self, path: str, body: bytes) -> dict[str, Any]:
         """Sends a JSON body and returns the answer's. Skips the SDK's models, which are slow."""
-        async with self.call() as client:
+        client = await self.client()
+        with provider_errors(client):
             answer = await client.post(path, content=body, cast_to=httpx2.Response)
             return read_json(answer)
 
@@ -239,7 +238,8 @@ class OpenAIGenerator:
         use = mask_use(self._config.mask_mode, request.files)
         outputs, mask = await asyncio.to_thread(_uploads, request, use)
         prompt = use.worded(request.prompt, len(outputs))
-        async with self._connection.call() as client:
+        client = await self._connection.client()
+        with provider_errors(client):
             raw = await client.images.with_raw_response.edit(
                 image=outputs,
                 prompt=prompt,
@@ -266,7 +266,7 @@ def _upload(path: Path) -> Upload:
     mime, _, _ = images.inspect(data)
     if mime in ("image/png", "image/jpeg", "image/webp"):
         return path.name, data, mime
-    return f"{path.stem}.png", images.encode_png(images.load_rgb(data)), "image/png"
+    return f"{path.stem}.png", images.encode_png(images.load_image(data)), "image/png"
 
 
 def _generation(answer: Mapping[str, Any], sent: Mapping[str, Any]) -> Generation:

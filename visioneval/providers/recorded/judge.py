@@ -12,6 +12,11 @@ from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.providers.recorded.config import RecordedJudge
 from visioneval.suite.loading.datasets import read_rows
 
+_YES_NO = dict.fromkeys(("true", "yes", "pass", "1", "1.0"), True) | dict.fromkeys(
+    ("false", "no", "fail", "0", "0.0"), False
+)
+"""What counts as an answer to a yes or no, in any case."""
+
 Key = tuple[str, str | None, str | None]
 
 
@@ -61,7 +66,14 @@ class Recorded:
 
 
 def _value(value: Any, schema: Mapping[str, Any]) -> Any:
-    """Parses a table cell as JSON if possible: ``true``, ``4``, or a spreadsheet's ``TRUE``; other text stays text."""
+    """Parses a table cell as JSON if possible: ``true``, ``4``, or a spreadsheet's ``TRUE``; other text stays text.
+
+    Where the metric is a yes or no, the usual words and numbers for it are converted too, also in JSONL.
+    """
+    if schema.get("type") == "boolean" and not isinstance(value, bool):
+        answer = _YES_NO.get(f"{value:g}" if isinstance(value, (int, float)) else str(value).strip().lower())
+        if answer is not None:
+            return answer
     if not isinstance(value, str) or schema.get("type") == "string":
         return value
     text = value.strip()

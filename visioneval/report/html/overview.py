@@ -17,8 +17,10 @@ from visioneval.report.html import plots
 from visioneval.report.html.distributions import generation_rows, grading_rows, metric_rows
 from visioneval.report.html.plots import PlotInterval
 from visioneval.report.numbers import gate_value, show_interval
+from visioneval.report.terminal.judge_card import judge_tables
+from visioneval.report.terminal.noise import noise_lines, noise_rows
 from visioneval.report.terminal.summary import reused, show_rate, unjudged_pairs_text, unmeasured_text
-from visioneval.report.text import rerouting_text
+from visioneval.report.text import panel_lines, rerouting_text
 
 GATE_LABELS = {"passed": "passed", "failed": "failed", "unmeasured": "not measured", "skipped": "skipped"}
 OUTCOME_TITLES = {
@@ -73,11 +75,15 @@ def overview(info: RunInfo, cells: Sequence[Record], summary: Summary) -> dict[s
         "disagreements": {
             key: disagreement for key, disagreement in summary.judge_disagreements.items() if disagreement.judged
         },
+        "panels": [line for key, panel in summary.panels.items() for line in panel_lines(key, panel)],
         "metrics": metric_rows(summary, cells),
         "reused": reused(summary) if summary.reused_outputs else "",
         "costs": _costs(summary),
         "questions": {key: _question_rows(disagreement) for key, disagreement in summary.questions.items()},
         "separations": summary.separations,
+        "judge_tables": judge_tables(summary),
+        "noise": noise_rows(summary.noise),
+        "noise_lines": list(noise_lines(summary.noise)),
         "show_interval": show_interval,
         "generation": generation_rows(summary, cells),
         "grading": grading_rows(cells),

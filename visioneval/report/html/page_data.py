@@ -159,7 +159,7 @@ def _detail(
     return {
         "prompt": cell.prompt,
         "output": images.run_image(cell.artifact_path) if cell.artifact_path else None,
-        "files": {path: images.run_image(path) for path in _paths([grader.details for grader in cell.graders])}
+        "files": {path: images.run_image(path) for path in _paths([grader.all_details for grader in cell.graders])}
         if has_files
         else {},
         "disagreement": [key for key, disagreed in disagreements.items() if disagreed],

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from visioneval.analysis.compare.preferences import preferences_within
 from visioneval.analysis.findings import Summary
+from visioneval.analysis.judge_card import read_pair_cards
 from visioneval.analysis.summary import summarize
 from visioneval.atomic import write_whole
 from visioneval.errors import UsageError
@@ -92,7 +93,8 @@ def _write_single_file(run: SlimRun, target: Path, trust: bool) -> Path:
 
 
 def _summary(run: SlimRun) -> Summary:
-    return summarize(run.info, run.cells, preferences_within(run.folder, run.info.run_id))
+    pairs = preferences_within(run.folder, run.info)
+    return summarize(run.info, run.cells, pairs, read_pair_cards(run.folder))
 
 
 def _prepare_folder(target: Path) -> None:

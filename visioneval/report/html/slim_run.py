@@ -11,10 +11,11 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from visioneval.analysis.summary import in_order, select_model_run
+from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.model import CellKey, Fingerprint, Record, RunInfo, read_lines
 
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
-_DETAIL_FIELDS = ("judge_verdict", "prompt_sha256", "source", "coverage", "dropped")
+_DETAIL_FIELDS = ("judge_verdict", "prompt_sha256", "source", "coverage", "dropped", "votes", "read")
 _QUESTION_FIELDS = ("question", "type", "score")
 _SHARED = ("run_id", "test_id", "model_label", "prompt", "tags", "failed_rules", "provider")
 
@@ -69,6 +70,13 @@ def _intern(value: Any, shared: dict[Any, Any]) -> Any:
     return shared.setdefault(value, value) if isinstance(value, str) else value
 
 
+def _slim_answer(answer: JudgeAnswer, shared: dict[Any, Any]) -> JudgeAnswer:
+    names = {"judge": _intern(answer.judge, shared), "model": _intern(answer.model, shared)}
+    emptied: dict[str, Any] = {"reasons": {}, "failure_tags": (), "usage": None}
+    details = _slim_details(answer.details, shared)
+    return answer.model_copy(update={**names, **emptied, "details": details})
+
+
 @cache
 def _slim_fingerprint(judge_model: str | None) -> Fingerprint:
     return Fingerprint(judge_model=judge_model, config_sha256="")
@@ -80,6 +88,7 @@ def _slim_record(record: Record, shared: dict[Any, Any]) -> Record:
             update={
                 "details": _slim_details(grader.details, shared),
                 "fingerprint": _slim_fingerprint(grader.fingerprint.judge_model),
+                "judges": tuple(_slim_answer(answer, shared) for answer in grader.judges),
             }
         )
         for grader in record.graders

@@ -7,12 +7,15 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from visioneval.analysis.agreement.agreement import Agreement, MinimumResult
+from visioneval.analysis.agreement.agreement import Agreement
 from visioneval.analysis.agreement.among_raters import RaterAgreement
 from visioneval.analysis.agreement.graders import Confusion, GraderAgreement
+from visioneval.analysis.agreement.minimums import FLAGS, MinimumResult
 from visioneval.analysis.agreement.raters import MatchCount, RaterFinding
-from visioneval.analysis.stats.interval import Measure
+from visioneval.analysis.stats.measure import Measure
+from visioneval.report.terminal.agreement_pairs import pair_tables
 from visioneval.report.terminal.correction import correction_parts
+from visioneval.report.terminal.judge_card import agreement_cards
 from visioneval.report.terminal.measures import measure_cells
 from visioneval.report.terminal.table import Cell, Column, table, with_title
 from visioneval.report.text import clean, one_line, plain
@@ -51,18 +54,20 @@ def _parts(agreement: Agreement, width: int) -> Iterator[RenderableType]:
     if any(question.shared for question in agreement.people):
         yield with_title("Agreement among raters", _question_table(agreement.people, width))
         yield from _pairs(agreement.people, width)
+    yield from pair_tables(agreement, width)
     if agreement.raters:
         yield with_title("Raters", _raters(agreement.raters, width))
     if agreement.correction is not None:
         yield from correction_parts(agreement.correction, width)
+    yield from agreement_cards(agreement.judges, width)
     if agreement.minimums:
-        yield with_title("Minimums (--min)", _minimums(agreement.minimums, width))
+        yield with_title("Minimums", _minimums(agreement.minimums, width))
 
 
 def _grader(grader: GraderAgreement, width: int) -> Iterator[RenderableType]:
     title = f"{grader.metric} and human label {grader.question}, cells: {grader.cells:,}"
     remarks = [
-        f"{grader.split:,} evenly split among raters, excluded from kappa and FAIL" * bool(grader.split),
+        f"{grader.split:,} evenly split among raters, left out of kappa, accuracy and FAIL" * bool(grader.split),
         f"{grader.unmeasured:,} more not measured" * bool(grader.unmeasured),
         f"FAIL means a violation of {grader.rule}" * bool(grader.rule),
     ]
@@ -70,7 +75,8 @@ def _grader(grader: GraderAgreement, width: int) -> Iterator[RenderableType]:
         (Text(_NAMES[name], style="bold" if name == grader.headline else ""), *measure_cells(measure))
         for name, measure in grader.measures.items()
     ]
-    rows.append((f"among raters ({_NAMES[grader.headline]})", *measure_cells(grader.ceiling)))
+    rows.append((f"a rater against the others ({_NAMES[grader.headline]})", *measure_cells(grader.ceiling)))
+    rows.append(("the grader in a rater's place (same references)", *measure_cells(grader.grader_as_rater)))
     columns = (Column("measure", min_width=18), Column("value", right=True), Column("95%"), Column("n", right=True))
     notes = [part for part in remarks if part]
     yield Group(
@@ -117,7 +123,7 @@ def _question_table(questions: Sequence[RaterAgreement], width: int) -> Renderab
         Column("raters", right=True),
         Column("items", right=True),
         Column("shared", right=True),
-        Column("Krippendorff's alpha [95%]"),
+        Column("Krippendorff's alpha [95%]", min_width=26),
         Column("Fleiss"),
         Column("Cohen", right=True),
     )
@@ -137,7 +143,7 @@ def _show_interval(measure: Measure, more: str) -> str:
     if measure.value is None:
         return measure.note or "-"
     interval = f" [{measure.low:.2f}, {measure.high:.2f}]" if measure.low is not None else ""
-    return f"{measure.value:.3f}{interval}{more}"
+    return f"{measure.value:.3f}{interval}{more}" + (f" ({measure.note})" if measure.note else "")
 
 
 def _value(measure: Measure) -> str:
@@ -170,7 +176,7 @@ def _raters(raters: Sequence[RaterFinding], width: int) -> RenderableType:
         Column("by day", min_width=16),
     )
     rows = [
-        (rater.rater, f"{rater.answers:,}", _show_repeats(rater.himself), _show_repeats(rater.anchors),
+        (rater.rater, f"{rater.answers:,}", _show_repeats(rater.repeats), _show_repeats(rater.anchors),
          ", ".join(f"{day.day} {day.same}/{day.n}" for day in rater.days))
         for rater in raters[:MAX_RATERS]
     ]  # fmt: skip
@@ -187,13 +193,29 @@ def _show_repeats(repeats: MatchCount) -> str:
 
 
 def _minimums(minimums: Sequence[MinimumResult], width: int) -> RenderableType:
-    columns = (Column(""), Column("metric", min_width=12), Column("minimum", right=True), Column("value"))
-    rows = []
+    columns = (
+        Column(""),
+        Column("minimum", min_width=16),
+        Column("measure", min_width=12),
+        Column("estimate", right=True),
+        Column("lower bound", right=True),
+        Column("", min_width=24),
+    )
+    rows: list[tuple[Cell, ...]] = []
     for minimum in minimums:
         mark, color = _MARKS[minimum.state]
-        value = "not measured"
-        if minimum.value is not None:
-            number = show_beside(minimum.value, minimum.required, 3, "f")
-            value = f"{number} ({_NAMES[str(minimum.measure)]})"
-        rows.append((Text(mark, style=color), minimum.metric, f"{minimum.required:g}", value))
+        rows.append(
+            (
+                Text(mark, style=color),
+                f"{FLAGS[minimum.bound]} {minimum.metric} {minimum.required:g}",
+                "-" if minimum.measure is None else _NAMES[minimum.measure],
+                _beside(minimum.value, minimum.required),
+                _beside(minimum.low, minimum.required),
+                minimum.note or "",
+            )
+        )
     return table(columns, rows, width)
+
+
+def _beside(value: float | None, required: float) -> str:
+    return "-" if value is None else show_beside(value, required, 3, "f")

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.rule import Rule
 from rich.text import Text
 
+from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.model import GraderRecord, Record
 from visioneval.report.numbers import show_score, thresholds_of
 from visioneval.report.terminal.summary import COLORS
@@ -117,6 +118,21 @@ def _grader_rows(grader: GraderRecord) -> Iterator[tuple[str, Cell]]:
     for name, value in grader.details.items():
         if _is_shown(value):
             yield name.replace("_", " "), plain(_detail(value))
+    for answer in grader.judges:
+        yield answer.judge, plain(_answer(answer))
+
+
+def _answer(answer: JudgeAnswer) -> str:
+    """The answer of one judge of a panel: its scores, its error, its tags, its votes, and its reasons below."""
+    scores = ", ".join(
+        f"{name}: {'not measured' if score is None else _detail(score)}" for name, score in answer.scores.items()
+    )
+    model = f"({answer.model})" if answer.model else ""
+    cost = "" if answer.cost_usd is None else f"{answer.cost_usd:.4f} USD"
+    votes = answer.details.get("votes")
+    parts = (scores, ", ".join(answer.failure_tags), f"votes: {_detail(votes)}" if votes else "", cost)
+    head = " ".join(filter(None, ("; ".join(filter(None, parts)), model)))
+    return "\n".join(filter(None, (head, answer.error, *answer.reasons.values())))
 
 
 def _is_shown(value: Any) -> bool:

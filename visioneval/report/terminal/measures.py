@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from visioneval.analysis.stats.interval import Measure
+from visioneval.analysis.stats.measure import Measure
 from visioneval.report.terminal.table import Cell
 
 

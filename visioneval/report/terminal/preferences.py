@@ -9,7 +9,7 @@ from rich.console import Console
 
 from visioneval.analysis.compare.preferences import PreferenceFinding, Result
 from visioneval.report.terminal.table import Cell, Column, table, with_title
-from visioneval.report.text import one_line, plain
+from visioneval.report.text import alpha_text, one_line, plain
 
 MAX_CELLS = 10
 COLUMNS = (
@@ -52,6 +52,8 @@ def print_preferences(preferences: Sequence[PreferenceFinding], console: Console
         with_title("Preferences (a tie counts as half; a flip counts as a tie)", table(COLUMNS, rows, console.width))
     )
     for preference in preferences:
+        if preference.alpha is not None:
+            console.print(plain(f"{preference.judge}: {alpha_text(preference.alpha)} between its judges"))
         for title, cells in (("A preferred", _cells(preference, "a")), ("not judged", _cells(preference, "error"))):
             if cells:
                 console.print(plain(f"{title}: {cells}"))
@@ -84,6 +86,8 @@ def preference_data(preference: PreferenceFinding) -> dict[str, Any]:
         "ties": preference.ties,
         "flips": preference.flips,
         "errors": preference.errors,
+        **({"panel": list(preference.panel)} if preference.panel else {}),
+        **({"alpha": preference.alpha.model_dump()} if preference.alpha else {}),
         "pairs": [
             {"test_id": pair.test_id, "sample_index": pair.sample_index, "result": pair.result}
             for pair in preference.pairs

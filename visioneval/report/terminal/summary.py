@@ -22,7 +22,7 @@ from visioneval.report.numbers import gate_value, show_interval
 from visioneval.report.terminal.question_tables import pooled_metrics, question_tables
 from visioneval.report.terminal.separation import separation_table
 from visioneval.report.terminal.table import GAP, Cell, Column, fit_columns, table, with_title
-from visioneval.report.text import clean, one_line, plain, rerouting_text
+from visioneval.report.text import clean, one_line, panel_lines, plain, rerouting_text
 from visioneval.types import Metric, Verdict
 
 MAX_FAILING = 20
@@ -73,11 +73,13 @@ def _parts(summary: Summary, width: int, shown_failing: int) -> Iterator[Rendera
 
 
 def _judge_lines(summary: Summary) -> Iterator[Text]:
-    """What to know about the judges: disagreements with the rules, and models that were not asked."""
+    """What to know about the judges: disagreements with the rules and in panels, and models that were not asked."""
     for key, disagreement in summary.judge_disagreements.items():
         if disagreement.judged:
             cells = f"{disagreement.judged} cell{'s' * (disagreement.judged != 1)}"
             yield Text(f"judge and rules disagree in {disagreement.disagreed} of {cells} ({clean(key)})")
+    for key, panel in summary.panels.items():
+        yield from map(Text, panel_lines(key, panel))
     for rerouting in summary.reroutings:
         yield Text(f"warning: {rerouting_text(rerouting)}", style="bold yellow")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,12 @@ from typing import Any
 from visioneval.errors import Problem, TemplateError
 from visioneval.registry import JUDGES, check_of
 from visioneval.resources import builtin
+from visioneval.suite.checks.panels import panel_problems
 from visioneval.suite.checks.templates import RULES, ShownVariables, template_findings
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.judge_prompt import JudgeTemplate
 from visioneval.suite.entries.judges import BaseJudge
-from visioneval.suite.loading.messages import Loc, did_you_mean, untrusted_code_message
+from visioneval.suite.loading.messages import Loc, SuiteWarning, untrusted_code_message
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.model import Suite, template_folders
 from visioneval.suite.prompts import rendered
@@ -24,14 +24,6 @@ from visioneval.templates.render import render_file, template_files
 from visioneval.templates.shown import set_values, shown_values
 
 Problems = Iterator[tuple[Loc, str] | Problem]
-
-
-@dataclass(frozen=True, slots=True)
-class SuiteWarning:
-    """What may not be intended, although the suite can be run."""
-
-    loc: Loc
-    message: str
 
 
 def judge_problems(suite: Suite, folder: Path, trust: Trust) -> Iterator[tuple[Loc, str] | Problem | SuiteWarning]:
@@ -46,11 +38,7 @@ def judge_problems(suite: Suite, folder: Path, trust: Trust) -> Iterator[tuple[L
                 if isinstance(found_problem, Problem)
                 else (("judges", name, *found_problem[0]), found_problem[1])
             )
-    for index, grader in enumerate(suite.graders):
-        judge_name = grader.judge_name
-        if judge_name is not None and judge_name not in suite.judges:
-            hint = did_you_mean(judge_name, suite.judges)
-            yield ("graders", index, "judge"), f"there is no judge {judge_name!r} under 'judges'{hint}"
+    yield from panel_problems(suite)
     if suite.templates_dir and (refusal := trust.refusal(suite.templates_dir, folder)):
         yield ("templates_dir",), refusal
         return

@@ -15,9 +15,10 @@ def no_image_problems(context: SuiteContext) -> Problems:
         if entry.has_outputs:
             continue
         for grader in suite.graders:
-            judge = suite.judges.get(grader.judge_name or "")
+            judges = [suite.judges.get(name) for name in grader.judge_names]
             cases = [case for case in suite.cases if any(run.config.does(case.task_type) for run in without_images)]
-            reads_records = grader.grades_records and judge is not None and judge.is_recorded
+            is_recorded = bool(judges) and all(judge is not None and judge.is_recorded for judge in judges)
+            reads_records = grader.grades_records and is_recorded
             if not reads_records and any(grader.is_for(case) and grader.metrics(case) for case in cases):
                 message = (
                     f"the grader {grader.key!r} needs images, but this model has none (outputs: none): use only gecko"

@@ -16,14 +16,14 @@ from visioneval.errors import ImageError, Problem, SuiteError, TemplateError, Vi
 from visioneval.media import images
 from visioneval.registry import GRADERS, PROVIDERS, check_of
 from visioneval.suite.case import TestCase
-from visioneval.suite.checks.judges import SuiteWarning, judge_problems
+from visioneval.suite.checks.judges import judge_problems
 from visioneval.suite.checks.labels import label_problems
 from visioneval.suite.checks.output_of import output_of_problems
 from visioneval.suite.checks.outputs import no_image_problems, prompt_problems
 from visioneval.suite.checks.rules import Problems, SuiteContext, rule_problems
-from visioneval.suite.entries.graders import BaseGrader
+from visioneval.suite.checks.warnings import graders_by_type, suite_warnings
 from visioneval.suite.entries.providers import BaseProvider, GeneratingProvider
-from visioneval.suite.loading.messages import Loc, did_you_mean, untrusted_code_message
+from visioneval.suite.loading.messages import Loc, SuiteWarning, did_you_mean, untrusted_code_message
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.model import Suite
 from visioneval.suite.outputs import RunLabels
@@ -68,6 +68,7 @@ def problems(
     yield from _graders_on_runs(suite_context, broken)
     if not broken & {"graders", "metrics"}:
         yield from rule_problems(suite_context, is_complete="verdict" not in broken)
+        yield from suite_warnings(suite)
 
 
 def _expand_models(
@@ -202,7 +203,7 @@ class _ImageFiles:
         try:
             if refusal := self.trust.refusal(path, self.folder):
                 return refusal
-            images.check_decodes(full)
+            images.identify(full)
             return images.size_of(full), images.has_alpha(full)
         except ImageError as error:
             return f"{path}: {error}"
@@ -274,23 +275,16 @@ def _graders(suite: Suite, trust: Trust) -> Problems:
         keys.add(grader.key)
         if grader.runs_code and not trust.everything:
             yield ("graders", index, "type"), untrusted_code_message(grader.type_name, getattr(grader, "options", None))
-    for name, graders in _by_type(suite).items():
+    for name, graders in graders_by_type(suite).items():
         if check := check_of(GRADERS, name, "problems"):
             yield from check(suite, graders)
-
-
-def _by_type(suite: Suite) -> dict[str, list[tuple[int, BaseGrader]]]:
-    by_type: dict[str, list[tuple[int, BaseGrader]]] = {}
-    for index, grader in enumerate(suite.graders):
-        by_type.setdefault(grader.type_name, []).append((index, grader))
-    return by_type
 
 
 def _graders_on_runs(view: SuiteContext, broken: frozenset[str]) -> Problems:
     if broken & {"graders", "judges"}:
         return
     yield from no_image_problems(view)
-    for name, graders in _by_type(view.suite).items():
+    for name, graders in graders_by_type(view.suite).items():
         if check := check_of(GRADERS, name, "run_problems"):
             yield from check(view, graders)
 

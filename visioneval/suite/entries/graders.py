@@ -11,6 +11,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from visioneval.suite.case import Name, TestCase
 from visioneval.suite.entries.judge_prompt import JudgeTemplate
+from visioneval.suite.entries.panels import Combine, JudgeNames, PanelOptions, names_of
 from visioneval.suite.filters import When
 from visioneval.suite.labels import LabelQuestion
 from visioneval.types import Frozen, Metric, TaskType
@@ -80,7 +81,7 @@ class BaseGrader(Frozen):
     @property
     def key_options(self) -> dict[str, Any]:
         """The options that its grades depend on."""
-        return self.model_dump(exclude={"optional"})
+        return _without_unset_panel(self.model_dump(exclude={"optional"}))
 
     def is_for(self, case: TestCase) -> bool:
         """Whether it applies to a case. Graders that compare pairs skip cases that generate nothing."""
@@ -106,9 +107,28 @@ class BaseGrader(Frozen):
         return self.sees_videos
 
     @property
-    def judge_name(self) -> str | None:
-        """The key under ``judges`` of the judge that it uses; ``None`` if it uses none."""
-        return None
+    def judge_names(self) -> tuple[str, ...]:
+        """The keys under ``judges`` of the judges that it uses: one, several if it has a panel, or none."""
+        return names_of(getattr(self, "judge", None))
+
+    @property
+    def has_panel(self) -> bool:
+        """Whether several judges grade each output."""
+        return len(self.judge_names) > 1
+
+    @property
+    def required_judges(self) -> int:
+        """How many of its judges must answer."""
+        return getattr(self, "quorum", None) or len(self.judge_names)
+
+    @property
+    def panel_combine(self) -> Combine | None:
+        """How its judges' scores are combined, if its options say so."""
+        return getattr(self, "combine", None)
+
+    def with_judge(self, name: str) -> Self:
+        """The grader with this judge alone."""
+        return self.model_copy(update={"judge": name, "combine": None, "quorum": None})
 
     @property
     def judge_templates(self) -> tuple[JudgeTemplate, ...]:
@@ -139,8 +159,12 @@ class BaseGrader(Frozen):
         cases: Sequence[TestCase],
         variables: Mapping[str, Any],
     ) -> int | None:
-        """Number of judge calls for ``times`` cells or pairs of ``cases``; ``None`` if unknown."""
+        """Number of calls of each judge for ``times`` cells or pairs of ``cases``; ``None`` if unknown."""
         return times
+
+    def shared_calls(self, cases: Sequence[TestCase], variables: Mapping[str, Any]) -> int:
+        """Number of calls whose answers all judges share. The first judge answers them."""
+        return 0
 
     @property
     def rubric(self) -> Mapping[str, tuple[float, float] | None]:
@@ -171,12 +195,12 @@ class BaseGrader(Frozen):
         return self
 
 
-class CustomGrader(BaseGrader):
+class CustomGrader(BaseGrader, PanelOptions):
     """A custom grader class, ``my_package.module:Class``. Needs ``--trust-suite``."""
 
     runs_code: ClassVar[bool] = True
     type: ModuleClass
-    judge: Name | None = Field(default=None, description="The key of its judge, if any.")
+    judge: JudgeNames | None = Field(default=None, description="The key of its judge, if any, or a list of keys.")
     writes: Annotated[dict[str, Metric], Field(min_length=1)] | None = Field(
         default=None,
         description="Its metrics, by the name used in rules. Required if the class has no metrics().",
@@ -190,10 +214,6 @@ class CustomGrader(BaseGrader):
             return dict(self.writes or {})
         return {name: declared.metrics[name] for name in declared.cases.get(case.id, ())}
 
-    @property
-    def judge_name(self) -> str | None:
-        return self.judge
-
     def judge_calls(self, times: int, cases: Sequence[TestCase], variables: Mapping[str, Any]) -> int | None:
         return None  # unknown: the class decides
 
@@ -203,7 +223,13 @@ class CustomGrader(BaseGrader):
 
     @property
     def key_options(self) -> dict[str, Any]:
-        return self.model_dump(exclude={"declared", "optional"})
+        return _without_unset_panel(self.model_dump(exclude={"declared", "optional"}))
+
+
+def _without_unset_panel(options: dict[str, Any]) -> dict[str, Any]:
+    """Options without those of a panel that are not set, so that the hash of a single judge has no trace of them."""
+    unset = {name for name in PanelOptions.model_fields if options.get(name) is None}
+    return {name: value for name, value in options.items() if name not in unset}
 
 
 def rubric_scale(metric: str, graders: Iterable[BaseGrader]) -> tuple[float, float] | None:

@@ -33,6 +33,11 @@ class BaseJudge(Frozen):
         return None
 
     @property
+    def answering_options(self) -> dict[str, Any]:
+        """The options that its answers depend on: without its host and credentials."""
+        return self.model_dump(exclude={"base_url", "api_key_env", "google"})
+
+    @property
     def provider_name(self) -> str:
         """Its ``provider``, as the suite writes it."""
         return str(getattr(self, "provider", ""))

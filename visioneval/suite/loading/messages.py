@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
@@ -11,6 +12,15 @@ from visioneval.suite.case import PRINTABLE
 from visioneval.suite.outputs import ONE_LINE
 
 Loc = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteWarning:
+    """What may not be intended, although the suite can be run."""
+
+    loc: Loc
+    message: str
+
 
 _QUOTE = "'"
 _EXPECTED = {

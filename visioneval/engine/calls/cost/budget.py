@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from visioneval.engine.calls.cost.bounds import CostBound
@@ -41,27 +40,30 @@ class Budget:
     """The largest cost of a call so far, per generated image if it generates any."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    @asynccontextmanager
-    async def reserve(
-        self, limit_key: RateLimitKey, images: int, bound: Callable[[], CostBound]
-    ) -> AsyncIterator[Claim]:
-        """Reserves the cost of one paid call. Waits while calls in flight may still leave enough of the budget.
+    def reserve(self, limit_key: RateLimitKey, images: int, bound: Callable[[], CostBound]) -> Reservation:
+        """A context that reserves the cost of one paid call. Calls ``bound`` only if there is a budget."""
+        return Reservation(self, limit_key, images, bound)
 
-        Raises ``BudgetError`` if they cannot. Calls ``bound`` only if there is a budget.
+    async def start(self, limit_key: RateLimitKey, images: int, bound: Callable[[], CostBound]) -> Claim:
+        """Reserves the cost of one call. Waits while calls in flight may still leave enough of the budget.
+
+        Raises ``BudgetError`` if they cannot.
         """
         if self.limit_usd is None:
-            yield Claim(limit_key, images, 0.0)
-            return
+            return Claim(limit_key, images, 0.0)
         claim = await self._claim(limit_key, images, bound(), self.limit_usd)
         self._running[limit_key] += 1
         self._reserved += claim.usd
-        try:
-            yield claim
-        finally:
-            self._running[limit_key] -= 1
-            self._reserved = self._reserved - claim.usd if any(self._running.values()) else 0.0
-            self._changed.set()
-            self._changed = asyncio.Event()
+        return claim
+
+    def end(self, claim: Claim) -> None:
+        """Releases the reservation of a call."""
+        if self.limit_usd is None:
+            return
+        self._running[claim.limit_key] -= 1
+        self._reserved = self._reserved - claim.usd if any(self._running.values()) else 0.0
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     def settle(self, claim: Claim, cost: float | None) -> None:
         """Adds the cost of a call. If the cost is unknown because the reply was lost, adds the whole reservation."""
@@ -95,6 +97,25 @@ class Budget:
             )
         self.refusal = self.refusal or message
         raise BudgetError(message)
+
+
+@dataclass(slots=True)
+class Reservation:
+    """The reservation of one call, for ``async with``. ``claim`` is set while the call is in flight."""
+
+    _budget: Budget
+    _limit_key: RateLimitKey
+    _images: int
+    _bound: Callable[[], CostBound]
+    claim: Claim = field(init=False)
+
+    async def __aenter__(self) -> Claim:
+        """Waits until the call is affordable. Raises ``BudgetError`` if it cannot be."""
+        self.claim = await self._budget.start(self._limit_key, self._images, self._bound)
+        return self.claim
+
+    async def __aexit__(self, *_: object) -> None:
+        self._budget.end(self.claim)
 
 
 def budget_too_small(limit_usd: float, limit_key: RateLimitKey, bound: CostBound) -> str:

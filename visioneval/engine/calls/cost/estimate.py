@@ -21,8 +21,9 @@ Basis = Literal["prices", "earlier runs", "tokens", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The estimated cost of one model run, or of one grader's judge, in US dollars; ``None`` if unknown.
+    """The calls of one model run, or of one grader's judge, and their estimated cost in US dollars.
 
+    Both are ``None`` if unknown: a judge may decide how many calls it needs, such as with ``mode: single`` of gecko.
     ``basis`` is the suite's ``prices``, or the mean over ``seen`` cells of ``earlier runs``. If neither is available,
     it is ``tokens`` (the price per token is known, the number of tokens is not) or ``none``.
     """
@@ -31,10 +32,11 @@ class Cost:
     usd: float | None
     basis: Basis
     seen: int = 0
+    calls: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class CostEstimate:
     """The work and cost of a run, and its missing files. Free providers have no entry in ``costs``."""
 
     calls: int
@@ -56,7 +58,7 @@ class Estimate:
         return tuple(cost.name for cost in self.costs if cost.usd is None)
 
 
-def estimate(plan: Plan, past: Callable[[], PastCosts] = PastCosts, budget_usd: float | None = None) -> Estimate:
+def estimate(plan: Plan, past: Callable[[], PastCosts] = PastCosts, budget_usd: float | None = None) -> CostEstimate:
     """Counts and prices the work of a plan. Calls ``past`` only if the suite's prices do not cover it.
 
     ``budget_usd`` overrides the suite's budget.
@@ -78,12 +80,12 @@ def estimate(plan: Plan, past: Callable[[], PastCosts] = PastCosts, budget_usd: 
     pricing = _Pricing(plan, prices_of(plan), past)
     costs = [pricing.generation(run, generated[run.label]) for run in plan.runs if not run.config.is_free]
     for grader in plan.suite.graders:
-        judge = plan.judges.get(grader.judge_name or "")
-        if judge is not None and not judge.is_free and any(asks(grader, case) for case in plan.suite.cases):
-            costs.append(pricing.judging(grader, asked[grader.key] + pairs[grader.key]))
+        if any(asks(grader, case) for case in plan.suite.cases):
+            paid = [name for name in grader.judge_names if name in plan.judges and not plan.judges[name].is_free]
+            costs += [pricing.judging(grader, name, asked[grader.key] + pairs[grader.key]) for name in paid]
     limit_usd = plan.suite.budget_usd if budget_usd is None else budget_usd
     warnings = () if limit_usd is None else tuple(budget_warnings(plan, limit_usd))
-    return Estimate(calls, cells, grader_calls + sum(pairs.values()), tuple(costs), tuple(missing), warnings)
+    return CostEstimate(calls, cells, grader_calls + sum(pairs.values()), tuple(costs), tuple(missing), warnings)
 
 
 def _pairs(plan: Plan, grader: BaseGrader) -> int:
@@ -116,25 +118,28 @@ class _Pricing:
         limit_key, images = generation_limit_key(run.provider, run.params), calls * self._plan.outputs_per_call(run)
         stated = self._stated(limit_key, calls, images)
         if stated is not None:
-            return Cost(run.label, stated, "prices")
+            return Cost(run.label, stated, "prices", calls=calls)
         mean = self.past.generations.get((run.provider, run.label))
         if mean is not None:
-            return Cost(run.label, mean.usd * images, "earlier runs", mean.times)
-        return self._unknown(run.label, limit_key)
+            return Cost(run.label, mean.usd * images, "earlier runs", mean.times, calls)
+        return self._unknown(run.label, limit_key, calls)
 
-    def judging(self, grader: BaseGrader, times: int) -> Cost:
-        """The cost of a grader's judge for ``times`` cells or pairs."""
-        judge = self._plan.judges[str(grader.judge_name)]
-        limit_key, name = judge_limit_key(judge), f"{grader.key} by {grader.judge_name}"
+    def judging(self, grader: BaseGrader, judge_name: str, times: int) -> Cost:
+        """The cost of one judge of a grader for ``times`` cells or pairs."""
+        judge = self._plan.judges[judge_name]
+        limit_key, name = judge_limit_key(judge), f"{grader.key} by {judge_name}"
         suite = self._plan.suite
-        calls = grader.judge_calls(times, [case for case in suite.cases if asks(grader, case)], suite.vars)
+        cases = [case for case in suite.cases if asks(grader, case)]
+        calls = grader.judge_calls(times, cases, suite.vars)
+        if calls is not None and judge_name == grader.judge_names[0]:
+            calls += grader.shared_calls(cases, suite.vars)
         stated = None if calls is None else self._stated(limit_key, calls, 0)
         if stated is not None:
-            return Cost(name, stated, "prices")
+            return Cost(name, stated, "prices", calls=calls)
         mean = self.past.judgements.get((grader.key, judge.title))
         if mean is not None:
-            return Cost(name, mean.usd * times, "earlier runs", mean.times)
-        return self._unknown(name, limit_key)
+            return Cost(name, mean.usd * times, "earlier runs", mean.times, calls)
+        return self._unknown(name, limit_key, calls)
 
     def _stated(self, limit_key: RateLimitKey, calls: int, images: int) -> float | None:
         """The cost by the suite's price per call and image; ``None`` if there is none or tokens are priced too."""
@@ -143,5 +148,5 @@ class _Pricing:
             return None
         return (price.per_call or 0.0) * calls + (price.per_image or 0.0) * images
 
-    def _unknown(self, name: str, limit_key: RateLimitKey) -> Cost:
-        return Cost(name, None, "tokens" if self._prices.knows(limit_key) else "none")
+    def _unknown(self, name: str, limit_key: RateLimitKey, calls: int | None) -> Cost:
+        return Cost(name, None, "tokens" if self._prices.knows(limit_key) else "none", calls=calls)

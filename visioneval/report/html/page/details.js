@@ -6,12 +6,27 @@ const FORMS = { lines: readLines, crops: cropsOf, replies: repliesOf, questions:
 function graderSection(grader, detail) {
   const notes = [grader.type, grader.cached ? "from the cache" : `${formatValue(grader.seconds)} s`,
     grader.cost_usd === null ? null : `${formatValue(grader.cost_usd)} USD`, grader.fingerprint.judge_model].filter(Boolean);
-  const rows = Object.entries(grader.details).filter(([name, value]) => isShown(name, value))
-    .flatMap(([name, value]) => [el("dt", { text: spaced(name) }), el("dd", { class: isTable(value) ? "wide" : "" }, renderField(name, value, detail))]);
+  const rows = detailRows(grader.details, detail);
   return el("section", { class: "grader", "aria-label": `Grader ${grader.key}` },
     el("h3", {}, grader.key, el("span", { class: "note", text: notes.join(" \u00b7 ") })),
     grader.error ? el("p", { class: "grader-error", text: grader.error }) : null,
-    rows.length ? el("dl", { class: "details" }, rows) : null);
+    rows.length ? el("dl", { class: "details" }, rows) : null,
+    grader.judges.length ? panelOf(grader.judges, detail) : null);
+}
+
+function detailRows(details, detail) {
+  return Object.entries(details).filter(([name, value]) => isShown(name, value))
+    .flatMap(([name, value]) => [el("dt", { text: spaced(name) }), el("dd", { class: isTable(value) ? "wide" : "" }, renderField(name, value, detail))]);
+}
+
+/** The answers of a panel: a table with a row for each judge, and the details of each below. */
+function panelOf(judges, detail) {
+  const answers = judges.map((answer) => ({ judge: answer.judge, model: answer.model, ...answer.scores,
+    tags: answer.failure_tags.join(", "), reason: Object.values(answer.reasons).join("; "), error: answer.error, USD: answer.cost_usd }));
+  return el("div", { class: "panel" }, tableOf(answers, detail), judges.map((answer) => {
+    const rows = detailRows(answer.details, detail);
+    return rows.length ? el("details", {}, el("summary", { text: `Details of ${answer.judge}` }), el("dl", { class: "details" }, rows)) : null;
+  }));
 }
 
 const isTable = (value) => Array.isArray(value) && value.some((item) => item !== null && typeof item === "object" && !Array.isArray(item));

@@ -1,0 +1,130 @@
+"""A PNG that is accepted without decoding its pixels is one that a decoder accepts."""
+
+from __future__ import annotations
+
+import io
+import random
+import struct
+import zlib
+from contextlib import suppress
+
+import pytest
+from broken_images import chunk
+from PIL import Image, UnidentifiedImageError
+
+from visioneval.errors import ImageError
+from visioneval.media import images
+from visioneval.media.png import certainly_decodes
+
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+ROWS = b"".join(bytes([number % 5]) + bytes(range(9)) for number in range(7))
+"""Seven rows of three RGB pixels, with every filter."""
+
+
+def header(*, depth: int = 8, colour: int = 2, interlaced: int = 0) -> bytes:
+    return chunk(b"IHDR", struct.pack(">IIBBBBB", 3, 7, depth, colour, 0, 0, interlaced))
+
+
+def pixels(rows: bytes = ROWS) -> bytes:
+    return chunk(b"IDAT", zlib.compress(rows))
+
+
+END = chunk(b"IEND", b"")
+TEXT = chunk(b"tEXt", b"Comment\0after the pixels")
+VALID_BUT_UNUSUAL = {
+    "a chunk after the pixels": header() + pixels() + TEXT + END,
+    "no end": header() + pixels(),
+    "data after the end": header() + pixels() + END + b"more than a chunk needs",
+    "more pixel data than declared": header() + pixels(ROWS + b"more") + END,
+    "animated": header() + chunk(b"acTL", struct.pack(">II", 1, 0)) + pixels() + END,
+}
+DAMAGED = {
+    "too few rows": header() + pixels(ROWS[:-10]) + END,
+    "a row too short": header() + pixels(ROWS[:-1]) + END,
+    "an unknown filter": header() + pixels(ROWS[:-10] + b"\5" + ROWS[-9:]) + END,
+    "a wrong checksum of the pixel data": header() + chunk(b"IDAT", zlib.compress(ROWS)[:-1] + b"\0") + END,
+    "not compressed": header() + chunk(b"IDAT", ROWS) + END,
+    "no palette": header(colour=3) + pixels(b"\0\0\0\0" * 7) + END,
+    "an empty palette": header(colour=3) + chunk(b"PLTE", b"") + pixels(b"\0\0\0\0" * 7) + END,
+    "an impossible depth": header(depth=4) + pixels() + END,
+    "pixel data in two places": header() + chunk(b"IDAT", zlib.compress(ROWS)[:9]) + TEXT + pixels() + END,
+}
+
+
+def noise(size: tuple[int, int]) -> Image.Image:
+    return Image.frombytes("L", size, random.Random(1).randbytes(size[0] * size[1]))
+
+
+def saved(mode: str, size: tuple[int, int]) -> bytes:
+    out = io.BytesIO()
+    noise(size).convert(mode).save(out, "PNG")
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"])
+@pytest.mark.parametrize("size", [(1, 1), (7, 3), (300, 200)])
+def test_usual_images_need_no_decoder(mode: str, size: tuple[int, int]) -> None:
+    data = saved(mode, size)
+    assert certainly_decodes(data)
+    assert images.identify(data) == ("image/png", *size)
+
+
+def test_pixel_data_in_many_chunks_with_every_filter() -> None:
+    packed = zlib.compress(ROWS)
+    parts = b"".join(chunk(b"IDAT", packed[start : start + 3]) for start in range(0, len(packed), 3))
+    assert certainly_decodes(SIGNATURE + header() + chunk(b"IDAT", b"") + parts + END)
+
+
+@pytest.mark.parametrize("name", VALID_BUT_UNUSUAL)
+def test_an_unusual_image_is_left_to_the_decoder(name: str) -> None:
+    data = SIGNATURE + VALID_BUT_UNUSUAL[name]
+    assert not certainly_decodes(data)
+    assert images.inspect(data) == ("image/png", 3, 7)
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_damage_is_found(name: str) -> None:
+    data = SIGNATURE + DAMAGED[name]
+    assert not certainly_decodes(data)
+    with pytest.raises(ImageError):
+        images.identify(data)
+
+
+def test_more_data_than_declared_is_not_decompressed_to_its_end() -> None:
+    assert not certainly_decodes(SIGNATURE + header() + pixels(bytes(100_000_000)) + END)
+
+
+@pytest.mark.parametrize("mode", ["L", "P", "RGB", "RGBA"])
+def test_whatever_is_changed_a_decoder_agrees(mode: str) -> None:
+    """Changes of one byte, and truncations, in a fixed random order. Checksums of chunks are not for this function."""
+    source, chances = saved(mode, (8, 6)), random.Random(1)
+    accepted = 0
+    for _ in range(400):
+        data = bytearray(source)
+        data[chances.randrange(8, len(data))] = chances.randrange(256)
+        changed = bytes(data[: chances.choice([len(data), chances.randrange(8, len(data))])])
+        with suppress(UnidentifiedImageError, OSError, SyntaxError, ValueError):  # its header is refused first
+            handle = Image.open(io.BytesIO(changed))
+            if certainly_decodes(changed):
+                accepted += 1
+                assert loads(handle)
+    assert 0 < accepted < 100
+
+
+def loads(handle: Image.Image) -> bool:
+    """Whether a decoder accepts the pixels."""
+    try:
+        return handle.load() is not None
+    except (OSError, SyntaxError, ValueError, EOFError):
+        return False
+
+
+@pytest.mark.parametrize("progressive", [False, True])
+def test_a_truncated_jpeg_is_found_at_an_eighth_of_its_size(progressive: bool) -> None:
+    out = io.BytesIO()
+    noise((200, 100)).convert("RGB").save(out, "JPEG", progressive=progressive)
+    data = out.getvalue()
+    assert images.inspect(data) == ("image/jpeg", 200, 100)
+    for share in (0.3, 0.6, 0.9):
+        with pytest.raises(ImageError):
+            images.inspect(data[: int(len(data) * share)])

@@ -1,0 +1,157 @@
+"""Where the noise of a run is: components from records, half-widths, and plain sentences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from record_factory import info, record
+from rich.console import Console
+
+from visioneval.analysis.findings import Summary
+from visioneval.analysis.summary import summarize
+from visioneval.analysis.variance import ONE_CASE, ONE_SAMPLE, ONE_VOTE, NoiseFinding
+from visioneval.records.model import GraderRecord, Record
+from visioneval.report.terminal.noise import print_noise
+from visioneval.suite.model import Suite
+
+SCORE = {"type": "score", "scale": [0, 5], "description": "order"}
+FINGERPRINT = {"config_sha256": "0" * 64}
+
+
+def summary_of(records: list[Record], votes: int = 3, labels: tuple[str, ...] = ("m",)) -> Summary:
+    suite = Suite.model_validate(
+        {
+            "name": "demo",
+            "judges": {"default": {"provider": "recorded", "path": "answers.csv"}},
+            "cases": [{"id": name, "prompt": "a tree"} for name in dict.fromkeys(cell.test_id for cell in records)],
+            "models": [{"provider": "mock", "label": label} for label in labels],
+            "graders": [
+                {"key": "look", "type": "rubric", "votes": votes, "metrics": {"layout": SCORE}},
+                {"key": "own", "type": "own:Look", "writes": {"edge": {"type": "number"}}},
+            ],
+            "verdict": ["layout >= 3"],
+        }
+    )
+    metrics: Any = {"layout": {"type": "number"}, "edge": {"type": "number"}}
+    return summarize(info(suite=suite, metrics=metrics, state="complete", planned_cells=len(records)), records)
+
+
+def cell(case: str, sample: int, votes: list[Any] | None, score: float | None = 1.0, **changes: Any) -> Record:
+    details = {} if votes is None else {"votes": {"layout": votes}}
+    grader = GraderRecord(key="look", type="rubric", details=details, fingerprint=FINGERPRINT)
+    fields = {"scores": {"layout": score}, "graders": (grader,), **changes}
+    return record(test_id=case, sample_index=sample, **fields)
+
+
+def finding(summary: Summary, name: str) -> NoiseFinding:
+    return next(entry for entry in summary.noise if entry.name == name)
+
+
+def simulated(cases: int, samples: int, votes: int) -> list[Record]:
+    random = np.random.default_rng(3)
+    records = []
+    for case, ability in enumerate(random.normal(0, 2, cases)):
+        for sample, output in enumerate(random.normal(ability, 1, samples)):
+            answers = random.normal(output, 0.5, votes).tolist()
+            records.append(cell(f"c{case}", sample, answers, float(np.mean(answers))))
+    return records
+
+
+def test_cases_samples_and_votes_are_separated_where_there_are_several_of_each() -> None:
+    layout = finding(summary_of(simulated(400, 3, 4)), "layout")
+    assert layout.case == pytest.approx(4, rel=0.2)
+    assert layout.sample == pytest.approx(1, rel=0.2)
+    assert layout.vote == pytest.approx(0.25, rel=0.1)
+    assert (layout.cases, layout.samples, layout.votes) == (400, 3, 4)
+    assert layout.notes == ()
+
+
+def test_the_half_width_is_that_of_the_metrics_interval() -> None:
+    summary = summary_of(simulated(50, 2, 2))
+    layout, estimate = finding(summary, "layout"), summary.models[0].metrics["layout"]
+    assert layout.half_width == pytest.approx(((estimate.high or 0) - (estimate.low or 0)) / 2, rel=1e-6)
+
+
+def test_doubling_cases_narrows_most_unless_samples_do_as_much() -> None:
+    layout = finding(summary_of(simulated(50, 2, 2)), "layout")
+    assert layout.best == ("cases",)
+    assert layout.doubled["cases"] < layout.doubled["samples"] < layout.doubled["votes"] < (layout.half_width or 0)
+    noisy = [cell(f"c{case}", sample, None, float(sample)) for case in range(40) for sample in range(2)]
+    equal = finding(summary_of(noisy, 1), "layout")
+    assert equal.case == 0
+    assert equal.best == ("cases", "samples")
+
+
+def test_model_runs_are_pooled_without_their_difference() -> None:
+    records = [
+        cell(f"c{case}", sample, None, score + 100 * (label == "n"), model_label=label)
+        for label in ("m", "n")
+        for case in range(3)
+        for sample, score in enumerate((case, case + 1.0))
+    ]
+    layout = finding(summary_of(records, 1, ("m", "n")), "layout")
+    assert (layout.sample, layout.cases) == (pytest.approx(0.5), 3)
+    assert layout.case == pytest.approx(1 - 0.25)
+
+
+NOTES: list[tuple[list[Record], set[str]]] = [
+    ([cell("a", 0, None, 1.0), cell("b", 0, None, 2.0)], {ONE_SAMPLE, ONE_VOTE}),
+    ([cell("a", 0, [1, 2]), cell("b", 0, [2, 3])], {ONE_SAMPLE}),
+    ([cell("a", 0, None, 1.0), cell("a", 1, None, 2.0)], {ONE_CASE, ONE_VOTE}),
+]
+
+
+@pytest.mark.parametrize(("records", "notes"), NOTES)
+def test_what_cannot_be_separated_is_explained(records: list[Record], notes: set[str]) -> None:
+    layout = finding(summary_of(records), "layout")
+    assert set(layout.notes) == notes
+    assert ("samples" in layout.doubled) == (layout.sample is not None and layout.half_width is not None)
+
+
+def test_only_graders_with_a_judge_have_votes() -> None:
+    records = [cell("a", 0, None, 1.0, scores={"edge": 1.0}), cell("b", 0, None, 1.0, scores={"edge": 2.0})]
+    assert finding(summary_of(records), "edge").notes == (ONE_SAMPLE,)
+
+
+def test_lost_votes_nulls_and_errors_do_not_count() -> None:
+    records = [
+        cell("a", 0, [1, None, 3], 1.0),
+        cell("b", 0, [2, 2, 2], 2.0),
+        cell("c", 0, [None, None, 5], None),
+        cell("d", 0, None, None, verdict="ERROR"),
+    ]
+    layout = finding(summary_of(records), "layout")
+    assert layout.vote == pytest.approx(2 / 3)
+    assert layout.votes == pytest.approx(5 / 2)
+
+
+def test_votes_of_a_strangers_record_are_checked() -> None:
+    strange: list[Any] = [[10**400, "5", True, [1]], [True, True]]
+    records = [cell("a", 0, strange[0], 1.0), cell("b", 0, strange[1], 1.0)]
+    assert finding(summary_of(records), "layout").votes == 1.5
+    grader = GraderRecord(key="look", type="rubric", details={"votes": [1, 2]}, fingerprint=FINGERPRINT)
+    summary_of([cell("a", 0, None, graders=(grader,))])
+
+
+def test_findings_do_not_depend_on_the_order_of_the_records() -> None:
+    records = simulated(9, 2, 3)
+    first, second = summary_of(records), summary_of(records[:1] + records[:0:-1])
+    assert first.noise == second.noise
+
+
+def test_a_run_without_measured_cells_has_no_noise() -> None:
+    assert summary_of([cell("a", 0, None, None, verdict="ERROR")]).noise == ()
+
+
+def test_nothing_is_printed_as_nan_and_sentences_name_their_metrics() -> None:
+    console = Console(width=100, record=True, markup=False)
+    print_noise(summary_of(simulated(20, 2, 3)).noise, console)
+    constant = [cell("a", 0, [1, 1], 1.0), cell("b", 0, [1, 1], 1.0)]
+    print_noise(summary_of(constant).noise, console)
+    print_noise((), console)
+    text = " ".join(console.export_text().split())
+    assert "nan" not in text.lower()
+    assert "More cases narrow the interval most: layout" in text
+    assert "pass_rate, layout: all values of a model run are equal: the variance is unknown" in text

@@ -1,0 +1,84 @@
+"""The measures of a grader against people, by the kind of its metric. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import compress
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visioneval.analysis.stats.chance import quadratic_kappa
+from visioneval.analysis.stats.interval import Floats, coefficient_measure, kappa_measure, rate_measure
+from visioneval.analysis.stats.measure import Measure
+from visioneval.analysis.stats.ranking import kendall, spearman
+from visioneval.rules import Rule
+from visioneval.types import Metric
+
+Kind = Literal["bool", "scale", "continuous"]
+HEADLINES: dict[Kind, str] = {"bool": "kappa", "scale": "quadratic_kappa", "continuous": "spearman"}
+MEASURES = ("kappa", "quadratic_kappa", "accuracy", "fail_precision", "fail_recall", "spearman", "kendall")
+_ONE_ANSWER = "the raters and the grader give every cell the same answer: the measure is undefined"
+_CONSTANT = "one side gives every cell the same value: the measure is undefined"
+
+
+class Failures(NamedTuple):
+    """Which cells fail, shape ``(cells,)`` each."""
+
+    people: NDArray[np.bool_]
+    grader: NDArray[np.bool_]
+
+
+def headline_measure(
+    kind: Kind, first: Floats, second: Floats, cases: Sequence[str], *, undefined: str | None = None
+) -> Measure:
+    """The measure that stands for a kind of metric, of two columns of shape ``(rows,)``."""
+    if kind == "bool":
+        return kappa_measure(first, second, cases, undefined=undefined or _ONE_ANSWER)
+    if kind == "scale":
+        return coefficient_measure(quadratic_kappa, first, second, cases, undefined=undefined or _ONE_ANSWER)
+    return coefficient_measure(spearman, first, second, cases, undefined=undefined or _CONSTANT)
+
+
+def chance_measures(kind: Kind, people: Floats, grader: Floats, cases: Sequence[str]) -> dict[str, Measure]:
+    """Kappa, or kappa with quadratic weights; empty for numbers on different scales."""
+    return {} if kind == "continuous" else {HEADLINES[kind]: headline_measure(kind, people, grader, cases)}
+
+
+def rank_measures(people: Floats, grader: Floats, cases: Sequence[str]) -> dict[str, Measure]:
+    """The rank correlations."""
+    return {
+        "spearman": coefficient_measure(spearman, people, grader, cases, undefined=_CONSTANT),
+        "kendall": coefficient_measure(kendall, people, grader, cases, undefined=_CONSTANT),
+    }
+
+
+def failures(kind: Kind, meaning: Metric, rule: Rule | None, people: Floats, grader: Floats) -> Failures | None:
+    """Which cells fail: the worse answer of yes and no, or a violation of ``rule``. ``None`` if nothing says so."""
+    if kind == "bool":
+        worse = 1.0 if meaning.better == "lower" else 0.0
+        return Failures(people == worse, grader == worse)
+    if rule is None:
+        return None
+    return Failures(*(np.asarray([_breaks(rule, value) for value in side], dtype=bool) for side in (people, grader)))
+
+
+def failure_measures(failed: Failures | None, cases: Sequence[str]) -> dict[str, Measure]:
+    """Accuracy, precision and recall of failures, if the metric defines a failure. Precision and recall are rates over
+    the cells that the grader fails, and that people fail."""
+    if failed is None:
+        return {}
+    return {
+        "accuracy": rate_measure(failed.people == failed.grader, cases),
+        "fail_precision": _share(failed.people, failed.grader, cases, "the grader fails no cell"),
+        "fail_recall": _share(failed.grader, failed.people, cases, "the raters fail no cell"),
+    }
+
+
+def _share(values: NDArray[np.bool_], among: NDArray[np.bool_], cases: Sequence[str], undefined: str) -> Measure:
+    return rate_measure(values[among], list(compress(cases, among)), undefined=undefined)
+
+
+def _breaks(rule: Rule, value: float) -> bool:
+    return rule.outcome({rule.metric: float(value)}) == "failed"

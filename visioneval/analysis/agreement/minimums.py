@@ -1,0 +1,130 @@
+"""Required agreement of graders with people, and the exit code that follows. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from visioneval.analysis.agreement.graders import GraderAgreement
+from visioneval.analysis.agreement.measures import MEASURES
+from visioneval.analysis.stats.measure import Measure
+from visioneval.errors import ExitCode, UsageError
+from visioneval.rules import is_true
+from visioneval.suite.loading.messages import did_you_mean
+from visioneval.types import Frozen
+
+Bound = Literal["low", "estimate"]
+FLAGS: Mapping[Bound, str] = {"low": "--min", "estimate": "--min-point"}
+
+
+@dataclass(frozen=True, slots=True)
+class Minimum:
+    """The minimum agreement of a metric with human labels, -1..1.
+
+    ``target`` is ``METRIC`` or ``METRIC:MEASURE``; without a measure it means the headline. ``bound`` is what must
+    reach ``value``: the lower bound of the 95 % interval, or the estimate.
+    """
+
+    target: str
+    value: float
+    bound: Bound = "low"
+
+
+class MinimumResult(Frozen):
+    """The result of a ``Minimum``: the estimate ``value`` and lower bound ``low`` of the question that agrees least.
+
+    ``bound`` names the one that counts. ``note`` explains a minimum that did not pass.
+    """
+
+    metric: str
+    measure: str | None
+    bound: Bound
+    required: float
+    value: float | None = None
+    low: float | None = None
+    question: str | None = None
+    state: Literal["passed", "failed", "unmeasured"]
+    note: str | None = None
+
+
+def check_minimums(
+    minimums: Sequence[Minimum], graders: Sequence[GraderAgreement], metrics: Collection[str]
+) -> tuple[MinimumResult, ...]:
+    """Checks minimums, in order. Raises ``UsageError`` for an unknown metric or measure, or a wrong value."""
+    return tuple(_check(minimum, *_parse(minimum, metrics), graders) for minimum in minimums)
+
+
+def exit_code(minimums: Sequence[MinimumResult]) -> ExitCode:
+    """3 if a minimum could not be measured, else 1 if one failed, else 0."""
+    states = {minimum.state for minimum in minimums}
+    if "unmeasured" in states:
+        return ExitCode.INCOMPLETE
+    return ExitCode.GATE_FAILED if "failed" in states else ExitCode.PASSED
+
+
+def _parse(minimum: Minimum, metrics: Collection[str]) -> tuple[str, str | None]:
+    """The metric and the measure of a minimum."""
+    flag = FLAGS[minimum.bound]
+    if not -1 <= minimum.value <= 1:
+        raise UsageError(f"{flag} {minimum.target}:{minimum.value}: write a value from -1 to 1")
+    metric, _, measure = minimum.target.rpartition(":")
+    if minimum.target in metrics:
+        return minimum.target, None
+    if metric not in metrics:
+        unknown = metric if measure in MEASURES else minimum.target
+        raise UsageError(f"{flag} {minimum.target}: no run has the metric {unknown!r}{did_you_mean(unknown, metrics)}")
+    if measure not in MEASURES:
+        raise UsageError(f"{flag} {minimum.target}: no measure {measure!r}{did_you_mean(measure, MEASURES)}")
+    return metric, measure
+
+
+def _check(minimum: Minimum, metric: str, measure: str | None, graders: Sequence[GraderAgreement]) -> MinimumResult:
+    findings = [finding for finding in graders if finding.metric == metric]
+    if measure and findings and not any(measure in finding.measures for finding in findings):
+        names = ", ".join(findings[0].measures)
+        raise UsageError(f"{FLAGS[minimum.bound]} {minimum.target}: the measures of {metric} are {names}")
+    candidates = [
+        (finding, name, finding.measures[name])
+        for finding in findings
+        if finding.cells and (name := measure or finding.headline) in finding.measures
+    ]
+    result = MinimumResult(
+        metric=metric, measure=measure, bound=minimum.bound, required=minimum.value, state="unmeasured"
+    )
+    if not candidates:
+        return result.model_copy(update={"note": "no labeled cell has a score for this metric: label cells of the run"})
+    finding, name, worst = min(candidates, key=lambda candidate: _order(candidate[2], minimum.bound))
+    number = worst.low if minimum.bound == "low" else worst.value
+    passed = number is not None and is_true(number, ">=", minimum.value)
+    state: Literal["passed", "failed", "unmeasured"] = "passed" if passed else "failed"
+    return MinimumResult(
+        metric=metric,
+        measure=name,
+        bound=minimum.bound,
+        required=minimum.value,
+        value=worst.value,
+        low=worst.low,
+        question=finding.question,
+        state="unmeasured" if number is None else state,
+        note=_note(worst, minimum, passed=passed),
+    )
+
+
+def _order(measure: Measure, bound: Bound) -> float:
+    """Sorts an unmeasured one first, then by the bound that counts."""
+    number = measure.low if bound == "low" else measure.value
+    return -2.0 if number is None else number
+
+
+def _note(measure: Measure, minimum: Minimum, *, passed: bool) -> str | None:
+    if minimum.bound == "estimate":
+        return measure.note if measure.value is None else None
+    if measure.value is None:
+        return measure.note
+    reached = is_true(measure.value, ">=", minimum.value)
+    if measure.low is None:
+        return f"{measure.note}; label more cases" + (", or require the estimate with --min-point" if reached else "")
+    if passed or not reached:
+        return None
+    return "the lower bound is below the minimum, the estimate is not: label more cases, or require it with --min-point"

@@ -1,0 +1,218 @@
+"""How many cases and samples show a difference between two runs, before they are paid for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+from visioneval.analysis.cells import Cell, Side
+from visioneval.analysis.compare.differences import ALPHA, metric_difference, pass_rate_difference
+from visioneval.analysis.compare.pairing import pair_cells
+from visioneval.analysis.stats.components import Components, case_of_values, components
+from visioneval.analysis.stats.power import detectable_mean, detectable_rate
+from visioneval.errors import UsageError
+from visioneval.suite.loading.messages import did_you_mean
+from visioneval.types import Metric, Verdict
+
+SAMPLES = (1, 2, 3, 5, 8)
+"""The numbers of samples that are planned with."""
+MAX_CASES = 100_000
+"""The most cases that are looked for."""
+DEFAULT_PASS_RATE = 0.8
+DEFAULT_CORRELATION = 0.5
+_PASSES = Metric(type="bool")
+_VALUES: Mapping[Verdict, float] = {Verdict.PASS: 1.0, Verdict.FAIL: 0.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Detect:
+    """The difference that a comparison is to show: of a ``metric``, or of the pass rate (``None``), in 0..1.
+
+    ``level`` is the significance level that decides about it.
+    """
+
+    metric: str | None
+    kind: Metric
+    difference: float
+    level: float = ALPHA
+    family: int = 1
+    """The number of metrics that share the level of 5 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """How much equal runs differ.
+
+    ``within`` is the variance of one cell around the mean of its case and model run, ``change`` that of the cases'
+    differences beyond it, which more samples do not reduce. ``rate`` is the mean. ``notes`` name the basis.
+    """
+
+    rate: float
+    within: float
+    change: float = 0.0
+    notes: tuple[str, ...] = ()
+
+    def detectable(self, detect: Detect, cases: int, cells: float) -> float | None:
+        """The smallest difference that this many cases detect, each with ``cells`` cells; ``None`` if there is none."""
+        variance = self.change + 2 * self.within / cells
+        if detect.kind.type == "bool":
+            return detectable_rate(cases, self.rate, variance, cells, alpha=detect.level)
+        return detectable_mean(cases, variance, alpha=detect.level)
+
+    def cases_for(self, detect: Detect, cells: float) -> int | None:
+        """The fewest cases that detect the difference, or ``None`` if ``MAX_CASES`` do not."""
+
+        def suffices(cases: int) -> bool:
+            size = self.detectable(detect, cases, cells)
+            return size is not None and size <= detect.difference
+
+        low, high = 1, 2
+        while not suffices(high):
+            if high == MAX_CASES:
+                return None
+            low, high = high, min(2 * high, MAX_CASES)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if suffices(middle) else (middle, high)
+        return high
+
+
+def parse_detect(text: str | float, metrics: Mapping[str, Metric], families: Sequence[str]) -> Detect:
+    """Reads points of the pass rate (``5``) or ``METRIC:VALUE``. ``families`` are the metrics that Holm adjusts.
+
+    Raises ``UsageError``.
+    """
+    name, _, value = str(text).rpartition(":")
+    try:
+        number = float(value)
+    except ValueError:
+        number = float("nan")
+    if not isfinite(number):
+        raise UsageError(f"--detect {text!r}: write points of the pass rate, such as 5, or METRIC:VALUE")
+    if not name:
+        if not 0 < number <= 100:
+            raise UsageError(f"--detect {text}: the points of pass rate must be above 0 and at most 100")
+        return Detect(None, _PASSES, number / 100)
+    if name not in metrics:
+        raise UsageError(f"--detect {text}: the suite has no metric {name!r}{did_you_mean(name, metrics)}")
+    metric, number_of = metrics[name], max(1, len(families))
+    low, high = (0.0, 1.0) if metric.type == "bool" else metric.range or (None, None)
+    if number <= 0 or (low is not None and high is not None and number > high - low):
+        most = "" if low is None or high is None else f" and at most {high - low:g}"
+        raise UsageError(f"--detect {text}: a difference of {name} must be above 0{most}")
+    return Detect(name, metric, number, ALPHA / number_of, number_of)
+
+
+def stated_noise(detect: Detect, pass_rate: float | None, correlation: float | None) -> Noise:
+    """The noise at a stated rate, where two samples of a case have a stated correlation. Raises ``UsageError``."""
+    if detect.kind.type != "bool":
+        raise UsageError(f"--detect {detect.metric}: the variance of a number is unknown: add --like RUN")
+    rate = DEFAULT_PASS_RATE if pass_rate is None else pass_rate
+    rho = DEFAULT_CORRELATION if correlation is None else correlation
+    if not 0 <= rate <= 1:
+        raise UsageError(f"--pass-rate {rate:g}: must be from 0 to 1")
+    _check_correlation(rho)
+    what = "a pass rate" if detect.metric is None else "a share of yes"
+    basis = f"{what} of {rate:.3g} and a correlation of {rho:g} between samples of a case"
+    note = f"Assumes {basis}; --like RUN measures them."
+    return Noise(rate, rate * (1 - rate) * (1 - rho), notes=(note,))
+
+
+def noise_of(detect: Detect, sides: Sequence[Side], suite: str, correlation: float | None) -> Noise:
+    """The noise that one or two earlier runs show. Raises ``UsageError``."""
+    if len(sides) > 2:
+        raise UsageError("--like: name one run, or two to use the variance of their differences")
+    if len(sides) == 2 and sides[0].name == sides[1].name:
+        raise UsageError(f"--like {sides[0].name}: given twice: name two different runs")
+    if len(sides) == 2 and correlation is not None:
+        raise UsageError("--case-correlation: two runs with --like show it; leave it out")
+    strata = {(side.name, label): group for side in sides for label, group in _values(detect, side).items()}
+    for side in sides:
+        if not any(name == side.name for name, _ in strata):
+            raise UsageError(_nothing_measured(detect, side))
+    split = components([case_of_values(values) for values in group.values()] for group in strata.values())
+    values = [value for group in strata.values() for case in group.values() for value in case]
+    rate = sum(values) / len(values)
+    if len(sides) == 2:
+        noise = _paired_noise(detect, sides, rate, split)
+    else:
+        noise = _single_noise(detect, sides[0], rate, split, correlation)
+    if detect.kind.type == "number" and noise.within + noise.change <= 0:
+        raise UsageError(f"--like {sides[0].name}: {detect.metric} is the same in all samples: nothing to plan with")
+    others = (
+        f"{side.name} is a run of the suite {side.suite!r}, not of {suite!r}."
+        for side in sides
+        if side.suite not in (None, suite)
+    )
+    return Noise(noise.rate, noise.within, noise.change, (*noise.notes, *others))
+
+
+def _single_noise(detect: Detect, side: Side, rate: float, split: Components, correlation: float | None) -> Noise:
+    if split.sample is not None:
+        if correlation is not None:
+            raise UsageError(f"--case-correlation: {side.name} has several samples per case and shows it; leave it out")
+        note = f"Variance between samples of a case from {side.name}{_mean(detect, rate)}."
+        return Noise(rate, split.sample, notes=(note,))
+    if split.case is None:
+        raise UsageError(f"--like {side.name}: has one case with one sample, which shows no variance")
+    rho = DEFAULT_CORRELATION if correlation is None else correlation
+    _check_correlation(rho)
+    note = (
+        f"{side.name} has one sample per case, which does not show the variance between samples: assumes a correlation"
+        f" of {rho:g} between samples of a case{_mean(detect, rate)}."
+    )
+    return Noise(rate, split.case * (1 - rho), notes=(note,))
+
+
+def _paired_noise(detect: Detect, sides: Sequence[Side], rate: float, split: Components) -> Noise:
+    pairs = [pair for pair in pair_cells(sides[0], sides[1]).pairs if not pair.flaky]
+    if detect.metric is None:
+        difference = pass_rate_difference(pairs)
+    else:
+        difference = metric_difference(detect.metric, detect.kind, pairs)
+    names = " and ".join(side.name for side in sides)
+    if difference.variance is None:
+        raise UsageError(f"--like: {names} have fewer than two cases in common, which show no variance")
+    cells = difference.n_pairs / difference.n_cases
+    base = f"Variance of the cases' differences between {names}{_mean(detect, rate)}"
+    if split.sample is None:
+        note = f"{base}. With one sample per case, all of it counts as noise that more samples reduce."
+        return Noise(rate, difference.variance * cells / 2, notes=(note,))
+    change = max(0.0, difference.variance - 2 * split.sample / cells)
+    return Noise(rate, split.sample, change, (f"{base}, and between samples of a case.",))
+
+
+def _mean(detect: Detect, rate: float) -> str:
+    if detect.kind.type != "bool":
+        return ""
+    return f", at a pass rate of {rate:.3g}" if detect.metric is None else f", at a share of yes of {rate:.3g}"
+
+
+def _check_correlation(rho: float) -> None:
+    if not 0 <= rho < 1:
+        raise UsageError(f"--case-correlation {rho:g}: must be from 0 to below 1")
+
+
+def _values(detect: Detect, side: Side) -> dict[str, dict[str, list[float]]]:
+    """The measured values by model run and case, without flaky cases."""
+    values: dict[str, dict[str, list[float]]] = {}
+    for cell in side.cells:
+        value = None if cell.flaky else _value(detect, cell)
+        if value is not None:
+            values.setdefault(cell.model_label, {}).setdefault(cell.test_id, []).append(value)
+    return values
+
+
+def _value(detect: Detect, cell: Cell) -> float | None:
+    score = _VALUES.get(cell.verdict) if detect.metric is None else cell.scores.get(detect.metric)
+    return None if score is None else float(score)
+
+
+def _nothing_measured(detect: Detect, side: Side) -> str:
+    if not side.cells:
+        return f"--like {side.name}: the run has no samples"
+    if detect.metric is None:
+        return f"--like {side.name}: the run has no sample that passed or failed"
+    names = {name for cell in side.cells for name, score in cell.scores.items() if score is not None}
+    return f"--like {side.name}: the run has no score of {detect.metric}{did_you_mean(detect.metric, names)}"

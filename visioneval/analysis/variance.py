@@ -1,0 +1,201 @@
+"""Where the noise of a run is: in cases, samples or votes of a judge, and what would narrow its intervals. Pure."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import fsum, sqrt
+from typing import Literal
+
+from pydantic import Field
+
+from visioneval.analysis.compare.differences import PASS_RATE
+from visioneval.analysis.scores import CaseNumbers, Scores, empty_array, empty_case_array
+from visioneval.analysis.stats.clusters import by_case
+from visioneval.analysis.stats.components import CaseTable, Components, case_of_values, case_of_votes, components
+from visioneval.analysis.stats.student import t_quantile
+from visioneval.records.judge_answers import JudgeAnswer
+from visioneval.records.model import GraderRecord, Record, RunInfo
+from visioneval.types import MAX_NUMBER, Frozen, Metric
+
+Lever = Literal["cases", "samples", "votes"]
+LEVERS: tuple[Lever, ...] = ("cases", "samples", "votes")
+SAME = 0.02
+"""Half-widths within this share of each other count as the same."""
+ONE_CASE = "only one case: no variance between cases, and no interval"
+ALL_EQUAL = "all values of a model run are equal: the variance is unknown"
+ONE_SAMPLE = "one sample per case: its noise is part of the variance between cases; run with --samples 2 to separate it"
+ONE_VOTE = "no repeated votes: the judge's noise is part of the noise between samples; a rubric's votes: 3 separates it"
+NO_VERDICT_VOTES = "votes are about metrics: in the pass rate, the judge's noise is part of the noise between samples"
+
+
+class NoiseFinding(Frozen):
+    """The variance of the pass rate or of a metric within model runs, by where it arises.
+
+    ``case``, ``sample`` and ``vote`` are the variances of a single value between cases, between samples of a case and
+    between votes about a sample, in squared units. What is ``null`` cannot be separated, as ``notes`` explain: it is
+    then a part of the component before it. ``cases``, ``samples`` and ``votes`` are mean numbers per model run, case
+    and sample. ``half_width`` is that of the 95 % interval of the mean of one model run, and ``doubled`` what it would
+    be with twice as many cases, samples or votes. ``best`` are those that narrow it most.
+    """
+
+    name: str
+    metric: Metric
+    case: float | None
+    sample: float | None
+    vote: float | None
+    cases: float
+    samples: float
+    votes: float
+    half_width: float | None = None
+    doubled: dict[Lever, float] = Field(default_factory=dict)
+    best: tuple[Lever, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def varies(self) -> bool:
+        """Whether any component is above 0."""
+        return any((self.case, self.sample, self.vote))
+
+
+@dataclass(slots=True)
+class _Votes:
+    """The votes about one metric on one model run, a row per cell."""
+
+    cases: array[int] = field(default_factory=empty_case_array)
+    numbers: array[int] = field(default_factory=empty_case_array)
+    means: array[float] = field(default_factory=empty_array)
+    squares: array[float] = field(default_factory=empty_array)
+
+    def add(self, values: Sequence[float], case: int) -> None:
+        mean = fsum(values) / len(values)
+        self.cases.append(case)
+        self.numbers.append(len(values))
+        self.means.append(mean)
+        self.squares.append(fsum((value - mean) ** 2 for value in values))
+
+    def tables(self) -> list[CaseTable]:
+        """One table per case."""
+        samples: dict[int, list[tuple[int, float, float]]] = {}
+        rows = zip(self.numbers, self.means, self.squares, strict=True)
+        for case, row in zip(self.cases, rows, strict=True):
+            samples.setdefault(case, []).append(row)
+        return [case_of_votes(case) for case in samples.values()]
+
+
+class Noises:
+    """Collects the votes of judges."""
+
+    def __init__(self, info: RunInfo, numbers: CaseNumbers) -> None:
+        """Starts without cells."""
+        self._metrics, self._numbers = info.metrics, numbers
+        suite = info.selected_suite
+        judges = (grader for grader in suite.graders if grader.judge_names)
+        self._judged = {name for grader in judges for case in suite.cases for name in grader.metrics(case)}
+        self._votes: dict[str, dict[str, _Votes]] = {}
+
+    def add(self, cell: Record) -> None:
+        """Counts the votes of a cell."""
+        for grader in cell.graders:
+            for name, values in votes_of(grader).items():
+                if values and cell.scores.get(name) is not None:
+                    rows = self._votes.setdefault(name, {}).setdefault(cell.model_label, _Votes())
+                    rows.add(values, self._numbers[cell.test_id])
+
+    def result(self, passes: Sequence[Scores], scores: Sequence[Mapping[str, Scores]]) -> tuple[NoiseFinding, ...]:
+        """Returns the pass rate, then the metrics in the order of the run; none that was never measured.
+
+        ``passes`` and ``scores`` (by metric) have one entry per model run.
+        """
+        rates = [_tables(rate) for rate in passes]
+        notes = (NO_VERDICT_VOTES,) if self._judged else ()
+        findings = [_finding(PASS_RATE, Metric(), rates, notes)]
+        for name, metric in self._metrics.items():
+            if name in self._votes:
+                strata = [rows.tables() for rows in self._votes[name].values()]
+            else:
+                strata = [_tables(by_metric[name]) for by_metric in scores if name in by_metric]
+            findings.append(_finding(name, metric, strata, (ONE_VOTE,) if name in self._judged else ()))
+        return tuple(finding for finding in findings if finding is not None)
+
+
+def votes_of(answer: GraderRecord | JudgeAnswer) -> dict[str, list[float]]:
+    """The votes of a judge by metric, without lost ones; empty if the record has none."""
+    votes = answer.details.get("votes")
+    if not isinstance(votes, dict):
+        return {}
+    return {name: [*_numbers(values)] for name, values in votes.items() if isinstance(values, list)}
+
+
+def _numbers(values: Sequence[object]) -> Iterator[float]:
+    for value in values:
+        if isinstance(value, (bool, int, float)) and abs(value) <= MAX_NUMBER:
+            yield float(value)
+
+
+def _tables(scores: Scores) -> list[CaseTable]:
+    return [case_of_values(values) for values in by_case(scores.measured, scores.cases).values()]
+
+
+def _finding(
+    name: str, metric: Metric, strata: Sequence[Sequence[CaseTable]], without_votes: tuple[str, ...]
+) -> NoiseFinding | None:
+    """``without_votes`` explains why the votes cannot be separated."""
+    measured = [cases for cases in strata if cases]
+    if not measured:
+        return None
+    split = components(measured)
+    tables = [case for cases in measured for case in cases]
+    samples, votes = sum(case.samples for case in tables), sum(case.votes for case in tables)
+    is_constant = not any((split.case, split.sample, split.vote))
+    notes = (
+        [ALL_EQUAL]
+        if is_constant
+        else [
+            *([ONE_CASE] if split.case is None else []),
+            *([ONE_SAMPLE] if split.sample is None else []),
+            *(without_votes if split.vote is None else ()),
+        ]
+    )
+    sizes = len(tables) / len(measured), samples / len(tables), votes / samples
+    half_width = None if is_constant else _half_width(split, *sizes)
+    doubled = {} if half_width is None else dict(_doubled(split, *sizes))
+    narrowest = min(doubled.values(), default=0.0)
+    best = tuple(lever for lever, width in doubled.items() if width <= narrowest * (1 + SAME)) if half_width else ()
+    return NoiseFinding(
+        name=name,
+        metric=metric,
+        case=split.case,
+        sample=split.sample,
+        vote=split.vote,
+        cases=sizes[0],
+        samples=sizes[1],
+        votes=sizes[2],
+        half_width=half_width,
+        doubled=doubled,
+        best=best,
+        notes=tuple(notes),
+    )
+
+
+def _doubled(split: Components, cases: float, samples: float, votes: float) -> Iterator[tuple[Lever, float]]:
+    """The half-widths that can be known with twice the number of cases, samples or votes."""
+    sizes: tuple[tuple[Lever, tuple[float, float, float], float | None], ...] = (
+        ("cases", (2 * cases, samples, votes), split.case),
+        ("samples", (cases, 2 * samples, votes), split.sample),
+        ("votes", (cases, samples, 2 * votes), split.vote),
+    )
+    for lever, size, component in sizes:
+        width = _half_width(split, *size)
+        if component is not None and width is not None:
+            yield lever, width
+
+
+def _half_width(split: Components, cases: float, samples: float, votes: float) -> float | None:
+    """Half the width of a 95 % interval of a mean of balanced data, in the unit of the values."""
+    if split.case is None or round(cases) < 2:
+        return None
+    cells = cases * samples
+    variance = split.case / cases + (split.sample or 0.0) / cells + (split.vote or 0.0) / (cells * votes)
+    return t_quantile(0.975, round(cases) - 1) * sqrt(variance)

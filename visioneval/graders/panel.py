@@ -1,0 +1,106 @@
+"""Combines the answers of a panel of judges into one grade. Pure.
+
+A panel replaces one large judge by several that may err differently: P. Verga et al., "Replacing judges with juries:
+evaluating LLM generations with a panel of diverse models" (2024). An even split is no answer: no coin decides it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from visioneval.judging.votes import median
+from visioneval.records.judge_answers import JudgeAnswer
+from visioneval.suite.entries.panels import Combine
+from visioneval.types import Metric, Score
+
+VERDICT = "judge_verdict"
+
+
+@dataclass(frozen=True, slots=True)
+class PanelResult:
+    """The combined answers of a panel. ``error`` says why a score is ``None``."""
+
+    scores: Mapping[str, Score]
+    reasons: Mapping[str, str]
+    failure_tags: tuple[str, ...]
+    details: Mapping[str, str]
+    error: str | None = None
+
+
+def combine_panel(
+    answers: Sequence[JudgeAnswer],
+    metrics: Mapping[str, Metric],
+    *,
+    required: int,
+    optional: Collection[str] = (),
+    combine: Combine | None = None,
+) -> PanelResult:
+    """The majority of yes and no, and the median or mean of numbers, of the judges that measured a metric.
+
+    A score is ``None`` if fewer than ``required`` judges measured it, or as many say yes as no. A metric in
+    ``optional`` that no judge reports is omitted. A failure tag needs more than half of the judges that answered.
+    """
+    scores: dict[str, Score] = {}
+    problems: dict[str, None] = {}
+    for name, metric in metrics.items():
+        by_judge = {answer.judge: answer.scores[name] for answer in answers if name in answer.scores}
+        measured = {judge: score for judge, score in by_judge.items() if score is not None}
+        if name in optional and not measured and len(by_judge) < len(answers):
+            continue
+        if len(measured) < required:
+            scores[name] = None
+            problems[_too_few(answers, measured, required)] = None
+            continue
+        scores[name] = _combined(metric, list(measured.values()), combine)
+        if scores[name] is None:
+            problems[f"the judges are split on {name!r}: {_sides(measured)}"] = None
+    return PanelResult(
+        scores, _reasons(answers), _tags(answers), _verdict(answers, required), "; ".join(problems) or None
+    )
+
+
+def _combined(metric: Metric, measured: Sequence[bool | int | float], combine: Combine | None) -> Score:
+    if metric.type == "number":
+        return fmean(measured) if combine == "mean" else median(measured)
+    yes = sum(map(bool, measured))
+    return None if yes * 2 == len(measured) else yes * 2 > len(measured)
+
+
+def _too_few(answers: Sequence[JudgeAnswer], measured: Collection[str], required: int) -> str:
+    missing = [f"{answer.judge}: {answer.error or 'no answer'}" for answer in answers if answer.judge not in measured]
+    return f"{len(measured)} of {len(answers)} judges answered, {required} must; {'; '.join(missing)}"
+
+
+def _sides(measured: Mapping[str, Score]) -> str:
+    sides = (("yes", True), ("no", False))
+    return ", ".join(
+        f"{' and '.join(judge for judge, score in measured.items() if score is value)} {word}" for word, value in sides
+    )
+
+
+def _reasons(answers: Sequence[JudgeAnswer]) -> dict[str, str]:
+    """The reasons of all judges, each after the judge's name."""
+    reasons: dict[str, list[str]] = {}
+    for answer in answers:
+        for key, text in answer.reasons.items():
+            reasons.setdefault(key, []).append(f"{answer.judge}: {text}")
+    return {key: "; ".join(texts) for key, texts in reasons.items()}
+
+
+def _tags(answers: Sequence[JudgeAnswer]) -> tuple[str, ...]:
+    counts = Counter(tag for answer in answers for tag in set(answer.failure_tags))
+    answered = sum(answer.is_complete for answer in answers)
+    in_order = dict.fromkeys(tag for answer in answers for tag in answer.failure_tags)
+    return tuple(tag for tag in in_order if counts[tag] * 2 > answered)
+
+
+def _verdict(answers: Sequence[JudgeAnswer], required: int) -> dict[str, str]:
+    """The verdict of most judges, as a detail; empty if too few gave one or they are split."""
+    verdicts = Counter(verdict for answer in answers if (verdict := answer.details.get(VERDICT)) in ("PASS", "FAIL"))
+    passed, failed = verdicts["PASS"], verdicts["FAIL"]
+    if passed + failed < required or passed == failed:
+        return {}
+    return {VERDICT: "PASS" if passed > failed else "FAIL"}
