@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from visioneval.analysis.ranking.findings import Rankings
     from visioneval.api import (
         ComparisonResult,
+        ProbeResult,
         Run,
         SuitePlan,
         agreement,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
         load_run,
         pairwise,
         plan,
+        probe,
         rank,
         run,
         run_async,
@@ -51,6 +53,7 @@ _MODULES = {
     "visioneval.analysis.ranking.findings": ("Rankings",),
     "visioneval.api": (
         "ComparisonResult",
+        "ProbeResult",
         "Run",
         "SuitePlan",
         "agreement",
@@ -59,6 +62,7 @@ _MODULES = {
         "load_run",
         "pairwise",
         "plan",
+        "probe",
         "rank",
         "run",
         "run_async",
@@ -98,6 +102,7 @@ __all__ = [
     "Metric",
     "Output",
     "PairwiseResult",
+    "ProbeResult",
     "ProviderError",
     "Question",
     "Rankings",
@@ -116,6 +121,7 @@ __all__ = [
     "load_run",
     "pairwise",
     "plan",
+    "probe",
     "rank",
     "run",
     "run_async",

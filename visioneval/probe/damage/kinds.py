@@ -35,10 +35,11 @@ VISIBLE = 2
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A strength: its text in tables, and the number that the function gets."""
+    """A strength: its text and number in tables, and the value that the function gets."""
 
     label: str
     value: float
+    number: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def planted(kind: Kind, level: Level, subject: Subject, seed: str) -> PlantedFil
         return result
     if kind.group != HARMLESS and not _is_visible(result.image, subject.image):
         raise CannotPlantError("it would look the same")
-    return PlantedFile(encode(result.image, subject.mime), subject.mime)
+    return PlantedFile(encode(result.image, subject.mime), subject.mime, result.box)
 
 
 def matching(patterns: Sequence[str]) -> tuple[Kind, ...]:
@@ -125,7 +126,7 @@ def _other_format(subject: Subject, _strength: float, _random: Random) -> Plante
 
 
 def _levels(unit: str, *numbers: float, scale: float = 1) -> tuple[Level, ...]:
-    return tuple(Level(unit.format(f"{number:g}"), number * scale) for number in numbers)
+    return tuple(Level(unit.format(f"{number:g}"), number * scale, number) for number in numbers)
 
 
 _YES = (Level("", 1.0),)
@@ -167,7 +168,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("harmless.webp", _levels("q{}", 90, 75), _harmless(harmless.webp)),
     Kind("harmless.resized", _levels("-{} %", 10, 25, scale=0.01), _harmless(harmless.resized_and_back)),
     Kind("harmless.half_pixel", _YES, _harmless(harmless.half_pixel_shift)),
-    Kind("harmless.gamma", (Level("0.98", 0.98),), _harmless(harmless.gamma)),
+    Kind("harmless.gamma", (Level("0.98", 0.98, 0.98),), _harmless(harmless.gamma)),
     Kind("harmless.metadata", _YES, _harmless(harmless.without_metadata)),
     Kind("harmless.png", _YES, _harmless(harmless.other_png)),
 )

@@ -39,10 +39,11 @@ class Planted:
 
 @dataclass(frozen=True, slots=True)
 class PlantedFile:
-    """A changed file, for changes of the encoding."""
+    """A changed file. ``box`` is where it changed; ``None`` means everywhere."""
 
     data: bytes
     mime: str
+    box: Box | None = None
 
 
 @dataclass(frozen=True, slots=True)
