@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from visioneval.analysis.ranking.findings import Rankings
     from visioneval.api import (
         ComparisonResult,
-        ProbeResult,
         Run,
         SuitePlan,
         agreement,
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from visioneval.engine.pairwise.runs import PairwiseResult
     from visioneval.errors import GraderError, ProviderError, SuiteError, UsageError, VisionEvalError
     from visioneval.graders.base import Grade, Grader, GradingContext
+    from visioneval.probe.probe import ProbeResult
     from visioneval.providers.base import (
         CellRef,
         Editor,
@@ -53,7 +53,6 @@ _MODULES = {
     "visioneval.analysis.ranking.findings": ("Rankings",),
     "visioneval.api": (
         "ComparisonResult",
-        "ProbeResult",
         "Run",
         "SuitePlan",
         "agreement",
@@ -70,6 +69,7 @@ _MODULES = {
     "visioneval.engine.pairwise.runs": ("PairwiseResult",),
     "visioneval.errors": ("GraderError", "ProviderError", "SuiteError", "UsageError", "VisionEvalError"),
     "visioneval.graders.base": ("Grade", "Grader", "GradingContext"),
+    "visioneval.probe.probe": ("ProbeResult",),
     "visioneval.providers.base": (
         "CellRef",
         "Editor",

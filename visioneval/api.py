@@ -14,7 +14,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack, get_args
 
-from visioneval import __version__
 from visioneval.analysis.agreement.agreement import Agreement, Minimum, agree
 from visioneval.analysis.agreement.answers import LabeledRun
 from visioneval.analysis.compare.compare import Comparison, ComparisonFilters
@@ -24,8 +23,6 @@ from visioneval.analysis.compare.gates import GateResult, check_confirm, check_g
 from visioneval.analysis.compare.preferences import preferences_within
 from visioneval.analysis.findings import Summary
 from visioneval.analysis.past_costs import read_past_costs
-from visioneval.analysis.probe.findings import ProbeFindings
-from visioneval.analysis.probe.summary import summarize_probe
 from visioneval.analysis.ranking.findings import RankedBy, Rankings
 from visioneval.analysis.ranking.ranking import RankFilters, rank_runs
 from visioneval.analysis.ranking.reading import read_answered_runs
@@ -52,8 +49,8 @@ from visioneval.engine.prepare.runs import (
 from visioneval.engine.run import execute
 from visioneval.errors import AuthError, StorageError, UsageError
 from visioneval.expansion import Plan
-from visioneval.probe.grading import measure
-from visioneval.probe.prepare import ProbeRequest, prepare_probe
+from visioneval.probe.prepare import ProbeRequest
+from visioneval.probe.probe import ProbeResult, run_probe
 from visioneval.records.draws import read_draws
 from visioneval.records.labels import LABELS, read_anchors, read_labels
 from visioneval.records.model import Record, RunInfo, StoppedBy, read_info, read_records
@@ -141,22 +138,6 @@ class ComparisonResult:
     def exit_code(self) -> int:
         """0 if all gates passed, 1 if one failed, 3 if one could not be measured, 130 after an interrupt."""
         return exit_code(self.comparison, self.gates, interrupted=self.interrupted)
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeResult:
-    """What graders caught of planted damage.
-
-    ``images`` has, for each of ``findings.missed``, both images as WebP if they were asked for.
-    """
-
-    findings: ProbeFindings
-    images: tuple[tuple[bytes, bytes] | None, ...] = ()
-
-    @property
-    def exit_code(self) -> int:
-        """0 passed, 1 a gate failed, 3 nothing could be planted or something is missing, 130 interrupted."""
-        return self.findings.exit_code
 
 
 def run(suite: Path | str | None = None, **settings: Unpack[RunKeywords]) -> Run:
@@ -346,28 +327,7 @@ def probe(
     request = ProbeRequest(
         str(source), tuple(kinds), seed, with_judges, tuple(min_detection), max_false_alarm, with_images
     )
-    return probe_named(request, options, _listener())
-
-
-def probe_named(request: ProbeRequest, options: RunOptions, listener: Listener) -> ProbeResult:
-    """Probes a suite or a run."""
-    prepared = prepare_probe(request, options.suite)
-    listener.note(prepared.announcement)
-    measured = measure(prepared, options.calls, listener)
-    findings = summarize_probe(
-        [change.cell for change in measured.changes],
-        version=__version__,
-        source=prepared.source,
-        suite=prepared.plan.suite.name,
-        seed=request.seed,
-        metrics=prepared.metrics,
-        notes=prepared.notes.lines(),
-        minimums=prepared.minimums,
-        max_false_alarm=request.max_false_alarm,
-        stopped=measured.stopped,
-        interrupted=measured.interrupted,
-    )
-    return ProbeResult(findings, tuple(change.images for change in measured.changes if change.is_missed))
+    return run_probe(request, options.suite, options.calls, _listener())
 
 
 def pairwise(

@@ -45,9 +45,14 @@ def letters_swapped(line: str, random: Random) -> str:
 
     def is_pair(place: int) -> bool:
         pair = line[place : place + 2]
-        return len(pair) == 2 and pair.isalpha() and pair[0].lower() != pair[1].lower() and pair.islower()
+        return (
+            len(pair) == 2
+            and pair.isalpha()
+            and pair[0].lower() != pair[1].lower()
+            and (pair.islower() or pair.isupper())
+        )
 
-    at = _pick(line, is_pair, random, "no two different small letters side by side")
+    at = _pick(line, is_pair, random, "no two different letters of one case side by side")
     return line[:at] + line[at + 1] + line[at] + line[at + 2 :]
 
 
