@@ -12,9 +12,9 @@ from PIL import Image, ImageDraw
 
 from visioneval.errors import UsageError
 from visioneval.media.images import identify
-from visioneval.probe.damage import copy_edits, lettering, pixels
-from visioneval.probe.damage.kinds import KINDS, Kind, matching, planted
-from visioneval.probe.damage.subject import CannotPlantError, Line, PlantedFile, Subject, decode, encode
+from visioneval.probing.damage import copy_edits, lettering, pixels
+from visioneval.probing.damage.kinds import KINDS, Kind, matching, planted
+from visioneval.probing.damage.subject import CannotPlantError, Line, PlantedFile, Subject, decode, encode
 from visioneval.providers.mock.text import font
 from visioneval.suite.case import Expect, ExpectText
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from visioneval.engine.pairwise.runs import PairwiseResult
     from visioneval.errors import GraderError, ProviderError, SuiteError, UsageError, VisionEvalError
     from visioneval.graders.base import Grade, Grader, GradingContext
-    from visioneval.probe.probe import ProbeResult
+    from visioneval.probing.probe import ProbeResult
     from visioneval.providers.base import (
         CellRef,
         Editor,
@@ -69,7 +69,7 @@ _MODULES = {
     "visioneval.engine.pairwise.runs": ("PairwiseResult",),
     "visioneval.errors": ("GraderError", "ProviderError", "SuiteError", "UsageError", "VisionEvalError"),
     "visioneval.graders.base": ("Grade", "Grader", "GradingContext"),
-    "visioneval.probe.probe": ("ProbeResult",),
+    "visioneval.probing.probe": ("ProbeResult",),
     "visioneval.providers.base": (
         "CellRef",
         "Editor",

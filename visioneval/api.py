@@ -49,8 +49,8 @@ from visioneval.engine.prepare.runs import (
 from visioneval.engine.run import execute
 from visioneval.errors import AuthError, StorageError, UsageError
 from visioneval.expansion import Plan
-from visioneval.probe.prepare import ProbeRequest
-from visioneval.probe.probe import ProbeResult, run_probe
+from visioneval.probing.prepare import ProbeRequest
+from visioneval.probing.probe import ProbeResult, run_probe
 from visioneval.records.draws import read_draws
 from visioneval.records.labels import LABELS, read_anchors, read_labels
 from visioneval.records.model import Record, RunInfo, StoppedBy, read_info, read_records

@@ -13,7 +13,7 @@ from visioneval.cli.bound_flags import bounded
 from visioneval.defaults import MAX_CONCURRENCY, RUNS
 
 if TYPE_CHECKING:
-    from visioneval.probe.probe import ProbeResult
+    from visioneval.probing.probe import ProbeResult
 
 
 @bounded(*bounds.ALL)
@@ -92,8 +92,8 @@ def probe(
     from visioneval.cli.progress import print_traceback
     from visioneval.cli.reports import check_reports
     from visioneval.engine.listener import Listener
-    from visioneval.probe.prepare import ProbeRequest
-    from visioneval.probe.probe import run_probe
+    from visioneval.probing.prepare import ProbeRequest
+    from visioneval.probing.probe import run_probe
     from visioneval.settings import run_options
 
     request = ProbeRequest(

@@ -7,7 +7,7 @@ import io
 import numpy as np
 from PIL import Image
 
-from visioneval.probe.damage.subject import Box, Pixels, PlantedFile, decode
+from visioneval.probing.damage.subject import Box, Pixels, PlantedFile, decode
 
 SIDE = 320
 CONTEXT = 2.5

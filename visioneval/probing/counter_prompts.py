@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from visioneval.probe.damage.subject import CannotPlantError
+from visioneval.probing.damage.subject import CannotPlantError
 from visioneval.suite.case import TestCase
 
 Random = np.random.Generator

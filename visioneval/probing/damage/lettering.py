@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw
 from visioneval.errors import ProviderError
 from visioneval.graders.text.copy_match import Corners
 from visioneval.media.opencv import portable_opencv
-from visioneval.probe.damage.subject import Box, CannotPlantError, Pixels, Planted, Subject
+from visioneval.probing.damage.subject import Box, CannotPlantError, Pixels, Planted, Subject
 from visioneval.providers.mock.text import font, tidy
 
 Random = np.random.Generator

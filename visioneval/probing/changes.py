@@ -9,9 +9,9 @@ from hashlib import sha256
 import numpy as np
 
 from visioneval.expansion import Call
-from visioneval.probe.counter_prompts import exchange_of
-from visioneval.probe.damage.kinds import Kind, Level, planted
-from visioneval.probe.damage.subject import CannotPlantError, PlantedFile, Subject
+from visioneval.probing.counter_prompts import exchange_of
+from visioneval.probing.damage.kinds import Kind, Level, planted
+from visioneval.probing.damage.subject import CannotPlantError, PlantedFile, Subject
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from hashlib import sha256
 import numpy as np
 
 from visioneval.errors import UsageError
-from visioneval.probe.damage import copy_edits, harmless, lettering, pixels
-from visioneval.probe.damage.subject import (
+from visioneval.probing.damage import copy_edits, harmless, lettering, pixels
+from visioneval.probing.damage.subject import (
     CannotPlantError,
     Mask,
     Pixels,

@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from visioneval.media.opencv import portable_opencv
-from visioneval.probe.damage.subject import CannotPlantError, Pixels, Planted, PlantedFile, Subject, encode
+from visioneval.probing.damage.subject import CannotPlantError, Pixels, Planted, PlantedFile, Subject, encode
 
 _DECODING = (0xE0, 0xEE)
 """Application segments of a JPEG that change how it decodes: JFIF, and the color transform of Adobe."""

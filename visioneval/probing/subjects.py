@@ -15,8 +15,8 @@ import numpy as np
 from visioneval.errors import ImageError
 from visioneval.graders.text.copy_match import Corners
 from visioneval.media import images
-from visioneval.probe.damage import lettering
-from visioneval.probe.damage.subject import (
+from visioneval.probing.damage import lettering
+from visioneval.probing.damage.subject import (
     FORMATS,
     CannotPlantError,
     Line,
@@ -27,7 +27,7 @@ from visioneval.probe.damage.subject import (
     decode,
     encode,
 )
-from visioneval.probe.originals import Original
+from visioneval.probing.originals import Original
 from visioneval.records.model import Record
 
 MAX_MEGAPIXELS = 16

@@ -12,9 +12,9 @@ from visioneval.engine.prepare.planning import Planned, SuiteOptions, load_plan
 from visioneval.engine.prepare.runs import RunToGrade, plan_grading
 from visioneval.errors import UsageError
 from visioneval.expansion import Call, Plan
-from visioneval.probe.counter_prompts import PROMPT_KINDS
-from visioneval.probe.damage.kinds import KINDS, Kind, is_within, matching
-from visioneval.probe.originals import Notes, Original, passing_outputs, suite_outputs
+from visioneval.probing.counter_prompts import PROMPT_KINDS
+from visioneval.probing.damage.kinds import KINDS, Kind, is_within, matching
+from visioneval.probing.originals import Notes, Original, passing_outputs, suite_outputs
 from visioneval.suite.entries.graders import BaseGrader
 
 

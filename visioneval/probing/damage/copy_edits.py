@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from visioneval.probe.damage.subject import CannotPlantError
+from visioneval.probing.damage.subject import CannotPlantError
 
 Random = np.random.Generator
 

@@ -17,20 +17,20 @@ from visioneval.engine.cells.context import RunContext
 from visioneval.engine.components import build_components
 from visioneval.engine.listener import Listener
 from visioneval.engine.loop import run_to_end
-from visioneval.engine.prepare.provenance import describe_run
+from visioneval.engine.prepare.provenance import describe_run, now
 from visioneval.engine.run import open_context
 from visioneval.engine.shutdown import Outcome, Progress
 from visioneval.errors import ImageError
 from visioneval.expansion import Call
 from visioneval.media.formats import ending
 from visioneval.media.images import identify, sha256
-from visioneval.probe.changes import Change, changes_of, planted_or_reason
-from visioneval.probe.damage.kinds import COPY
-from visioneval.probe.damage.subject import PlantedFile, Subject
-from visioneval.probe.originals import Original
-from visioneval.probe.prepare import PreparedProbe
-from visioneval.probe.subjects import as_control, open_subject, with_lines
-from visioneval.probe.thumbnails import side_by_side
+from visioneval.probing.changes import Change, changes_of, planted_or_reason
+from visioneval.probing.damage.kinds import COPY
+from visioneval.probing.damage.subject import PlantedFile, Subject
+from visioneval.probing.originals import Original
+from visioneval.probing.prepare import PreparedProbe
+from visioneval.probing.subjects import as_control, open_subject, with_lines
+from visioneval.probing.thumbnails import side_by_side
 from visioneval.records.model import Record
 from visioneval.records.writer import RunWriter
 from visioneval.rules import parse_rule
@@ -88,7 +88,10 @@ def measure(prepared: PreparedProbe, settings: CallSettings, listener: Listener)
                 progress.check()
                 return Outcome(complete=not progress.is_over, out_of_budget=calls.budget.refused > 0)
 
-            outcome = run_to_end(work, progress, listener.say, listener.started)
+            try:
+                outcome = run_to_end(work, progress, listener.say, listener.started)
+            finally:
+                writer.finish("complete", now())  # closes its files
     ordered = tuple(sorted(changes, key=lambda change: change.order))
     return Measurements(ordered, calls.budget.refusal, interrupted=not outcome.complete)
 

@@ -10,8 +10,8 @@ from visioneval.analysis.probe.summary import summarize_probe
 from visioneval.engine.call_settings import CallSettings
 from visioneval.engine.listener import Listener
 from visioneval.engine.prepare.planning import SuiteOptions
-from visioneval.probe.grading import measure
-from visioneval.probe.prepare import ProbeRequest, prepare_probe
+from visioneval.probing.grading import measure
+from visioneval.probing.prepare import ProbeRequest, prepare_probe
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,92 @@
+"""Probes the shipped suites that need no key, and real edits: ``make probe``. Prints Markdown, one part per source.
+
+Graders that read text get copy damage, the others pixel damage, which saves most of the OCR; all get harmless changes.
+``--limit N`` takes the first cases of each source.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+
+import visioneval as ve
+from visioneval.report.probe_markdown import probe_markdown
+
+ROOT = Path(__file__).parents[2]
+GENERATED = ("quickstart", "editing")
+"""Suites whose provider is the mock: they are run first."""
+REFERENCES = ("logo_edits",)
+"""Suites whose cases have references."""
+EDITS = ROOT.parent / "shared" / "data" / "edits"
+"""Edits by real models, with their inputs and masks."""
+COPY = {"poster": ["PLANE", "BOSTON AND MAINE RAILROAD"]}
+"""What the edits show, for the text grader."""
+
+
+def main() -> None:
+    """Runs, probes and prints."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--limit", type=int)
+    arguments = parser.parse_args()
+    selection = {} if arguments.limit is None else {"limit": arguments.limit}
+    with tempfile.TemporaryDirectory() as folder:
+        runs = Path(folder)
+        suites = {name: ROOT / "suites" / name / "suite.yaml" for name in (*GENERATED, *REFERENCES)}
+        if EDITS.is_dir():
+            suites["real_edits"] = edits_suite(runs)
+        for name, suite in suites.items():
+            source = ve.run(suite, runs=runs / name, run_id=name, **selection) if name in GENERATED else suite
+            texts = [
+                grader.key
+                for grader in ve.plan(suite, trust_suite=True).plan.suite.graders
+                if grader.type_name == "text"
+            ]
+            others = [
+                grader.key
+                for grader in ve.plan(suite, trust_suite=True).plan.suite.graders
+                if grader.type_name in PIXELS
+            ]
+            for graders, kinds in ((others, ["pixels", "harmless"]), (texts, ["copy", "harmless"])):
+                result = ve.probe(source, kinds=kinds, graders=graders, runs=runs / name, trust_suite=True, **selection)
+                print(f"# {name}: {', '.join(graders)}\n\n{probe_markdown(result.findings)}", flush=True)
+
+
+PIXELS = ("locality", "reference", "properties")
+
+
+def edits_suite(folder: Path) -> Path:
+    """A suite that reads the real edits."""
+    rows = [json.loads(line) for line in (EDITS / "dataset.jsonl").read_text().splitlines()]
+    cases = [
+        {
+            "id": row["id"],
+            "prompt": row["prompt"],
+            "images": [str(EDITS / row["input"])],
+            "mask": str(EDITS / row["mask"]),
+            "reference": str(EDITS / row["image_uri"]),
+            "outputs": {"edited": [str(EDITS / row["image_uri"])]},
+            **({"expect": {"text": {"required": COPY[row["id"]]}}} if row["id"] in COPY else {}),
+        }
+        for row in rows
+    ]
+    suite = {
+        "name": "real-edits",
+        "cases": cases,
+        "models": [{"provider": "files"}],
+        "graders": [
+            {"key": "place", "type": "locality"},
+            {"key": "like", "type": "reference"},
+            {"key": "copy", "type": "text"},
+            {"key": "file", "type": "properties"},
+        ],
+        "verdict": ["place", "like", "copy", "file"],
+    }
+    path = folder / "edits.yaml"
+    path.write_text(json.dumps(suite))
+    return path
+
+
+if __name__ == "__main__":
+    main()
