@@ -22,7 +22,7 @@ from visioneval.analysis.probe.rates import rate_of, rates_of, weakest_caught
 from visioneval.cli import app
 from visioneval.errors import UsageError
 from visioneval.probing import subjects
-from visioneval.probing.counter_prompts import Exchange, exchange_of
+from visioneval.probing.counter_prompts import PROMPT_KINDS, Exchange, exchange_of
 from visioneval.probing.damage.kinds import KINDS
 from visioneval.probing.damage.subject import CannotPlantError
 from visioneval.providers.mock.text import font
@@ -158,7 +158,7 @@ def test_a_run_is_probed_on_the_outputs_that_passed(folder: Folder) -> None:
     done = folder.probe("--json", *kinds("pixels.blank"), source="r")
     findings = json.loads(done.stdout)
     assert (findings["source"], findings["outputs"]) == ("r", 1)
-    assert findings["notes"] == ["left out 1 cell that did not pass"]
+    assert findings["notes"] == ["left out 1 cell that did not pass with an output"]
     assert folder.probe(*kinds("pixels.blank"), source="r@m").exit_code == 0
     nothing = folder.probe("--case", "bad", source="r")
     assert nothing.exit_code == 2
@@ -382,6 +382,14 @@ def test_a_budget_stops_the_probe(judged: SuiteRunner) -> None:
     assert done.exit_code == 3, done.output
     assert "incomplete: the budget" in done.output
     assert judged.called[1] <= 3
+
+
+def test_the_documented_kinds_are_those_that_exist() -> None:
+    text = (Path(__file__).parent.parent / "docs" / "graders.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([a-z_.]+)` \|[^|]*\|([^|]*)\|$", text, flags=re.MULTILINE)
+    existing = [(kind.name, ", ".join(level.label for level in kind.levels)) for kind in KINDS]
+    assert [(name, strengths.strip()) for name, strengths in rows if not name.startswith("prompt.")] == existing
+    assert tuple(name for name, _ in rows if name.startswith("prompt.")) == PROMPT_KINDS
 
 
 # Rates and gates on hand-made cells.

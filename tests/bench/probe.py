@@ -17,6 +17,7 @@ from visioneval.report.probe_markdown import probe_markdown
 ROOT = Path(__file__).parents[2]
 GENERATED = ("quickstart", "editing")
 """Suites whose provider is the mock: they are run first."""
+FLAWLESS = "mock,flaw=none"
 REFERENCES = ("logo_edits",)
 """Suites whose cases have references."""
 EDITS = ROOT.parent / "shared" / "data" / "edits"
@@ -33,11 +34,12 @@ def main() -> None:
     selection = {} if arguments.limit is None else {"limit": arguments.limit}
     with tempfile.TemporaryDirectory() as folder:
         runs = Path(folder)
-        suites = {name: ROOT / "suites" / name / "suite.yaml" for name in (*GENERATED, *REFERENCES)}
-        if EDITS.is_dir():
-            suites["real_edits"] = edits_suite(runs)
+        suites = {"real_edits": edits_suite(runs)} if EDITS.is_dir() else {}
+        suites |= {name: ROOT / "suites" / name / "suite.yaml" for name in (*GENERATED, *REFERENCES)}
         for name, suite in suites.items():
-            source = ve.run(suite, runs=runs / name, run_id=name, **selection) if name in GENERATED else suite
+            source: ve.Run | Path = suite
+            if name in GENERATED:
+                source = ve.run(suite, runs=runs / name, run_id=name, models=[FLAWLESS], **selection)
             texts = [
                 grader.key
                 for grader in ve.plan(suite, trust_suite=True).plan.suite.graders

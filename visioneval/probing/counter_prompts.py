@@ -86,7 +86,7 @@ def _of_list(kind: str, words: tuple[str, ...]) -> Callable[[TestCase, str, Rand
     return make
 
 
-def _place(_case: TestCase, prompt: str, random: Random) -> Exchange:
+def _direction(_case: TestCase, prompt: str, random: Random) -> Exchange:
     named = sorted(word for word in _PLACES if re.search(rf"(?<!\w){word}(?!\w)", prompt, re.IGNORECASE))
     if not named:
         raise CannotPlantError("its prompt names no place to exchange")
@@ -106,7 +106,7 @@ def _copy(case: TestCase, prompt: str, random: Random) -> Exchange:
 _MAKERS: Mapping[str, Callable[[TestCase, str, Random], Exchange]] = {
     "number": _number,
     "color": _of_list("color", _COLORS),
-    "place": _place,
+    "place": _direction,
     "object": _of_list("object", _OBJECTS),
     "copy": _copy,
 }

@@ -168,7 +168,7 @@ class _Prober:
                 self._prepared.notes.not_planted(original.name, change.name, result)
                 return
             record = await self._grade(original, result.call, result.file)
-            cell = _probed_cell(original, change, record, result.detail)
+            cell = _probed_cell(original, change, record, self._context.sanitizer.text(result.detail))
             images = None
             if self._prepared.request.with_images and not cell.is_harmless and cell.verdict is not Verdict.FAIL:
                 images = await asyncio.to_thread(side_by_side, subject.image, result.file)

@@ -49,7 +49,7 @@ class Notes:
     def skip(self, name: str, reason: str) -> None:
         """Counts an output that cannot be probed."""
         self._outputs[reason] += 1
-        self._examples.setdefault(reason, name)
+        self._examples[reason] = min(name, self._examples.get(reason, name))  # outputs finish in any order
 
     def not_planted(self, name: str, kind: str, reason: str) -> None:
         """Counts a kind of change that does not apply to an output."""
@@ -87,7 +87,7 @@ def passing_outputs(plan: Plan, folder: Path, label: str | None, notes: Notes) -
     if not originals:
         raise UsageError(f"{folder}: no output to probe: none of the selected cells passed with an image")
     if failed:
-        notes.say(f"left out {failed} cell{'s' * (failed != 1)} that did not pass")
+        notes.say(f"left out {failed} cell{'s' * (failed != 1)} that did not pass with an output")
     return originals
 
 

@@ -106,6 +106,8 @@ def _kinds(request: ProbeRequest) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
 def _load(name: str, options: SuiteOptions) -> tuple[Planned, RunToGrade | None]:
     if Path(name).is_file():
         return load_plan(Path(name), options), None
+    if Path(name).suffix.lower() in (".yaml", ".yml"):
+        raise UsageError(f"{name}: there is no such suite file")
     source = RunToGrade(*named_run(name, options.runs))
     return plan_grading(source, None, options), source
 

@@ -18,7 +18,7 @@ _MARKS = ".,!?:;"
 
 def letter_replaced(line: str, random: Random) -> str:
     """One letter becomes a letter of another shape."""
-    at = _pick(line, lambda place: any(line[place] in group for group in _SHAPES), random, "no Latin letter")
+    at = _pick(line, lambda position: any(line[position] in group for group in _SHAPES), random, "no Latin letter")
     others = [
         letter
         for group in _SHAPES
@@ -30,21 +30,21 @@ def letter_replaced(line: str, random: Random) -> str:
 
 def letter_dropped(line: str, random: Random) -> str:
     """One letter is missing."""
-    at = _pick(line, lambda place: line[place].isalpha(), random, "no letter")
+    at = _pick(line, lambda position: line[position].isalpha(), random, "no letter")
     return line[:at] + line[at + 1 :]
 
 
 def letter_doubled(line: str, random: Random) -> str:
     """One letter is there twice."""
-    at = _pick(line, lambda place: line[place].isalpha(), random, "no letter")
+    at = _pick(line, lambda position: line[position].isalpha(), random, "no letter")
     return line[:at] + line[at] + line[at:]
 
 
 def letters_swapped(line: str, random: Random) -> str:
     """Two neighboring letters change places."""
 
-    def is_pair(place: int) -> bool:
-        pair = line[place : place + 2]
+    def is_pair(position: int) -> bool:
+        pair = line[position : position + 2]
         return (
             len(pair) == 2
             and pair.isalpha()
@@ -59,8 +59,8 @@ def letters_swapped(line: str, random: Random) -> str:
 def case_changed(line: str, random: Random) -> str:
     """One letter changes its case, and by that its shape."""
 
-    def has_two_shapes(place: int) -> bool:
-        letter = line[place]
+    def has_two_shapes(position: int) -> bool:
+        letter = line[position]
         return letter.isascii() and letter.isalpha() and letter.lower() not in _SAME_IN_BOTH_CASES
 
     at = _pick(line, has_two_shapes, random, "no letter whose capital has another shape")
@@ -69,17 +69,21 @@ def case_changed(line: str, random: Random) -> str:
 
 def punctuation_changed(line: str, random: Random) -> str:
     """A mark of the line is missing; a line without marks gets an exclamation mark at its end."""
-    places = [place for place, letter in enumerate(line) if letter in _MARKS]
-    if not places:
+    positions = [position for position, letter in enumerate(line) if letter in _MARKS]
+    if not positions:
         return f"{line}!"
-    at = places[int(random.integers(len(places)))]
+    at = positions[int(random.integers(len(positions)))]
     return line[:at] + line[at + 1 :]
 
 
 def _pick(line: str, fits: Callable[[int], bool], random: Random, without: str) -> int:
-    places: Sequence[int] = [place for place in range(len(line)) if fits(place)]
-    inner = [place for place in places if 0 < place < len(line) - 1 and line[place - 1 : place + 2].isalpha()]
-    places = inner or places
-    if not places:
+    positions: Sequence[int] = [position for position in range(len(line)) if fits(position)]
+    inner = [
+        position
+        for position in positions
+        if 0 < position < len(line) - 1 and line[position - 1 : position + 2].isalpha()
+    ]
+    positions = inner or positions
+    if not positions:
         raise CannotPlantError(f"its line has {without}")
-    return places[int(random.integers(len(places)))]
+    return positions[int(random.integers(len(positions)))]

@@ -89,9 +89,9 @@ def added_line(subject: Subject, random: Random) -> Planted:
     for _ in range(_TRIES):
         left, top = int(random.integers(2, width - line_width)), int(random.integers(height - 2 * line_height))
         box = (left, top, line_width, 2 * line_height)
-        place = subject.image[top : top + box[3], left : left + line_width].reshape(-1, subject.image.shape[2])
-        if float(place.std(axis=0).max()) <= _FLAT and not any(_overlap(box, other) for other in boxes):
-            color = style.color if _distance(style.color, place) > 60 else _opposite(place)
+        area = subject.image[top : top + box[3], left : left + line_width].reshape(-1, subject.image.shape[2])
+        if float(area.std(axis=0).max()) <= _FLAT and not any(_overlap(box, other) for other in boxes):
+            color = style.color if _distance(style.color, area) > 60 else _opposite(area)
             bottom = round(top + 1.5 * line_height)
             return Planted(_with_text(subject.image, ADDED, size, (left, bottom), color, "A"), box)
     raise CannotPlantError("it has no flat place for another line")
@@ -182,10 +182,10 @@ def _overlap(a: Box, b: Box) -> bool:
     return a[0] < b[0] + b[2] and b[0] < a[0] + a[2] and a[1] < b[1] + b[3] and b[1] < a[1] + a[3]
 
 
-def _distance(color: tuple[int, ...], place: Pixels) -> float:
-    return float(np.sqrt(((np.median(place, axis=0)[:3] - np.asarray(color[:3])) ** 2).sum()))
+def _distance(color: tuple[int, ...], area: Pixels) -> float:
+    return float(np.sqrt(((np.median(area, axis=0)[:3] - np.asarray(color[:3])) ** 2).sum()))
 
 
-def _opposite(place: Pixels) -> tuple[int, ...]:
-    level = 20 if float(place[:, :3].mean()) > 128 else 235
-    return (level, level, level, 255)[: place.shape[1]]
+def _opposite(area: Pixels) -> tuple[int, ...]:
+    level = 20 if float(area[:, :3].mean()) > 128 else 235
+    return (level, level, level, 255)[: area.shape[1]]
