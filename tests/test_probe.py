@@ -20,12 +20,16 @@ from visioneval.analysis.probe.findings import ProbedCell
 from visioneval.analysis.probe.gates import MinDetection, check_gates, exit_code, parse_min_detection
 from visioneval.analysis.probe.rates import rate_of, rates_of, weakest_caught
 from visioneval.cli import app
+from visioneval.engine.listener import Listener
 from visioneval.errors import UsageError
 from visioneval.probing import subjects
 from visioneval.probing.counter_prompts import PROMPT_KINDS, Exchange, exchange_of
 from visioneval.probing.damage.kinds import KINDS
 from visioneval.probing.damage.subject import CannotPlantError
+from visioneval.probing.prepare import ProbeRequest
+from visioneval.probing.probe import run_probe
 from visioneval.providers.mock.text import font
+from visioneval.settings import run_options
 from visioneval.suite.case import Expect, ExpectText, TestCase
 from visioneval.types import Verdict
 
@@ -296,6 +300,15 @@ def test_the_api_checks_its_settings(folder: Folder) -> None:
         ve.probe("suite.yaml", kinds="pixels")
     with pytest.raises(UsageError, match="no such run"):
         ve.probe("nothing")
+
+
+def test_an_interrupted_probe_says_so(folder: Folder) -> None:
+    options = run_options()
+    lines: list[str] = []
+    listener = Listener(say=lines.append, started=lambda interrupt: interrupt())
+    result = run_probe(ProbeRequest(str(folder.suite()), ("pixels.blank",)), options.suite, options.calls, listener)
+    assert (result.exit_code, result.findings.outputs) == (130, 0)
+    assert any("stopping" in line for line in lines)
 
 
 def test_copy_damage_is_caught_by_the_text_grader(folder: Folder) -> None:

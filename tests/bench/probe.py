@@ -20,6 +20,7 @@ GENERATED = ("quickstart", "editing")
 FLAWLESS = "mock,flaw=none"
 REFERENCES = ("logo_edits",)
 """Suites whose cases have references."""
+PIXELS, TEXT = ("locality", "reference", "properties"), ("text",)
 EDITS = ROOT.parent / "shared" / "data" / "edits"
 """Edits by real models, with their inputs and masks."""
 COPY = {"poster": ["PLANE", "BOSTON AND MAINE RAILROAD"]}
@@ -40,22 +41,11 @@ def main() -> None:
             source: ve.Run | Path = suite
             if name in GENERATED:
                 source = ve.run(suite, runs=runs / name, run_id=name, models=[FLAWLESS], **selection)
-            texts = [
-                grader.key
-                for grader in ve.plan(suite, trust_suite=True).plan.suite.graders
-                if grader.type_name == "text"
-            ]
-            others = [
-                grader.key
-                for grader in ve.plan(suite, trust_suite=True).plan.suite.graders
-                if grader.type_name in PIXELS
-            ]
-            for graders, kinds in ((others, ["pixels", "harmless"]), (texts, ["copy", "harmless"])):
+            for types, kinds in ((PIXELS, ["pixels", "harmless"]), (TEXT, ["copy", "harmless"])):
+                suite_graders = ve.plan(suite, trust_suite=True).plan.suite.graders
+                graders = [grader.key for grader in suite_graders if grader.type_name in types]
                 result = ve.probe(source, kinds=kinds, graders=graders, runs=runs / name, trust_suite=True, **selection)
                 print(f"# {name}: {', '.join(graders)}\n\n{probe_markdown(result.findings)}", flush=True)
-
-
-PIXELS = ("locality", "reference", "properties")
 
 
 def edits_suite(folder: Path) -> Path:
