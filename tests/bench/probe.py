@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 import visioneval as ve
+from visioneval.errors import ExitCode
 from visioneval.report.probe_markdown import probe_markdown
 
 ROOT = Path(__file__).parents[2]
@@ -46,6 +47,8 @@ def main() -> None:
                 graders = [grader.key for grader in suite_graders if grader.type_name in types]
                 result = ve.probe(source, kinds=kinds, graders=graders, runs=runs / name, trust_suite=True, **selection)
                 print(f"# {name}: {', '.join(graders)}\n\n{probe_markdown(result.findings)}", flush=True)
+                if result.exit_code == ExitCode.INTERRUPTED:
+                    return
 
 
 def edits_suite(folder: Path) -> Path:
