@@ -47,8 +47,8 @@ class ProbedChange:
     """A graded change; for missed damage, both images as WebP, if they were asked for."""
 
     cell: ProbedCell
-    order: tuple[int, int, int]
-    """Its kind, its strength and its output, each by number."""
+    order: tuple[int, int]
+    """Its kind with its strength, and its output, both by number."""
     images: tuple[bytes, bytes] | None = None
 
     @property
@@ -169,10 +169,10 @@ class _Prober:
                 return
             record = await self._grade(original, result.call, result.file)
             cell = _probed_cell(original, change, record, self._context.sanitizer.text(result.detail))
-            images = None
-            if self._prepared.request.with_images and not cell.is_harmless and cell.verdict is not Verdict.FAIL:
-                images = await asyncio.to_thread(side_by_side, subject.image, result.file)
-            self._results.append(ProbedChange(cell, (order, change.level, number), images))
+            probed = ProbedChange(cell, (order, number))
+            if self._prepared.request.with_images and probed.is_missed:
+                probed = replace(probed, images=await asyncio.to_thread(side_by_side, subject.image, result.file))
+            self._results.append(probed)
 
     async def _grade(self, original: Original, call: Call, file: PlantedFile) -> Record:
         """Grades a file as the output of a cell, with the engine's grading step."""

@@ -81,6 +81,8 @@ def prepare_probe(request: ProbeRequest, options: SuiteOptions) -> PreparedProbe
     if source is None:
         originals = suite_outputs(plan, notes)
     else:
+        if source.info.state != "complete":
+            notes.say(f"the run is {source.info.state}: only the cells that it has are probed")
         originals = passing_outputs(plan, source.folder, source.label, notes)
     originals = [replace(original, call=_strict(original.call)) for original in originals]
     metrics = _read_metrics(plan, [original.call for original in originals], notes)
