@@ -118,6 +118,7 @@ SLOW = frozenset(
         "pairwise",
         "plan",
         "prediction_powered",
+        "probe",
         "processors",
         "published_agreement",
         "published_correction",

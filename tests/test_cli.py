@@ -44,7 +44,7 @@ def test_version(toy: Toy) -> None:
     assert toy("--version").stdout == f"visioneval {__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["init", "validate", "plan", "run", "runs", "show", "export", "schema"])
+@pytest.mark.parametrize("command", ["init", "validate", "plan", "run", "runs", "show", "export", "schema", "probe"])
 def test_every_command_has_help_that_fits_80_columns(toy: Toy, command: str) -> None:
     result = toy(command, "--help", COLUMNS="80")
     assert result.exit_code == 0

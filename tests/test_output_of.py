@@ -158,7 +158,11 @@ def test_the_summary_separates_both_groups(toy: Toy) -> None:
             "counter": 0.25,
             "counter_n": 1,
             "difference": 0.25,
+            "difference_low": None,
+            "difference_high": None,
             "auroc": 1.0,
+            "auroc_low": None,
+            "auroc_high": None,
         }
     }
     assert "Counterexamples" in done.output

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         load_run,
         pairwise,
         plan,
+        probe,
         rank,
         run,
         run_async,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from visioneval.engine.pairwise.runs import PairwiseResult
     from visioneval.errors import GraderError, ProviderError, SuiteError, UsageError, VisionEvalError
     from visioneval.graders.base import Grade, Grader, GradingContext
+    from visioneval.probing.probe import ProbeResult
     from visioneval.providers.base import (
         CellRef,
         Editor,
@@ -59,6 +61,7 @@ _MODULES = {
         "load_run",
         "pairwise",
         "plan",
+        "probe",
         "rank",
         "run",
         "run_async",
@@ -66,6 +69,7 @@ _MODULES = {
     "visioneval.engine.pairwise.runs": ("PairwiseResult",),
     "visioneval.errors": ("GraderError", "ProviderError", "SuiteError", "UsageError", "VisionEvalError"),
     "visioneval.graders.base": ("Grade", "Grader", "GradingContext"),
+    "visioneval.probing.probe": ("ProbeResult",),
     "visioneval.providers.base": (
         "CellRef",
         "Editor",
@@ -98,6 +102,7 @@ __all__ = [
     "Metric",
     "Output",
     "PairwiseResult",
+    "ProbeResult",
     "ProviderError",
     "Question",
     "Rankings",
@@ -116,6 +121,7 @@ __all__ = [
     "load_run",
     "pairwise",
     "plan",
+    "probe",
     "rank",
     "run",
     "run_async",

@@ -52,12 +52,22 @@ from visioneval.engine.prepare.sample_sizes import DetectOptions, SampleSizes, s
 from visioneval.engine.run import execute
 from visioneval.errors import AuthError, StorageError, UsageError
 from visioneval.expansion import Plan
+from visioneval.probing.prepare import ProbeRequest
+from visioneval.probing.probe import ProbeResult, run_probe
 from visioneval.records.draws import read_draws
 from visioneval.records.labels import LABELS, read_anchors, read_labels
 from visioneval.records.model import Record, RunInfo, StoppedBy, read_info, read_records
 from visioneval.records.preferences import read_preferences
 from visioneval.records.resume_command import resume_hint, stopped_text
-from visioneval.settings import CallKeywords, GradeKeywords, PlanKeywords, RunKeywords, checked_keywords, run_options
+from visioneval.settings import (
+    CallKeywords,
+    GradeKeywords,
+    PlanKeywords,
+    RunKeywords,
+    SelectionKeywords,
+    checked_keywords,
+    run_options,
+)
 from visioneval.suite.selection import narrowed_further
 
 if TYPE_CHECKING:
@@ -319,6 +329,32 @@ def rank(
         raise UsageError("judge: people have no judge; leave it out, or rank by judges")
     answered = read_answered_runs(list(map(str, names)), by, Path(runs), warn)
     return rank_runs(answered, by, RankFilters(tuple(cases), tuple(tags), tuple(models)), judge)
+
+
+def probe(
+    source: Run | Path | str,
+    *,
+    kinds: Sequence[str] = (),
+    seed: int = 0,
+    with_judges: bool = False,
+    min_detection: Sequence[str] = (),
+    max_false_alarm: float | None = None,
+    with_images: bool = False,
+    **settings: Unpack[SelectionKeywords],
+) -> ProbeResult:
+    """Plants damage of known kind and strength in outputs that pass, grades it, and counts what is caught.
+
+    ``source`` is a suite file or a run. ``kinds`` are names or prefixes of kinds, such as ``copy.letter``. With
+    ``with_judges``, graders that ask judges are probed too. ``min_detection`` are gates such as ``copy.letter:0.9``,
+    ``max_false_alarm`` is a share. Raises ``UsageError``, ``SuiteError``, ``BudgetError`` and ``StorageError``.
+    """
+    if isinstance(kinds, str) or isinstance(min_detection, str):
+        raise UsageError("kinds and min_detection must be lists of strings, not one string")
+    options = run_options(**checked_keywords(settings, SelectionKeywords))
+    request = ProbeRequest(
+        str(source), tuple(kinds), seed, with_judges, tuple(min_detection), max_false_alarm, with_images
+    )
+    return run_probe(request, options.suite, options.calls, _listener())
 
 
 def pairwise(

@@ -25,6 +25,7 @@ from visioneval.cli.commands import (
     grade,
     label,
     pairwise,
+    probe,
     questions,
     rank,
     report,
@@ -159,6 +160,7 @@ app.command()(report.report)
 app.command()(compare.compare)
 app.command()(pairwise.pairwise)
 app.command()(rank.rank)
+app.command()(probe.probe)
 app.add_typer(baseline.app, name="baseline")
 app.command()(agreement.agreement)
 app.add_typer(label.label, name="label")

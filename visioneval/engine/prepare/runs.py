@@ -191,7 +191,7 @@ def prepare_grading(
 
     Raises ``SuiteError``, ``UsageError`` and ``BudgetError``.
     """
-    planned = _plan_grading(source, suite, options.suite)
+    planned = plan_grading(source, suite, options.suite)
     plan = replace(planned.plan, generates=False)
     info = describe_run(
         plan,
@@ -218,7 +218,7 @@ def prepare_grading(
     return PreparedRun(plan, components, writer, grading.jobs, plan.cells, _grade_again_hint(options), notes)
 
 
-def _plan_grading(source: RunToGrade, suite: Path | None, options: SuiteOptions) -> Planned:
+def plan_grading(source: RunToGrade, suite: Path | None, options: SuiteOptions) -> Planned:
     """The plan. Without flags, it selects what the source selected; of another suite, all graders."""
     flags = options.selection
     if source.label is not None:

@@ -28,7 +28,7 @@ from visioneval.errors import GraderError, ImageError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import Measure
 from visioneval.graders.pixels.difference import TOOL_VERSIONS
-from visioneval.graders.pixels.transparency import Pixels, comparable, on_backgrounds
+from visioneval.graders.pixels.transparency import Pixels, on_backgrounds, premultiplied
 from visioneval.graders.properties.config import PropertiesGrader, keeps_alpha
 from visioneval.media.images import FORMATS, frames, has_alpha, header, is_transparent, load_image, room_for
 from visioneval.media.opencv import portable_opencv
@@ -73,23 +73,26 @@ def _facts(path: Path) -> FileFacts:
         kind, mode = FORMATS[handle.format or ""], handle.mode
         orientation = int(handle.getexif().get(0x0112, 1))
     image = load_image(path)
+    (width, height), transparent = image.size, is_transparent(image)
+    pixels = np.asarray(image)
+    del image  # a second copy of all pixels
     return FileFacts(
-        width=image.width,
-        height=image.height,
+        width=width,
+        height=height,
         format=kind,
         mode=mode,
         frames=frames(path),
         exif_orientation=orientation,
-        transparent=is_transparent(image),
-        blank=_is_blank(np.asarray(image)),
+        transparent=transparent,
+        blank=_is_blank(pixels),
     )
 
 
 @portable_opencv()
 def _is_blank(output: Pixels) -> bool:
     """Whether RGB or straight RGBA pixels are flat on every background."""
-    shown = comparable(output, output)[:1]
-    return all(is_flat(pixels) for (pixels,) in on_backgrounds(*shown))
+    shown = output if output.shape[2] == 3 else premultiplied(output)
+    return all(is_flat(pixels) for (pixels,) in on_backgrounds(shown))
 
 
 @portable_opencv()

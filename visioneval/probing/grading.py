@@ -1,0 +1,233 @@
+"""Changes outputs and grades them: the engine's grading step on every change of every output."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from visioneval.aio import gather_all
+from visioneval.analysis.probe.findings import ProbedCell
+from visioneval.engine.call_settings import CallSettings, check_budget, check_session, open_calls
+from visioneval.engine.cells.cell import StoredOutput, regrade_output
+from visioneval.engine.cells.context import RunContext
+from visioneval.engine.components import build_components
+from visioneval.engine.listener import Listener
+from visioneval.engine.loop import run_to_end
+from visioneval.engine.prepare.provenance import describe_run, now
+from visioneval.engine.run import open_context
+from visioneval.engine.shutdown import Outcome, Progress
+from visioneval.errors import ImageError
+from visioneval.expansion import Call
+from visioneval.media.formats import ending
+from visioneval.media.images import identify, sha256
+from visioneval.probing.changes import Change, changes_of, planted_or_reason
+from visioneval.probing.damage.kinds import COPY
+from visioneval.probing.damage.subject import PlantedFile, Subject
+from visioneval.probing.originals import Original
+from visioneval.probing.prepare import PreparedProbe
+from visioneval.probing.subjects import as_control, open_subject, with_lines
+from visioneval.probing.thumbnails import side_by_side
+from visioneval.records.model import Record
+from visioneval.records.writer import RunWriter
+from visioneval.rules import parse_rule
+from visioneval.types import Status, Verdict
+
+OUTPUTS_AT_ONCE = 2
+"""Outputs whose changes are graded at the same time; each is decoded once."""
+JUDGED_AT_ONCE = 32
+"""Changes that are graded at the same time if judges are asked, who take seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbedChange:
+    """A graded change; for missed damage, both images as WebP, if they were asked for."""
+
+    cell: ProbedCell
+    order: tuple[int, int]
+    """Its kind with its strength, and its output, both by number."""
+    images: tuple[bytes, bytes] | None = None
+
+    @property
+    def is_missed(self) -> bool:
+        """Whether it is damage that no rule failed."""
+        return not self.cell.is_harmless and self.cell.verdict is not Verdict.FAIL
+
+
+@dataclass(frozen=True, slots=True)
+class Measurements:
+    """All graded changes, by kind, strength and output; and why the probe is incomplete, if it is."""
+
+    changes: tuple[ProbedChange, ...]
+    stopped: str | None = None
+    interrupted: bool = False
+
+
+def measure(prepared: PreparedProbe, settings: CallSettings, listener: Listener) -> Measurements:
+    """Changes and grades every output, in a temporary run that is deleted.
+
+    The first interrupt lets running work finish, the second cancels it. Raises ``UsageError``, ``BudgetError``,
+    ``StorageError``, and ``AuthError`` if a judge refuses the key.
+    """
+    check_budget(prepared.plan, settings)
+    check_session(prepared.plan, settings, listener.say)
+    components = build_components(prepared.plan, offline=settings.reuse.offline)
+    info = describe_run(prepared.plan, prepared.planned.loaded, run_id="probe", note=None, command_line=())
+    changes: list[ProbedChange] = []
+    with tempfile.TemporaryDirectory(prefix="visioneval-probe-") as folder:
+        writer = RunWriter.create(Path(folder), info)
+        with open_calls(prepared.plan, settings, info.run_id, listener.say) as calls:
+            progress = Progress(calls)
+
+            async def work() -> Outcome:
+                with open_context(prepared.plan, components, writer, calls, listener) as context:
+                    await _Prober(prepared, context, progress, listener, changes).run()
+                progress.check()
+                return Outcome(complete=not progress.is_over, out_of_budget=calls.budget.refused > 0)
+
+            try:
+                outcome = run_to_end(work, progress, listener.say, listener.started)
+            finally:
+                writer.finish("complete", now())  # closes its files
+    ordered = tuple(sorted(changes, key=lambda change: change.order))
+    return Measurements(ordered, calls.budget.refusal, interrupted=not outcome.complete)
+
+
+class _Prober:
+    """Grades the changes of all outputs and collects the results."""
+
+    def __init__(
+        self,
+        prepared: PreparedProbe,
+        context: RunContext,
+        progress: Progress,
+        listener: Listener,
+        results: list[ProbedChange],
+    ) -> None:
+        self._prepared, self._context, self._progress, self._listener = prepared, context, progress, listener
+        self._results = results
+        cores = os.cpu_count() or 1
+        self._room = asyncio.Semaphore(JUDGED_AT_ONCE if prepared.request.judges else cores)
+        self._files = 0
+
+    async def run(self) -> None:
+        queue = iter(enumerate(self._prepared.originals))
+        async with asyncio.TaskGroup() as group:
+            for _ in range(OUTPUTS_AT_ONCE):
+                group.create_task(self._work(queue))
+
+    async def _work(self, queue: Iterator[tuple[int, Original]]) -> None:
+        for number, original in queue:
+            if self._progress.is_over:
+                return
+            await self._probe(number, original)
+            total = len(self._prepared.originals)
+            self._listener.note(f"probed {number + 1} of {total} outputs: {original.name}")
+
+    async def _probe(self, number: int, original: Original) -> None:
+        """Grades an output as it is, and if it passes, every change of it."""
+        notes = self._prepared.notes
+        try:
+            subject = await asyncio.to_thread(open_subject, original)
+        except ImageError as error:
+            notes.skip(original.name, str(error))
+            return
+        record = await self._grade(original, original.call, PlantedFile(subject.data, subject.mime))
+        if record.verdict is not Verdict.PASS:
+            notes.skip(original.name, _why_not_probed(record))
+            return
+        seed = f"{self._prepared.request.seed}\0{sha256(subject.data)}\0{original.call.case.id}"
+        if any(kind.group == COPY for kind in self._prepared.kinds):
+            subject = await self._with_readable_line(original, with_lines(subject, record, seed))
+        changes = changes_of(self._prepared.kinds, self._prepared.prompt_kinds)
+        await gather_all(
+            self._change(number, original, subject, order, change, seed) for order, change in enumerate(changes)
+        )
+
+    async def _with_readable_line(self, original: Original, candidates: list[Subject]) -> Subject:
+        """The first of the candidates whose line, set again unchanged, still passes; otherwise one without a line."""
+        for candidate in candidates:
+            if candidate.line is None:
+                return candidate
+            control = await asyncio.to_thread(as_control, candidate)
+            if control is not None and (await self._grade(original, original.call, control)).verdict is Verdict.PASS:
+                return candidate
+        return replace(candidates[-1], line=None, no_line="its lines do not pass when they are set again unchanged")
+
+    async def _change(
+        self, number: int, original: Original, subject: Subject, order: int, change: Change, seed: str
+    ) -> None:
+        async with self._room:
+            if self._progress.is_over or self._context.calls.budget.refused:
+                return
+            result = await asyncio.to_thread(planted_or_reason, change, subject, original.call, seed)
+            if isinstance(result, str):
+                self._prepared.notes.not_planted(original.name, change.name, result)
+                return
+            record = await self._grade(original, result.call, result.file)
+            cell = _probed_cell(original, change, record, self._context.sanitizer.text(result.detail))
+            probed = ProbedChange(cell, (order, number))
+            if self._prepared.request.with_images and probed.is_missed:
+                probed = replace(probed, images=await asyncio.to_thread(side_by_side, subject.image, result.file))
+            self._results.append(probed)
+
+    async def _grade(self, original: Original, call: Call, file: PlantedFile) -> Record:
+        """Grades a file as the output of a cell, with the engine's grading step."""
+        self._files += 1
+        name = f"{original.sample}.{self._files}{ending(file.mime)}"
+        writer, case, label = self._context.writer, original.call.case.id, original.call.run.label
+        path = await asyncio.to_thread(writer.save, case, label, name, file.data)
+        try:
+            _, width, height = await asyncio.to_thread(identify, file.data)
+            record = Record(
+                run_id=writer.info.run_id,
+                test_id=case,
+                model_label=label,
+                sample_index=original.sample,
+                task_type=call.task_type,
+                prompt=call.prompt,
+                provider=call.run.provider,
+                run_params=dict(original.params),
+                status=Status.COMPLETED,
+                verdict=Verdict.ERROR,
+                artifact_path=path,
+                artifact_sha256=sha256(file.data),
+                mime=file.mime,
+                width=width,
+                height=height,
+                generation_key="",
+                grade_key="",
+            )
+            deadline = asyncio.get_running_loop().time() + self._context.plan.suite.cell_timeout_s
+            stored = StoredOutput(call, record, writer.folder, is_new=True, is_of_another_run=True)
+            return await regrade_output(stored, self._context, deadline)
+        finally:
+            (writer.folder / path).unlink(missing_ok=True)
+
+
+def _why_not_probed(record: Record) -> str:
+    if record.verdict is Verdict.FAIL:
+        return f"does not pass as it is: {', '.join(record.failed_rules)}"
+    return f"has no verdict as it is: {record.error.message if record.error else 'not measured'}"
+
+
+def _probed_cell(original: Original, change: Change, record: Record, detail: str) -> ProbedCell:
+    metrics = {rule.metric for rule, _ in original.call.rules}.intersection(record.scores)
+    unmeasured = frozenset(metric for metric in metrics if record.scores[metric] is None)
+    return ProbedCell(
+        case=original.call.case.id,
+        model=original.call.run.label,
+        sample=original.sample,
+        kind=change.name,
+        strength=change.strength,
+        number=change.number,
+        level=change.level,
+        verdict=record.verdict,
+        failed=frozenset(parse_rule(text).metric for text in record.failed_rules),
+        measured=frozenset(metrics - unmeasured),
+        unmeasured=unmeasured,
+        detail=detail,
+    )

@@ -1,0 +1,51 @@
+"""A probe from its request to its findings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from visioneval import __version__
+from visioneval.analysis.probe.findings import ProbeFindings
+from visioneval.analysis.probe.summary import summarize_probe
+from visioneval.engine.call_settings import CallSettings
+from visioneval.engine.listener import Listener
+from visioneval.engine.prepare.planning import SuiteOptions
+from visioneval.probing.grading import measure
+from visioneval.probing.prepare import ProbeRequest, prepare_probe
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    """What graders caught of planted damage.
+
+    ``images`` has, for each of ``findings.missed``, both images as WebP if they were asked for.
+    """
+
+    findings: ProbeFindings
+    images: tuple[tuple[bytes, bytes] | None, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """0 passed, 1 a gate failed, 3 nothing could be planted or something is missing, 130 interrupted."""
+        return self.findings.exit_code
+
+
+def run_probe(request: ProbeRequest, suite: SuiteOptions, calls: CallSettings, listener: Listener) -> ProbeResult:
+    """Plants, grades and counts. Raises ``UsageError``, ``SuiteError``, ``BudgetError`` and ``StorageError``."""
+    prepared = prepare_probe(request, suite)
+    listener.note(prepared.announcement)
+    measured = measure(prepared, calls, listener)
+    findings = summarize_probe(
+        [change.cell for change in measured.changes],
+        version=__version__,
+        source=prepared.source,
+        suite=prepared.plan.suite.name,
+        seed=request.seed,
+        metrics=prepared.metrics,
+        notes=prepared.notes.lines(),
+        minimums=prepared.minimums,
+        max_false_alarm=request.max_false_alarm,
+        stopped=measured.stopped,
+        interrupted=measured.interrupted,
+    )
+    return ProbeResult(findings, tuple(change.images for change in measured.changes if change.is_missed))
