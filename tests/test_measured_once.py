@@ -222,6 +222,14 @@ def test_resume_and_grade_measure_nothing_again(suite: Suite) -> None:
     assert suite("report", "one", "-o", suite.toy.folder / "page.html") == {}
 
 
+def test_a_second_probe_measures_nothing(suite: Suite) -> None:
+    suite.write()
+    suite.run("one")
+    words = ("probe", "one", "--trust-suite", "--kinds", "pixels.blank")
+    assert suite(*words, code=None) == ONCE, "the output itself is measured already"
+    assert suite(*words, code=None) == {}
+
+
 CHANGES: dict[str, tuple[dict[str, Any], Counter[str]]] = {
     "a limit": ({"max_changed_outside": 0.5, "min_changed_inside": 0}, Counter()),
     "the border": ({"dilate": 2}, Counter(locality=1)),
