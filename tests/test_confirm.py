@@ -114,7 +114,7 @@ def test_a_broken_case_is_judged_with_new_samples(
     answers.set(boat=letters)
     result = compare(runner, "--confirm", "4", "--json")
     assert result.exit_code == json.loads(result.stdout)["exit_code"] == code, result.output
-    assert text in gate_of(result)["found"]
+    assert text in gate_of(result)["message"]
     assert (runner.called[0] - generated[0], runner.called[1] - generated[1]) == (samples, samples)
     records = new_records(runner)
     assert [record.cell for record in records] == [("boat", "m", sample) for sample in range(1, samples + 1)]
@@ -213,7 +213,7 @@ def test_each_model_run_is_confirmed(runner: SuiteRunner, answers: Answers) -> N
     two_runs(runner, answers, models=models)
     answers.set(boat="FFFF")
     result = compare(runner, "--confirm", "4", "--json")
-    assert "2 of 2 cases tagged must_pass broke: boat on x (failed 3 of 3), boat on y" in gate_of(result)["found"]
+    assert "2 of 2 cases tagged must_pass broke: boat on x (failed 3 of 3), boat on y" in gate_of(result)["message"]
     assert {record.cell for record in new_records(runner)} == {("boat", run, at) for run in "xy" for at in (1, 2)}
     sent = [entry.asked.params for entry in runner.api.requests if isinstance(entry.asked, GenerationRequest)]
     assert [params.get("quality") for params in sent[-4:]].count("low") == 2
@@ -259,7 +259,7 @@ def test_cases_that_share_an_output_are_confirmed_with_it(runner: SuiteRunner, a
     runner.run("--quiet", run_id="b")
     answers.set(car="FF")
     result = compare(runner, "--confirm", "4", "--json")
-    assert "counter (failed 3 of 3)" in gate_of(result)["found"]
+    assert "counter (failed 3 of 3)" in gate_of(result)["message"]
     assert {record.cell[::2] for record in new_records(runner)} == {
         (name, sample) for name in ("boat", "counter") for sample in (1, 2)
     }
@@ -393,8 +393,8 @@ def unconfirmed(result: Result, reason: str) -> None:
     assert result.exit_code == 3, result.output
     gate = gate_of(result)
     assert gate["state"] == "unmeasured"
-    assert "broke and could not be confirmed" in gate["found"]
-    assert reason in gate["found"]
+    assert "broke and could not be confirmed" in gate["message"]
+    assert reason in gate["message"]
 
 
 def test_missing_and_refused_keys(runner: SuiteRunner, answers: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -640,7 +640,7 @@ def test_an_interrupt_preserves_what_was_finished(toy: Toy) -> None:
     assert program.returncode == 130
     assert "Traceback" not in errors
     (gate,) = (gate for gate in json.loads(out)["gates"] if gate["fail_on"] == "must_pass")
-    assert "broke and could not be confirmed (interrupted)" in gate["found"]
+    assert "broke and could not be confirmed (interrupted)" in gate["message"]
     lines = path.read_bytes()
     assert 1 <= lines.count(b"\n") < 4
     assert read_info(toy.folder / "runs" / "b").state == "complete"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from visioneval.analysis.disagreements import Disagreement
-from visioneval.analysis.stats.clusters import rate_interval
+from visioneval.analysis.stats.clusters import case_sums, rate_interval
 from visioneval.analysis.variance import votes_of
 from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.model import GraderRecord, Record, RunInfo
@@ -185,7 +185,7 @@ def _pair_card(judge: str, lines: Sequence[Preference]) -> PairCard:
     for line in lines:
         if line.answer in ("a", "b"):
             by_case.setdefault(line.test_id, []).append(float(line.answer == line.first))
-    sums = [(sum(values), len(values)) for values in by_case.values()]
+    sums = case_sums(by_case)
     answers, interval = sum(number for _, number in sums), rate_interval(sums)
     return PairCard(
         judge=judge,

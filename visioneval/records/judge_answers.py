@@ -1,4 +1,4 @@
-"""The answers of a panel: what each judge of a grader said about one output."""
+"""The answers of a panel: what each judge of a grader answered about one output."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def _notes(answers: Answers, graders: Sequence[GraderAgreement]) -> Iterator[str
 
 
 def _notes_on_draws(runs: Sequence[LabeledRun]) -> Iterator[str]:
-    """Labels of a stratified draw are no picture of the run without their weights."""
+    """Labels of a stratified draw do not represent the run without their weights."""
     for run in runs:
         drawn = {cell.cell for draw in run.draws if draw.about.which.startswith("stratified") for cell in draw.cells}
         if any(label.cell in drawn for label in run.labels):

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from visioneval.analysis.stats.basic import Interval
+from visioneval.analysis.stats.clusters import case_sums
 from visioneval.analysis.stats.interval import alpha_measure
 from visioneval.analysis.stats.measure import Measure
 from visioneval.analysis.stats.rare_events import rare_event_interval
@@ -192,7 +193,7 @@ def _finding(a: str, b: str, judge: str, pairs: Sequence[JudgedPair]) -> Prefere
             by_case.setdefault(pair.test_id, []).append(_POINTS[pair.result])
     if not by_case:
         return PreferenceFinding(a, b, judge, tuple(pairs))
-    cases = [(fsum(points), len(points)) for points in by_case.values()]
+    cases = case_sums(by_case)
     rate = fsum(total for total, _ in cases) / sum(number for _, number in cases)
     ties = sum(pair.result in ("tie", "flip") for pair in pairs)
     return PreferenceFinding(a, b, judge, tuple(pairs), rate, rare_event_interval(cases, ties))

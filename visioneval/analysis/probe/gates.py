@@ -1,4 +1,4 @@
-"""Gates of a probe, and its exit code. A gate holds the cautious end of the interval, not the estimate."""
+"""Gates of a probe, and its exit code. A gate tests the cautious end of the interval, not the estimate."""
 
 from __future__ import annotations
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import fsum
 
 from visioneval.analysis.probe.findings import HARMLESS, MissedDamage, ProbedCell, ProbeRate, WeakestCaught
-from visioneval.analysis.stats.clusters import rate_interval
+from visioneval.analysis.stats.clusters import case_sums, rate_interval
 from visioneval.rules import is_true
 from visioneval.types import Verdict
 
@@ -44,7 +43,7 @@ def rate_of(cells: Sequence[ProbedCell], kind: str, strength: str, metric: str |
     by_case: dict[str, list[float]] = {}
     for cell in counted:
         by_case.setdefault(cell.case, []).append(float(has_failed(cell, metric)))
-    interval = rate_interval([(fsum(values), len(values)) for values in by_case.values()])
+    interval = rate_interval(case_sums(by_case))
     failed = sum(has_failed(cell, metric) for cell in counted)
     return ProbeRate(
         kind=kind,

@@ -18,15 +18,16 @@ class Interval:
     level: float = 0.95
 
 
-def wilson_interval(successes: float, n: int, confidence: float = 0.95) -> tuple[float, float]:
+def wilson_interval(successes: float, n: float, confidence: float = 0.95) -> tuple[float, float]:
     """The Wilson score interval of a rate as ``(low, high)`` in 0..1. A tie is half a success.
 
-    Raises ``ValueError`` for ``n < 1``, or if ``successes`` is not in 0..``n``.
+    ``n`` may be an effective number of observations. Raises ``ValueError`` for ``n <= 0``, or if ``successes`` is not
+    in 0..``n``.
 
     Source: E. B. Wilson, "Probable inference, the law of succession, and statistical inference", Journal of the
     American Statistical Association 22 (1927). No continuity correction.
     """
-    if n < 1 or not 0 <= successes <= n:
+    if n <= 0 or not 0 <= successes <= n:
         raise ValueError(f"not a rate: {successes} of {n}")
     z = NormalDist().inv_cdf(0.5 + confidence / 2)
     rate = successes / n

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum, sqrt
 from statistics import NormalDist
+from typing import Any
 
-from visioneval.analysis.stats.basic import Interval
+from visioneval.analysis.stats.basic import Interval, wilson_interval
 from visioneval.analysis.stats.student import t_quantile, t_two_sided_p
 
 CaseSums = Sequence[tuple[float, int]]
@@ -174,7 +175,7 @@ def by_case(values: Sequence[float], cases: Sequence[int]) -> dict[int, list[flo
     return groups
 
 
-def case_sums(groups: Mapping[int, Sequence[float]]) -> list[tuple[float, int]]:
+def case_sums(groups: Mapping[Any, Sequence[float]]) -> list[tuple[float, int]]:
     """The sum and the number of the values of each case, independent of their order."""
     return [(fsum(values), len(values)) for values in groups.values()]
 
@@ -200,11 +201,10 @@ def _equal_cases(cases: CaseSums) -> float:
 
 
 def _wilson(rate: float, n: float, quantile: float, confidence: float) -> Interval:
-    square = quantile * quantile / n
-    middle = (rate + square / 2) / (1 + square)
-    half = quantile / (1 + square) * sqrt(rate * (1 - rate) / n + square / (4 * n))
-    low, high = max(0.0, middle - half), min(1.0, middle + half)
-    return Interval(0.0 if rate == 0 else low, 1.0 if rate == 1 else high, confidence)
+    """Wilson's interval with another quantile than the normal one, which is that of fewer observations."""
+    normal = NormalDist().inv_cdf(0.5 + confidence / 2)
+    adjusted = n * (normal / quantile) ** 2
+    return Interval(*wilson_interval(min(rate * adjusted, adjusted), adjusted, confidence), confidence)
 
 
 def _placements(side: Sequence[Sequence[float]], others: Sequence[float]) -> list[tuple[float, int]]:

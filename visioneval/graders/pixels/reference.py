@@ -37,7 +37,7 @@ from visioneval.graders.pixels.difference import (
 )
 from visioneval.graders.pixels.difference_map import difference_map
 from visioneval.graders.pixels.registration import Registration, align, read_pixels
-from visioneval.graders.pixels.transparency import Pixels, alpha_changes, alpha_text, drawn
+from visioneval.graders.pixels.transparency import Pixels, alpha_changes, alpha_text, visible_pixels
 from visioneval.media.images import room_for
 from visioneval.media.opencv import portable_opencv
 
@@ -65,7 +65,7 @@ class ReferenceFinding:
 def measure_reference(reference: Pixels, output: Pixels) -> ReferenceFinding:
     """Measures an output of any size against the reference. Both are RGB or straight RGBA."""
     aligned = align(reference, output)
-    region = aligned.valid & drawn(aligned.whole_base, aligned.output)
+    region = aligned.valid & visible_pixels(aligned.whole_base, aligned.output)
     region = region if region.any() else aligned.valid  # both are fully transparent
     changed = changed_visibly(
         aligned.base,

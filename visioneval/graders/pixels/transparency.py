@@ -67,7 +67,7 @@ def on_checkerboard(image: Pixels) -> Pixels:
     return np.asarray(cv2.add(np.ascontiguousarray(image[..., :3]), rest), np.uint8)
 
 
-def drawn(first: Pixels, second: Pixels) -> Mask:
+def visible_pixels(first: Pixels, second: Pixels) -> Mask:
     """The pixels that are not fully transparent in both images of ``comparable``."""
     if first.shape[2] == 3:
         return np.ones(first.shape[:2], np.bool_)

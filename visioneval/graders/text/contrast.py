@@ -58,8 +58,8 @@ def _merged(first: Sequence[Reading], second: Sequence[Reading]) -> list[Reading
     for index, reading in enumerate(readings):
         for other in range(index):
             if _overlap(reading, readings[other]):
-                joined, kept = groups[index], groups[other]
-                groups = [kept if group == joined else group for group in groups]
+                joined, target = groups[index], groups[other]
+                groups = [target if group == joined else group for group in groups]
     merged: list[Reading] = []
     for group in dict.fromkeys(groups):
         members = [index for index, number in enumerate(groups) if number == group]

@@ -82,7 +82,7 @@ def _cell_data(cell: Cell) -> dict[str, Any]:
 
 
 def _gate(gate: GateResult) -> dict[str, Any]:
-    data: dict[str, Any] = {"fail_on": gate.fail_on.text, "state": gate.state, "found": gate.message}
+    data: dict[str, Any] = {"fail_on": gate.fail_on.text, "state": gate.state, "message": gate.message}
     return {**data, "cases": list(map(_must_pass_case, gate.cases))} if gate.fail_on.text == MUST_PASS else data
 
 
