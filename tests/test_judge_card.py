@@ -15,10 +15,10 @@ from toys import Toy
 
 from visioneval.analysis.agreement.agreement import agree
 from visioneval.analysis.disagreements import Disagreement
-from visioneval.analysis.judge_card import ALL_EQUAL, TOO_MANY, JudgeCard, JudgeCards, pair_cards
 from visioneval.analysis.stats.clusters import rate_interval
+from visioneval.analysis.summary.judge_card import ALL_EQUAL, TOO_MANY, JudgeCard, JudgeCards, pair_cards
 from visioneval.records.model import GraderRecord, Record
-from visioneval.report.terminal.judge_card import agreement_cards, card_cells, pair_cells, vote_rows
+from visioneval.report.terminal.agreement.judge_card import agreement_cards, card_cells, pair_cells, vote_rows
 from visioneval.suite.model import Suite
 
 SCORE = {"type": "score", "scale": [0, 5], "description": "order"}
@@ -275,7 +275,7 @@ def test_a_selection_narrows_the_card(votes: Toy) -> None:
 
 
 def test_the_report_reads_the_votes_too(votes: Toy) -> None:
-    from visioneval.analysis.summary import summarize
+    from visioneval.analysis.summary.summary import summarize
     from visioneval.api import load_run
     from visioneval.report.html.slim_run import read_slim
 

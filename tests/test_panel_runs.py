@@ -15,7 +15,7 @@ from suite_runner import LOOK, SuiteRunner
 from toys import Toy
 
 from visioneval.analysis.review_priority import ReviewPriority
-from visioneval.analysis.stats.chance import krippendorff_alpha
+from visioneval.analysis.stats.agreement.chance import krippendorff_alpha
 from visioneval.engine.prepare.planning import SuiteOptions, load_plan
 from visioneval.expansion import grade_key
 

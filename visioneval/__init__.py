@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from visioneval.analysis.agreement.agreement import Agreement
-    from visioneval.analysis.findings import Summary
     from visioneval.analysis.ranking.findings import Rankings
+    from visioneval.analysis.summary.findings import Summary
     from visioneval.api import (
         ComparisonResult,
         Run,
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
         Reply,
     )
     from visioneval.records.model import Record
-    from visioneval.suite.case import TestCase
+    from visioneval.suite.cases.case import TestCase
     from visioneval.types import Metric, Output
 
 __version__ = "0.1.0"
 
 _MODULES = {
     "visioneval.analysis.agreement.agreement": ("Agreement",),
-    "visioneval.analysis.findings": ("Summary",),
+    "visioneval.analysis.summary.findings": ("Summary",),
     "visioneval.analysis.ranking.findings": ("Rankings",),
     "visioneval.api": (
         "ComparisonResult",
@@ -81,7 +81,7 @@ _MODULES = {
         "Reply",
     ),
     "visioneval.records.model": ("Record",),
-    "visioneval.suite.case": ("TestCase",),
+    "visioneval.suite.cases.case": ("TestCase",),
     "visioneval.types": ("Metric", "Output"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}

@@ -22,14 +22,14 @@ from visioneval.analysis.compare.compare import compare as compare_sides
 from visioneval.analysis.compare.coverage import check_coverage, parse_allowed
 from visioneval.analysis.compare.gates import GateResult, check_confirm, check_gates, exit_code, parse_fail_on
 from visioneval.analysis.compare.preferences import preferences_within
-from visioneval.analysis.findings import Summary
-from visioneval.analysis.judge_card import pair_cards, read_pair_cards
 from visioneval.analysis.past_costs import read_past_costs
 from visioneval.analysis.ranking.findings import RankedBy, Rankings
 from visioneval.analysis.ranking.ranking import RankFilters, rank_runs
 from visioneval.analysis.ranking.reading import read_answered_runs
 from visioneval.analysis.run_lookup import Warn, labels_of, named_run, read_run, read_side
-from visioneval.analysis.summary import summarize
+from visioneval.analysis.summary.findings import Summary
+from visioneval.analysis.summary.judge_card import pair_cards, read_pair_cards
+from visioneval.analysis.summary.summary import summarize
 from visioneval.defaults import RUNS
 from visioneval.engine.call_settings import CallSettings, open_calls
 from visioneval.engine.calls.cost.estimate import CostEstimate, estimate
@@ -54,8 +54,8 @@ from visioneval.errors import AuthError, StorageError, UsageError
 from visioneval.expansion import Plan
 from visioneval.probing.prepare import ProbeRequest
 from visioneval.probing.probe import ProbeResult, run_probe
-from visioneval.records.draws import read_draws
-from visioneval.records.labels import LABELS, read_anchors, read_labels
+from visioneval.records.labeling.draws import read_draws
+from visioneval.records.labeling.labels import LABELS, read_anchors, read_labels
 from visioneval.records.model import Record, RunInfo, StoppedBy, read_info, read_records
 from visioneval.records.preferences import read_preferences
 from visioneval.records.resume_command import resume_hint, stopped_text

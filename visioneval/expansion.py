@@ -17,7 +17,9 @@ from visioneval.records.existing_outputs import existing_outputs
 from visioneval.records.model import find_run, read_info
 from visioneval.resources import builtin
 from visioneval.rules import Rule, parse_gate, parse_rule
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
+from visioneval.suite.cases.outputs import ExistingOutput, Finished, split_run
+from visioneval.suite.cases.prompts import rendered
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.entries.providers import BaseProvider
@@ -25,8 +27,6 @@ from visioneval.suite.filters import VerdictRule
 from visioneval.suite.load import LoadedSuite
 from visioneval.suite.model import Suite, template_folders
 from visioneval.suite.output_of import dependents_by_case
-from visioneval.suite.outputs import ExistingOutput, Finished, split_run
-from visioneval.suite.prompts import rendered
 from visioneval.suite.remote_media import addressed
 from visioneval.suite.runs import model_runs
 from visioneval.suite.selection import Selection, check_selection, selected

@@ -23,7 +23,7 @@ from visioneval.records.model import (
     read_lines,
     suite_order,
 )
-from visioneval.suite.case import CaseId
+from visioneval.suite.cases.case import CaseId
 from visioneval.suite.model import Suite
 from visioneval.types import Metric, Score, Verdict
 

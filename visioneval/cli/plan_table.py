@@ -17,7 +17,7 @@ from visioneval.engine.calls.cost.estimate import Cost, CostEstimate
 from visioneval.expansion import Plan, needed_keys
 from visioneval.report.terminal.table import Cell, Column, fit_columns, key_values, table, with_title
 from visioneval.report.text import clean, one_line
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
 
 MAX_CASES = 30
 MAX_MODEL_RUNS = 40

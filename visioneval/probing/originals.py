@@ -11,7 +11,7 @@ from typing import Any
 from visioneval.errors import UsageError
 from visioneval.expansion import Call, Plan
 from visioneval.media.urls import is_url
-from visioneval.records.links import is_inside
+from visioneval.records.files.links import is_inside
 from visioneval.records.model import Record, read_records
 from visioneval.types import Status, Verdict
 

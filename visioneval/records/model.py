@@ -21,10 +21,10 @@ from pydantic import Field, JsonValue, PrivateAttr, TypeAdapter, ValidationError
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.media.urls import is_url
 from visioneval.records import fields
+from visioneval.records.files.links import check_links
+from visioneval.records.files.untrusted_json import UnfitJsonError, UnreadableJsonError, read_json
 from visioneval.records.judge_answers import JudgeAnswer
-from visioneval.records.links import check_links
-from visioneval.records.untrusted_json import UnfitJsonError, UnreadableJsonError, read_json
-from visioneval.suite.case import CaseId
+from visioneval.suite.cases.case import CaseId
 from visioneval.suite.model import Suite, VarName
 from visioneval.suite.selection import Selection, selected
 from visioneval.types import Frozen, Metric, Score, Status, TaskType, Verdict

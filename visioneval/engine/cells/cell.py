@@ -26,7 +26,7 @@ from visioneval.expansion import Call, generation_key, grade_key
 from visioneval.media import images
 from visioneval.media.formats import artifact, ending
 from visioneval.providers.base import GenerationRequest
-from visioneval.records.links import is_inside
+from visioneval.records.files.links import is_inside
 from visioneval.records.model import CellError, Record
 from visioneval.rules import CellVerdict, judge_cell
 from visioneval.stopwatch import measured

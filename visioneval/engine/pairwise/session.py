@@ -24,7 +24,7 @@ from visioneval.graders.base import GradingContext, PairGrader
 from visioneval.judging.ask import Ask
 from visioneval.media import images
 from visioneval.providers.base import CellRef, Question
-from visioneval.records.links import is_inside
+from visioneval.records.files.links import is_inside
 from visioneval.records.model import Record
 from visioneval.records.preferences import ORDERS, Preference, PreferenceKey, append_preferences, read_preferences
 from visioneval.suite.entries.graders import BaseGrader

@@ -13,7 +13,7 @@ from visioneval.analysis.stats.power import POWER
 from visioneval.engine.calls.cost.estimate import CostEstimate, estimate
 from visioneval.errors import UsageError
 from visioneval.expansion import Plan, applies
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
 
 GECKO = "gecko"
 

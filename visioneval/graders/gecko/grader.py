@@ -29,8 +29,8 @@ from visioneval.judging.ask import MAX_REPLY_CHARS, Ask
 from visioneval.judging.attachments import as_parts, output_attachments
 from visioneval.providers.base import Part
 from visioneval.records.questions import PromptQuestions, prompt_sha256
-from visioneval.suite.case import TestCase
-from visioneval.suite.questions import GeckoQuestion
+from visioneval.suite.cases.case import TestCase
+from visioneval.suite.cases.questions import GeckoQuestion
 from visioneval.templates.render import render_file, template_digest
 from visioneval.types import Score
 

@@ -18,8 +18,8 @@ from visioneval.judging.ask import SHORT, Ask, past_cache, retry_question
 from visioneval.providers.base import Question, Reply
 from visioneval.providers.reply_json import UnreadableReplyError
 from visioneval.records.questions import DroppedQuestion, PromptQuestions, prompt_sha256
-from visioneval.suite.case import TestCase
-from visioneval.suite.questions import GeckoQuestion, dependency_problems, without_bad_dependencies
+from visioneval.suite.cases.case import TestCase
+from visioneval.suite.cases.questions import GeckoQuestion, dependency_problems, without_bad_dependencies
 from visioneval.templates.render import render_file, template_digest
 
 Folders = tuple[Path, ...]

@@ -9,17 +9,17 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from visioneval.analysis.findings import CostFinding, Counts, GateFinding, ModelFindings, Summary
-from visioneval.analysis.questions import QuestionFindings
 from visioneval.analysis.scores import Estimate
+from visioneval.analysis.summary.findings import CostFinding, Counts, GateFinding, ModelFindings, Summary
+from visioneval.analysis.summary.questions import QuestionFindings
 from visioneval.records.model import Record, RunInfo
 from visioneval.report.html import plots
 from visioneval.report.html.distributions import generation_rows, grading_rows, metric_rows
 from visioneval.report.html.plots import PlotInterval
 from visioneval.report.numbers import gate_value, show_interval
-from visioneval.report.terminal.judge_card import judge_tables
+from visioneval.report.terminal.agreement.judge_card import judge_tables
 from visioneval.report.terminal.noise import noise_lines, noise_rows
-from visioneval.report.terminal.summary import reused, show_rate, unjudged_pairs_text, unmeasured_text
+from visioneval.report.terminal.run.summary import reused, show_rate, unjudged_pairs_text, unmeasured_text
 from visioneval.report.text import panel_lines, rerouting_text
 
 GATE_LABELS = {"passed": "passed", "failed": "failed", "unmeasured": "not measured", "skipped": "skipped"}

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from visioneval.analysis.summary import in_order, select_model_run
+from visioneval.analysis.summary.summary import in_order, select_model_run
 from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.model import CellKey, Fingerprint, Record, RunInfo, read_lines
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from math import fsum
 from typing import Literal, Protocol
 
-from visioneval.analysis.findings import CostFinding, Counts, ModelFindings
 from visioneval.analysis.scores import CaseNumbers, Estimate, Scores, empty_array
+from visioneval.analysis.summary.findings import CostFinding, Counts, ModelFindings
 from visioneval.records.model import Record, RunInfo
 from visioneval.types import Status, Verdict
 

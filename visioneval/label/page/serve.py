@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 from visioneval.errors import UsageError
 from visioneval.label.work import LabelRequest, prepare
-from visioneval.records.labels import LABELS, rater_name
+from visioneval.records.labeling.labels import LABELS, rater_name
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -46,7 +46,7 @@ def serve(request: LabelRequest, *, host: str, port: int | None, rater: str | No
     check_extra()
     rater = None if rater is None else rater_name(rater)
     from visioneval.label.labeling import Labeling
-    from visioneval.label.server import application
+    from visioneval.label.page.server import application
 
     with contextlib.closing(_listener(host, port)) as listener:
         task = prepare(request)

@@ -7,13 +7,13 @@ from typing import Literal
 from pydantic import Field
 
 from visioneval.analysis.disagreements import Disagreement
-from visioneval.analysis.judge_card import JudgeCard, PairCard
-from visioneval.analysis.questions import QuestionFindings
 from visioneval.analysis.rerouting import Rerouting
 from visioneval.analysis.scores import Estimate
-from visioneval.analysis.separation import Separation
 from visioneval.analysis.stats.measure import Measure
-from visioneval.analysis.variance import NoiseFinding
+from visioneval.analysis.summary.judge_card import JudgeCard, PairCard
+from visioneval.analysis.summary.questions import QuestionFindings
+from visioneval.analysis.summary.separation import Separation
+from visioneval.analysis.summary.variance import NoiseFinding
 from visioneval.records.model import SCHEMA_VERSION, CellError, RunState, StoppedBy
 from visioneval.types import Frozen, Metric, Verdict
 

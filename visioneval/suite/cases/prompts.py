@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
 from visioneval.templates.render import render
 
 RESERVED = ("case", "expect", "metadata")

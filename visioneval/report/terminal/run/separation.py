@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.console import RenderableType
 from rich.text import Text
 
-from visioneval.analysis.findings import Summary
-from visioneval.analysis.separation import Separation
+from visioneval.analysis.summary.findings import Summary
+from visioneval.analysis.summary.separation import Separation
 from visioneval.report.numbers import show_interval
 from visioneval.report.terminal.table import Cell, Column, table, with_title
 from visioneval.report.text import plain

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from visioneval.analysis.findings import PanelFinding, PanelMetric
 from visioneval.analysis.scores import empty_array
-from visioneval.analysis.stats.chance import interval_alpha
+from visioneval.analysis.stats.agreement.chance import interval_alpha
 from visioneval.analysis.stats.interval import Floats, row_measure
 from visioneval.analysis.stats.measure import Measure
+from visioneval.analysis.summary.findings import PanelFinding, PanelMetric
 from visioneval.records.model import GraderRecord, Record, RunInfo
 
 

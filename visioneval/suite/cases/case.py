@@ -13,9 +13,9 @@ from pydantic import (
     model_validator,
 )
 
+from visioneval.suite.cases.outputs import FilePath, OutputEntry
+from visioneval.suite.cases.questions import Questions
 from visioneval.suite.filters import RuleEntry
-from visioneval.suite.outputs import FilePath, OutputEntry
-from visioneval.suite.questions import Questions
 from visioneval.types import Frozen, TaskType
 
 CaseId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=120, strict=True)]

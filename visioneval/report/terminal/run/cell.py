@@ -13,10 +13,10 @@ from rich.text import Text
 from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.model import GraderRecord, Record
 from visioneval.report.numbers import show_score, thresholds_of
-from visioneval.report.terminal.summary import COLORS
+from visioneval.report.terminal.run.summary import COLORS
 from visioneval.report.terminal.table import Cell, Column, key_values, table, with_title
 from visioneval.report.text import clean, plain
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
 
 _SHORTEST_WAIT_S = 0.05
 """Shorter waits are not shown."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from visioneval.analysis.disagreements import Disagreement
 from visioneval.analysis.stats.clusters import case_sums, rate_interval
-from visioneval.analysis.variance import votes_of
+from visioneval.analysis.summary.variance import votes_of
 from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.model import GraderRecord, Record, RunInfo
 from visioneval.records.preferences import NAME, Preference, read_preferences
@@ -155,7 +155,7 @@ def _vote_agreement(name: str, metric: Metric, votes: Counter[tuple[float, ...]]
     # loads NumPy, which commands that only list or show runs do without
     import numpy as np
 
-    from visioneval.analysis.stats.chance import Level, krippendorff_alpha
+    from visioneval.analysis.stats.agreement.chance import Level, krippendorff_alpha
 
     column = {value: at for at, value in enumerate(values)}
     counts = np.zeros((len(patterns), len(values)))

@@ -8,8 +8,8 @@ from typing import Any
 
 from rich.console import Console
 
-from visioneval.analysis.findings import Counts
-from visioneval.report.terminal.summary import RATE, show_rate
+from visioneval.analysis.summary.findings import Counts
+from visioneval.report.terminal.run.summary import RATE, show_rate
 from visioneval.report.terminal.table import Cell, Column, table, with_title
 from visioneval.report.text import one_line
 

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from visioneval.analysis.stats.bradley_terry import (
+from visioneval.analysis.stats.ranks.bradley_terry import (
     Bools,
     Floats,
     chances_of,

@@ -56,7 +56,7 @@ def page(
     runs: options.RunsFolder = RUNS,
 ) -> None:
     """Label a run's images in a browser on this machine, without model names and scores."""
-    from visioneval.label.serve import serve
+    from visioneval.label.page.serve import serve
     from visioneval.label.work import LabelRequest
 
     serve(

@@ -6,21 +6,21 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from visioneval.analysis.accumulators import Accumulator, Costs, Model, Money, Verdicts, add_costs, most_common
 from visioneval.analysis.compare.preferences import PreferenceFinding, unjudged
 from visioneval.analysis.disagreements import Disagreements
-from visioneval.analysis.findings import FailingCell, GateFinding, GateState, Summary
-from visioneval.analysis.judge_card import JudgeCards, PairCard
-from visioneval.analysis.panels import Panels
-from visioneval.analysis.questions import Questions
 from visioneval.analysis.rerouting import Reroutings
 from visioneval.analysis.scores import CaseNumbers
-from visioneval.analysis.separation import Separations, counter_examples
-from visioneval.analysis.variance import Noises
+from visioneval.analysis.summary.accumulators import Accumulator, Costs, Model, Money, Verdicts, add_costs, most_common
+from visioneval.analysis.summary.findings import FailingCell, GateFinding, GateState, Summary
+from visioneval.analysis.summary.judge_card import JudgeCards, PairCard
+from visioneval.analysis.summary.panels import Panels
+from visioneval.analysis.summary.questions import Questions
+from visioneval.analysis.summary.separation import Separations, counter_examples
+from visioneval.analysis.summary.variance import Noises
 from visioneval.errors import ExitCode
 from visioneval.records.model import Record, RunInfo, suite_order
 from visioneval.rules import Gate, Pool, gate_passes, parse_gate, parse_rule
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
 from visioneval.suite.filters import GateRule, Scope, any_glob
 from visioneval.suite.model import Suite
 from visioneval.types import Status, Verdict

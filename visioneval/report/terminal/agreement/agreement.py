@@ -13,9 +13,9 @@ from visioneval.analysis.agreement.graders import Confusion, GraderAgreement
 from visioneval.analysis.agreement.minimums import FLAGS, MinimumResult
 from visioneval.analysis.agreement.raters import MatchCount, RaterFinding
 from visioneval.analysis.stats.measure import Measure
-from visioneval.report.terminal.agreement_pairs import pair_tables
-from visioneval.report.terminal.correction import correction_parts
-from visioneval.report.terminal.judge_card import agreement_cards
+from visioneval.report.terminal.agreement.agreement_pairs import pair_tables
+from visioneval.report.terminal.agreement.correction import correction_parts
+from visioneval.report.terminal.agreement.judge_card import agreement_cards
 from visioneval.report.terminal.measures import measure_cells
 from visioneval.report.terminal.table import Cell, Column, table, with_title
 from visioneval.report.text import clean, one_line, plain

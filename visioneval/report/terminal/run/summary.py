@@ -9,7 +9,8 @@ from pathlib import Path
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from visioneval.analysis.findings import (
+from visioneval.analysis.scores import Estimate
+from visioneval.analysis.summary.findings import (
     CostFinding,
     Counts,
     FailingCell,
@@ -17,10 +18,9 @@ from visioneval.analysis.findings import (
     ModelFindings,
     Summary,
 )
-from visioneval.analysis.scores import Estimate
 from visioneval.report.numbers import gate_value, show_interval
-from visioneval.report.terminal.question_tables import pooled_metrics, question_tables
-from visioneval.report.terminal.separation import separation_table
+from visioneval.report.terminal.run.question_tables import pooled_metrics, question_tables
+from visioneval.report.terminal.run.separation import separation_table
 from visioneval.report.terminal.table import GAP, Cell, Column, fit_columns, table, with_title
 from visioneval.report.text import clean, one_line, panel_lines, plain, rerouting_text
 from visioneval.types import Metric, Verdict

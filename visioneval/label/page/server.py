@@ -16,9 +16,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from visioneval.errors import ImageError, StorageError, UsageError, VisionEvalError
-from visioneval.label.auth import AuthMiddleware, is_valid_token
 from visioneval.label.labeling import MAX_SECONDS, Labeling, UnknownItemError
-from visioneval.records.labels import Rater, rater_name
+from visioneval.label.page.auth import AuthMiddleware, is_valid_token
+from visioneval.records.labeling.labels import Rater, rater_name
 from visioneval.types import Frozen
 
 _STATIC = Path(__file__).parent / "static"

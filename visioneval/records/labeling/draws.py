@@ -17,8 +17,8 @@ from pydantic import Field, StringConstraints, TypeAdapter
 
 from visioneval.errors import RunFormatError
 from visioneval.records.fields import CellCount, ModelLabel, Moment, SampleIndex
-from visioneval.records.jsonl import append_lines
-from visioneval.records.labels import Digest, Line
+from visioneval.records.files.jsonl import append_lines
+from visioneval.records.labeling.labels import Digest, Line
 from visioneval.records.model import SCHEMA_VERSION, CellKey, Record, read_lines
 from visioneval.types import Frozen, Status
 

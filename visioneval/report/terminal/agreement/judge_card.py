@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console, RenderableType
 
 from visioneval.analysis.agreement.anchors import AnchorMatch, RunJudges
-from visioneval.analysis.findings import Summary
-from visioneval.analysis.judge_card import JudgeCard, PairCard
+from visioneval.analysis.summary.findings import Summary
+from visioneval.analysis.summary.judge_card import JudgeCard, PairCard
 from visioneval.report.terminal.table import Cell, Column, table, with_title
 from visioneval.report.text import plain
 

@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from visioneval.cli import options
-from visioneval.cli.commands import label_page
+from visioneval.cli.commands.judging import label_page
 from visioneval.defaults import RUNS
 from visioneval.errors import ExitCode
 
@@ -92,7 +92,7 @@ def import_file(
 
     from visioneval.analysis.run_lookup import read_run
     from visioneval.label.importing import Target, import_labels
-    from visioneval.records.labels import LABELS, append_labels, read_labels
+    from visioneval.records.labeling.labels import LABELS, append_labels, read_labels
 
     folder, info, records = read_run(run, runs, options.say)
     images = {record.cell: record.artifact_sha256 for record in records}
@@ -143,7 +143,7 @@ def export_labels(
     from visioneval.analysis.agreement.answers import LabeledRun, drop_outdated_labels
     from visioneval.analysis.run_lookup import labels_of, read_run
     from visioneval.export.labels import format_of, write_labels
-    from visioneval.records.labels import LABELS, newest, read_labels
+    from visioneval.records.labeling.labels import LABELS, newest, read_labels
     from visioneval.report.files import open_output
 
     folder, info, records = read_run(run, runs, options.say)
