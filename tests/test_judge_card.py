@@ -268,7 +268,7 @@ def test_a_run_its_summary_its_report_and_its_regrading_show_the_same_card(votes
 
 
 def test_a_selection_narrows_the_card(votes: Toy) -> None:
-    from visioneval.api import load_run
+    from visioneval.api.runs import load_run
 
     whole, one = load_run(votes.latest), load_run(f"{votes.latest}@mock,flaw=none")
     assert (whole.summary.judges[0].cells, one.summary.judges[0].cells) == (16, 8)
@@ -276,7 +276,7 @@ def test_a_selection_narrows_the_card(votes: Toy) -> None:
 
 def test_the_report_reads_the_votes_too(votes: Toy) -> None:
     from visioneval.analysis.summary.summary import summarize
-    from visioneval.api import load_run
+    from visioneval.api.runs import load_run
     from visioneval.report.html.slim_run import read_slim
 
     run = load_run(votes.latest)

@@ -17,7 +17,7 @@ from toys import Toy
 from visioneval.analysis.review_priority import ReviewPriority
 from visioneval.analysis.stats.agreement.chance import krippendorff_alpha
 from visioneval.engine.prepare.planning import SuiteOptions, load_plan
-from visioneval.expansion import grade_key
+from visioneval.expansion.keys import grade_key
 
 pytest_plugins = ("fake_api.fixtures", "panel_fixtures")
 

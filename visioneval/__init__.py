@@ -12,21 +12,9 @@ if TYPE_CHECKING:
     from visioneval.analysis.agreement.agreement import Agreement
     from visioneval.analysis.ranking.findings import Rankings
     from visioneval.analysis.summary.findings import Summary
-    from visioneval.api import (
-        ComparisonResult,
-        Run,
-        SuitePlan,
-        agreement,
-        compare,
-        grade,
-        load_run,
-        pairwise,
-        plan,
-        probe,
-        rank,
-        run,
-        run_async,
-    )
+    from visioneval.api.comparisons import ComparisonResult, compare, pairwise, rank
+    from visioneval.api.graders import agreement, probe
+    from visioneval.api.runs import Run, SuitePlan, grade, load_run, plan, run, run_async
     from visioneval.engine.pairwise.runs import PairwiseResult
     from visioneval.errors import GraderError, ProviderError, SuiteError, UsageError, VisionEvalError
     from visioneval.graders.base import Grade, Grader, GradingContext
@@ -51,21 +39,9 @@ _MODULES = {
     "visioneval.analysis.agreement.agreement": ("Agreement",),
     "visioneval.analysis.summary.findings": ("Summary",),
     "visioneval.analysis.ranking.findings": ("Rankings",),
-    "visioneval.api": (
-        "ComparisonResult",
-        "Run",
-        "SuitePlan",
-        "agreement",
-        "compare",
-        "grade",
-        "load_run",
-        "pairwise",
-        "plan",
-        "probe",
-        "rank",
-        "run",
-        "run_async",
-    ),
+    "visioneval.api.comparisons": ("ComparisonResult", "compare", "pairwise", "rank"),
+    "visioneval.api.graders": ("agreement", "probe"),
+    "visioneval.api.runs": ("Run", "SuitePlan", "grade", "load_run", "plan", "run", "run_async"),
     "visioneval.engine.pairwise.runs": ("PairwiseResult",),
     "visioneval.errors": ("GraderError", "ProviderError", "SuiteError", "UsageError", "VisionEvalError"),
     "visioneval.graders.base": ("Grade", "Grader", "GradingContext"),

@@ -13,7 +13,7 @@ from visioneval.engine.calls.reuse import Reuse, ReuseChoice
 from visioneval.engine.prepare.planning import SuiteOptions
 from visioneval.engine.prepare.runs import RunOptions
 from visioneval.errors import UsageError
-from visioneval.records.model import find_run
+from visioneval.records.files.run_folders import find_run
 from visioneval.suite.selection import Selection
 
 

@@ -8,7 +8,7 @@ from visioneval.cli import options
 from visioneval.defaults import RUNS
 
 if TYPE_CHECKING:
-    from visioneval.api import Run
+    from visioneval.api.runs import Run
 
 
 def show_result(result: Run, output: options.ResultOptions) -> None:

@@ -16,7 +16,7 @@ from visioneval.engine.components import Components
 from visioneval.engine.loop import run_to_end
 from visioneval.engine.shutdown import Outcome, Progress
 from visioneval.errors import ExitCode, GraderError, ProviderError, UsageError
-from visioneval.expansion import Plan, applies
+from visioneval.expansion.plan import Plan, applies
 from visioneval.graders.base import QuestionMaker
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.records.questions import PromptQuestions

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from visioneval.records.files.links import is_inside
-from visioneval.records.model import find_run, read_records
+from visioneval.records.files.run_folders import find_run
+from visioneval.records.model import read_records
 from visioneval.suite.cases.outputs import ExistingOutput, Finished, split_run
 from visioneval.suite.entries.providers import BaseProvider
 from visioneval.suite.model import Suite

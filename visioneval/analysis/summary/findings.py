@@ -14,7 +14,8 @@ from visioneval.analysis.summary.judge_card import JudgeCard, PairCard
 from visioneval.analysis.summary.questions import QuestionFindings
 from visioneval.analysis.summary.separation import Separation
 from visioneval.analysis.summary.variance import NoiseFinding
-from visioneval.records.model import SCHEMA_VERSION, CellError, RunState, StoppedBy
+from visioneval.records.files.lines import SCHEMA_VERSION
+from visioneval.records.model import CellError, RunState, StoppedBy
 from visioneval.types import Frozen, Metric, Verdict
 
 GateState = Literal["passed", "failed", "unmeasured", "skipped"]

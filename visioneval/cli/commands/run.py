@@ -14,7 +14,7 @@ from visioneval.defaults import MAX_CONCURRENCY, RUNS
 from visioneval.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from visioneval.api import Run
+    from visioneval.api.runs import Run
     from visioneval.engine.prepare.planning import Planned
     from visioneval.engine.prepare.runs import RunOptions
 
@@ -99,7 +99,7 @@ def run(
 
 
 def _print_plans(planned: Sequence[Planned], settings: RunOptions) -> None:
-    from visioneval.api import estimate_plan
+    from visioneval.api.runs import estimate_plan
     from visioneval.cli.plan_table import print_plan
 
     for suite in planned:
@@ -114,7 +114,7 @@ def _run(
     markdown: Path | None,
 ) -> ExitCode:
     """Runs all suites, shows each result and writes the reports. Returns the most severe exit code."""
-    from visioneval.api import run_planned
+    from visioneval.api.runs import run_planned
     from visioneval.cli.progress import progress_of
     from visioneval.cli.reports import check_reports, write_reports
     from visioneval.cli.result import show_result

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from visioneval.analysis.summary.findings import Counts
-    from visioneval.api import Run
+    from visioneval.api.runs import Run
     from visioneval.records.model import Record, RunInfo
     from visioneval.suite.cases.case import TestCase
 
@@ -36,7 +36,7 @@ def list_all(
     experiment: Annotated[str | None, options.value("--experiment", "NAME", "Only runs of this experiment.")] = None,
 ) -> None:
     """List the runs of a folder, by experiment, oldest first."""
-    from visioneval.records.model import list_runs
+    from visioneval.records.files.run_folders import list_runs
     from visioneval.records.resume_command import resume_command
     from visioneval.records.run_state import current_state
     from visioneval.report.terminal.run.run_list import ListedRun, print_runs
@@ -81,7 +81,7 @@ def show(
     runs: options.RunsFolder = RUNS,
 ) -> None:
     """Show a run's summary, or all cells of one case in full: prompts, scores and reasons."""
-    from visioneval.api import load_run
+    from visioneval.api.runs import load_run
     from visioneval.cli.result import print_pairs
     from visioneval.report.terminal.agreement.judge_card import print_judges
     from visioneval.report.terminal.noise import print_noise

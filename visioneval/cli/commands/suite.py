@@ -178,7 +178,7 @@ def plan(
     as_json: Annotated[bool, options.flag("--json", "Print the whole plan as one line of JSON per suite.")] = False,
 ) -> None:
     """Show what a run would do and cost. Makes no calls and writes nothing."""
-    from visioneval.api import detect_options, estimate_plan
+    from visioneval.api.runs import detect_options, estimate_plan
     from visioneval.cli.plan_table import plan_json, print_plan
     from visioneval.engine.prepare.planning import load_plans
     from visioneval.settings import run_options

@@ -19,7 +19,7 @@ from visioneval.engine.components import Components
 from visioneval.engine.sanitize import Sanitizer
 from visioneval.engine.shutdown import Progress
 from visioneval.errors import GraderError, ImageError, ProviderError, StoppedError
-from visioneval.expansion import Call, Plan
+from visioneval.expansion.plan import Call, Plan
 from visioneval.graders.base import GradingContext, PairGrader
 from visioneval.judging.ask import Ask
 from visioneval.media import images

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from visioneval.engine.cells.stored_grades import saved_files
-from visioneval.expansion import Call
+from visioneval.expansion.plan import Call
 from visioneval.records.files.links import file_inside
 from visioneval.records.keys import VERDICT_PARTS, changed_parts
 from visioneval.records.model import Record

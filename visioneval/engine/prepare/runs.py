@@ -24,7 +24,7 @@ from visioneval.engine.prepare.regrade import copy_questions, plan_regrade
 from visioneval.engine.prepare.resume import forget_changed_pairs, plan_resume
 from visioneval.engine.run import Jobs, every_cell
 from visioneval.errors import UsageError
-from visioneval.expansion import Plan
+from visioneval.expansion.plan import Plan
 from visioneval.records.model import RunInfo, read_info, read_records
 from visioneval.records.resume_command import resume_command
 from visioneval.records.writer import RunWriter

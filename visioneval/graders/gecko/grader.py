@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from visioneval.expansion import digest
+from visioneval.expansion.digest import digest
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.gecko.answers import ParsedAnswer, answers_schema, chosen_text
 from visioneval.graders.gecko.asking import AnswerSet, ask_all, ask_past_cache

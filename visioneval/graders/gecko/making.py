@@ -9,7 +9,7 @@ from typing import Any
 
 from visioneval.aio import run_in_thread
 from visioneval.errors import GraderError
-from visioneval.expansion import digest
+from visioneval.expansion.digest import digest
 from visioneval.graders.gecko.answers import ParsedAnswer, chosen_text
 from visioneval.graders.gecko.asking import OFF_SHAPE, ask_all, ask_past_cache
 from visioneval.graders.gecko.config import CHECK, GeckoOptions, checking_context, making_context

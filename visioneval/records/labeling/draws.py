@@ -18,8 +18,9 @@ from pydantic import Field, StringConstraints, TypeAdapter
 from visioneval.errors import RunFormatError
 from visioneval.records.fields import CellCount, ModelLabel, Moment, SampleIndex
 from visioneval.records.files.jsonl import append_lines
+from visioneval.records.files.lines import SCHEMA_VERSION, read_lines
 from visioneval.records.labeling.labels import Digest, Line
-from visioneval.records.model import SCHEMA_VERSION, CellKey, Record, read_lines
+from visioneval.records.model import CellKey, Record
 from visioneval.types import Frozen, Status
 
 DRAWS = "labeling_draws.jsonl"

@@ -16,7 +16,8 @@ from pydantic import StringConstraints, TypeAdapter, ValidationError
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.records.fields import Duration, Moment, SampleIndex
 from visioneval.records.files.jsonl import append_lines
-from visioneval.records.model import SCHEMA_VERSION, GrowingFile, RunInfo, read_lines
+from visioneval.records.files.lines import SCHEMA_VERSION, GrowingFile, read_lines
+from visioneval.records.model import RunInfo
 from visioneval.suite.cases.outputs import ONE_LINE
 from visioneval.suite.loading.paths import Trust
 from visioneval.types import Frozen, Score

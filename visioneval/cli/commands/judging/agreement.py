@@ -44,7 +44,7 @@ def agreement(
 
     --correct needs labels of cells that were drawn at random: 'visioneval label RUN --which random:N'.
     """
-    from visioneval.api import agreement as compare_with_labels
+    from visioneval.api.graders import agreement as compare_with_labels
     from visioneval.report.terminal.agreement.agreement import print_agreement
 
     result = compare_with_labels(

@@ -55,7 +55,7 @@ def pairwise(
 
     Exits 3 if a pair could not be judged.
     """
-    from visioneval.api import plan_pairs
+    from visioneval.api.comparisons import plan_pairs
     from visioneval.engine.listener import Listener
     from visioneval.engine.pairwise.runs import compare_runs
     from visioneval.settings import run_options

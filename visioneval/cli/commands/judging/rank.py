@@ -52,7 +52,7 @@ def rank(
 
     Exits 3 if a pair could not be judged, or if the answers do not connect all model runs.
     """
-    from visioneval.api import rank as rank_runs
+    from visioneval.api.comparisons import rank as rank_runs
     from visioneval.report.terminal.ranking import print_rankings
 
     result = rank_runs(

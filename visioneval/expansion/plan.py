@@ -1,40 +1,30 @@
-"""Expands a suite into its cells: what to generate, and which graders and rules apply. No network, no clock, no SDK."""
+"""The plan of a run: calls to generate, their cells, and the graders and rules of each."""
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
-from hashlib import sha256
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from visioneval.errors import Problem, SuiteError, UsageError
+from visioneval.expansion.digest import digest, short_digest
 from visioneval.media.urls import is_url
-from visioneval.records.existing_outputs import existing_outputs
-from visioneval.records.model import find_run, read_info
 from visioneval.resources import builtin
 from visioneval.rules import Rule, parse_gate, parse_rule
 from visioneval.suite.cases.case import TestCase
-from visioneval.suite.cases.outputs import ExistingOutput, Finished, split_run
+from visioneval.suite.cases.outputs import ExistingOutput, Finished
 from visioneval.suite.cases.prompts import rendered
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.entries.providers import BaseProvider
 from visioneval.suite.filters import VerdictRule
-from visioneval.suite.load import LoadedSuite
 from visioneval.suite.model import Suite, template_folders
 from visioneval.suite.output_of import dependents_by_case
 from visioneval.suite.remote_media import addressed
-from visioneval.suite.runs import model_runs
-from visioneval.suite.selection import Selection, check_selection, selected
-from visioneval.suite.size import cell_problem
+from visioneval.suite.selection import Selection
 from visioneval.templates.render import template_digest
 from visioneval.types import CaseFiles, Metric, ModelRun, TaskType
-
-MAX_REPORTED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +214,7 @@ class Plan:
                 judge_parts = [options if grader.has_panel else options[0], templates, self.suite.vars]
             elif grader.runs_code and self.suite.vars:
                 judge_parts = [self.suite.vars]  # a custom class can read them
-            hashes[grader.key] = _short(
+            hashes[grader.key] = short_digest(
                 [grader.key_options, judge_parts, *([grader.version] if grader.version else [])]
             )
         return hashes
@@ -269,80 +259,6 @@ def asks(grader: BaseGrader, case: TestCase) -> bool:
     return applies(grader, case) or (grader.after_run and grader.is_for(case))
 
 
-def expand(loaded: LoadedSuite, selection: Selection, *, samples: int | None = None, runs_root: Path) -> Plan:
-    """The plan for a checked suite, restricted by the selection flags.
-
-    ``samples`` overrides the number of the selection. Raises ``UsageError`` for a flag that matches nothing, and if
-    nothing is left.
-    """
-    suite, folder = loaded.suite, loaded.folder
-    labels_of = run_labels(runs_root)
-    runs = [_pinned(run, runs_root) for entry in suite.models for run in model_runs(entry, suite, folder, labels_of)]
-    whole = suite.model_copy(
-        update={"models": tuple(run.config for run in runs), "samples": samples or selection.samples or suite.samples}
-    )
-    check_selection(whole, selection)
-    resolved = selected(whole, selection)
-    labels = {entry.label for entry in resolved.models}
-    runs = [run for run in runs if run.label in labels]
-    if problem := cell_problem(resolved, runs):
-        raise UsageError(f"--samples {resolved.samples}: {problem}")
-    finished = {run.label: existing_outputs(run, suite, folder, runs_root) for run in runs if run.config.reads_outputs}
-    plan = Plan(
-        resolved,
-        folder,
-        tuple(runs),
-        finished,
-        whole_suite=whole,
-        selection=selection,
-        trusted=loaded.trust.everything,
-        secrets=loaded.secrets,
-    )
-    if not loaded.trust.everything:
-        _check_output_access(plan, loaded)
-    return plan
-
-
-def run_labels(root: Path) -> Callable[[str], list[str]]:
-    """A function that returns the labels of the model runs of another run in ``root``."""
-
-    def labels(run: str) -> list[str]:
-        info = read_info(find_run(run, root))
-        return [str(entry.label) for entry in info.selected_suite.models]
-
-    return labels
-
-
-def _pinned(run: ModelRun, root: Path) -> ModelRun:
-    """Replaces ``latest`` or a prefix in a model run's source by the full run name, so that it stays the same run."""
-    config: BaseProvider = run.config
-    if config.source_run is None:
-        return run
-    name, label = split_run(config.source_run)
-    source = find_run(name, root)
-    full = source.name if source.parent == root else str(source)
-    return replace(run, config=config.from_run(f"{full}@{label}"))
-
-
-def _check_output_access(plan: Plan, loaded: LoadedSuite) -> None:
-    """Raises ``SuiteError`` for existing outputs that only a trusted suite may read.
-
-    Patterns and datasets name them, so the check happens after expansion. Each folder is resolved once.
-    """
-    messages: dict[str, None] = {}
-    refusal = lru_cache(maxsize=None)(loaded.trust.refusal)
-    for run in plan.runs:
-        if not run.config.reads_outputs or run.config.source_run is not None:
-            continue
-        for path in plan.outputs_of(run):
-            folder, name = os.path.split(path)
-            checks_file = is_url(path) or name in ("", "..") or (plan.folder / path).is_symlink()
-            if reason := refusal(path if checks_file else folder or ".", plan.folder, remote=True):
-                messages[f"{run.label}: {path!r}: {reason}" if not checks_file else f"{run.label}: {reason}"] = None
-    if messages:
-        raise SuiteError(Problem(str(loaded.path), 0, 0, message) for message in list(messages)[:MAX_REPORTED])
-
-
 def needed_keys(plan: Plan) -> dict[str, list[str]]:
     """The environment variables with keys that a plan needs, each with its model runs and judges."""
     needed: dict[str, list[str]] = {}
@@ -353,79 +269,3 @@ def needed_keys(plan: Plan) -> dict[str, list[str]]:
         if judge.needs_key:
             needed.setdefault(judge.needs_key, []).append(f"the judge {name!r}")
     return needed
-
-
-HashOf = Callable[[Path], str]
-_HOST_FIELDS = ("base_url", "api_key_env", "google")
-_NOT_GENERATED = {"label", "tasks", "params", "grid", "path", "run", "dataset", "timeout_s", *_HOST_FIELDS}
-
-
-def generation_key(call: Call, sample: int, hash_of: HashOf) -> str:
-    """What the generation of a cell depends on, as ``part:hash`` words, so that a diff shows which parts changed.
-
-    It contains no host, path or time: two machines compute the same key.
-    """
-    return f"{_join_parts(_generation_parts(call, hash_of))} sample:{sample}"
-
-
-def call_key(call: Call, hash_of: HashOf) -> str:
-    """The cache key of a generation call, including its samples."""
-    parts = {name: value for name, value in _generation_parts(call, hash_of).items() if value not in (None, [], {})}
-    return f"generate:{digest({**parts, 'samples': call.samples})}"
-
-
-def _generation_parts(call: Call, hash_of: HashOf) -> dict[str, Any]:
-    parts: dict[str, Any] = {
-        "model": {"provider": call.run.provider, "entry": _own_options(call.run)},
-        "params": {} if call.run.config.reads_outputs else call.params,
-        "prompt": [call.task_type, call.prompt],
-        "images": [[role, hash_of(path)] for role, path in call.files.images],
-        "masks": {name: hash_of(path) for name, path in sorted(call.files.masks.items())},
-    }
-    if call.run.stand_in:
-        parts["expect"] = [call.case.expect.model_dump(exclude={"aligned"}), call.case.metadata]
-    if "path" in call.params and call.run.config.reads_outputs:
-        path = call.params["path"]
-        parts["image"] = path if is_url(path) else hash_of(Path(path))
-    return parts
-
-
-def grade_key(call: Call, hash_of: HashOf) -> str:
-    """What the grading of an image depends on in addition to the image, in the format of ``generation_key``."""
-    case = call.case.model_dump(include={"criteria", "region", "expect", "metadata", "tags", *_graded_fields(call)})
-    parts: dict[str, Any] = {
-        "case": [call.prompt, case],
-        "images": [[role, hash_of(path)] for role, path in call.files.images],
-        "masks": {name: hash_of(path) for name, path in sorted(call.files.masks.items())},
-        "reference": hash_of(call.files.reference) if call.files.reference else None,
-        "rules": [[rule.text, warn] for rule, warn in call.rules],
-        "optional": sorted(call.optional_graders),
-    }
-    graders = (f"grader.{grader.key}:{call.grading[grader.key]}" for grader in call.graders)
-    return " ".join((_join_parts(parts), *graders))
-
-
-def _graded_fields(call: Call) -> set[str]:
-    """The additional fields of a case that its graders depend on."""
-    return {name for grader in call.graders for name in grader.case_fields}
-
-
-def _own_options(run: ModelRun) -> dict[str, Any]:
-    dumped: dict[str, Any] = run.config.model_dump(exclude=_NOT_GENERATED)
-    return dumped
-
-
-def _join_parts(parts: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}:{_short(value)}" for name, value in parts.items() if value not in (None, [], {}))
-
-
-def _short(value: Any) -> str:
-    return digest(value)[:12]
-
-
-_ENCODER = json.JSONEncoder(sort_keys=True, default=str, separators=(",", ":"))
-
-
-def digest(value: Any) -> str:
-    """A hash of plain data, independent of the order of keys."""
-    return sha256(_ENCODER.encode(value).encode()).hexdigest()
