@@ -123,6 +123,7 @@ def _numbers(comparison: Comparison) -> Iterator[str]:
         ("Pass rate by model run", "model run", comparison.by_run),
         ("Pass rate by tag", "tag", comparison.by_tag),
         ("By question type", "type", comparison.by_type),
+        ("Cells by failure tag", "tag", comparison.by_failure_tag),
     ):
         if differences:
             yield f"### {title}\n\n{_differences(heading, differences, adjusted=False)}"

@@ -9,7 +9,13 @@ from math import fsum
 
 from visioneval.analysis.cells import Cell, Side
 from visioneval.analysis.compare.comparability import GradingDifference, grading_differences
-from visioneval.analysis.compare.differences import Difference, adjusted, metric_difference, pass_rate_difference
+from visioneval.analysis.compare.differences import (
+    Difference,
+    adjusted,
+    failure_tag_difference,
+    metric_difference,
+    pass_rate_difference,
+)
 from visioneval.analysis.compare.pairing import CHANGES, CellPair, Change, pair_cells, parse_map
 from visioneval.errors import UsageError
 from visioneval.suite.filters import any_glob
@@ -42,8 +48,9 @@ class Comparison:
     """The findings of a comparison.
 
     ``pairs`` are in the order of B. Differences exclude flaky cases.
-    ``by_run`` lists pass rates by model run (label in B; empty for a single one), ``by_tag`` pass rates by tag, and
-    ``by_type`` the metrics ``<gecko key>.<type>``. Holm's adjustment covers only ``metrics``.
+    ``by_run`` lists pass rates by model run (label in B; empty for a single one), ``by_tag`` pass rates by tag,
+    ``by_type`` the metrics ``<gecko key>.<type>``, and ``by_failure_tag`` the shares of cells with a failure tag. Holm's
+    adjustment covers only ``metrics``.
     ``labels`` pairs the model runs. ``metric_names`` are the metrics of either run that the filters leave.
     """
 
@@ -59,6 +66,7 @@ class Comparison:
     by_run: tuple[Difference, ...]
     by_tag: tuple[Difference, ...]
     by_type: tuple[Difference, ...]
+    by_failure_tag: tuple[Difference, ...]
     grading_differences: tuple[GradingDifference, ...]
     cost_usd: Amount
     seconds: Amount
@@ -116,6 +124,7 @@ def compare(a: Side, b: Side, filters: ComparisonFilters | None = None, renamed:
         by_run=_pass_rates_by(stable_pairs, lambda pair: (pair.b.model_label,)) if len(pairing.labels) > 1 else (),
         by_tag=_pass_rates_by(stable_pairs, lambda pair: pair.tags),
         by_type=tuple(difference for difference in differences if difference.name in types),
+        by_failure_tag=_failure_tags(stable_pairs),
         grading_differences=grading_differences([difference.name for difference in differences], pairing.pairs, a, b),
         cost_usd=_amount([(p.a.total_cost_usd, p.b.total_cost_usd) for p in pairing.pairs], mean=False),
         seconds=_amount([(p.a.seconds, p.b.seconds) for p in pairing.pairs], mean=True),
@@ -170,6 +179,12 @@ def _pass_rates_by(pairs: Sequence[CellPair], names_of: Callable[[CellPair], Ite
         for name in names_of(pair):
             named.setdefault(name, []).append(pair)
     return tuple(pass_rate_difference(group, name) for name, group in named.items())
+
+
+def _failure_tags(pairs: Sequence[CellPair]) -> tuple[Difference, ...]:
+    """The shares of cells with each failure tag, most frequent tags first."""
+    counts = Counter(tag for pair in pairs for tag in (*pair.a.failure_tags, *pair.b.failure_tags))
+    return tuple(failure_tag_difference(tag, pairs) for tag in sorted(counts, key=lambda tag: (-counts[tag], tag)))
 
 
 def _amount(values: Iterable[tuple[float | None, float | None]], *, mean: bool) -> Amount:

@@ -49,6 +49,8 @@ class ModelFindings(Frozen):
     cost_usd: float | None
     unpriced: int = 0
     seconds: float
+    failure_tags: dict[str, int] = Field(default_factory=dict)
+    """The number of its cells with each failure tag, most frequent first."""
 
 
 class CostFinding(Frozen):

@@ -33,6 +33,7 @@ def comparison_json(comparison: Comparison, gates: Sequence[GateResult], exit_co
             "by_run": [_difference(difference) for difference in comparison.by_run],
             "by_tag": [_difference(difference) for difference in comparison.by_tag],
             "by_type": [_difference(difference) for difference in comparison.by_type],
+            "by_failure_tag": [_difference(difference) for difference in comparison.by_failure_tag],
             "not_graded_alike": [asdict(mismatch) for mismatch in comparison.grading_differences],
             "suite_text_differs": comparison.has_other_source,
             "cost_usd": asdict(comparison.cost_usd),

@@ -114,6 +114,7 @@ def _numbers(comparison: Comparison, width: int) -> Iterator[RenderableType]:
         ("Pass rate by model run", "model run", comparison.by_run),
         ("Pass rate by tag", "tag", comparison.by_tag),
         ("By question type", "type", comparison.by_type),
+        ("Cells by failure tag", "tag", comparison.by_failure_tag),
     ):
         if differences:
             yield with_title(f"{title} (p not adjusted)", _differences(heading, differences, width, adjusted=False))
