@@ -20,7 +20,7 @@ from fake_api import FakeAPI
 from hypothesis import HealthCheck, settings
 from label_server import rate, serve
 from PIL import Image
-from shared_readings import readings_folder, shared_readings
+from shared_readings import readings_folder, reduced_readings, shared_readings
 from suite_runner import SuiteRunner
 from toys import Toy
 
@@ -30,7 +30,7 @@ from visioneval.errors import SuiteError, UsageError
 from visioneval.suite.load import LoadedSuite, load_suite
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # tests import OCR's packages themselves
-__all__ = ["browser", "open_page", "rate", "readings_folder", "serve", "shared_readings"]
+__all__ = ["browser", "open_page", "rate", "readings_folder", "reduced_readings", "serve", "shared_readings"]
 
 ROOT = Path(__file__).parent.parent
 settings.register_profile(
