@@ -13,14 +13,16 @@ from pydantic import BaseModel
 from visioneval.cli import app
 from visioneval.label.sittings import LabelSession, LabelStep
 from visioneval.providers.mock.config import MockParams
-from visioneval.records import draws, labels, preferences
+from visioneval.records import preferences
 from visioneval.records import questions as question_file
 from visioneval.records.judge_answers import JudgeAnswer
+from visioneval.records.labeling import draws, labels
 from visioneval.records.model import Record
 from visioneval.registry import GRADERS, JUDGES, PROVIDERS, config_of
-from visioneval.suite import case, model, questions
 from visioneval.suite import filters as scope
 from visioneval.suite import labels as suite_labels
+from visioneval.suite import model
+from visioneval.suite.cases import case, questions
 from visioneval.suite.entries import judges, limits, panels
 
 ROOT = Path(__file__).parent.parent

@@ -18,7 +18,7 @@ from visioneval.graders.rubric.prompt import (
 from visioneval.graders.text.config import CHECK, DESCRIBE, LIST, text_contexts
 from visioneval.judging.ask import object_schema
 from visioneval.resources import builtin
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
 from visioneval.templates.render import render_file
 
 METRICS = {

@@ -13,17 +13,9 @@ from visioneval.analysis.rerouting import Rerouting, Reroutings
 from visioneval.records.baselines import Baseline, BaselineGrading, Line
 from visioneval.records.confirmations import has_confirmations
 from visioneval.records.fields import Duration, ModelLabel, Number, PathInRun, RuleText, SampleIndex
-from visioneval.records.model import (
-    CellError,
-    CellKey,
-    Fingerprint,
-    RunInfo,
-    RunState,
-    known_sum,
-    read_lines,
-    suite_order,
-)
-from visioneval.suite.case import CaseId
+from visioneval.records.files.lines import read_lines
+from visioneval.records.model import CellError, CellKey, Fingerprint, RunInfo, RunState, known_sum, suite_order
+from visioneval.suite.cases.case import CaseId
 from visioneval.suite.model import Suite
 from visioneval.types import Metric, Score, Verdict
 

@@ -16,7 +16,7 @@ from visioneval.judging.attachments import as_parts, load_attachments
 from visioneval.judging.shown_images import Show, shown
 from visioneval.providers.base import Question, Reply
 from visioneval.records.questions import PromptQuestions
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
 from visioneval.types import CaseFiles, Output, Score, TaskType
 
 T = TypeVar("T")

@@ -18,9 +18,9 @@ from pydantic import BaseModel, Field, TypeAdapter
 from visioneval.atomic import write_whole
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.records.fields import ModelLabel, RuleText, SampleIndex
+from visioneval.records.files.untrusted_json import read_json
 from visioneval.records.model import CellError, Fingerprint, Record, RunInfo
-from visioneval.records.untrusted_json import read_json
-from visioneval.suite.case import CaseId
+from visioneval.suite.cases.case import CaseId
 from visioneval.types import Frozen, Metric, Score, Verdict
 
 FOLDER = Path("baselines")

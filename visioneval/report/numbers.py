@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from visioneval.analysis.findings import GateFinding
+from visioneval.analysis.summary.findings import GateFinding
 from visioneval.records.model import Record
 from visioneval.rules import parse_gate, parse_rule, show_beside
 from visioneval.types import Score

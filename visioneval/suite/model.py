@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 from pydantic import Discriminator, Field, StringConstraints, Tag
 
 from visioneval.registry import CUSTOM, GRADERS, JUDGES, PROVIDERS, Part, config_of
-from visioneval.suite.case import Name, TestCase, Text
+from visioneval.suite.cases.case import Name, TestCase, Text
+from visioneval.suite.cases.outputs import FilePath
 from visioneval.suite.entries.graders import BaseGrader, CustomGrader
 from visioneval.suite.entries.judges import BaseJudge, CustomJudge
 from visioneval.suite.entries.limits import CELL_TIMEOUT_S, LimitName, Limits, Price, Seconds
@@ -18,7 +19,6 @@ from visioneval.suite.entries.providers import BaseProvider, CustomProvider
 from visioneval.suite.filters import GateEntry, GateRule, RuleEntry
 from visioneval.suite.label_presets import resolve_labels
 from visioneval.suite.labels import Labels
-from visioneval.suite.outputs import FilePath
 from visioneval.types import CaseFiles, Frozen, TaskType
 
 

@@ -25,7 +25,9 @@ from visioneval.engine.calls.throttle import Throttle, Tries
 from visioneval.engine.calls.user_code import call_user_code
 from visioneval.engine.sanitize import Sanitizer, amount
 from visioneval.errors import ProviderError, StoppedError, StorageError
-from visioneval.expansion import Call, HashOf, call_key, digest
+from visioneval.expansion.digest import digest
+from visioneval.expansion.keys import HashOf, call_key
+from visioneval.expansion.plan import Call
 from visioneval.providers.base import CellRef, Generation, GenerationRequest, Judge, Part, Question, Reply, ToolCall
 from visioneval.stopwatch import waiting
 from visioneval.suite.entries.judges import BaseJudge

@@ -22,11 +22,12 @@ from visioneval.engine.cells.grading import CellGrades, grade
 from visioneval.engine.cells.stored_grades import stored_grades
 from visioneval.engine.sanitize import amount
 from visioneval.errors import ImageError, ProviderError, StoppedError
-from visioneval.expansion import Call, generation_key, grade_key
+from visioneval.expansion.keys import generation_key, grade_key
+from visioneval.expansion.plan import Call
 from visioneval.media import images
 from visioneval.media.formats import artifact, ending
 from visioneval.providers.base import GenerationRequest
-from visioneval.records.links import is_inside
+from visioneval.records.files.links import is_inside
 from visioneval.records.model import CellError, Record
 from visioneval.rules import CellVerdict, judge_cell
 from visioneval.stopwatch import measured

@@ -21,7 +21,7 @@ from visioneval.engine.cells.panel import CheckedGrade, judge_contexts, panel_gr
 from visioneval.engine.cells.saved_images import SavedImages
 from visioneval.engine.sanitize import amount, scalar
 from visioneval.errors import BudgetError, GraderError, ImageError, ProviderError, StoppedError
-from visioneval.expansion import Call
+from visioneval.expansion.plan import Call
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import MeasureOnce
 from visioneval.providers.base import CellRef, Question, Reply

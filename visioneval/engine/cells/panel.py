@@ -12,7 +12,7 @@ from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.panel import combine_panel
 from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.model import Fingerprint
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader
 
 Save = Callable[[str, bytes], str]

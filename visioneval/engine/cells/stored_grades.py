@@ -9,8 +9,8 @@ from typing import Any
 
 from visioneval.engine.cells.context import RunContext
 from visioneval.engine.cells.grading import CellGrades
-from visioneval.expansion import Call
-from visioneval.records.links import file_inside
+from visioneval.expansion.plan import Call
+from visioneval.records.files.links import file_inside
 from visioneval.records.model import GraderRecord, Record
 from visioneval.records.writer import model_slug
 

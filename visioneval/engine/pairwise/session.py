@@ -19,12 +19,12 @@ from visioneval.engine.components import Components
 from visioneval.engine.sanitize import Sanitizer
 from visioneval.engine.shutdown import Progress
 from visioneval.errors import GraderError, ImageError, ProviderError, StoppedError
-from visioneval.expansion import Call, Plan
+from visioneval.expansion.plan import Call, Plan
 from visioneval.graders.base import GradingContext, PairGrader
 from visioneval.judging.ask import Ask
 from visioneval.media import images
 from visioneval.providers.base import CellRef, Question
-from visioneval.records.links import is_inside
+from visioneval.records.files.links import is_inside
 from visioneval.records.model import Record
 from visioneval.records.preferences import ORDERS, Preference, PreferenceKey, append_preferences, read_preferences
 from visioneval.suite.entries.graders import BaseGrader

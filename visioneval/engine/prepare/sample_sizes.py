@@ -12,8 +12,8 @@ from visioneval.analysis.sample_size import SAMPLES, Detect, Noise, noise_of, pa
 from visioneval.analysis.stats.power import POWER
 from visioneval.engine.calls.cost.estimate import CostEstimate, estimate
 from visioneval.errors import UsageError
-from visioneval.expansion import Plan, applies
-from visioneval.suite.case import TestCase
+from visioneval.expansion.plan import Plan, applies
+from visioneval.suite.cases.case import TestCase
 
 GECKO = "gecko"
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from visioneval.graders.rubric.metrics import ASKED, PassFail, RubricOptions, ScaleScore
 from visioneval.graders.rubric.prompt import rubric_context, rubric_groups
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.judge_prompt import SHOWN, JudgeTemplate
 from visioneval.suite.labels import LabelQuestion

@@ -10,7 +10,7 @@ from typing import Any
 
 from visioneval.aio import gather_all
 from visioneval.errors import ProviderError
-from visioneval.expansion import digest
+from visioneval.expansion.digest import digest
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.rubric.config import RubricGrader
 from visioneval.graders.rubric.metrics import RubricMetric

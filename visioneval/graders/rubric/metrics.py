@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from visioneval.suite.case import Name, Text
+from visioneval.suite.cases.case import Name, Text
+from visioneval.suite.cases.outputs import FrameCount
 from visioneval.suite.entries.graders import YES
 from visioneval.suite.entries.panels import JudgeNames, PanelOptions
 from visioneval.suite.labels import MAX_STEPS
-from visioneval.suite.outputs import FrameCount
 from visioneval.types import Frozen, Metric
 
 ASKED: tuple[Literal["prompt"], Literal["criteria"]] = ("prompt", "criteria")

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from visioneval.graders.rubric.metrics import ASKED, PassFail, RubricMetric, RubricOptions
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
+from visioneval.suite.cases.prompts import context
 from visioneval.suite.entries.judge_prompt import REASON, media_of
-from visioneval.suite.prompts import context
 
 VERDICT, TAGS = "verdict", "failure_tags"
 

@@ -24,7 +24,7 @@ from visioneval.graders.text.copy_match import Corners, Reading
 from visioneval.judging.ask import OffSchemaError, reply_texts
 from visioneval.media.images import encode_png, load_image, on_background, room_for
 from visioneval.providers.base import Reply
-from visioneval.suite.case import ExpectText
+from visioneval.suite.cases.case import ExpectText
 from visioneval.types import Score
 
 _MAX_CROPS = 20

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from visioneval.suite.case import PRINTABLE
-from visioneval.suite.outputs import ONE_LINE
+from visioneval.suite.cases.case import PRINTABLE
+from visioneval.suite.cases.outputs import ONE_LINE
 
 Loc = tuple[str | int, ...]
 
