@@ -50,6 +50,8 @@ class Sanitizer:
 
     def hides(self, value: Any) -> bool:
         """Whether plain data contains a secret."""
+        if isinstance(value, str):  # most values are text, so this is checked first
+            return any(secret in value for secret in self.secrets)
         if isinstance(value, Mapping):
             return any(self.hides(item) for item in (*value, *value.values()))
         if isinstance(value, (list, tuple)):
