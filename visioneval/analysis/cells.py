@@ -56,6 +56,7 @@ class Cell:
     prompt: str = ""
     tags: tuple[str, ...] = ()
     flaky: bool = False
+    unmeasured_metrics: tuple[str, ...] = ()
     failed_rules: tuple[RuleText, ...] = ()
     failure_tags: tuple[str, ...] = ()
     error: CellError | None = None
@@ -68,8 +69,9 @@ class Cell:
 
     @property
     def is_unmeasured(self) -> bool:
-        """Whether a grader failed that the cell needs."""
-        return any(grader.is_unmeasured and not grader.is_optional for grader in self.graders)
+        """Whether a grader failed that the cell needs, or a computed metric is null that it needs."""
+        failed = any(grader.is_unmeasured and not grader.is_optional for grader in self.graders)
+        return failed or bool(self.unmeasured_metrics)
 
     @property
     def total_cost_usd(self) -> float | None:

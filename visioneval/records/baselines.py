@@ -66,6 +66,7 @@ class Line(Frozen):
     failed_rules: tuple[RuleText, ...] = ()
     failure_tags: tuple[str, ...] = ()
     scores: dict[str, Score] = Field(default_factory=dict)
+    unmeasured_metrics: tuple[str, ...] = ()
     artifact_sha256: str | None = None
     cost_usd: Annotated[float, Field(allow_inf_nan=False)] | None = None
     error: CellError | None = None

@@ -13,7 +13,7 @@ from visioneval.records.keys import key_parts
 from visioneval.records.model import Fingerprint
 
 _PARTS = {"rules": "verdict rules", "case": "prompt, criteria, expect, tags or metadata of the case"}
-_PARTS |= {"optional": "optional graders"}
+_PARTS |= {"optional": "optional graders", "metrics": "computed metrics"}
 _PARTS |= {"images": "input images", "masks": "masks", "reference": "reference image"}
 _HASH_LENGTH = 12
 

@@ -6,7 +6,7 @@ The steps raise only ``StoppedError``: any other error of a cell becomes part of
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,8 @@ from visioneval.engine.calls.user_code import describe_error
 from visioneval.engine.cells.context import RunContext
 from visioneval.engine.cells.grading import CellGrades, grade
 from visioneval.engine.cells.stored_grades import stored_grades
+from visioneval.engine.cells.suite_metrics import built_in_scores, cell_scores
+from visioneval.engine.cells.verdicts import judged_record
 from visioneval.engine.sanitize import amount
 from visioneval.errors import ImageError, ProviderError, StoppedError
 from visioneval.expansion.keys import generation_key, grade_key
@@ -29,10 +31,10 @@ from visioneval.media.formats import artifact, ending
 from visioneval.providers.base import GenerationRequest
 from visioneval.records.files.links import is_inside
 from visioneval.records.model import CellError, Record
-from visioneval.rules import CellVerdict, judge_cell
 from visioneval.stopwatch import measured
+from visioneval.suite.entries.metrics import BUILT_IN
 from visioneval.suite.remote_media import address_of
-from visioneval.types import Output, Status, Verdict
+from visioneval.types import Output, Score, Status, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +175,8 @@ async def finish_cell(call: Call, sample: int, outcome: CallOutcome, context: Ru
     if isinstance(stored, Record):
         return stored
     params = outcome.generated.run_params or call.params
-    return await _grade_output(call, sample, stored, params, make_record, context, deadline)
+    built_in = built_in_scores(call, make_record.keywords, {})
+    return await _grade_output(call, sample, stored, params, make_record, context, deadline, built_in=built_in)
 
 
 async def regrade_output(existing: StoredOutput, context: RunContext, deadline: float) -> Record:
@@ -201,7 +204,12 @@ async def regrade_output(existing: StoredOutput, context: RunContext, deadline: 
     grades = None
     if existing.graded is not None:
         grades = await asyncio.to_thread(stored_grades, call, existing.graded, existing.folder, context)
-    return await _grade_output(call, record.sample_index, image, params, make_record, context, deadline, grades)
+    built_in = {}
+    if record.test_id == call.case.id:
+        built_in = built_in_scores(call, {name: getattr(record, name) for name in BUILT_IN}, record.scores)
+    return await _grade_output(
+        call, record.sample_index, image, params, make_record, context, deadline, grades, built_in=built_in
+    )
 
 
 _GENERATION_FIELDS = (
@@ -259,10 +267,13 @@ async def _grade_output(
     context: RunContext,
     deadline: float,
     grades: CellGrades | None = None,
+    *,
+    built_in: Mapping[str, Score],
 ) -> Record:
     """Grades a stored image and builds the record; ``image`` is ``None`` for runs without outputs.
 
-    With ``grades``, only evaluates the rules.
+    With ``grades``, only computes the suite's metrics and evaluates the rules. ``built_in`` are the built-in metrics
+    that are known.
     """
     make_record = partial(make_record, status=Status.COMPLETED)
     if image is not None:
@@ -279,7 +290,7 @@ async def _grade_output(
             return make_record(verdict=Verdict.FAIL, failed_rules=("expect.refusal",), skipped_rules=_rule_texts(call))
     if grades is None:
         grades = await grade(call, sample, image, params, context, deadline)
-    return _judged_record(call, grades, make_record)
+    return judged_record(call, grades, cell_scores(call, grades, built_in), make_record)
 
 
 def _store_output(
@@ -363,45 +374,3 @@ def _refused_record(call: Call, message: str, make_record: partial[Record]) -> R
 
 def _rule_texts(call: Call) -> tuple[str, ...]:
     return tuple(rule.text for rule, _ in call.rules)
-
-
-def _judged_record(call: Call, graded: CellGrades, make_record: partial[Record]) -> Record:
-    optional_metrics = {
-        metric for grader in call.graders if grader.key in call.optional_graders for metric in grader.metrics(call.case)
-    }
-    verdict = judge_cell(
-        call.rules, graded.scores, failed_graders=graded.failed_graders, optional_metrics=optional_metrics
-    )
-    return make_record(
-        verdict=verdict.verdict,
-        failed_rules=verdict.failed,
-        warned_rules=verdict.warned,
-        skipped_rules=verdict.skipped,
-        scores=graded.scores,
-        reasons=graded.reasons,
-        failure_tags=graded.failure_tags,
-        graders=graded.graders,
-        error=_cell_error(graded, verdict, call),
-    )
-
-
-def _cell_error(graded: CellGrades, verdict: CellVerdict, call: Call) -> CellError | None:
-    """Why the cell has no verdict, or else the error of its first failed grader."""
-    if graded.error is not None:
-        return _with_hint(graded.error, graded.failed_graders, call)
-    if verdict.verdict is not Verdict.ERROR:
-        return None
-    if missing := (*verdict.unmeasured, *graded.failed_graders):
-        return CellError(stage="verdict", kind="unmeasured", message=f"not measured: {', '.join(missing)}")
-    message = f"none of the {len(call.rules)} rules of this cell could be evaluated"
-    return CellError(stage="verdict", kind="no_rule", message=message)
-
-
-def _with_hint(error: CellError, failed: Sequence[str], call: Call) -> CellError:
-    """Says how a cell can do without a grader, if no rule reads the scores of the one that failed."""
-    key = error.message.partition(":")[0]
-    metrics = next((grader.metrics(call.case) for grader in call.graders if grader.key == key), {})
-    if key not in failed or any(rule.metric in metrics for rule, _ in call.rules):
-        return error
-    hint = f"no rule reads its scores: with 'optional: true' on the grader {key!r}, a cell can pass without them"
-    return error.model_copy(update={"message": f"{error.message} ({hint})"})

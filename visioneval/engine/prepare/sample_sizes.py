@@ -12,7 +12,7 @@ from visioneval.analysis.sample_size import SAMPLES, Detect, Noise, noise_of, pa
 from visioneval.analysis.stats.power import POWER
 from visioneval.engine.calls.cost.estimate import CostEstimate, estimate
 from visioneval.errors import UsageError
-from visioneval.expansion.plan import Plan, applies
+from visioneval.expansion.plan import Plan
 from visioneval.suite.cases.case import TestCase
 
 GECKO = "gecko"
@@ -109,8 +109,7 @@ def _has(case: TestCase, plan: Plan, detect: Detect) -> bool:
     """Whether a case has cells, with the metric if one is asked for."""
     if not any(plan.count(case, run)[1] for run in plan.runs):
         return False
-    graders = (grader for grader in plan.suite.graders if applies(grader, case))
-    return detect.metric is None or any(detect.metric in grader.metrics(case) for grader in graders)
+    return detect.metric is None or detect.metric in plan.suite_metrics.of_case(case)
 
 
 def _families(plan: Plan) -> list[str]:
