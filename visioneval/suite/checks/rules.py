@@ -8,7 +8,7 @@ from functools import cached_property
 
 from visioneval.rules import parse_gate, parse_rule
 from visioneval.suite.entries.metrics import BUILT_IN, RESERVED_NAMES
-from visioneval.suite.filters import Scope, VerdictRule, When, any_glob
+from visioneval.suite.filters import GateRule, Scope, VerdictRule, When, any_glob
 from visioneval.suite.loading.messages import Loc, did_you_mean
 from visioneval.suite.metrics import SuiteMetrics
 from visioneval.suite.model import Suite
@@ -248,12 +248,28 @@ def _gates(view: SuiteContext) -> Problems:
                 ("gates", index),
                 f"{entry.rule!r} matches no cell of this suite: check its scope (models, cases, tags, tasks)",
             )
-        if gate.fn not in ("mean", "separation") and not 0 <= gate.threshold <= 1:
+        is_rate = gate.fn not in ("mean", "separation") and gate.quantile is None
+        if is_rate and not 0 <= gate.threshold <= 1:
             yield ("gates", index), f"{entry.rule!r}: a rate is between 0 and 1"
         if gate.metric is not None:
-            for message in _metric(view, gate.metric, cases, _METRIC_TYPES.get(gate.fn), entry.rule):
+            required = "number" if gate.quantile is not None else _METRIC_TYPES.get(gate.fn)
+            for message in _metric(view, gate.metric, cases, required, entry.rule):
                 yield ("gates", index), message
+        yield from ((("gates", index, "weights"), message) for message in _weights(view, entry, cases))
         aligned_values = {view.suite.cases[case_index].expect.aligned for case_index in cases}
         if gate.fn == "separation" and len(aligned_values) == 1:
             missing = "counterexamples (expect: {aligned: false})" if True in aligned_values else "aligned cases"
             yield ("gates", index), f"{entry.rule!r}: its cases include no {missing}"
+
+
+def _weights(view: SuiteContext, entry: GateRule, cases: Sequence[int]) -> Iterator[str]:
+    weighted = entry.weights or {}
+    in_scope = [view.suite.cases[case_index] for case_index in cases]
+    tags = {tag for case in in_scope for tag in case.tags}
+    for tag in weighted:
+        if in_scope and tag not in tags:
+            yield f"no case of this gate has the tag {tag!r}{did_you_mean(tag, tags)}"
+    for case in in_scope:
+        if len(shared := [tag for tag in weighted if tag in case.tags]) > 1:
+            yield f"the case {case.id!r} has several of these tags: {', '.join(shared)}; only one may have a weight"
+            return
