@@ -24,9 +24,9 @@ class Formula:
     tree: Node
 
     @property
-    def sources(self) -> frozenset[str]:
-        """The metrics that it reads."""
-        return frozenset(names_in(self.tree))
+    def reads(self) -> tuple[str, ...]:
+        """The metrics that it reads, in order."""
+        return tuple(dict.fromkeys(names_in(self.tree)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +143,11 @@ class SuiteMetrics:
     def sources(self, name: str) -> frozenset[str]:
         """A metric and everything that it reads, directly or not."""
         return frozenset({name, *_reachable(name, self._entries)})
+
+    def grader_sources(self) -> dict[str, tuple[str, ...]]:
+        """By computed metric: the graders' metrics that it reads, directly or not."""
+        written = self.grader_metrics
+        return {name: tuple(source for source in written if source in self.sources(name)) for name in self._entries}
 
     def for_case(self, case: TestCase) -> CaseMetrics:
         """The built-in and computed metrics of a case's cells. One is computed if the case has all that it reads."""

@@ -16,7 +16,7 @@ from visioneval.types import Score
 
 @dataclass(frozen=True, slots=True)
 class CellScores:
-    """All scores of a cell. ``reasons`` says why a computed metric is null.
+    """All scores of a cell. ``reasons`` names what a computed metric was computed from, or why it is null.
 
     ``optional`` are the metrics that may be null, and ``unmeasured`` the other computed metrics that are null.
     """
@@ -40,6 +40,9 @@ def cell_scores(call: Call, grades: CellGrades, built_in: Mapping[str, Score]) -
     for formula in call.metrics.formulas:
         try:
             scores[formula.name] = _value(formula, scores)
+            reasons[formula.name] = ", ".join(
+                f"{name} {_shown(scores[name])}" for name in formula.reads if scores.get(name) is not None
+            )
         except NotForCellError:
             continue
         except NoValueError as error:
@@ -49,6 +52,10 @@ def cell_scores(call: Call, grades: CellGrades, built_in: Mapping[str, Score]) -
             elif formula.name not in optional:
                 unmeasured.append(formula.name)
     return CellScores(scores, reasons, frozenset(optional), tuple(unmeasured))
+
+
+def _shown(score: Score) -> str:
+    return ("no", "yes")[score] if isinstance(score, bool) else f"{score:.6g}"
 
 
 def _value(formula: Formula, scores: Mapping[str, Score]) -> Score:

@@ -52,7 +52,7 @@ def _with_hint(error: CellError, failed: Sequence[str], call: Call) -> CellError
     """Says how a cell can do without a grader, if no rule reads the scores of the one that failed."""
     key = error.message.partition(":")[0]
     metrics = next((grader.metrics(call.case) for grader in call.graders if grader.key == key), {})
-    read = {rule.metric for rule, _ in call.rules}.union(*(formula.sources for formula in call.metrics.formulas))
+    read = {rule.metric for rule, _ in call.rules}.union(*(formula.reads for formula in call.metrics.formulas))
     if key not in failed or not read.isdisjoint(metrics):
         return error
     hint = f"no rule reads its scores: with 'optional: true' on the grader {key!r}, a cell can pass without them"

@@ -91,7 +91,7 @@ def rule_problems(view: SuiteContext, *, is_complete: bool = True) -> Problems:
 def _suite_rules(view: SuiteContext) -> Problems:
     for index, rule in enumerate(view.suite.verdict):
         cases = view.cases_in(rule)
-        if not cases and view.has_cells and not any(_empty_scope(view, rule)):
+        if not cases and view.has_cells and not any(empty_scope(view, rule)):
             yield (
                 ("verdict", index),
                 f"{rule.rule!r} matches no cell of this suite: check its scope (models, cases, tags, tasks)",
@@ -110,13 +110,14 @@ def _case_rules(view: SuiteContext) -> Problems:
 def _scopes(view: SuiteContext) -> Problems:
     for index, grader in enumerate(view.suite.graders):
         if grader.when is not None:
-            yield from ((("graders", index, "when"), message) for message in _empty_scope(view, grader.when))
+            yield from ((("graders", index, "when"), message) for message in empty_scope(view, grader.when))
     for key, entries in (("verdict", view.suite.verdict), ("gates", view.suite.gates)):
         for index, entry in enumerate(entries):
-            yield from (((key, index), message) for message in _empty_scope(view, entry))
+            yield from (((key, index), message) for message in empty_scope(view, entry))
 
 
-def _empty_scope(view: SuiteContext, scope: When) -> Iterator[str]:
+def empty_scope(view: SuiteContext, scope: When) -> Iterator[str]:
+    """The entries of a scope that match nothing."""
     cases = view.suite.cases
     tags = {tag for case in cases for tag in case.tags} if scope.tags else set()
     for tag in scope.tags:
@@ -162,6 +163,7 @@ def metric_problems(view: SuiteContext) -> Problems:
             yield ("graders", index), f"it writes {name!r}, the name of a built-in metric: use another name"
     tags = {tag for case in view.suite.cases for tag in case.tags}
     taken = dict.fromkeys(BUILT_IN, "is built in") | dict.fromkeys(RESERVED_NAMES, "is reserved")
+    taken |= {grader.key: "has the key of a grader" for grader in view.suite.graders}
     taken |= dict.fromkeys(metrics.grader_metrics, "is written by a grader")
     reported = {name for name, _ in metrics.problems}
     yield from ((("metrics", name), message) for name, message in metrics.problems)
@@ -243,7 +245,7 @@ def _gates(view: SuiteContext) -> Problems:
     for index, entry in enumerate(view.suite.gates):
         gate = parse_gate(entry.rule)
         cases = view.cases_in(entry)
-        if not cases and view.has_cells and not any(_empty_scope(view, entry)):
+        if not cases and view.has_cells and not any(empty_scope(view, entry)):
             yield (
                 ("gates", index),
                 f"{entry.rule!r} matches no cell of this suite: check its scope (models, cases, tags, tasks)",
