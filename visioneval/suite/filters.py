@@ -76,7 +76,7 @@ class GateRule(Scope):
     """A rule over the whole run. YAML also accepts a plain string."""
 
     rule: str
-    weights: Annotated[dict[str, Weight], Field(min_length=2)] | None = Field(
+    weights: dict[str, Weight] | None = Field(
         default=None,
         description="By tag: the value is the weighted mean of these tags' values, however many cases each has.",
     )
@@ -90,6 +90,8 @@ class GateRule(Scope):
     def _can_be_weighted(self) -> GateRule:
         if self.weights is not None and parse_gate(self.rule).fn not in WEIGHTABLE:
             raise ValueError(f"{self.rule!r} takes no 'weights': only {', '.join(WEIGHTABLE)} do")
+        if self.weights is not None and len(self.weights) < 2:
+            raise ValueError("weights: name at least two tags")
         return self
 
 
