@@ -12,7 +12,7 @@ from visioneval.records.model import read_records
 from visioneval.resources import suite_folders
 from visioneval.types import Verdict
 
-pytestmark = pytest.mark.usefixtures("shared_readings")
+pytestmark = pytest.mark.usefixtures("reduced_readings")
 
 
 NEEDS_NO_KEY = ("editing", "gecko_offline", "generation", "quickstart")

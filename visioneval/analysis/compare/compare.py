@@ -49,8 +49,8 @@ class Comparison:
 
     ``pairs`` are in the order of B. Differences exclude flaky cases.
     ``by_run`` lists pass rates by model run (label in B; empty for a single one), ``by_tag`` pass rates by tag,
-    ``by_type`` the metrics ``<gecko key>.<type>``, and ``by_failure_tag`` the shares of cells with a failure tag. Holm's
-    adjustment covers only ``metrics``.
+    ``by_type`` the metrics ``<gecko key>.<type>``, and ``by_failure_tag`` the shares of cells with a failure tag.
+    Holm's adjustment covers only ``metrics``.
     ``labels`` pairs the model runs. ``metric_names`` are the metrics of either run that the filters leave.
     """
 
