@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import fsum
 
+from visioneval.analysis.alignments import ALIGNMENT
 from visioneval.analysis.cells import Cell, Side
 from visioneval.analysis.compare.comparability import GradingDifference, grading_differences
 from visioneval.analysis.compare.differences import (
@@ -20,9 +21,21 @@ from visioneval.analysis.compare.pairing import CHANGES, CellPair, Change, pair_
 from visioneval.errors import UsageError
 from visioneval.suite.filters import any_glob
 from visioneval.suite.loading.messages import did_you_mean
-from visioneval.types import Metric
+from visioneval.types import Metric, Score
 
 GECKO = "gecko"
+
+
+@dataclass(frozen=True, slots=True)
+class AlignedPair:
+    """The alignment of both sides of a pair by one grader: the scores, 0 to 100, and the gaps as text."""
+
+    pair: CellPair
+    grader: str
+    a: float | None
+    b: float | None
+    a_gaps: str
+    b_gaps: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +89,25 @@ class Comparison:
         """The pairs with one of these changes, ``must_pass`` cases first and flaky cases last."""
         pairs = (pair for pair in self.pairs if pair.change in changes)
         return tuple(sorted(pairs, key=lambda pair: (pair.flaky, not pair.must_pass)))
+
+    @property
+    def alignments(self) -> tuple[AlignedPair, ...]:
+        """The alignment of every pair that an alignment grader graded on both sides, the largest losses first."""
+        keys = {mark.key for pair in self.pairs for mark in pair.b.graders if mark.type == ALIGNMENT}
+        aligned = [
+            AlignedPair(
+                pair,
+                key,
+                _number(pair.a.scores[key]),
+                _number(pair.b.scores[key]),
+                pair.a.reasons.get(key, ""),
+                pair.b.reasons.get(key, ""),
+            )
+            for key in sorted(keys)
+            for pair in self.pairs
+            if key in pair.a.scores and key in pair.b.scores
+        ]
+        return tuple(sorted(aligned, key=lambda item: (item.b or 0) - (item.a or 0)))
 
     @property
     def stable_pairs(self) -> tuple[CellPair, ...]:
@@ -185,6 +217,10 @@ def _failure_tags(pairs: Sequence[CellPair]) -> tuple[Difference, ...]:
     """The shares of cells with each failure tag, most frequent tags first."""
     counts = Counter(tag for pair in pairs for tag in (*pair.a.failure_tags, *pair.b.failure_tags))
     return tuple(failure_tag_difference(tag, pairs) for tag in sorted(counts, key=lambda tag: (-counts[tag], tag)))
+
+
+def _number(score: Score) -> float | None:
+    return None if score is None else float(score)
 
 
 def _amount(values: Iterable[tuple[float | None, float | None]], *, mean: bool) -> Amount:

@@ -19,6 +19,7 @@ from visioneval.analysis.summary.findings import (
     Summary,
 )
 from visioneval.report.numbers import gate_value, show_interval
+from visioneval.report.terminal.run.alignment import alignment_table
 from visioneval.report.terminal.run.failure_tags import failure_tag_table
 from visioneval.report.terminal.run.question_tables import pooled_metrics, question_tables
 from visioneval.report.terminal.run.separation import separation_table
@@ -61,6 +62,8 @@ def _parts(summary: Summary, width: int, shown_failing: int) -> Iterator[Rendera
     yield from question_tables(summary, width)
     if summary.failing:
         yield _failing_table(summary, width, shown_failing)
+    if summary.alignments:
+        yield alignment_table(summary, width, shown_failing)
     if summary.tags:
         yield with_title("By tag", _tag_table(summary.tags, width))
     if summary.failure_tags:
