@@ -18,8 +18,8 @@ from visioneval.analysis.cells import read_cells
 from visioneval.errors import RunFormatError, VisionEvalError
 from visioneval.label.sittings import read_entries
 from visioneval.records.baselines import read_baseline
-from visioneval.records.draws import read_draws
-from visioneval.records.labels import read_labels
+from visioneval.records.labeling.draws import read_draws
+from visioneval.records.labeling.labels import read_labels
 from visioneval.records.model import read_info, read_records
 from visioneval.records.preferences import read_preferences
 from visioneval.records.questions import read_questions

@@ -8,7 +8,7 @@ from typing import Any
 from record_factory import info, record
 
 from visioneval.analysis.agreement.answers import LabeledRun
-from visioneval.records.labels import Label
+from visioneval.records.labeling.labels import Label
 from visioneval.suite.model import Suite
 from visioneval.types import Verdict
 

@@ -13,7 +13,7 @@ from visioneval.graders.base import GradingContext
 from visioneval.media.images import image_at
 from visioneval.providers.base import ImagePart, Question, Reply
 from visioneval.resources import builtin
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
 from visioneval.types import CaseFiles
 
 ScriptedAnswer = str | Mapping[str, Any] | Reply | Exception

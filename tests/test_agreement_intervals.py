@@ -20,13 +20,13 @@ from visioneval.analysis.agreement.ceiling import against_other_raters
 from visioneval.analysis.agreement.measures import Kind
 from visioneval.analysis.agreement.minimums import Minimum
 from visioneval.analysis.stats import jackknife
+from visioneval.analysis.stats.agreement.chance import krippendorff_alpha
+from visioneval.analysis.stats.agreement.chance_interval import chance_corrected_interval
 from visioneval.analysis.stats.basic import Interval
-from visioneval.analysis.stats.chance import krippendorff_alpha
-from visioneval.analysis.stats.chance_interval import chance_corrected_interval
 from visioneval.analysis.stats.clusters import rate_interval
 from visioneval.analysis.stats.interval import alpha_measure, coefficient_measure, kappa_measure, rate_measure
 from visioneval.analysis.stats.jackknife import jackknife_interval
-from visioneval.analysis.stats.ranking import spearman
+from visioneval.analysis.stats.ranks.correlation import spearman
 from visioneval.analysis.stats.rare_events import exact_low, rare_event_interval
 
 # Rates
@@ -301,7 +301,7 @@ def test_no_labels_give_nan_or_an_interval_without_its_value(cells: list[Any], p
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("simulation", "repetitions"),
-    [("yes_no", 60), ("raters", 40), ("pairs", 100), ("win_rates", 30), ("scales", 20), ("ceiling_intervals", 30)],
+    [("yes_no", 30), ("raters", 20), ("pairs", 50), ("win_rates", 15), ("scales", 10), ("ceiling_intervals", 15)],
 )
 def test_intervals_keep_their_promise(simulation: str, repetitions: int) -> None:
     """All designs of a simulation together, and none of them far off."""

@@ -13,7 +13,7 @@ from test_preferences import pair
 
 from visioneval.analysis.agreement.agreement import Agreement, agree
 from visioneval.analysis.agreement.answers import LabeledRun
-from visioneval.records.labels import Label
+from visioneval.records.labeling.labels import Label
 from visioneval.records.preferences import Preference
 
 CASES = [f"c{at}" for at in range(12)]

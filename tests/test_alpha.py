@@ -32,7 +32,7 @@ from visioneval.judging.shown_images import shown
 from visioneval.media.images import image_at, load_image
 from visioneval.providers.base import ImagePart
 from visioneval.records.model import read_records
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
 from visioneval.types import CaseFiles, TaskType
 
 WHITE, BLACK, NOTHING = (255, 255, 255, 255), (0, 0, 0, 255), (0, 0, 0, 0)

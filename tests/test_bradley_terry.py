@@ -11,8 +11,8 @@ from calibration.ranking import Design, coverage
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visioneval.analysis.stats.bradley_terry import Floats, groups, strengths, tiers
-from visioneval.analysis.stats.rank_intervals import Standings, rank_group
+from visioneval.analysis.stats.ranks.bradley_terry import Floats, groups, strengths, tiers
+from visioneval.analysis.stats.ranks.rank_intervals import Standings, rank_group
 from visioneval.analysis.stats.student import t_quantile
 
 

@@ -9,7 +9,7 @@ import pytest
 from statsmodels.stats.inter_rater import cohens_kappa, to_table
 from statsmodels.stats.inter_rater import fleiss_kappa as oracle_fleiss
 
-from visioneval.analysis.stats.chance import cohen_kappa, fleiss_kappa, krippendorff_alpha, quadratic_kappa
+from visioneval.analysis.stats.agreement.chance import cohen_kappa, fleiss_kappa, krippendorff_alpha, quadratic_kappa
 
 _ = nan
 KRIPPENDORFF = np.array(

@@ -13,11 +13,11 @@ from record_factory import UNMEASURED, record, run_of
 from rich.cells import cell_len
 from rich.console import Console
 
-from visioneval.analysis.findings import Summary
-from visioneval.analysis.summary import summarize
+from visioneval.analysis.summary.findings import Summary
+from visioneval.analysis.summary.summary import summarize
 from visioneval.records.model import Fingerprint, GraderRecord, Record, RunInfo
-from visioneval.report.terminal.cell import print_cells
-from visioneval.report.terminal.summary import last_line, print_summary, show_usd, why
+from visioneval.report.terminal.run.cell import print_cells
+from visioneval.report.terminal.run.summary import last_line, print_summary, show_usd, why
 from visioneval.report.terminal.table import Column, table
 from visioneval.report.text import clean, one_line
 

@@ -12,7 +12,7 @@ from visioneval.graders.text.copy_check import CopyCheck, check
 from visioneval.graders.text.copy_match import Reading, copy_of, skeleton
 from visioneval.graders.text.extras import Extra
 from visioneval.graders.text.reading_order import follows
-from visioneval.suite.case import ExpectText
+from visioneval.suite.cases.case import ExpectText
 
 
 def compare(read: list[str], *, fold: bool = True, **expected: object) -> CopyCheck:

@@ -19,8 +19,8 @@ from visioneval.analysis.agreement.drawn_labels import DrawnLabels, Unusable, dr
 from visioneval.errors import UsageError
 from visioneval.label.drawing import draw_cells
 from visioneval.label.sampling import SelectionSpec
-from visioneval.records.draws import RecordedDraw
-from visioneval.records.labels import Label
+from visioneval.records.labeling.draws import RecordedDraw
+from visioneval.records.labeling.labels import Label
 from visioneval.records.model import Record
 
 DRAWN = datetime(2025, 5, 31, tzinfo=UTC)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from suite_text import suite
 
 from visioneval.errors import SuiteError, UsageError
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
 from visioneval.suite.load import LoadedSuite, load_suite
 from visioneval.suite.loading.datasets import case_of, prompt_id, read_rows, row_id
 from visioneval.suite.runs import dataset_outputs, model_runs

@@ -12,7 +12,7 @@ from toys import SECOND, Toy
 from visioneval.analysis import past_costs as past
 from visioneval.analysis.past_costs import PastCosts, read_past_costs
 from visioneval.engine.calls.cost.estimate import CostEstimate, estimate
-from visioneval.expansion import expand, run_labels
+from visioneval.expansion.expand import expand, run_labels
 from visioneval.suite.load import load_suite
 from visioneval.suite.selection import Selection
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from suite_text import suite
 from toys import Toy
 
-from visioneval.suite.outputs import ExistingOutput, output_of_cell
+from visioneval.suite.cases.outputs import ExistingOutput, output_of_cell
 
 Problems = Callable[..., list[str]]
 

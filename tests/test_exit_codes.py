@@ -140,7 +140,7 @@ def test_usage_error_exits_2_without_traceback(toy: Toy, arguments: list[str], m
 
 def test_internal_error_is_not_reported_as_gate(toy: Toy) -> None:
     (toy.folder / "sitecustomize.py").write_text(
-        "import visioneval.analysis.summary as s\ndef summarize(*a): raise ZeroDivisionError\ns.summarize = summarize\n"
+        "import visioneval.analysis.summary.summary as s\ndef summarize(*a): raise ZeroDivisionError\ns.summarize = summarize\n"
     )
     program = toy.program("run", toy.write(FAILS), "--trust-suite", env=_with(toy))
     _, errors = program.communicate(timeout=60)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from visioneval.graders.gecko.answers import answer_faults, choice_of, read_answers
-from visioneval.suite.questions import GeckoQuestion
+from visioneval.suite.cases.questions import GeckoQuestion
 
 YES_NO = GeckoQuestion(id="q1", question="Is there a dog?")
 COLOUR = GeckoQuestion(

@@ -12,8 +12,8 @@ from published import dsg_suite, likert_rows, tifa_suite
 from scipy.stats import kendalltau, spearmanr
 from typer.testing import CliRunner
 
-from visioneval.analysis.findings import Summary
-from visioneval.analysis.summary import summarize
+from visioneval.analysis.summary.findings import Summary
+from visioneval.analysis.summary.summary import summarize
 from visioneval.cli import app
 from visioneval.records.model import Record, read_info, read_records
 from visioneval.records.questions import read_questions

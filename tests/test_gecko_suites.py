@@ -12,7 +12,7 @@ from fake_api import FakeAPI, JudgeRequest
 from gecko_script import judge
 from typer.testing import CliRunner
 
-from visioneval.analysis.summary import summarize
+from visioneval.analysis.summary.summary import summarize
 from visioneval.cli import app
 from visioneval.records.model import Record, read_info, read_records
 from visioneval.records.questions import read_questions

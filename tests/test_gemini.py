@@ -23,7 +23,7 @@ from visioneval.errors import ProviderError, UsageError
 from visioneval.providers.base import Generation, GenerationRequest
 from visioneval.providers.gemini.config import GeminiProvider
 from visioneval.providers.gemini.generator import GeminiGenerator
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
 from visioneval.types import CaseFiles, TaskType
 
 pytest_plugins = ("fake_api.fixtures",)

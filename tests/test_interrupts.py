@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from toys import Toy
 
-from visioneval.records.model import list_runs, read_info, read_records
+from visioneval.records.files.run_folders import list_runs
+from visioneval.records.model import read_info, read_records
 from visioneval.records.resume_command import resume_command
 from visioneval.records.run_state import current_state, with_current_state
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from visioneval.records.jsonl import append_lines, locked
+from visioneval.records.files.jsonl import append_lines, locked
 from visioneval.records.preferences import NAME, Preference, append_preferences, forget_preferences, read_preferences
 
 

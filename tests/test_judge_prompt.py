@@ -18,7 +18,7 @@ from visioneval.graders.rubric.prompt import (
 from visioneval.graders.text.config import CHECK, DESCRIBE, LIST, text_contexts
 from visioneval.judging.ask import object_schema
 from visioneval.resources import builtin
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
 from visioneval.templates.render import render_file
 
 METRICS = {
@@ -95,8 +95,12 @@ def test_a_template_sees_the_case_and_the_variables() -> None:
 
 
 def test_metrics_that_share_a_call() -> None:
-    assert [list(group) for group in rubric_groups(options())] == [["gate", "score", "share"]]
-    assert [list(group) for group in rubric_groups(options(per_metric=True))] == [["gate"], ["score"], ["share"]]
+    assert [list(group) for group in rubric_groups(options().asked, per_metric=False)] == [["gate", "score", "share"]]
+    assert [list(group) for group in rubric_groups(options().asked, per_metric=True)] == [
+        ["gate"],
+        ["score"],
+        ["share"],
+    ]
 
 
 @pytest.mark.parametrize(("describe", "names"), [(False, [LIST]), (True, [DESCRIBE, CHECK])])

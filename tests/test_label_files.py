@@ -13,7 +13,7 @@ from record_factory import info, record
 from typer.testing import CliRunner
 
 from visioneval.cli import app
-from visioneval.records.labels import Label, append_labels, newest, read_labels
+from visioneval.records.labeling.labels import Label, append_labels, newest, read_labels
 from visioneval.records.writer import RunWriter
 from visioneval.suite.model import Suite
 
@@ -279,7 +279,7 @@ def test_export_omits_superseded_answers_by_default(run: Folder) -> None:
 def test_unknown_command_opens_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     import typer
 
-    from visioneval.cli.commands.label import RunOrCommand
+    from visioneval.cli.commands.judging.label import RunOrCommand
 
     group = typer.Typer(cls=RunOrCommand)
     text: list[tuple[str, int]] = []

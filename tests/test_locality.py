@@ -16,7 +16,7 @@ from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.pixels.config import LocalityGrader
 from visioneval.graders.pixels.locality import Locality, LocalityFinding, measure_locality
 from visioneval.media.images import image_at, size_of
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
 from visioneval.types import CaseFiles, TaskType
 
 DEFAULTS = LocalityGrader(type="locality", key="local")

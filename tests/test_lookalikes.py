@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw
 from visioneval.graders.text.copy_check import check
 from visioneval.graders.text.copy_match import Reading
 from visioneval.graders.text.glyphs import needs_glyphs, shown_characters
-from visioneval.suite.case import ExpectText
+from visioneval.suite.cases.case import ExpectText
 
 SCREENS = Path(__file__).resolve().parents[2] / "shared" / "data" / "screens"
 STEP, HEIGHT = 24, 40

@@ -10,7 +10,7 @@ from record_factory import record, run_of
 
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.compare.gates import check_gates, parse_fail_on
-from visioneval.analysis.summary import summarize
+from visioneval.analysis.summary.summary import summarize
 from visioneval.report.markdown import MAX_ROWS, code, comparison_markdown, summary_markdown
 
 

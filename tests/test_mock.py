@@ -20,7 +20,7 @@ from visioneval.providers.base import Editor, Generation, GenerationRequest, Gen
 from visioneval.providers.mock.config import SEEN_BY, Flaw, MockParams
 from visioneval.providers.mock.generator import SOFTWARE, Mock
 from visioneval.resources import builtin
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
 from visioneval.types import CaseFiles, TaskType
 
 ASSETS = builtin("suites") / "quickstart" / "assets"

@@ -17,7 +17,7 @@ from visioneval.analysis.agreement.agreement import agree
 from visioneval.cli import app
 from visioneval.label.labeling import Labeling
 from visioneval.label.work import LabelRequest, prepare
-from visioneval.records.labels import Label, append_labels, is_current
+from visioneval.records.labeling.labels import Label, append_labels, is_current
 
 THEN, NOW = "1" * 64, "2" * 64
 AT = "2025-06-01T12:00:00+00:00"

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from suite_runner import SuiteRunner
 
-from visioneval.analysis.panels import Panels
-from visioneval.analysis.stats.chance import interval_alpha, krippendorff_alpha
+from visioneval.analysis.stats.agreement.chance import interval_alpha, krippendorff_alpha
 from visioneval.analysis.stats.measure import Measure
+from visioneval.analysis.summary.panels import Panels
 from visioneval.graders.panel import combine_panel
 from visioneval.graders.rubric.config import RubricGrader
 from visioneval.records.judge_answers import JudgeAnswer

@@ -15,9 +15,9 @@ from suite_runner import LOOK, SuiteRunner
 from toys import Toy
 
 from visioneval.analysis.review_priority import ReviewPriority
-from visioneval.analysis.stats.chance import krippendorff_alpha
+from visioneval.analysis.stats.agreement.chance import krippendorff_alpha
 from visioneval.engine.prepare.planning import SuiteOptions, load_plan
-from visioneval.expansion import grade_key
+from visioneval.expansion.keys import grade_key
 
 pytest_plugins = ("fake_api.fixtures", "panel_fixtures")
 

@@ -10,7 +10,8 @@ import pytest
 from toys import LOOK, SECOND, Toy
 
 from visioneval.errors import SuiteError, UsageError
-from visioneval.expansion import Plan, expand, run_labels
+from visioneval.expansion.expand import expand, run_labels
+from visioneval.expansion.plan import Plan
 from visioneval.records.model import RunInfo, read_info
 from visioneval.suite.load import LoadedSuite, load_suite
 from visioneval.suite.loading.paths import Trust
@@ -176,7 +177,7 @@ def test_planned_calls_are_created_lazily(toy: Toy, monkeypatch: pytest.MonkeyPa
 
 def test_an_estimate_counts_and_names_missing_outputs(toy: Toy) -> None:
     from visioneval.engine.calls.cost.estimate import estimate
-    from visioneval.expansion import needed_keys
+    from visioneval.expansion.plan import needed_keys
 
     toy.outputs("images/case0.png")
     models = [

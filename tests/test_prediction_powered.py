@@ -7,7 +7,7 @@ import pytest
 from calibration.correction import Design, coverage
 from scipy import stats
 
-from visioneval.analysis.stats.prediction_powered import (
+from visioneval.analysis.stats.agreement.prediction_powered import (
     LabeledSample,
     corrected_mean,
     difference,

@@ -30,7 +30,7 @@ from visioneval.probing.prepare import ProbeRequest
 from visioneval.probing.probe import run_probe
 from visioneval.providers.mock.text import font
 from visioneval.settings import run_options
-from visioneval.suite.case import Expect, ExpectText, TestCase
+from visioneval.suite.cases.case import Expect, ExpectText, TestCase
 from visioneval.types import Verdict
 
 NAMES = [kind.name for kind in KINDS]

@@ -16,7 +16,7 @@ from visioneval.probing.damage import copy_edits, lettering, pixels
 from visioneval.probing.damage.kinds import KINDS, Kind, matching, planted
 from visioneval.probing.damage.subject import CannotPlantError, Line, PlantedFile, Subject, decode, encode
 from visioneval.providers.mock.text import font
-from visioneval.suite.case import Expect, ExpectText
+from visioneval.suite.cases.case import Expect, ExpectText
 
 TEXT = "Slow Mornings, daily"
 BOX = ((28.0, 18.0), (196.0, 18.0), (196.0, 44.0), (28.0, 44.0))

@@ -14,7 +14,7 @@ from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.properties.config import PropertiesGrader
 from visioneval.graders.properties.grader import Properties, _median, is_flat
 from visioneval.media.images import OPAQUE_FROM
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
 from visioneval.types import CaseFiles, Output, TaskType
 
 CONFIG = PropertiesGrader(type="properties", key="image")

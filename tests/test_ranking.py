@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from visioneval.analysis.stats.ranking import kendall, spearman
+from visioneval.analysis.stats.ranks.correlation import kendall, spearman
 
 
 @given(st.lists(st.tuples(st.integers(-4, 4), st.floats(0, 1).map(lambda x: round(x, 1))), min_size=2, max_size=60))

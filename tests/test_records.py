@@ -14,18 +14,10 @@ from record_factory import info, record
 from toys import Toy
 
 from visioneval.errors import RunFormatError, StorageError, UsageError
-from visioneval.records import model as storage
 from visioneval.records import writer as run_writer
-from visioneval.records.model import (
-    CellError,
-    Fingerprint,
-    GraderRecord,
-    Record,
-    find_run,
-    list_runs,
-    read_info,
-    read_records,
-)
+from visioneval.records.files import lines
+from visioneval.records.files.run_folders import find_run, list_runs
+from visioneval.records.model import CellError, Fingerprint, GraderRecord, Record, read_info, read_records
 from visioneval.records.writer import RunWriter, model_slug
 
 FIELDS = [
@@ -47,6 +39,7 @@ FIELDS = [
     "warned_rules",
     "skipped_rules",
     "scores",
+    "unmeasured_metrics",
     "reasons",
     "failure_tags",
     "graders",
@@ -155,7 +148,7 @@ records_ = st.builds(
 @given(records_)
 def test_record_round_trip_is_byte_identical(written: Record) -> None:
     line = written.model_dump_json().encode()
-    (again,) = storage._parse_line("record", line + b"\n", "here", TypeAdapter(Record))
+    (again,) = lines._parse_line("record", line + b"\n", "here", TypeAdapter(Record))
     assert again == written
     assert again.model_dump_json().encode() == line
 
@@ -243,7 +236,7 @@ def test_older_versions_are_upgraded_step_by_step(folder: Path, monkeypatch: pyt
     def graded(data: dict[str, Any]) -> dict[str, Any]:
         return {**data, "grade_key": "case:old"}
 
-    monkeypatch.setitem(storage.UPGRADES, "record", {-1: renamed, 0: graded, 1: dict})
+    monkeypatch.setitem(lines.UPGRADES, "record", {-1: renamed, 0: graded, 1: dict})
     old = json.loads(record(prompt="as it was").model_dump_json())
     old = {("text" if name == "prompt" else name): value for name, value in old.items() if name != "grade_key"}
     write_lines(folder, json.dumps({**old, "schema_version": -1}), record(test_id="new").model_dump_json())
@@ -252,7 +245,7 @@ def test_older_versions_are_upgraded_step_by_step(folder: Path, monkeypatch: pyt
     assert second.test_id == "new"
 
     data = json.loads((folder / "run.json").read_text())
-    monkeypatch.setitem(storage.UPGRADES, "run", {0: lambda old: {**old, "note": "was old"}, 1: dict})
+    monkeypatch.setitem(lines.UPGRADES, "run", {0: lambda old: {**old, "note": "was old"}, 1: dict})
     (folder / "run.json").write_text(json.dumps({**data, "schema_version": 0}))
     assert read_info(folder).note == "was old"
 

@@ -14,7 +14,7 @@ from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.pixels.config import ReferenceGrader
 from visioneval.graders.pixels.reference import Reference, measure_reference
 from visioneval.media.images import image_at, size_of
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
 from visioneval.types import CaseFiles, TaskType
 
 

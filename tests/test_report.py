@@ -12,8 +12,8 @@ from record_factory import record
 from report_runs import LABELS, demo, grader, png, report, run_info, save_run
 from typer.testing import CliRunner
 
-from visioneval.analysis.accumulators import count, pass_rate
-from visioneval.analysis.summary import summarize
+from visioneval.analysis.summary.accumulators import count, pass_rate
+from visioneval.analysis.summary.summary import summarize
 from visioneval.cli import app
 from visioneval.errors import UsageError
 from visioneval.graders.gecko.config import GeckoGrader

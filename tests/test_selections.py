@@ -15,7 +15,7 @@ from test_interrupts import wait_until
 from test_pairwise import colour_of, judge_of
 from toys import LOOK, SECOND, Toy
 
-from visioneval.api import load_run
+from visioneval.api.runs import load_run
 from visioneval.records.model import RunInfo, read_info, read_records
 from visioneval.records.preferences import read_preferences
 

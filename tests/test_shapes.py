@@ -18,7 +18,7 @@ from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.copy_check import CopyCheck, check
 from visioneval.graders.text.copy_match import Reading
 from visioneval.graders.text.grader import Text
-from visioneval.suite.case import ExpectText, TestCase
+from visioneval.suite.cases.case import ExpectText, TestCase
 from visioneval.types import CaseFiles, Output, TaskType
 
 LATIN = ("Grand opening",)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from record_factory import UNMEASURED, record, run_of
 
-from visioneval.analysis.findings import GateFinding, Summary
-from visioneval.analysis.summary import exit_code, gates_of, in_order, select_model_run, summarize
+from visioneval.analysis.summary.findings import GateFinding, Summary
+from visioneval.analysis.summary.summary import exit_code, gates_of, in_order, select_model_run, summarize
 from visioneval.records.model import Record, RunInfo, RunState
 from visioneval.suite.selection import Selection
 

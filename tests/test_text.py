@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 from visioneval.errors import GraderError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.text.config import TextGrader
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
 from visioneval.types import CaseFiles, Output, TaskType
 
 pytest.importorskip("rapidocr")

@@ -14,7 +14,7 @@ from PIL import Image
 from record_factory import generated_png
 from toys import Toy
 
-from visioneval.records.links import is_inside
+from visioneval.records.files.links import is_inside
 
 SECRET = (12, 34, 56)
 OUTSIDE = "is outside the working directory: run visioneval from the suite's folder, or pass --trust-suite"

@@ -10,23 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from visioneval.analysis.agreement.agreement import Agreement
-    from visioneval.analysis.findings import Summary
     from visioneval.analysis.ranking.findings import Rankings
-    from visioneval.api import (
-        ComparisonResult,
-        Run,
-        SuitePlan,
-        agreement,
-        compare,
-        grade,
-        load_run,
-        pairwise,
-        plan,
-        probe,
-        rank,
-        run,
-        run_async,
-    )
+    from visioneval.analysis.summary.findings import Summary
+    from visioneval.api.comparisons import ComparisonResult, compare, pairwise, rank
+    from visioneval.api.graders import agreement, probe
+    from visioneval.api.runs import Run, SuitePlan, grade, load_run, merge, plan, run, run_async
     from visioneval.engine.pairwise.runs import PairwiseResult
     from visioneval.errors import GraderError, ProviderError, SuiteError, UsageError, VisionEvalError
     from visioneval.graders.base import Grade, Grader, GradingContext
@@ -42,30 +30,18 @@ if TYPE_CHECKING:
         Reply,
     )
     from visioneval.records.model import Record
-    from visioneval.suite.case import TestCase
+    from visioneval.suite.cases.case import TestCase
     from visioneval.types import Metric, Output
 
 __version__ = "0.1.0"
 
 _MODULES = {
     "visioneval.analysis.agreement.agreement": ("Agreement",),
-    "visioneval.analysis.findings": ("Summary",),
+    "visioneval.analysis.summary.findings": ("Summary",),
     "visioneval.analysis.ranking.findings": ("Rankings",),
-    "visioneval.api": (
-        "ComparisonResult",
-        "Run",
-        "SuitePlan",
-        "agreement",
-        "compare",
-        "grade",
-        "load_run",
-        "pairwise",
-        "plan",
-        "probe",
-        "rank",
-        "run",
-        "run_async",
-    ),
+    "visioneval.api.comparisons": ("ComparisonResult", "compare", "pairwise", "rank"),
+    "visioneval.api.graders": ("agreement", "probe"),
+    "visioneval.api.runs": ("Run", "SuitePlan", "grade", "load_run", "merge", "plan", "run", "run_async"),
     "visioneval.engine.pairwise.runs": ("PairwiseResult",),
     "visioneval.errors": ("GraderError", "ProviderError", "SuiteError", "UsageError", "VisionEvalError"),
     "visioneval.graders.base": ("Grade", "Grader", "GradingContext"),
@@ -81,7 +57,7 @@ _MODULES = {
         "Reply",
     ),
     "visioneval.records.model": ("Record",),
-    "visioneval.suite.case": ("TestCase",),
+    "visioneval.suite.cases.case": ("TestCase",),
     "visioneval.types": ("Metric", "Output"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
@@ -119,6 +95,7 @@ __all__ = [
     "compare",
     "grade",
     "load_run",
+    "merge",
     "pairwise",
     "plan",
     "probe",

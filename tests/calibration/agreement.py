@@ -35,9 +35,9 @@ from visioneval.analysis.agreement.measures import (
     rank_measures,
 )
 from visioneval.analysis.compare.preferences import summarize_preferences
-from visioneval.analysis.stats.chance import quadratic_kappa
+from visioneval.analysis.stats.agreement.chance import quadratic_kappa
 from visioneval.analysis.stats.interval import Measure
-from visioneval.analysis.stats.ranking import kendall, spearman
+from visioneval.analysis.stats.ranks.correlation import kendall, spearman
 from visioneval.records.preferences import Preference
 
 Floats = NDArray[np.float64]

@@ -20,7 +20,8 @@ from visioneval.engine.components import Components, build_components
 from visioneval.engine.prepare.planning import Planned, SuiteOptions, load_plan
 from visioneval.engine.prepare.provenance import describe_run
 from visioneval.engine.run import hashes
-from visioneval.expansion import Call, Plan, generation_key, grade_key
+from visioneval.expansion.keys import generation_key, grade_key
+from visioneval.expansion.plan import Call, Plan
 from visioneval.media.images import sha256
 from visioneval.records.model import Record, RunInfo
 from visioneval.records.questions import QuestionsWriter

@@ -20,7 +20,7 @@ from visioneval.engine.call_settings import (
 from visioneval.engine.calls.calls import Reuse
 from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.errors import BudgetError, UsageError
-from visioneval.expansion import Plan
+from visioneval.expansion.plan import Plan
 
 FREE: dict[str, Any] = {
     "models": [{"provider": "mock"}],

@@ -16,7 +16,7 @@ from toys import Toy
 from visioneval.engine.cells.cell import Job, StoredOutput, run_job
 from visioneval.engine.components import Components
 from visioneval.errors import AuthError, ClosingError, ProviderError, StorageError
-from visioneval.expansion import Call
+from visioneval.expansion.plan import Call
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.providers.base import Generation, GenerationRequest
 from visioneval.records.model import Fingerprint, GraderRecord, Record

@@ -29,7 +29,7 @@ from visioneval.engine.pairwise.session import (
 )
 from visioneval.engine.shutdown import Progress
 from visioneval.errors import AuthError, GraderError, ProviderError, UsageError
-from visioneval.expansion import Plan
+from visioneval.expansion.plan import Plan
 from visioneval.graders.base import Choice, GradingContext
 from visioneval.judging.ask import Ask
 from visioneval.providers.base import CellRef, Question, Reply

@@ -23,11 +23,11 @@ from visioneval.engine.questions import (
     question_plan,
 )
 from visioneval.errors import AuthError, BudgetError, GraderError, ProviderError, StorageError, UsageError
-from visioneval.expansion import Plan
+from visioneval.expansion.plan import Plan
 from visioneval.judging.ask import Ask
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.records.questions import PromptQuestions, prompt_sha256
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
 
 GECKO = {"key": "gecko", "type": "gecko"}
 PINNED = [{"id": "q1", "question": "Is it blue?", "type": "color"}]

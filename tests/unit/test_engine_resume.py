@@ -12,7 +12,7 @@ from toys import LOOK, SECOND, Toy
 
 from visioneval.engine.prepare.changed_outputs import writing_ended
 from visioneval.engine.prepare.resume import ResumePlan, forget_changed_pairs, plan_resume
-from visioneval.expansion import Plan
+from visioneval.expansion.plan import Plan
 from visioneval.records.keys import changed_parts, describe_parts
 from visioneval.records.model import CellError, Record
 from visioneval.records.preferences import Preference, append_preferences, read_preferences

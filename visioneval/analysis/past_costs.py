@@ -10,7 +10,9 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from visioneval.errors import RunFormatError
-from visioneval.records.model import RunInfo, list_runs, read_info, read_lines
+from visioneval.records.files.lines import read_lines
+from visioneval.records.files.run_folders import list_runs
+from visioneval.records.model import RunInfo, read_info
 
 MAX_RUNS = 20
 """How many of the newest runs are read."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from visioneval.analysis.disagreements import disagreement_finder
 from visioneval.records.model import Record
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
 from visioneval.suite.model import Suite
 from visioneval.types import Metric
 

@@ -9,15 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from visioneval.analysis.cells import Side, read_cells, side_of_baseline, side_of_records, side_of_run
-from visioneval.analysis.summary import select_model_run
+from visioneval.analysis.summary.summary import select_model_run
 from visioneval.errors import UsageError
 from visioneval.records.baselines import DEFAULT, baseline_path, is_baseline, read_baseline
-from visioneval.records.labels import Label
-from visioneval.records.model import Record, RunInfo, find_run, read_info, read_records
+from visioneval.records.files.run_folders import find_run
+from visioneval.records.labeling.labels import Label
+from visioneval.records.model import Record, RunInfo, read_info, read_records
 from visioneval.records.resume_command import missing_cells_hint
 from visioneval.records.run_state import with_current_state
+from visioneval.suite.cases.outputs import split_run
 from visioneval.suite.loading.messages import did_you_mean
-from visioneval.suite.outputs import split_run
 
 BASELINE = "baseline"
 Warn = Callable[[str], None]

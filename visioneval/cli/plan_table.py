@@ -10,14 +10,14 @@ from dataclasses import asdict
 from rich.console import Console
 from rich.text import Text
 
-from visioneval.api import SuitePlan
+from visioneval.api.runs import SuitePlan
 from visioneval.cli.options import count_of
 from visioneval.cli.sample_size_table import print_sizes, sizes_data
 from visioneval.engine.calls.cost.estimate import Cost, CostEstimate
-from visioneval.expansion import Plan, needed_keys
+from visioneval.expansion.plan import Plan, needed_keys
 from visioneval.report.terminal.table import Cell, Column, fit_columns, key_values, table, with_title
 from visioneval.report.text import clean, one_line
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
 
 MAX_CASES = 30
 MAX_MODEL_RUNS = 40

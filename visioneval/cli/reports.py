@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from visioneval.api import Run
+    from visioneval.api.runs import Run
 
 
 def check_reports(*paths: Path | None) -> None:

@@ -8,13 +8,13 @@ from visioneval.cli import options
 from visioneval.defaults import RUNS
 
 if TYPE_CHECKING:
-    from visioneval.api import Run
+    from visioneval.api.runs import Run
 
 
 def show_result(result: Run, output: options.ResultOptions) -> None:
     """Prints a finished run. A reader that has closed the output does not change the exit code."""
     from visioneval.records.resume_command import stopped_text
-    from visioneval.report.terminal.summary import last_line, print_summary
+    from visioneval.report.terminal.run.summary import last_line, print_summary
 
     summary = result.summary
     with options.ignore_closed_output():
@@ -27,7 +27,7 @@ def show_result(result: Run, output: options.ResultOptions) -> None:
         if not output.as_json and not output.quiet:
             print_summary(summary, options.console())
         if summary.unjudged_pairs:
-            from visioneval.report.terminal.summary import unjudged_pairs_text
+            from visioneval.report.terminal.run.summary import unjudged_pairs_text
 
             options.say(f"{unjudged_pairs_text(summary.unjudged_pairs)}; {result.resume_hint}")
         if summary.state == "interrupted":

@@ -18,7 +18,7 @@ from visioneval.engine.calls.reuse import Reuse
 from visioneval.engine.calls.throttle import Throttle
 from visioneval.engine.cells.context import sanitizer_for
 from visioneval.errors import BudgetError, UsageError
-from visioneval.expansion import Plan, applies
+from visioneval.expansion.plan import Plan, applies
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.errors import ProviderError, UsageError
-from visioneval.expansion import Plan, asks, needed_keys
+from visioneval.expansion.plan import Plan, asks, needed_keys
 from visioneval.graders.base import Grader
 from visioneval.providers.base import CellRef, Editor, Generation, GenerationRequest, Generator, Judge, Question, Reply
 from visioneval.registry import GRADERS, JUDGES, PROVIDERS

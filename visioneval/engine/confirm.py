@@ -23,7 +23,7 @@ from visioneval.engine.prepare.runs import RunOptions
 from visioneval.engine.run import CELLS_PER_CALL, finish_job, open_context
 from visioneval.engine.shutdown import Outcome, Progress
 from visioneval.errors import AuthError, BudgetError, UsageError
-from visioneval.expansion import Plan
+from visioneval.expansion.plan import Plan
 from visioneval.records.confirmations import open_confirmations, read_confirmations
 from visioneval.records.model import Record, read_info
 from visioneval.records.writer import RunWriter

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
 
-from visioneval.engine.calls.asking import judge_asker
+from visioneval.engine.calls.asking import ask_judge
 from visioneval.engine.calls.calls import Calls
 from visioneval.engine.calls.cost.meter import Meter
 from visioneval.engine.cells.context import sanitizer_for
@@ -16,15 +16,15 @@ from visioneval.engine.components import Components
 from visioneval.engine.loop import run_to_end
 from visioneval.engine.shutdown import Outcome, Progress
 from visioneval.errors import ExitCode, GraderError, ProviderError, UsageError
-from visioneval.expansion import Plan, applies
+from visioneval.expansion.plan import Plan, applies
 from visioneval.graders.base import QuestionMaker
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.records.questions import PromptQuestions
 from visioneval.resources import builtin
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
+from visioneval.suite.cases.prompts import rendered
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.model import template_folders
-from visioneval.suite.prompts import rendered
 
 AskAbout = Callable[[str, Question, CellRef], Awaitable[Reply]]
 """Asks a judge by its key. Raises ``ProviderError``, and ``AuthError`` if the API key is refused."""
@@ -149,7 +149,7 @@ def asker(plan: Plan, components: Components, calls: Calls) -> AskAbout:
 
     async def ask(judge: str, question: Question, about: CellRef) -> Reply:
         config = plan.suite.judges[judge]
-        return await judge_asker(calls, judge, config, components.judges[judge], about, Meter())(question)
+        return await ask_judge(calls, judge, config, components.judges[judge], about, Meter(), question)
 
     return ask
 

@@ -21,7 +21,7 @@ from visioneval.engine.loop import run_to_end
 from visioneval.engine.memory import TRIM_INTERVAL_S, release_memory
 from visioneval.engine.pairwise.session import PairwiseSession, judge_matchups, matchups_within
 from visioneval.engine.shutdown import Outcome, Progress
-from visioneval.expansion import Plan
+from visioneval.expansion.plan import Plan
 from visioneval.media.images import MAX_BYTES
 from visioneval.records.model import read_records
 from visioneval.records.questions import QuestionsWriter

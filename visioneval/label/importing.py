@@ -15,12 +15,12 @@ from pydantic import ValidationError
 
 from visioneval.errors import SHOWN_PROBLEMS, Problem, UsageError
 from visioneval.label.layout import Layout, find_layout
-from visioneval.records.labels import AS_FORMULA, PAIR_ANSWERS, Label
+from visioneval.records.labeling.labels import AS_FORMULA, PAIR_ANSWERS, Label
 from visioneval.records.model import CellKey
+from visioneval.suite.cases.outputs import split_run
 from visioneval.suite.labels import WHY, LabelQuestion, Labels
 from visioneval.suite.loading.datasets import Row, scan_rows
 from visioneval.suite.loading.messages import did_you_mean
-from visioneval.suite.outputs import split_run
 
 _YES, _NO = ("true", "yes", "1"), ("false", "no", "0")
 

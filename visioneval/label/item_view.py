@@ -8,11 +8,11 @@ from typing import Any
 from visioneval.errors import TemplateError
 from visioneval.label.images import VIDEO_TYPES, MediaStore, Source, load_image, load_video, mask_overlay, missing_image
 from visioneval.label.sampling import Item
-from visioneval.records.links import file_inside
+from visioneval.records.files.links import file_inside
 from visioneval.records.model import Record, RunInfo
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
+from visioneval.suite.cases.prompts import rendered
 from visioneval.suite.loading.paths import Trust
-from visioneval.suite.prompts import rendered
 from visioneval.types import CaseFiles
 
 _MASKS = {"editable": "Mask: may change", "clothing": "Mask: clothing", "occluders": "Mask: in front"}

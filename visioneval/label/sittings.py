@@ -14,9 +14,9 @@ from pydantic import Field, TypeAdapter
 
 from visioneval.label.sampling import ItemKey, Turn
 from visioneval.records.fields import Moment, SampleIndex
-from visioneval.records.jsonl import append_lines
-from visioneval.records.labels import Digest, Rater
-from visioneval.records.model import SCHEMA_VERSION, GrowingFile, read_lines
+from visioneval.records.files.jsonl import append_lines
+from visioneval.records.files.lines import SCHEMA_VERSION, GrowingFile, read_lines
+from visioneval.records.labeling.labels import Digest, Rater
 from visioneval.types import Frozen
 
 PROGRESS = "labeling.jsonl"

@@ -16,12 +16,13 @@ from visioneval.label.drawing import RANDOM_KINDS, draw_cells
 from visioneval.label.images import VIDEO_TYPES, can_strip_videos
 from visioneval.label.sampling import Candidate, SelectionSpec, pairs, select_candidates
 from visioneval.label.sittings import LabelSession, SessionEntry, append_entries, read_entries
-from visioneval.records.draws import RecordedDraw, append_draw, read_draws
-from visioneval.records.labels import LABELS, Label, drop_outdated, is_current, read_anchors, read_labels
-from visioneval.records.model import Record, RunInfo, find_run, read_info, read_records
+from visioneval.records.files.run_folders import find_run
+from visioneval.records.labeling.draws import RecordedDraw, append_draw, read_draws
+from visioneval.records.labeling.labels import LABELS, Label, drop_outdated, is_current, read_anchors, read_labels
+from visioneval.records.model import Record, RunInfo, read_info, read_records
+from visioneval.suite.cases.outputs import split_run
 from visioneval.suite.labels import LabelPair, LabelQuestion
 from visioneval.suite.loading.messages import did_you_mean
-from visioneval.suite.outputs import split_run
 from visioneval.types import Status
 
 

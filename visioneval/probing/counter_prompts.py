@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from visioneval.probing.damage.subject import CannotPlantError
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
 
 Random = np.random.Generator
 

@@ -21,7 +21,7 @@ from visioneval.engine.prepare.provenance import describe_run, now
 from visioneval.engine.run import open_context
 from visioneval.engine.shutdown import Outcome, Progress
 from visioneval.errors import ImageError
-from visioneval.expansion import Call
+from visioneval.expansion.plan import Call
 from visioneval.media.formats import ending
 from visioneval.media.images import identify, sha256
 from visioneval.probing.changes import Change, changes_of, planted_or_reason

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.errors import UsageError
-from visioneval.expansion import Call, Plan
+from visioneval.expansion.plan import Call, Plan
 from visioneval.media.urls import is_url
-from visioneval.records.links import is_inside
+from visioneval.records.files.links import is_inside
 from visioneval.records.model import Record, read_records
 from visioneval.types import Status, Verdict
 

@@ -11,7 +11,7 @@ from visioneval.analysis.run_lookup import named_run
 from visioneval.engine.prepare.planning import Planned, SuiteOptions, load_plan
 from visioneval.engine.prepare.runs import RunToGrade, plan_grading
 from visioneval.errors import UsageError
-from visioneval.expansion import Call, Plan
+from visioneval.expansion.plan import Call, Plan
 from visioneval.probing.counter_prompts import PROMPT_KINDS
 from visioneval.probing.damage.kinds import KINDS, Kind, is_within, matching
 from visioneval.probing.originals import Notes, Original, passing_outputs, suite_outputs

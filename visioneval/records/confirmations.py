@@ -13,8 +13,9 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from visioneval.errors import StorageError
-from visioneval.records.jsonl import repair_last_line
-from visioneval.records.model import Record, RunInfo, read_lines
+from visioneval.records.files.jsonl import repair_last_line
+from visioneval.records.files.lines import read_lines
+from visioneval.records.model import Record, RunInfo
 from visioneval.records.writer import RunWriter, lock_run
 
 NAME = "confirmations.jsonl"

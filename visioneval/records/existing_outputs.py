@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from visioneval.records.links import is_inside
-from visioneval.records.model import find_run, read_records
+from visioneval.records.files.links import is_inside
+from visioneval.records.files.run_folders import find_run
+from visioneval.records.model import read_records
+from visioneval.suite.cases.outputs import ExistingOutput, Finished, split_run
 from visioneval.suite.entries.providers import BaseProvider
 from visioneval.suite.model import Suite
-from visioneval.suite.outputs import ExistingOutput, Finished, split_run
 from visioneval.suite.runs import dataset_outputs
 from visioneval.types import ModelRun
 

@@ -9,38 +9,27 @@ runs/<run id>/run.json        the suite, the selection and the state of the run
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Generic, Literal, TypeVar
+from typing import Literal
 
 from pydantic import Field, JsonValue, PrivateAttr, TypeAdapter, ValidationError
 
-from visioneval.errors import RunFormatError, UsageError
-from visioneval.media.urls import is_url
+from visioneval.errors import RunFormatError
 from visioneval.records import fields
+from visioneval.records.files.lines import SCHEMA_VERSION, open_lines, parsed_lines, upgraded
+from visioneval.records.files.run_folders import header_bytes, parse_header
+from visioneval.records.files.untrusted_json import read_json
 from visioneval.records.judge_answers import JudgeAnswer
-from visioneval.records.links import check_links
-from visioneval.records.untrusted_json import UnfitJsonError, UnreadableJsonError, read_json
-from visioneval.suite.case import CaseId
+from visioneval.suite.cases.case import CaseId
 from visioneval.suite.model import Suite, VarName
 from visioneval.suite.selection import Selection, selected
 from visioneval.types import Frozen, Metric, Score, Status, TaskType, Verdict
 
-SCHEMA_VERSION = 2
-
-Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
-UPGRADES: dict[str, dict[int, Upgrade]] = {
-    kind: {} for kind in ("run", "record", "label", "labeling", "draw", "preference")
-}
-"""For each kind of file and old version, the function that upgrades to the next version."""
-
 RunState = Literal["running", "complete", "interrupted", "stopped"]
 """``stopped`` is never written: readers report it for a ``running`` run whose writer was killed (``current_state``)."""
 CellKey = tuple[str, str, int]
-PartT = TypeVar("PartT")
 
 
 class CellError(Frozen):
@@ -118,6 +107,8 @@ class Record(Frozen):
     warned_rules: tuple[fields.RuleText, ...] = ()
     skipped_rules: tuple[fields.RuleText, ...] = ()
     scores: dict[str, Score] = Field(default_factory=dict)
+    unmeasured_metrics: tuple[str, ...] = ()
+    """The computed metrics that the cell needs and that are null."""
     reasons: dict[str, str] = Field(default_factory=dict)
     failure_tags: tuple[str, ...] = ()
     graders: tuple[GraderRecord, ...] = ()
@@ -144,8 +135,9 @@ class Record(Frozen):
 
     @property
     def is_unmeasured(self) -> bool:
-        """Whether a grader failed that the cell needs."""
-        return any(grader.is_unmeasured and not grader.is_optional for grader in self.graders)
+        """Whether a grader failed that the cell needs, or a computed metric is null that it needs."""
+        failed = any(grader.is_unmeasured and not grader.is_optional for grader in self.graders)
+        return failed or bool(self.unmeasured_metrics)
 
     @property
     def total_cost_usd(self) -> float | None:
@@ -168,12 +160,8 @@ class _CellName:
     sample_index: int
 
 
-LONGEST_LINE = 64 << 20
-"""The maximum length of a line in bytes; a longer line is invalid."""
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
 _NAME: TypeAdapter[_CellName] = TypeAdapter(_CellName)
-_CURRENT = f'{{"schema_version":{SCHEMA_VERSION},'.encode()
-"""The start of a line that ``RunWriter`` wrote: such a line is parsed once, without a version check."""
 
 
 @dataclass(slots=True)
@@ -207,6 +195,8 @@ class RunInfo(Frozen):
     note: str | None = None
     graded_from: str | None = None
     """For a regrade: the source run of the images, as RUN_ID or RUN_ID@label."""
+    merged_from: tuple[fields.RunId, ...] = ()
+    """For a run made of shards: their run ids, in order."""
     command_line: tuple[str, ...] = ()
     git_commit: str | None = None
     suite_path: str
@@ -255,9 +245,9 @@ _RUN_ID: TypeAdapter[str] = TypeAdapter(fields.RunId)
 def read_info(folder: Path) -> RunInfo:
     """Reads ``run.json``. Raises ``RunFormatError``."""
     path = folder / "run.json"
-    data = _header_bytes(path)
-    raw = _header(data, path)
-    current = _upgrade("run", raw, str(path))
+    data = header_bytes(path)
+    raw = parse_header(data, path)
+    current = upgraded("run", raw, str(path))
     try:
         _RUN_ID.validate_python(current.get("run_id"))  # RunWriter reports an invalid --run-id itself
         data = data if current is raw else json.dumps(current).encode()
@@ -275,10 +265,10 @@ def read_records(folder: Path) -> Iterator[Record]:
     Ignores a truncated last line.
     """
     path = folder / "results.jsonl"
-    with _open_lines(path, "record") as lines:
-        is_last = _last_records(_parsed_lines(lines, path, _NAME, "record"))
+    with open_lines(path, "record") as lines:
+        is_last = _last_records(parsed_lines(lines, path, _NAME, "record"))
         lines.seek(0)
-        for keep, record in zip(is_last, _parsed_lines(lines, path, _RECORD, "record"), strict=False):
+        for keep, record in zip(is_last, parsed_lines(lines, path, _RECORD, "record"), strict=False):
             if keep:
                 yield record
 
@@ -294,174 +284,3 @@ def _last_records(names: Iterable[_CellName]) -> bytearray:
     for number in last.values():
         flags[number] = 1
     return flags
-
-
-def read_lines(path: Path, adapter: TypeAdapter[PartT], kind: str = "record") -> Iterator[PartT]:
-    """All lines of a file, parsed with ``adapter``; a later line of a cell replaces an earlier one.
-
-    ``kind`` is the file's key in ``UPGRADES``. Raises the same errors as ``read_records``.
-    """
-    with _open_lines(path, kind) as lines:
-        yield from _parsed_lines(lines, path, adapter, kind)
-
-
-@contextmanager
-def _open_lines(path: Path, kind: str) -> Iterator[BinaryIO]:
-    """Opens a JSON Lines file, and adds advice to its errors."""
-    try:
-        with path.open("rb") as lines:
-            yield lines
-    except (UnreadableJsonError, UnfitJsonError) as error:
-        raise RunFormatError(f"{error}: delete this line{_rerun_hint(path) if kind == 'record' else ''}") from None
-    except OSError as error:
-        raise RunFormatError(f"{path}: {error.strerror or error}") from None
-
-
-def _rerun_hint(path: Path) -> str:
-    """The advice for a deleted line of a run; empty for other files."""
-    if path.name != "results.jsonl" or not (path.parent / "run.json").is_file():
-        return ""
-    with suppress(RunFormatError):
-        if read_header(path.parent).get("graded_from"):
-            return ", or grade the source run again"
-    return f"; then 'visioneval run --resume {path.parent}' reruns this cell"
-
-
-def _parsed_lines(lines: BinaryIO, path: Path, adapter: TypeAdapter[PartT], kind: str) -> Iterator[PartT]:
-    for number, line in enumerate(iter(lambda: lines.readline(LONGEST_LINE), b""), 1):
-        if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
-            raise UnfitJsonError(f"{path}:{number}: the line is longer than {LONGEST_LINE >> 20} MiB: not a {kind}")
-        if not line.isspace():
-            yield from _parse_line(kind, line, f"{path}:{number}", adapter)
-
-
-class GrowingFile(Generic[PartT]):
-    """Reads a JSON Lines file while other processes append to it."""
-
-    def __init__(self, path: Path, adapter: TypeAdapter[PartT], kind: str) -> None:
-        self._path, self._wanted, self._kind = path, adapter, kind
-        self._file: tuple[int, int] | None = None
-        self._end = self._count = 0
-
-    def new(self) -> tuple[list[PartT], bool]:
-        """The new lines since the last call, and whether the file is new or was replaced.
-
-        Skips a line without a newline until it is complete. Raises ``RunFormatError`` with file and line.
-        """
-        if not self._path.is_file():
-            was, self._file, self._end, self._count = self._file, None, 0, 0
-            return [], was is not None
-        with _open_lines(self._path, self._kind) as lines:
-            return self._read(lines)
-
-    def _read(self, lines: BinaryIO) -> tuple[list[PartT], bool]:
-        stat = os.fstat(lines.fileno())
-        same = (stat.st_dev, stat.st_ino) == self._file and stat.st_size >= self._end
-        end, count = (self._end, self._count) if same else (0, 0)
-        lines.seek(end)
-        parts: list[PartT] = []
-        for line in lines:
-            if not line.endswith(b"\n"):
-                break
-            end, count = end + len(line), count + 1
-            if not line.isspace():
-                parts += _parse_line(self._kind, line, f"{self._path}:{count}", self._wanted)
-        self._file, self._end, self._count = (stat.st_dev, stat.st_ino), end, count
-        return parts, not same
-
-
-def _parse_line(kind: str, line: bytes, where: str, adapter: TypeAdapter[PartT]) -> Iterator[PartT]:
-    """The parsed line, or nothing if it is truncated."""
-    if line.startswith(_CURRENT) and line.endswith(b"\n"):
-        yield read_json(adapter, line, where, kind)
-        return
-    try:
-        data = json.loads(line)
-    except (ValueError, RecursionError):
-        if not line.endswith(b"\n"):
-            return
-        raise UnreadableJsonError(f"{where}: not a {kind}: damaged or truncated") from None
-    if not isinstance(data, dict):
-        raise UnfitJsonError(f"{where}: not a {kind}: not a JSON object")
-    current = _upgrade(kind, data, where)
-    yield read_json(adapter, line if current is data else json.dumps(current).encode(), where, kind)
-
-
-def _upgrade(kind: str, data: dict[str, Any], where: str) -> dict[str, Any]:
-    version = data.get("schema_version")
-    if not isinstance(version, int) or isinstance(version, bool):
-        raise RunFormatError(f"{where}: no schema_version: not written by visioneval")
-    if version > SCHEMA_VERSION:
-        raise RunFormatError(
-            f"{where}: schema_version {version} is newer than the supported version {SCHEMA_VERSION}: upgrade"
-            f" visioneval"
-        )
-    while version < SCHEMA_VERSION:
-        step = UPGRADES[kind].get(version)
-        if step is None:
-            raise RunFormatError(
-                f"{where}: schema_version {version} is older than the supported version {SCHEMA_VERSION}: create"
-                f" it again with this version"
-            )
-        data = {**step(data), "schema_version": version + 1}
-        version += 1
-    return data
-
-
-def read_header(folder: Path) -> dict[str, Any]:
-    """The raw contents of ``run.json``. Raises ``RunFormatError``."""
-    return _header(_header_bytes(folder / "run.json"), folder / "run.json")
-
-
-def _header_bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise RunFormatError(f"{path}: {error.strerror or error}") from None
-
-
-def _header(data: bytes, path: Path) -> dict[str, Any]:
-    try:
-        header = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise RunFormatError(f"{path}: not JSON: {error}; restore this file, or run the suite again") from None
-    if not isinstance(header, dict):
-        raise RunFormatError(f"{path}: not a run; restore this file, or run the suite again")
-    return header
-
-
-def list_runs(root: Path) -> list[tuple[Path, dict[str, Any]]]:
-    """All runs in a folder with the raw contents of ``run.json``, oldest first. Skips invalid runs."""
-    runs = []
-    for path in sorted(root.glob("*/run.json")):
-        try:
-            runs.append((path.parent, read_header(path.parent)))
-        except RunFormatError:
-            continue
-    return sorted(runs, key=lambda run: (str(run[1].get("started_at")), run[0].name))
-
-
-def find_run(name: str, root: Path) -> Path:
-    """Finds a run by path, ID, unique ID prefix, or ``latest``. Raises ``UsageError`` and ``RunFormatError``."""
-    return check_links(_find_run(name, root))
-
-
-def _find_run(name: str, root: Path) -> Path:
-    if is_url(name):
-        raise UsageError(f"{name}: is a URL: only local runs can be read")
-    if (Path(name) / "run.json").is_file():
-        return Path(name)
-    if name == "latest":
-        runs = list_runs(root)
-        if not runs:
-            raise UsageError(f"{root}: contains no runs")
-        return runs[-1][0]
-    matches = [path.parent for path in sorted(root.glob("*/run.json")) if path.parent.name.startswith(name)]
-    exact = [path for path in matches if path.name == name]
-    if len(exact or matches) == 1:
-        return (exact or matches)[0]
-    if matches:
-        raise UsageError(
-            f"{name!r} is ambiguous: it matches {len(matches)} runs: {', '.join(path.name for path in matches[:5])}"
-        )
-    raise UsageError(f"{name!r}: no such run in {root}: list runs with 'visioneval runs'")

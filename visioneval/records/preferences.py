@@ -15,9 +15,10 @@ from pydantic import SerializerFunctionWrapHandler, TypeAdapter, model_serialize
 from visioneval.atomic import write_whole
 from visioneval.errors import StorageError
 from visioneval.records.fields import SampleIndex
-from visioneval.records.jsonl import append_lines, locked
-from visioneval.records.model import SCHEMA_VERSION, CellKey, read_lines
-from visioneval.suite.outputs import split_run
+from visioneval.records.files.jsonl import append_lines, locked
+from visioneval.records.files.lines import SCHEMA_VERSION, read_lines
+from visioneval.records.model import CellKey
+from visioneval.suite.cases.outputs import split_run
 from visioneval.types import Frozen
 
 NAME = "preferences.jsonl"

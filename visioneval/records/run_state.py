@@ -6,7 +6,8 @@ import fcntl
 from pathlib import Path
 from typing import Any
 
-from visioneval.records.model import RunInfo, read_header, read_info
+from visioneval.records.files.run_folders import read_header
+from visioneval.records.model import RunInfo, read_info
 
 
 def with_current_state(folder: Path, info: RunInfo) -> RunInfo:

@@ -20,8 +20,8 @@ from pydantic_core import to_json
 
 from visioneval.atomic import write_whole
 from visioneval.errors import StorageError, UsageError
-from visioneval.records.jsonl import repair_last_line
-from visioneval.records.links import is_inside
+from visioneval.records.files.jsonl import repair_last_line
+from visioneval.records.files.links import is_inside
 from visioneval.records.model import CellKey, Record, RunInfo, RunState, StoppedBy, read_records
 
 _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")

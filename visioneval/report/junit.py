@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.gates import GateResult, overall_state
-from visioneval.analysis.summary import in_order
+from visioneval.analysis.summary.summary import in_order
 from visioneval.records.model import Record, RunInfo
 from visioneval.report.text import clean, one_line
 from visioneval.types import Verdict

@@ -12,8 +12,8 @@ from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.gates import GateResult, overall_state
 from visioneval.analysis.compare.pairing import CellPair, Change
-from visioneval.analysis.findings import GateFinding, Summary
 from visioneval.analysis.ranking.findings import Ranking, Rankings
+from visioneval.analysis.summary.findings import GateFinding, Summary
 from visioneval.report.numbers import gate_value
 from visioneval.report.ranking_texts import ABOUT, by_group, ranking_title, show_chance, show_rank, show_strength
 from visioneval.report.sentences import (
@@ -30,14 +30,20 @@ from visioneval.report.sentences import (
     show_value,
     unpaired_lines,
 )
-from visioneval.report.terminal.separation import auroc_text, difference_text
-from visioneval.report.terminal.summary import show_estimate, show_rate, unjudged_pairs_text, unmeasured_text, why
+from visioneval.report.terminal.run.separation import auroc_text, difference_text
+from visioneval.report.terminal.run.summary import show_estimate, show_rate, unjudged_pairs_text, unmeasured_text, why
 from visioneval.report.text import one_line, panel_lines, rerouting_text
 
 MAX_ROWS = 20
 EXPANDED: tuple[Change, ...] = ("broken", "error_after", "fixed", "error_before")
 COLLAPSED: tuple[Change, ...] = ("still_failing", "still_error")
-_STATE_LABELS = {"passed": "passed", "failed": "**FAILED**", "unmeasured": "**NOT MEASURED**", "skipped": "skipped"}
+_STATE_LABELS = {
+    "passed": "passed",
+    "failed": "**FAILED**",
+    "unmeasured": "**NOT MEASURED**",
+    "skipped": "skipped",
+    "deferred": "after merging",
+}
 
 _OUTCOME_TITLES = {
     "passed": "all gates passed",
@@ -167,7 +173,8 @@ def _summary(summary: Summary) -> Iterator[str]:
     yield f"## visioneval: {code(summary.suite)}"
     state = "" if summary.state == "complete" else f", **{summary.state}**"
     verdicts = f"{counts.passed} PASS, {counts.failed} FAIL, {counts.errors} ERROR"
-    yield f"{counts.cells} of {summary.planned_cells} cells{state}: {verdicts}; run {code(summary.run_id)}"
+    shard = "" if summary.shard is None else f"shard {summary.shard}: "
+    yield f"{shard}{counts.cells} of {summary.planned_cells} cells{state}: {verdicts}; run {code(summary.run_id)}"
     if summary.unjudged_pairs:
         yield f"**Incomplete: {unjudged_pairs_text(summary.unjudged_pairs)}**"
     if counts.unmeasured:

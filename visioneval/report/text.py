@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from visioneval.analysis.findings import PanelFinding
 from visioneval.analysis.rerouting import Rerouting
 from visioneval.analysis.stats.measure import Measure
+from visioneval.analysis.summary.findings import PanelFinding
 
 _ALLOWED = {"\n", "\t", "\u200c", "\u200d"}  # the two joiners shape letters and emoji and do not move the cursor
 _UNSAFE = ("Cc", "Cf", "Cs", "Zl", "Zp")

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from visioneval.suite.case import Name, Text
-from visioneval.suite.outputs import FilePath
+from visioneval.suite.cases.case import Name, Text
+from visioneval.suite.cases.outputs import FilePath
 from visioneval.types import Frozen, Metric, TaskType
 
 QuestionType = Literal["yes_no", "one_of", "scale", "tags", "text"]

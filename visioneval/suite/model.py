@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 from pydantic import Discriminator, Field, StringConstraints, Tag
 
 from visioneval.registry import CUSTOM, GRADERS, JUDGES, PROVIDERS, Part, config_of
-from visioneval.suite.case import Name, TestCase, Text
+from visioneval.suite.cases.case import Name, TestCase, Text
+from visioneval.suite.cases.outputs import FilePath
 from visioneval.suite.entries.graders import BaseGrader, CustomGrader
 from visioneval.suite.entries.judges import BaseJudge, CustomJudge
 from visioneval.suite.entries.limits import CELL_TIMEOUT_S, LimitName, Limits, Price, Seconds
+from visioneval.suite.entries.metrics import MetricEntry
 from visioneval.suite.entries.providers import BaseProvider, CustomProvider
 from visioneval.suite.filters import GateEntry, GateRule, RuleEntry
 from visioneval.suite.label_presets import resolve_labels
 from visioneval.suite.labels import Labels
-from visioneval.suite.outputs import FilePath
 from visioneval.types import CaseFiles, Frozen, TaskType
 
 
@@ -86,6 +87,9 @@ class Suite(Frozen):
         default=1, description="Calls per case and model run."
     )
     graders: Annotated[tuple[GraderEntry, ...], Field(min_length=1)]
+    metrics: Annotated[dict[Name, MetricEntry], Field(max_length=200)] = Field(
+        default_factory=dict, description="Metrics that are computed from the scores of a cell, by name."
+    )
     verdict: Annotated[tuple[RuleEntry, ...], Field(min_length=1)] = Field(
         description="A cell passes if all applicable rules pass."
     )

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from visioneval.errors import UsageError, VisionEvalError
 from visioneval.registry import Part, load_class
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader, CustomGrader, Declared
 from visioneval.suite.entries.judges import CustomJudge
 from visioneval.suite.entries.providers import CustomProvider

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from visioneval.suite.cases.outputs import Finished, RunLabels
 from visioneval.suite.entries.providers import BaseProvider
 from visioneval.suite.model import Suite
-from visioneval.suite.outputs import Finished, RunLabels
 from visioneval.types import ModelRun
 
 

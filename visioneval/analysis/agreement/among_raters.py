@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visioneval.analysis.agreement.answers import Answers, Facet, Unit
-from visioneval.analysis.stats.chance import Level, cohen_kappa, fleiss_kappa, quadratic_kappa
+from visioneval.analysis.stats.agreement.chance import Level, cohen_kappa, fleiss_kappa, quadratic_kappa
 from visioneval.analysis.stats.interval import Floats, alpha_measure, category_measure
 from visioneval.analysis.stats.measure import Measure
 from visioneval.types import Frozen

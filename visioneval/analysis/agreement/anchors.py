@@ -7,8 +7,8 @@ from math import fsum
 
 from visioneval.analysis.agreement.answers import Answers, Facet, LabeledRun
 from visioneval.analysis.disagreements import Disagreements
-from visioneval.analysis.judge_card import JudgeCard, JudgeCards, PairCard
 from visioneval.analysis.stats.clusters import rate_interval
+from visioneval.analysis.summary.judge_card import JudgeCard, JudgeCards, PairCard
 from visioneval.records.model import CellKey, Record, RunInfo
 from visioneval.types import Frozen
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
-from visioneval.analysis.judge_card import PairCard
+from visioneval.analysis.summary.judge_card import PairCard
 from visioneval.errors import UsageError
-from visioneval.records.draws import RecordedDraw
-from visioneval.records.labels import PAIR_ANSWERS, Answer, Images, Label, drop_outdated, newest
+from visioneval.records.labeling.draws import RecordedDraw
+from visioneval.records.labeling.labels import PAIR_ANSWERS, Answer, Images, Label, drop_outdated, newest
 from visioneval.records.model import CellKey, Record, RunInfo
 from visioneval.records.preferences import Preference
 from visioneval.suite.labels import WHY, LabelQuestion

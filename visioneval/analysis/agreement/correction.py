@@ -12,7 +12,7 @@ from visioneval.analysis.agreement.answers import Answers, Facet, LabeledRun
 from visioneval.analysis.agreement.drawn_labels import DrawnLabels, Unusable, drawn_labels
 from visioneval.analysis.agreement.graders import RunMetric
 from visioneval.analysis.agreement.measures import Kind
-from visioneval.analysis.stats import prediction_powered as ppi
+from visioneval.analysis.stats.agreement import prediction_powered as ppi
 from visioneval.analysis.stats.measure import Measure
 from visioneval.errors import UsageError
 from visioneval.records.model import CellKey

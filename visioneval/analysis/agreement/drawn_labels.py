@@ -9,7 +9,7 @@ from datetime import datetime
 
 from visioneval.analysis.agreement.answers import Facet, LabeledRun
 from visioneval.analysis.agreement.graders import score_of
-from visioneval.records.draws import DrawnCell, RecordedDraw, frame_of
+from visioneval.records.labeling.draws import DrawnCell, RecordedDraw, frame_of
 from visioneval.records.model import CellKey
 from visioneval.types import Status
 

@@ -25,7 +25,7 @@ from visioneval.analysis.agreement.measures import (
 from visioneval.analysis.cells import writers_of
 from visioneval.analysis.stats.interval import Floats
 from visioneval.analysis.stats.measure import Measure
-from visioneval.analysis.stats.ranking import mean_ranks
+from visioneval.analysis.stats.ranks.correlation import mean_ranks
 from visioneval.errors import UsageError
 from visioneval.records.model import Record, RunInfo
 from visioneval.rules import Rule, parse_rule

@@ -9,10 +9,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from visioneval.analysis.stats.chance import quadratic_kappa
+from visioneval.analysis.stats.agreement.chance import quadratic_kappa
 from visioneval.analysis.stats.interval import Floats, coefficient_measure, kappa_measure, rate_measure
 from visioneval.analysis.stats.measure import Measure
-from visioneval.analysis.stats.ranking import kendall, spearman
+from visioneval.analysis.stats.ranks.correlation import kendall, spearman
 from visioneval.rules import Rule
 from visioneval.types import Metric
 

@@ -9,11 +9,11 @@ from math import fsum
 
 from visioneval.analysis.agreement.answers import LabeledRun, drop_outdated_labels
 from visioneval.analysis.compare.preferences import Result, summarize_preferences
-from visioneval.records.labels import Label, newest
+from visioneval.records.labeling.labels import Label, newest
 from visioneval.records.model import CellKey
 from visioneval.records.preferences import Preference
+from visioneval.suite.cases.outputs import split_run
 from visioneval.suite.labels import WHY
-from visioneval.suite.outputs import split_run
 
 _POINTS: Mapping[Result, float] = {"a": 1.0, "b": 0.0, "tie": 0.5, "flip": 0.5}
 SWAPPED: Mapping[Result, Result] = {"a": "b", "b": "a"}

@@ -12,9 +12,9 @@ from visioneval.analysis.ranking.standings import MAX_NAMES, rank_answers
 from visioneval.errors import ExitCode, UsageError
 from visioneval.records.model import RunInfo
 from visioneval.records.preferences import Preference
+from visioneval.suite.cases.outputs import split_run
 from visioneval.suite.filters import any_glob
 from visioneval.suite.loading.messages import did_you_mean
-from visioneval.suite.outputs import split_run
 
 _NO_ANSWERS: dict[RankedBy, str] = {
     "judges": (

@@ -10,7 +10,7 @@ from visioneval.analysis.ranking.findings import RankedBy
 from visioneval.analysis.ranking.ranking import AnsweredRun
 from visioneval.analysis.run_lookup import Warn, named_run, warn_missing
 from visioneval.errors import UsageError
-from visioneval.records.labels import LABELS, read_labels
+from visioneval.records.labeling.labels import LABELS, read_labels
 from visioneval.records.model import RunInfo, read_records
 from visioneval.records.preferences import read_preferences
 

@@ -12,8 +12,8 @@ import numpy as np
 from visioneval.analysis.compare.preferences import Result
 from visioneval.analysis.ranking.answers import SWAPPED, PairAnswers, PairwiseAnswers, label_of
 from visioneval.analysis.ranking.findings import HeadToHead, IntervalEstimate, RankedBy, RankedRun, Ranking
-from visioneval.analysis.stats.bradley_terry import Floats, groups
-from visioneval.analysis.stats.rank_intervals import MIN_CASES, Standings, rank_group
+from visioneval.analysis.stats.ranks.bradley_terry import Floats, groups
+from visioneval.analysis.stats.ranks.rank_intervals import MIN_CASES, Standings, rank_group
 from visioneval.errors import UsageError
 
 MAX_NAMES = 5

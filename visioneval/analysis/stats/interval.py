@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from visioneval.analysis.stats.agreement.chance import Level, cohen_kappa, krippendorff_alpha
+from visioneval.analysis.stats.agreement.chance_interval import chance_corrected_interval
 from visioneval.analysis.stats.basic import Interval
-from visioneval.analysis.stats.chance import Level, cohen_kappa, krippendorff_alpha
-from visioneval.analysis.stats.chance_interval import chance_corrected_interval
 from visioneval.analysis.stats.jackknife import Rows, jackknife_interval
 from visioneval.analysis.stats.measure import Measure
 from visioneval.analysis.stats.rare_events import rare_event_interval

@@ -40,9 +40,9 @@ def set_baseline(
 @app.command("list")
 def list_baselines() -> None:
     """List the baselines of this folder."""
-    from visioneval.analysis.accumulators import pass_rate
+    from visioneval.analysis.summary.accumulators import pass_rate
     from visioneval.records.baselines import FOLDER, read_baseline
-    from visioneval.report.terminal.summary import show_rate
+    from visioneval.report.terminal.run.summary import show_rate
     from visioneval.report.terminal.table import Column, table
 
     paths = sorted(FOLDER.glob("*.jsonl"))

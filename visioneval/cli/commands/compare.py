@@ -12,7 +12,7 @@ from visioneval.defaults import MAX_CONCURRENCY, MAX_CONFIRM, RUNS
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
-    from visioneval.api import ComparisonResult
+    from visioneval.api.comparisons import ComparisonResult
 
 SIDE = "Path, ID, unique prefix, 'latest', a JSONL file or baseline:NAME; RUN@LABEL for one model run."
 
@@ -89,7 +89,7 @@ def compare(
     cells of A (see --allow). Makes calls only with --confirm, which needs a complete run B that generated its images.
     """
     from visioneval.analysis.compare.compare import ComparisonFilters
-    from visioneval.api import ComparisonRequest, compare_named
+    from visioneval.api.comparisons import ComparisonRequest, compare_named
     from visioneval.cli.progress import ProgressCounts, print_traceback
     from visioneval.cli.reports import check_reports
     from visioneval.engine.listener import Listener

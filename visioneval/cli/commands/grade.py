@@ -46,7 +46,7 @@ def grade(
 
     'visioneval compare RUN NEW' then shows what the new graders changed.
     """
-    from visioneval.api import grade_run
+    from visioneval.api.runs import grade_run
     from visioneval.cli.progress import progress_of
     from visioneval.cli.reports import check_reports, write_reports
     from visioneval.cli.result import show_result

@@ -14,7 +14,7 @@ from visioneval.defaults import MAX_CONCURRENCY, RUNS
 from visioneval.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from visioneval.api import Run
+    from visioneval.api.runs import Run
     from visioneval.engine.prepare.planning import Planned
     from visioneval.engine.prepare.runs import RunOptions
 
@@ -28,6 +28,7 @@ def run(
     grader: options.Graders = None,
     limit: options.Limit = None,
     samples: options.Samples = None,
+    shard: options.ShardOfCases = None,
     var: options.Variables = None,
     judge: options.Judges = None,
     runs: options.Runs = RUNS,
@@ -72,6 +73,7 @@ def run(
         graders=grader or (),
         limit=limit,
         samples=samples,
+        shard=shard,
         variables=options.pairs("--var", "NAME=VALUE", var),
         judges=options.pairs("--judge", "NAME=PROVIDER:MODEL", judge),
         runs=runs,
@@ -99,7 +101,7 @@ def run(
 
 
 def _print_plans(planned: Sequence[Planned], settings: RunOptions) -> None:
-    from visioneval.api import estimate_plan
+    from visioneval.api.runs import estimate_plan
     from visioneval.cli.plan_table import print_plan
 
     for suite in planned:
@@ -114,7 +116,7 @@ def _run(
     markdown: Path | None,
 ) -> ExitCode:
     """Runs all suites, shows each result and writes the reports. Returns the most severe exit code."""
-    from visioneval.api import run_planned
+    from visioneval.api.runs import run_planned
     from visioneval.cli.progress import progress_of
     from visioneval.cli.reports import check_reports, write_reports
     from visioneval.cli.result import show_result

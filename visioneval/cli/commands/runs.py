@@ -14,10 +14,10 @@ from visioneval.errors import RunFormatError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from visioneval.analysis.findings import Counts
-    from visioneval.api import Run
+    from visioneval.analysis.summary.findings import Counts
+    from visioneval.api.runs import Run
     from visioneval.records.model import Record, RunInfo
-    from visioneval.suite.case import TestCase
+    from visioneval.suite.cases.case import TestCase
 
 
 MAX_STOPPED = 5
@@ -36,10 +36,10 @@ def list_all(
     experiment: Annotated[str | None, options.value("--experiment", "NAME", "Only runs of this experiment.")] = None,
 ) -> None:
     """List the runs of a folder, by experiment, oldest first."""
-    from visioneval.records.model import list_runs
+    from visioneval.records.files.run_folders import list_runs
     from visioneval.records.resume_command import resume_command
     from visioneval.records.run_state import current_state
-    from visioneval.report.terminal.run_list import ListedRun, print_runs
+    from visioneval.report.terminal.run.run_list import ListedRun, print_runs
 
     listed = list_runs(runs)
     for path in sorted({path.parent for path in runs.glob("*/run.json")} - {path for path, _ in listed}):
@@ -59,7 +59,7 @@ def list_all(
 
 
 def _counts(folder: Path) -> Counts | None:
-    from visioneval.analysis.accumulators import count
+    from visioneval.analysis.summary.accumulators import count
     from visioneval.records.model import read_records
     from visioneval.report.text import clean
 
@@ -81,11 +81,11 @@ def show(
     runs: options.RunsFolder = RUNS,
 ) -> None:
     """Show a run's summary, or all cells of one case in full: prompts, scores and reasons."""
-    from visioneval.api import load_run
+    from visioneval.api.runs import load_run
     from visioneval.cli.result import print_pairs
-    from visioneval.report.terminal.judge_card import print_judges
+    from visioneval.report.terminal.agreement.judge_card import print_judges
     from visioneval.report.terminal.noise import print_noise
-    from visioneval.report.terminal.summary import print_summary
+    from visioneval.report.terminal.run.summary import print_summary
 
     result = load_run(run, runs=runs, warn=options.say)
     if case is not None:
@@ -102,8 +102,8 @@ def show(
 
 
 def _show_case(result: Run, case: str, sample: int | None, verdict: VerdictChoice | None) -> None:
-    from visioneval.analysis.summary import in_order
-    from visioneval.report.terminal.cell import print_cells
+    from visioneval.analysis.summary.summary import in_order
+    from visioneval.report.terminal.run.cell import print_cells
 
     cells = [
         record
@@ -120,7 +120,7 @@ def _show_case(result: Run, case: str, sample: int | None, verdict: VerdictChoic
 def _rendered_case(info: RunInfo, case_id: str) -> TestCase | None:
     """The case, with its criteria as judges saw them."""
     from visioneval.errors import TemplateError
-    from visioneval.suite.prompts import rendered
+    from visioneval.suite.cases.prompts import rendered
 
     case = next((case for case in info.suite.cases if case.id == case_id), None)
     if case is None or not case.criteria:
@@ -158,7 +158,7 @@ def export(
     a leading apostrophe: spreadsheets would read it as a formula.
     """
     from visioneval.analysis.run_lookup import read_run
-    from visioneval.analysis.summary import in_order
+    from visioneval.analysis.summary.summary import in_order
     from visioneval.export.csv import score_columns, write_csv
     from visioneval.export.labels import format_of
     from visioneval.report.files import open_output

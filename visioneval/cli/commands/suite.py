@@ -140,6 +140,7 @@ def plan(
     grader: options.Graders = None,
     limit: options.Limit = None,
     samples: options.Samples = None,
+    shard: options.ShardOfCases = None,
     var: options.Variables = None,
     judge: options.Judges = None,
     trust_suite: options.TrustSuite = False,
@@ -178,7 +179,7 @@ def plan(
     as_json: Annotated[bool, options.flag("--json", "Print the whole plan as one line of JSON per suite.")] = False,
 ) -> None:
     """Show what a run would do and cost. Makes no calls and writes nothing."""
-    from visioneval.api import detect_options, estimate_plan
+    from visioneval.api.runs import detect_options, estimate_plan
     from visioneval.cli.plan_table import plan_json, print_plan
     from visioneval.engine.prepare.planning import load_plans
     from visioneval.settings import run_options
@@ -190,6 +191,7 @@ def plan(
         graders=grader or (),
         limit=limit,
         samples=samples,
+        shard=shard,
         variables=options.pairs("--var", "NAME=VALUE", var),
         judges=options.pairs("--judge", "NAME=PROVIDER:MODEL", judge),
         runs=runs,

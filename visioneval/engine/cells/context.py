@@ -13,7 +13,8 @@ from visioneval.engine.cells.measurements import Measurements
 from visioneval.engine.cells.single_flight import SingleFlight
 from visioneval.engine.components import Components
 from visioneval.engine.sanitize import Sanitizer
-from visioneval.expansion import HashOf, Plan, needed_keys
+from visioneval.expansion.keys import HashOf
+from visioneval.expansion.plan import Plan, needed_keys
 from visioneval.records.questions import QuestionsWriter
 from visioneval.records.writer import RunWriter
 

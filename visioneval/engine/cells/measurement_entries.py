@@ -15,7 +15,7 @@ import orjson
 from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError
 
-from visioneval.expansion import HashOf
+from visioneval.expansion.keys import HashOf
 from visioneval.graders.measures import Measure
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from visioneval.engine.calls.cache import Cache, CacheEntry
 from visioneval.engine.calls.cost.meter import Meter
 from visioneval.engine.cells.measurement_entries import checked_entry, entry_of, measure_key, result_of
 from visioneval.errors import StorageError
-from visioneval.expansion import HashOf
+from visioneval.expansion.keys import HashOf
 from visioneval.graders.measures import Measure
 from visioneval.stopwatch import waiting
 

@@ -21,7 +21,7 @@ from visioneval.engine.loop import run_to_end
 from visioneval.engine.pairwise.session import Matchups, PairwiseSession, judge_matchups, matchups_of
 from visioneval.engine.shutdown import Outcome, Progress
 from visioneval.errors import ExitCode, UsageError
-from visioneval.expansion import Plan
+from visioneval.expansion.plan import Plan
 from visioneval.records.model import read_info, read_records
 from visioneval.records.preferences import read_preferences
 from visioneval.registry import GRADERS, config_of

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Literal, cast
 
-from visioneval.engine.calls.asking import judge_asker
+from visioneval.engine.calls.asking import ask_judge
 from visioneval.engine.calls.calls import Calls
 from visioneval.engine.calls.cost.meter import JudgeMeters
 from visioneval.engine.calls.limit_keys import judge_limit_key
@@ -19,12 +20,12 @@ from visioneval.engine.components import Components
 from visioneval.engine.sanitize import Sanitizer
 from visioneval.engine.shutdown import Progress
 from visioneval.errors import GraderError, ImageError, ProviderError, StoppedError
-from visioneval.expansion import Call, Plan
+from visioneval.expansion.plan import Call, Plan
 from visioneval.graders.base import GradingContext, PairGrader
 from visioneval.judging.ask import Ask
 from visioneval.media import images
 from visioneval.providers.base import CellRef, Question
-from visioneval.records.links import is_inside
+from visioneval.records.files.links import is_inside
 from visioneval.records.model import Record
 from visioneval.records.preferences import ORDERS, Preference, PreferenceKey, append_preferences, read_preferences
 from visioneval.suite.entries.graders import BaseGrader
@@ -276,4 +277,4 @@ def _check_unchanged(image: Output) -> None:
 def _judge_asker(session: PairwiseSession, name: str, matchup: Matchup) -> Ask:
     about = CellRef(matchup.call.case.id, matchup.b.name, matchup.sample)
     judge, meter = session.components.judges[name], session.meters.of(name)
-    return judge_asker(session.calls, name, session.judge(name), judge, about, meter)
+    return partial(ask_judge, session.calls, name, session.judge(name), judge, about, meter)

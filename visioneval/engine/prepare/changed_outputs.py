@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
-from visioneval.records.links import file_inside
+from visioneval.records.files.links import file_inside
 from visioneval.records.model import CellKey, Record, RunInfo
 
 MARGIN_S = 60.0

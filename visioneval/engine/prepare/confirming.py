@@ -11,7 +11,8 @@ from visioneval.engine.cells.cell import Job
 from visioneval.engine.prepare.planning import SuiteOptions, load_stored_plan
 from visioneval.engine.run import hashes
 from visioneval.errors import UsageError
-from visioneval.expansion import Call, HashOf, Plan, generation_key, grade_key
+from visioneval.expansion.keys import HashOf, generation_key, grade_key
+from visioneval.expansion.plan import Call, Plan
 from visioneval.records.keys import changed_parts, describe_parts
 from visioneval.records.model import CellKey, Record, RunInfo, read_records
 from visioneval.suite.selection import Selection, narrowed_further

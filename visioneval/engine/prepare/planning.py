@@ -9,7 +9,8 @@ from pathlib import Path
 from visioneval.defaults import RUNS
 from visioneval.engine.cells.context import sanitizer_for
 from visioneval.errors import Problem, SuiteError, UsageError
-from visioneval.expansion import Plan, expand, run_labels
+from visioneval.expansion.expand import expand, run_labels
+from visioneval.expansion.plan import Plan
 from visioneval.records.model import RunInfo, read_info
 from visioneval.suite.load import LoadedSuite, load_suite, recheck_suite
 from visioneval.suite.loading.document import Source

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from visioneval import __version__
 from visioneval.engine.cells.context import sanitizer_for
-from visioneval.expansion import Plan
+from visioneval.expansion.plan import Plan
 from visioneval.records.model import RunInfo
 from visioneval.suite.load import HIDDEN, LoadedSuite
 

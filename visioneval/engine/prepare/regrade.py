@@ -15,7 +15,8 @@ from visioneval.engine.cells.context import sanitizer_for
 from visioneval.engine.prepare.reusable_grades import has_valid_grades
 from visioneval.engine.run import Jobs, hashes
 from visioneval.errors import StorageError
-from visioneval.expansion import Call, HashOf, Plan, generation_key, grade_key
+from visioneval.expansion.keys import HashOf, generation_key, grade_key
+from visioneval.expansion.plan import Call, Plan
 from visioneval.records.keys import VERDICT_PARTS, changed_parts
 from visioneval.records.model import CellError, CellKey, Record
 from visioneval.records.questions import NAME as QUESTIONS

@@ -12,9 +12,10 @@ from visioneval.engine.cells.cell import Job, StoredOutput
 from visioneval.engine.prepare.changed_outputs import changed_outputs
 from visioneval.engine.prepare.reusable_grades import has_valid_grades
 from visioneval.engine.run import Jobs, hashes
-from visioneval.expansion import Call, HashOf, Plan, generation_key, grade_key
+from visioneval.expansion.keys import HashOf, generation_key, grade_key
+from visioneval.expansion.plan import Call, Plan
+from visioneval.records.files.links import file_inside
 from visioneval.records.keys import VERDICT_PARTS, changed_parts, describe_parts
-from visioneval.records.links import file_inside
 from visioneval.records.model import CellKey, Record, RunInfo, read_records
 from visioneval.records.preferences import forget_preferences
 from visioneval.types import Status, Verdict

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from visioneval.engine.cells.stored_grades import saved_files
-from visioneval.expansion import Call
+from visioneval.expansion.plan import Call
+from visioneval.records.files.links import file_inside
 from visioneval.records.keys import VERDICT_PARTS, changed_parts
-from visioneval.records.links import file_inside
 from visioneval.records.model import Record
 from visioneval.types import Status
 

@@ -24,7 +24,7 @@ from visioneval.engine.prepare.regrade import copy_questions, plan_regrade
 from visioneval.engine.prepare.resume import forget_changed_pairs, plan_resume
 from visioneval.engine.run import Jobs, every_cell
 from visioneval.errors import UsageError
-from visioneval.expansion import Plan
+from visioneval.expansion.plan import Plan
 from visioneval.records.model import RunInfo, read_info, read_records
 from visioneval.records.resume_command import resume_command
 from visioneval.records.writer import RunWriter
@@ -96,7 +96,9 @@ def plan_runs(suites: list[Path], options: RunOptions) -> list[Planned]:
     selection = info.selection.model_copy(update={"samples": samples})
     repeated = options.suite.selection.model_copy(update={"samples": samples})
     if repeated.narrows and repeated != selection:
-        raise UsageError("--resume applies to the whole run: leave out --case, --tag, --model, --grader and --limit")
+        raise UsageError(
+            "--resume applies to the whole run: leave out --case, --tag, --model, --grader, --limit and --shard"
+        )
     suite_options = replace(options.suite, selection=selection)
     if suites:
         planned = load_plans(suites, suite_options)
@@ -159,7 +161,11 @@ def _resume(planned: Planned, components: Components, info: RunInfo, options: Ru
 
 
 def _warnings(planned: Planned) -> tuple[str, ...]:
-    return tuple(map(str, planned.loaded.warnings))
+    warnings = tuple(map(str, planned.loaded.warnings))
+    shard = planned.plan.selection.shard
+    return (
+        warnings if planned.plan.cells or shard is None else (*warnings, f"shard {shard} has no cases: nothing to run")
+    )
 
 
 def _typed_words(info: RunInfo, options: RunOptions) -> tuple[str, ...]:

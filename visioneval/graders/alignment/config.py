@@ -7,12 +7,12 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from visioneval.suite.case import TestCase, Text
+from visioneval.suite.cases.case import TestCase, Text
+from visioneval.suite.cases.outputs import FrameCount
+from visioneval.suite.cases.prompts import context
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.judge_prompt import SHOWN, JudgeTemplate, media_of
 from visioneval.suite.entries.panels import JudgeNames, PanelOptions
-from visioneval.suite.outputs import FrameCount
-from visioneval.suite.prompts import context
 from visioneval.types import Metric
 
 REQUIREMENTS, JUDGE_SCORE = "requirements", "score"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from visioneval.expansion import digest
+from visioneval.expansion.digest import digest
 from visioneval.graders.alignment.config import (
     JUDGE_SCORE,
     MAX_REQUIREMENTS,

@@ -10,7 +10,7 @@ from typing import Any
 
 from visioneval.graders.gecko.config import lettered_choices, offers_none
 from visioneval.judging.ask import object_schema
-from visioneval.suite.questions import GeckoQuestion, folded_text
+from visioneval.suite.cases.questions import GeckoQuestion, folded_text
 
 _LETTER = re.compile(r"\(?([a-z])[).:\]]?", re.ASCII)
 _LETTER_AND_TEXT = re.compile(r"\(?([a-z])[).:\]]\s*(.+)", re.ASCII)

@@ -18,7 +18,7 @@ from visioneval.graders.gecko.answers import (
 )
 from visioneval.judging.ask import MAX_EXTRA_KEYS, Ask, How, OffSchemaError, exchange, past_cache
 from visioneval.providers.base import Part, Question, Reply
-from visioneval.suite.questions import GeckoQuestion
+from visioneval.suite.cases.questions import GeckoQuestion
 
 OFF_SHAPE = "the answer does not match the schema"
 MAX_UNASKED = 100

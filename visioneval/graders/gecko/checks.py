@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from visioneval.graders.gecko.config import GeckoGrader
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
+from visioneval.suite.cases.questions import dependency_problems, id_problems
 from visioneval.suite.checks.rules import Problems, SuiteContext
 from visioneval.suite.loading.messages import Loc
-from visioneval.suite.questions import dependency_problems, id_problems
 
 
 def run_problems(view: SuiteContext, graders: Sequence[tuple[int, GeckoGrader]]) -> Problems:

@@ -7,13 +7,13 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from visioneval.suite.case import TestCase, Text
+from visioneval.suite.cases.case import TestCase, Text
+from visioneval.suite.cases.outputs import FilePath, FrameCount
+from visioneval.suite.cases.prompts import rendered
+from visioneval.suite.cases.questions import TYPES, GeckoQuestion, Media, folded_text
 from visioneval.suite.entries.graders import SHARE_UP, BaseGrader
 from visioneval.suite.entries.judge_prompt import JudgeTemplate
 from visioneval.suite.entries.panels import JudgeNames, PanelOptions, names_of
-from visioneval.suite.outputs import FilePath, FrameCount
-from visioneval.suite.prompts import rendered
-from visioneval.suite.questions import TYPES, GeckoQuestion, Media, folded_text
 from visioneval.types import Metric, TaskType
 
 CHECK = "gecko/check.md.j2"

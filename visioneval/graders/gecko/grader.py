@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from visioneval.expansion import digest
+from visioneval.expansion.digest import digest
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.gecko.answers import ParsedAnswer, answers_schema, chosen_text
 from visioneval.graders.gecko.asking import AnswerSet, ask_all, ask_past_cache
@@ -29,8 +29,8 @@ from visioneval.judging.ask import MAX_REPLY_CHARS, Ask
 from visioneval.judging.attachments import as_parts, output_attachments
 from visioneval.providers.base import Part
 from visioneval.records.questions import PromptQuestions, prompt_sha256
-from visioneval.suite.case import TestCase
-from visioneval.suite.questions import GeckoQuestion
+from visioneval.suite.cases.case import TestCase
+from visioneval.suite.cases.questions import GeckoQuestion
 from visioneval.templates.render import render_file, template_digest
 from visioneval.types import Score
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from visioneval.aio import run_in_thread
 from visioneval.errors import GraderError
-from visioneval.expansion import digest
+from visioneval.expansion.digest import digest
 from visioneval.graders.gecko.answers import ParsedAnswer, chosen_text
 from visioneval.graders.gecko.asking import OFF_SHAPE, ask_all, ask_past_cache
 from visioneval.graders.gecko.config import CHECK, GeckoOptions, checking_context, making_context
@@ -18,8 +18,8 @@ from visioneval.judging.ask import SHORT, Ask, past_cache, retry_question
 from visioneval.providers.base import Question, Reply
 from visioneval.providers.reply_json import UnreadableReplyError
 from visioneval.records.questions import DroppedQuestion, PromptQuestions, prompt_sha256
-from visioneval.suite.case import TestCase
-from visioneval.suite.questions import GeckoQuestion, dependency_problems, without_bad_dependencies
+from visioneval.suite.cases.case import TestCase
+from visioneval.suite.cases.questions import GeckoQuestion, dependency_problems, without_bad_dependencies
 from visioneval.templates.render import render_file, template_digest
 
 Folders = tuple[Path, ...]

@@ -18,7 +18,7 @@ from visioneval.graders.gecko.answers import choice_of
 from visioneval.judging.ask import extra_keys_of, object_schema
 from visioneval.providers.reply_json import UnreadableReplyError, read_objects
 from visioneval.records.questions import DroppedQuestion
-from visioneval.suite.questions import MAX_QUESTIONS, TYPES, YES_NO, GeckoQuestion, Media, folded_text
+from visioneval.suite.cases.questions import MAX_QUESTIONS, TYPES, YES_NO, GeckoQuestion, Media, folded_text
 
 VIDEO_CHOICES = 4
 MAX_READ = 10 * MAX_QUESTIONS

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from visioneval.suite.questions import GeckoQuestion
+from visioneval.suite.cases.questions import GeckoQuestion
 
 OnUnanswered = Literal["error", "wrong", "skip"]
 Points = Mapping[str, int | None]

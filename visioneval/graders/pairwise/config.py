@@ -7,13 +7,13 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from visioneval.suite.case import TestCase, Text
+from visioneval.suite.cases.case import TestCase, Text
+from visioneval.suite.cases.outputs import FrameCount
+from visioneval.suite.cases.prompts import context
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.judge_prompt import REASON, SHOWN, JudgeTemplate, media_of
 from visioneval.suite.entries.panels import JudgeNames, PanelOptions
 from visioneval.suite.filters import any_glob
-from visioneval.suite.outputs import FrameCount
-from visioneval.suite.prompts import context
 from visioneval.types import Metric
 
 ANSWER = "answer"

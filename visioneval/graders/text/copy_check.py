@@ -26,7 +26,7 @@ from visioneval.graders.text.copy_match import (
     page_of,
 )
 from visioneval.graders.text.extras import Extra, extras
-from visioneval.suite.case import ExpectText
+from visioneval.suite.cases.case import ExpectText
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from visioneval.expansion import digest
+from visioneval.expansion.digest import digest
 from visioneval.graders.base import GradingContext
 from visioneval.graders.text.config import CHECK, DESCRIBE, LIST, TextGrader, text_contexts
 from visioneval.graders.text.copy_match import Reading

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, StringConstraints
 
-from visioneval.suite.case import PRINTABLE
+from visioneval.suite.cases.case import PRINTABLE
 from visioneval.suite.entries.providers import GeneratingProvider
 
 Argument = Annotated[str, StringConstraints(pattern=PRINTABLE)]

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from visioneval.providers.files.dataset import OutputDataset, dataset_labels, dataset_outputs
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
+from visioneval.suite.cases.outputs import FilePath, Finished, RunLabels, split_run
 from visioneval.suite.entries.providers import BaseProvider
-from visioneval.suite.outputs import FilePath, Finished, RunLabels, split_run
 from visioneval.types import TaskType
 
 

@@ -11,11 +11,11 @@ from pydantic import Field, model_validator
 
 from visioneval.errors import UsageError
 from visioneval.media.urls import is_url
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
+from visioneval.suite.cases.outputs import ExistingOutput, FilePath, Finished, output_of_cell
+from visioneval.suite.cases.prompts import rendered
 from visioneval.suite.loading.datasets import Row, file_stem, prompt_id, read_cell_rows
 from visioneval.suite.loading.paths import located, rebased
-from visioneval.suite.outputs import ExistingOutput, FilePath, Finished, output_of_cell
-from visioneval.suite.prompts import rendered
 from visioneval.types import Frozen
 
 

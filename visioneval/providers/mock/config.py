@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import ValidationError
 
-from visioneval.suite.case import Size
+from visioneval.suite.cases.case import Size
 from visioneval.suite.entries.providers import GeneratingProvider
 from visioneval.suite.loading.messages import explain
 from visioneval.types import Frozen, TaskType

@@ -24,7 +24,7 @@ from visioneval.providers.mock.config import MockParams
 from visioneval.providers.mock.edit import add_line, blot, default_mask, drift, flat_colour, repaint, spill, tinted
 from visioneval.providers.mock.page import PageCopy, draw_page, flat, rounded
 from visioneval.providers.mock.text import Dice, tidy, with_typo
-from visioneval.suite.case import ExpectText, TestCase, pixel_size
+from visioneval.suite.cases.case import ExpectText, TestCase, pixel_size
 
 SOFTWARE = "visioneval mock (a stand-in, not a model)"
 

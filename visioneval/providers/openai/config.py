@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from visioneval.suite.case import Text
+from visioneval.suite.cases.case import Text
 from visioneval.suite.entries.judges import BaseJudge, check_params
 from visioneval.suite.entries.providers import GeneratingProvider, model_and_n
 from visioneval.suite.remote import MaskMode, OpenAIOptions

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
-from visioneval.suite.case import Text
+from visioneval.suite.cases.case import Text
 from visioneval.suite.entries.judges import BaseJudge
 from visioneval.types import Frozen
 

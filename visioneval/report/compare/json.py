@@ -13,7 +13,7 @@ from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.gates import GateResult
 from visioneval.analysis.compare.must_pass import MustPassCase
 from visioneval.analysis.compare.pairing import CellPair
-from visioneval.records.model import SCHEMA_VERSION
+from visioneval.records.files.lines import SCHEMA_VERSION
 
 
 def comparison_json(comparison: Comparison, gates: Sequence[GateResult], exit_code: int) -> str:

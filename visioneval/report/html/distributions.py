@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from math import ceil, fsum
 from statistics import median
 
-from visioneval.analysis.findings import Summary
 from visioneval.analysis.scores import Estimate
+from visioneval.analysis.summary.findings import Summary
 from visioneval.records.model import Record
 from visioneval.report.html.plots import BINS, SMALL_WIDTH, Bar, histogram
-from visioneval.report.terminal.summary import show_estimate
+from visioneval.report.terminal.run.summary import show_estimate
 from visioneval.types import Metric
 
 

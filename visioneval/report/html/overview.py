@@ -9,20 +9,26 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from visioneval.analysis.findings import CostFinding, Counts, GateFinding, ModelFindings, Summary
-from visioneval.analysis.questions import QuestionFindings
 from visioneval.analysis.scores import Estimate
+from visioneval.analysis.summary.findings import CostFinding, Counts, GateFinding, ModelFindings, Summary
+from visioneval.analysis.summary.questions import QuestionFindings
 from visioneval.records.model import Record, RunInfo
 from visioneval.report.html import plots
 from visioneval.report.html.distributions import generation_rows, grading_rows, metric_rows
 from visioneval.report.html.plots import PlotInterval
 from visioneval.report.numbers import gate_value, show_interval
-from visioneval.report.terminal.judge_card import judge_tables
+from visioneval.report.terminal.agreement.judge_card import judge_tables
 from visioneval.report.terminal.noise import noise_lines, noise_rows
-from visioneval.report.terminal.summary import reused, show_rate, unjudged_pairs_text, unmeasured_text
+from visioneval.report.terminal.run.summary import reused, show_rate, unjudged_pairs_text, unmeasured_text
 from visioneval.report.text import panel_lines, rerouting_text
 
-GATE_LABELS = {"passed": "passed", "failed": "failed", "unmeasured": "not measured", "skipped": "skipped"}
+GATE_LABELS = {
+    "passed": "passed",
+    "failed": "failed",
+    "unmeasured": "not measured",
+    "skipped": "skipped",
+    "deferred": "after merging",
+}
 OUTCOME_TITLES = {
     0: ("pass", "All gates passed"),
     1: ("fail", "A gate failed"),
@@ -103,6 +109,8 @@ def _outcome(summary: Summary) -> tuple[str, str]:
         return "error", UNFINISHED_TITLES[summary.state]
     if summary.unjudged_pairs:
         return "error", f"Incomplete: {unjudged_pairs_text(summary.unjudged_pairs)}"
+    if summary.shard is not None and summary.exit_code == 0:
+        return "error", f"Shard {summary.shard}: gates are decided after merging"
     return OUTCOME_TITLES.get(summary.exit_code, ("error", f"Exit code {summary.exit_code}"))
 
 

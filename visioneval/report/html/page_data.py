@@ -14,15 +14,15 @@ from itertools import islice
 from typing import Any
 
 from visioneval.analysis.disagreements import disagreement_finder
-from visioneval.analysis.summary import reason_of
+from visioneval.analysis.summary.summary import reason_of
 from visioneval.errors import TemplateError
 from visioneval.records.model import Record, RunInfo
 from visioneval.report.html.images import ReportImages
 from visioneval.report.html.slim_run import SlimRun
 from visioneval.report.numbers import show_score, thresholds_of
 from visioneval.rules import parse_rule
-from visioneval.suite.case import TestCase
-from visioneval.suite.prompts import rendered
+from visioneval.suite.cases.case import TestCase
+from visioneval.suite.cases.prompts import rendered
 from visioneval.types import Score
 
 PART = 40

@@ -16,7 +16,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from visioneval.report.terminal.summary import show_usd
+from visioneval.report.terminal.run.summary import show_usd
 from visioneval.report.text import clean
 
 FOLDER = Path(__file__).parent / "page"

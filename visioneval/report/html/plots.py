@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from visioneval.analysis.findings import Counts
 from visioneval.analysis.scores import Estimate
+from visioneval.analysis.summary.findings import Counts
 
 BINS = 16
 WIDTH, HEIGHT = 200.0, 18.0

@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from visioneval.analysis.compare.preferences import preferences_within
-from visioneval.analysis.findings import Summary
-from visioneval.analysis.judge_card import read_pair_cards
-from visioneval.analysis.summary import summarize
+from visioneval.analysis.summary.findings import Summary
+from visioneval.analysis.summary.judge_card import read_pair_cards
+from visioneval.analysis.summary.summary import summarize
 from visioneval.atomic import write_whole
 from visioneval.errors import UsageError
 from visioneval.records.model import Record, RunInfo

@@ -10,9 +10,10 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from visioneval.analysis.summary import in_order, select_model_run
+from visioneval.analysis.summary.summary import in_order, select_model_run
+from visioneval.records.files.lines import read_lines
 from visioneval.records.judge_answers import JudgeAnswer
-from visioneval.records.model import CellKey, Fingerprint, Record, RunInfo, read_lines
+from visioneval.records.model import CellKey, Fingerprint, Record, RunInfo
 
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
 _DETAIL_FIELDS = ("judge_verdict", "prompt_sha256", "source", "coverage", "dropped", "votes", "read")

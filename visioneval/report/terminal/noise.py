@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console, Group, RenderableType
 
-from visioneval.analysis.variance import LEVERS, NoiseFinding
+from visioneval.analysis.summary.variance import LEVERS, NoiseFinding
 from visioneval.report.terminal.table import Cell, Column, table, with_title
 from visioneval.report.text import plain
 

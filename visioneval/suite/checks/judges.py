@@ -10,6 +10,7 @@ from typing import Any
 from visioneval.errors import Problem, TemplateError
 from visioneval.registry import JUDGES, check_of
 from visioneval.resources import builtin
+from visioneval.suite.cases.prompts import rendered
 from visioneval.suite.checks.panels import panel_problems
 from visioneval.suite.checks.templates import RULES, ShownVariables, template_findings
 from visioneval.suite.entries.graders import BaseGrader
@@ -18,7 +19,6 @@ from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.loading.messages import Loc, SuiteWarning, untrusted_code_message
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.model import Suite, template_folders
-from visioneval.suite.prompts import rendered
 from visioneval.suite.remote import Remote
 from visioneval.templates.render import render_file, template_files
 from visioneval.templates.shown import set_values, shown_values

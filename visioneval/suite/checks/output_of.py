@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
 from visioneval.suite.loading.messages import Loc, did_you_mean
 
 OWN_IMAGES = ("images", "masks", "outputs")

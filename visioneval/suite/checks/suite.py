@@ -15,7 +15,9 @@ from typing import Any
 from visioneval.errors import ImageError, Problem, SuiteError, TemplateError, VisionEvalError
 from visioneval.media import images
 from visioneval.registry import GRADERS, PROVIDERS, check_of
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
+from visioneval.suite.cases.outputs import RunLabels
+from visioneval.suite.cases.prompts import RESERVED, context
 from visioneval.suite.checks.judges import judge_problems
 from visioneval.suite.checks.labels import label_problems
 from visioneval.suite.checks.output_of import output_of_problems
@@ -26,8 +28,6 @@ from visioneval.suite.entries.providers import BaseProvider, GeneratingProvider
 from visioneval.suite.loading.messages import Loc, SuiteWarning, did_you_mean, untrusted_code_message
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.model import Suite
-from visioneval.suite.outputs import RunLabels
-from visioneval.suite.prompts import RESERVED, context
 from visioneval.suite.runs import model_runs
 from visioneval.suite.size import cell_problem, grid_problems
 from visioneval.templates.render import render

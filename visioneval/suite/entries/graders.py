@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, StringConstraints
 from pydantic.json_schema import SkipJsonSchema
 
-from visioneval.suite.case import Name, TestCase
+from visioneval.suite.cases.case import Name, TestCase
 from visioneval.suite.entries.judge_prompt import JudgeTemplate
 from visioneval.suite.entries.panels import Combine, JudgeNames, PanelOptions, names_of
 from visioneval.suite.filters import When

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from visioneval.suite.case import Name
+from visioneval.suite.cases.case import Name
 from visioneval.types import Frozen, Metric
 
 Combine = Literal["majority", "median", "mean"]

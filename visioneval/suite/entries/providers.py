@@ -10,10 +10,10 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, StringConstraints, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
+from visioneval.suite.cases.outputs import Finished, RunLabels
 from visioneval.suite.entries.graders import Declared, ModuleClass
 from visioneval.suite.entries.sweep import grid_sweep
-from visioneval.suite.outputs import Finished, RunLabels
 from visioneval.suite.remote import EnvName
 from visioneval.types import Frozen, TaskType
 

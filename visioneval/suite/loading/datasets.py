@@ -18,7 +18,7 @@ from typing import Any, Never
 from visioneval.bounds import CELLS
 from visioneval.errors import Problem, SuiteError, UsageError
 from visioneval.media.urls import fetch, url_path
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
 from visioneval.suite.loading.messages import did_you_mean, known_keys
 from visioneval.suite.loading.yaml_reader import MAX_DEPTH, decode, parse_scalar
 

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from visioneval.errors import Problem, SuiteError, UsageError
 from visioneval.media.urls import is_url
+from visioneval.suite.cases.outputs import output_of_cell
 from visioneval.suite.loading.datasets import (
     Row,
     case_of,
@@ -27,7 +28,6 @@ from visioneval.suite.loading.paths import Trust, located, rebased_case
 from visioneval.suite.loading.yaml_reader import decode, read_yaml
 from visioneval.suite.model import CaseDataset, CaseFile
 from visioneval.suite.output_of import with_inherited_tasks
-from visioneval.suite.outputs import output_of_cell
 from visioneval.types import TaskType
 
 MAX_BYTES = 64 * 1024 * 1024

@@ -9,7 +9,15 @@ from typing import Any
 from pydantic import ValidationError
 
 from visioneval.errors import Problem, SuiteError, TemplateError, UsageError
-from visioneval.suite.case import TestCase
+from visioneval.suite.cases.case import TestCase
+from visioneval.suite.cases.prompts import rendered
+from visioneval.suite.cases.questions import (
+    GeckoQuestion,
+    PinnedQuestions,
+    dependency_problems,
+    id_problems,
+    without_bad_dependencies,
+)
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.loading.document import Document, Source
 from visioneval.suite.loading.gather import read_bytes
@@ -17,14 +25,6 @@ from visioneval.suite.loading.messages import Loc, did_you_mean
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.loading.yaml_reader import decode, read_yaml
 from visioneval.suite.model import Suite
-from visioneval.suite.prompts import rendered
-from visioneval.suite.questions import (
-    GeckoQuestion,
-    PinnedQuestions,
-    dependency_problems,
-    id_problems,
-    without_bad_dependencies,
-)
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ import orjson
 
 from visioneval.engine.calls.cost.pricing import Prices
 from visioneval.engine.calls.limit_keys import RateLimitKey
-from visioneval.expansion import Call
+from visioneval.expansion.plan import Call
 from visioneval.providers.base import Part, Question, VideoPart
 from visioneval.suite.entries.judges import BaseJudge
 

@@ -12,7 +12,7 @@ from visioneval.analysis.past_costs import PastCosts
 from visioneval.engine.calls.cost.paid_calls import budget_warnings, prices_of
 from visioneval.engine.calls.cost.pricing import Prices
 from visioneval.engine.calls.limit_keys import RateLimitKey, generation_limit_key, judge_limit_key
-from visioneval.expansion import Plan, asks
+from visioneval.expansion.plan import Plan, asks
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.types import ModelRun
 

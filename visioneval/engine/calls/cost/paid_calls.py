@@ -9,7 +9,7 @@ from visioneval.engine.calls.cost.bounds import CallSize, bound_of, minimum_gene
 from visioneval.engine.calls.cost.budget import budget_too_small
 from visioneval.engine.calls.cost.pricing import Prices
 from visioneval.engine.calls.limit_keys import RateLimitKey, generation_limit_key, judge_limit_key
-from visioneval.expansion import Plan
+from visioneval.expansion.plan import Plan
 from visioneval.suite.remote import Remote
 
 

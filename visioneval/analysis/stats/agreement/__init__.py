@@ -1,0 +1,1 @@
+"""Agreement beyond chance, and rates corrected with labels."""

@@ -1,0 +1,1 @@
+"""Statistics of ranks: correlation, Bradley-Terry strengths and intervals of ranks."""

@@ -1,0 +1,161 @@
+"""The findings of a run, as written to ``summary.json`` and shown in reports. Built by ``summary``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from visioneval.analysis.disagreements import Disagreement
+from visioneval.analysis.rerouting import Rerouting
+from visioneval.analysis.scores import Estimate
+from visioneval.analysis.stats.measure import Measure
+from visioneval.analysis.summary.judge_card import JudgeCard, PairCard
+from visioneval.analysis.summary.questions import QuestionFindings
+from visioneval.analysis.summary.separation import Separation
+from visioneval.analysis.summary.variance import NoiseFinding
+from visioneval.records.files.lines import SCHEMA_VERSION
+from visioneval.records.model import CellError, RunState, StoppedBy
+from visioneval.suite.shards import Shard
+from visioneval.types import Frozen, Metric, Verdict
+
+GateState = Literal["passed", "failed", "unmeasured", "skipped", "deferred"]
+"""``skipped`` if a selection left nothing in its scope; ``deferred`` in a shard, until all are merged."""
+
+
+class Counts(Frozen):
+    """Cells by verdict. ``refused`` cells also count in their verdict. ``pass_rate`` excludes errors.
+
+    ``unmeasured`` counts the cells with a failed grader that is not optional, whatever their verdict.
+    """
+
+    cells: int
+    passed: int
+    failed: int
+    errors: int
+    refused: int
+    unmeasured: int
+    pass_rate: Estimate
+
+
+class ModelFindings(Frozen):
+    """The findings of one model run. ``seconds`` is the mean time of a generation.
+
+    ``cost_usd`` is the sum of the known costs; ``unpriced`` counts generations and judgements without one.
+    """
+
+    label: str
+    stand_in: bool
+    counts: Counts
+    metrics: dict[str, Estimate]
+    cost_usd: float | None
+    unpriced: int = 0
+    seconds: float
+
+
+class CostFinding(Frozen):
+    """The cost of a model run's generations, or of a grader's judge: ``GRADER``, or ``GRADER by JUDGE`` of a panel.
+
+    ``unknown`` counts cells without a known cost.
+    """
+
+    what: Literal["generation", "judging"]
+    name: str
+    usd: float
+    paid: int
+    cached: int
+    unknown: int
+
+
+class FailingCell(Frozen):
+    """A cell that did not pass. ``reasons`` maps each failed rule, or ``refused``, to its reason."""
+
+    test_id: str
+    model_label: str
+    sample_index: int
+    verdict: Verdict
+    failed_rules: tuple[str, ...]
+    failure_tags: tuple[str, ...]
+    reasons: dict[str, str]
+    error: CellError | None
+
+
+class GateFinding(Frozen):
+    """The result of a gate: its value over ``n`` measured cells, and the ``errors`` in its scope.
+
+    ``low`` and ``high`` are the 95 % interval over cases of a quantile or a value that is weighted by tag.
+    """
+
+    rule: str
+    scope: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    n: int
+    errors: int
+    state: GateState
+
+
+class PanelMetric(Frozen):
+    """Agreement on one metric over the cells in which two or more judges measured it.
+
+    ``alpha`` is Krippendorff's alpha, nominal for yes or no and interval for numbers, with a 95 % interval over the
+    cases. ``split`` counts the cells without a score because as many judges said yes as no.
+    """
+
+    alpha: Measure
+    split: int
+
+
+class PanelFinding(Frozen):
+    """The panel of one grader. ``unanswered`` counts the cells in which a judge left a metric unmeasured."""
+
+    judges: tuple[str, ...]
+    cells: int
+    metrics: dict[str, PanelMetric]
+    unanswered: dict[str, int]
+
+
+class Summary(Frozen):
+    """The findings of a run, for ``summary.json`` and ``--json``."""
+
+    schema_version: int = SCHEMA_VERSION
+    run_id: str
+    suite: str
+    experiment: str | None
+    state: RunState
+    stopped_by: StoppedBy | None = None
+    planned_cells: int
+    shard: Shard | None = None
+    """Which part of a run this is: gates are decided when all parts are merged."""
+    counts: Counts
+    models: tuple[ModelFindings, ...]
+    metrics: dict[str, Metric]
+    tags: dict[str, Counts]
+    failure_tags: dict[str, int]
+    warned_rules: dict[str, int]
+    judge_disagreements: dict[str, Disagreement]
+    judges: tuple[JudgeCard, ...] = ()
+    """What the records contain about the judge of each grader."""
+    pair_judges: tuple[PairCard, ...] = ()
+    """The judges that compared outputs of this run in pairs, with each other or with those of another run."""
+    separations: dict[str, dict[str, Separation]]
+    questions: dict[str, QuestionFindings]
+    noise: tuple[NoiseFinding, ...] = ()
+    """Where the variance of the pass rate and of each metric arises."""
+    failing: tuple[FailingCell, ...]
+    gates: tuple[GateFinding, ...]
+    optional_unmeasured: dict[str, int] = Field(default_factory=dict)
+    """The number of cells that each optional grader could not measure."""
+    panels: dict[str, PanelFinding] = Field(default_factory=dict)
+    """How far the judges of each panel agree, by grader key."""
+    reroutings: tuple[Rerouting, ...] = ()
+    """Judges that answered with another model than the one that was asked."""
+    unjudged_pairs: int = 0
+    """Pairs of the run's own model runs that no judge answered in both orders."""
+    reused_outputs: int = 0
+    reused_since: str | None = None
+    costs: tuple[CostFinding, ...] = ()
+    cost_usd: float | None
+    unpriced: int = 0
+    exit_code: int

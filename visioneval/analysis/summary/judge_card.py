@@ -1,0 +1,201 @@
+"""What is known about each judge of a run: consistency of its votes, position bias, unusable answers. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from visioneval.analysis.disagreements import Disagreement
+from visioneval.analysis.stats.clusters import case_sums, rate_interval
+from visioneval.analysis.summary.variance import votes_of
+from visioneval.records.judge_answers import JudgeAnswer
+from visioneval.records.model import GraderRecord, Record, RunInfo
+from visioneval.records.preferences import NAME, Preference, read_preferences
+from visioneval.types import Frozen, Metric
+
+ALL_EQUAL = "undefined: one value"
+TOO_MANY = "not computed: too many different votes"
+MAX_TABLE = 4_000_000
+"""The most entries of a table of votes by value."""
+REPAIRED = "repaired"
+_OMITS_READ = ("rubric", "alignment", "text")
+"""Types of graders whose details contain ``read`` only if an answer was not JSON alone."""
+
+
+class VoteAgreement(Frozen):
+    """How far a judge's votes about one metric agree with each other.
+
+    ``items`` are the cells with two votes or more, and ``same`` is the share of them in which all votes are equal.
+    ``alpha`` is Krippendorff's alpha over them, nominal for yes or no and interval for numbers, at most 1; 0 is chance.
+    ``note`` explains a missing one.
+    """
+
+    metric: str
+    items: int
+    same: float | None = None
+    alpha: float | None = None
+    note: str | None = None
+
+
+class JudgeCard(Frozen):
+    """The judge of one grader in one run.
+
+    ``cells`` are those that it was asked about. Of these, ``unanswered`` lack a score, ``refused`` have a question that
+    the judge refused, and ``repaired`` an answer whose JSON was repaired; ``null`` if the records do not contain it.
+    ``disagreement`` is that of the judge's own verdict with the rules. ``votes`` has one entry per metric with votes.
+    """
+
+    grader: str
+    judge: str
+    cells: int
+    cached: int
+    unanswered: int
+    refused: int | None
+    repaired: int | None
+    votes: tuple[VoteAgreement, ...]
+    disagreement: Disagreement | None
+
+
+class PairCard(Frozen):
+    """A judge of pairs of outputs. ``answers`` do not include the ``ties``.
+
+    ``first_shown`` is the share of ``answers`` that preferred the output that was shown first, with its 95 % interval
+    over cases: 0.5 is fair.
+    """
+
+    judge: str
+    answers: int
+    ties: int
+    cases: int
+    first_shown: float | None
+    low: float | None
+    high: float | None
+    unanswered: int
+    refused: int
+    repaired: int
+
+
+class JudgeCards:
+    """Collects what the records of a run contain about its judges."""
+
+    def __init__(self, info: RunInfo) -> None:
+        """Starts without cells."""
+        suite = info.selected_suite
+        self._metrics = info.metrics
+        self._judges: dict[tuple[str, str], str] = {}
+        for grader in suite.graders:
+            for name in () if grader.after_run else grader.judge_names:
+                judge = suite.judges.get(name)
+                self._judges[grader.key, name] = name if judge is None else judge.title
+        self._single = {
+            grader.key: grader.judge_names[0]
+            for grader in suite.graders
+            if len(grader.judge_names) == 1 and not grader.after_run
+        }
+        self._counts: dict[tuple[str, str], Counter[str]] = {key: Counter() for key in self._judges}
+        self._votes: dict[tuple[str, str], dict[str, Counter[tuple[float, ...]]]] = {key: {} for key in self._judges}
+
+    def add(self, cell: Record) -> None:
+        """Counts a cell."""
+        for grader in cell.graders:
+            for answer in grader.judges:
+                self._count((grader.key, answer.judge), grader.type, answer)
+            if grader.key in self._single:
+                self._count((grader.key, self._single[grader.key]), grader.type, grader)
+
+    def _count(self, key: tuple[str, str], grader_type: str, answer: GraderRecord | JudgeAnswer) -> None:
+        if key not in self._judges:
+            return
+        counts, read = self._counts[key], answer.details.get("read")
+        counts["cells"] += 1
+        counts["cached"] += answer.cached
+        counts["unanswered"] += answer.is_unmeasured
+        if answer.refused is not None:
+            counts["refusals known"] += 1
+            counts["refused"] += answer.refused > 0
+        if isinstance(read, list) or grader_type in _OMITS_READ:
+            counts["reading known"] += 1
+            counts[REPAIRED] += isinstance(read, list) and REPAIRED in read
+        for name, values in votes_of(answer).items():
+            if len(values) > 1:
+                self._votes[key].setdefault(name, Counter())[tuple(sorted(values))] += 1
+
+    def result(self, disagreements: Mapping[str, Disagreement]) -> tuple[JudgeCard, ...]:
+        """One card for each grader that asked a judge, in suite order."""
+        return tuple(self._card(key, disagreements.get(key[0])) for key in self._judges if self._counts[key]["cells"])
+
+    def _card(self, key: tuple[str, str], disagreement: Disagreement | None) -> JudgeCard:
+        counts = self._counts[key]
+        return JudgeCard(
+            grader=key[0],
+            judge=self._judges[key],
+            cells=counts["cells"],
+            cached=counts["cached"],
+            unanswered=counts["unanswered"],
+            refused=counts["refused"] if counts["refusals known"] else None,
+            repaired=counts[REPAIRED] if counts["reading known"] else None,
+            votes=tuple(
+                _vote_agreement(name, self._metrics.get(name, Metric(type="number")), votes)
+                for name, votes in sorted(self._votes[key].items())
+            ),
+            disagreement=disagreement if disagreement is not None and disagreement.judged else None,
+        )
+
+
+def _vote_agreement(name: str, metric: Metric, votes: Counter[tuple[float, ...]]) -> VoteAgreement:
+    """``votes`` counts the cells by their sorted votes."""
+    patterns = sorted(votes)
+    values = sorted({value for pattern in patterns for value in pattern})
+    items = votes.total()
+    same = sum(times for pattern, times in votes.items() if pattern[0] == pattern[-1]) / items
+    if len(values) == 1 or len(values) * max(len(patterns), len(values)) > MAX_TABLE:
+        note = ALL_EQUAL if len(values) == 1 else TOO_MANY
+        return VoteAgreement(metric=name, items=items, same=same, note=note)
+    # loads NumPy, which commands that only list or show runs do without
+    import numpy as np
+
+    from visioneval.analysis.stats.agreement.chance import Level, krippendorff_alpha
+
+    column = {value: at for at, value in enumerate(values)}
+    counts = np.zeros((len(patterns), len(values)))
+    for row, pattern in enumerate(patterns):
+        for value in pattern:
+            counts[row, column[value]] += 1
+    level: Level = "nominal" if metric.type == "bool" else "interval"
+    alpha = krippendorff_alpha(counts, values, level, [votes[pattern] for pattern in patterns])
+    return VoteAgreement(metric=name, items=items, same=same, alpha=alpha)
+
+
+def pair_cards(preferences: Iterable[Preference]) -> tuple[PairCard, ...]:
+    """One card for each judge of pairs, by name."""
+    by_judge: dict[str, list[Preference]] = {}
+    for preference in preferences:
+        by_judge.setdefault(preference.judge, []).append(preference)
+    return tuple(_pair_card(judge, by_judge[judge]) for judge in sorted(by_judge))
+
+
+def read_pair_cards(folder: Path) -> tuple[PairCard, ...]:
+    """The cards of the judges that compared outputs of a run; empty if none did. Raises ``RunFormatError``."""
+    return pair_cards(read_preferences(folder)) if (folder / NAME).is_file() else ()
+
+
+def _pair_card(judge: str, lines: Sequence[Preference]) -> PairCard:
+    by_case: dict[str, list[float]] = {}
+    for line in lines:
+        if line.answer in ("a", "b"):
+            by_case.setdefault(line.test_id, []).append(float(line.answer == line.first))
+    sums = case_sums(by_case)
+    answers, interval = sum(number for _, number in sums), rate_interval(sums)
+    return PairCard(
+        judge=judge,
+        answers=answers,
+        ties=sum(line.answer == "tie" for line in lines),
+        cases=len(sums),
+        first_shown=sum(total for total, _ in sums) / answers if answers else None,
+        low=None if interval is None else interval.low,
+        high=None if interval is None else interval.high,
+        unanswered=sum(line.answer is None for line in lines),
+        refused=sum(line.refused for line in lines),
+        repaired=sum(line.read == REPAIRED for line in lines),
+    )

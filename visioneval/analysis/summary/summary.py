@@ -1,0 +1,251 @@
+"""Computes the summary of a run from its records. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from visioneval.analysis.compare.preferences import PreferenceFinding, unjudged
+from visioneval.analysis.disagreements import Disagreements
+from visioneval.analysis.rerouting import Reroutings
+from visioneval.analysis.scores import CaseNumbers
+from visioneval.analysis.summary.accumulators import Accumulator, Costs, Model, Money, Verdicts, add_costs, most_common
+from visioneval.analysis.summary.findings import FailingCell, GateFinding, Summary
+from visioneval.analysis.summary.gates import GateAccumulator
+from visioneval.analysis.summary.judge_card import JudgeCards, PairCard
+from visioneval.analysis.summary.panels import Panels
+from visioneval.analysis.summary.questions import Questions
+from visioneval.analysis.summary.separation import Separations
+from visioneval.analysis.summary.variance import Noises
+from visioneval.errors import ExitCode
+from visioneval.records.model import Record, RunInfo, suite_order
+from visioneval.rules import parse_gate, parse_rule
+from visioneval.suite.cases.case import TestCase
+from visioneval.suite.filters import GateRule
+from visioneval.suite.model import Suite
+from visioneval.types import Status, Verdict
+
+ERROR_GATE = GateRule(rule="error_rate == 0")
+UNMEASURED_GATE = GateRule(rule="unmeasured_rate == 0")
+
+
+def summarize(
+    info: RunInfo,
+    records: Iterable[Record],
+    pairs: Sequence[PreferenceFinding] = (),
+    pair_judges: Sequence[PairCard] = (),
+) -> Summary:
+    """Summarizes a run from its records, in any order, the judged pairs of its own model runs, and their judges.
+
+    Reads one record at a time. Its ``exit_code`` is the exit code of the run, wherever the run is shown.
+    """
+    builder = _SummaryBuilder(info)
+    for record in records:
+        builder.add(record)
+    return builder.result(unjudged(pairs), pair_judges)
+
+
+class _SummaryBuilder:
+    """Counts everything in one pass over a run."""
+
+    def __init__(self, info: RunInfo) -> None:
+        self._info = info
+        numbers = CaseNumbers()
+        self._all_cells = Verdicts(numbers)
+        self._models = defaultdict(
+            partial(Model, numbers), {str(entry.label): Model(numbers) for entry in info.selected_suite.models}
+        )
+        tags = {tag: Verdicts(numbers) for case in info.selected_suite.cases for tag in case.tags}
+        self._tags = defaultdict(partial(Verdicts, numbers), tags)
+        self._failure_tags: Counter[str] = Counter()
+        self._warned_rules: Counter[str] = Counter()
+        self._disagreements = Disagreements(info.selected_suite)
+        self._separations = Separations(info, numbers)
+        self._questions = Questions(info, numbers)
+        self._noises = Noises(info, numbers)
+        self._judges = JudgeCards(info)
+        self._failing = _FailingCells(info)
+        self._gates = [GateAccumulator(entry, info, numbers) for entry in gates_of(info.suite)]
+        self._costs = Costs(info)
+        self._money = Money()
+        self._reused = 0
+        self._optional_unmeasured: Counter[str] = Counter()
+        self._reroutings = Reroutings(info)
+        self._panels = Panels(info)
+        self._accumulators: tuple[Accumulator, ...] = (
+            self._all_cells,
+            self._disagreements,
+            self._separations,
+            self._questions,
+            self._noises,
+            self._judges,
+            self._failing,
+            self._costs,
+            self._panels,
+            *self._gates,
+        )
+
+    def add(self, cell: Record) -> None:
+        self._models[cell.model_label].add(cell)
+        for tag in cell.tags:
+            self._tags[tag].add(cell)
+        self._failure_tags.update(cell.failure_tags)
+        self._warned_rules.update(cell.warned_rules)
+        self._reused += cell.cached and cell.artifact_path is not None
+        self._optional_unmeasured.update(
+            grader.key for grader in cell.graders if grader.is_unmeasured and grader.is_optional
+        )
+        self._reroutings.add_graders(cell.graders)
+        add_costs(self._money, cell)
+        for accumulator in self._accumulators:
+            accumulator.add(cell)
+
+    def result(self, unjudged_pairs: int, pair_judges: Sequence[PairCard]) -> Summary:
+        info, counts, disagreements = self._info, self._all_cells.result(), self._disagreements.result()
+        gates = tuple(gate.result() for gate in self._gates)
+        return Summary(
+            run_id=info.run_id,
+            suite=info.suite.name,
+            experiment=info.experiment,
+            state=info.state,
+            stopped_by=info.stopped_by,
+            planned_cells=info.planned_cells,
+            shard=info.selection.shard,
+            counts=counts,
+            models=tuple(
+                model.result(label, info, self._costs.unknown[label]) for label, model in self._models.items()
+            ),
+            metrics=info.metrics,
+            tags={tag: verdicts.result() for tag, verdicts in self._tags.items()},
+            failure_tags=most_common(self._failure_tags),
+            warned_rules=most_common(self._warned_rules),
+            judge_disagreements=disagreements,
+            judges=self._judges.result(disagreements),
+            pair_judges=tuple(pair_judges),
+            separations=self._separations.result(self._models),
+            questions=self._questions.result(self._models),
+            noise=self._noises.result(
+                [model.verdicts.passes for model in self._models.values()],
+                [model.scores for model in self._models.values()],
+            ),
+            failing=self._failing.result(),
+            gates=gates,
+            optional_unmeasured=dict(self._optional_unmeasured),
+            panels=self._panels.result(),
+            reroutings=self._reroutings.result(),
+            unjudged_pairs=unjudged_pairs,
+            reused_outputs=self._reused,
+            reused_since=info.reused_since,
+            costs=self._costs.result(),
+            cost_usd=self._money.usd,
+            unpriced=self._costs.unknown.total(),
+            exit_code=exit_code(
+                info, gates, unjudged_pairs=unjudged_pairs, missing_cells=info.planned_cells - counts.cells
+            ),
+        )
+
+
+def in_order(info: RunInfo, records: Iterable[Record]) -> list[Record]:
+    """Sorts records in suite order: by case, model run and sample."""
+    position = suite_order(info)
+    return sorted(records, key=lambda cell: position(cell.test_id, cell.model_label, cell.sample_index))
+
+
+def select_model_run(info: RunInfo, label: str, cells: int) -> RunInfo:
+    """Narrows a run to one model run, which has ``cells`` records."""
+    return info.of_model_run(label, cells)
+
+
+def gates_of(suite: Suite) -> tuple[GateRule, ...]:
+    """The gates of the suite, and those that every suite has unless an unscoped gate replaces them.
+
+    They are ``error_rate == 0`` and ``unmeasured_rate == 0``. A limit on ``error_rate`` limits ``unmeasured_rate`` too.
+    """
+    unscoped = {parse_gate(entry.rule).fn: parse_gate(entry.rule) for entry in suite.gates if entry.is_unrestricted}
+    errors, implied = unscoped.get("error_rate"), []
+    if errors is None:
+        implied.append(ERROR_GATE)
+    if "unmeasured_rate" not in unscoped:
+        is_limit = errors is not None and errors.op in ("<=", "<", "==")
+        limit = f"unmeasured_rate {errors.op} {errors.threshold:g}" if errors is not None and is_limit else None
+        implied.append(UNMEASURED_GATE if limit is None else GateRule(rule=limit))
+    return (*suite.gates, *implied)
+
+
+def exit_code(
+    info: RunInfo, gates: Sequence[GateFinding], *, unjudged_pairs: int = 0, missing_cells: int = 0
+) -> ExitCode:
+    """Returns the exit code of a run, by the first that applies.
+
+    3 if its budget or a refused API key ended it; 130 if it was interrupted; 3 if cells are missing or unplanned,
+    pairs were not judged; 0 for a shard, whose gates wait for the other shards; 3 if a gate on errors or unmeasured
+    cells failed, a gate is unmeasured, or a selection left out all gates of the suite; 1 if another gate failed;
+    otherwise 0. ``gates`` begins with those of the suite.
+    """
+    if info.stopped_by:
+        return ExitCode.INCOMPLETE
+    if info.state in ("interrupted", "stopped"):
+        return ExitCode.INTERRUPTED
+    if missing_cells or unjudged_pairs:
+        return ExitCode.INCOMPLETE
+    if info.selection.shard is not None:
+        return ExitCode.PASSED
+    incomplete = [
+        gate
+        for gate in gates
+        if gate.state == "unmeasured" or (gate.state == "failed" and parse_gate(gate.rule).is_about_errors)
+    ]
+    declared = gates[: len(info.suite.gates)]
+    if incomplete or (declared and all(gate.state == "skipped" for gate in declared)):
+        return ExitCode.INCOMPLETE
+    return ExitCode.GATE_FAILED if any(gate.state == "failed" for gate in gates) else ExitCode.PASSED
+
+
+class _FailingCells:
+    """Collects the cells that did not pass."""
+
+    def __init__(self, info: RunInfo) -> None:
+        self._info = info
+        self._cases = {case.id: case for case in info.suite.cases}
+        self._cells: list[FailingCell] = []
+
+    def add(self, cell: Record) -> None:
+        if cell.verdict is Verdict.PASS:
+            return
+        self._cells.append(
+            FailingCell(
+                test_id=cell.test_id,
+                model_label=cell.model_label,
+                sample_index=cell.sample_index,
+                verdict=cell.verdict,
+                failed_rules=cell.failed_rules,
+                failure_tags=cell.failure_tags,
+                reasons=_reasons(cell, self._cases.get(cell.test_id), self._info.suite),
+                error=cell.error,
+            )
+        )
+
+    def result(self) -> tuple[FailingCell, ...]:
+        position = suite_order(self._info)
+        return tuple(sorted(self._cells, key=lambda cell: position(cell.test_id, cell.model_label, cell.sample_index)))
+
+
+def _reasons(cell: Record, case: TestCase | None, suite: Suite) -> dict[str, str]:
+    if cell.status is Status.REFUSED:
+        return {"refused": cell.reasons.get("refused", "")}
+    reasons = {rule: reason_of(parse_rule(rule).metric, cell, case, suite) for rule in cell.failed_rules}
+    return {rule: reason for rule, reason in reasons.items() if reason}
+
+
+def reason_of(metric: str, cell: Record, case: TestCase | None, suite: Suite) -> str:
+    """Returns the reason of a metric, else of its grader, else of the grader's other metrics."""
+    reason = cell.reasons.get(metric)
+    if reason or case is None:
+        return reason or ""
+    for grader in suite.graders:
+        metrics = grader.metrics(case)
+        if metric in metrics:
+            parts = (cell.reasons.get(name) for name in metrics)
+            return cell.reasons.get(grader.key) or "; ".join(filter(None, parts))
+    return ""

@@ -1,0 +1,186 @@
+"""Comparisons and rankings of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Unpack, get_args
+
+from visioneval.analysis.cells import with_built_in
+from visioneval.analysis.compare.compare import Comparison, ComparisonFilters
+from visioneval.analysis.compare.compare import compare as compare_sides
+from visioneval.analysis.compare.coverage import check_coverage, parse_allowed
+from visioneval.analysis.compare.gates import GateResult, check_confirm, check_gates, exit_code, parse_fail_on
+from visioneval.analysis.ranking.findings import RankedBy, Rankings
+from visioneval.analysis.ranking.ranking import RankFilters, rank_runs
+from visioneval.analysis.ranking.reading import read_answered_runs
+from visioneval.analysis.run_lookup import Warn, named_run, read_side
+from visioneval.api.messages import LOG, log_listener
+from visioneval.api.runs import Run
+from visioneval.defaults import RUNS
+from visioneval.engine.confirm import confirm_comparison
+from visioneval.engine.listener import Listener
+from visioneval.engine.pairwise.runs import PairwiseResult, RunPairs, compare_runs, pair_runs, pairwise_plan
+from visioneval.engine.prepare.planning import load_stored_plan
+from visioneval.engine.prepare.runs import (
+    RunOptions,
+)
+from visioneval.errors import UsageError
+from visioneval.expansion.plan import Plan
+from visioneval.records.model import read_info
+from visioneval.settings import (
+    CallKeywords,
+    checked_keywords,
+    run_options,
+)
+from visioneval.suite.selection import narrowed_further
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonResult:
+    """A comparison of two runs and its gates."""
+
+    comparison: Comparison
+    gates: tuple[GateResult, ...]
+    interrupted: bool = False
+    """Whether an interrupt stopped the confirmation."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 if all gates passed, 1 if one failed, 3 if one could not be measured, 130 after an interrupt."""
+        return exit_code(self.comparison, self.gates, interrupted=self.interrupted)
+
+
+def compare(
+    a: Run | Path | str,
+    b: Run | Path | str,
+    *,
+    fail_on: Sequence[str] = (),
+    metrics: Sequence[str] = (),
+    tags: Sequence[str] = (),
+    cases: Sequence[str] = (),
+    model_map: Sequence[str] = (),
+    allow: Sequence[str] = (),
+    confirm: int | None = None,
+    warn: Warn = LOG.warning,
+    **settings: Unpack[CallKeywords],
+) -> ComparisonResult:
+    """Compares run B with run A, cell by cell, and checks the gates ``fail_on``.
+
+    A and B are what ``load_run`` takes, a JSONL file of records or ``baseline:NAME``. ``model_map`` pairs model runs
+    with different labels, as ``OLD=NEW``. ``allow`` accepts what B lost: ``missing-metrics``, ``missing-cells``,
+    ``errors`` or ``errors=RATE``. With ``confirm``, ``must_pass`` cases that broke are generated up to that many times
+    more (1 to 100), and judged with these samples; the other settings except ``runs`` apply to that. Raises
+    ``UsageError``, with ``confirm`` also ``SuiteError`` and ``StorageError``.
+    """
+    if isinstance(fail_on, str) or isinstance(allow, str):
+        raise UsageError("fail_on and allow must be lists of strings, not one string")
+    options = run_options(**checked_keywords(settings, CallKeywords))
+    if confirm is None and (unused := [name for name, value in settings.items() if name != "runs" and value]):
+        raise UsageError(f"{', '.join(unused)}: only for new samples, so only with confirm")
+    filters = ComparisonFilters(tuple(metrics), tuple(tags), tuple(cases))
+    request = ComparisonRequest(str(a), str(b), tuple(fail_on), tuple(allow), filters, tuple(model_map), confirm)
+    return compare_named(request, options, replace(log_listener(), say=warn))
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonRequest:
+    """What ``compare`` compares, and how it decides."""
+
+    a: str
+    b: str
+    fail_on: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    filters: ComparisonFilters = field(default_factory=ComparisonFilters)
+    model_map: tuple[str, ...] = ()
+    confirm: int | None = None
+    """The maximum number of new samples of each case that broke."""
+
+
+def compare_named(request: ComparisonRequest, options: RunOptions, listener: Listener) -> ComparisonResult:
+    """Compares two runs. ``options`` are for new samples, except for the folder of runs."""
+    gates, allowed = parse_fail_on(request.fail_on), parse_allowed(request.allow)
+    if request.confirm is not None:
+        check_confirm(request.confirm, gates)
+    a, b = (read_side(name, options.suite.runs, listener.say) for name in (request.a, request.b))
+    named = (*request.filters.metrics, *(gate.metric or "" for gate in gates))
+    a, b = with_built_in(a, named), with_built_in(b, named)
+    if request.confirm is not None:
+        b = replace(b, unused_confirmations=False)
+    comparison = compare_sides(a, b, request.filters, request.model_map)
+    results, losses = check_gates(comparison, gates), check_coverage(comparison, allowed)
+    if request.confirm is None:
+        return ComparisonResult(comparison, (*results, *losses))
+    confirmed = confirm_comparison(comparison, request.confirm, options, listener)
+    results = check_gates(comparison, gates, confirmed.confirmation)
+    return ComparisonResult(comparison, (*results, *losses), confirmed.interrupted)
+
+
+def rank(
+    *names: Run | Path | str,
+    by: RankedBy = "judges",
+    judge: str | None = None,
+    cases: Sequence[str] = (),
+    tags: Sequence[str] = (),
+    models: Sequence[str] = (),
+    runs: Path | str = RUNS,
+    warn: Warn = LOG.warning,
+) -> Rankings:
+    """Ranks model runs by the pairwise answers that are stored in runs, of judges or of people.
+
+    Several runs are pooled; ``RUN@LABEL`` leaves out other model runs of the run. There is one ranking for each judge,
+    or for each question to people. ``judge`` is ``provider:model``, or a name in a run's suite. Raises ``UsageError``.
+    """
+    if not names:
+        raise UsageError("name at least one run")
+    if any(isinstance(patterns, str) for patterns in (cases, tags, models)):
+        raise UsageError("cases, tags and models must be lists of strings, not one string")
+    if by not in get_args(RankedBy):
+        raise UsageError(f"by: {by!r} is not valid: use {' or '.join(get_args(RankedBy))}")
+    if by == "people" and judge is not None:
+        raise UsageError("judge: people have no judge; leave it out, or rank by judges")
+    answered = read_answered_runs(list(map(str, names)), by, Path(runs), warn)
+    return rank_runs(answered, by, RankFilters(tuple(cases), tuple(tags), tuple(models)), judge)
+
+
+def pairwise(
+    a: Run | Path | str,
+    b: Run | Path | str,
+    *,
+    judge: str | None = None,
+    model_map: Sequence[str] = (),
+    cases: Sequence[str] = (),
+    tags: Sequence[str] = (),
+    limit: int | None = None,
+    **settings: Unpack[CallKeywords],
+) -> PairwiseResult:
+    """Asks a judge which outputs it prefers, those of run A or of run B. The answers are stored in run B.
+
+    ``judge`` is a judge of B's suite, or ``NAME=PROVIDER:MODEL``.
+    """
+    options = run_options(cases=cases, tags=tags, limit=limit, **settings)
+    job = plan_pairs(str(a), str(b), judge, model_map, options, LOG.warning)
+    return compare_runs(job.plan, job.pairs, job.folder, options.calls, log_listener())
+
+
+@dataclass(frozen=True, slots=True)
+class PairwiseJob:
+    """The pairs of two runs for a judge. ``folder`` is that of run B, which gets the answers."""
+
+    plan: Plan
+    pairs: RunPairs
+    folder: Path
+
+
+def plan_pairs(
+    a: str, b: str, judge: str | None, model_map: Sequence[str], options: RunOptions, warn: Warn
+) -> PairwiseJob:
+    """Pairs the outputs of two runs. Raises ``UsageError``."""
+    runs = options.suite.runs
+    folders = named_run(a, runs)[0], named_run(b, runs)[0]
+    info = read_info(folders[1])
+    selection = narrowed_further(info.suite, info.selection, options.suite.selection)
+    judged = pairwise_plan(load_stored_plan(folders[1], replace(options.suite, selection=selection)).plan, judge)
+    sides = read_side(a, runs, warn), read_side(b, runs, warn)
+    return PairwiseJob(judged, pair_runs(judged, sides, folders, model_map), folders[1])

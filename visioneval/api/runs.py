@@ -1,0 +1,286 @@
+"""Runs, regrades and plans of suites."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Unpack
+
+from visioneval.analysis.compare.preferences import preferences_within
+from visioneval.analysis.past_costs import read_past_costs
+from visioneval.analysis.run_lookup import Warn, named_run, read_run, read_side
+from visioneval.analysis.summary.findings import Summary
+from visioneval.analysis.summary.judge_card import read_pair_cards
+from visioneval.analysis.summary.summary import summarize
+from visioneval.api.messages import LOG, logging_run
+from visioneval.defaults import RUNS
+from visioneval.engine.call_settings import CallSettings, open_calls
+from visioneval.engine.calls.cost.estimate import CostEstimate, estimate
+from visioneval.engine.listener import Listener
+from visioneval.engine.loop import InterruptRequest
+from visioneval.engine.prepare.planning import Planned, load_plans
+from visioneval.engine.prepare.provenance import now
+from visioneval.engine.prepare.runs import (
+    PreparedRun,
+    RunOptions,
+    RunToGrade,
+    check_runs,
+    plan_runs,
+    prepare_grading,
+    prepare_run,
+)
+from visioneval.engine.prepare.sample_sizes import DetectOptions, SampleSizes, sample_sizes
+from visioneval.engine.run import execute
+from visioneval.errors import AuthError, StorageError, UsageError
+from visioneval.expansion.plan import Plan
+from visioneval.records.files.run_folders import find_run
+from visioneval.records.model import Record, RunInfo, StoppedBy, read_records
+from visioneval.records.resume_command import resume_hint, stopped_text
+from visioneval.scale.merge import merge_shards
+from visioneval.settings import (
+    GradeKeywords,
+    PlanKeywords,
+    RunKeywords,
+    checked_keywords,
+    run_options,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+Watch = Callable[[PreparedRun], AbstractContextManager[Listener]]
+"""Provides the listener of a prepared run, for example a progress bar."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run on disk, or one model run of it (``label``), with its summary.
+
+    ``error`` is the message of a provider that refused the API key, which ended the run.
+    """
+
+    folder: Path
+    info: RunInfo
+    summary: Summary
+    label: str | None = None
+    resume_hint: str | None = None
+    error: str | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """What the command line exits with: 0 passed, 1 a gate failed, 3 incomplete, 130 interrupted."""
+        return self.summary.exit_code
+
+    @cached_property
+    def records(self) -> tuple[Record, ...]:
+        """One record per cell, read from the folder when first used. Raises ``RunFormatError``."""
+        return tuple(record for record in read_records(self.folder) if self.label in (None, record.model_label))
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row per cell, with a column per metric, and per judge of a panel.
+
+        Raises ``UsageError`` if pandas is not installed.
+        """
+        from visioneval.export.csv import cell_row, score_columns
+
+        try:
+            import pandas as pd
+        except ImportError:
+            raise UsageError("to_pandas needs pandas: run pip install pandas") from None
+        columns = score_columns(self.info)
+        return pd.DataFrame([cell_row(record, columns) for record in self.records])
+
+    def __str__(self) -> str:
+        return str(self.folder) if self.label is None else f"{self.folder}@{self.label}"
+
+
+@dataclass(frozen=True, slots=True)
+class SuitePlan:
+    """What a run of a suite would do and cost."""
+
+    plan: Plan
+    estimate: CostEstimate
+    sizes: SampleSizes | None = None
+    """What it takes to detect a difference, if one is given."""
+
+
+def run(suite: Path | str | None = None, **settings: Unpack[RunKeywords]) -> Run:
+    """Runs a suite, or resumes a run. See ``RunKeywords`` for the settings.
+
+    Works in a running event loop too, which waits meanwhile. Raises ``SuiteError``, ``UsageError``, ``BudgetError`` and
+    ``StorageError``. Calls that fail are errors of their cells.
+    """
+    return _run(suite, run_options(**settings), logging_run)
+
+
+async def run_async(suite: Path | str | None = None, **settings: Unpack[RunKeywords]) -> Run:
+    """Like ``run``, without blocking the event loop.
+
+    When cancelled, it waits for the calls in flight; when cancelled again, it stops them.
+    """
+    options, interrupt = run_options(**settings), InterruptRequest()
+
+    def watch(prepared: PreparedRun) -> AbstractContextManager[Listener]:
+        with logging_run(prepared) as listener:
+            return nullcontext(replace(listener, started=interrupt.connect))
+
+    work = asyncio.ensure_future(asyncio.to_thread(_run, suite, options, watch))
+    is_cancelled = False
+    while not work.done():
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError:
+            is_cancelled = True
+            interrupt()
+    if is_cancelled:
+        work.exception()  # retrieved, so that asyncio does not report it
+        raise asyncio.CancelledError
+    return work.result()
+
+
+def grade(source: Run | Path | str, suite: Path | str | None = None, **settings: Unpack[GradeKeywords]) -> Run:
+    """Grades the outputs of a run again, by its own suite or another, into a new run. Generates nothing."""
+    options = run_options(**checked_keywords(settings, GradeKeywords))
+    return grade_run(str(source), None if suite is None else Path(suite), options, logging_run, LOG.warning)
+
+
+def plan(
+    suite: Path | str,
+    *,
+    detect: float | str | None = None,
+    like: Sequence[Run | Path | str] | Run | Path | str = (),
+    pass_rate: float | None = None,
+    case_correlation: float | None = None,
+    **settings: Unpack[PlanKeywords],
+) -> SuitePlan:
+    """Loads and expands a suite, and estimates its cost, without calling a provider.
+
+    ``detect`` asks how many cases show a difference between two runs: points of the pass rate, or ``METRIC:VALUE``.
+    Its variance comes from one or two earlier runs, ``like``, or from the stated ``pass_rate`` and
+    ``case_correlation``. Raises ``SuiteError`` and ``UsageError``.
+    """
+    options = run_options(**checked_keywords(settings, PlanKeywords))
+    names = [like] if isinstance(like, (str, Path, Run)) else like
+    wish = detect_options(
+        detect, [str(name) for name in names], pass_rate, case_correlation, options.suite.runs, LOG.warning
+    )
+    (planned,) = load_plans([Path(suite)], options.suite)
+    return estimate_plan(planned, options, wish)
+
+
+def load_run(name: Path | str = "latest", *, runs: Path | str = RUNS, warn: Warn = LOG.warning) -> Run:
+    """Reads a run: its path, id, a unique prefix of it or ``latest``; ``RUN@LABEL`` for one model run."""
+    folder, _, label = named_run(str(name), Path(runs))
+    _, info, records = read_run(str(folder) if label is None else f"{folder}@{label}", Path(runs), warn)
+    summary = summarize(info, records, preferences_within(folder, info), read_pair_cards(folder))
+    return Run(folder, info, summary, label, resume_hint(folder, info))
+
+
+def merge(
+    *names: Run | Path | str,
+    run_id: str,
+    note: str | None = None,
+    runs: Path | str = RUNS,
+    warn: Warn = LOG.warning,
+) -> Run:
+    """Makes one run of the runs of all shards (``shard`` of ``run``), summarizes it, and checks its gates.
+
+    Raises ``UsageError`` for missing, repeated and foreign shards, and ``StorageError``.
+    """
+    if not names:
+        raise UsageError("name the runs of all shards")
+    folders = [find_run(str(name), Path(runs)) for name in names]
+    return load_run(merge_shards(folders, Path(runs), run_id, note, warn), runs=runs, warn=warn)
+
+
+def estimate_plan(planned: Planned, options: RunOptions, detect: DetectOptions | None = None) -> SuitePlan:
+    """The work and the cost of a plan, from its prices and from earlier runs, and what detects a difference."""
+    past_costs = cache(lambda: read_past_costs(options.suite.runs))  # read only if prices are unknown
+    work = estimate(planned.plan, past_costs, options.calls.budget_usd)
+    sizes = None if detect is None else sample_sizes(planned.plan, work, detect, past_costs)
+    return SuitePlan(planned.plan, work, sizes)
+
+
+def detect_options(
+    difference: float | str | None,
+    like: Sequence[str],
+    pass_rate: float | None,
+    case_correlation: float | None,
+    runs: Path,
+    warn: Warn,
+) -> DetectOptions | None:
+    """Reads the earlier runs that a difference is planned with; ``None`` without a difference.
+
+    Raises ``UsageError``, also for options that need a difference.
+    """
+    if difference is None:
+        given = (("--like", like or None), ("--pass-rate", pass_rate), ("--case-correlation", case_correlation))
+        for flag, value in given:
+            if value is not None:
+                raise UsageError(f"{flag}: needs --detect, the difference that two runs are to show")
+        return None
+    return DetectOptions(difference, [read_side(name, runs, warn) for name in like], pass_rate, case_correlation)
+
+
+def run_planned(planned: Sequence[Planned], options: RunOptions, watch: Watch, warn: Warn) -> Iterator[Run]:
+    """Executes plans one after the other, with one budget. All are checked first, and an interrupt ends them all."""
+    components = check_runs(planned, options, warn)
+    spent_usd = 0.0
+    for suite, parts in zip(planned, components, strict=True):
+        finished, spent_usd = _finish(prepare_run(suite, parts, options), options.calls, watch, spent_usd)
+        yield finished
+        if finished.info.state == "interrupted" and finished.info.stopped_by is None:
+            return
+
+
+def grade_run(name: str, suite: Path | None, options: RunOptions, watch: Watch, warn: Warn) -> Run:
+    """Grades the run ``name`` again, into a new run."""
+    source = RunToGrade(*named_run(name, options.suite.runs))
+    return _finish(prepare_grading(source, suite, options, warn), options.calls, watch)[0]
+
+
+def _run(suite: Path | str | None, options: RunOptions, watch: Watch) -> Run:
+    planned = plan_runs([] if suite is None else [Path(suite)], options)
+    (finished,) = run_planned(planned, options, watch, LOG.warning)
+    return finished
+
+
+def _finish(prepared: PreparedRun, calls: CallSettings, watch: Watch, spent_usd: float = 0.0) -> tuple[Run, float]:
+    """Executes a prepared run and summarizes it, which decides its exit code. Also returns what is spent so far."""
+    folder = prepared.writer.folder
+    with watch(prepared) as listener:
+        info, error, spent_usd = _execute(prepared, calls, listener, spent_usd)
+    pairs = preferences_within(folder, info)
+    summary = summarize(info, read_records(folder), pairs, read_pair_cards(folder))
+    prepared.writer.write_summary(summary)
+    return Run(folder, info, summary, None, prepared.resume_hint, error), spent_usd
+
+
+def _execute(
+    prepared: PreparedRun, calls: CallSettings, listener: Listener, spent_usd: float
+) -> tuple[RunInfo, str | None, float]:
+    """Runs the cells. Whatever happens, ``run.json`` says how the run ended.
+
+    Returns its contents, the message of a refused API key, and what is spent so far.
+    """
+    writer, error = prepared.writer, None
+    try:
+        with open_calls(prepared.plan, calls, writer.info.run_id, listener.say, spent_usd=spent_usd) as session:
+            outcome = execute(prepared.plan, prepared.components, writer, session, listener, prepared.jobs)
+        stopped_by: StoppedBy | None = "budget" if outcome.out_of_budget else None
+    except AuthError as refusal:
+        error, stopped_by = str(refusal), "refused_key"
+    except BaseException:
+        with suppress(StorageError):
+            writer.finish("interrupted", now())
+        listener.say(stopped_text(writer.folder, prepared.resume_hint))
+        raise
+    is_complete = error is None and outcome.complete
+    state: Literal["complete", "interrupted"] = "complete" if is_complete else "interrupted"
+    info = writer.finish(state, now(), stopped_by=stopped_by, reused_since=session.reused_since)
+    return info, error, session.budget.spent

@@ -1,0 +1,1 @@
+"""Commands about judges and people: agreement, label, questions, pairwise and rank."""

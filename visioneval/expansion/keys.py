@@ -1,0 +1,76 @@
+"""What a generation and a grading depend on, as keys of caches and records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from visioneval.expansion.digest import digest, short_digest
+from visioneval.expansion.plan import Call
+from visioneval.media.urls import is_url
+from visioneval.types import ModelRun
+
+HashOf = Callable[[Path], str]
+_HOST_FIELDS = ("base_url", "api_key_env", "google")
+_NOT_GENERATED = {"label", "tasks", "params", "grid", "path", "run", "dataset", "timeout_s", *_HOST_FIELDS}
+
+
+def generation_key(call: Call, sample: int, hash_of: HashOf) -> str:
+    """What the generation of a cell depends on, as ``part:hash`` words, so that a diff shows which parts changed.
+
+    It contains no host, path or time: two machines compute the same key.
+    """
+    return f"{_join_parts(_generation_parts(call, hash_of))} sample:{sample}"
+
+
+def call_key(call: Call, hash_of: HashOf) -> str:
+    """The cache key of a generation call, including its samples."""
+    parts = {name: value for name, value in _generation_parts(call, hash_of).items() if value not in (None, [], {})}
+    return f"generate:{digest({**parts, 'samples': call.samples})}"
+
+
+def _generation_parts(call: Call, hash_of: HashOf) -> dict[str, Any]:
+    parts: dict[str, Any] = {
+        "model": {"provider": call.run.provider, "entry": _own_options(call.run)},
+        "params": {} if call.run.config.reads_outputs else call.params,
+        "prompt": [call.task_type, call.prompt],
+        "images": [[role, hash_of(path)] for role, path in call.files.images],
+        "masks": {name: hash_of(path) for name, path in sorted(call.files.masks.items())},
+    }
+    if call.run.stand_in:
+        parts["expect"] = [call.case.expect.model_dump(exclude={"aligned"}), call.case.metadata]
+    if "path" in call.params and call.run.config.reads_outputs:
+        path = call.params["path"]
+        parts["image"] = path if is_url(path) else hash_of(Path(path))
+    return parts
+
+
+def grade_key(call: Call, hash_of: HashOf) -> str:
+    """What the grading of an image depends on in addition to the image, in the format of ``generation_key``."""
+    case = call.case.model_dump(include={"criteria", "region", "expect", "metadata", "tags", *_graded_fields(call)})
+    parts: dict[str, Any] = {
+        "case": [call.prompt, case],
+        "images": [[role, hash_of(path)] for role, path in call.files.images],
+        "masks": {name: hash_of(path) for name, path in sorted(call.files.masks.items())},
+        "reference": hash_of(call.files.reference) if call.files.reference else None,
+        "rules": [[rule.text, warn] for rule, warn in call.rules],
+        "optional": sorted(call.optional_graders),
+        "metrics": [*call.metrics.key, *sorted(call.optional_metrics)] if call.metrics.key else None,
+    }
+    graders = (f"grader.{grader.key}:{call.grading[grader.key]}" for grader in call.graders)
+    return " ".join((_join_parts(parts), *graders))
+
+
+def _graded_fields(call: Call) -> set[str]:
+    """The additional fields of a case that its graders depend on."""
+    return {name for grader in call.graders for name in grader.case_fields}
+
+
+def _own_options(run: ModelRun) -> dict[str, Any]:
+    dumped: dict[str, Any] = run.config.model_dump(exclude=_NOT_GENERATED)
+    return dumped
+
+
+def _join_parts(parts: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}:{short_digest(value)}" for name, value in parts.items() if value not in (None, [], {}))

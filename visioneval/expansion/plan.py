@@ -1,0 +1,295 @@
+"""The plan of a run: calls to generate, their cells, and the graders and rules of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from visioneval.expansion.digest import digest, short_digest
+from visioneval.media.urls import is_url
+from visioneval.resources import builtin
+from visioneval.rules import Rule, parse_gate, parse_rule
+from visioneval.suite.cases.case import TestCase
+from visioneval.suite.cases.outputs import ExistingOutput, Finished
+from visioneval.suite.cases.prompts import rendered
+from visioneval.suite.entries.graders import BaseGrader
+from visioneval.suite.entries.judges import BaseJudge
+from visioneval.suite.entries.providers import BaseProvider
+from visioneval.suite.filters import VerdictRule
+from visioneval.suite.metrics import CaseMetrics, SuiteMetrics
+from visioneval.suite.model import Suite, template_folders
+from visioneval.suite.output_of import dependents_by_case
+from visioneval.suite.remote_media import addressed
+from visioneval.suite.selection import Selection
+from visioneval.templates.render import template_digest
+from visioneval.types import CaseFiles, Metric, ModelRun, TaskType
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One generation call, and the cells (``samples``) of its images."""
+
+    case: TestCase
+    task_type: TaskType
+    prompt: str
+    run: ModelRun
+    params: Mapping[str, Any]
+    samples: tuple[int, ...]
+    files: CaseFiles
+    graders: tuple[BaseGrader, ...]
+    rules: tuple[tuple[Rule, bool], ...]
+    """Rules in the suite's order. The flag is true for rules that only warn."""
+    grading: Mapping[str, str] = field(default_factory=dict)
+    """By grader key: a hash of its options and, if it uses a judge, of the judge, its templates and ``vars``."""
+    optional_graders: frozenset[str] = frozenset()
+    """The keys of the graders whose scores no verdict needs."""
+    metrics: CaseMetrics = field(default_factory=CaseMetrics)
+    """The built-in and computed metrics of its cells."""
+    optional_metrics: frozenset[str] = frozenset()
+    """The computed metrics that no verdict needs."""
+    dependents: tuple[Call, ...] = ()
+    """Calls of the cases that use this call's images (``output_of``): the same cells with another prompt."""
+
+    @property
+    def has_files(self) -> bool:
+        """Whether its keys depend on files, which must be hashed."""
+        files = self.files
+        return bool(files.images or files.masks or files.reference or "path" in self.params)
+
+    @property
+    def cells(self) -> int:
+        """The number of cells of the call's images."""
+        return len(self.samples) * (1 + len(self.dependents))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A suite restricted to the selection, with its sweeps expanded. Calls are created on demand."""
+
+    suite: Suite
+    folder: Path
+    runs: tuple[ModelRun, ...]
+    finished: Mapping[str, Finished]
+    """For model runs that read existing outputs: the outputs by case, by label."""
+    whole_suite: Suite
+    """With what the selection leaves out, and one entry per model run."""
+    selection: Selection
+    generates: bool = True
+    """Whether it generates; ``visioneval grade`` does not."""
+    trusted: bool = False
+    """Whether the user trusts the suite with everything, including buckets."""
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """Values of secret variables, by name."""
+
+    def calls(self) -> Iterator[Call]:
+        """Every generation call, case by case, with the cases that use its images."""
+        rules = [(entry, parse_rule(entry.rule)) for entry in self.suite.verdict]
+        grading = self._grading()
+        dependents_by_id = dependents_by_case(self.suite.cases)
+        for case in self.suite.cases:
+            runs = [run for run in self.runs if run.config.does(case.task_type)]
+            if not runs or case.output_of is not None:
+                continue
+            make_call = self._caller(case, rules, grading)
+            dependent_callers = [
+                self._caller(dependent, rules, grading) for dependent in dependents_by_id.get(case.id, ())
+            ]
+            for run in runs:
+                for samples, params in self._samples(case, run):
+                    call = make_call(run, params, samples)
+                    dependents = tuple(make_dependent(run, params, samples) for make_dependent in dependent_callers)
+                    graders = (grader for dependent in (call, *dependents) for grader in dependent.graders)
+                    yield replace(call, dependents=dependents, params=addressed(params, graders, self.suite.judges))
+
+    def _caller(
+        self, case: TestCase, rules: list[tuple[VerdictRule, Rule]], grading: Mapping[str, str]
+    ) -> Callable[[ModelRun, Mapping[str, Any], tuple[int, ...]], Call]:
+        """A function that creates the calls of a case; computes what they share only once."""
+        rule_entries = rules if case.verdict is None else [(entry, parse_rule(entry.rule)) for entry in case.verdict]
+        prompt, criteria = rendered(case, self.suite.vars)
+        resolved = case if criteria == case.criteria else case.model_copy(update={"criteria": criteria})
+        graders = tuple(grader for grader in self.suite.graders if applies(grader, case))
+        files = self.suite.files_of(case, self.folder, self._source(case))
+        metrics = self.suite_metrics.for_case(case)
+
+        def call(run: ModelRun, params: Mapping[str, Any], samples: tuple[int, ...]) -> Call:
+            in_scope = tuple(
+                (rule, entry.level == "warn")
+                for entry, rule in rule_entries
+                if entry.covers(case.id, case.task_type, case.tags, run.label)
+            )
+            warned, needed = self._read_metrics(in_scope)
+            return Call(
+                resolved,
+                case.task_type,
+                prompt,
+                run,
+                params,
+                samples,
+                files,
+                graders,
+                in_scope,
+                grading,
+                optional_graders=_optional_graders(case, graders, warned, needed),
+                metrics=metrics,
+                optional_metrics=frozenset(each.name for each in metrics.formulas if each.name in warned - needed),
+            )
+
+        return call
+
+    def _read_metrics(self, rules: Iterable[tuple[Rule, bool]]) -> tuple[frozenset[str], frozenset[str]]:
+        """The metrics that rules which warn read, and those that other rules and gates read, directly or not."""
+        warned = (self.suite_metrics.sources(rule.metric) for rule, warn in rules if warn)
+        needed = (self.suite_metrics.sources(rule.metric) for rule, warn in rules if not warn)
+        return frozenset[str]().union(*warned), self._gated_metrics.union(*needed)
+
+    @cached_property
+    def _gated_metrics(self) -> frozenset[str]:
+        gated = filter(None, (parse_gate(gate.rule).metric for gate in self.suite.gates))
+        return frozenset[str]().union(*map(self.suite_metrics.sources, gated))
+
+    @cached_property
+    def suite_metrics(self) -> SuiteMetrics:
+        """The metrics of the selected graders and cases, and the built-in and computed ones."""
+        return SuiteMetrics(self.suite)
+
+    def _samples(self, case: TestCase, run: ModelRun) -> Iterator[tuple[tuple[int, ...], Mapping[str, Any]]]:
+        if run.config.reads_outputs and run.config.has_outputs:
+            for index, image in enumerate(self._images(case, run)):
+                yield (index,), {"path": ""} if image is None else image.params
+            return
+        per_call, repeats = self.outputs_per_call(run), self.calls_per_sample(run)
+        for call in range(self.suite.samples * repeats):
+            yield tuple(range(call * per_call, (call + 1) * per_call)), run.params
+
+    def outputs_of(self, run: ModelRun) -> Iterator[str]:
+        """The path of every existing output that a model run would read, relative to the suite's folder."""
+        for case in self.suite.cases:
+            if run.config.does(case.task_type) and run.config.has_outputs and case.output_of is None:
+                yield from (image.path for image in self._images(case, run) if image and image.path)
+
+    def _images(self, case: TestCase, run: ModelRun) -> list[ExistingOutput | None]:
+        paths = [run.config.path_of(case.id, run.label, sample) for sample in range(self.suite.samples)]
+        if None not in paths:
+            return [ExistingOutput(path=path) for path in paths]
+        return list(self.finished[run.label].get(case.id, ())) or [None]
+
+    @staticmethod
+    def outputs_per_call(run: ModelRun) -> int:
+        """How many samples one call of a model run generates."""
+        config: BaseProvider = run.config
+        return config.outputs_per_call(dict(run.params))
+
+    @staticmethod
+    def calls_per_sample(run: ModelRun) -> int:
+        """How many calls one of the suite's samples needs on a model run."""
+        config: BaseProvider = run.config
+        return config.calls_per_sample(dict(run.params))
+
+    def missing_output(self, call: Call) -> str | None:
+        """The existing output that a call would read, if it does not exist."""
+        path = call.params.get("path") if call.run.config.reads_outputs else None
+        if path is None or is_url(path) or (path and (self.folder / path).is_file()):
+            return None
+        return str(path or call.params.get("row") or f"an image of {call.case.id!r} by {call.run.label!r}")
+
+    def count(self, case: TestCase, run: ModelRun) -> tuple[int, int]:
+        """Generation calls and cells of a case on a model run."""
+        if not run.config.does(case.task_type):
+            return 0, 0
+        source = self._source(case)
+        sizes = [len(samples) for samples, _ in self._samples(source, run)]
+        return (len(sizes) if source is case else 0), sum(sizes)
+
+    @cached_property
+    def _by_id(self) -> Mapping[str, TestCase]:
+        return {case.id: case for case in self.suite.cases}
+
+    def _source(self, case: TestCase) -> TestCase:
+        """The case that generates the images of a case."""
+        return case if case.output_of is None else self._by_id[case.output_of]
+
+    @property
+    def cells(self) -> int:
+        """How many cells the plan has."""
+        return sum(self.count(case, run)[1] for case in self.suite.cases for run in self.runs)
+
+    def _grading(self) -> dict[str, str]:
+        folders = template_folders(self.suite, self.folder, builtin("prompts"))
+        hashes: dict[str, str] = {}
+        for grader in self.suite.graders:
+            judge_parts: list[Any] | None = None
+            judges = [self.suite.judges[name] for name in grader.judge_names if name in self.suite.judges]
+            if judges:
+                options = [judge.answering_options for judge in judges]
+                templates = template_digest(grader.templates, folders)
+                judge_parts = [options if grader.has_panel else options[0], templates, self.suite.vars]
+            elif grader.runs_code and self.suite.vars:
+                judge_parts = [self.suite.vars]  # a custom class can read them
+            hashes[grader.key] = short_digest(
+                [grader.key_options, judge_parts, *([grader.version] if grader.version else [])]
+            )
+        return hashes
+
+    @cached_property
+    def config_sha256(self) -> Mapping[str, str]:
+        """By grader key: the hash of its options that its records contain."""
+        return {
+            grader.key: digest({name: value for name, value in grader.key_options.items() if name != "when"})
+            for grader in self.suite.graders
+        }
+
+    @property
+    def judges(self) -> dict[str, BaseJudge]:
+        """The judges that some grader of the plan uses."""
+        names = {
+            name
+            for grader in self.suite.graders
+            if grader.judge_names and any(asks(grader, case) for case in self.suite.cases)
+            for name in grader.judge_names
+        }
+        return {name: judge for name, judge in self.suite.judges.items() if name in names}
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """Every metric of any cell, in the graders' order; then the built-in ones that are read, and the computed."""
+        return self.suite_metrics.all
+
+
+def _optional_graders(
+    case: TestCase, graders: Iterable[BaseGrader], warned: frozenset[str], needed: frozenset[str]
+) -> frozenset[str]:
+    """Graders that say so, and those whose metrics only rules that warn read."""
+
+    def is_optional(grader: BaseGrader) -> bool:
+        if grader.optional is not None or not warned:
+            return bool(grader.optional)
+        metrics = grader.metrics(case).keys()
+        return not metrics.isdisjoint(warned) and metrics.isdisjoint(needed)
+
+    return frozenset(grader.key for grader in graders if is_optional(grader))
+
+
+def applies(grader: BaseGrader, case: TestCase) -> bool:
+    """Whether a grader writes any metric for a case."""
+    return grader.is_for(case) and bool(grader.metrics(case))
+
+
+def asks(grader: BaseGrader, case: TestCase) -> bool:
+    """Whether a grader applies to a case or to pairs of its images."""
+    return applies(grader, case) or (grader.after_run and grader.is_for(case))
+
+
+def needed_keys(plan: Plan) -> dict[str, list[str]]:
+    """The environment variables with keys that a plan needs, each with its model runs and judges."""
+    needed: dict[str, list[str]] = {}
+    for run in plan.runs:
+        if plan.generates and run.config.needs_key:
+            needed.setdefault(run.config.needs_key, []).append(run.label)
+    for name, judge in plan.judges.items():
+        if judge.needs_key:
+            needed.setdefault(judge.needs_key, []).append(f"the judge {name!r}")
+    return needed

@@ -1,0 +1,1 @@
+"""The labeling page's server: access, requests and static files."""

@@ -1,0 +1,72 @@
+"""Finds the runs in a folder, and reads their ``run.json`` without checking it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from visioneval.errors import RunFormatError, UsageError
+from visioneval.media.urls import is_url
+from visioneval.records.files.links import check_links
+
+
+def read_header(folder: Path) -> dict[str, Any]:
+    """The raw contents of ``run.json``. Raises ``RunFormatError``."""
+    return parse_header(header_bytes(folder / "run.json"), folder / "run.json")
+
+
+def header_bytes(path: Path) -> bytes:
+    """The bytes of ``run.json``. Raises ``RunFormatError``."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise RunFormatError(f"{path}: {error.strerror or error}") from None
+
+
+def parse_header(data: bytes, path: Path) -> dict[str, Any]:
+    """The JSON object in ``run.json``. Raises ``RunFormatError``."""
+    try:
+        header = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise RunFormatError(f"{path}: not JSON: {error}; restore this file, or run the suite again") from None
+    if not isinstance(header, dict):
+        raise RunFormatError(f"{path}: not a run; restore this file, or run the suite again")
+    return header
+
+
+def list_runs(root: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """All runs in a folder with the raw contents of ``run.json``, oldest first. Skips invalid runs."""
+    runs = []
+    for path in sorted(root.glob("*/run.json")):
+        try:
+            runs.append((path.parent, read_header(path.parent)))
+        except RunFormatError:
+            continue
+    return sorted(runs, key=lambda run: (str(run[1].get("started_at")), run[0].name))
+
+
+def find_run(name: str, root: Path) -> Path:
+    """Finds a run by path, ID, unique ID prefix, or ``latest``. Raises ``UsageError`` and ``RunFormatError``."""
+    return check_links(_find_run(name, root))
+
+
+def _find_run(name: str, root: Path) -> Path:
+    if is_url(name):
+        raise UsageError(f"{name}: is a URL: only local runs can be read")
+    if (Path(name) / "run.json").is_file():
+        return Path(name)
+    if name == "latest":
+        runs = list_runs(root)
+        if not runs:
+            raise UsageError(f"{root}: contains no runs")
+        return runs[-1][0]
+    matches = [path.parent for path in sorted(root.glob("*/run.json")) if path.parent.name.startswith(name)]
+    exact = [path for path in matches if path.name == name]
+    if len(exact or matches) == 1:
+        return (exact or matches)[0]
+    if matches:
+        raise UsageError(
+            f"{name!r} is ambiguous: it matches {len(matches)} runs: {', '.join(path.name for path in matches[:5])}"
+        )
+    raise UsageError(f"{name!r}: no such run in {root}: list runs with 'visioneval runs'")

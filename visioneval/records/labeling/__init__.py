@@ -1,0 +1,1 @@
+"""Labels of people, and the draws that chose what they label."""

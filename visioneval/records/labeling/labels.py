@@ -1,0 +1,149 @@
+"""Human labels of the cells of a run: ``labels.jsonl`` and ``anchors.jsonl``, read and written only here.
+
+One answer per line, appended and never changed. The newest answer of a rater to a question about a cell counts; older
+ones stay in the file to measure how consistent a rater is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Literal, Protocol
+
+from pydantic import StringConstraints, TypeAdapter, ValidationError
+
+from visioneval.errors import RunFormatError, UsageError
+from visioneval.records.fields import Duration, Moment, SampleIndex
+from visioneval.records.files.jsonl import append_lines
+from visioneval.records.files.lines import SCHEMA_VERSION, GrowingFile, read_lines
+from visioneval.records.model import RunInfo
+from visioneval.suite.cases.outputs import ONE_LINE
+from visioneval.suite.loading.paths import Trust
+from visioneval.types import Frozen, Score
+
+LABELS, ANCHORS = "labels.jsonl", "anchors.jsonl"
+
+Answer = Score | str | tuple[str, ...]
+"""A boolean; a step of a scale; a choice, a free text, or ``a``, ``b``, ``tie`` for a pair; the selected tags in suite
+order; ``None`` if the question was skipped or the answer was withdrawn."""
+LabelKey = tuple[str, str, str, int, str | None, str]
+AS_FORMULA = re.compile(r"[\s']*[=+\-@]")
+"""Matches the start of a text that a spreadsheet would treat as a formula; exports prefix it with an apostrophe."""
+Images = tuple[str | None, str | None]
+PAIR_ANSWERS = ("a", "b", "tie")
+
+
+Rater = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=80, pattern=ONE_LINE)]
+Digest = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
+Line = Annotated[str, StringConstraints(min_length=1, max_length=400, pattern=ONE_LINE)]
+
+
+class Seen(Protocol):
+    """Anything that names the images it is about."""
+
+    @property
+    def artifact_sha256(self) -> str | None: ...
+
+    @property
+    def other_sha256(self) -> str | None: ...
+
+
+class Label(Frozen):
+    """One answer. For a pair, the cell itself is ``a``, and ``other``, a ``RUN_ID@label``, is ``b``.
+
+    ``artifact_sha256`` is the hash of the labeled image, and ``other_sha256`` that of the other image of a pair;
+    ``None`` if not recorded. ``seconds`` is the rater's time for the answer, ``None`` if not measured; ``at`` is the
+    time of the answer in UTC. ``source`` is ``anchor`` for an agreed answer, and for an answer to an item that was
+    shown because it has an agreed one.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    rater: Rater
+    test_id: Line
+    model_label: Line
+    sample_index: SampleIndex
+    other: Line | None = None
+    question: Line
+    answer: Answer
+    seconds: Duration | None = None
+    at: Moment
+    source: Literal["page", "import", "anchor"]
+    artifact_sha256: Digest | None = None
+    other_sha256: Digest | None = None
+
+    @property
+    def key(self) -> LabelKey:
+        """Identifies the rater, the cell and the question."""
+        return self.rater, *self.cell, self.other, self.question
+
+    @property
+    def cell(self) -> tuple[str, str, int]:
+        """The labeled cell."""
+        return self.test_id, self.model_label, self.sample_index
+
+
+_RATER: TypeAdapter[str] = TypeAdapter(Rater)
+_LABEL: TypeAdapter[Label] = TypeAdapter(Label)
+
+
+def rater_name(text: str) -> str:
+    """The normalized name of a rater. Raises ``UsageError``."""
+    try:
+        return _RATER.validate_python(text)
+    except ValidationError:
+        raise UsageError("a rater's name must be one line of 1 to 80 characters") from None
+
+
+def append_labels(path: Path, labels: Sequence[Label]) -> None:
+    """Appends answers to a file, all or none, and syncs them to disk. Raises ``StorageError``."""
+    append_lines(path, [label.model_dump_json().encode() for label in labels])
+
+
+def read_labels(path: Path) -> list[Label]:
+    """All answers of a file in order; empty if the file does not exist.
+
+    Raises ``RunFormatError`` with file and line. Ignores a truncated last line.
+    """
+    return list(read_lines(path, _LABEL, "label")) if path.exists() else []
+
+
+def growing_labels(path: Path) -> GrowingFile[Label]:
+    """Reads the answers of a file while other processes append to it."""
+    return GrowingFile(path, _LABEL, "label")
+
+
+def is_current(images: Images, label: Seen) -> bool:
+    """Whether a label is about the current ``images`` of the cell and of the other cell of a pair.
+
+    It is not if an image was generated again since. Unknown hashes count as equal.
+    """
+    pairs = zip((label.artifact_sha256, label.other_sha256), images, strict=True)
+    return all(then is None or now is None or then == now for then, now in pairs)
+
+
+def drop_outdated(labels: Sequence[Label], images: Callable[[Label], Images]) -> tuple[list[Label], int]:
+    """The current labels, and the number of counting answers that have no current label."""
+    current = [label for label in labels if is_current(images(label), label)]
+    return current, len({label.key for label in newest(labels)} - {label.key for label in current})
+
+
+def newest(labels: Iterable[Label]) -> list[Label]:
+    """The answers that count: the last one per rater, cell and question, without withdrawn answers."""
+    last = {label.key: label for label in labels}
+    return [label for label in last.values() if label.answer is not None]
+
+
+def read_anchors(folder: Path, info: RunInfo) -> list[Label]:
+    """The agreed answers for a run: from its ``anchors.jsonl``, or else from the file that its suite names.
+
+    Raises ``RunFormatError``.
+    """
+    run_anchors = folder / ANCHORS
+    suite_file = info.suite.labels.anchors if info.suite.labels else None
+    if run_anchors.exists() or suite_file is None:
+        return newest(read_labels(run_anchors))
+    suite = Path(info.suite_path).parent
+    if refusal := Trust.for_run_suite().refusal(suite_file, suite):
+        raise RunFormatError(f"labels.anchors: {refusal.partition(', or pass')[0]}")
+    return newest(read_labels(suite / suite_file))

@@ -1,0 +1,1 @@
+"""Tables of one run, its cells, and of the list of runs."""

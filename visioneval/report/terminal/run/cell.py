@@ -1,0 +1,179 @@
+"""The cells of one case in full: the request, the scores and the reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.rule import Rule
+from rich.text import Text
+
+from visioneval.records.judge_answers import JudgeAnswer
+from visioneval.records.model import GraderRecord, Record
+from visioneval.report.numbers import show_score, thresholds_of
+from visioneval.report.terminal.run.summary import COLORS
+from visioneval.report.terminal.table import Cell, Column, key_values, table, with_title
+from visioneval.report.text import clean, plain
+from visioneval.suite.cases.case import TestCase
+
+_SHORTEST_WAIT_S = 0.05
+"""Shorter waits are not shown."""
+
+
+def print_cells(cells: Sequence[Record], case: TestCase | None, folder: Path, console: Console) -> None:
+    """Prints the cells of one case (at least one): the shared request, then each cell."""
+    console.print(Text(clean(cells[0].test_id), style="bold"))
+    console.print(key_values(_case_rows(cells[0], case)))
+    for cell in cells:
+        console.print()
+        _print_cell(cell, folder, console)
+
+
+def _case_rows(record: Record, case: TestCase | None) -> Iterator[tuple[str, Cell]]:
+    yield "prompt", record.prompt
+    if case is not None:
+        masks = case.masks.model_dump(exclude_none=True) if case.masks else {}
+        yield from _non_empty(
+            {
+                "criteria": case.criteria,
+                "region": case.region,
+                "inputs": ", ".join(f"{image.path} ({image.role})" for image in case.images),
+                "masks": ", ".join(f"{path} ({name})" for name, path in masks.items()),
+                "reference": case.reference,
+            }
+        )
+    yield from _non_empty({"tags": ", ".join(record.tags)})
+
+
+def _non_empty(rows: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:
+    return ((name, value) for name, value in rows.items() if value)
+
+
+def _print_cell(record: Record, folder: Path, console: Console) -> None:
+    title = Text.assemble(
+        (record.verdict, f"bold {COLORS[record.verdict]}"),
+        f"  {clean(record.model_label)}  sample {record.sample_index}",
+    )
+    console.print(Rule(title, align="left"))
+    if record.artifact_path:
+        # not wrapped by us, so that the path can be copied from the terminal
+        console.print(Text(clean(str(folder / record.artifact_path))), soft_wrap=True)
+    console.print(key_values(_result_rows(record)))
+    if record.scores:
+        console.print()
+        console.print(_scores(record, console.width))
+    for grader in record.graders:
+        rows = list(_grader_rows(grader))
+        if rows:
+            console.print()
+            console.print(with_title(f"{grader.key} ({grader.type})", key_values(rows)))
+
+
+def _result_rows(record: Record) -> Iterator[tuple[str, Cell]]:
+    error = record.error
+    cost = "" if record.cost_usd is None else f", {record.cost_usd:.4f} USD"
+    yield from _non_empty(
+        {
+            "size": f"{record.width} x {record.height} {record.mime}" if record.width else "no image",
+            "generated": f"{record.provider}, {record.seconds:.2f} s{_waited(record.waited_seconds)}{cost}",
+            "params": ", ".join(f"{name}={_detail(value)}" for name, value in record.run_params.items()),
+            "refused": record.reasons.get("refused") if record.status == "refused" else None,
+            "error": f"{error.stage}, {error.kind}: {error.message}" if error else None,
+            "failed": "\n".join(record.failed_rules),
+            "warned": "\n".join(record.warned_rules),
+            "skipped": "\n".join(record.skipped_rules),
+            "failure tags": ", ".join(record.failure_tags),
+        }
+    )
+
+
+def _waited(seconds: float) -> str:
+    return f" (waited {seconds:.2f} s)" if seconds >= _SHORTEST_WAIT_S else ""
+
+
+def _scores(record: Record, width: int) -> Any:
+    columns = (Column("metric", min_width=16), Column("score", right=True), Column("reason", min_width=20))
+    thresholds = thresholds_of(record)
+    rows = [
+        (name, show_score(score, thresholds.get(name)), record.reasons.get(name, ""))
+        for name, score in record.scores.items()
+    ]
+    # a reason for all of a grader's metrics is stored under the grader's key
+    rows += [
+        (grader.key, "", record.reasons[grader.key])
+        for grader in record.graders
+        if grader.key in record.reasons and grader.key not in record.scores
+    ]
+    visible = columns if any(row[2] for row in rows) else columns[:2]
+    return table(visible, [row[: len(visible)] for row in rows], width)
+
+
+def _grader_rows(grader: GraderRecord) -> Iterator[tuple[str, Cell]]:
+    if grader.error:
+        yield "error", grader.error
+    if grader.waited_seconds >= _SHORTEST_WAIT_S:
+        yield "time", f"{grader.seconds:.2f} s{_waited(grader.waited_seconds)}"
+    for name, value in grader.details.items():
+        if _is_shown(value):
+            yield name.replace("_", " "), plain(_detail(value))
+    for answer in grader.judges:
+        yield answer.judge, plain(_answer(answer))
+
+
+def _answer(answer: JudgeAnswer) -> str:
+    """The answer of one judge of a panel: its scores, its error, its tags, its votes, and its reasons below."""
+    scores = ", ".join(
+        f"{name}: {'not measured' if score is None else _detail(score)}" for name, score in answer.scores.items()
+    )
+    model = f"({answer.model})" if answer.model else ""
+    cost = "" if answer.cost_usd is None else f"{answer.cost_usd:.4f} USD"
+    votes = answer.details.get("votes")
+    parts = (scores, ", ".join(answer.failure_tags), f"votes: {_detail(votes)}" if votes else "", cost)
+    head = " ".join(filter(None, ("; ".join(filter(None, parts)), model)))
+    return "\n".join(filter(None, (head, answer.error, *answer.reasons.values())))
+
+
+def _is_shown(value: Any) -> bool:
+    """Hides empty values and coordinates, which are only useful to programs."""
+    if isinstance(value, (list, tuple)):
+        return bool(value) and not any(_is_coordinate(item) for item in value)
+    return value is not None and value not in ("", {})
+
+
+def _is_coordinate(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(number, (int, float)) for number in value)
+
+
+def _detail(value: Any) -> str:
+    if isinstance(value, Mapping):
+        items = ((name.replace("_", " "), item) for name, item in value.items() if _is_shown(item))
+        return ", ".join(f"{name}: {_detail(item)}" for name, item in items)
+    if isinstance(value, (list, tuple)):
+        nested = any(isinstance(item, Mapping) for item in value)
+        return ("\n" if nested else ", ").join(_item(item) for item in value)
+    if isinstance(value, bool):
+        return ("no", "yes")[value]
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _item(value: Any) -> str:
+    """One item of a list. In a mapping the first value is the heading; values equal to it are omitted."""
+    if not isinstance(value, Mapping):
+        return _detail(value)
+    parts = [
+        (name, _detail(item), item) for name, item in value.items() if _is_shown(item) and not _is_coordinate(item)
+    ]
+    if not parts:
+        return "-"
+    (_, head, _), *rest = parts
+    notes = [_labeled(name, text, item) for name, text, item in rest if text != head]
+    return f"{head}  ({', '.join(notes)})" if notes else head
+
+
+def _labeled(name: str, text: str, value: Any) -> str:
+    label = name.replace("_", " ")
+    if isinstance(value, bool):
+        return label if value else f"not {label}"
+    return f"{label} {text}"

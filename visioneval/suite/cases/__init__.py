@@ -1,0 +1,1 @@
+"""A case: its prompt, inputs, questions and existing outputs."""

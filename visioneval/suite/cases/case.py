@@ -1,0 +1,186 @@
+"""The model of a test case in a suite or a dataset."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
+
+from visioneval.suite.cases.outputs import FilePath, OutputEntry
+from visioneval.suite.cases.questions import Questions
+from visioneval.suite.filters import RuleEntry
+from visioneval.types import Frozen, TaskType
+
+CaseId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=120, strict=True)]
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=60)]
+PRINTABLE = r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"
+Text = Annotated[str, StringConstraints(min_length=1, pattern=PRINTABLE)]
+YesNo = Annotated[bool, Field(strict=True)]
+Size = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,4}x[1-9][0-9]{0,4}$")]
+ExpectedSize = Annotated[str, StringConstraints(pattern=r"^(requested|[1-9][0-9]{0,4}x[1-9][0-9]{0,4})$")]
+AspectRatio = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,3}:[1-9][0-9]{0,3}$")]
+
+
+class InputImage(Frozen):
+    """An input image of a case. YAML also accepts a plain path."""
+
+    path: FilePath
+    role: Name = "base"
+
+
+def _plain_path(value: Any) -> Any:
+    return {"path": value} if isinstance(value, str) else value
+
+
+ImageEntry = Annotated[InputImage, BeforeValidator(_plain_path, json_schema_input_type=FilePath | InputImage)]
+
+
+def _normalize_jpg(value: Any) -> Any:
+    return "jpeg" if value == "jpg" else value
+
+
+ImageFormat = Annotated[
+    Literal["png", "jpeg", "webp", "gif", "bmp", "tiff"],
+    BeforeValidator(_normalize_jpg, json_schema_input_type=Literal["png", "jpeg", "jpg", "webp", "gif", "bmp", "tiff"]),
+]
+
+
+def _check_alpha(value: Any) -> Any:
+    if value == "any" or value is None or isinstance(value, bool):  # to a Literal, 1 is True
+        return value
+    raise ValueError("write true, false or any")
+
+
+Alpha = Annotated[
+    Literal[True, False, "any"], BeforeValidator(_check_alpha, json_schema_input_type=Literal[True, False, "any"])
+]
+
+
+class Masks(Frozen):
+    """Mask files, the same size as the base image. Fully transparent pixels (alpha 0) are inside the mask."""
+
+    editable: FilePath | None = None
+    clothing: FilePath | None = None
+    occluders: FilePath | None = None
+
+
+class ExpectText(Frozen):
+    """The text that an image must and must not contain, line by line."""
+
+    required: tuple[Text, ...] = ()
+    forbidden: tuple[Text, ...] = ()
+    allowed: tuple[Text, ...] = Field(
+        default=(), description="Lines that are neither required nor extra, such as a brand name."
+    )
+    extra: Literal["allow", "forbid"] = Field(
+        default="allow",
+        description="forbid: other text fails. A lone sign that may be a shape is only counted, in doubtful_extra.",
+    )
+
+    @model_validator(mode="after")
+    def _check_not_empty(self) -> Self:
+        if not self.required and not self.forbidden and self.extra == "allow":
+            raise ValueError("expect.text is empty: add 'required' or 'forbidden' lines, or set 'extra: forbid'")
+        return self
+
+
+class Expect(Frozen):
+    """Expected properties of the image, for graders that measure."""
+
+    text: ExpectText | None = None
+    size: ExpectedSize | None = Field(
+        default=None, description="WIDTHxHEIGHT, or 'requested' for the size in the model's parameters."
+    )
+    aspect_ratio: AspectRatio | None = None
+    format: ImageFormat | None = None
+    alpha: Alpha | None = Field(
+        default=None,
+        description="Whether the image must contain transparent pixels, or 'any'. "
+        "Default: the edit of an image with transparent pixels must contain some, unless format is jpeg.",
+    )
+    aligned: YesNo = Field(
+        default=True, description="false marks a counterexample: the image does not match the prompt."
+    )
+    refusal: YesNo = Field(default=False, description="The case passes only if the model refuses.")
+
+    @model_validator(mode="after")
+    def _check_format(self) -> Self:
+        if self.alpha is True and self.format == "jpeg":
+            raise ValueError("expect.alpha is true, but a jpeg has no transparency: remove one of the two")
+        return self
+
+
+class TestCase(Frozen):
+    """One image or video to generate, or one image to edit."""
+
+    __test__ = False  # pytest would collect a class of this name
+    model_config = ConfigDict(
+        json_schema_extra=lambda schema: schema["properties"].update(
+            mask={"type": "string", "minLength": 1, "description": "Shorthand for masks.editable."}
+        )
+    )
+
+    id: CaseId
+    task: TaskType | None = None
+    prompt: Annotated[str, StringConstraints(pattern=PRINTABLE)] = Field(
+        default="",
+        json_schema_extra={"minLength": 1},
+        description="Required unless no model has images (outputs: none).",
+    )
+    criteria: str | None = None
+    images: tuple[ImageEntry, ...] = ()
+    masks: Masks | None = None
+    region: str | None = None
+    reference: FilePath | None = None
+    expect: Expect = Expect()
+    outputs: dict[str, Annotated[tuple[OutputEntry, ...], Field(min_length=1)]] = Field(
+        default_factory=dict,
+        description="Existing outputs by model label, one path per sample. A dataset's output column fills this in; "
+        "a {provider: files} model without a source reads it.",
+    )
+    output_of: CaseId | None = Field(
+        default=None, description="The case whose images are graded against this prompt; this case generates nothing."
+    )
+    questions: Questions | None = Field(
+        default=None, description="Pinned Gecko questions. Without them, a judge generates questions from the prompt."
+    )
+    add_questions: Questions = Field(default=(), description="Asked in addition to the pinned or generated questions.")
+    tags: tuple[Name, ...] = ()
+    flaky: YesNo = Field(default=False, description="Comparisons report this case but never fail on it.")
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+    verdict: Annotated[tuple[RuleEntry, ...], Field(min_length=1)] | None = Field(
+        default=None, description="Replaces the suite's rules for this case."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _expand_mask(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or "mask" not in data:
+            return data
+        if "masks" in data:
+            raise ValueError("'mask' and 'masks' are both set: use only one")
+        rest = {key: value for key, value in data.items() if key != "mask"}
+        return {**rest, "masks": {"editable": data["mask"]}}
+
+    @property
+    def task_type(self) -> TaskType:
+        """The case's ``task``; without one, editing if the case has images, else generation."""
+        if self.task is not None:
+            return self.task
+        return TaskType.IMAGE_EDITING if self.images else TaskType.IMAGE_GENERATION
+
+
+def pixel_size(text: str) -> tuple[int, int]:
+    """Parses ``"1024x1536"`` into ``(width, height)``. Raises ``ValueError`` for any other form."""
+    match = re.fullmatch(r"([0-9]+)x([0-9]+)", text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a size such as 1024x1536")
+    return int(match[1]), int(match[2])

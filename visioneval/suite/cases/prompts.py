@@ -1,0 +1,32 @@
+"""Renders the prompt and criteria of a case with the suite's variables and the case's data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from visioneval.suite.cases.case import TestCase
+from visioneval.templates.render import render
+
+RESERVED = ("case", "expect", "metadata")
+
+
+def context(case: TestCase, variables: Mapping[str, Any]) -> dict[str, Any]:
+    """The variables of a case's templates: ``vars``, ``metadata``, ``expect`` and ``case`` (id, tags, region).
+
+    ``expect.aligned`` is excluded: a judge must not know which cases are counter-examples.
+    """
+    return {
+        **variables,
+        "metadata": case.metadata,
+        "expect": case.expect.model_dump(exclude_none=True, exclude={"aligned"}),
+        "case": {"id": case.id, "tags": list(case.tags), "region": case.region},
+    }
+
+
+def rendered(case: TestCase, variables: Mapping[str, Any]) -> tuple[str, str | None]:
+    """Prompt and criteria as text. Raises ``TemplateError``."""
+    if "{" not in case.prompt and "{" not in (case.criteria or ""):
+        return case.prompt, case.criteria
+    values = context(case, variables)
+    return render(case.prompt, values), None if case.criteria is None else render(case.criteria, values)
