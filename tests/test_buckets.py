@@ -18,7 +18,7 @@ from toys import Toy
 
 from visioneval.errors import UsageError
 from visioneval.media.urls import fetch
-from visioneval.suite.loading.datasets import read_rows
+from visioneval.suite.loading.datasets.tables import read_rows
 
 REFUSED = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
 
