@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 from suite_text import suite
+from toys import Toy
 
+import visioneval as ve
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.load import LoadedSuite
 from visioneval.suite.loading.datasets import tables
@@ -203,13 +205,37 @@ def test_a_link_out_of_the_folder_is_not_followed(problems: Problems, tmp_path: 
     assert "is outside the suite's folder" in line
 
 
-def test_the_first_forty_long_texts_are_a_suite_without_a_converter(
-    shared_data: Path, load: Load, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = LONGTEXT.replace("PATH", str(shared_data / "longtext" / "text_prompts.jsonl"))
-    loaded = load(text, trust=True)
-    assert len(loaded.suite.cases) == 40
-    assert all(case.expect.text and case.expect.text.required for case in loaded.suite.cases)
+def test_variables_in_the_path_of_outputs(load: Load, problems: Problems, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,file\none,1.png\n")
+    models = "models: [{provider: files, dataset: {path: '{{ vars.set }}.csv', fields: {id: id, output: file}}}]"
+    loaded = load(suite("vars: {set: a}", models=models))
+    assert loaded.suite.models[0].model_dump()["dataset"]["path"] == "a.csv"
+    lines = problems(suite(models=models))
+    assert "suite.yaml:3:44: dataset: {{ vars.set }}.csv: undefined template variable: there is no 'set'" in " ".join(
+        lines
+    )
+
+
+def test_long_texts_are_a_suite_without_a_converter(shared_data: Path, toy: Toy) -> None:
+    """The whole folder, run with the mock provider, and resumed."""
+    published = shared_data / "longtext" / "text_prompts.jsonl"
+    rows = [json.loads(line) for line in published.read_text(encoding="utf-8").splitlines()]
+    Path("suite.yaml").write_text(LONGTEXT.replace("PATH", str(published)), encoding="utf-8")
+    assert LONGTEXT.count("\n") <= 25
+    run = ve.run("suite.yaml", trust_suite=True, run_id="long")
+    assert (len(run.records), len(rows)) == (40, 40)
+    cases = {case.id: case for case in run.info.suite.cases}
+    for row in rows:
+        case = cases[f"p{row['prompt_id']}"]
+        assert (case.prompt, case.tags) == (row["prompt"], (row["category"], row["length"]))
+        assert case.expect.text is not None
+        assert list(case.expect.text.required) == row["text"]
+    errors = [record for record in run.records if record.error]
+    assert [record.test_id for record in errors] == ["p16"]  # the mock's font has no en dash
+    assert all(record.scores["image.blank"] is False for record in run.records if record not in errors)
+    resumed = ve.run("suite.yaml", trust_suite=True, resume="long")
+    assert [(record.test_id, record.status) for record in resumed.records].count(("p16", "error")) == 1
+    assert len(resumed.records) == 40
 
 
 LONGTEXT = """\
@@ -217,7 +243,8 @@ name: longtext
 cases:
   - dataset:
       path: PATH
-      fields: {id: "p{{ row.prompt_id }}", prompt: prompt, tags: category, expect.text.required: text}
+      fields: {id: "p{{ row.prompt_id }}", prompt: prompt, expect.text.required: text}
+      defaults: {tags: ["{{ row.category }}", "{{ row.length }}"]}
 models:
   - {provider: mock}
 graders:

@@ -16,7 +16,7 @@ from visioneval.suite.loading.datasets.cases import RowReader, row_defaults, wit
 from visioneval.suite.loading.datasets.entry import DatasetEntry, line_reporter
 from visioneval.suite.loading.datasets.fields import case_field_problems, default_problems
 from visioneval.suite.loading.datasets.grouping import grouped_rows, raw_case
-from visioneval.suite.loading.datasets.templating import Variables
+from visioneval.suite.loading.datasets.templating import Variables, is_template
 from visioneval.suite.loading.document import Document, Origin, Source, Written
 from visioneval.suite.loading.messages import Loc
 from visioneval.suite.loading.paths import Trust, rebased_case
@@ -59,6 +59,23 @@ def gather_cases(document: Document, trust: Trust) -> None:
         document.cases = [{"task": task, **case} if isinstance(case, dict) else case for case in document.cases]
     document.cases = with_inherited_tasks(document.cases)
     document.data = {**document.data, "cases": document.cases}
+
+
+def render_output_paths(document: Document) -> None:
+    """Replaces the variables in the paths of the datasets of existing outputs."""
+    variables = Variables(document.data.get("vars"))
+    models = document.data.get("models")
+    entries = list(models) if isinstance(models, list) else []
+    for index, entry in enumerate(entries):
+        dataset = entry.get("dataset") if isinstance(entry, dict) else None
+        path = dataset.get("path") if isinstance(dataset, dict) else None
+        if not isinstance(dataset, dict) or not isinstance(path, str) or not is_template(path):
+            continue
+        try:
+            entries[index] = {**entry, "dataset": {**dataset, "path": variables.path(path)}}
+        except TemplateError as error:
+            document.report(("models", index, "dataset", "path"), f"dataset: {path}: {error}")
+    document.data |= {"models": entries} if entries else {}
 
 
 @dataclass(slots=True)
