@@ -153,6 +153,16 @@ def test_records_of_other_programs_pin_as_they_are(load: Load, tmp_path: Path, n
     assert found == EXPECTED[name]
 
 
+def test_a_run_stores_a_dataset_of_questions_as_it_is_read(load: Load, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("i\none\n")
+    (tmp_path / "b.csv").write_text("i,q\none,Is it?\none,Green?\n")
+    dataset = "{path: a.csv, join: {path: b.csv, on: i, as: b, many: true}, filter: {i: {not: [null]}}, fields: {case: i, questions: {question: 'b[*].q'}}}"
+    suite = load(gecko(options=f", questions: {dataset}")).suite
+    again = type(suite).model_validate_json(suite.model_dump_json())
+    assert again == suite
+    assert [question.question for question in again.cases[0].questions or ()] == ["Is it?", "Green?"]
+
+
 @pytest.mark.parametrize(
     ("dataset", "text", "message"),
     [

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    WithJsonSchema,
+    model_serializer,
+)
 from pydantic_core import PydanticCustomError
 
 from visioneval.suite.cases.outputs import FilePath
@@ -114,6 +122,8 @@ class TableFile(Frozen):
 class Join(TableFile):
     """A second file, whose columns are added to the rows with the same values."""
 
+    model_config = ConfigDict(serialize_by_alias=True)  # a run stores it under the key that it is read from
+
     on: Annotated[
         dict[Column, Column],
         Field(min_length=1),
@@ -153,6 +163,11 @@ class Rows(TableFile):
     limit: Annotated[int, Field(ge=1, strict=True)] | None = Field(
         default=None, description="Only the first so many cases."
     )
+
+    @model_serializer(mode="wrap")
+    def _without_empty_group(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A run stores what can be read again, and an empty ``group_by`` is an error."""
+        return {key: value for key, value in serialize(self).items() if key != "group_by" or value}
 
 
 class CaseRows(Rows):
