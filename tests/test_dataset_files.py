@@ -15,6 +15,7 @@ from toys import Toy
 import visioneval as ve
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.load import LoadedSuite
+from visioneval.suite.loading.datasets import parquet as dataset_parquet
 from visioneval.suite.loading.datasets import tables
 
 Problems = Callable[..., list[str]]
@@ -101,22 +102,27 @@ def test_parquet(cases: Callable[..., list[TestCase]], tmp_path: Path) -> None:
         "id": ["a", "b"],
         "prompt": ["a tree", "a bush"],
         "meta": [{"tags": ["x", "y"], "n": 1}, {"tags": [], "n": None}],
+        "nan": [float("nan"), 2.5],
         "bytes": [b"1", b"2"],
     }
     parquet.write_table(arrow.table(columns), tmp_path / "d.parquet")
-    loaded = cases(f"path: d.parquet, {FIELDS[:-1]}, tags: meta.tags, metadata.n: meta.n}}", {})
+    loaded = cases(f"path: d.parquet, {FIELDS[:-1]}, tags: meta.tags, metadata.n: meta.n, metadata.nan: nan}}", {})
     assert ids(loaded) == EXPECTED
-    assert [(case.tags, case.metadata) for case in loaded] == [(("x", "y"), {"n": 1}), ((), {})]
+    assert [(case.tags, case.metadata) for case in loaded] == [(("x", "y"), {"n": 1}), ((), {"nan": 2.5})]
 
 
-def test_bad_parquet(problems: Problems, tmp_path: Path) -> None:
+def test_bad_parquet(problems: Problems, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
-    table = arrow.table({"id": ["a", "b"], "prompt": ["x", "y"], "n": [1.0, float("nan")], "image": [b"", b""]})
+    table = arrow.table(
+        {"id": ["a", "b"], "prompt": ["x", "y"], "n": [float("nan"), float("inf")], "image": [b"", b""]}
+    )
     parquet.write_table(table, tmp_path / "d.parquet")
     text = fed("path: d.parquet, fields: {id: id, prompt: prompt, metadata.n: n}")
-    assert problems(text) == ["d.parquet:2:1: n: nan is not a valid value: write null or text"]
+    assert problems(text) == ["d.parquet:2:1: n: inf is not a valid value: write null or text"]
+    monkeypatch.setattr(dataset_parquet, "MAX_BYTES", 10)
+    assert problems(text) == ["d.parquet:1:1: over the limit of 10 bytes when decompressed"]
     (line,) = problems(text, {"d.parquet": b"PAR1 is not enough"})
     assert line.startswith("d.parquet:1:1: not a Parquet file that can be read: ")
 
@@ -180,7 +186,7 @@ def test_a_huge_cell(problems: Problems, load: Load, tmp_path: Path, monkeypatch
     assert line == "d.csv:2:1: not a valid table: a value has more than 100,000 characters"
 
 
-def test_variables_in_a_path(cases: Callable[..., list[TestCase]], problems: Problems) -> None:
+def test_variables_in_a_path(problems: Problems, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {"easy.csv": "id,prompt\na,x\n", "hard.csv": "id,prompt\nb,y\n"}
     text = fed(f'path: "{{{{ vars.set }}}}.csv", {FIELDS}') + "vars: {set: easy, my_token: abcdef}\n"
     assert problems(text, files) == []
@@ -190,6 +196,9 @@ def test_variables_in_a_path(cases: Callable[..., list[TestCase]], problems: Pro
     (line,) = problems(text.replace("vars.set", "vars.sett"), files)
     assert line.startswith("suite.yaml:2:26: dataset: {{ vars.sett }}.csv: ")
     assert "there is no 'sett'" in line
+    monkeypatch.setenv("SHOP_API_KEY", "easy_but_secret")
+    (line,) = problems(text.replace("set: easy", "set: easy_but_secret"), files)
+    assert "there is no 'set'" in line  # a run would store it
     (line,) = problems(text.replace("vars.set", "vars.my_token"), files)
     assert "there is no 'my_token'" in line
     (line,) = problems(text, files, variables={"set": "../../../etc/x"})

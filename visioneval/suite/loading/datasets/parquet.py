@@ -11,7 +11,9 @@ from typing import Any
 from visioneval.errors import Problem, UsageError
 from visioneval.suite.loading.datasets.rows import Row
 
-_BATCH = 1000
+MAX_BYTES = 1024 * 1024 * 1024
+"""Limits the decompressed rows, since a small file may contain large ones."""
+_BATCH = 256
 
 
 def parquet_rows(data: bytes, name: str) -> Iterator[Row | Problem]:
@@ -28,8 +30,12 @@ def parquet_rows(data: bytes, name: str) -> Iterator[Row | Problem]:
             yield Problem(name, 1, 1, f"the file has two columns named {duplicates[0]!r}")
             return
         readable = [field.name for field in file.schema_arrow if not _is_binary(field.type)]
-        number = 0
+        number = size = 0
         for batch in file.iter_batches(batch_size=_BATCH, columns=readable):
+            size += batch.nbytes
+            if size > MAX_BYTES:
+                yield Problem(name, number + 1, 1, f"over the limit of {MAX_BYTES:,} bytes when decompressed")
+                return
             for cells in batch.select(readable).to_pylist(maps_as_pydicts="strict"):
                 number += 1
                 try:
@@ -50,11 +56,13 @@ def _is_binary(kind: Any) -> bool:
 
 
 def _plain(value: Any, column: str) -> Any:
-    """A value as JSON would have it. Raises ``ValueError`` for NaN and infinity."""
+    """A value as JSON would have it; NaN is how data frames write a missing number. Raises ``ValueError``."""
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float | Decimal):
-        if not math.isfinite(value):
+        if math.isnan(value):
+            return None
+        if math.isinf(value):
             raise ValueError(f"{column}: {value} is not a valid value: write null or text")
         return value if isinstance(value, float) else str(value)
     if isinstance(value, list | tuple):

@@ -10,6 +10,7 @@ from jinja2 import TemplateSyntaxError, meta
 
 from visioneval.suite.entries.providers import SECRET_NAME
 from visioneval.suite.loading.datasets.rows import NUMBER, Row
+from visioneval.suite.secrets import environment_secrets
 from visioneval.templates.render import render, sandbox
 
 _SIGNS = ("{{", "{%")
@@ -47,7 +48,12 @@ class Variables:
 
     def __init__(self, values: Any) -> None:
         declared = values if isinstance(values, dict) else {}
-        public = {name: value for name, value in declared.items() if not SECRET_NAME.fullmatch(str(name))}
+        secrets = environment_secrets()
+        public = {
+            name: value
+            for name, value in declared.items()
+            if not SECRET_NAME.fullmatch(str(name)) and not any(secret in str(value) for secret in secrets)
+        }
         self._context = {**public, "vars": public}
 
     def path(self, text: str) -> str:
