@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from importlib.util import find_spec
 from typing import Any
 
 from visioneval.errors import Problem, UsageError
@@ -16,13 +17,17 @@ MAX_BYTES = 1024 * 1024 * 1024
 _BATCH = 256
 
 
+def require_parquet() -> None:
+    """Raises ``UsageError`` without pyarrow."""
+    if find_spec("pyarrow") is None:
+        raise UsageError("Parquet needs an extra: run pip install '.[parquet]' in a checkout of visioneval")
+
+
 def parquet_rows(data: bytes, name: str) -> Iterator[Row | Problem]:
-    """Yields the rows, without columns of binary data. Raises ``UsageError`` without pyarrow."""
-    try:
-        import pyarrow as pa
-        from pyarrow import parquet
-    except ImportError:
-        raise UsageError("Parquet needs an extra: run pip install '.[parquet]' in a checkout of visioneval") from None
+    """Yields the rows, without columns of binary data. Needs pyarrow."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
     try:
         file = parquet.ParquetFile(pa.BufferReader(data))
         names = list(file.schema_arrow.names)

@@ -12,7 +12,7 @@ from visioneval.bounds import CELLS
 from visioneval.errors import Problem, SuiteError, UsageError
 from visioneval.media.urls import BUCKETS, fetch, is_url, url_path
 from visioneval.suite.loading.datasets.json_rows import json_rows, jsonl_rows
-from visioneval.suite.loading.datasets.parquet import parquet_rows
+from visioneval.suite.loading.datasets.parquet import parquet_rows, require_parquet
 from visioneval.suite.loading.datasets.rows import Row, separator_hint
 from visioneval.suite.loading.paths import located
 from visioneval.suite.loading.yaml_reader import decode
@@ -96,6 +96,8 @@ def scan_rows(path: Path | str, name: str, *, separator: str | None = None) -> I
         raise UsageError(f"unknown file type: a dataset's name must end in {', '.join(SUFFIXES)}")
     if separator is not None and suffix not in _SEPARATORS:
         raise UsageError(f"separator: only a .csv or .tsv file has one, not a {suffix} file")
+    if suffix == ".parquet":
+        require_parquet()  # before the file is fetched
     data = _read_bytes(path)
     if suffix == ".parquet":
         yield from parquet_rows(data, name)
