@@ -42,7 +42,7 @@ sentences: $(READY)  ## Every sentence that a user can see, to be read by an edi
 	$(BIN)/python tests/sentences.py
 
 calibration: $(READY)  ## Simulates every interval and test of docs/statistics.md; takes minutes
-	for module in intervals comparison plan must_pass agreement correction ranking; do $(BIN)/python -m tests.calibration.$$module || exit 1; done
+	for module in intervals quantiles comparison plan must_pass agreement correction ranking; do $(BIN)/python -m tests.calibration.$$module || exit 1; done
 
 bench: $(READY)
 	$(BIN)/python -m tests.bench.engine

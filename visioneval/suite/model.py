@@ -16,6 +16,7 @@ from visioneval.suite.entries.datasets import CaseDataset
 from visioneval.suite.entries.graders import BaseGrader, CustomGrader
 from visioneval.suite.entries.judges import BaseJudge, CustomJudge
 from visioneval.suite.entries.limits import CELL_TIMEOUT_S, LimitName, Limits, Price, Seconds
+from visioneval.suite.entries.metrics import MetricEntry
 from visioneval.suite.entries.providers import BaseProvider, CustomProvider
 from visioneval.suite.filters import GateEntry, GateRule, RuleEntry
 from visioneval.suite.label_presets import resolve_labels
@@ -71,6 +72,9 @@ class Suite(Frozen):
         default=1, description="Calls per case and model run."
     )
     graders: Annotated[tuple[GraderEntry, ...], Field(min_length=1)]
+    metrics: Annotated[dict[Name, MetricEntry], Field(max_length=200)] = Field(
+        default_factory=dict, description="Metrics that are computed from the scores of a cell, by name."
+    )
     verdict: Annotated[tuple[RuleEntry, ...], Field(min_length=1)] = Field(
         description="A cell passes if all applicable rules pass."
     )
