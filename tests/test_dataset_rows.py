@@ -214,7 +214,8 @@ def test_columns_under_a_name_and_rows_without_a_match(cases: Cases) -> None:
     [
         ("{path: b.csv, on: i}", "b.csv:3:1: 'a' is repeated: line 2 has it too, and a row can match only one, unless the join has 'many: true'"),
         ("{path: c.csv, on: i}", "a.csv:3:1: c.csv has no row with i 'b': add it, or set 'optional: true'"),
-        ("{path: d.csv, on: i}", "d.csv:1:1: both a.csv and d.csv have a column 'p': add 'as: NAME' to the join"),
+        ("{path: d.csv, on: i}", "d.csv:1:1: both a.csv and d.csv have a column 'p': change 'as' of the join"),
+        ("{path: b.csv, on: i, as: p, many: true}", "b.csv:1:1: both a.csv and b.csv have a column 'p': change 'as' of the join"),
         ("{path: e.csv, on: i}", "e.csv:3:1: the row has no value in 'i', which the join needs"),
         ("{path: b.csv, on: {j: i}}", "suite.yaml:2:57: join: the dataset has no column 'j' (known: i, p)"),
         ("{path: b.csv, on: {i: j}}", "suite.yaml:2:57: join: b.csv: the dataset has no column 'j' (known: i, r)"),
@@ -396,6 +397,21 @@ def test_too_many_rows_are_refused(problems: Problems, monkeypatch: pytest.Monke
     text = fed("path: d.csv, group_by: id, fields: {id: id, prompt: p}")
     (line,) = problems(text, {"d.csv": "id,p\n" + "a,x\n" * 4})
     assert line.startswith("d.csv:5:1: the dataset has more than 3 rows")
+
+
+def test_joins_have_a_limit(problems: Problems, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CELLS, "override", 10)
+    text = fed("path: a.csv, join: {path: b.csv, on: k, as: b, many: true}, fields: {id: i, prompt: k}")
+    files = {"a.csv": "i,k\na,x\nb,x\nc,x\n", "b.csv": "k\n" + "x\n" * 4}
+    assert problems(text, files)[0].startswith("a.csv:4:1: more than 10 rows of b.csv match (to raise it: ")
+
+
+def test_questions_of_a_row_are_kept_as_they_are(problems: Problems) -> None:
+    """Without groups nothing is merged, so a question that a row repeats is reported."""
+    rows = lines({"id": "a", "p": "x", "qs": [{"id": 1, "question": "Q?"}, {"id": 1, "question": "Q?"}]})
+    text = fed("path: d.jsonl, fields: {id: id, prompt: p, questions: qs}", "judges: {eye: {provider: gemini, model: g}}",
+               graders="graders: [{key: gecko, type: gecko, judge: eye}]", verdict="verdict: [gecko > 0]")  # fmt: skip
+    assert problems(text, {"d.jsonl": rows}) == ["d.jsonl:1:1: two questions have the ID '1'"]
 
 
 def test_a_resumed_run_has_the_cases_of_its_dataset(load: Load, tmp_path: Path) -> None:

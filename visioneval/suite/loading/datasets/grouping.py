@@ -29,6 +29,16 @@ class RowGroup:
     outputs: dict[str, list[Any]] = field(default_factory=dict)
     lines: dict[tuple[str, str], int] = field(default_factory=dict)
     """The line of each question with an id, by key and id."""
+    seen: set[tuple[str, str]] = field(default_factory=set)
+    """The items of lists by key and text, as a search in a long list for each row would take too long."""
+
+    def is_new(self, key: str, item: Any) -> bool:
+        """Whether a list does not have an item yet, which is then remembered."""
+        entry = (key, repr(item))
+        if entry in self.seen:
+            return False
+        self.seen.add(entry)
+        return True
 
 
 def grouped_rows(table: Table, reader: RowReader, report: Report) -> list[RowGroup]:
@@ -43,8 +53,10 @@ def grouped_rows(table: Table, reader: RowReader, report: Report) -> list[RowGro
             values = reader.flat(row)
             group = groups.get(identity)
             if group is None:
-                groups[identity] = group = RowGroup(reader.id_of(row, identity), row, {})
-                _gather(group, row, values, report)
+                is_open = bool(reader.group_by)
+                groups[identity] = group = RowGroup(reader.id_of(row, identity), row, {} if is_open else values)
+                if is_open:
+                    _gather(group, row, values, report)
             elif reader.group_by:
                 _check_id(group, row, reader, report)
                 _gather(group, row, values, report)
@@ -90,10 +102,10 @@ def _gather(group: RowGroup, row: Row, values: FlatCase, report: Report) -> None
     for key, value in values.items():
         if key in QUESTION_KEYS and isinstance(value, list):
             _add_questions(group, row, key, value, report)
+        elif key in LISTS and isinstance(value, list):
+            group.values.setdefault(key, []).extend(item for item in value if group.is_new(key, item))
         elif key not in group.values:
             group.values[key] = value
-        elif key in LISTS and isinstance(value, list):
-            group.values[key] = [*group.values[key], *(item for item in value if item not in group.values[key])]
         elif value != group.values[key]:
             message = f"{key} of {group.case_id!r} differs from line {group.first.line}"
             report(row.line, f"{message}: rows of the same group must match")
@@ -103,7 +115,7 @@ def _add_questions(group: RowGroup, row: Row, key: str, questions: Iterable[Any]
     """Adds the questions of a row that the group does not have yet."""
     gathered = group.values.setdefault(key, [])
     for question in questions:
-        if question in gathered:
+        if not group.is_new(key, question):
             continue
         name = str(question["id"]) if isinstance(question, Mapping) and "id" in question else ""
         line = group.lines.setdefault((key, name), row.line) if name else row.line
@@ -121,7 +133,7 @@ def _add_output(group: RowGroup, row: Row, reader: RowReader, table: Table) -> N
         return
     samples = group.outputs.setdefault(label, [])
     output = output_of_cell(reader.value_of("output", row), f"{table.path}:{row.line}")
-    if not reader.group_by or all(sample.get("path") != output.get("path") for sample in samples):
+    if not reader.group_by or group.is_new("output", (label, output.get("path"))):
         samples.append(output)
 
 

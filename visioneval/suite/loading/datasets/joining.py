@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from visioneval.bounds import CELLS
 from visioneval.suite.entries.datasets import Join
 from visioneval.suite.loading.datasets.rows import Row
 
@@ -21,26 +22,32 @@ def joined(
     Reports rows without a match, keys that match several rows, and columns that both files have.
     """
     matches = _by_key(others, other_name, join, report)
-    if join.name is None and (both := _shared_columns(rows, others, join)):
-        report(other_name, 1, f"both {name} and {other_name} have a column {both[0]!r}: add 'as: NAME' to the join")
+    if clash := _clash(rows, others, join):
+        report(other_name, 1, f"both {name} and {other_name} have a column {clash!r}: change 'as' of the join")
         return []
+    columns = {key: _columns(same, join) for key, same in matches.items()}
     result: list[Row] = []
+    matched = 0
     for row in rows:
         key = _key(row, join.on, name, report)
-        found = matches.get(key, []) if key else []
-        if key and not found and not join.optional:
+        matched += len(matches.get(key, ()))
+        if key and key not in matches and not join.optional:
             described = ", ".join(f"{column} {value!r}" for column, value in zip(join.on.values(), key, strict=True))
             report(name, row.line, f"{other_name} has no row with {described}: add it, or set 'optional: true'")
-        result.append(Row(row.line, {**row.cells, **_columns(found, join)}, row.number))
+        if matched > CELLS.limit:
+            report(name, row.line, f"more than {CELLS.limit:,} rows of {other_name} match ({CELLS.hint})")
+            return []
+        result.append(Row(row.line, {**row.cells, **columns.get(key, _columns([], join))}, row.number))
     return result
 
 
-def _columns(found: Sequence[Row], join: Join) -> Mapping[str, Any]:
+def _columns(same: Sequence[Row], join: Join) -> Mapping[str, Any]:
+    """The columns that rows of the second file add. Rows that match the same ones share them."""
     if join.many:
-        return {str(join.name): [row.cells for row in found]}
-    if not found:
+        return {str(join.name): [row.cells for row in same]}
+    if not same:
         return {}
-    return found[0].cells if join.name is None else {join.name: found[0].cells}
+    return same[0].cells if join.name is None else {join.name: same[0].cells}
 
 
 def _by_key(others: Sequence[Row], other_name: str, join: Join, report: Report) -> dict[Key, list[Row]]:
@@ -70,10 +77,11 @@ def _key(row: Row, on: Mapping[str, str], name: str, report: Report) -> Key:
     return values
 
 
-def _shared_columns(rows: Sequence[Row], others: Sequence[Row], join: Join) -> list[str]:
-    """The columns that both files have, apart from those that are equal because they are compared."""
+def _clash(rows: Sequence[Row], others: Sequence[Row], join: Join) -> str | None:
+    """A column that the join would replace, apart from those that are equal because they are compared."""
     compared = {left for left, right in join.on.items() if left == right}
-    return sorted((_names(rows) & _names(others)) - compared)
+    added = _names(others) - compared if join.name is None else {join.name}
+    return min(_names(rows) & added, default=None)
 
 
 def _names(rows: Sequence[Row]) -> set[str]:
