@@ -212,6 +212,11 @@ def test_a_link_out_of_the_folder_is_not_followed(problems: Problems, tmp_path: 
     (tmp_path / "shots" / "metadata.jsonl").symlink_to(outside)
     (line,) = problems(fed(f"path: shots, {FIELDS}"))
     assert "is outside the suite's folder" in line
+    outputs = "models: [{provider: files, dataset: {path: shots, fields: {id: id, output: prompt}}}]"
+    refused = problems(suite(models=outputs))
+    assert refused
+    assert all("is outside the suite's folder" in line for line in refused)
+    assert problems(suite(models=outputs), trust=True) == []
 
 
 def test_variables_in_the_path_of_outputs(load: Load, problems: Problems, tmp_path: Path) -> None:

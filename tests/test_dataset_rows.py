@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from suite_text import suite
 
 from visioneval.bounds import CELLS
@@ -74,6 +76,13 @@ VALUES = {
 )
 def test_a_path_leads_to_a_value(path: str, value: Any) -> None:
     assert Row(3, VALUES, 7).get(path) == value
+
+
+@given(st.text(st.sampled_from("ab_.[]*0"), max_size=10))
+def test_any_path_is_a_value_or_nothing(path: str) -> None:
+    row = Row(1, {"a": [{"b": 0}, None, "a"], "b": {"a": {"0": "{}"}}, "a.b": 1, "0": '[{"a": [1]}]'}, 1)
+    value = row.get(path)
+    assert row.has(path) or value is None or not any(item is not None for item in value)
 
 
 def test_a_path_into_text_that_is_not_json() -> None:

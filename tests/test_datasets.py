@@ -187,6 +187,12 @@ def test_fields_that_no_case_or_row_has(problems: Problems, fields: str, positio
             "dataset: d.xlsx: unknown file type: a dataset's name must end in .jsonl, .ndjson, .json, .csv, .tsv, .parquet",
         ),
         ("{path: d.jsonl}", "2:19", "the key 'fields' is missing"),
+        (f"{{path: {'x' * 300}.csv, fields: {{id: i}}}}", "2:26", f"dataset: {'x' * 300}.csv: file name too long"),
+        (
+            '{path: "a\\0.csv", fields: {id: i}}',
+            "2:26",
+            "path: 'a\\x00.csv' is not valid: control characters are not allowed",
+        ),
         ("{path: d.jsonl, fields: {}}", "2:43", "fields: must not be empty"),
         ("x.csv", "2:19", "dataset: expected a mapping of keys to values, not 'x.csv'"),
         (

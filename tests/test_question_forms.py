@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
 from suite_text import suite
 
 from visioneval.suite.cases.question_forms import question_list
-from visioneval.suite.cases.questions import GeckoQuestion
+from visioneval.suite.cases.questions import GeckoQuestion, PinnedQuestions
 from visioneval.suite.load import LoadedSuite
 
 Load = Callable[..., LoadedSuite]
@@ -92,6 +95,29 @@ def test_questions_stay_as_they_are_when_a_run_is_read() -> None:
     dumped = [question.model_dump(mode="json") for question in questions]
     assert [GeckoQuestion.model_validate(question) for question in question_list(dumped)] == list(questions)
     assert question_list(list(questions)) == list(questions)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.just("Question: x\nVerdict: no"),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["id", "question", "questions", "answers", "qas", "depends_on", "dependency_id", "a"]),
+            inner,
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@given(JSON)
+def test_any_data_is_questions_or_a_message(data: Any) -> None:
+    """Nothing but a ``ValidationError`` leaves the model, whatever a file contains, and questions stay as they are."""
+    try:
+        entry = PinnedQuestions.model_validate({"case": "a", "questions": data})
+    except ValidationError:
+        return
+    assert PinnedQuestions.model_validate(entry.model_dump(mode="json")) == entry
 
 
 @pytest.mark.parametrize(

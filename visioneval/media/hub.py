@@ -35,12 +35,12 @@ def fetch_from_hub(url: str, limit: int) -> bytes:
 
     disable_progress_bars()
     try:
-        place = HfFileSystem().resolve_path(url)
-        where = {"repo_type": place.repo_type, "revision": place.revision}
-        size = get_hf_file_metadata(hf_hub_url(place.repo_id, place.path_in_repo, **where)).size
+        resolved = HfFileSystem().resolve_path(url)
+        options = {"repo_type": resolved.repo_type, "revision": resolved.revision}
+        size = get_hf_file_metadata(hf_hub_url(resolved.repo_id, resolved.path_in_repo, **options)).size
         if size is not None and size > limit:
             raise UsageError(f"over the limit of {limit:,} bytes")
-        file = hf_hub_download(place.repo_id, place.path_in_repo, **where)
+        file = hf_hub_download(resolved.repo_id, resolved.path_in_repo, **options)
     except GatedRepoError:
         raise UsageError(_denied("the dataset is gated", has_token=bool(get_token()))) from None
     except LocalEntryNotFoundError:

@@ -161,8 +161,8 @@ def _renamed(question: Mapping[str, Any], names: Mapping[str, str]) -> dict[str,
 
 
 def _without_nulls(question: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {key: value for key, value in question.items() if value is not None or key not in _MAY_BE_NULL}
-    return {**kept, "answer": _answer(kept["answer"])} if "answer" in kept else kept
+    values = {key: value for key, value in question.items() if value is not None or key not in _MAY_BE_NULL}
+    return {**values, "answer": _answer(values["answer"])} if "answer" in values else values
 
 
 def _parents(value: Any, ids: Collection[str]) -> Any:

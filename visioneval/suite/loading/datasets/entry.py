@@ -137,10 +137,10 @@ class DatasetEntry:
         for column, condition in conditions.items():
             if message := unmatched_values(rows, column, condition):
                 self.report(("filter", column), f"filter: {message}")
-        kept = filtered(rows, conditions, lambda line, message: self._report_line(name, line, message))
-        if not kept and len(self.document.problems) == before:
+        remaining = filtered(rows, conditions, lambda line, message: self._report_line(name, line, message))
+        if not remaining and len(self.document.problems) == before:
             self.report(("filter",), "filter: no row meets all conditions")
-        return kept
+        return remaining
 
 
 def line_reporter(document: Document, name: str) -> Callable[[int, str], None]:

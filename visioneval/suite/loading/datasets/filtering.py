@@ -13,14 +13,14 @@ _MOST_KNOWN = 1000
 
 def filtered(rows: Sequence[Row], conditions: Mapping[str, Any], report: Callable[[int, str], None]) -> list[Row]:
     """The rows for which all conditions are true. ``report`` gets the line of each row that cannot be compared."""
-    kept: list[Row] = []
+    matching: list[Row] = []
     for row in rows:
         try:
             if all(_is_true(row.get(column), condition, column) for column, condition in conditions.items()):
-                kept.append(row)
+                matching.append(row)
         except ValueError as error:
             report(row.line, str(error))
-    return kept
+    return matching
 
 
 def unmatched_values(rows: Sequence[Row], column: str, condition: Any) -> str | None:

@@ -117,11 +117,11 @@ def missing_column(rows: Sequence[Row], column: str) -> str | None:
 
 def separator_hint(header: str) -> str | None:
     """What to do about a header of a single column that contains another separator."""
-    found = max(",;\t|", key=header.count)
-    if not header.count(found):
+    separator = max(",;\t|", key=header.count)
+    if not header.count(separator):
         return None
-    shown = {"\t": "\\t"}.get(found, found)
-    return f'its header looks separated by {found!r}: set separator: "{shown}"'
+    shown = {"\t": "\\t"}.get(separator, separator)
+    return f'its header looks separated by {separator!r}: set separator: "{shown}"'
 
 
 def _paths(rows: Iterable[Row]) -> Iterator[str]:

@@ -47,11 +47,14 @@ def table_name(name: str, folder: Path) -> str:
         is_bucket = name.split("://", 1)[0] in BUCKETS
         is_folder = is_bucket and not PurePosixPath(url_path(name)).suffix
         return f"{name.rstrip('/')}/{METADATA[0]}" if is_folder else name
-    if "\x00" in name or not (folder / name).is_dir():
-        return name
-    for metadata in METADATA:
-        if (folder / name / metadata).exists():
-            return f"{name.rstrip('/')}/{metadata}"
+    try:
+        if "\x00" in name or not (folder / name).is_dir():
+            return name
+        file = next((metadata for metadata in METADATA if (folder / name / metadata).exists()), None)
+    except OSError as error:
+        raise UsageError((error.strerror or str(error)).lower()) from None
+    if file is not None:
+        return f"{name.rstrip('/')}/{file}"
     raise UsageError(f"the folder has no {METADATA[0]}: add one with the column file_name, or name a file")
 
 
