@@ -48,6 +48,7 @@ bench: $(READY)
 	$(BIN)/python -m tests.bench.engine
 	$(BIN)/python -m tests.bench.cells
 	$(BIN)/python -m tests.bench.measured
+	$(BIN)/python -m tests.bench.local
 	$(BIN)/python -m tests.bench.report
 	$(BIN)/python -m tests.bench.compare
 
