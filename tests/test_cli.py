@@ -287,7 +287,7 @@ def test_selection_flags_and_a_note_are_in_run_json(toy: Toy) -> None:
     toy.run({"tags": ["x"]}, {}, arguments=("--case", "case*", "--tag", "x", "--limit", "1", "--note", "n"), **GRID)
     info = toy.info
     assert info.selection.model_dump() == {
-        "cases": ("case*",), "tags": ("x",), "models": (), "graders": (), "limit": 1, "samples": None
+        "cases": ("case*",), "tags": ("x",), "models": (), "graders": (), "limit": 1, "samples": None, "shard": None
     }  # fmt: skip
     assert (info.note, info.planned_cells) == ("n", 2)
     assert len(info.source_sha256) == 64
