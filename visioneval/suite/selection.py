@@ -71,7 +71,7 @@ def check_selection(suite: Suite, selection: Selection) -> None:
     narrowed = selected(suite, selection)
     if not narrowed.cases or not narrowed.models:
         raise UsageError("nothing to run: no selected model run supports the task of any selected case")
-    if not narrowed.graders:
+    if suite.graders and not narrowed.graders:
         raise UsageError("nothing to grade: a comparison needs at least two model runs")
 
 

@@ -35,8 +35,7 @@ class Verdicts:
     def add(self, cell: Record) -> None:
         """Counts a cell."""
         self.counts[cell.verdict] += 1
-        passed = None if cell.verdict is Verdict.ERROR else cell.verdict is Verdict.PASS
-        self.passes.add(passed, self.numbers[cell.test_id])
+        self.passes.add(cell.verdict.passed, self.numbers[cell.test_id])
         self.refused += cell.status is Status.REFUSED
         self.unmeasured += cell.is_unmeasured
 
@@ -47,6 +46,7 @@ class Verdicts:
             passed=self.counts[Verdict.PASS],
             failed=self.counts[Verdict.FAIL],
             errors=self.counts[Verdict.ERROR],
+            without_verdict=self.counts[Verdict.NONE],
             refused=self.refused,
             unmeasured=self.unmeasured,
             pass_rate=self.passes.estimate(),
@@ -57,7 +57,7 @@ def pass_rate(verdicts: Iterable[tuple[str, Verdict]]) -> Estimate:
     """The pass rate of cells, each given by its case and verdict."""
     numbers, passes = CaseNumbers(), Scores()
     for case, verdict in verdicts:
-        passes.add(None if verdict is Verdict.ERROR else verdict is Verdict.PASS, numbers[case])
+        passes.add(verdict.passed, numbers[case])
     return passes.estimate()
 
 

@@ -24,6 +24,7 @@ GateState = Literal["passed", "failed", "unmeasured", "skipped"]
 class Counts(Frozen):
     """Cells by verdict. ``refused`` cells also count in their verdict. ``pass_rate`` excludes errors.
 
+    ``without_verdict`` counts the outputs in a suite without rules.
     ``unmeasured`` counts the cells with a failed grader that is not optional, whatever their verdict.
     """
 
@@ -31,6 +32,7 @@ class Counts(Frozen):
     passed: int
     failed: int
     errors: int
+    without_verdict: int = 0
     refused: int
     unmeasured: int
     pass_rate: Estimate

@@ -159,6 +159,7 @@ def gates_of(suite: Suite) -> tuple[GateRule, ...]:
     """The gates of the suite, and those that every suite has unless an unscoped gate replaces them.
 
     They are ``error_rate == 0`` and ``unmeasured_rate == 0``. A limit on ``error_rate`` limits ``unmeasured_rate`` too.
+    A suite without rules has ``pass_rate == 1``, which then only counts models that refused.
     """
     unscoped = {parse_gate(entry.rule).fn: parse_gate(entry.rule) for entry in suite.gates if entry.is_unrestricted}
     errors, implied = unscoped.get("error_rate"), []
@@ -168,7 +169,7 @@ def gates_of(suite: Suite) -> tuple[GateRule, ...]:
         is_limit = errors is not None and errors.op in ("<=", "<", "==")
         limit = f"unmeasured_rate {errors.op} {errors.threshold:g}" if errors is not None and is_limit else None
         implied.append(UNMEASURED_GATE if limit is None else GateRule(rule=limit))
-    return (*suite.gates, *implied)
+    return (*suite.declared_gates, *implied)
 
 
 def exit_code(
@@ -178,7 +179,8 @@ def exit_code(
 
     3 if its budget or a refused API key ended it; 130 if it was interrupted; 3 if cells are missing or unplanned,
     pairs were not judged, a gate on errors or unmeasured cells failed, a gate is unmeasured, or a selection left out
-    all gates of the suite; 1 if another gate failed; otherwise 0. ``gates`` begins with those of the suite.
+    all gates of the suite; 1 if another gate failed; otherwise 0. ``gates`` begins with those of the suite. A suite
+    without rules has no pass rate to decide: its run passes if its outputs exist.
     """
     if info.stopped_by:
         return ExitCode.INCOMPLETE
@@ -191,7 +193,7 @@ def exit_code(
         for gate in gates
         if gate.state == "unmeasured" or (gate.state == "failed" and parse_gate(gate.rule).is_about_errors)
     ]
-    declared = gates[: len(info.suite.gates)]
+    declared = gates[: len(info.suite.declared_gates)] if info.suite.has_rules else ()
     if incomplete or (declared and all(gate.state == "skipped" for gate in declared)):
         return ExitCode.INCOMPLETE
     return ExitCode.GATE_FAILED if any(gate.state == "failed" for gate in gates) else ExitCode.PASSED
@@ -206,7 +208,7 @@ class _FailingCells:
         self._cells: list[FailingCell] = []
 
     def add(self, cell: Record) -> None:
-        if cell.verdict is Verdict.PASS:
+        if cell.verdict in (Verdict.PASS, Verdict.NONE):
             return
         self._cells.append(
             FailingCell(
@@ -271,8 +273,12 @@ class _GateAccumulator:
             value=value,
             n=n,
             errors=self._errors,
-            state=_state(self._gate, value, is_emptied=is_emptied),
+            state=_state(self._gate, value, is_emptied=is_emptied or self._has_no_verdicts(n)),
         )
+
+    def _has_no_verdicts(self, measured: int) -> bool:
+        """Whether this is the pass rate of a suite without rules: it has a value only where a model refused."""
+        return self._gate.fn == "pass_rate" and not measured and not self._info.suite.has_rules
 
 
 def _state(gate: Gate, value: float | None, *, is_emptied: bool) -> GateState:

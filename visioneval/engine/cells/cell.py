@@ -279,7 +279,7 @@ async def _grade_output(
             return make_record(verdict=Verdict.FAIL, failed_rules=("expect.refusal",), skipped_rules=_rule_texts(call))
     if grades is None:
         grades = await grade(call, sample, image, params, context, deadline)
-    return _judged_record(call, grades, make_record)
+    return _judged_record(call, grades, make_record, context)
 
 
 def _store_output(
@@ -365,12 +365,16 @@ def _rule_texts(call: Call) -> tuple[str, ...]:
     return tuple(rule.text for rule, _ in call.rules)
 
 
-def _judged_record(call: Call, graded: CellGrades, make_record: partial[Record]) -> Record:
+def _judged_record(call: Call, graded: CellGrades, make_record: partial[Record], context: RunContext) -> Record:
     optional_metrics = {
         metric for grader in call.graders if grader.key in call.optional_graders for metric in grader.metrics(call.case)
     }
     verdict = judge_cell(
-        call.rules, graded.scores, failed_graders=graded.failed_graders, optional_metrics=optional_metrics
+        call.rules,
+        graded.scores,
+        failed_graders=graded.failed_graders,
+        optional_metrics=optional_metrics,
+        is_ungraded=not context.plan.whole_suite.has_rules,
     )
     return make_record(
         verdict=verdict.verdict,

@@ -28,7 +28,7 @@ from visioneval.types import Metric, Verdict
 MAX_FAILING = 20
 RATE = "pass rate [95%]"
 _MIN_NAME_WIDTH = 24
-COLORS = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.ERROR: "yellow"}
+COLORS = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.ERROR: "yellow", Verdict.NONE: "dim"}
 _MARKS = {"passed": "passed", "failed": "FAILED", "unmeasured": "NOT MEASURED", "skipped": "skipped"}
 _MARK_COLORS = {"passed": "green", "failed": "red", "unmeasured": "yellow", "skipped": "dim"}
 
@@ -89,6 +89,11 @@ def unmeasured_text(cells: int) -> str:
     return f"{cells:,} cell{'s' * (cells != 1)} with a failed grader"
 
 
+def without_verdict_text(outputs: int) -> str:
+    """How many outputs a suite without rules decides nothing about."""
+    return f"{outputs:,} output{'s' * (outputs != 1)} without a verdict, as the suite has no rules"
+
+
 def unjudged_pairs_text(unjudged: int) -> str:
     """How many pairs of outputs have no answer from a judge."""
     return f"{unjudged:,} pair{'s' * (unjudged != 1)} could not be judged"
@@ -103,6 +108,8 @@ def _headline(summary: Summary, width: int) -> Text:
         Text(f"{counts.failed} FAIL", style="red" if counts.failed else ""),
         Text(f"{counts.errors} ERROR", style="yellow" if counts.errors else ""),
     ]
+    if counts.without_verdict:
+        parts.append(Text(without_verdict_text(counts.without_verdict)))
     if counts.unmeasured:
         parts.append(Text(unmeasured_text(counts.unmeasured), style="bold yellow"))
     if summary.state != "complete":
