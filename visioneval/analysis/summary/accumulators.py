@@ -7,11 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import fsum
-from typing import Literal, Protocol
+from pathlib import Path
+from typing import Protocol
 
 from visioneval.analysis.scores import CaseNumbers, Estimate, Scores, empty_array
-from visioneval.analysis.summary.findings import CostFinding, Counts, ModelFindings
+from visioneval.analysis.summary.findings import CostFinding, CostKind, Counts, ModelFindings
 from visioneval.records.model import Record, RunInfo
+from visioneval.records.preferences import read_all_answers
 from visioneval.types import Status, Verdict
 
 
@@ -154,7 +156,7 @@ class Costs:
         self._order = [str(entry.label) for entry in info.suite.models]
         for key, names in self._judges.items():
             self._order += [key, *(cost_name(key, name) for name in names)]
-        self._totals: dict[tuple[Literal["generation", "judging"], str], Money] = {}
+        self._totals: dict[tuple[CostKind, str], Money] = {}
         self.unknown: Counter[str] = Counter()
         """Generations and judgements without a known cost, by model run."""
 
@@ -173,26 +175,36 @@ class Costs:
                 self._of("judging", grader.key).add(grader.cost_usd, cached=grader.cached)
                 self.unknown[cell.model_label] += grader.cost_usd is None
 
-    def _of(self, what: Literal["generation", "judging"], name: str) -> Money:
+    def _of(self, what: CostKind, name: str) -> Money:
         return self._totals.setdefault((what, name), Money())
 
     def result(self) -> tuple[CostFinding, ...]:
         """Returns generation costs by model run, then judging costs by grader and judge, both in suite order."""
         position = {name: index for index, name in enumerate(self._order)}
         return tuple(
-            CostFinding(
-                what=what,
-                name=name,
-                usd=money.usd or 0.0,
-                paid=money.paid,
-                cached=money.cached,
-                unknown=money.unknown,
-            )
+            _cost_finding(what, name, money)
             for (what, name), money in sorted(
                 self._totals.items(),
                 key=lambda entry: (entry[0][0], position.get(entry[0][1], len(position)), entry[0][1]),
             )
         )
+
+
+def read_pair_costs(folder: Path) -> tuple[CostFinding, ...]:
+    """The cost of each judge of pairs whose answers a run holds, over all its answers, replaced ones included.
+
+    Raises ``RunFormatError``.
+    """
+    totals: dict[str, Money] = {}
+    for line in read_all_answers(folder):
+        totals.setdefault(line.judge, Money()).add(line.cost_usd, cached=line.cached)
+    return tuple(_cost_finding("pairwise", name, money) for name, money in sorted(totals.items()))
+
+
+def _cost_finding(what: CostKind, name: str, money: Money) -> CostFinding:
+    return CostFinding(
+        what=what, name=name, usd=money.usd or 0.0, paid=money.paid, cached=money.cached, unknown=money.unknown
+    )
 
 
 def cost_name(grader: str, judge: str) -> str:

@@ -18,6 +18,7 @@ from visioneval.records.files.lines import SCHEMA_VERSION
 from visioneval.records.model import CellError, RunState, StoppedBy
 from visioneval.types import Frozen, Metric, Verdict
 
+CostKind = Literal["generation", "judging", "pairwise"]
 GateState = Literal["passed", "failed", "unmeasured", "skipped"]
 
 
@@ -54,12 +55,13 @@ class ModelFindings(Frozen):
 
 
 class CostFinding(Frozen):
-    """The cost of a model run's generations, or of a grader's judge: ``GRADER``, or ``GRADER by JUDGE`` of a panel.
+    """The cost of a model run's generations, of a grader's judge, or of a judge of pairs.
 
-    ``unknown`` counts cells without a known cost.
+    Its name is that of the model run, ``GRADER``, ``GRADER by JUDGE`` of a panel, or ``provider:model`` for pairs.
+    ``unknown`` counts cells, or answers about pairs, without a known cost.
     """
 
-    what: Literal["generation", "judging"]
+    what: CostKind
     name: str
     usd: float
     paid: int
@@ -150,5 +152,8 @@ class Summary(Frozen):
     reused_since: str | None = None
     costs: tuple[CostFinding, ...] = ()
     cost_usd: float | None
+    """The sum of the known costs, with those of pairs."""
+    pairwise_usd: float | None = None
+    """The part of ``cost_usd`` that judges of pairs cost."""
     unpriced: int = 0
     exit_code: int

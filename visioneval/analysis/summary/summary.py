@@ -11,14 +11,14 @@ from visioneval.analysis.disagreements import Disagreements
 from visioneval.analysis.rerouting import Reroutings
 from visioneval.analysis.scores import CaseNumbers
 from visioneval.analysis.summary.accumulators import Accumulator, Costs, Model, Money, Verdicts, add_costs, most_common
-from visioneval.analysis.summary.findings import FailingCell, GateFinding, GateState, Summary
+from visioneval.analysis.summary.findings import CostFinding, FailingCell, GateFinding, GateState, Summary
 from visioneval.analysis.summary.judge_card import JudgeCards, PairCard
 from visioneval.analysis.summary.panels import Panels
 from visioneval.analysis.summary.questions import Questions
 from visioneval.analysis.summary.separation import Separations, counter_examples
 from visioneval.analysis.summary.variance import Noises
 from visioneval.errors import ExitCode
-from visioneval.records.model import Record, RunInfo, suite_order
+from visioneval.records.model import Record, RunInfo, known_sum, suite_order
 from visioneval.rules import Gate, Pool, gate_passes, parse_gate, parse_rule
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.filters import GateRule, Scope, any_glob
@@ -34,15 +34,16 @@ def summarize(
     records: Iterable[Record],
     pairs: Sequence[PreferenceFinding] = (),
     pair_judges: Sequence[PairCard] = (),
+    pair_costs: Sequence[CostFinding] = (),
 ) -> Summary:
-    """Summarizes a run from its records, in any order, the judged pairs of its own model runs, and their judges.
+    """Summarizes a run from its records, in any order, the judged pairs of its own model runs, their judges and costs.
 
     Reads one record at a time. Its ``exit_code`` is the exit code of the run, wherever the run is shown.
     """
     builder = _SummaryBuilder(info)
     for record in records:
         builder.add(record)
-    return builder.result(unjudged(pairs), pair_judges)
+    return builder.result(unjudged(pairs), pair_judges, pair_costs)
 
 
 class _SummaryBuilder:
@@ -100,9 +101,12 @@ class _SummaryBuilder:
         for accumulator in self._accumulators:
             accumulator.add(cell)
 
-    def result(self, unjudged_pairs: int, pair_judges: Sequence[PairCard]) -> Summary:
+    def result(
+        self, unjudged_pairs: int, pair_judges: Sequence[PairCard], pair_costs: Sequence[CostFinding]
+    ) -> Summary:
         info, counts, disagreements = self._info, self._all_cells.result(), self._disagreements.result()
         gates = tuple(gate.result() for gate in self._gates)
+        pairwise_usd = known_sum(*(cost.usd for cost in pair_costs if cost.paid or cost.cached))
         return Summary(
             run_id=info.run_id,
             suite=info.suite.name,
@@ -135,9 +139,10 @@ class _SummaryBuilder:
             unjudged_pairs=unjudged_pairs,
             reused_outputs=self._reused,
             reused_since=info.reused_since,
-            costs=self._costs.result(),
-            cost_usd=self._money.usd,
-            unpriced=self._costs.unknown.total(),
+            costs=(*self._costs.result(), *pair_costs),
+            cost_usd=known_sum(self._money.usd, pairwise_usd),
+            pairwise_usd=pairwise_usd,
+            unpriced=self._costs.unknown.total() + sum(cost.unknown for cost in pair_costs),
             exit_code=exit_code(
                 info, gates, unjudged_pairs=unjudged_pairs, missing_cells=info.planned_cells - counts.cells
             ),

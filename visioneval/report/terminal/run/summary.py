@@ -147,7 +147,7 @@ def _cost_table(costs: Sequence[CostFinding], width: int) -> RenderableType:
     columns = (
         Column("what"),
         Column("of", min_width=12),
-        *(Column(name, right=True) for name in ("USD", "paid cells", "from cache", "unknown")),
+        *(Column(name, right=True) for name in ("USD", "paid", "from cache", "unknown")),
     )
     rows: list[list[Cell]] = [
         [
