@@ -204,8 +204,8 @@ def test_answers_about_pairs_are_part_of_the_cost_of_a_run(toy: Toy, api: FakeAP
     assert pairwise_costs(toy) == (0.06, 0.06, 0.06, 6, 0, 0)
     shown = " ".join(toy("show", "r", COLUMNS="120").stdout.split())
     assert "pairwise openai:gpt-5.4 0.0600 6 0 0 all 0.0600" in shown
-    toy("report", "r", "-o", "page.html")
-    page = " ".join((toy.folder / "page.html").read_text().split())
+    toy("report", "r", "-o", "page")
+    page = " ".join((toy.folder / "page/index.html").read_text().split())
     assert "<b>0.0600</b> USD" in page
     assert "<tr><td>pairwise</td>" in page
 
