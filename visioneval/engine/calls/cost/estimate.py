@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
@@ -33,6 +33,37 @@ class Cost:
     basis: Basis
     seen: int = 0
     calls: int | None = None
+
+    def __str__(self) -> str:
+        """Its name, calls, cost and basis."""
+        calls = "" if self.calls is None else f"{_count_of(self.calls, 'call')}, "
+        return f"{self.name}: {calls}{self._priced}"
+
+    @property
+    def _priced(self) -> str:
+        if self.usd is not None:
+            basis = (
+                "from the suite's prices"
+                if self.basis == "prices"
+                else f"from {_count_of(self.seen, 'cell')} of earlier runs"
+            )
+            return f"{self.usd:.4f} USD, {basis}"
+        if self.basis == "tokens":
+            return "unknown: priced per token, and no earlier run here has a token count"
+        return "unknown: no price; add one under 'prices:'"
+
+
+def total_text(costs: Sequence[Cost]) -> str:
+    """The sum of the known costs, and how many are unknown."""
+    if not costs:
+        return "none: no paid calls"
+    known = [cost.usd for cost in costs if cost.usd is not None]
+    unknown = f"unknown for {len(costs) - len(known):,} of {len(costs):,}" if len(known) < len(costs) else ""
+    return ", and ".join(filter(None, (f"about {sum(known):.2f} USD" if known else "", unknown)))
+
+
+def _count_of(number: int, name: str) -> str:
+    return f"{number:,} {name}{'s' * (number != 1)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +110,15 @@ def estimate(plan: Plan, past: Callable[[], PastCosts] = PastCosts, budget_usd: 
     pairs = {grader.key: _pairs(plan, grader) for grader in plan.suite.graders}
     pricing = _Pricing(plan, prices_of(plan), past)
     costs = [pricing.generation(run, generated[run.label]) for run in plan.runs if not run.config.is_free]
-    for grader in plan.suite.graders:
-        if any(asks(grader, case) for case in plan.suite.cases):
-            paid = [name for name in grader.judge_names if name in plan.judges and not plan.judges[name].is_free]
-            costs += [pricing.judging(grader, name, asked[grader.key] + pairs[grader.key]) for name in paid]
+    costs += pricing.all_judging({key: asked[key] + pairs[key] for key in pairs})
     limit_usd = plan.suite.budget_usd if budget_usd is None else budget_usd
     warnings = () if limit_usd is None else tuple(budget_warnings(plan, limit_usd))
     return CostEstimate(calls, cells, grader_calls + sum(pairs.values()), tuple(costs), tuple(missing), warnings)
+
+
+def judging_costs(plan: Plan, times: Mapping[str, int], past: Callable[[], PastCosts]) -> tuple[Cost, ...]:
+    """The cost of each paid judge if each grader, by key, grades so many ``times``."""
+    return tuple(_Pricing(plan, prices_of(plan), past).all_judging(times))
 
 
 def _pairs(plan: Plan, grader: BaseGrader) -> int:
@@ -123,6 +156,16 @@ class _Pricing:
         if mean is not None:
             return Cost(run.label, mean.usd * images, "earlier runs", mean.times, calls)
         return self._unknown(run.label, limit_key, calls)
+
+    def all_judging(self, times: Mapping[str, int]) -> list[Cost]:
+        """The cost of each paid judge if each grader, by key, grades so many ``times`` cells or pairs."""
+        costs: list[Cost] = []
+        for grader in self._plan.suite.graders:
+            if any(asks(grader, case) for case in self._plan.suite.cases):
+                judges = ((name, self._plan.judges.get(name)) for name in grader.judge_names)
+                paid = [name for name, judge in judges if judge is not None and not judge.is_free]
+                costs += [self.judging(grader, name, times.get(grader.key, 0)) for name in paid]
+        return costs
 
     def judging(self, grader: BaseGrader, judge_name: str, times: int) -> Cost:
         """The cost of one judge of a grader for ``times`` cells or pairs."""
