@@ -218,6 +218,8 @@ def test_reports_show_the_missed_damage(folder: Folder) -> None:
     assert page.count("<figure>") == 6
     assert page.count("data:image/webp;base64,") == 12
     assert "<script" not in page
+    assert "2 of 8 damaged outputs caught" in page
+    assert re.findall(r"(pixels\.\w+): (\d+) missed", page.replace("<wbr>", "")) == [("pixels.size", "6")]
     assert "| `pixels.blank` | 2 |  | 1.00 [0.34, 1.00] |" in text
     assert "Missed: 6" in text
     assert "`pixels.size -5 %: one on m, sample 0`" in text
