@@ -42,7 +42,7 @@ sentences: $(READY)  ## Every sentence that a user can see, to be read by an edi
 	$(BIN)/python tests/sentences.py
 
 calibration: $(READY)  ## Simulates every interval and test of docs/statistics.md; takes minutes
-	for module in intervals comparison plan must_pass agreement correction ranking; do $(BIN)/python -m tests.calibration.$$module || exit 1; done
+	for module in intervals quantiles comparison plan must_pass agreement correction ranking; do $(BIN)/python -m tests.calibration.$$module || exit 1; done
 
 bench: $(READY)
 	$(BIN)/python -m tests.bench.engine
@@ -51,7 +51,7 @@ bench: $(READY)
 	$(BIN)/python -m tests.bench.report
 	$(BIN)/python -m tests.bench.compare
 
-probe: $(READY)  ## What the graders catch of planted damage, on shipped suites and real edits; takes long, LIMIT=1 bounds it
+probe: $(READY)  ## What the graders catch of planted damage, on shipped suites and real edits; a quarter of an hour of CPU, LIMIT=1 bounds it
 	$(BIN)/python -m tests.bench.probe $(if $(LIMIT),--limit $(LIMIT))
 
 wheel: $(READY)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import visioneval as ve
-from visioneval.analysis.probe.findings import ProbeFindings
+from visioneval.analysis.probe.findings import HARMLESS, ProbeFindings
 from visioneval.analysis.stats.basic import wilson_interval
 from visioneval.errors import ExitCode
 from visioneval.report.probe_markdown import probe_markdown
@@ -93,18 +93,21 @@ def add_counts(counts: Counts, types: Mapping[str, str], findings: ProbeFindings
 def pooled_tables(counts: Counts) -> Iterator[str]:
     """The tables over all sources: one of pixel damage, one of copy damage, one of harmless changes.
 
-    Each output is of another case, so the 95 % intervals are Wilson's of the pooled counts.
+    Each output is of another case, so the 95 % intervals of one change are Wilson's of the pooled counts. All harmless
+    changes together have none, as each output counts several times.
     """
     for group, types in (("pixels", PIXELS), ("copy", TEXT), ("harmless", (*PIXELS, *TEXT))):
         changes = list(dict.fromkeys(change for change, kind in counts if change.startswith(group) and kind in types))
         yield from ("", f"| {group} | {' | '.join(f'`{kind}`' for kind in types)} |", "|---" * (len(types) + 1) + "|")
         for change in changes:
-            yield f"| `{change}` | {' | '.join(_share(counts.get((change, kind))) for kind in types)} |"
+            yield f"| `{change}` | {' | '.join(_share(change, counts.get((change, kind))) for kind in types)} |"
 
 
-def _share(count: tuple[int, int] | None) -> str:
+def _share(change: str, count: tuple[int, int] | None) -> str:
     if count is None or not count[1]:
         return "-"
+    if change == HARMLESS:
+        return f"{count[0]} of {count[1]}"
     low, high = wilson_interval(*count)
     return f"{count[0]} of {count[1]} [{low:.2f}, {high:.2f}]"
 

@@ -15,6 +15,7 @@ from visioneval.suite.cases.outputs import FilePath
 from visioneval.suite.entries.graders import BaseGrader, CustomGrader
 from visioneval.suite.entries.judges import BaseJudge, CustomJudge
 from visioneval.suite.entries.limits import CELL_TIMEOUT_S, LimitName, Limits, Price, Seconds
+from visioneval.suite.entries.metrics import MetricEntry
 from visioneval.suite.entries.providers import BaseProvider, CustomProvider
 from visioneval.suite.filters import GateEntry, GateRule, RuleEntry
 from visioneval.suite.label_presets import resolve_labels
@@ -89,6 +90,9 @@ class Suite(Frozen):
         default=1, description="Calls per case and model run."
     )
     graders: tuple[GraderEntry, ...] = Field(default=(), json_schema_extra={"minItems": 1})
+    metrics: Annotated[dict[Name, MetricEntry], Field(max_length=200)] = Field(
+        default_factory=dict, description="Metrics that are computed from the scores of a cell, by name."
+    )
     verdict: tuple[RuleEntry, ...] = Field(
         default=(),
         description="A cell passes if all applicable rules pass. Only suites with 'labels' can do without graders and"
