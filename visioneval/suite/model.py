@@ -12,6 +12,7 @@ from pydantic import Discriminator, Field, StringConstraints, Tag
 from visioneval.registry import CUSTOM, GRADERS, JUDGES, PROVIDERS, Part, config_of
 from visioneval.suite.cases.case import Name, TestCase, Text
 from visioneval.suite.cases.outputs import FilePath
+from visioneval.suite.entries.datasets import CaseDataset
 from visioneval.suite.entries.graders import BaseGrader, CustomGrader
 from visioneval.suite.entries.judges import BaseJudge, CustomJudge
 from visioneval.suite.entries.limits import CELL_TIMEOUT_S, LimitName, Limits, Price, Seconds
@@ -54,22 +55,6 @@ class CaseFile(Frozen):
     """Cases in a separate YAML file: a list like ``cases``."""
 
     file: FilePath
-
-
-class CaseRows(Frozen):
-    """A file of rows, and the column of each key of a case. Keys may be dotted, such as ``masks.editable``.
-
-    ``output`` and ``model`` are an existing output and the label of its model.
-    """
-
-    path: FilePath
-    fields: dict[str, str] = Field(min_length=1)
-
-
-class CaseDataset(Frozen):
-    """Cases from a JSONL, CSV or TSV file."""
-
-    dataset: CaseRows
 
 
 class Suite(Frozen):
