@@ -13,7 +13,7 @@ from rich.text import Text
 from visioneval.api.runs import SuitePlan
 from visioneval.cli.options import count_of
 from visioneval.cli.sample_size_table import print_sizes, sizes_data
-from visioneval.engine.calls.cost.estimate import Cost, CostEstimate
+from visioneval.engine.calls.cost.estimate import CostEstimate, total_text
 from visioneval.expansion.plan import Plan, needed_keys
 from visioneval.report.terminal.table import Cell, Column, fit_columns, key_values, table, with_title
 from visioneval.report.text import clean, one_line
@@ -71,10 +71,8 @@ def _columns(
 def _work(plan: Plan, work: CostEstimate) -> Iterator[tuple[str, Cell]]:
     counts = [count_of(work.calls, "generation call"), count_of(work.cells, "image"), *_gradings(work)]
     yield "work", ", ".join(counts)
-    yield "cost", _cost(work)
-    for cost in work.costs[:MAX_COSTS]:
-        calls = "" if cost.calls is None else f"{count_of(cost.calls, 'call')}, "
-        yield "", Text(f"{one_line(cost.name)}: {calls}{_priced(cost)}")
+    yield "cost", total_text(work.costs)
+    yield from (("", Text(one_line(str(cost)))) for cost in work.costs[:MAX_COSTS])
     if len(work.costs) > MAX_COSTS:
         yield "", f"... and {len(work.costs) - MAX_COSTS:,} more"
     yield from (("budget", Text(one_line(line))) for line in work.budget_warnings)
@@ -95,27 +93,6 @@ def _gradings(work: CostEstimate) -> Iterator[str]:
         yield count_of(work.local_measurements, "local measurement")
     if work.other_gradings:
         yield count_of(work.other_gradings, "other grading")
-
-
-def _cost(work: CostEstimate) -> str:
-    if not work.costs:
-        return "none: no paid calls"
-    unknown = f"unknown for {len(work.unpriced):,} of {len(work.costs):,}" if work.unpriced else ""
-    known = f"about {work.usd:.2f} USD" if len(work.unpriced) < len(work.costs) else ""
-    return ", and ".join(filter(None, (known, unknown)))
-
-
-def _priced(cost: Cost) -> str:
-    """The cost and its basis."""
-    if cost.usd is not None:
-        basis = {
-            "prices": "from the suite's prices",
-            "earlier runs": f"from {count_of(cost.seen, 'cell')} of earlier runs",
-        }.get(cost.basis, "assuming usual numbers of tokens")
-        return f"{cost.usd:.4f} USD, {basis}"
-    if cost.basis == "tokens":
-        return "unknown: the number of calls is not known, and no earlier run here shows it"
-    return "unknown: no price; add one under 'prices:'"
 
 
 def plan_json(suite_plan: SuitePlan) -> str:

@@ -31,7 +31,14 @@ from visioneval.report.sentences import (
     unpaired_lines,
 )
 from visioneval.report.terminal.run.separation import auroc_text, difference_text
-from visioneval.report.terminal.run.summary import show_estimate, show_rate, unjudged_pairs_text, unmeasured_text, why
+from visioneval.report.terminal.run.summary import (
+    show_estimate,
+    show_rate,
+    unjudged_pairs_text,
+    unmeasured_text,
+    why,
+    without_verdict_text,
+)
 from visioneval.report.text import one_line, panel_lines, rerouting_text
 
 MAX_ROWS = 20
@@ -192,6 +199,8 @@ def _summary(summary: Summary) -> Iterator[str]:
     yield f"## visioneval: {code(summary.suite)}"
     state = "" if summary.state == "complete" else f", **{summary.state}**"
     verdicts = f"{counts.passed} PASS, {counts.failed} FAIL, {counts.errors} ERROR"
+    if counts.without_verdict:
+        verdicts += f", {without_verdict_text(counts.without_verdict)}"
     shard = "" if summary.shard is None else f"shard {summary.shard}: "
     yield f"{shard}{counts.cells} of {summary.planned_cells} cells{state}: {verdicts}; run {code(summary.run_id)}"
     if summary.unjudged_pairs:

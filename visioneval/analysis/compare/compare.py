@@ -21,7 +21,7 @@ from visioneval.analysis.compare.pairing import CHANGES, CellPair, Change, pair_
 from visioneval.errors import UsageError
 from visioneval.suite.filters import any_glob
 from visioneval.suite.loading.messages import did_you_mean
-from visioneval.types import Metric, Score
+from visioneval.types import Metric, Score, Verdict
 
 GECKO = "gecko"
 
@@ -130,6 +130,8 @@ def compare(a: Side, b: Side, filters: ComparisonFilters | None = None, renamed:
     for side in (a, b):
         if not side.cells:
             raise UsageError(f"{side.name}: the run has no cells to compare")
+        if all(cell.verdict is Verdict.NONE for cell in side.cells):
+            raise UsageError(f"{side.name}: its suite has no rules, so there is no verdict and no metric to compare")
     filters = filters or ComparisonFilters()
     metrics = _metrics(a, b)
     _check_filters(filters, metrics, a, b)

@@ -20,6 +20,7 @@ from visioneval.records.model import CellError, RunState, StoppedBy
 from visioneval.suite.shards import Shard
 from visioneval.types import Frozen, Metric, Verdict
 
+CostKind = Literal["generation", "judging", "pairwise"]
 GateState = Literal["passed", "failed", "unmeasured", "skipped", "deferred"]
 """``skipped`` if a selection left nothing in its scope; ``deferred`` in a shard, until all are merged."""
 
@@ -27,6 +28,7 @@ GateState = Literal["passed", "failed", "unmeasured", "skipped", "deferred"]
 class Counts(Frozen):
     """Cells by verdict. ``refused`` cells also count in their verdict. ``pass_rate`` excludes errors.
 
+    ``without_verdict`` counts the outputs in a suite without rules.
     ``unmeasured`` counts the cells with a failed grader that is not optional, whatever their verdict.
     """
 
@@ -34,6 +36,7 @@ class Counts(Frozen):
     passed: int
     failed: int
     errors: int
+    without_verdict: int = 0
     refused: int
     unmeasured: int
     pass_rate: Estimate
@@ -57,12 +60,13 @@ class ModelFindings(Frozen):
 
 
 class CostFinding(Frozen):
-    """The cost of a model run's generations, or of a grader's judge: ``GRADER``, or ``GRADER by JUDGE`` of a panel.
+    """The cost of a model run's generations, of a grader's judge, or of a judge of pairs.
 
-    ``unknown`` counts cells without a known cost.
+    Its name is that of the model run, ``GRADER``, ``GRADER by JUDGE`` of a panel, or ``provider:model`` for pairs.
+    ``unknown`` counts cells, or answers about pairs, without a known cost.
     """
 
-    what: Literal["generation", "judging"]
+    what: CostKind
     name: str
     usd: float
     paid: int
@@ -162,5 +166,8 @@ class Summary(Frozen):
     reused_since: str | None = None
     costs: tuple[CostFinding, ...] = ()
     cost_usd: float | None
+    """The sum of the known costs, with those of pairs."""
+    pairwise_usd: float | None = None
+    """The part of ``cost_usd`` that judges of pairs cost."""
     unpriced: int = 0
     exit_code: int

@@ -30,6 +30,7 @@ class VerdictChoice(StrEnum):
     passed = "PASS"
     failed = "FAIL"
     error = "ERROR"
+    none = "NONE"
 
 
 def list_all(
@@ -91,7 +92,7 @@ def show(
     sample: Annotated[int | None, options.value("--sample", "N", "Only this sample of the case.", min=0)] = None,
     verdict: Annotated[
         VerdictChoice | None,
-        options.value("--verdict", "PASS|FAIL|ERROR", "Only cells with this verdict.", case_sensitive=False),
+        options.value("--verdict", "PASS|FAIL|ERROR|NONE", "Only cells with this verdict.", case_sensitive=False),
     ] = None,
     runs: options.RunsFolder = RUNS,
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
@@ -35,6 +35,36 @@ class Cost:
     basis: Basis
     seen: int = 0
     calls: int | None = None
+
+    def __str__(self) -> str:
+        """Its name, calls, cost and basis."""
+        calls = "" if self.calls is None else f"{_count_of(self.calls, 'call')}, "
+        return f"{self.name}: {calls}{self._priced}"
+
+    @property
+    def _priced(self) -> str:
+        if self.usd is not None:
+            basis = {
+                "prices": "from the suite's prices",
+                "earlier runs": f"from {_count_of(self.seen, 'cell')} of earlier runs",
+            }.get(self.basis, "assuming usual numbers of tokens")
+            return f"{self.usd:.4f} USD, {basis}"
+        if self.basis == "tokens":
+            return "unknown: the number of calls is not known, and no earlier run here shows it"
+        return "unknown: no price; add one under 'prices:'"
+
+
+def total_text(costs: Sequence[Cost]) -> str:
+    """The sum of the known costs, and how many are unknown."""
+    if not costs:
+        return "none: no paid calls"
+    known = [cost.usd for cost in costs if cost.usd is not None]
+    unknown = f"unknown for {len(costs) - len(known):,} of {len(costs):,}" if len(known) < len(costs) else ""
+    return ", and ".join(filter(None, (f"about {sum(known):.2f} USD" if known else "", unknown)))
+
+
+def _count_of(number: int, name: str) -> str:
+    return f"{number:,} {name}{'s' * (number != 1)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +124,14 @@ def estimate(plan: Plan, past: Callable[[], PastCosts] = PastCosts, budget_usd: 
         for run in plan.runs
         if not run.config.is_free
     ]
-    judgements: list[Cost] = []
-    local = other = 0
-    for grader in plan.suite.graders:
-        paid: list[str] = []
-        times = asked[grader.key] + pairs[grader.key]
-        if any(asks(grader, case) for case in plan.suite.cases):
-            paid = [name for name in grader.judge_names if name in plan.judges and not plan.judges[name].is_free]
-            judgements += [pricing.judging(grader, name, times) for name in paid]
-        local += times if grader.measures_locally else 0
-        other += times if not paid and not grader.measures_locally else 0
+    times = {key: asked[key] + pairs[key] for key in pairs}
+    judgements = pricing.all_judging(times)
+    local = sum(times[grader.key] for grader in plan.suite.graders if grader.measures_locally)
+    other = sum(
+        times[grader.key]
+        for grader in plan.suite.graders
+        if not grader.measures_locally and not pricing.paid_judges(grader)
+    )
     limit_usd = plan.suite.budget_usd if budget_usd is None else budget_usd
     warnings = () if limit_usd is None else tuple(budget_warnings(plan, limit_usd))
     return CostEstimate(
@@ -117,6 +145,11 @@ def estimate(plan: Plan, past: Callable[[], PastCosts] = PastCosts, budget_usd: 
         local_measurements=local,
         other_gradings=other,
     )
+
+
+def judging_costs(plan: Plan, times: Mapping[str, int], past: Callable[[], PastCosts]) -> tuple[Cost, ...]:
+    """The cost of each paid judge if each grader, by key, grades so many ``times``."""
+    return tuple(_Pricing(plan, prices_of(plan), past).all_judging(times))
 
 
 def _pairs(plan: Plan, grader: BaseGrader) -> int:
@@ -154,6 +187,21 @@ class _Pricing:
         if mean is not None:
             return Cost(run.label, mean.usd * images, "earlier runs", mean.times, calls)
         return self._by_tokens(run.label, limit_key, calls, assumed_generation(first) if first else CallSize())
+
+    def paid_judges(self, grader: BaseGrader) -> list[str]:
+        """The names of a grader's judges that may cost money."""
+        if not any(asks(grader, case) for case in self._plan.suite.cases):
+            return []
+        judges = ((name, self._plan.judges.get(name)) for name in grader.judge_names)
+        return [name for name, judge in judges if judge is not None and not judge.is_free]
+
+    def all_judging(self, times: Mapping[str, int]) -> list[Cost]:
+        """The cost of each paid judge if each grader, by key, grades so many ``times`` cells or pairs."""
+        return [
+            self.judging(grader, name, times.get(grader.key, 0))
+            for grader in self._plan.suite.graders
+            for name in self.paid_judges(grader)
+        ]
 
     def judging(self, grader: BaseGrader, judge_name: str, times: int) -> Cost:
         """The cost of one judge of a grader for ``times`` cells or pairs."""

@@ -30,7 +30,7 @@ from visioneval.types import Metric, Verdict
 MAX_FAILING = 20
 RATE = "pass rate [95%]"
 _MIN_NAME_WIDTH = 24
-COLORS = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.ERROR: "yellow"}
+COLORS = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.ERROR: "yellow", Verdict.NONE: "dim"}
 _MARKS = {
     "passed": "passed",
     "failed": "FAILED",
@@ -105,6 +105,11 @@ def unmeasured_text(cells: int) -> str:
     return f"{cells:,} cell{'s' * (cells != 1)} with a failed grader"
 
 
+def without_verdict_text(outputs: int) -> str:
+    """How many outputs a suite without rules decides nothing about."""
+    return f"{outputs:,} output{'s' * (outputs != 1)} without a verdict, as the suite has no rules"
+
+
 def unjudged_pairs_text(unjudged: int) -> str:
     """How many pairs of outputs have no answer from a judge."""
     return f"{unjudged:,} pair{'s' * (unjudged != 1)} could not be judged"
@@ -120,6 +125,8 @@ def _headline(summary: Summary, width: int) -> Text:
         Text(f"{counts.failed} FAIL", style="red" if counts.failed else ""),
         Text(f"{counts.errors} ERROR", style="yellow" if counts.errors else ""),
     ]
+    if counts.without_verdict:
+        parts.append(Text(without_verdict_text(counts.without_verdict)))
     if counts.unmeasured:
         parts.append(Text(unmeasured_text(counts.unmeasured), style="bold yellow"))
     if summary.state != "complete":
@@ -157,7 +164,7 @@ def _cost_table(costs: Sequence[CostFinding], width: int) -> RenderableType:
     columns = (
         Column("what"),
         Column("of", min_width=12),
-        *(Column(name, right=True) for name in ("USD", "paid cells", "from cache", "unknown")),
+        *(Column(name, right=True) for name in ("USD", "paid", "from cache", "unknown")),
     )
     rows: list[list[Cell]] = [
         [
