@@ -23,10 +23,23 @@ from visioneval.suite import filters as scope
 from visioneval.suite import labels as suite_labels
 from visioneval.suite import model
 from visioneval.suite.cases import case, questions
-from visioneval.suite.entries import judges, limits, panels
+from visioneval.suite.entries import judges, limits, panels, prompts
 
 ROOT = Path(__file__).parent.parent
-SHARED = {"label", "tasks", "params", "grid", "provider", "key", "type", "when", "optional", "combine", "quorum"}
+SHARED = {
+    "label",
+    "tasks",
+    "params",
+    "grid",
+    "prompts",
+    "provider",
+    "key",
+    "type",
+    "when",
+    "optional",
+    "combine",
+    "quorum",
+}
 
 
 def _section(document: str, title: str) -> set[str]:
@@ -42,6 +55,7 @@ def _section(document: str, title: str) -> set[str]:
         ("suite.md", "Suite", model.Suite),
         ("suite.md", "Case", case.TestCase),
         ("suite.md", "Expect", case.Expect),
+        ("suite.md", "Prompt", prompts.PromptEntry),
         ("suite.md", "openai", config_of(PROVIDERS, "openai")),
         ("suite.md", "gemini", config_of(PROVIDERS, "gemini")),
         ("suite.md", "files", config_of(PROVIDERS, "files")),
@@ -81,6 +95,7 @@ def test_tables_name_exactly_the_fields(document: str, title: str, documented: t
         "Suite",
         "Case",
         "Expect",
+        "Prompt",
         "Record",
         "Questions",
         "Rules and gates",

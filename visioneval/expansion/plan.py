@@ -14,7 +14,7 @@ from visioneval.resources import builtin
 from visioneval.rules import Rule, parse_gate, parse_rule
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.outputs import ExistingOutput, Finished
-from visioneval.suite.cases.prompts import rendered
+from visioneval.suite.cases.prompts import rendered, sent_prompt
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.entries.providers import BaseProvider
@@ -22,6 +22,7 @@ from visioneval.suite.filters import VerdictRule
 from visioneval.suite.model import Suite, template_folders
 from visioneval.suite.output_of import dependents_by_case
 from visioneval.suite.remote_media import addressed
+from visioneval.suite.runs import RunCoverage
 from visioneval.suite.selection import Selection
 from visioneval.templates.render import template_digest
 from visioneval.types import CaseFiles, Metric, ModelRun, TaskType
@@ -34,6 +35,11 @@ class Call:
     case: TestCase
     task_type: TaskType
     prompt: str
+    """The case's own prompt."""
+    sent_prompt: str
+    """The prompt that the model is sent: another one if its model run is of an entry of ``prompts``."""
+    graded_prompt: str
+    """The prompt that graders see: one of the two."""
     run: ModelRun
     params: Mapping[str, Any]
     samples: tuple[int, ...]
@@ -85,7 +91,7 @@ class Plan:
         grading = self._grading()
         dependents_by_id = dependents_by_case(self.suite.cases)
         for case in self.suite.cases:
-            runs = [run for run in self.runs if run.config.does(case.task_type)]
+            runs = [run for run in self.runs if self._coverage.has_cells(run.config, case)]
             if not runs or case.output_of is not None:
                 continue
             make_call = self._caller(case, rules, grading)
@@ -108,6 +114,7 @@ class Plan:
         resolved = case if criteria == case.criteria else case.model_copy(update={"criteria": criteria})
         graders = tuple(grader for grader in self.suite.graders if applies(grader, case))
         files = self.suite.files_of(case, self.folder, self._source(case))
+        wordings = self._wordings(case, prompt)
 
         def call(run: ModelRun, params: Mapping[str, Any], samples: tuple[int, ...]) -> Call:
             in_scope = tuple(
@@ -115,12 +122,51 @@ class Plan:
                 for entry, rule in rule_entries
                 if entry.covers(case.id, case.task_type, case.tags, run.label)
             )
-            optional = self._optional_graders(case, graders, in_scope)
+            sent, graded = self._wording(run.config, wordings, prompt)
             return Call(
-                resolved, case.task_type, prompt, run, params, samples, files, graders, in_scope, grading, optional
+                case=resolved,
+                task_type=case.task_type,
+                prompt=prompt,
+                sent_prompt=sent,
+                graded_prompt=graded,
+                run=run,
+                params=params,
+                samples=samples,
+                files=files,
+                graders=graders,
+                rules=in_scope,
+                grading=grading,
+                optional_graders=self._optional_graders(case, graders, in_scope),
             )
 
         return call
+
+    def _wordings(self, case: TestCase, prompt: str) -> dict[str, tuple[str, str]]:
+        """By the label of a prompt of the suite: the prompt that is sent for a case, and the one that graders see."""
+        generating = self._source(case)
+        wordings = {}
+        for entry in self.suite.prompts:
+            graded_as_sent = entry.graded_as == "sent"
+            if entry.is_for(generating):
+                is_rendered = graded_as_sent or case is generating
+                sent = sent_prompt(entry.template, case, prompt, self.suite.vars) if is_rendered else prompt
+                wordings[entry.label] = sent, sent if graded_as_sent else prompt
+        return wordings
+
+    def _wording(self, entry: BaseProvider, wordings: Mapping[str, tuple[str, str]], prompt: str) -> tuple[str, str]:
+        """The sent and the graded prompt on the model run of an entry of ``models``."""
+        return next((wordings[used.label] for used in self.suite.prompts_of(entry)), (prompt, prompt))
+
+    def graded_prompts(self, case: TestCase) -> tuple[str, ...]:
+        """Every prompt that graders see for a case, on any model run, without duplicates."""
+        prompt, _ = rendered(case, self.suite.vars)
+        wordings = self._wordings(case, prompt)
+        entries = (entry for entry in self.suite.models if self._coverage.has_cells(entry, case))
+        return tuple(dict.fromkeys(self._wording(entry, wordings, prompt)[1] for entry in entries))
+
+    @cached_property
+    def _coverage(self) -> RunCoverage:
+        return RunCoverage(self.suite)
 
     def _optional_graders(
         self, case: TestCase, graders: Iterable[BaseGrader], rules: Iterable[tuple[Rule, bool]]
@@ -153,7 +199,7 @@ class Plan:
     def outputs_of(self, run: ModelRun) -> Iterator[str]:
         """The path of every existing output that a model run would read, relative to the suite's folder."""
         for case in self.suite.cases:
-            if run.config.does(case.task_type) and run.config.has_outputs and case.output_of is None:
+            if self._coverage.has_cells(run.config, case) and run.config.has_outputs and case.output_of is None:
                 yield from (image.path for image in self._images(case, run) if image and image.path)
 
     def _images(self, case: TestCase, run: ModelRun) -> list[ExistingOutput | None]:
@@ -183,7 +229,7 @@ class Plan:
 
     def count(self, case: TestCase, run: ModelRun) -> tuple[int, int]:
         """Generation calls and cells of a case on a model run."""
-        if not run.config.does(case.task_type):
+        if not self._coverage.has_cells(run.config, case):
             return 0, 0
         source = self._source(case)
         sizes = [len(samples) for samples, _ in self._samples(source, run)]

@@ -42,7 +42,7 @@ class ItemView:
         return {
             "id": item.id,
             "case": record.test_id,
-            "prompt": record.prompt,
+            "prompt": record.shown_prompt,
             "criteria": self._criteria(case),
             "region": case.region if case else None,
             "stages": self._stages(item, case),

@@ -23,6 +23,7 @@ from visioneval.rules import Gate, Pool, gate_passes, parse_gate, parse_rule
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.filters import GateRule, Scope, any_glob
 from visioneval.suite.model import Suite
+from visioneval.suite.runs import RunCoverage
 from visioneval.types import Status, Verdict
 
 ERROR_GATE = GateRule(rule="error_rate == 0")
@@ -148,11 +149,6 @@ def in_order(info: RunInfo, records: Iterable[Record]) -> list[Record]:
     """Sorts records in suite order: by case, model run and sample."""
     position = suite_order(info)
     return sorted(records, key=lambda cell: position(cell.test_id, cell.model_label, cell.sample_index))
-
-
-def select_model_run(info: RunInfo, label: str, cells: int) -> RunInfo:
-    """Narrows a run to one model run, which has ``cells`` records."""
-    return info.of_model_run(label, cells)
 
 
 def gates_of(suite: Suite) -> tuple[GateRule, ...]:
@@ -289,10 +285,11 @@ def _can_match(entry: Scope, gate: Gate, info: RunInfo) -> bool:
         return False
     suite = info.selected_suite
     labeled = [m for m in suite.models if not entry.models or any_glob(entry.models, str(m.label))]
+    coverage = RunCoverage(suite)
     kinds = {
         case.expect.aligned
         for case in suite.cases
-        if entry.fits(case.id, case.task_type, case.tags) and any(m.does(case.task_type) for m in labeled)
+        if entry.fits(case.id, case.task_type, case.tags) and any(coverage.has_cells(run, case) for run in labeled)
     }
     return len(kinds) == 2 if gate.fn == "separation" else bool(kinds)
 

@@ -124,7 +124,7 @@ async def generate(call: Call, context: RunContext, deadline: float) -> CallOutc
     request = GenerationRequest(
         case=call.case,
         task_type=call.task_type,
-        prompt=call.prompt,
+        prompt=call.sent_prompt,
         model_label=call.run.label,
         params=call.params,
         files=call.files,
@@ -183,6 +183,7 @@ async def regrade_output(existing: StoredOutput, context: RunContext, deadline: 
         Record,
         **{name: getattr(record, name) for name in _GENERATION_FIELDS},
         **_case_fields(call, context),
+        sent_prompt=_prompt_of_output(call, record, context),
         run_id=context.writer.info.run_id,
         sample_index=record.sample_index,
         grade_key=await run_in_thread(grade_key, call, context.hash_of, when=call.has_files),
@@ -323,6 +324,7 @@ def _record_maker(call: Call, sample: int, outcome: CallOutcome, context: RunCon
     return partial(
         Record,
         **_case_fields(call, context),
+        sent_prompt=None if call.sent_prompt == call.prompt else sanitizer.text(call.sent_prompt),
         run_id=context.writer.info.run_id,
         sample_index=sample,
         provider=call.run.provider,
@@ -344,10 +346,18 @@ def _case_fields(call: Call, context: RunContext) -> dict[str, Any]:
         "model_label": call.run.label,
         "task_type": call.task_type,
         "prompt": context.sanitizer.text(call.prompt),
+        "graded_prompt": None if call.graded_prompt == call.prompt else context.sanitizer.text(call.graded_prompt),
         "tags": call.case.tags,
         "flaky": call.case.flaky,
         "metadata": context.sanitizer.mapping(call.case.metadata),
     }
+
+
+def _prompt_of_output(call: Call, record: Record, context: RunContext) -> str | None:
+    """What the model was sent for an existing output of a case, if that is not the case's prompt."""
+    is_generated_for_case = record.test_id == call.case.id and not call.run.config.reads_outputs
+    sent = record.prompt if record.sent_prompt is None else record.sent_prompt
+    return sent if is_generated_for_case and sent != context.sanitizer.text(call.prompt) else None
 
 
 def _refused_record(call: Call, message: str, make_record: partial[Record]) -> Record:

@@ -30,3 +30,13 @@ def rendered(case: TestCase, variables: Mapping[str, Any]) -> tuple[str, str | N
         return case.prompt, case.criteria
     values = context(case, variables)
     return render(case.prompt, values), None if case.criteria is None else render(case.criteria, values)
+
+
+def sent_prompt(template: str, case: TestCase, prompt: str, variables: Mapping[str, Any]) -> str:
+    """The prompt that a template of the suite's ``prompts`` makes of a case's ``prompt``, which is rendered.
+
+    Raises ``TemplateError``.
+    """
+    values = context(case, variables)
+    of_case = {"prompt": prompt, "task": str(case.task_type), "metadata": case.metadata}
+    return render(template, {**values, "case": {**values["case"], **of_case}})

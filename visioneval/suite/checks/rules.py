@@ -10,6 +10,7 @@ from visioneval.rules import parse_gate, parse_rule
 from visioneval.suite.filters import Scope, VerdictRule, When, any_glob
 from visioneval.suite.loading.messages import Loc, did_you_mean
 from visioneval.suite.model import Suite
+from visioneval.suite.runs import RunCoverage
 from visioneval.types import Metric, ModelRun
 
 Problems = Iterator[tuple[Loc, str]]
@@ -42,25 +43,24 @@ class SuiteContext:
         return {name for written in self.written for name in written}
 
     @cached_property
-    def labels(self) -> list[tuple[str, frozenset[str]]]:
-        """Label and tasks of each model run."""
-        tasks = {case.task_type for case in self.suite.cases}
-        return [(run.label, frozenset(t for t in tasks if run.config.does(t))) for run in self.runs]
+    def labels(self) -> list[tuple[str, frozenset[int]]]:
+        """The label of each model run, and the indices of its cases."""
+        coverage = RunCoverage(self.suite)
+        return [(run.label, coverage.cases_of(run.config)) for run in self.runs]
 
     @cached_property
     def has_cells(self) -> bool:
-        """Whether any model run supports any case."""
-        return any(tasks for _, tasks in self.labels)
+        """Whether any model run has any case."""
+        return any(cases for _, cases in self.labels)
 
     def cases_in(self, scope: Scope) -> list[int]:
         """Indices of the cases with at least one cell in the scope."""
-        tasks = {
-            task for label, tasks in self.labels if not scope.models or any_glob(scope.models, label) for task in tasks
-        }
+        in_scope = {cases for label, cases in self.labels if not scope.models or any_glob(scope.models, label)}
+        covered = frozenset[int]().union(*in_scope)
         return [
             index
             for index, case in enumerate(self.suite.cases)
-            if case.task_type in tasks and scope.fits(case.id, case.task_type, case.tags)
+            if index in covered and scope.fits(case.id, case.task_type, case.tags)
         ]
 
 
@@ -76,7 +76,7 @@ def rule_problems(view: SuiteContext, *, is_complete: bool = True) -> Problems:
 def _suite_rules(view: SuiteContext) -> Problems:
     for index, rule in enumerate(view.suite.verdict):
         cases = view.cases_in(rule)
-        if not cases and view.has_cells and not any(_empty_scope(view, rule)):
+        if not cases and view.has_cells and not any(empty_scope(view, rule)):
             yield (
                 ("verdict", index),
                 f"{rule.rule!r} matches no cell of this suite: check its scope (models, cases, tags, tasks)",
@@ -95,13 +95,14 @@ def _case_rules(view: SuiteContext) -> Problems:
 def _scopes(view: SuiteContext) -> Problems:
     for index, grader in enumerate(view.suite.graders):
         if grader.when is not None:
-            yield from ((("graders", index, "when"), message) for message in _empty_scope(view, grader.when))
+            yield from ((("graders", index, "when"), message) for message in empty_scope(view, grader.when))
     for key, entries in (("verdict", view.suite.verdict), ("gates", view.suite.gates)):
         for index, entry in enumerate(entries):
-            yield from (((key, index), message) for message in _empty_scope(view, entry))
+            yield from (((key, index), message) for message in empty_scope(view, entry))
 
 
-def _empty_scope(view: SuiteContext, scope: When) -> Iterator[str]:
+def empty_scope(view: SuiteContext, scope: When) -> Iterator[str]:
+    """Yields each part of a scope that matches nothing."""
     cases = view.suite.cases
     tags = {tag for case in cases for tag in case.tags} if scope.tags else set()
     for tag in scope.tags:
@@ -184,8 +185,8 @@ def _uncovered_cases(view: SuiteContext, bad_locs: set[Loc]) -> Problems:
         ]
         if any(not rule.models for rule in applicable):
             continue
-        for label, tasks in view.labels:
-            if case.task_type in tasks and not any(any_glob(rule.models, label) for rule in applicable):
+        for label, cases in view.labels:
+            if case_index in cases and not any(any_glob(rule.models, label) for rule in applicable):
                 yield ("cases", case_index), f"no verdict rule applies to the case {case.id!r} on {label!r}"
                 break
 
@@ -198,7 +199,7 @@ def _gates(view: SuiteContext) -> Problems:
     for index, entry in enumerate(view.suite.gates):
         gate = parse_gate(entry.rule)
         cases = view.cases_in(entry)
-        if not cases and view.has_cells and not any(_empty_scope(view, entry)):
+        if not cases and view.has_cells and not any(empty_scope(view, entry)):
             yield (
                 ("gates", index),
                 f"{entry.rule!r} matches no cell of this suite: check its scope (models, cases, tags, tasks)",

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 
 from visioneval.registry import GRADERS, check_of
 from visioneval.suite.checks.panels import panel_warnings
+from visioneval.suite.checks.prompts import prompt_warnings
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.loading.messages import SuiteWarning
 from visioneval.suite.model import Suite
 
 
 def suite_warnings(suite: Suite) -> Iterator[SuiteWarning]:
-    """Yields warnings about panels, and those that belong to one type of grader."""
+    """Yields warnings about prompts and panels, and those that belong to one type of grader."""
+    yield from (SuiteWarning(loc, message) for loc, message in prompt_warnings(suite))
     yield from (SuiteWarning(loc, message) for loc, message in panel_warnings(suite))
     for name, graders in graders_by_type(suite).items():
         if check := check_of(GRADERS, name, "warnings"):

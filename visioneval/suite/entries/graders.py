@@ -162,8 +162,11 @@ class BaseGrader(Frozen):
         """Number of calls of each judge for ``times`` cells or pairs of ``cases``; ``None`` if unknown."""
         return times
 
-    def shared_calls(self, cases: Sequence[TestCase], variables: Mapping[str, Any]) -> int:
-        """Number of calls whose answers all judges share. The first judge answers them."""
+    def shared_calls(self, prompts: Iterable[tuple[TestCase, str]]) -> int:
+        """Number of calls whose answers all judges share, for cases with each prompt that graders see.
+
+        The first judge answers them.
+        """
         return 0
 
     @property
