@@ -130,7 +130,7 @@ def test_the_table_of_judge_templates_is_true() -> None:
     for name, options in graders.items():
         grader = config_of(GRADERS, name).model_validate({"key": "k", "type": name, **options})
         contexts = dict(grader.template_contexts(item, item.prompt, variables={"vars": 1}))
-        for template in grader.judge_templates:
+        for template in grader.judge_templates(item, {"vars": 1}):
             must, known = set(template.must_show), set(contexts[template.name])
             assert must | set(template.instead) <= known
             actual[name, template.option] = (must, known - must)

@@ -88,16 +88,13 @@ class Plan:
     def calls(self) -> Iterator[Call]:
         """Every generation call, case by case, with the cases that use its images."""
         rules = [(entry, parse_rule(entry.rule)) for entry in self.suite.verdict]
-        grading = self._grading()
         dependents_by_id = dependents_by_case(self.suite.cases)
         for case in self.suite.cases:
             runs = [run for run in self.runs if self._coverage.has_cells(run.config, case)]
             if not runs or case.output_of is not None:
                 continue
-            make_call = self._caller(case, rules, grading)
-            dependent_callers = [
-                self._caller(dependent, rules, grading) for dependent in dependents_by_id.get(case.id, ())
-            ]
+            make_call = self._caller(case, rules)
+            dependent_callers = [self._caller(dependent, rules) for dependent in dependents_by_id.get(case.id, ())]
             for run in runs:
                 for samples, params in self._samples(case, run):
                     call = make_call(run, params, samples)
@@ -106,7 +103,7 @@ class Plan:
                     yield replace(call, dependents=dependents, params=addressed(params, graders, self.suite.judges))
 
     def _caller(
-        self, case: TestCase, rules: list[tuple[VerdictRule, Rule]], grading: Mapping[str, str]
+        self, case: TestCase, rules: list[tuple[VerdictRule, Rule]]
     ) -> Callable[[ModelRun, Mapping[str, Any], tuple[int, ...]], Call]:
         """A function that creates the calls of a case; computes what they share only once."""
         rule_entries = rules if case.verdict is None else [(entry, parse_rule(entry.rule)) for entry in case.verdict]
@@ -114,6 +111,7 @@ class Plan:
         resolved = case if criteria == case.criteria else case.model_copy(update={"criteria": criteria})
         graders = tuple(grader for grader in self.suite.graders if applies(grader, case))
         files = self.suite.files_of(case, self.folder, self._source(case))
+        grading = {grader.key: self._grading_of(grader, case) for grader in graders}
         wordings = self._wordings(case, prompt)
 
         def call(run: ModelRun, params: Mapping[str, Any], samples: tuple[int, ...]) -> Call:
@@ -248,22 +246,28 @@ class Plan:
         """How many cells the plan has."""
         return sum(self.count(case, run)[1] for case in self.suite.cases for run in self.runs)
 
-    def _grading(self) -> dict[str, str]:
-        folders = template_folders(self.suite, self.folder, builtin("prompts"))
-        hashes: dict[str, str] = {}
-        for grader in self.suite.graders:
-            judge_parts: list[Any] | None = None
-            judges = [self.suite.judges[name] for name in grader.judge_names if name in self.suite.judges]
-            if judges:
-                options = [judge.answering_options for judge in judges]
-                templates = template_digest(grader.templates, folders)
-                judge_parts = [options if grader.has_panel else options[0], templates, self.suite.vars]
-            elif grader.runs_code and self.suite.vars:
-                judge_parts = [self.suite.vars]  # a custom class can read them
-            hashes[grader.key] = short_digest(
-                [grader.key_options, judge_parts, *([grader.version] if grader.version else [])]
-            )
-        return hashes
+    def _grading_of(self, grader: BaseGrader, case: TestCase) -> str:
+        """A hash of what a grader's scores for a case depend on beside the case. Computed once for each template."""
+        templates = grader.templates(case, self.suite.vars)
+        if (grader.key, templates) not in self._gradings:
+            self._gradings[grader.key, templates] = self._grading_hash(grader, templates)
+        return self._gradings[grader.key, templates]
+
+    @cached_property
+    def _gradings(self) -> dict[tuple[str, tuple[str, ...]], str]:
+        return {}
+
+    def _grading_hash(self, grader: BaseGrader, templates: tuple[str, ...]) -> str:
+        judge_parts: list[Any] | None = None
+        judges = [self.suite.judges[name] for name in grader.judge_names if name in self.suite.judges]
+        if judges:
+            options = [judge.answering_options for judge in judges]
+            folders = template_folders(self.suite, self.folder, builtin("prompts"))
+            texts = template_digest(templates, folders)
+            judge_parts = [options if grader.has_panel else options[0], texts, self.suite.vars]
+        elif grader.runs_code and self.suite.vars:
+            judge_parts = [self.suite.vars]  # a custom class can read them
+        return short_digest([grader.key_options, judge_parts, *([grader.version] if grader.version else [])])
 
     @cached_property
     def config_sha256(self) -> Mapping[str, str]:

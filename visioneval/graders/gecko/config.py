@@ -136,8 +136,7 @@ class GeckoGrader(BaseGrader, GeckoOptions):
         certain = {question.type for question in case.add_questions}
         return frozenset(f"{self.key}.{kind}" for kind in self.types_of(case) if kind not in certain)
 
-    @property
-    def judge_templates(self) -> tuple[JudgeTemplate, ...]:
+    def judge_templates(self, case: TestCase, variables: Mapping[str, Any]) -> tuple[JudgeTemplate, ...]:
         making = [JudgeTemplate(self.template_for_questions, "questions_template", ("prompt",))]
         if self.check_questions:
             making.append(JudgeTemplate(CHECK, "check_questions", ("prompt", "questions")))

@@ -12,7 +12,7 @@ RESERVED = ("case", "expect", "metadata")
 
 
 def context(case: TestCase, variables: Mapping[str, Any]) -> dict[str, Any]:
-    """The variables of a case's templates: ``vars``, ``metadata``, ``expect`` and ``case`` (id, tags, region).
+    """The variables of a case's templates: ``vars``, ``metadata``, ``expect`` and ``case``.
 
     ``expect.aligned`` is excluded: a judge must not know which cases are counter-examples.
     """
@@ -20,7 +20,13 @@ def context(case: TestCase, variables: Mapping[str, Any]) -> dict[str, Any]:
         **variables,
         "metadata": case.metadata,
         "expect": case.expect.model_dump(exclude_none=True, exclude={"aligned"}),
-        "case": {"id": case.id, "tags": list(case.tags), "region": case.region},
+        "case": {
+            "id": case.id,
+            "tags": list(case.tags),
+            "region": case.region,
+            "metadata": case.metadata,
+            "task": str(case.task_type),
+        },
     }
 
 
@@ -38,5 +44,4 @@ def sent_prompt(template: str, case: TestCase, prompt: str, variables: Mapping[s
     Raises ``TemplateError``.
     """
     values = context(case, variables)
-    of_case = {"prompt": prompt, "task": str(case.task_type), "metadata": case.metadata}
-    return render(template, {**values, "case": {**values["case"], **of_case}})
+    return render(template, {**values, "case": {**values["case"], "prompt": prompt}})
