@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import compileall
+import importlib
 import itertools
 import os
 import re
@@ -19,7 +20,7 @@ from fake_api import FakeAPI
 from hypothesis import HealthCheck, settings
 from label_server import rate, serve
 from PIL import Image
-from shared_readings import readings_folder, shared_readings
+from shared_readings import readings_folder, reduced_readings, shared_readings
 from suite_runner import SuiteRunner
 from toys import Toy
 
@@ -29,7 +30,7 @@ from visioneval.errors import SuiteError, UsageError
 from visioneval.suite.load import LoadedSuite, load_suite
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # tests import OCR's packages themselves
-__all__ = ["browser", "open_page", "rate", "readings_folder", "serve", "shared_readings"]
+__all__ = ["browser", "open_page", "rate", "readings_folder", "reduced_readings", "serve", "shared_readings"]
 
 ROOT = Path(__file__).parent.parent
 settings.register_profile(
@@ -150,10 +151,24 @@ SLOW = frozenset(
 typer.testing._get_command = cache(typer.testing._get_command)
 
 
+# Each worker imports all tests, and to rewrite their assertions takes longer than the rest of their import.
+sys.dont_write_bytecode = False
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Compiles the package once, as hundreds of child processes would each compile it again."""
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(ROOT / "visioneval", quiet=2)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Each worker first imports a part of the tests, so that it finds the rest of them compiled by the others."""
+    config = session.config
+    if not hasattr(config, "workerinput") or config.args != config.getini("testpaths"):
+        return
+    first = int(config.workerinput["workerid"].removeprefix("gw"))
+    for path in sorted((ROOT / "tests").glob("test_*.py"))[first :: config.workerinput["workercount"]]:
+        importlib.import_module(path.stem)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -53,3 +53,16 @@ def shared_readings(readings_folder: Path) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ocr, "read", SharedReadings(readings_folder, ocr.read))
         yield
+
+
+@pytest.fixture(scope="module")
+def reduced_readings(readings_folder: Path) -> Iterator[None]:
+    """As ``shared_readings``, with images over 600,000 pixels reduced to that, for whole suites: OCR's time grows with
+    the area.
+    """
+    folder = readings_folder / "reduced"
+    folder.mkdir(exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ocr, "_MAX_AREA", 600_000)
+        patch.setattr(ocr, "read", SharedReadings(folder, ocr.read))
+        yield

@@ -301,7 +301,7 @@ def test_no_labels_give_nan_or_an_interval_without_its_value(cells: list[Any], p
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("simulation", "repetitions"),
-    [("yes_no", 60), ("raters", 40), ("pairs", 100), ("win_rates", 30), ("scales", 20), ("ceiling_intervals", 30)],
+    [("yes_no", 30), ("raters", 20), ("pairs", 50), ("win_rates", 15), ("scales", 10), ("ceiling_intervals", 15)],
 )
 def test_intervals_keep_their_promise(simulation: str, repetitions: int) -> None:
     """All designs of a simulation together, and none of them far off."""

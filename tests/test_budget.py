@@ -27,7 +27,7 @@ from visioneval.engine.calls.cost.budget import Budget
 from visioneval.engine.calls.cost.pricing import Prices
 from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.errors import BudgetError
-from visioneval.providers.openai.generator import flat_usage
+from visioneval.providers.openai.connection import flat_usage
 from visioneval.suite.entries.limits import Price
 
 pytest_plugins = ("fake_api.fixtures",)

@@ -32,14 +32,15 @@ def _runs(job: dict[str, Any]) -> Iterator[str]:
     return (step["run"] for step in job["steps"] if "run" in step)
 
 
-def test_three_jobs_run_on_their_events(workflow: dict[str, Any]) -> None:
+def test_jobs_run_on_their_events(workflow: dict[str, Any]) -> None:
     on = workflow[True]  # YAML 1.1, which GitHub does not read, takes "on" for a yes
     assert set(on) == {"pull_request", "schedule", "push"}
-    assert {name: job["if"] for name, job in workflow["jobs"].items()} == {
+    assert {name: job["if"] for name, job in workflow["jobs"].items() if "if" in job} == {
         "replay": "github.event_name == 'pull_request'",
-        "nightly": "github.event_name == 'schedule'",
+        "nightly-shards": "github.event_name == 'schedule'",
         "release": "github.event_name == 'push'",
     }
+    assert workflow["jobs"]["nightly"]["needs"] == "nightly-shards"
     for job in workflow["jobs"].values():
         assert job["runs-on"]
         assert job["timeout-minutes"]
@@ -63,7 +64,7 @@ def _commands(workflow: dict[str, Any]) -> Iterator[list[str]]:
 def test_every_command_and_flag_exists(workflow: dict[str, Any]) -> None:
     known = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     seen = list(_commands(workflow))
-    assert {words[1] for words in seen} == {"run", "compare"}
+    assert {words[1] for words in seen} == {"run", "merge", "compare"}
     for _, command, *words in seen:
         flags = {word for word in words if re.fullmatch(r"--[a-z-]+", word)}
         assert flags <= {name for option in known[command].params for name in option.opts}
@@ -76,6 +77,23 @@ def test_the_compare_commands_run_as_documented(toy: Toy, workflow: dict[str, An
     assert toy("baseline", "set", "replay").exit_code == 0
     codes = {words[3]: toy(*words[1:]).exit_code for words in _commands(workflow) if words[1] == "compare"}
     assert codes == {"replay": 0, "nightly": 1, "release": 0}
+
+
+def test_the_shards_of_the_matrix_are_merged(toy: Toy, workflow: dict[str, Any]) -> None:
+    matrix = workflow["jobs"]["nightly-shards"]["strategy"]["matrix"]["shard"]
+    (shard,) = (words for words in _commands(workflow) if "--shard" in words)
+    toy.write({"prompt": "one"}, {"prompt": "two"}, {"prompt": "three"})
+    for number in matrix:
+        named = {
+            "$SUITE": "suite.yaml",
+            "$NUMBER/$COUNT": f"{number}/{len(matrix)}",
+            "shard-$NUMBER": f"shard-{number}",
+        }
+        assert toy(*(named.get(word, word) for word in shard[1:]), "--trust-suite").exit_code == 0
+    (merge,) = (words for words in _commands(workflow) if words[1] == "merge")
+    runs = sorted(str(path) for path in Path("runs").glob("shard-*"))
+    assert len(runs) == len(matrix)
+    assert toy(*(part for word in merge[1:] for part in (runs if word == "runs/shard-*" else [word]))).exit_code == 0
 
 
 def test_nothing_is_overwritten(toy: Toy, workflow: dict[str, Any]) -> None:

@@ -177,7 +177,7 @@ def test_control_characters_of_a_model_are_escaped(toy: Toy) -> None:
 
 
 @pytest.fixture(scope="module")
-def quickstart(tmp_path_factory: pytest.TempPathFactory, shared_readings: None) -> Path:
+def quickstart(tmp_path_factory: pytest.TempPathFactory, reduced_readings: None) -> Path:
     """Two runs of quickstart: ``right``, and ``spilt``, in which the edit leaves its mask; the same with must_pass."""
     folder = tmp_path_factory.mktemp("quickstart")
     shutil.copytree(builtin("suites") / "quickstart", folder / "plain")

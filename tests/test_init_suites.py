@@ -12,7 +12,7 @@ from visioneval.cli.commands.suite import Template
 from visioneval.records.model import read_records
 from visioneval.types import Verdict
 
-pytestmark = pytest.mark.usefixtures("shared_readings")
+pytestmark = pytest.mark.usefixtures("reduced_readings")
 
 
 @pytest.mark.parametrize("template", list(Template))

@@ -137,7 +137,7 @@ def _install_steps() -> list[str]:
     steps = [
         step for job in workflow["jobs"].values() for step in job["steps"] if step.get("name") == "Install visioneval"
     ]
-    assert [step["shell"] for step in steps] == ["bash"] * 3
+    assert [step["shell"] for step in steps] == ["bash"] * 4
     return [step["run"] for step in steps]
 
 

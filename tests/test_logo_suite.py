@@ -21,7 +21,7 @@ from visioneval.resources import builtin
 from visioneval.types import Verdict
 
 pytest_plugins = ("fake_api.fixtures",)
-pytestmark = pytest.mark.usefixtures("shared_readings")
+pytestmark = pytest.mark.usefixtures("reduced_readings")
 
 SOURCE = builtin("suites") / "logo_edits"
 PROMPT_PATTERNS = {

@@ -21,7 +21,9 @@ from PIL import Image
 from visioneval.errors import ProviderError, UsageError
 from visioneval.providers.base import Generation, GenerationRequest
 from visioneval.providers.openai.config import OpenAIProvider
-from visioneval.providers.openai.generator import OpenAIGenerator, client_for, provider_errors, retry_after
+from visioneval.providers.openai.connection import client_for, provider_errors
+from visioneval.providers.openai.generator import OpenAIGenerator
+from visioneval.providers.retry_after import retry_after
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.remote import OpenAIOptions
 from visioneval.types import CaseFiles, TaskType

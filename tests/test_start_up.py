@@ -57,3 +57,12 @@ def test_listing_runs_imports_no_engine(tmp_path: object) -> None:
     assert ["visioneval", "graders", "rubric", "config"] in packages
     assert {name[3] for name in packages if len(name) > 3} <= {"config", "dataset", "metrics", "prompt"}
     assert {"base", "conversation", "masks"}.isdisjoint(name[2] for name in packages)
+
+
+def test_running_a_suite_imports_no_numpy_until_something_is_measured() -> None:
+    code = (
+        "import sys, visioneval.api.runs, visioneval.cli.result, visioneval.providers.openai.judge\nprint(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    result = set(done.stdout.split())
+    assert not {"numpy", "cv2", "scipy", "pandas", "visioneval.probing", "visioneval.analysis.agreement"} & result

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from fake_api import FakeAPI, JudgeRequest
+from fake_api import FakeAPI, JudgeRequest, images
 from PIL import Image, ImageDraw, ImageFont
 from typer.testing import CliRunner
 
@@ -18,7 +18,7 @@ from visioneval.resources import builtin
 from visioneval.types import Verdict
 
 pytest_plugins = ("fake_api.fixtures",)
-pytestmark = pytest.mark.usefixtures("shared_readings")
+pytestmark = pytest.mark.usefixtures("reduced_readings")
 
 CELLS = {"ui_mockups": 35, "marketing": 40}
 READ = ["“Steep & Sip”", "Oct 3–5 • 10 am–6 pm", "Save 15% + free refills!"]  # noqa: RUF001 - the copy itself
@@ -47,6 +47,7 @@ def run(api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """``run(name, *flags)`` runs a built-in suite whose calls go to the local server: exit code, output, run, records."""
     monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
     monkeypatch.setenv("LOCAL_KEY", api.key)
+    monkeypatch.setattr(images, "VARIANTS", 1)  # OCR reads one image per size
     urls = {"openai": api.openai_base_url, "gemini": api.gemini_base_url}
 
     def run_suite(name: str, *flags: str) -> tuple[int, str, Path, list[Record]]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from visioneval.analysis.summary.findings import Summary
     from visioneval.api.comparisons import ComparisonResult, compare, pairwise, rank
     from visioneval.api.graders import agreement, probe
-    from visioneval.api.runs import Run, SuitePlan, grade, load_run, plan, run, run_async
+    from visioneval.api.runs import Run, SuitePlan, grade, load_run, merge, plan, run, run_async
     from visioneval.engine.pairwise.runs import PairwiseResult
     from visioneval.errors import GraderError, ProviderError, SuiteError, UsageError, VisionEvalError
     from visioneval.graders.base import Grade, Grader, GradingContext
@@ -41,7 +41,7 @@ _MODULES = {
     "visioneval.analysis.ranking.findings": ("Rankings",),
     "visioneval.api.comparisons": ("ComparisonResult", "compare", "pairwise", "rank"),
     "visioneval.api.graders": ("agreement", "probe"),
-    "visioneval.api.runs": ("Run", "SuitePlan", "grade", "load_run", "plan", "run", "run_async"),
+    "visioneval.api.runs": ("Run", "SuitePlan", "grade", "load_run", "merge", "plan", "run", "run_async"),
     "visioneval.engine.pairwise.runs": ("PairwiseResult",),
     "visioneval.errors": ("GraderError", "ProviderError", "SuiteError", "UsageError", "VisionEvalError"),
     "visioneval.graders.base": ("Grade", "Grader", "GradingContext"),
@@ -95,6 +95,7 @@ __all__ = [
     "compare",
     "grade",
     "load_run",
+    "merge",
     "pairwise",
     "plan",
     "probe",

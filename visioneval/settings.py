@@ -15,6 +15,7 @@ from visioneval.engine.prepare.runs import RunOptions
 from visioneval.errors import UsageError
 from visioneval.records.files.run_folders import find_run
 from visioneval.suite.selection import Selection
+from visioneval.suite.shards import Shard
 
 
 class CallKeywords(TypedDict, total=False):
@@ -59,6 +60,8 @@ class PlanKeywords(SelectionKeywords, total=False):
 
     samples: int
     """Outputs per case and model run, instead of the suite's."""
+    shard: str
+    """``I/N``: only part I of N of the selected cases. ``merge`` unites the runs of all parts."""
 
 
 class GradeKeywords(SelectionKeywords, total=False):
@@ -93,6 +96,7 @@ def run_options(
     graders: Sequence[str] = (),
     limit: int | None = None,
     samples: int | None = None,
+    shard: str | None = None,
     variables: Mapping[str, Any] | None = None,
     judges: Mapping[str, str] | None = None,
     runs: Path | str = RUNS,
@@ -127,7 +131,13 @@ def run_options(
     if offline and reuse == "none":
         raise UsageError("offline takes all answers from the cache, and reuse 'none' takes none: leave out one of them")
     selection = Selection(
-        cases=tuple(cases), tags=tuple(tags), models=tuple(models), graders=tuple(graders), limit=limit, samples=samples
+        cases=tuple(cases),
+        tags=tuple(tags),
+        models=tuple(models),
+        graders=tuple(graders),
+        limit=limit,
+        samples=samples,
+        shard=None if shard is None else Shard.parse(shard),
     )
     suite = SuiteOptions(
         selection=selection,

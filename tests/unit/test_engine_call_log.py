@@ -22,13 +22,15 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 def test_a_call_is_a_line_of_json(tmp_path: Path) -> None:
     log = CallLog(tmp_path / "logs" / "calls.jsonl")
-    log.call(KEY, "judge:1", "ok", 2, 0.12345678, tokens={"input_tokens": 3}, cost=0.5)
+    log.call(KEY, "judge:1", "ok", 2, 0.12345678, usage={"prompt_tokens": 3}, cost=0.5)
     log.close()
     (line,) = lines(tmp_path / "logs" / "calls.jsonl")
     assert line.pop("at").endswith("+00:00")
+    tokens = line.pop("tokens")
+    assert (tokens["input_tokens"], tokens["output_tokens"]) == (3, 0)
     assert line == {
         "provider": "openai", "model": "gpt-5.4", "kind": "judge", "status": "ok", "attempt": 2, "seconds": 0.123457,
-        "tokens": {"input_tokens": 3}, "cost_usd": 0.5, "key": "judge:1",
+        "cost_usd": 0.5, "key": "judge:1",
     }  # fmt: skip
 
 

@@ -37,8 +37,10 @@ from visioneval.engine.prepare.sample_sizes import DetectOptions, SampleSizes, s
 from visioneval.engine.run import execute
 from visioneval.errors import AuthError, StorageError, UsageError
 from visioneval.expansion.plan import Plan
+from visioneval.records.files.run_folders import find_run
 from visioneval.records.model import Record, RunInfo, StoppedBy, read_records
 from visioneval.records.resume_command import resume_hint, stopped_text
+from visioneval.scale.merge import merge_shards
 from visioneval.settings import (
     GradeKeywords,
     PlanKeywords,
@@ -179,6 +181,23 @@ def load_run(name: Path | str = "latest", *, runs: Path | str = RUNS, warn: Warn
     _, info, records = read_run(str(folder) if label is None else f"{folder}@{label}", Path(runs), warn)
     summary = summarize(info, records, preferences_within(folder, info), read_pair_cards(folder))
     return Run(folder, info, summary, label, resume_hint(folder, info))
+
+
+def merge(
+    *names: Run | Path | str,
+    run_id: str,
+    note: str | None = None,
+    runs: Path | str = RUNS,
+    warn: Warn = LOG.warning,
+) -> Run:
+    """Makes one run of the runs of all shards (``shard`` of ``run``), summarizes it, and checks its gates.
+
+    Raises ``UsageError`` for missing, repeated and foreign shards, and ``StorageError``.
+    """
+    if not names:
+        raise UsageError("name the runs of all shards")
+    folders = [find_run(str(name), Path(runs)) for name in names]
+    return load_run(merge_shards(folders, Path(runs), run_id, note, warn), runs=runs, warn=warn)
 
 
 def estimate_plan(planned: Planned, options: RunOptions, detect: DetectOptions | None = None) -> SuitePlan:

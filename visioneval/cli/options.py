@@ -74,6 +74,15 @@ Samples = Annotated[
     int | None,
     value("--samples", "N", "Samples per case and model run; overrides the suite.", SELECTION, min=1, max=1000),
 ]
+ShardOfCases = Annotated[
+    str | None,
+    value(
+        "--shard",
+        "I/N",
+        "Only part I of N of the selected cases, such as 1/4. 'visioneval merge' makes one run of all parts.",
+        SELECTION,
+    ),
+]
 Variables = Annotated[
     list[str] | None, value("--var", "NAME=VALUE", "Override one of the suite's vars. Repeatable.", SELECTION)
 ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
 
-from visioneval.engine.calls.asking import judge_asker
+from visioneval.engine.calls.asking import ask_judge
 from visioneval.engine.calls.calls import Calls
 from visioneval.engine.calls.cost.meter import Meter
 from visioneval.engine.cells.context import sanitizer_for
@@ -149,7 +149,7 @@ def asker(plan: Plan, components: Components, calls: Calls) -> AskAbout:
 
     async def ask(judge: str, question: Question, about: CellRef) -> Reply:
         config = plan.suite.judges[judge]
-        return await judge_asker(calls, judge, config, components.judges[judge], about, Meter())(question)
+        return await ask_judge(calls, judge, config, components.judges[judge], about, Meter(), question)
 
     return ask
 

@@ -50,11 +50,19 @@ class Sanitizer:
 
     def hides(self, value: Any) -> bool:
         """Whether plain data contains a secret."""
-        if isinstance(value, Mapping):
-            return any(self.hides(item) for item in (*value, *value.values()))
-        if isinstance(value, (list, tuple)):
-            return any(map(self.hides, value))
-        return any(secret in str(value) for secret in self.secrets)
+        todo = [value]
+        while todo:
+            item = todo.pop()
+            if isinstance(item, (dict, Mapping)):  # the first of the two is fast
+                todo += [*item, *item.values()]
+            elif isinstance(item, (list, tuple)):
+                todo += item
+            else:
+                text = str(item)
+                for secret in self.secrets:
+                    if secret in text:
+                        return True
+        return False
 
     def text(self, value: object) -> str:
         """Any value as text that is valid UTF-8, without secrets."""

@@ -87,9 +87,9 @@ class GradingContext:
             raise GraderError("this grader has no judge: name one in the suite, such as 'judge: default'")
         return self.judge
 
-    async def ask_own_judge(self, question: Question) -> Reply:
+    def ask_own_judge(self, question: Question) -> Awaitable[Reply]:
         """Asks the grader's judge. Raises ``ProviderError``, and ``GraderError`` if it has none."""
-        return await self.ask_judge(self.own_judge, question)
+        return self.ask_judge(self.own_judge, question)
 
     async def ask(self, prompt: str, answers: Mapping[str, Mapping[str, Any]], *, frames: int = 8) -> dict[str, Any]:
         """Asks the grader's judge and returns its answers by name. ``answers`` maps each name to a JSON Schema, such as

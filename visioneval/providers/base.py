@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from pybase64 import b64encode
+from pybase64 import b64encode_as_string
 
 from visioneval.suite.cases.case import TestCase
 from visioneval.types import CaseFiles, TaskType
@@ -84,7 +84,7 @@ class ImagePart:
     @property
     def url(self) -> str:
         """The image as a ``data:`` URL. Not cached: storing it would cost more than encoding it again."""
-        return f"data:{self.mime};base64,{b64encode(self.data).decode()}"
+        return f"data:{self.mime};base64,{b64encode_as_string(self.data)}"
 
 
 class FilePart(ImagePart):

@@ -203,6 +203,8 @@ class RunInfo(Frozen):
     note: str | None = None
     graded_from: str | None = None
     """For a regrade: the source run of the images, as RUN_ID or RUN_ID@label."""
+    merged_from: tuple[fields.RunId, ...] = ()
+    """For a run made of shards: their run ids, in order."""
     command_line: tuple[str, ...] = ()
     git_commit: str | None = None
     suite_path: str

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -109,13 +110,22 @@ class QuestionsWriter:
                 self._write()
 
     def _write(self) -> None:
-        entries = ",\n".join(self._entries)
-        text = f'{{"schema_version":{SCHEMA_VERSION},"prompts":[\n{entries}\n]}}\n'
-        try:
-            write_whole(self._path, text)
-        except OSError as error:
-            raise StorageError(f"{self._path}: cannot write: {error.strerror or error}") from error
+        _write_entries(self._path, self._entries)
         self._stale = False
+
+
+def write_questions(folder: Path, entries: Iterable[PromptQuestions]) -> None:
+    """Writes the questions of a new run, each set once; nothing without entries. Raises ``StorageError``."""
+    if lines := dict.fromkeys(entry.model_dump_json() for entry in entries):
+        _write_entries(folder / NAME, lines)
+
+
+def _write_entries(path: Path, lines: Iterable[str]) -> None:
+    entries = ",\n".join(lines)
+    try:
+        write_whole(path, f'{{"schema_version":{SCHEMA_VERSION},"prompts":[\n{entries}\n]}}\n')
+    except OSError as error:
+        raise StorageError(f"{path}: cannot write: {error.strerror or error}") from error
 
 
 def read_questions(folder: Path) -> tuple[PromptQuestions, ...]:

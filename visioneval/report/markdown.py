@@ -37,7 +37,13 @@ from visioneval.report.text import one_line, panel_lines, rerouting_text
 MAX_ROWS = 20
 EXPANDED: tuple[Change, ...] = ("broken", "error_after", "fixed", "error_before")
 COLLAPSED: tuple[Change, ...] = ("still_failing", "still_error")
-_STATE_LABELS = {"passed": "passed", "failed": "**FAILED**", "unmeasured": "**NOT MEASURED**", "skipped": "skipped"}
+_STATE_LABELS = {
+    "passed": "passed",
+    "failed": "**FAILED**",
+    "unmeasured": "**NOT MEASURED**",
+    "skipped": "skipped",
+    "deferred": "after merging",
+}
 
 _OUTCOME_TITLES = {
     "passed": "all gates passed",
@@ -167,7 +173,8 @@ def _summary(summary: Summary) -> Iterator[str]:
     yield f"## visioneval: {code(summary.suite)}"
     state = "" if summary.state == "complete" else f", **{summary.state}**"
     verdicts = f"{counts.passed} PASS, {counts.failed} FAIL, {counts.errors} ERROR"
-    yield f"{counts.cells} of {summary.planned_cells} cells{state}: {verdicts}; run {code(summary.run_id)}"
+    shard = "" if summary.shard is None else f"shard {summary.shard}: "
+    yield f"{shard}{counts.cells} of {summary.planned_cells} cells{state}: {verdicts}; run {code(summary.run_id)}"
     if summary.unjudged_pairs:
         yield f"**Incomplete: {unjudged_pairs_text(summary.unjudged_pairs)}**"
     if counts.unmeasured:

@@ -12,6 +12,7 @@ from visioneval.suite.loading.messages import did_you_mean
 from visioneval.suite.model import Suite
 from visioneval.suite.output_of import with_output_sources
 from visioneval.suite.runs import RunCoverage
+from visioneval.suite.shards import Shard, cases_of_shard
 from visioneval.types import Frozen
 
 T = TypeVar("T")
@@ -27,6 +28,8 @@ class Selection(Frozen):
     limit: int | None = None
     samples: int | None = None
     """Replaces the suite's number; fewer samples than that leave cells out."""
+    shard: Shard | None = None
+    """Which part of the selected cases runs. What they leave out is in the other shards."""
 
     @property
     def narrows(self) -> bool:
@@ -36,14 +39,15 @@ class Selection(Frozen):
     @property
     def narrows_cases(self) -> bool:
         """Whether any flag selects cases."""
-        return bool(self.cases or self.tags or self.limit is not None)
+        return bool(self.cases or self.tags or self.limit is not None or self.shard is not None)
 
 
 def selected(suite: Suite, selection: Selection) -> Suite:
     """The suite with the selected cases, model runs and graders only. Other entries may still name what is left out.
 
     ``suite`` has one entry per model run. Leaves out cases without cells on the selected model runs, model runs without
-    cells, and graders without anything to grade; adds the cases whose outputs the selected cases use.
+    cells, and graders without anything to grade; adds the cases whose outputs the selected cases use. A shard can
+    have no cases.
     """
     models = [entry for entry in suite.models if not selection.models or any_glob(selection.models, _label(entry))]
     cases = [case for case in suite.cases if not selection.cases or any_glob(selection.cases, case.id)]
@@ -56,6 +60,9 @@ def selected(suite: Suite, selection: Selection) -> Suite:
     labels = [_label(entry) for entry in models]
     graders = (grader for grader in suite.graders if not selection.graders or any_glob(selection.graders, grader.key))
     narrowed = tuple(each for grader in graders if (each := grader.narrowed(labels)))
+    if selection.shard is not None:
+        ids = cases_of_shard(suite.cases, selection.shard)
+        chosen = tuple(case for case in chosen if case.id in ids)
     return suite.model_copy(update={"cases": chosen, "models": tuple(models), "graders": narrowed})
 
 
@@ -68,7 +75,7 @@ def check_selection(suite: Suite, selection: Selection) -> None:
     for tag in selection.tags:
         if tag not in tags:
             raise UsageError(f"--tag: no case has the tag {tag!r}{did_you_mean(tag, tags)}")
-    narrowed = selected(suite, selection)
+    narrowed = selected(suite, selection.model_copy(update={"shard": None}))
     if not narrowed.cases or not narrowed.models:
         raise UsageError("nothing to run: no selected model run supports the task of any selected case")
     if not narrowed.graders:

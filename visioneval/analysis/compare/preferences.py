@@ -8,11 +8,8 @@ from math import fsum
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-
 from visioneval.analysis.stats.basic import Interval
 from visioneval.analysis.stats.clusters import case_sums
-from visioneval.analysis.stats.interval import alpha_measure
 from visioneval.analysis.stats.measure import Measure
 from visioneval.analysis.stats.rare_events import rare_event_interval
 from visioneval.records.model import RunInfo
@@ -173,6 +170,11 @@ def _alpha(answers: Mapping[tuple[str, int], Sequence[Result]]) -> Measure:
     shared = {cell: given for cell, given in answers.items() if len(given) > 1}
     if not shared:
         return Measure(note="no pair has answers from two judges")
+    # loads NumPy, which runs without a panel do without
+    import numpy as np
+
+    from visioneval.analysis.stats.interval import alpha_measure
+
     counts = np.array([[given.count(side) for side in ("a", "b", "tie")] for given in shared.values()])
     cases = [test_id for test_id, _ in shared]
     undefined = "all answers are the same: alpha is undefined"

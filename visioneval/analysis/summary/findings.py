@@ -16,9 +16,11 @@ from visioneval.analysis.summary.separation import Separation
 from visioneval.analysis.summary.variance import NoiseFinding
 from visioneval.records.files.lines import SCHEMA_VERSION
 from visioneval.records.model import CellError, RunState, StoppedBy
+from visioneval.suite.shards import Shard
 from visioneval.types import Frozen, Metric, Verdict
 
-GateState = Literal["passed", "failed", "unmeasured", "skipped"]
+GateState = Literal["passed", "failed", "unmeasured", "skipped", "deferred"]
+"""``skipped`` if a selection left nothing in its scope; ``deferred`` in a shard, until all are merged."""
 
 
 class Counts(Frozen):
@@ -119,6 +121,8 @@ class Summary(Frozen):
     state: RunState
     stopped_by: StoppedBy | None = None
     planned_cells: int
+    shard: Shard | None = None
+    """Which part of a run this is: gates are decided when all parts are merged."""
     counts: Counts
     models: tuple[ModelFindings, ...]
     metrics: dict[str, Metric]

@@ -5,16 +5,18 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from dataclasses import dataclass, field
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from visioneval.analysis.scores import empty_array
-from visioneval.analysis.stats.agreement.chance import interval_alpha
-from visioneval.analysis.stats.interval import Floats, row_measure
 from visioneval.analysis.stats.measure import Measure
 from visioneval.analysis.summary.findings import PanelFinding, PanelMetric
 from visioneval.records.model import GraderRecord, Record, RunInfo
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from visioneval.analysis.stats.interval import Floats
 
 
 class Panels:
@@ -57,6 +59,12 @@ class _MetricAnswers:
         return PanelMetric(alpha=self._alpha(), split=self.split)
 
     def _alpha(self) -> Measure:
+        # loads NumPy, which runs without a panel do without
+        import numpy as np
+
+        from visioneval.analysis.stats.agreement.chance import interval_alpha
+        from visioneval.analysis.stats.interval import row_measure
+
         moments = np.array([self.sizes, self.sums, self.squares])
         shared = moments[0] >= 2
         moments, cases = moments[:, shared], np.array(self.cases)[shared]
@@ -70,6 +78,8 @@ class _MetricAnswers:
 
 def _is_other(sizes: Floats, sums: Floats, squares: Floats) -> NDArray[np.bool_]:
     """The cells in which a judge gave another score than the one that most cells have from all judges."""
+    import numpy as np
+
     is_unanimous = np.isclose(squares * sizes, sums * sums)
     means = np.round(sums / sizes, 9)
     values, times = np.unique(means[is_unanimous], return_counts=True)

@@ -111,6 +111,7 @@ class _SummaryBuilder:
             state=info.state,
             stopped_by=info.stopped_by,
             planned_cells=info.planned_cells,
+            shard=info.selection.shard,
             counts=counts,
             models=tuple(
                 model.result(label, info, self._costs.unknown[label]) for label, model in self._models.items()
@@ -173,8 +174,9 @@ def exit_code(
     """Returns the exit code of a run, by the first that applies.
 
     3 if its budget or a refused API key ended it; 130 if it was interrupted; 3 if cells are missing or unplanned,
-    pairs were not judged, a gate on errors or unmeasured cells failed, a gate is unmeasured, or a selection left out
-    all gates of the suite; 1 if another gate failed; otherwise 0. ``gates`` begins with those of the suite.
+    pairs were not judged; 0 for a shard, whose gates wait for the other shards; 3 if a gate on errors or unmeasured
+    cells failed, a gate is unmeasured, or a selection left out all gates of the suite; 1 if another gate failed;
+    otherwise 0. ``gates`` begins with those of the suite.
     """
     if info.stopped_by:
         return ExitCode.INCOMPLETE
@@ -182,6 +184,8 @@ def exit_code(
         return ExitCode.INTERRUPTED
     if missing_cells or unjudged_pairs:
         return ExitCode.INCOMPLETE
+    if info.selection.shard is not None:
+        return ExitCode.PASSED
     incomplete = [
         gate
         for gate in gates
@@ -260,6 +264,7 @@ class _GateAccumulator:
 
     def result(self) -> GateFinding:
         value, n = self._pool.value()
+        is_shard = self._info.selection.shard is not None
         is_emptied = self._info.selection.narrows and not _can_match(self._entry, self._gate, self._info)
         return GateFinding(
             rule=self._entry.rule,
@@ -267,7 +272,7 @@ class _GateAccumulator:
             value=value,
             n=n,
             errors=self._errors,
-            state=_state(self._gate, value, is_emptied=is_emptied),
+            state="deferred" if is_shard else _state(self._gate, value, is_emptied=is_emptied),
         )
 
 

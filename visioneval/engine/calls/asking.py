@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 from visioneval.engine.calls.calls import Calls
 from visioneval.engine.calls.cost.meter import Meter
 from visioneval.engine.calls.user_code import BrokenCodeError
@@ -14,27 +12,23 @@ from visioneval.providers.conversation import converse
 from visioneval.suite.entries.judges import BaseJudge
 
 
-def judge_asker(
-    calls: Calls, name: str, config: BaseJudge, judge: Judge, about: CellRef, meter: Meter
-) -> Callable[[Question], Awaitable[Reply]]:
-    """Returns a function that asks the judge ``name`` of the suite, or takes the answer from the cache.
+async def ask_judge(
+    calls: Calls, name: str, config: BaseJudge, judge: Judge, about: CellRef, meter: Meter, question: Question
+) -> Reply:
+    """Asks the judge ``name`` of the suite, or takes the answer from the cache.
 
-    Adds the calls, their usage, their cost and refusals to ``meter``. The function raises ``ProviderError``, and
-    ``AuthError`` if the API key is refused.
+    Adds the calls, their usage, their cost and refusals to ``meter``. Raises ``ProviderError``, and ``AuthError`` if
+    the API key is refused.
     """
-
-    async def ask(question: Question) -> Reply:
-        try:
-            return await converse(lambda part: calls.ask(config, judge, part, about, meter), question)
-        except ProviderError as error:
-            if error.kind == "refused":
-                meter.add_refusal()
-            raise_refused_key(error, f"the judge {name!r}", calls.sanitizer)
-            raise
-        except BrokenCodeError as error:
-            raise BrokenCodeError(f"the judge {name!r}: {error}") from error
-
-    return ask
+    try:
+        return await converse(lambda part: calls.ask(config, judge, part, about, meter), question)
+    except ProviderError as error:
+        if error.kind == "refused":
+            meter.add_refusal()
+        raise_refused_key(error, f"the judge {name!r}", calls.sanitizer)
+        raise
+    except BrokenCodeError as error:
+        raise BrokenCodeError(f"the judge {name!r}: {error}") from error
 
 
 def raise_refused_key(error: ProviderError, who: str, sanitizer: Sanitizer) -> None:

@@ -19,27 +19,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any, Literal, get_args
 
 import orjson
 
 from visioneval.atomic import write_whole
+from visioneval.engine.calls.cache_index import USE_ANOTHER_FOLDER, connect_index, index_format
 from visioneval.errors import StorageError, UsageError
 
 Kind = Literal["generate", "judge", "measure"]
 MAX_GB_VARIABLE = "VISIONEVAL_CACHE_MAX_GB"
 DEFAULT_MAX_GB = 20.0
-FORMAT = 2
-_BUSY_S = 30.0
 _DIGEST = re.compile("[0-9a-f]{64}")
-_USE_ANOTHER_FOLDER = "choose another folder with --cache"
-_TABLES = """
-CREATE TABLE IF NOT EXISTS answers (
-    key TEXT PRIMARY KEY, kind TEXT NOT NULL, answer BLOB NOT NULL, bytes INTEGER NOT NULL,
-    stored_at TEXT NOT NULL, run_id TEXT NOT NULL, files TEXT NOT NULL
-);
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +90,7 @@ class Cache:
         self._check_folder(path)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            return self._connect(path)
+            return connect_index(path)
         except sqlite3.OperationalError as error:
             return self._open_read_only(path, error)
         except sqlite3.DatabaseError as error:
@@ -111,10 +102,10 @@ class Cache:
         """Raises ``UsageError`` for a file or a folder with other contents, so that neither is changed."""
         with contextlib.suppress(OSError):
             if self.folder.is_file():
-                raise UsageError(f"{self.folder}: the cache cannot be used (it is a file): {_USE_ANOTHER_FOLDER}")
+                raise UsageError(f"{self.folder}: the cache cannot be used (it is a file): {USE_ANOTHER_FOLDER}")
             names = {path.name for path in self.folder.iterdir() if not path.name.startswith(".")}
             if names - {"files"} and not any(name.startswith(index.name) for name in names):
-                raise UsageError(f"{self.folder}: contains other files but no cache: {_USE_ANOTHER_FOLDER}")
+                raise UsageError(f"{self.folder}: contains other files but no cache: {USE_ANOTHER_FOLDER}")
 
     def _start_over(self, cause: Exception) -> sqlite3.Connection:
         path = self.folder / "index.sqlite"
@@ -124,24 +115,9 @@ class Cache:
             path.replace(backup)
             for tail in ("-wal", "-shm"):
                 path.with_name(path.name + tail).unlink(missing_ok=True)
-            return self._connect(path)
+            return connect_index(path)
         except (sqlite3.Error, OSError) as error:
-            raise UsageError(f"{path}: the cache cannot be used ({error}): {_USE_ANOTHER_FOLDER}") from None
-
-    @staticmethod
-    def _connect(path: Path) -> sqlite3.Connection:
-        index = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False, isolation_level=None)
-        try:
-            version = _version(index, path)
-            _enable_wal(index)
-            index.execute("PRAGMA synchronous=NORMAL")
-            index.execute("PRAGMA wal_autocheckpoint=8000")
-            if version == 0:
-                index.executescript(f"{_TABLES}PRAGMA user_version={FORMAT};")
-        except BaseException:
-            index.close()
-            raise
-        return index
+            raise UsageError(f"{path}: the cache cannot be used ({error}): {USE_ANOTHER_FOLDER}") from None
 
     def _open_read_only(self, path: Path, cause: Exception) -> sqlite3.Connection:
         """Opens the index read-only: a committed cache may be in a folder that is not writable."""
@@ -150,13 +126,13 @@ class Cache:
         with contextlib.suppress(sqlite3.Error):
             index = sqlite3.connect(uri, uri=True, check_same_thread=False)
             try:
-                _version(index, path)
+                index_format(index, path)
                 index.execute("SELECT 1 FROM answers LIMIT 1")
             except BaseException:
                 index.close()
                 raise
             return index
-        raise UsageError(f"{path}: the cache cannot be used ({cause}): {_USE_ANOTHER_FOLDER}")
+        raise UsageError(f"{path}: the cache cannot be used ({cause}): {USE_ANOTHER_FOLDER}")
 
     def __enter__(self) -> Cache:
         return self
@@ -332,7 +308,7 @@ class Cache:
             yield
         except (OSError, sqlite3.Error) as error:
             reason = getattr(error, "strerror", None) or error
-            raise UsageError(f"{self.folder}: the cache cannot be used ({reason}): {_USE_ANOTHER_FOLDER}") from None
+            raise UsageError(f"{self.folder}: the cache cannot be used ({reason}): {USE_ANOTHER_FOLDER}") from None
 
     def _drop(self, index: sqlite3.Connection, keys: Sequence[str]) -> None:
         """Deletes answers, and files that no other answer refers to."""
@@ -365,31 +341,6 @@ def _referenced_files(index: sqlite3.Connection) -> set[str]:
     return {
         digest for (files,) in index.execute("SELECT files FROM answers WHERE files != ''") for digest in files.split()
     }
-
-
-def _version(index: sqlite3.Connection, path: Path) -> int:
-    """The format of an index; 0 if it is new. Raises ``UsageError`` for an unsupported format."""
-    (version,) = index.execute("PRAGMA user_version").fetchone()
-    if version not in (0, FORMAT):
-        raise UsageError(f"{path}: written by another version of visioneval (format {version}): {_USE_ANOTHER_FOLDER}")
-    others = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name <> 'answers' AND name NOT LIKE 'sqlite%'"
-    if version == 0 and index.execute(others).fetchone():
-        raise UsageError(f"{path}: not an index of a visioneval cache: {_USE_ANOTHER_FOLDER}")
-    return int(version)
-
-
-def _enable_wal(index: sqlite3.Connection) -> None:
-    """Enables write-ahead logging for concurrent processes. Retries because SQLite does not wait for this lock."""
-    end = monotonic() + _BUSY_S
-    while True:
-        try:
-            index.execute("PRAGMA journal_mode=WAL")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or monotonic() > end:
-                raise
-            sleep(0.01)
-        else:
-            return
 
 
 def _max_bytes() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from time import perf_counter
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ from visioneval.engine.calls.checked_results import check_generation, check_repl
 from visioneval.engine.calls.cost.bounds import CallSize, bound_of, generation_size, question_size
 from visioneval.engine.calls.cost.budget import Budget, Reservation
 from visioneval.engine.calls.cost.meter import Meter
-from visioneval.engine.calls.cost.pricing import Prices, tokens_of
+from visioneval.engine.calls.cost.pricing import Prices
 from visioneval.engine.calls.limit_keys import RateLimitKey, generation_limit_key, judge_limit_key
 from visioneval.engine.calls.log import CallLog
 from visioneval.engine.calls.reuse import Reuse
@@ -166,10 +166,9 @@ class Calls:
         asked = partial(question_size, config, question)
         reply, cost = await self._paid(limit_key, key, lambda: _reply(judge, question, about), asked)
         reply = replace(reply, cost_usd=cost)
-        answer = asdict(reply)
-        del answer["from_cache"]
+        answer = _cached_fields(reply)
         if not self.sanitizer.hides(answer):  # a masked answer would differ on the next run
-            await asyncio.to_thread(self._store, key, "judge", self.sanitizer.mapping(answer))
+            self._store(key, "judge", self.sanitizer.mapping(answer))  # so small that a thread would take longer
         self._stop_if_broken()
         return reply
 
@@ -226,9 +225,7 @@ class Calls:
             status = "refused" if getattr(answer, "refused", None) is not None else "ok"
             self.budget.settle(reservations[-1].claim, 0.0 if cost is None and status == "refused" else cost)
             costs.append(cost)
-            self.log.call(
-                limit_key, key, status, tries.count, perf_counter() - start, tokens=tokens_of(usage or {}), cost=cost
-            )
+            self.log.call(limit_key, key, status, tries.count, perf_counter() - start, usage=usage or {}, cost=cost)
             return answer
 
         costs: list[float | None] = []
@@ -281,7 +278,7 @@ class Calls:
         if self.cache is None or not (generation.refused or any(p.fault is None for p in outputs)):
             return outputs
         answer = {
-            "outputs": [{**asdict(replace(p, data=None))} for p in outputs],
+            "outputs": [asdict(replace(p, data=None)) for p in outputs],
             "refused": None if generation.refused is None else self.sanitizer.text(generation.refused),
             "usage": self.sanitizer.counts(generation.usage),
             "cost_usd": cost,
@@ -322,6 +319,14 @@ def question_key(config: BaseJudge, question: Question) -> str:
         "must_answer": question.must_answer,
     }
     return f"judge:{digest(parts)}"
+
+
+def _cached_fields(reply: Reply) -> dict[str, Any]:
+    """What the cache stores of a reply. Not by ``asdict``, which copies all values one by one."""
+    return {name: getattr(reply, name) for name in _CACHED_FIELDS} | {"calls": [asdict(call) for call in reply.calls]}
+
+
+_CACHED_FIELDS = tuple(item.name for item in fields(Reply) if item.name not in ("calls", "from_cache"))
 
 
 def _part_key(part: Part) -> Any:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
+from visioneval.engine.calls.cost.pricing import tokens_of
 from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.errors import UsageError
 
@@ -36,21 +37,26 @@ class CallLog:
         attempt: int,
         seconds: float,
         *,
-        tokens: Mapping[str, int] | None = None,
+        usage: Mapping[str, int] | None = None,
         cost: float | None = None,
     ) -> None:
-        """Logs one attempt of a call. ``status`` is ``ok`` or the kind of error."""
-        self._write(
-            limit_key, key, status, attempt=attempt, seconds=round(seconds, 6), tokens=dict(tokens or {}), cost_usd=cost
-        )
+        """Logs one attempt of a call. ``status`` is ``ok`` or the kind of error, ``usage`` as the provider counts."""
+        if self._is_on:
+            tokens = {} if usage is None else tokens_of(usage)
+            self._write(
+                limit_key, key, status, attempt=attempt, seconds=round(seconds, 6), tokens=tokens, cost_usd=cost
+            )
 
     def hit(self, limit_key: RateLimitKey, key: str) -> None:
         """Logs a reply from the cache."""
-        self._write(limit_key, key, "cached")
+        if self._is_on:
+            self._write(limit_key, key, "cached")
+
+    @property
+    def _is_on(self) -> bool:
+        return self._file is not None or self._echo is not None
 
     def _write(self, limit_key: RateLimitKey, key: str, status: str, **more: object) -> None:
-        if self._file is None and self._echo is None:
-            return
         time = datetime.now(UTC).isoformat(timespec="milliseconds")
         line = {
             "at": time,

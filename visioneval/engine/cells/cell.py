@@ -6,7 +6,7 @@ The steps raise only ``StoppedError``: any other error of a cell becomes part of
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,19 +17,27 @@ from visioneval.engine.calls.asking import raise_refused_key
 from visioneval.engine.calls.calls import GenerationResult
 from visioneval.engine.calls.throttle import Tries
 from visioneval.engine.calls.user_code import describe_error
+from visioneval.engine.cells.cell_record import (
+    CallOutcome,
+    case_fields,
+    error_record,
+    judged_record,
+    prompt_of_output,
+    record_maker,
+    refused_record,
+    rule_texts,
+)
 from visioneval.engine.cells.context import RunContext
 from visioneval.engine.cells.grading import CellGrades, grade
 from visioneval.engine.cells.stored_grades import stored_grades
-from visioneval.engine.sanitize import amount
 from visioneval.errors import ImageError, ProviderError, StoppedError
-from visioneval.expansion.keys import generation_key, grade_key
+from visioneval.expansion.keys import grade_key
 from visioneval.expansion.plan import Call
 from visioneval.media import images
 from visioneval.media.formats import artifact, ending
 from visioneval.providers.base import GenerationRequest
 from visioneval.records.files.links import is_inside
 from visioneval.records.model import CellError, Record
-from visioneval.rules import CellVerdict, judge_cell
 from visioneval.stopwatch import measured
 from visioneval.suite.remote_media import address_of
 from visioneval.types import Output, Status, Verdict
@@ -57,18 +65,6 @@ class Job:
     call: Call
     generate: tuple[int, ...]
     regrade: tuple[StoredOutput, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class CallOutcome:
-    """The result and duration of a call; ``error`` if nothing was generated."""
-
-    generated: GenerationResult
-    error: CellError | None = None
-    seconds: float = 0.0
-    waited_seconds: float = 0.0
-    share: int = 1
-    """The number of cells that share its cost and time."""
 
 
 async def run_job(job: Job, context: RunContext) -> AsyncIterator[Record]:
@@ -167,12 +163,15 @@ def _timeout_error(stage: Any, context: RunContext) -> CellError:
 
 async def finish_cell(call: Call, sample: int, outcome: CallOutcome, context: RunContext, deadline: float) -> Record:
     """Stores and grades one cell of a call, and builds its record."""
-    has_bytes = any(output.data is not None for output in outcome.generated.outputs)
-    is_work = has_bytes or call.has_files or not context.writer.links
+    generated = outcome.generated
+    has_bytes = any(output.data is not None for output in generated.outputs)
+    # while other threads check new images, every system call waits for Python's lock
+    is_new = bool(generated.outputs) and generated.stored_at is None
+    is_work = is_new or has_bytes or call.has_files or not context.writer.links
     make_record, stored = await run_in_thread(_store_output, call, sample, outcome, context, when=is_work)
     if isinstance(stored, Record):
         return stored
-    params = outcome.generated.run_params or call.params
+    params = generated.run_params or call.params
     return await _grade_output(call, sample, stored, params, make_record, context, deadline)
 
 
@@ -182,8 +181,8 @@ async def regrade_output(existing: StoredOutput, context: RunContext, deadline: 
     make_record = partial(
         Record,
         **{name: getattr(record, name) for name in _GENERATION_FIELDS},
-        **_case_fields(call, context),
-        sent_prompt=_prompt_of_output(call, record, context),
+        **case_fields(call, context),
+        sent_prompt=prompt_of_output(call, record, context),
         run_id=context.writer.info.run_id,
         sample_index=record.sample_index,
         grade_key=await run_in_thread(grade_key, call, context.hash_of, when=call.has_files),
@@ -192,7 +191,7 @@ async def regrade_output(existing: StoredOutput, context: RunContext, deadline: 
         free = None if record.cost_usd is None else 0.0
         make_record = partial(make_record, usage=None, cost_usd=free, seconds=0.0, waited_seconds=0.0, attempts=0)
     if record.status is Status.REFUSED:
-        return _refused_record(call, record.reasons.get("refused", ""), make_record)
+        return refused_record(call, record.reasons.get("refused", ""), make_record)
     if record.status is Status.ERROR and record.mime is None:
         return make_record(status=Status.ERROR, verdict=Verdict.ERROR, error=record.error)
     image = await asyncio.to_thread(_load_output, existing, context)
@@ -277,141 +276,34 @@ async def _grade_output(
             height=image.height or None,
         )
         if call.case.expect.refusal:
-            return make_record(verdict=Verdict.FAIL, failed_rules=("expect.refusal",), skipped_rules=_rule_texts(call))
+            return make_record(verdict=Verdict.FAIL, failed_rules=("expect.refusal",), skipped_rules=rule_texts(call))
     if grades is None:
         grades = await grade(call, sample, image, params, context, deadline)
-    return _judged_record(call, grades, make_record)
+    return judged_record(call, grades, make_record)
 
 
 def _store_output(
     call: Call, sample: int, outcome: CallOutcome, context: RunContext
 ) -> tuple[partial[Record], Output | Record | None]:
     """A factory for the cell's record, and its stored image; or its finished record if there is no image."""
-    make_record = _record_maker(call, sample, outcome, context)
+    make_record = record_maker(call, sample, outcome, context)
     if outcome.error is not None:
         return make_record, make_record(status=Status.ERROR, verdict=Verdict.ERROR, error=outcome.error)
     if outcome.generated.refused is not None:
-        return make_record, _refused_record(call, context.sanitizer.text(outcome.generated.refused), make_record)
+        return make_record, refused_record(call, context.sanitizer.text(outcome.generated.refused), make_record)
     if not call.run.config.has_outputs:
         return make_record, None
     outputs, index = outcome.generated.outputs, call.samples.index(sample)
     if index >= len(outputs):
         message = f"images requested: {len(call.samples)}, received: {len(outputs)}"
-        return make_record, _error_record(make_record, "missing_output", message)
+        return make_record, error_record(make_record, "missing_output", message)
     media = outputs[index]
     if media.uri is not None:
         return make_record, Output(Path(), "", media.mime, 0, 0, media.uri)
     if media.fault is not None:
         row = call.params.get("row")
-        return make_record, _error_record(
-            make_record, "bad_image", f"{row}: {media.fault}" if row else str(media.fault)
-        )
+        return make_record, error_record(make_record, "bad_image", f"{row}: {media.fault}" if row else str(media.fault))
     name = f"{sample}{ending(media.mime)}"
     relative = context.writer.save(call.case.id, call.run.label, name, media.data, source=media.kept)
     path = context.writer.folder / relative
     return make_record, Output(path, media.sha256, media.mime, media.width, media.height, address_of(call.params))
-
-
-def _error_record(make_record: partial[Record], kind: str, message: str) -> Record:
-    error = CellError(stage="generate", kind=kind, message=message)
-    return make_record(status=Status.ERROR, verdict=Verdict.ERROR, error=error)
-
-
-def _record_maker(call: Call, sample: int, outcome: CallOutcome, context: RunContext) -> partial[Record]:
-    share = outcome.share
-    cost = amount(outcome.generated.cost_usd)
-    sanitizer = context.sanitizer
-    return partial(
-        Record,
-        **_case_fields(call, context),
-        sent_prompt=None if call.sent_prompt == call.prompt else sanitizer.text(call.sent_prompt),
-        run_id=context.writer.info.run_id,
-        sample_index=sample,
-        provider=call.run.provider,
-        run_params=sanitizer.mapping(outcome.generated.run_params or call.params),
-        usage=sanitizer.counts(outcome.generated.usage),
-        cost_usd=None if cost is None else cost / share,
-        seconds=round(outcome.seconds / share, 6),
-        waited_seconds=round(outcome.waited_seconds / share, 6),
-        attempts=outcome.generated.attempts,
-        cached=outcome.generated.stored_at is not None,
-        generation_key=generation_key(call, sample, context.hash_of),
-        grade_key=grade_key(call, context.hash_of),
-    )
-
-
-def _case_fields(call: Call, context: RunContext) -> dict[str, Any]:
-    return {
-        "test_id": call.case.id,
-        "model_label": call.run.label,
-        "task_type": call.task_type,
-        "prompt": context.sanitizer.text(call.prompt),
-        "graded_prompt": None if call.graded_prompt == call.prompt else context.sanitizer.text(call.graded_prompt),
-        "tags": call.case.tags,
-        "flaky": call.case.flaky,
-        "metadata": context.sanitizer.mapping(call.case.metadata),
-    }
-
-
-def _prompt_of_output(call: Call, record: Record, context: RunContext) -> str | None:
-    """What the model was sent for an existing output of a case, if that is not the case's prompt."""
-    is_generated_for_case = record.test_id == call.case.id and not call.run.config.reads_outputs
-    sent = record.prompt if record.sent_prompt is None else record.sent_prompt
-    return sent if is_generated_for_case and sent != context.sanitizer.text(call.prompt) else None
-
-
-def _refused_record(call: Call, message: str, make_record: partial[Record]) -> Record:
-    expected = call.case.expect.refusal
-    return make_record(
-        status=Status.REFUSED,
-        verdict=Verdict.PASS if expected else Verdict.FAIL,
-        failure_tags=() if expected else ("refused",),
-        reasons={"refused": message},
-        skipped_rules=_rule_texts(call),
-    )
-
-
-def _rule_texts(call: Call) -> tuple[str, ...]:
-    return tuple(rule.text for rule, _ in call.rules)
-
-
-def _judged_record(call: Call, graded: CellGrades, make_record: partial[Record]) -> Record:
-    optional_metrics = {
-        metric for grader in call.graders if grader.key in call.optional_graders for metric in grader.metrics(call.case)
-    }
-    verdict = judge_cell(
-        call.rules, graded.scores, failed_graders=graded.failed_graders, optional_metrics=optional_metrics
-    )
-    return make_record(
-        verdict=verdict.verdict,
-        failed_rules=verdict.failed,
-        warned_rules=verdict.warned,
-        skipped_rules=verdict.skipped,
-        scores=graded.scores,
-        reasons=graded.reasons,
-        failure_tags=graded.failure_tags,
-        graders=graded.graders,
-        error=_cell_error(graded, verdict, call),
-    )
-
-
-def _cell_error(graded: CellGrades, verdict: CellVerdict, call: Call) -> CellError | None:
-    """Why the cell has no verdict, or else the error of its first failed grader."""
-    if graded.error is not None:
-        return _with_hint(graded.error, graded.failed_graders, call)
-    if verdict.verdict is not Verdict.ERROR:
-        return None
-    if missing := (*verdict.unmeasured, *graded.failed_graders):
-        return CellError(stage="verdict", kind="unmeasured", message=f"not measured: {', '.join(missing)}")
-    message = f"none of the {len(call.rules)} rules of this cell could be evaluated"
-    return CellError(stage="verdict", kind="no_rule", message=message)
-
-
-def _with_hint(error: CellError, failed: Sequence[str], call: Call) -> CellError:
-    """Says how a cell can do without a grader, if no rule reads the scores of the one that failed."""
-    key = error.message.partition(":")[0]
-    metrics = next((grader.metrics(call.case) for grader in call.graders if grader.key == key), {})
-    if key not in failed or any(rule.metric in metrics for rule, _ in call.rules):
-        return error
-    hint = f"no rule reads its scores: with 'optional: true' on the grader {key!r}, a cell can pass without them"
-    return error.model_copy(update={"message": f"{error.message} ({hint})"})

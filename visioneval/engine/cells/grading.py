@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.aio import gather_all
-from visioneval.engine.calls.asking import judge_asker
+from visioneval.engine.calls.asking import ask_judge
 from visioneval.engine.calls.cost.meter import JudgeMeters, Meter
 from visioneval.engine.calls.user_code import call_user_code, describe_error
 from visioneval.engine.cells.context import RunContext
@@ -122,7 +122,7 @@ def _judge_asker(
         if name not in context.components.judges:
             raise GraderError(f"no judge {name!r}: set it on the grader in the suite, 'judge: {name}'")
         judge, config = context.components.judges[name], context.plan.suite.judges[name]
-        return judge_asker(context.calls, name, config, judge, about, meters.of(name))(question)
+        return ask_judge(context.calls, name, config, judge, about, meters.of(name), question)
 
     return ask
 
@@ -162,16 +162,21 @@ async def _ask(
     meters = JudgeMeters()
     subject = replace(
         subject,
+        judge=config.judge_names[0] if config.judge_names else None,
         ask_judge=_judge_asker(about, context, meters),
         # nothing says what a custom class reads
         measure=subject.measure if config.runs_code else _measurer(subject.output, context, meters.total),
     )
-    contexts = judge_contexts(subject, config.judge_names)
+    judges: tuple[JudgeAnswer, ...] = ()
     with measured() as stopwatch:
-        attempts = await gather_all(_attempt(config, judge_context, context, deadline) for judge_context in contexts)
-    checked, judges = attempts[0], tuple[JudgeAnswer, ...]()
-    if config.has_panel and meters.by_judge:  # else no judge was asked, such as after OCR passed
-        checked, judges = panel_grade(config, subject.case, attempts, meters, context.sanitizer)
+        if not config.has_panel:
+            checked = await _attempt(config, subject, context, deadline)
+        else:
+            contexts = judge_contexts(subject, config.judge_names)
+            attempts = await gather_all(_attempt(config, panelist, context, deadline) for panelist in contexts)
+            checked = attempts[0]
+            if meters.by_judge:  # else no judge was asked, such as after OCR passed
+                checked, judges = panel_grade(config, subject.case, attempts, meters, context.sanitizer)
     record = _grader_record(config, context, checked, judges, meters.total, stopwatch, is_optional=is_optional)
     return checked.grade, record, checked.kind
 

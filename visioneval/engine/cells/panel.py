@@ -30,10 +30,7 @@ class CheckedGrade:
 
 
 def judge_contexts(subject: GradingContext, names: Sequence[str]) -> Iterator[GradingContext]:
-    """The contexts for a grader: one for each of its judges, or one without a judge."""
-    if len(names) < 2:
-        yield replace(subject, judge=names[0] if names else None)
-        return
+    """The contexts for the grader of a panel, one for each of its judges."""
     once_per_panel = SingleFlight()
     for name in names:
         yield replace(subject, judge=name, save=_save_for_judge(subject.save, name), once_per_panel=once_per_panel)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Literal, cast
 
-from visioneval.engine.calls.asking import judge_asker
+from visioneval.engine.calls.asking import ask_judge
 from visioneval.engine.calls.calls import Calls
 from visioneval.engine.calls.cost.meter import JudgeMeters
 from visioneval.engine.calls.limit_keys import judge_limit_key
@@ -276,4 +277,4 @@ def _check_unchanged(image: Output) -> None:
 def _judge_asker(session: PairwiseSession, name: str, matchup: Matchup) -> Ask:
     about = CellRef(matchup.call.case.id, matchup.b.name, matchup.sample)
     judge, meter = session.components.judges[name], session.meters.of(name)
-    return judge_asker(session.calls, name, session.judge(name), judge, about, meter)
+    return partial(ask_judge, session.calls, name, session.judge(name), judge, about, meter)

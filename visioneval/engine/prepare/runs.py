@@ -96,7 +96,9 @@ def plan_runs(suites: list[Path], options: RunOptions) -> list[Planned]:
     selection = info.selection.model_copy(update={"samples": samples})
     repeated = options.suite.selection.model_copy(update={"samples": samples})
     if repeated.narrows and repeated != selection:
-        raise UsageError("--resume applies to the whole run: leave out --case, --tag, --model, --grader and --limit")
+        raise UsageError(
+            "--resume applies to the whole run: leave out --case, --tag, --model, --grader, --limit and --shard"
+        )
     suite_options = replace(options.suite, selection=selection)
     if suites:
         planned = load_plans(suites, suite_options)
@@ -159,7 +161,11 @@ def _resume(planned: Planned, components: Components, info: RunInfo, options: Ru
 
 
 def _warnings(planned: Planned) -> tuple[str, ...]:
-    return tuple(map(str, planned.loaded.warnings))
+    warnings = tuple(map(str, planned.loaded.warnings))
+    shard = planned.plan.selection.shard
+    return (
+        warnings if planned.plan.cells or shard is None else (*warnings, f"shard {shard} has no cases: nothing to run")
+    )
 
 
 def _typed_words(info: RunInfo, options: RunOptions) -> tuple[str, ...]:

@@ -69,6 +69,10 @@ class Rubric:
     def __init__(self, config: RubricGrader) -> None:
         self._config = config
         self._schema_sha256 = digest(rubric_schema(config.asked, config.failure_tags))
+        self._groups = rubric_groups(config)
+        self._schemas = {
+            tuple(metrics): object_schema(rubric_schema(metrics, config.failure_tags)) for metrics in self._groups
+        }
 
     async def grade(self, context: GradingContext) -> Grade:
         """The score is the median, or the majority, of the votes (see ``judging.votes``).
@@ -79,9 +83,7 @@ class Rubric:
         video_judge = "" if config.zoom else context.own_judge  # crops are cut here, from bytes
         attachments = await load_attachments(context, video_judge, config.frames, config.parts)
         ballots = await gather_all(
-            self._vote(context, attachments, group, vote)
-            for group in rubric_groups(config)
-            for vote in range(config.votes)
+            self._vote(context, attachments, group, vote) for group in self._groups for vote in range(config.votes)
         )
         missing = {name for name, score in _scores(config, ballots).items() if score is None}
         if missing:
@@ -164,7 +166,7 @@ class Rubric:
         instructions = render_file(self._template(context), context.template_folders, template_context)
         return Question(
             parts=message_parts(instructions, attachments, config.parts),
-            schema=object_schema(rubric_schema(metrics, config.failure_tags)),
+            schema=self._schemas[tuple(metrics)],
             names=tuple(metrics),
             tools=(crop_tool.tool,) if crop_tool else (),
             max_tool_calls=config.zoom.max_crops if config.zoom else 0,

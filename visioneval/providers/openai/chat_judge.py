@@ -9,7 +9,7 @@ from typing import Any, Literal
 from visioneval.errors import ProviderError
 from visioneval.providers.base import CellRef, ImagePart, Part, Question, Reply, Tool, ToolCall, Turn
 from visioneval.providers.openai.config import OpenAIJudge
-from visioneval.providers.openai.generator import Connection, encoded, error_in_reply, flat_usage, parse_errors
+from visioneval.providers.openai.connection import Connection, encoded, error_in_reply, flat_usage, parse_errors
 
 Shape = Literal["schema", "json", "text"]
 SHAPES: tuple[Shape, ...] = ("schema", "json", "text")

@@ -9,7 +9,7 @@ from visioneval.errors import ProviderError, ProviderErrorKind
 from visioneval.providers.base import CellRef, Part, Question, Reply, ToolCall, Turn
 from visioneval.providers.openai.chat_judge import ChatJudge, function, valid_arguments, with_params
 from visioneval.providers.openai.config import OpenAIJudge
-from visioneval.providers.openai.generator import Connection, encoded, flat_usage, parse_errors
+from visioneval.providers.openai.connection import Connection, encoded, flat_usage, parse_errors
 
 _REASONING = "reasoning.encrypted_content"
 """Reasoning that must be sent back between rounds, since nothing is stored."""

@@ -22,7 +22,13 @@ from visioneval.report.terminal.noise import noise_lines, noise_rows
 from visioneval.report.terminal.run.summary import reused, show_rate, unjudged_pairs_text, unmeasured_text
 from visioneval.report.text import panel_lines, rerouting_text
 
-GATE_LABELS = {"passed": "passed", "failed": "failed", "unmeasured": "not measured", "skipped": "skipped"}
+GATE_LABELS = {
+    "passed": "passed",
+    "failed": "failed",
+    "unmeasured": "not measured",
+    "skipped": "skipped",
+    "deferred": "after merging",
+}
 OUTCOME_TITLES = {
     0: ("pass", "All gates passed"),
     1: ("fail", "A gate failed"),
@@ -103,6 +109,8 @@ def _outcome(summary: Summary) -> tuple[str, str]:
         return "error", UNFINISHED_TITLES[summary.state]
     if summary.unjudged_pairs:
         return "error", f"Incomplete: {unjudged_pairs_text(summary.unjudged_pairs)}"
+    if summary.shard is not None and summary.exit_code == 0:
+        return "error", f"Shard {summary.shard}: gates are decided after merging"
     return OUTCOME_TITLES.get(summary.exit_code, ("error", f"Exit code {summary.exit_code}"))
 
 

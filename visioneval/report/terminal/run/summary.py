@@ -29,8 +29,14 @@ MAX_FAILING = 20
 RATE = "pass rate [95%]"
 _MIN_NAME_WIDTH = 24
 COLORS = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.ERROR: "yellow"}
-_MARKS = {"passed": "passed", "failed": "FAILED", "unmeasured": "NOT MEASURED", "skipped": "skipped"}
-_MARK_COLORS = {"passed": "green", "failed": "red", "unmeasured": "yellow", "skipped": "dim"}
+_MARKS = {
+    "passed": "passed",
+    "failed": "FAILED",
+    "unmeasured": "NOT MEASURED",
+    "skipped": "skipped",
+    "deferred": "after merging",
+}
+_MARK_COLORS = {"passed": "green", "failed": "red", "unmeasured": "yellow", "skipped": "dim", "deferred": "dim"}
 
 
 def print_summary(summary: Summary, console: Console, *, shown_failing: int = MAX_FAILING) -> None:
@@ -67,9 +73,13 @@ def _parts(summary: Summary, width: int, shown_failing: int) -> Iterator[Rendera
     if any(cost.paid or cost.unknown or cost.cached for cost in summary.costs):
         yield with_title("Cost", _cost_table(summary.costs, width))
     yield from _judge_lines(summary)
-    yield with_title(
-        "Gates" if summary.state == "complete" else "Gates (incomplete run)", _gate_table(summary.gates, width)
-    )
+    yield with_title(_gates_title(summary), _gate_table(summary.gates, width))
+
+
+def _gates_title(summary: Summary) -> str:
+    if summary.shard is not None:
+        return f"Gates (decided when 'visioneval merge' unites all {summary.shard.count} shards)"
+    return "Gates" if summary.state == "complete" else "Gates (incomplete run)"
 
 
 def _judge_lines(summary: Summary) -> Iterator[Text]:
@@ -98,6 +108,7 @@ def _headline(summary: Summary, width: int) -> Text:
     counts = summary.counts
     parts = [
         Text(clean(summary.suite), style="bold"),
+        *([Text(f"shard {summary.shard}", style="bold")] if summary.shard else []),
         Text(f"{counts.cells} of {summary.planned_cells} cells"),
         Text(f"{counts.passed} PASS", style="green"),
         Text(f"{counts.failed} FAIL", style="red" if counts.failed else ""),

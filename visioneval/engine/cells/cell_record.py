@@ -1,0 +1,141 @@
+"""Builds the record of a cell from its generation, its grades and its verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from visioneval.engine.calls.calls import GenerationResult
+from visioneval.engine.cells.context import RunContext
+from visioneval.engine.cells.grading import CellGrades
+from visioneval.engine.sanitize import amount
+from visioneval.expansion.keys import generation_key, grade_key
+from visioneval.expansion.plan import Call
+from visioneval.records.model import CellError, Record
+from visioneval.rules import CellVerdict, judge_cell
+from visioneval.types import Status, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class CallOutcome:
+    """The result and duration of a call; ``error`` if nothing was generated."""
+
+    generated: GenerationResult
+    error: CellError | None = None
+    seconds: float = 0.0
+    waited_seconds: float = 0.0
+    share: int = 1
+    """The number of cells that share its cost and time."""
+
+
+def error_record(make_record: partial[Record], kind: str, message: str) -> Record:
+    """The record of a cell whose generation failed."""
+    error = CellError(stage="generate", kind=kind, message=message)
+    return make_record(status=Status.ERROR, verdict=Verdict.ERROR, error=error)
+
+
+def record_maker(call: Call, sample: int, outcome: CallOutcome, context: RunContext) -> partial[Record]:
+    """A factory for the cell's record, with all fields of its generation."""
+    share = outcome.share
+    cost = amount(outcome.generated.cost_usd)
+    sanitizer = context.sanitizer
+    return partial(
+        Record,
+        **case_fields(call, context),
+        sent_prompt=None if call.sent_prompt == call.prompt else sanitizer.text(call.sent_prompt),
+        run_id=context.writer.info.run_id,
+        sample_index=sample,
+        provider=call.run.provider,
+        run_params=sanitizer.mapping(outcome.generated.run_params or call.params),
+        usage=sanitizer.counts(outcome.generated.usage),
+        cost_usd=None if cost is None else cost / share,
+        seconds=round(outcome.seconds / share, 6),
+        waited_seconds=round(outcome.waited_seconds / share, 6),
+        attempts=outcome.generated.attempts,
+        cached=outcome.generated.stored_at is not None,
+        generation_key=generation_key(call, sample, context.hash_of),
+        grade_key=grade_key(call, context.hash_of),
+    )
+
+
+def case_fields(call: Call, context: RunContext) -> dict[str, Any]:
+    """The fields of a record that name its cell and describe its case."""
+    return {
+        "test_id": call.case.id,
+        "model_label": call.run.label,
+        "task_type": call.task_type,
+        "prompt": context.sanitizer.text(call.prompt),
+        "graded_prompt": None if call.graded_prompt == call.prompt else context.sanitizer.text(call.graded_prompt),
+        "tags": call.case.tags,
+        "flaky": call.case.flaky,
+        "metadata": context.sanitizer.mapping(call.case.metadata),
+    }
+
+
+def prompt_of_output(call: Call, record: Record, context: RunContext) -> str | None:
+    """What the model was sent for an existing output of a case, if that is not the case's prompt."""
+    is_generated_for_case = record.test_id == call.case.id and not call.run.config.reads_outputs
+    sent = record.prompt if record.sent_prompt is None else record.sent_prompt
+    return sent if is_generated_for_case and sent != context.sanitizer.text(call.prompt) else None
+
+
+def refused_record(call: Call, message: str, make_record: partial[Record]) -> Record:
+    """The record of a cell whose generation was refused, which a case may expect."""
+    expected = call.case.expect.refusal
+    return make_record(
+        status=Status.REFUSED,
+        verdict=Verdict.PASS if expected else Verdict.FAIL,
+        failure_tags=() if expected else ("refused",),
+        reasons={"refused": message},
+        skipped_rules=rule_texts(call),
+    )
+
+
+def rule_texts(call: Call) -> tuple[str, ...]:
+    """The rules of a call, as the suite wrote them."""
+    return tuple(rule.text for rule, _ in call.rules)
+
+
+def judged_record(call: Call, graded: CellGrades, make_record: partial[Record]) -> Record:
+    """The record of a graded cell, with its verdict by the rules."""
+    optional_metrics = {
+        metric for grader in call.graders if grader.key in call.optional_graders for metric in grader.metrics(call.case)
+    }
+    verdict = judge_cell(
+        call.rules, graded.scores, failed_graders=graded.failed_graders, optional_metrics=optional_metrics
+    )
+    return make_record(
+        verdict=verdict.verdict,
+        failed_rules=verdict.failed,
+        warned_rules=verdict.warned,
+        skipped_rules=verdict.skipped,
+        scores=graded.scores,
+        reasons=graded.reasons,
+        failure_tags=graded.failure_tags,
+        graders=graded.graders,
+        error=_cell_error(graded, verdict, call),
+    )
+
+
+def _cell_error(graded: CellGrades, verdict: CellVerdict, call: Call) -> CellError | None:
+    """Why the cell has no verdict, or else the error of its first failed grader."""
+    if graded.error is not None:
+        return _with_hint(graded.error, graded.failed_graders, call)
+    if verdict.verdict is not Verdict.ERROR:
+        return None
+    if missing := (*verdict.unmeasured, *graded.failed_graders):
+        return CellError(stage="verdict", kind="unmeasured", message=f"not measured: {', '.join(missing)}")
+    message = f"none of the {len(call.rules)} rules of this cell could be evaluated"
+    return CellError(stage="verdict", kind="no_rule", message=message)
+
+
+def _with_hint(error: CellError, failed: Sequence[str], call: Call) -> CellError:
+    """Says how a cell can do without a grader, if no rule reads the scores of the one that failed."""
+    key = error.message.partition(":")[0]
+    metrics = next((grader.metrics(call.case) for grader in call.graders if grader.key == key), {})
+    if key not in failed or any(rule.metric in metrics for rule, _ in call.rules):
+        return error
+    hint = f"no rule reads its scores: with 'optional: true' on the grader {key!r}, a cell can pass without them"
+    return error.model_copy(update={"message": f"{error.message} ({hint})"})

@@ -1,0 +1,254 @@
+"""The connection to OpenAI or a compatible server: its client, requests as bytes, replies as data, and errors.
+
+The SDK gives authentication, headers, HTTP and error types. Its own request methods take as long as the HTTP itself, so
+JSON requests go directly to its HTTP client.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import aiohttp
+import httpx2
+import openai
+import orjson
+from aiohttp.http import HttpProcessingError
+
+from visioneval.errors import ProviderError, ProviderErrorKind, UsageError
+from visioneval.providers.replies import ACCEPT_ENCODING, check_reply
+from visioneval.providers.retry_after import retry_after
+from visioneval.providers.tls import tls_context
+from visioneval.suite.remote import OpenAIOptions
+
+LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
+BASE_URL = "https://api.openai.com/v1"
+_REFUSALS = {"moderation_blocked", "content_policy_violation", "content_filter", "invalid_prompt"}
+_STATUS_BY_NAME = {
+    401: {"invalid_api_key", "authentication_error"},
+    429: {"rate_limit_exceeded", "rate_limit_error", "requests", "tokens"},
+    400: {"invalid_request_error", "model_not_found"},
+}
+"""The status for the code or type of an error in a reply with status 200."""
+_MAX_MESSAGE = 1000
+"""The most characters of a provider's error message: gateways may send whole web pages."""
+_SHORTEST_SECRET = 8
+"""Shorter keys are not redacted: local servers accept any key, such as ``ollama``, which is also a normal word."""
+
+
+def client_for(options: OpenAIOptions, http: httpx2.AsyncClient | None = None) -> openai.AsyncOpenAI:
+    """A client whose host, key and headers come only from the suite, on the HTTP client ``http`` if one is given.
+
+    Raises ``UsageError`` without a usable key.
+    """
+    key = os.environ.get(options.key_variable)
+    if not key:
+        raise UsageError(f"set {options.key_variable}: the API key for {options.base_url or 'OpenAI'}")
+    if not (key.isascii() and key.isprintable()) or " " in key:  # the transport's error would show the whole key
+        raise UsageError(
+            f"{options.key_variable} contains a space, a line break or another character that is invalid in a key"
+        )
+    with _without_openai_variables():
+        return openai.AsyncOpenAI(
+            api_key=key, base_url=options.base_url or BASE_URL, max_retries=0, http_client=http or http_client()
+        )
+
+
+def http_client() -> httpx2.AsyncClient:
+    """The HTTP client of the SDK, which reads only replies within the limits, and from this host."""
+    return openai.DefaultAioHttpClient(  # half the overhead of the default client
+        verify=tls_context(),
+        limits=LIMITS,
+        follow_redirects=False,
+        headers=ACCEPT_ENCODING,
+        event_hooks={"response": [check_reply()]},
+    )
+
+
+@contextmanager
+def _without_openai_variables() -> Iterator[None]:
+    """Hides ``OPENAI_*`` variables, such as organization and headers: the SDK would send them to any host."""
+    removed = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("OPENAI_")}
+    try:
+        yield
+    finally:
+        os.environ.update(removed)
+
+
+@contextmanager
+def provider_errors(client: openai.AsyncOpenAI) -> Iterator[None]:
+    """Converts exceptions of the SDK and its transport to ``ProviderError``; removes the key from messages."""
+    try:
+        yield
+    except ProviderError as error:
+        raise _provider_error(
+            client, str(error), error.kind, error.retry_after, may_be_billed=error.may_be_billed
+        ) from None
+    except openai.APIStatusError as error:
+        kind = _kind(error.status_code, error.code)
+        raise _provider_error(client, _error_message(error), kind, retry_after(error.response.headers)) from None
+    except (openai.APIConnectionError, httpx2.RequestError) as error:  # includes timeouts
+        is_of_sdk = isinstance(error, openai.APIConnectionError)
+        cause = (error.__cause__ if is_of_sdk else None) or error  # the SDK reports all of them as timeouts
+        message = f"no answer: {str(cause) or type(cause).__name__}"
+        raise _provider_error(client, message, "transient", may_be_billed=_may_be_sent(error)) from None
+    except aiohttp.ClientResponseError as error:  # invalid HTTP, which the SDK does not catch
+        message = f"the answer is not HTTP: {' '.join(error.message.split())}"
+        raise _provider_error(client, message, "transient", may_be_billed=True) from None
+    except (aiohttp.ClientError, HttpProcessingError, OSError) as error:
+        message = f"no answer: {' '.join(str(error).split()) or type(error).__name__}"
+        raise _provider_error(client, message, "transient", may_be_billed=_may_be_sent(error)) from None
+    except (openai.OpenAIError, ValueError, RecursionError) as error:
+        raise _provider_error(
+            client, f"the answer could not be read: {error}", "transient", may_be_billed=True
+        ) from None
+
+
+def _may_be_sent(error: BaseException | None) -> bool:
+    """Whether a call may have reached the provider before its connection was lost, and so may be billed.
+
+    The transport above aiohttp also reports a connection reset during an answer as a connect error.
+    """
+    while error is not None:
+        if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+            return False
+        error = error.__cause__
+    return True
+
+
+def _provider_error(
+    client: openai.AsyncOpenAI,
+    message: str,
+    kind: ProviderErrorKind,
+    wait: float | None = None,
+    *,
+    may_be_billed: bool = False,
+) -> ProviderError:
+    if len(client.api_key) >= _SHORTEST_SECRET:
+        message = message.replace(client.api_key, "***")
+    return ProviderError(message[:_MAX_MESSAGE], kind=kind, retry_after=wait, may_be_billed=may_be_billed)
+
+
+def read_json(response: httpx2.Response) -> dict[str, Any]:
+    """The JSON object of an answer.
+
+    Raises ``ProviderError`` for a web page and for an error, which some servers send with status 200, and
+    ``ValueError`` for incomplete JSON.
+    """
+    data = orjson.loads(response.content) if "json" in response.headers.get("content-type", "") else None
+    if isinstance(data, dict):
+        if data.get("error") and data.get("status") != "failed":  # the judge handles those
+            raise error_in_reply(data["error"], retry_after(response.headers))
+        return data
+    start = " ".join(response.text.split())[:80]
+    message = f"the answer is not from this API; check base_url. It begins with {start!r}"
+    raise ProviderError(message, kind="invalid")
+
+
+def error_in_reply(error: object, wait: float | None = None) -> ProviderError:
+    """The error in a reply with status 200. Unknown codes count as transient."""
+    fields: Mapping[str, Any] = error if isinstance(error, Mapping) else {}
+    code = str(fields.get("code"))
+    by_name = (status for status, known in _STATUS_BY_NAME.items() if {code, str(fields.get("type"))} & known)
+    status = int(code) if re.fullmatch("[45][0-9][0-9]", code) else next(by_name, 500)
+    message = fields.get("message") or (error if isinstance(error, str) else orjson.dumps(error).decode())
+    return ProviderError(f"the reply is an error: {message}"[:_MAX_MESSAGE], kind=_kind(status, code), retry_after=wait)
+
+
+@contextmanager
+def parse_errors() -> Iterator[None]:
+    """Converts exceptions from parsing an unexpected answer to ``ProviderError``."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        message = f"the answer could not be read: {type(error).__name__}: {error}"
+        raise ProviderError(message[:_MAX_MESSAGE], kind="transient", may_be_billed=True) from None
+
+
+def _kind(status: int, code: object) -> ProviderErrorKind:
+    if str(code) in _REFUSALS:
+        return "refused"
+    if status == 401 or code == "insufficient_quota":
+        return "auth"
+    if status == 429:
+        return "rate_limit"
+    return "transient" if status in (408, 409) or status >= 500 else "invalid"
+
+
+def _error_message(error: openai.APIStatusError) -> str:
+    body = error.body if isinstance(error.body, Mapping) else {}
+    message = body.get("message") or error.response.text.strip() or error.message
+    return f"{error.status_code}: {message}"
+
+
+def encoded(body: Mapping[str, Any]) -> bytes:
+    """Encodes a body as JSON. Raises ``ProviderError`` for a parameter that is not JSON."""
+    try:
+        return orjson.dumps(body)
+    except TypeError as error:
+        raise ProviderError(f"invalid parameter: {error}", kind="invalid") from None
+
+
+class Connection:
+    """The client of one entry. It is closed with the event loop of its first use."""
+
+    def __init__(self, options: OpenAIOptions) -> None:
+        self._http = http_client()
+        self._client = client_for(options, self._http)
+        self._headers: httpx2.Headers | None = None
+        self._urls: dict[str, httpx2.URL] = {}
+        self._closing: AsyncGenerator[None, None] | None = None
+
+    async def client(self) -> openai.AsyncOpenAI:
+        """The client. Use it within ``provider_errors``."""
+        if self._closing is None:
+            self._closing = self._close_at_end()
+            await anext(self._closing)  # a loop closes its async generators when it ends
+        return self._client
+
+    async def post(self, path: str, body: bytes) -> dict[str, Any]:
+        """Sends a JSON body and returns the answer's."""
+        client = await self.client()
+        if self._headers is None:
+            headers = {**client.default_headers, **client.auth_headers}
+            self._headers = httpx2.Headers({name: value for name, value in headers.items() if isinstance(value, str)})
+        if path not in self._urls:
+            base = client.base_url
+            self._urls[path] = base.copy_with(raw_path=base.raw_path.rstrip(b"/") + path.encode())
+        with provider_errors(client):
+            response = await self._http.post(self._urls[path], content=body, headers=self._headers)
+            if not response.is_success:
+                raise _status_error(response)
+            return read_json(response)
+
+    async def _close_at_end(self) -> AsyncGenerator[None, None]:
+        try:
+            yield
+        finally:
+            await self._client.close()
+
+
+def _status_error(response: httpx2.Response) -> openai.APIStatusError:
+    """The SDK's error for a reply with an error status."""
+    try:
+        body = json.loads(response.text)
+    except (ValueError, RecursionError):
+        body = None
+    error = body.get("error", body) if isinstance(body, Mapping) else body
+    return openai.APIStatusError(f"Error code: {response.status_code}", response=response, body=error)
+
+
+def flat_usage(usage: object) -> dict[str, int]:
+    """Token counts by name: ``input_tokens``, and details such as ``input_image_tokens``."""
+    flat: dict[str, int] = {}
+    for name, value in usage.items() if isinstance(usage, Mapping) else ():
+        if isinstance(value, Mapping):
+            prefix = name.removesuffix("tokens_details")
+            flat |= {f"{prefix}{part}": tokens for part, tokens in flat_usage(value).items()}
+        elif isinstance(value, int):
+            flat[name] = value
+    return flat

@@ -1,0 +1,1 @@
+"""Many engines, one run: shards that several machines run, and ``merge``, which unites them."""

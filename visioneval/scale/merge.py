@@ -1,0 +1,225 @@
+"""Unites the runs of all shards of a suite into one run, which equals the run in one piece but for times and ids."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from visioneval.analysis.compare.preferences import preferences_within
+from visioneval.analysis.summary.judge_card import read_pair_cards
+from visioneval.analysis.summary.summary import summarize
+from visioneval.errors import StorageError, UsageError
+from visioneval.records.confirmations import has_confirmations
+from visioneval.records.files.links import check_links, file_inside
+from visioneval.records.labeling.draws import DRAWS
+from visioneval.records.labeling.labels import ANCHORS, LABELS, append_labels, read_labels
+from visioneval.records.model import CellKey, Record, RunInfo, read_info, read_records
+from visioneval.records.preferences import append_preferences, read_preferences
+from visioneval.records.questions import read_questions, write_questions
+from visioneval.records.resume_command import resume_hint
+from visioneval.records.run_state import with_current_state
+from visioneval.records.writer import RunWriter
+from visioneval.suite.cases.outputs import split_run
+
+_SAME = {
+    "suite": "another suite, or another version of it",
+    "source_sha256": "another version of the suite's file",
+    "hidden_vars": "other secret variables",
+    "visioneval_version": "another version of visioneval",
+}
+"""What must be equal in the ``run.json`` of all shards, and what a difference means."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRun:
+    """A run of one shard."""
+
+    folder: Path
+    info: RunInfo
+
+    @property
+    def number(self) -> int:
+        """Which part it is, from 1."""
+        assert self.info.selection.shard is not None
+        return self.info.selection.shard.number
+
+
+def merge_shards(
+    folders: Sequence[Path], root: Path, run_id: str, note: str | None, warn: Callable[[str], None]
+) -> Path:
+    """Writes the run ``run_id`` below ``root`` from the runs of all shards. Returns its folder.
+
+    Pairs were judged in the shards; what the shards leave to the whole is the summary and its gates. Nothing remains
+    of a merge that fails. Raises ``UsageError``, ``RunFormatError`` and ``StorageError``.
+    """
+    shards = _checked_shards(folders)
+    _warn(shards, warn)
+    target = root / run_id
+    if target.exists():
+        raise UsageError(f"{target}: already exists: use another --run-id")
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".merging-", dir=root, ignore_cleanup_errors=True) as temporary:
+            folder = _write(shards, Path(temporary), _merged_info(shards, run_id, note))
+            folder.rename(target)
+    except OSError as error:
+        raise StorageError(f"{target}: cannot write the run here: {error.strerror or error}") from error
+    return target
+
+
+def _checked_shards(folders: Sequence[Path]) -> list[ShardRun]:
+    """The shards in order. Raises ``UsageError`` if any is foreign, repeated or missing."""
+    runs = [ShardRun(folder, with_current_state(folder, read_info(check_links(folder)))) for folder in folders]
+    for run in runs:
+        if run.info.selection.shard is None:
+            raise UsageError(f"{run.folder}: is not a shard: run the suite with --shard I/N")
+        if run.info.graded_from is not None:
+            raise UsageError(f"{run.folder}: is a regrade of a shard: merge the shards, then grade the merged run")
+        if run.info.state == "running":
+            raise UsageError(f"{run.folder}: is still running")
+        _check_same(runs[0], run)
+    by_number: dict[int, ShardRun] = {}
+    for run in runs:
+        other = by_number.setdefault(run.number, run)
+        if other is not run:
+            raise UsageError(f"{run.folder}: is shard {run.info.selection.shard}, and so is {other.folder}")
+    count = _count(runs[0])
+    if missing := [number for number in range(1, count + 1) if number not in by_number]:
+        named = ", ".join(f"{number}/{count}" for number in missing[:10]) + (", ..." if len(missing) > 10 else "")
+        raise UsageError(f"missing shards: {named}: run the suite with --shard, and name all {count} runs")
+    return [by_number[number] for number in sorted(by_number)]
+
+
+def _count(run: ShardRun) -> int:
+    assert run.info.selection.shard is not None
+    return run.info.selection.shard.count
+
+
+def _check_same(first: ShardRun, run: ShardRun) -> None:
+    if _count(run) != _count(first):
+        raise UsageError(
+            f"{run.folder}: is shard {run.info.selection.shard}, but {first.folder} is shard"
+            f" {first.info.selection.shard}: all must be parts of the same number"
+        )
+    for name, difference in _SAME.items():
+        if getattr(run.info, name) != getattr(first.info, name):
+            raise UsageError(f"{run.folder}: is of {difference} than {first.folder}")
+    flags = [shard.info.selection.model_copy(update={"shard": None}) for shard in (first, run)]
+    if flags[0] != flags[1]:
+        raise UsageError(f"{run.folder}: was run with other selection flags than {first.folder}")
+
+
+def _warn(shards: Sequence[ShardRun], warn: Callable[[str], None]) -> None:
+    for shard in shards:
+        if hint := resume_hint(shard.folder, shard.info):
+            warn(f"{hint}; or resume the merged run")
+        if (shard.folder / DRAWS).exists():
+            warn(f"{shard.folder}: its draws of cells to label are left out: draw from the merged run")
+        if has_confirmations(shard.folder):
+            warn(f"{shard.folder}: its confirmations are left out: compare the merged run with --confirm")
+    if len({shard.info.git_commit for shard in shards}) > 1:
+        warn("the shards were run at different Git commits")
+
+
+def _merged_info(shards: Sequence[ShardRun], run_id: str, note: str | None) -> RunInfo:
+    infos = [shard.info for shard in shards]
+    first = infos[0]
+    order = {
+        name: None
+        for grader in first.suite.graders
+        for case in first.suite.cases
+        for name in (grader.metrics(case) if grader.is_for(case) else ())
+    }
+    metrics = {name: metric for info in infos for name, metric in info.metrics.items()}
+    return first.model_copy(
+        update={
+            "run_id": run_id,
+            "state": "running",
+            "note": first.note if note is None else note,
+            "started_at": min(info.started_at for info in infos),
+            "ended_at": None,
+            "stopped_by": None,
+            "reused_since": min(filter(None, (info.reused_since for info in infos)), default=None),
+            "resumed_at": tuple(sorted(time for info in infos for time in info.resumed_at)),
+            "planned_cells": sum(info.planned_cells for info in infos),
+            "selection": first.selection.model_copy(update={"shard": None}),
+            "metrics": {name: metrics[name] for name in (*order, *metrics) if name in metrics},
+            "merged_from": tuple(info.run_id for info in infos),
+        }
+    )
+
+
+def _write(shards: Sequence[ShardRun], root: Path, info: RunInfo) -> Path:
+    writer = RunWriter.create(root, info)
+    folder = writer.folder
+    for record in _records(shards, info.run_id):
+        writer.append(record)
+    for shard in shards:
+        _copy_artifacts(shard.folder, folder)
+        _copy_answers(shard, folder, info.run_id)
+    write_questions(folder, (entry for shard in shards for entry in read_questions(shard.folder)))
+    infos = [shard.info for shard in shards]
+    stopped = [shard for shard in infos if shard.state != "complete"]
+    ended = max((shard.ended_at or shard.started_at for shard in infos), default=info.started_at)
+    stopped_by = next((shard.stopped_by for shard in stopped if shard.stopped_by), None)
+    merged = writer.finish("interrupted" if stopped else "complete", ended, stopped_by=stopped_by)
+    pairs = preferences_within(folder, merged)
+    writer.write_summary(summarize(merged, read_records(folder), pairs, read_pair_cards(folder)))
+    return folder
+
+
+def _records(shards: Sequence[ShardRun], run_id: str) -> Iterator[Record]:
+    """All records under the new id. Raises ``UsageError`` for a cell that two shards have, or that is no shard's."""
+    owners: dict[CellKey, Path] = {}
+    for shard in shards:
+        cases = {case.id for case in shard.info.selected_suite.cases}
+        for record in read_records(shard.folder):
+            if record.test_id not in cases:
+                raise UsageError(f"{shard.folder}: case {record.test_id!r} does not belong to its shard")
+            owner = owners.setdefault(record.cell, shard.folder)
+            if owner != shard.folder:
+                raise UsageError(f"{shard.folder}: case {record.test_id!r} is also in {owner}")
+            yield record.model_copy(update={"run_id": run_id})
+
+
+def _copy_artifacts(source: Path, target: Path) -> None:
+    """Hard-links the files of a shard where that works, else copies them. Leaves out links."""
+    for parent, _, names in os.walk(source / "artifacts"):
+        relative = Path(parent).relative_to(source)
+        (target / relative).mkdir(parents=True, exist_ok=True)
+        for name in names:
+            path = file_inside(source, f"{relative.as_posix()}/{name}")
+            if path is None or path.is_symlink():
+                continue
+            copy = target / relative / name
+            with suppress(OSError, NotImplementedError):
+                copy.hardlink_to(path)
+                continue
+            shutil.copyfile(path, copy)
+
+
+def _copy_answers(shard: ShardRun, target: Path, run_id: str) -> None:
+    """Copies preferences of judges and labels of people, with the new run id where they name the shard's."""
+
+    def renamed(name: str) -> str:
+        run, label = split_run(name)
+        return f"{run_id}@{label}" if run == shard.info.run_id else name
+
+    append_preferences(
+        target,
+        [
+            answer.model_copy(update={"a": renamed(answer.a), "b": renamed(answer.b)})
+            for answer in read_preferences(shard.folder)
+        ],
+    )
+    for name in (LABELS, ANCHORS):
+        labels = read_labels(shard.folder / name)
+        append_labels(
+            target / name,
+            [label.model_copy(update={"other": renamed(label.other)}) if label.other else label for label in labels],
+        )
