@@ -9,7 +9,7 @@ from typing import Literal
 from visioneval.analysis.cells import MUST_PASS, Cell, Side
 from visioneval.errors import UsageError
 from visioneval.records.keys import VERDICT_PARTS, changed_parts
-from visioneval.suite.entries.prompts import without_prompt
+from visioneval.suite.entries.prompts import paired_by_prompt
 from visioneval.suite.loading.messages import did_you_mean
 from visioneval.types import Verdict
 
@@ -159,19 +159,9 @@ def _labels(a: Side, b: Side, renamed: Mapping[str, str]) -> dict[str, str]:
         return {a.labels[0]: b.labels[0]}
     taken = set(renamed.values())
     same = {label: label for label in a.labels if label in b.labels and label not in renamed and label not in taken}
-    labels = {**same, **renamed} or _by_prompt(a, b)
+    labels = {**same, **renamed} or paired_by_prompt(a.labels, b.labels)
     order = {label: at for at, label in enumerate(b.labels)}
     return dict(sorted(labels.items(), key=lambda pair: order.get(pair[1], len(order))))
-
-
-def _by_prompt(a: Side, b: Side) -> dict[str, str]:
-    """Pairs labels that differ only in the prompt, where both runs have one with each prompt removed."""
-    by_base: list[dict[str, list[str]]] = [{}, {}]
-    for side, bases in zip((a, b), by_base, strict=True):
-        for label in side.labels:
-            bases.setdefault(without_prompt(label), []).append(label)
-    in_a, in_b = by_base
-    return {labels[0]: in_b[base][0] for base, labels in in_a.items() if len(labels) == len(in_b.get(base, ())) == 1}
 
 
 def _nothing_in_common(a: Side, b: Side, labels: Mapping[str, str]) -> str:

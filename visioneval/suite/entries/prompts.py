@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from pydantic import Field
@@ -39,3 +40,20 @@ def without_prompt(label: str) -> str:
     """The label of a model run without its prompt; other labels stay as they are."""
     before, part, prompt = label.rpartition(PROMPT_PART)
     return before if part and "," not in prompt else label
+
+
+def paired_by_prompt(first: Iterable[str], second: Iterable[str]) -> dict[str, str]:
+    """Labels of model runs and their counterparts that differ only in the prompt, where both are the only ones."""
+    in_first, in_second = (_by_label_without_prompt(labels) for labels in (first, second))
+    return {
+        labels[0]: in_second[base][0]
+        for base, labels in in_first.items()
+        if len(labels) == len(in_second.get(base, ())) == 1
+    }
+
+
+def _by_label_without_prompt(labels: Iterable[str]) -> dict[str, list[str]]:
+    groups: dict[str, list[str]] = {}
+    for label in labels:
+        groups.setdefault(without_prompt(label), []).append(label)
+    return groups
