@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 from visioneval.errors import TemplateError, did_you_mean
 from visioneval.suite.cases.case import TestCase
@@ -21,13 +22,14 @@ _LITERAL = re.compile(r"(?<!\{)\{\s?((?:case|metadata|expect)\.[\w.]+|prompt)\s?
 def prompt_entry_problems(suite: Suite) -> Iterator[tuple[Loc, str] | SuiteWarning]:
     """Yields duplicate labels, unusable templates, and entries of ``models`` that name no prompt of the suite."""
     labels = [entry.label for entry in suite.prompts]
+    own_prompts = _own_prompts(suite) if suite.prompts else {}
     for index, entry in enumerate(suite.prompts):
         if entry.label in labels[:index]:
             yield ("prompts", index, "label"), f"two prompts are labeled {entry.label!r}"
         if entry.when is not None:
             messages = empty_scope(SuiteContext(suite, ()), entry.when)
             yield from ((("prompts", index, "when"), message) for message in messages)
-        yield from _template_problems(entry, suite, ("prompts", index, "template"))
+        yield from _template_problems(entry, suite, own_prompts, ("prompts", index, "template"))
     for index, model in enumerate(suite.models):
         for position, label in enumerate(_named(model)):
             if label not in labels:
@@ -42,7 +44,18 @@ def _named(model: BaseProvider) -> tuple[str, ...]:
     return (model.prompts or ()) if isinstance(model, GeneratingProvider) else ()
 
 
-def _template_problems(entry: PromptEntry, suite: Suite, loc: Loc) -> Iterator[tuple[Loc, str] | SuiteWarning]:
+def _own_prompts(suite: Suite) -> dict[str, str]:
+    """The cases' own prompts, as rendered, by id. Problems with these are reported at the case."""
+    prompts: dict[str, str] = {}
+    for case in suite.cases:
+        with suppress(TemplateError):
+            prompts[case.id], _ = rendered(case, suite.vars)
+    return prompts
+
+
+def _template_problems(
+    entry: PromptEntry, suite: Suite, own_prompts: Mapping[str, str], loc: Loc
+) -> Iterator[tuple[Loc, str] | SuiteWarning]:
     """What is wrong with a template, for the first case that shows it."""
     if literal := _LITERAL.search(entry.template):
         name = literal[1] if "." in literal[1] else f"case.{literal[1]}"
@@ -50,9 +63,7 @@ def _template_problems(entry: PromptEntry, suite: Suite, loc: Loc) -> Iterator[t
         return
     sent: dict[str, str] = {}
     for case in _cases(entry, suite):
-        try:
-            prompt, _ = rendered(case, suite.vars)
-        except TemplateError:  # reported at the case
+        if (prompt := own_prompts.get(case.id)) is None:
             continue
         try:
             sent[prompt] = sent_prompt(entry.template, case, prompt, suite.vars)
