@@ -11,7 +11,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable ".[ocr,video,gcs,s3,label]" --group dev
+	$(BIN)/python -m pip install --quiet --editable ".[ocr,video,gcs,s3,hf,parquet,label]" --group dev
 	touch $(READY)
 
 demo: $(READY)  ## Run the quickstart suites, with no key and no network
@@ -42,14 +42,16 @@ sentences: $(READY)  ## Every sentence that a user can see, to be read by an edi
 	$(BIN)/python tests/sentences.py
 
 calibration: $(READY)  ## Simulates every interval and test of docs/statistics.md; takes minutes
-	for module in intervals comparison plan must_pass agreement correction ranking; do $(BIN)/python -m tests.calibration.$$module || exit 1; done
+	for module in intervals quantiles comparison plan must_pass agreement correction ranking; do $(BIN)/python -m tests.calibration.$$module || exit 1; done
 
 bench: $(READY)
 	$(BIN)/python -m tests.bench.engine
 	$(BIN)/python -m tests.bench.cells
 	$(BIN)/python -m tests.bench.measured
+	$(BIN)/python -m tests.bench.local
 	$(BIN)/python -m tests.bench.report
 	$(BIN)/python -m tests.bench.compare
+	$(BIN)/python -m tests.bench.datasets
 
 probe: $(READY)  ## What the graders catch of planted damage, on shipped suites and real edits; takes long, LIMIT=1 bounds it
 	$(BIN)/python -m tests.bench.probe $(if $(LIMIT),--limit $(LIMIT))

@@ -9,16 +9,14 @@ from skimage.color import deltaE_ciede2000, rgb2lab
 from skimage.metrics import structural_similarity
 
 from visioneval.graders.pixels import difference
+from visioneval.graders.pixels.color import NEUTRAL_CHROMA, ciede2000, ciede2000_of_bytes, to_lab
 from visioneval.graders.pixels.difference import (
-    NEUTRAL_CHROMA,
     changed_exactly,
     changed_visibly,
-    ciede2000,
     luma,
     mean_delta_e,
     mean_ssim,
     ssim_map,
-    to_lab,
     worst_window,
 )
 from visioneval.graders.pixels.difference_map import difference_map
@@ -193,6 +191,13 @@ def test_added_noise_is_changed_and_lost_noise_is_not() -> None:
     assert changed_visibly(clean, noisy, everywhere(clean)).mean() > 0.9
     assert changed_visibly(noisy, clean, everywhere(clean)).mean() < 0.01
     assert changed_visibly(clean, noisy, everywhere(clean), grainy=noisy).mean() < 0.01
+
+
+def test_the_difference_in_32_bits_agrees_with_that_in_64(pair: tuple[np.ndarray, np.ndarray]) -> None:
+    narrow, wide = ciede2000_of_bytes(*pair), ciede2000(*map(to_lab, pair))
+    assert wide.max() > 1
+    assert np.abs(narrow - wide).max() < 1e-3
+    assert abs(narrow.mean(dtype=np.float64) - wide.mean(dtype=np.float64)) < 1e-6
 
 
 @pytest.mark.parametrize(("kind", "quality"), [("JPEG", 75), ("JPEG", 85), ("WEBP", 80)])

@@ -11,6 +11,7 @@ import typer
 from pydantic import BaseModel
 
 from visioneval.cli import app
+from visioneval.expressions.tree import FUNCTIONS
 from visioneval.label.sittings import LabelSession, LabelStep
 from visioneval.providers.mock.config import MockParams
 from visioneval.records import preferences
@@ -24,6 +25,7 @@ from visioneval.suite import labels as suite_labels
 from visioneval.suite import model
 from visioneval.suite.cases import case, questions
 from visioneval.suite.entries import judges, limits, panels, prompts
+from visioneval.suite.entries import metrics as suite_metrics
 
 ROOT = Path(__file__).parent.parent
 SHARED = {
@@ -74,6 +76,7 @@ def _section(document: str, title: str) -> set[str]:
         ("suite.md", "Panels", panels.PanelOptions),
         ("suite.md", "locality", config_of(GRADERS, "locality")),
         ("suite.md", "reference", config_of(GRADERS, "reference")),
+        ("suite.md", "Metrics", suite_metrics.ComputedMetric),
         ("suite.md", "Rules and gates", scope.VerdictRule),
         ("suite.md", "Limits", limits.Limits),
         ("suite.md", "Prices", limits.Price),
@@ -106,6 +109,12 @@ def test_tables_name_exactly_the_fields(document: str, title: str, documented: t
     ):
         fields -= SHARED
     assert _section(document, title) == fields - {"declared"}  # class attributes are in no suite
+
+
+def test_the_tables_of_functions_and_built_in_metrics_are_complete() -> None:
+    functions = {signature.partition("(")[0] for signature in _section("suite.md", "Expressions")}
+    assert functions == set(FUNCTIONS)
+    assert _section("suite.md", "Built-in metrics") == set(suite_metrics.BUILT_IN)
 
 
 def test_the_table_of_judge_templates_is_true() -> None:

@@ -95,8 +95,12 @@ def test_a_template_sees_the_case_and_the_variables() -> None:
 
 
 def test_metrics_that_share_a_call() -> None:
-    assert [list(group) for group in rubric_groups(options())] == [["gate", "score", "share"]]
-    assert [list(group) for group in rubric_groups(options(per_metric=True))] == [["gate"], ["score"], ["share"]]
+    assert [list(group) for group in rubric_groups(options().asked, per_metric=False)] == [["gate", "score", "share"]]
+    assert [list(group) for group in rubric_groups(options().asked, per_metric=True)] == [
+        ["gate"],
+        ["score"],
+        ["share"],
+    ]
 
 
 @pytest.mark.parametrize(("describe", "names"), [(False, [LIST]), (True, [DESCRIBE, CHECK])])

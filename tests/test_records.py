@@ -41,6 +41,7 @@ FIELDS = [
     "warned_rules",
     "skipped_rules",
     "scores",
+    "unmeasured_metrics",
     "reasons",
     "failure_tags",
     "graders",

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 from pydantic import ValidationError
 from scripted_judge import ScriptedAnswer, ScriptedJudge, context, saved_image
+from suite_text import suite
 
 from visioneval.errors import AuthError, ProviderError
 from visioneval.graders.base import Grade, GradingContext
@@ -16,6 +17,7 @@ from visioneval.graders.rubric.config import RubricGrader
 from visioneval.graders.rubric.grader import Rubric, reply_problems
 from visioneval.graders.rubric.metrics import PassFail, ScaleScore
 from visioneval.providers.base import Question, Reply
+from visioneval.suite.cases.case import TestCase
 from visioneval.templates.render import template_digest
 from visioneval.types import CaseFiles
 
@@ -280,3 +282,59 @@ def test_crops_are_saved_per_call_and_reset_on_retry(tmp_path: Path) -> None:
 def test_reports_an_invalid_rubric(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         grader(**change)
+
+
+SOME = {**METRICS, "style": {**METRICS["style"], "when": {"tags": ["styled"]}}}
+
+
+@pytest.mark.parametrize(
+    ("tags", "asked", "scores"),
+    [(["styled"], ("clear", "style"), {"clear": True, "style": 4}), ([], ("clear",), {"clear": True})],
+)
+def test_a_metric_about_some_cases_is_asked_about_these_only(
+    tmp_path: Path, tags: list[str], asked: tuple[str, ...], scores: dict[str, Any]
+) -> None:
+    grade, judge = graded(tmp_path, GOOD, cell={"case": {"tags": tags}}, metrics=SOME)
+    assert (judge.questions[0].names, grade.scores, grade.error) == (asked, scores, None)
+    assert ("How is the style?" in judge.words()[0]) is ("style" in asked)
+    schema = judge.questions[0].schema
+    assert schema is not None
+    assert ("style" in schema["properties"]) is ("style" in asked)
+
+
+def test_with_per_metric_only_its_cases_cost_a_call(tmp_path: Path) -> None:
+    for tags, calls in ((["styled"], 2), ([], 1)):
+        _, judge = graded(tmp_path, GOOD, cell={"case": {"tags": tags}}, metrics=SOME, per_metric=True)
+        assert len(judge.questions) == calls
+    config = grader(metrics=SOME, per_metric=True)._config
+    cases = [
+        TestCase.model_validate({"id": f"c{at}", "prompt": "x", "tags": tags})
+        for at, tags in enumerate(([], ["styled"]))
+    ]
+    assert config.judge_calls(10, cases, {}) == 15
+    assert [list(config.metrics(case)) for case in cases] == [["clear"], ["clear", "style"]]
+
+
+def test_a_metric_for_all_cases_leaves_the_hash_of_the_rubric_as_it_was() -> None:
+    options = grader()._config.key_options
+    assert all("when" not in metric for metric in options["metrics"].values())
+    assert "when" in grader(metrics=SOME)._config.key_options["metrics"]["style"]
+
+
+@pytest.mark.parametrize(
+    ("when", "message"),
+    [
+        ("{tags: [t]}", []),
+        ("{tags: [x]}", ["no case has the tag 'x' (known: t)"]),
+        ("{cases: [thre]}", ["there is no case 'thre' (known: one, two)"]),
+        ("{cases: [two]}", ["no case of the grader 'look' has the metric 'b': check its scope"]),
+    ],
+)
+def test_the_scope_of_a_metric_is_checked(problems: Any, when: str, message: list[str]) -> None:
+    metrics = f"a: {{type: pass_fail, description: x}}, b: {{type: pass_fail, description: y, when: {when}}}"
+    text = suite(
+        "judges: {default: {provider: openai, model: gpt-5-mini}}",
+        cases="cases: [{id: one, prompt: x, tags: [t]}, {id: two, prompt: y}]",
+        graders=f"graders: [{{key: image, type: properties}}, {{key: look, type: rubric, when: {{tags: [t]}}, metrics: {{{metrics}}}}}]",
+    )
+    assert [line.split(": ", 1)[1] for line in problems(text)] == message

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from visioneval.rules import Gate, Pool, Rule, gate_passes, judge_cell, parse_gate, parse_rule, show_beside
+from visioneval.analysis.summary.gates import Pool
+from visioneval.rules import Gate, Rule, gate_passes, judge_cell, parse_gate, parse_rule, show_beside
 from visioneval.types import Score, Status, Verdict
 
 
@@ -142,6 +143,8 @@ class Cell:
     status: Status = Status.COMPLETED
     scores: dict[str, Score] = field(default_factory=dict)
     is_unmeasured: bool = False
+    test_id: str = "one"
+    tags: tuple[str, ...] = ()
 
 
 def cells(text: str) -> list[Cell]:

@@ -76,8 +76,12 @@ def test_images_files_and_datasets(
         "{id: b, prompt: x, images: [a.png], masks: {editable: mask.png, clothing: mask.png, occluders: mask.png}}",
         "{file: c.yaml}",
         "{dataset: {path: d.csv, fields: {id: i, prompt: p, metadata.x: i}}}",
+        "{dataset: {path: '{{ vars.set }}.csv', separator: ',', group_by: [i], join: {path: d.csv, on: {i: i}, as: j, many: true},"
+        " filter: {i: [d], p: {not: null}}, limit: 3, defaults: {tags: ['{{ row.i }}']},"
+        " fields: {id: [i, p], prompt: p, questions: {question: p}}}}",
+        "{dataset: {path: d.csv, join: [{path: d.csv, on: [i], as: j, optional: true}], fields: {id: 'e{{ row.i }}', prompt: j.p}}}",
     )
-    text = suite(cases=f"cases: [{', '.join(entries)}]")
+    text = suite("vars: {set: d}", cases=f"cases: [{', '.join(entries)}]")
     assert problems(text, {"c.yaml": "- {id: c, prompt: x}\n", "d.csv": "i,p\nd,x\n"}) == []
     validator.validate(read_yaml(text, "s"))
 

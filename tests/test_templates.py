@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visioneval.errors import TemplateError
-from visioneval.suite.loading.datasets import literal
+from visioneval.suite.loading.datasets.cases import literal
 from visioneval.templates.render import MAX_CHARACTERS, render
 
 VALUES: dict[str, Any] = {

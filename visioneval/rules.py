@@ -1,8 +1,9 @@
 """Verdict rules and gates: parses them and evaluates them on scores. No I/O.
 
 A verdict rule is ``metric``, ``not metric`` or ``metric OP number``; a gate is ``FN OP number`` with FN one of
-``pass_rate``, ``error_rate``, ``unmeasured_rate``, ``refusal_rate``, ``mean(metric)``, ``rate(metric)`` and
-``separation(metric)``. A metric name with other characters than letters, digits, ``_``, ``-`` and ``.`` needs quotes.
+``pass_rate``, ``error_rate``, ``unmeasured_rate``, ``refusal_rate``, ``mean(metric)``, ``rate(metric)``,
+``separation(metric)`` and the quantiles ``p1(metric)`` to ``p99(metric)``. A metric name with other characters than
+letters, digits, ``_``, ``-`` and ``.`` needs quotes.
 """
 
 from __future__ import annotations
@@ -10,13 +11,12 @@ from __future__ import annotations
 import math
 import operator
 import re
-from array import array
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, Protocol
+from typing import Literal
 
-from visioneval.types import Score, Status, Verdict
+from visioneval.types import Score, Verdict
 
 OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
@@ -27,13 +27,15 @@ OPERATORS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
 }
 COUNTING = ("pass_rate", "error_rate", "unmeasured_rate", "refusal_rate")
-MEASURING = ("mean", "rate", "separation")
+MEASURING = ("mean", "rate", "separation", *(f"p{percent}" for percent in range(1, 100)))
+WEIGHTABLE = ("pass_rate", "mean", "rate")
+"""The functions whose value can be weighted by tag."""
 
 _NAME = r"(?:'(?P<single>[^']+)'|\"(?P<double>[^\"]+)\"|(?P<plain>[A-Za-z_][\w.\-]*))"
 _NUMBER = r"(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)"
 _COMPARE = rf"\s*(?P<op>>=|<=|==|!=|>|<)\s*{_NUMBER}"
 _RULE = re.compile(rf"\s*(?P<not>not\s+)?{_NAME}(?:{_COMPARE})?\s*", re.ASCII)
-_GATE = re.compile(rf"\s*(?P<fn>[a-z_]+)\s*(?P<call>\(\s*{_NAME}\s*\))?{_COMPARE}\s*", re.ASCII)
+_GATE = re.compile(rf"\s*(?P<fn>[a-z_]+[0-9]{{0,2}})\s*(?P<call>\(\s*{_NAME}\s*\))?{_COMPARE}\s*", re.ASCII)
 
 NOISE = 1e-9
 """Values closer than this, relative to the threshold if it is above 1, are equal: sums of decimals are not exact."""
@@ -80,6 +82,11 @@ class Gate:
         """Whether a failed gate means that the run is incomplete rather than that a model is bad."""
         return self.fn in ("error_rate", "unmeasured_rate")
 
+    @property
+    def quantile(self) -> float | None:
+        """The quantile that it is about, from 0.01 to 0.99; ``None`` for another function."""
+        return int(self.fn[1:]) / 100 if self.fn[1:].isdigit() else None
+
 
 @lru_cache(maxsize=4096)
 def parse_rule(text: str) -> Rule:
@@ -106,7 +113,8 @@ def parse_gate(text: str) -> Gate:
     if match is None or fn not in (MEASURING if match["call"] else COUNTING) or not _finite(match["number"]):
         raise ValueError(
             f"{text!r} is not a valid gate: write 'FN OP NUMBER' with FN one of {', '.join(COUNTING)},"
-            " mean(METRIC), rate(METRIC), separation(METRIC), and OP one of >= > <= < == !="
+            " mean(METRIC), rate(METRIC), separation(METRIC) or a quantile such as p95(METRIC),"
+            " and OP one of >= > <= < == !="
         )
     metric = match["single"] or match["double"] or match["plain"]
     return Gate(text.strip(), match["fn"], metric, match["op"], float(match["number"]))
@@ -163,53 +171,6 @@ def judge_cell(
     return CellVerdict(verdict, tuple(failed), tuple(warned), tuple(skipped), tuple(unmeasured))
 
 
-class CellFacts(Protocol):
-    """What a gate needs to know about a cell. Records implement it."""
-
-    @property
-    def verdict(self) -> Verdict: ...
-    @property
-    def status(self) -> Status: ...
-    @property
-    def scores(self) -> Mapping[str, Score]: ...
-    @property
-    def is_unmeasured(self) -> bool: ...
-
-
-class Pool:
-    """Computes the value of a gate over the cells in its scope, which are added one by one."""
-
-    def __init__(self, gate: Gate) -> None:
-        """Starts without cells."""
-        self._gate = gate
-        self._sides: tuple[array[float], array[float]] = (array("d"), array("d"))
-
-    def add(self, cell: CellFacts, *, is_counter: bool = False) -> None:
-        """Adds a cell. Only ``separation`` treats counter-examples separately."""
-        value = _cell_value(self._gate, cell)
-        if value is not None:
-            self._sides[is_counter and self._gate.fn == "separation"].append(value)
-
-    def value(self) -> tuple[float | None, int]:
-        """The gate's value and the number of cells in it.
-
-        The value is a mean; for ``separation``, the mean of aligned cells minus the mean of counter-examples. ``None``
-        means that nothing was measured, at least on one side: the gate fails.
-        """
-        above, below = self._sides
-        n = len(above) + len(below)
-        if self._gate.fn != "separation":
-            return _mean(above), n
-        high, low = _mean(above), _mean(below)
-        return (None if high is None or low is None else high - low), n
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    if not values:
-        return None
-    return min(max(math.fsum(values) / len(values), min(values)), max(values))  # rounding must not leave this range
-
-
 def gate_passes(gate: Gate, value: float | None) -> bool:
     """Whether a value passes the gate."""
     return value is not None and is_true(value, gate.op, gate.threshold)
@@ -238,16 +199,3 @@ def show_beside(value: float, threshold: float, digits: int = 4, style: Literal[
         value = threshold
     texts = (f"{value:.{count}{style}}" for count in range(digits, 20))
     return next((text for text in texts if side(float(text)) == side(value)), repr(value))
-
-
-def _cell_value(gate: Gate, cell: CellFacts) -> float | None:
-    if gate.fn == "pass_rate":
-        return None if cell.verdict is Verdict.ERROR else float(cell.verdict is Verdict.PASS)
-    if gate.fn == "error_rate":
-        return float(cell.verdict is Verdict.ERROR)
-    if gate.fn == "unmeasured_rate":
-        return float(cell.is_unmeasured)
-    if gate.fn == "refusal_rate":
-        return float(cell.status is Status.REFUSED)
-    score = cell.scores.get(gate.metric or "")
-    return None if score is None else float(score)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,10 @@ from visioneval.records.confirmations import has_confirmations
 from visioneval.records.fields import Duration, ModelLabel, Number, PathInRun, RuleText, SampleIndex
 from visioneval.records.files.lines import read_lines
 from visioneval.records.model import CellError, CellKey, Fingerprint, RunInfo, RunState, known_sum, suite_order
+from visioneval.registry import PROVIDERS, config_of
 from visioneval.suite.cases.case import CaseId
+from visioneval.suite.entries.metrics import BUILT_IN
+from visioneval.suite.metrics import SuiteMetrics
 from visioneval.suite.model import Suite
 from visioneval.types import Metric, Score, Verdict
 
@@ -57,20 +60,24 @@ class Cell:
     sent_prompt: str | None = None
     tags: tuple[str, ...] = ()
     flaky: bool = False
+    unmeasured_metrics: tuple[str, ...] = ()
     failed_rules: tuple[RuleText, ...] = ()
     failure_tags: tuple[str, ...] = ()
     error: CellError | None = None
     artifact_path: PathInRun | None = None
     artifact_sha256: str | None = None
+    provider: str = ""
     cost_usd: Number | None = None
     seconds: Duration | None = None
+    attempts: int | None = None
     grade_key: str = ""
     graders: tuple[CellGrader, ...] = ()
 
     @property
     def is_unmeasured(self) -> bool:
-        """Whether a grader failed that the cell needs."""
-        return any(grader.is_unmeasured and not grader.is_optional for grader in self.graders)
+        """Whether a grader failed that the cell needs, or a computed metric is null that it needs."""
+        failed = any(grader.is_unmeasured and not grader.is_optional for grader in self.graders)
+        return failed or bool(self.unmeasured_metrics)
 
     @property
     def total_cost_usd(self) -> float | None:
@@ -117,7 +124,8 @@ def _intern(cell: Cell, shared: dict[Any, Any]) -> None:
 class Side:
     """One of the two runs that are compared.
 
-    ``writers`` maps each metric to the key of its grader. ``folder`` contains the images. A file of records has no
+    ``writers`` maps each metric to the key of its grader, and ``sources`` each computed metric to the graders' metrics
+    that it reads. ``folder`` contains the images. A file of records has no
     ``suite`` and no ``source_sha256``; neither it nor a baseline has a ``state`` or a ``folder``. ``is_narrowed`` is
     true if ``RUN@LABEL`` excluded model runs. ``left_out_cases`` and ``left_out_labels`` are what flags left out of the
     run's suite, and ``samples_flag`` is ``--samples``. ``is_partial`` marks a baseline of a run that had not all cells
@@ -130,6 +138,7 @@ class Side:
     cells: Sequence[Cell]
     metrics: Mapping[str, Metric] = field(default_factory=dict)
     writers: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     suite: str | None = None
     source_sha256: str | None = None
     state: RunState | None = None
@@ -175,6 +184,7 @@ def side_of_run(name: str, info: RunInfo, cells: Sequence[Cell], folder: Path) -
         cells=sorted(cells, key=lambda cell: position(cell.test_id, cell.model_label, cell.sample_index)),
         metrics=info.metrics,
         writers=writers_of(info),
+        sources=SuiteMetrics(selected).grader_sources(),
         suite=info.suite.name,
         source_sha256=info.source_sha256,
         state=info.state,
@@ -200,6 +210,7 @@ def side_of_baseline(name: str, baseline: Baseline) -> Side:
         cells=[_cell_of_line(line, head.gradings) for line in baseline.lines],
         metrics=head.metrics,
         writers=head.writers,
+        sources=head.sources,
         suite=head.suite,
         source_sha256=head.source_sha256,
         is_partial=head.is_partial,
@@ -214,6 +225,29 @@ def _cell_of_line(line: Line, gradings: Mapping[str, BaselineGrading]) -> Cell:
         for key, grading in gradings_by_key
     )
     return Cell(**fields, graders=tuple(graders))
+
+
+def with_built_in(side: Side, names: Iterable[str]) -> Side:
+    """The side with built-in metrics that its suite does not read, so that its records lack them.
+
+    A baseline has none: it stores no times.
+    """
+    added = [name for name in names if name in BUILT_IN and name not in side.metrics]
+    if not added:
+        return side
+    cells = [
+        replace(cell, scores={**cell.scores, **{name: getattr(cell, name) for name in added}})
+        if _is_generated(cell)
+        else cell
+        for cell in side.cells
+    ]
+    return replace(side, cells=cells, metrics={**side.metrics, **{name: BUILT_IN[name] for name in added}})
+
+
+def _is_generated(cell: Cell) -> bool:
+    """Whether the run of a cell generated its output, and did not find it in a cache or a file."""
+    reads = cell.provider in PROVIDERS and config_of(PROVIDERS, cell.provider).reads_outputs
+    return bool(cell.attempts) and cell.artifact_sha256 is not None and not reads
 
 
 def side_of_records(name: str, cells: Sequence[Cell]) -> Side:

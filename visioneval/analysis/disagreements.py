@@ -6,11 +6,12 @@ The thresholds or the rubric may then be wrong.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence, Set
 
 from visioneval.records.model import Record
 from visioneval.rules import parse_rule
 from visioneval.suite.filters import VerdictRule
+from visioneval.suite.metrics import SuiteMetrics
 from visioneval.suite.model import Suite
 from visioneval.types import Frozen
 
@@ -58,14 +59,20 @@ def disagreement_finder(suite: Suite) -> Callable[[Record], dict[str, bool]]:
     return disagreements_of
 
 
-def _rubrics(suite: Suite) -> dict[str, Collection[str]]:
-    return {grader.key: grader.rubric.keys() for grader in suite.graders if grader.rubric}
+def _rubrics(suite: Suite) -> dict[str, Set[str]]:
+    """By rubric: its metrics, and those that are computed from them."""
+    computed = SuiteMetrics(suite).grader_sources()
+    rubrics: dict[str, Set[str]] = {}
+    for grader in suite.graders:
+        if asked := grader.rubric.keys():
+            rubrics[grader.key] = {*asked, *(name for name, read in computed.items() if not asked.isdisjoint(read))}
+    return rubrics
 
 
-def _is_disagreement(rules: Sequence[VerdictRule], cell: Record, key: str, metrics: Collection[str]) -> bool | None:
+def _is_disagreement(rules: Sequence[VerdictRule], cell: Record, key: str, metrics: Set[str]) -> bool | None:
     """Whether judge and rules disagree, or ``None`` if either has no verdict."""
     verdict = next((grader.details.get("judge_verdict") for grader in cell.graders if grader.key == key), None)
-    if verdict is None or any(cell.scores.get(name) is None for name in metrics):
+    if verdict is None or any(cell.scores[name] is None for name in metrics & cell.scores.keys()):
         return None
     failed = any(parse_rule(rule).metric in metrics for rule in cell.failed_rules)
     if not failed and not _has_rule_about(rules, cell, metrics):

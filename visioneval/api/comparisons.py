@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Unpack, get_args
 
+from visioneval.analysis.cells import with_built_in
 from visioneval.analysis.compare.compare import Comparison, ComparisonFilters
 from visioneval.analysis.compare.compare import compare as compare_sides
 from visioneval.analysis.compare.coverage import check_coverage, parse_allowed
@@ -103,6 +104,8 @@ def compare_named(request: ComparisonRequest, options: RunOptions, listener: Lis
     if request.confirm is not None:
         check_confirm(request.confirm, gates)
     a, b = (read_side(name, options.suite.runs, listener.say) for name in (request.a, request.b))
+    named = (*request.filters.metrics, *(gate.metric or "" for gate in gates))
+    a, b = with_built_in(a, named), with_built_in(b, named)
     if request.confirm is not None:
         b = replace(b, unused_confirmations=False)
     comparison = compare_sides(a, b, request.filters, request.model_map)

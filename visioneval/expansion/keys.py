@@ -56,6 +56,7 @@ def grade_key(call: Call, hash_of: HashOf) -> str:
         "reference": hash_of(call.files.reference) if call.files.reference else None,
         "rules": [[rule.text, warn] for rule, warn in call.rules],
         "optional": sorted(call.optional_graders),
+        "metrics": [*call.metrics.key, *sorted(call.optional_metrics)] if call.metrics.key else None,
     }
     graders = (f"grader.{grader.key}:{call.grading[grader.key]}" for grader in call.graders)
     return " ".join((_join_parts(parts), *graders))

@@ -19,6 +19,7 @@ from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.entries.providers import BaseProvider
 from visioneval.suite.filters import VerdictRule
+from visioneval.suite.metrics import CaseMetrics, SuiteMetrics
 from visioneval.suite.model import Suite, template_folders
 from visioneval.suite.output_of import dependents_by_case
 from visioneval.suite.remote_media import addressed
@@ -51,6 +52,10 @@ class Call:
     """By grader key: a hash of its options and, if it uses a judge, of the judge, its templates and ``vars``."""
     optional_graders: frozenset[str] = frozenset()
     """The keys of the graders whose scores no verdict needs."""
+    metrics: CaseMetrics = field(default_factory=CaseMetrics)
+    """The built-in and computed metrics of its cells."""
+    optional_metrics: frozenset[str] = frozenset()
+    """The computed metrics that no verdict needs."""
     dependents: tuple[Call, ...] = ()
     """Calls of the cases that use this call's images (``output_of``): the same cells with another prompt."""
 
@@ -113,6 +118,7 @@ class Plan:
         files = self.suite.files_of(case, self.folder, self._source(case))
         grading = {grader.key: self._grading_of(grader, case) for grader in graders}
         wordings = self._wordings(case, prompt)
+        metrics = self.suite_metrics.for_case(case)
 
         def call(run: ModelRun, params: Mapping[str, Any], samples: tuple[int, ...]) -> Call:
             in_scope = tuple(
@@ -120,6 +126,7 @@ class Plan:
                 for entry, rule in rule_entries
                 if entry.covers(case.id, case.task_type, case.tags, run.label)
             )
+            warned, needed = self._read_metrics(in_scope)
             sent, graded = self._wording(run.config, wordings, prompt)
             return Call(
                 case=resolved,
@@ -134,7 +141,9 @@ class Plan:
                 graders=graders,
                 rules=in_scope,
                 grading=grading,
-                optional_graders=self._optional_graders(case, graders, in_scope),
+                optional_graders=_optional_graders(case, graders, warned, needed),
+                metrics=metrics,
+                optional_metrics=frozenset(each.name for each in metrics.formulas if each.name in warned - needed),
             )
 
         return call
@@ -166,24 +175,21 @@ class Plan:
     def _coverage(self) -> RunCoverage:
         return RunCoverage(self.suite)
 
-    def _optional_graders(
-        self, case: TestCase, graders: Iterable[BaseGrader], rules: Iterable[tuple[Rule, bool]]
-    ) -> frozenset[str]:
-        """Graders that say so, and those whose metrics only rules that warn read."""
-        warned = {rule.metric for rule, warn in rules if warn}
-        needed = {rule.metric for rule, warn in rules if not warn} | self._gated_metrics
-
-        def is_optional(grader: BaseGrader) -> bool:
-            if grader.optional is not None or not warned:
-                return bool(grader.optional)
-            metrics = grader.metrics(case).keys()
-            return not metrics.isdisjoint(warned) and metrics.isdisjoint(needed)
-
-        return frozenset(grader.key for grader in graders if is_optional(grader))
+    def _read_metrics(self, rules: Iterable[tuple[Rule, bool]]) -> tuple[frozenset[str], frozenset[str]]:
+        """The metrics that rules which warn read, and those that other rules and gates read, directly or not."""
+        warned = (self.suite_metrics.sources(rule.metric) for rule, warn in rules if warn)
+        needed = (self.suite_metrics.sources(rule.metric) for rule, warn in rules if not warn)
+        return frozenset[str]().union(*warned), self._gated_metrics.union(*needed)
 
     @cached_property
     def _gated_metrics(self) -> frozenset[str]:
-        return frozenset(filter(None, (parse_gate(gate.rule).metric for gate in self.suite.gates)))
+        gated = filter(None, (parse_gate(gate.rule).metric for gate in self.suite.gates))
+        return frozenset[str]().union(*map(self.suite_metrics.sources, gated))
+
+    @cached_property
+    def suite_metrics(self) -> SuiteMetrics:
+        """The metrics of the selected graders and cases, and the built-in and computed ones."""
+        return SuiteMetrics(self.suite)
 
     def _samples(self, case: TestCase, run: ModelRun) -> Iterator[tuple[tuple[int, ...], Mapping[str, Any]]]:
         if run.config.reads_outputs and run.config.has_outputs:
@@ -290,13 +296,22 @@ class Plan:
 
     @property
     def metrics(self) -> dict[str, Metric]:
-        """Every metric of any cell, in the graders' order."""
-        metrics: dict[str, Metric] = {}
-        for grader in self.suite.graders:
-            for case in self.suite.cases:
-                if applies(grader, case):
-                    metrics.update(grader.metrics(case))
-        return metrics
+        """Every metric of any cell, in the graders' order; then the built-in ones that are read, and the computed."""
+        return self.suite_metrics.all
+
+
+def _optional_graders(
+    case: TestCase, graders: Iterable[BaseGrader], warned: frozenset[str], needed: frozenset[str]
+) -> frozenset[str]:
+    """Graders that say so, and those whose metrics only rules that warn read."""
+
+    def is_optional(grader: BaseGrader) -> bool:
+        if grader.optional is not None or not warned:
+            return bool(grader.optional)
+        metrics = grader.metrics(case).keys()
+        return not metrics.isdisjoint(warned) and metrics.isdisjoint(needed)
+
+    return frozenset(grader.key for grader in graders if is_optional(grader))
 
 
 def applies(grader: BaseGrader, case: TestCase) -> bool:

@@ -276,10 +276,10 @@ def frames(source: Path) -> int:
         return int(getattr(handle, "n_frames", 1))
 
 
-def encode_png(image: Image.Image) -> bytes:
-    """The image as PNG bytes."""
+def encode_png(image: Image.Image, *, compression: int = 6) -> bytes:
+    """The image as PNG bytes; ``compression`` is zlib's, 1 (fast) to 9."""
     buffer = io.BytesIO()
-    image.save(buffer, "PNG")
+    image.save(buffer, "PNG", compress_level=compression)
     return buffer.getvalue()
 
 

@@ -21,6 +21,7 @@ from visioneval.records.fields import ModelLabel, RuleText, SampleIndex
 from visioneval.records.files.untrusted_json import read_json
 from visioneval.records.model import CellError, Fingerprint, Record, RunInfo
 from visioneval.suite.cases.case import CaseId
+from visioneval.suite.metrics import SuiteMetrics
 from visioneval.types import Frozen, Metric, Score, Verdict
 
 FOLDER = Path("baselines")
@@ -49,6 +50,8 @@ class Header(Frozen):
     source_sha256: str
     metrics: dict[str, Metric]
     writers: dict[str, str]
+    sources: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """By computed metric: the graders' metrics that it reads."""
     is_partial: bool = False
     """Whether flags left out some cells of the suite, or the run had not finished."""
     gradings: dict[str, BaselineGrading]
@@ -66,6 +69,7 @@ class Line(Frozen):
     failed_rules: tuple[RuleText, ...] = ()
     failure_tags: tuple[str, ...] = ()
     scores: dict[str, Score] = Field(default_factory=dict)
+    unmeasured_metrics: tuple[str, ...] = ()
     artifact_sha256: str | None = None
     cost_usd: Annotated[float, Field(allow_inf_nan=False)] | None = None
     error: CellError | None = None
@@ -106,6 +110,7 @@ def make_baseline(
         source_sha256=info.source_sha256,
         metrics=info.metrics,
         writers=writers,
+        sources=SuiteMetrics(info.selected_suite).grader_sources(),
         is_partial=is_partial,
         gradings=gradings,
     )

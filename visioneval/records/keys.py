@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-VERDICT_PARTS = frozenset({"rules", "optional"})
-"""The parts of a grading key that only the verdict depends on, and no score."""
+VERDICT_PARTS = frozenset({"rules", "optional", "metrics"})
+"""The parts of a grading key that no grader's score depends on."""
 
 
 def key_parts(key: str) -> dict[str, str]:

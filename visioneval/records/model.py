@@ -113,6 +113,8 @@ class Record(Frozen):
     warned_rules: tuple[fields.RuleText, ...] = ()
     skipped_rules: tuple[fields.RuleText, ...] = ()
     scores: dict[str, Score] = Field(default_factory=dict)
+    unmeasured_metrics: tuple[str, ...] = ()
+    """The computed metrics that the cell needs and that are null."""
     reasons: dict[str, str] = Field(default_factory=dict)
     failure_tags: tuple[str, ...] = ()
     graders: tuple[GraderRecord, ...] = ()
@@ -139,8 +141,9 @@ class Record(Frozen):
 
     @property
     def is_unmeasured(self) -> bool:
-        """Whether a grader failed that the cell needs."""
-        return any(grader.is_unmeasured and not grader.is_optional for grader in self.graders)
+        """Whether a grader failed that the cell needs, or a computed metric is null that it needs."""
+        failed = any(grader.is_unmeasured and not grader.is_optional for grader in self.graders)
+        return failed or bool(self.unmeasured_metrics)
 
     @property
     def shown_prompt(self) -> str:

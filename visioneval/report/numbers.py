@@ -9,8 +9,14 @@ from visioneval.types import Score
 
 
 def gate_value(gate: GateFinding) -> str:
-    """The value of a gate."""
-    return "no value" if gate.value is None else show_beside(gate.value, parse_gate(gate.rule).threshold)
+    """The value of a gate, with its interval if it has one. A quantile may have one limit only."""
+    if gate.value is None:
+        return "no value"
+    value = show_beside(gate.value, parse_gate(gate.rule).threshold)
+    if gate.low is None and gate.high is None:
+        return value
+    low, high = ("no limit" if limit is None else _bound(limit) for limit in (gate.low, gate.high))
+    return f"{value} [{low}, {high}]"
 
 
 def show_interval(low: float | None, high: float | None) -> str:

@@ -7,9 +7,9 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from visioneval.rules import parse_gate, parse_rule
+from visioneval.rules import WEIGHTABLE, parse_gate, parse_rule
 from visioneval.types import Frozen, TaskType
 
 
@@ -69,15 +69,30 @@ class VerdictRule(Scope):
         return parse_rule(text).text
 
 
+Weight = Annotated[float, Field(gt=0, le=1e6)]
+
+
 class GateRule(Scope):
     """A rule over the whole run. YAML also accepts a plain string."""
 
     rule: str
+    weights: dict[str, Weight] | None = Field(
+        default=None,
+        description="By tag: the value is the weighted mean of these tags' values, however many cases each has.",
+    )
 
     @field_validator("rule")
     @classmethod
     def _parses(cls, text: str) -> str:
         return parse_gate(text).text
+
+    @model_validator(mode="after")
+    def _can_be_weighted(self) -> GateRule:
+        if self.weights is not None and parse_gate(self.rule).fn not in WEIGHTABLE:
+            raise ValueError(f"{self.rule!r} takes no 'weights': only {', '.join(WEIGHTABLE)} do")
+        if self.weights is not None and len(self.weights) < 2:
+            raise ValueError("weights: name at least two tags")
+        return self
 
 
 def _long_form(value: Any) -> Any:

@@ -17,7 +17,7 @@ from visioneval.suite.cases.outputs import RunLabels
 from visioneval.suite.checks import suite as check
 from visioneval.suite.entries.providers import SECRET_NAME
 from visioneval.suite.loading.document import Document, Source
-from visioneval.suite.loading.gather import gather_cases, read_bytes
+from visioneval.suite.loading.gather import gather_cases, read_bytes, render_output_paths
 from visioneval.suite.loading.messages import Loc, SuiteWarning
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.loading.pinned_questions import with_pinned_questions
@@ -71,6 +71,7 @@ def load_suite(
     folder = path.absolute().parent
     boundary = Trust(folder, Path.cwd(), everything=trust)
     gather_cases(document, boundary)
+    render_output_paths(document)
     _check_cases(document)
     validated = _validated(document)
     validated = replace(validated, suite=with_pinned_questions(validated.suite, document, boundary))

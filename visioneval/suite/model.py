@@ -12,9 +12,11 @@ from pydantic import Discriminator, Field, StringConstraints, Tag
 from visioneval.registry import CUSTOM, GRADERS, JUDGES, PROVIDERS, Part, config_of
 from visioneval.suite.cases.case import Name, TestCase, Text
 from visioneval.suite.cases.outputs import FilePath
+from visioneval.suite.entries.datasets import CaseDataset
 from visioneval.suite.entries.graders import BaseGrader, CustomGrader
 from visioneval.suite.entries.judges import BaseJudge, CustomJudge
 from visioneval.suite.entries.limits import CELL_TIMEOUT_S, LimitName, Limits, Price, Seconds
+from visioneval.suite.entries.metrics import MetricEntry
 from visioneval.suite.entries.prompts import PromptEntry
 from visioneval.suite.entries.providers import BaseProvider, CustomProvider
 from visioneval.suite.filters import GateEntry, GateRule, RuleEntry
@@ -53,22 +55,6 @@ class CaseFile(Frozen):
     file: FilePath
 
 
-class CaseRows(Frozen):
-    """A file of rows, and the column of each key of a case. Keys may be dotted, such as ``masks.editable``.
-
-    ``output`` and ``model`` are an existing output and the label of its model.
-    """
-
-    path: FilePath
-    fields: dict[str, str] = Field(min_length=1)
-
-
-class CaseDataset(Frozen):
-    """Cases from a JSONL, CSV or TSV file."""
-
-    dataset: CaseRows
-
-
 class Suite(Frozen):
     """A resolved suite: files and datasets are read and variables replaced."""
 
@@ -90,6 +76,9 @@ class Suite(Frozen):
         default=1, description="Calls per case and model run."
     )
     graders: Annotated[tuple[GraderEntry, ...], Field(min_length=1)]
+    metrics: Annotated[dict[Name, MetricEntry], Field(max_length=200)] = Field(
+        default_factory=dict, description="Metrics that are computed from the scores of a cell, by name."
+    )
     verdict: Annotated[tuple[RuleEntry, ...], Field(min_length=1)] = Field(
         description="A cell passes if all applicable rules pass."
     )

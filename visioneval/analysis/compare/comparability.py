@@ -13,7 +13,7 @@ from visioneval.records.keys import key_parts
 from visioneval.records.model import Fingerprint
 
 _PARTS = {"rules": "verdict rules", "case": "prompt, criteria, expect, tags or metadata of the case"}
-_PARTS |= {"optional": "optional graders"}
+_PARTS |= {"optional": "optional graders", "metrics": "computed metrics"}
 _PARTS |= {"images": "input images", "masks": "masks", "reference": "reference image"}
 _HASH_LENGTH = 12
 
@@ -33,7 +33,8 @@ def grading_differences(
     metrics: Sequence[str], pairs: Sequence[CellPair], a: Side, b: Side
 ) -> tuple[GradingDifference, ...]:
     """Finds grading differences by metric. Verdict rules and case data are listed under ``pass_rate``."""
-    return (*_key_differences(pairs), *_grader_differences(metrics, pairs, {**a.writers, **b.writers}))
+    sources = {name: (*a.sources.get(name, ()), *b.sources.get(name, ())) for name in {**a.sources, **b.sources}}
+    return (*_key_differences(pairs), *_grader_differences(metrics, pairs, {**a.writers, **b.writers}, sources))
 
 
 def _key_differences(pairs: Sequence[CellPair]) -> Iterator[GradingDifference]:
@@ -55,7 +56,10 @@ def _key_differences(pairs: Sequence[CellPair]) -> Iterator[GradingDifference]:
 
 
 def _grader_differences(
-    metrics: Sequence[str], pairs: Sequence[CellPair], writers: Mapping[str, str]
+    metrics: Sequence[str],
+    pairs: Sequence[CellPair],
+    writers: Mapping[str, str],
+    sources: Mapping[str, Sequence[str]],
 ) -> Iterator[GradingDifference]:
     by_grader: dict[str, dict[str, tuple[str, str, int]]] = {}
     for (key, before, after), times in _fingerprint_pairs(pairs):
@@ -64,8 +68,10 @@ def _grader_differences(
             first_a, first_b, count = examples.get(what, (a, b, 0))
             examples[what] = first_a, first_b, count + times
     for metric in metrics:
-        for what, (a, b, times) in by_grader.get(writers.get(metric, metric.partition(".")[0]), {}).items():
-            yield GradingDifference(metric, what, a, b, times)
+        keys = dict.fromkeys(writers.get(name, name.partition(".")[0]) for name in sources.get(metric, (metric,)))
+        for key in keys:
+            for what, (a, b, times) in by_grader.get(key, {}).items():
+                yield GradingDifference(metric, what, a, b, times)
 
 
 def _fingerprint_pairs(pairs: Sequence[CellPair]) -> Iterator[tuple[tuple[str, Fingerprint, Fingerprint], int]]:

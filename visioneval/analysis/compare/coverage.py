@@ -14,6 +14,7 @@ from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.gates import FailOn, GateResult, cells_lost
 from visioneval.errors import UsageError
 from visioneval.rules import is_true
+from visioneval.suite.entries.metrics import BUILT_IN
 from visioneval.suite.loading.messages import did_you_mean
 from visioneval.types import Verdict
 
@@ -66,6 +67,8 @@ def _lost_metrics(comparison: Comparison) -> str:
     pairs = [pair for pair in comparison.pairs if pair.b.error is None or pair.b.error.stage != "generate"]
     lost = []
     for name in comparison.metric_names:
+        if name in BUILT_IN:
+            continue  # an output from the cache has none, and loses nothing by that
         before = sum(pair.a.scores.get(name) is not None for pair in pairs)
         after = sum(pair.b.scores.get(name) is not None for pair in pairs)
         if before and (not after or is_true((before - after) / before, ">", MAX_SHARE_LOST)):

@@ -9,9 +9,10 @@ from typing import Literal
 from visioneval.analysis.cells import MUST_PASS, Cell, Side
 from visioneval.errors import UsageError
 from visioneval.records.keys import VERDICT_PARTS, changed_parts
+from visioneval.suite.entries.metrics import BUILT_IN
 from visioneval.suite.entries.prompts import paired_by_prompt
 from visioneval.suite.loading.messages import did_you_mean
-from visioneval.types import Verdict
+from visioneval.types import Score, Verdict
 
 Change = Literal["broken", "error_after", "fixed", "error_before", "still_failing", "still_error", "still_passing"]
 CHANGES: tuple[Change, ...] = (
@@ -39,6 +40,8 @@ class CellPair:
 
     a: Cell
     b: Cell
+    computed: frozenset[str] = frozenset(BUILT_IN)
+    """The metrics that no grader measures."""
 
     @property
     def change(self) -> Change:
@@ -67,10 +70,16 @@ class CellPair:
 
     @property
     def is_moved_by_rules(self) -> bool:
-        """Whether the verdict differs although output and scores are identical: changed rules are the only reason."""
-        if self.a.verdict is self.b.verdict or not self.same_output or self.a.scores != self.b.scores:
+        """Whether the verdict differs although output and scores are identical: changed rules are the only reason.
+
+        Computed metrics count as rules.
+        """
+        if self.a.verdict is self.b.verdict or not self.same_output or self._measured(self.a) != self._measured(self.b):
             return False
         return not VERDICT_PARTS.isdisjoint(changed_parts(self.a.grade_key, self.b.grade_key))
+
+    def _measured(self, cell: Cell) -> dict[str, Score]:
+        return {name: score for name, score in cell.scores.items() if name not in self.computed}
 
     @property
     def flaky(self) -> bool:
@@ -106,6 +115,7 @@ def pair_cells(a: Side, b: Side, renamed: Mapping[str, str] | None = None) -> Pa
     ``UsageError`` if it maps two labels of A to one of B, or if no cells match.
     """
     labels = _labels(a, b, renamed or {})
+    computed = frozenset({*BUILT_IN, *a.sources, *b.sources})
     by_key = {
         (cell.test_id, labels[cell.model_label], cell.sample_index): cell
         for cell in a.cells
@@ -118,7 +128,7 @@ def pair_cells(a: Side, b: Side, renamed: Mapping[str, str] | None = None) -> Pa
         if earlier is None:
             only_b.append(cell)
         else:
-            pairs.append(CellPair(earlier, cell))
+            pairs.append(CellPair(earlier, cell, computed))
     if not pairs:
         raise UsageError(_nothing_in_common(a, b, labels))
     unpaired = {id(cell) for cell in by_key.values()}

@@ -34,14 +34,25 @@ def rate_interval(cases: CaseSums, ties: int = 0, confidence: float = 0.95) -> I
     """
     if not cases:
         return None
+    cells = sum(count for _, count in cases)
+    rate = min(1.0, max(0.0, fsum(total for total, _ in cases) / cells))
+    effective = effective_number(cases, confidence, ties)
+    return Interval(*wilson_interval(min(rate * effective, effective), effective, confidence), confidence)
+
+
+def effective_number(cases: CaseSums, confidence: float = 0.95, ties: int = 0) -> float:
+    """The number of independent cells that would show a rate as well as these cells do, as in ``rate_interval``.
+
+    Counts fewer for the t quantile instead of the normal one.
+    """
     number, cells = len(cases), sum(count for _, count in cases)
     rate = min(1.0, max(0.0, fsum(total for total, _ in cases) / cells))
     if number == 1 or rate in (0, 1) or (cells == number and not ties):
-        return _wilson(rate, number, NormalDist().inv_cdf(0.5 + confidence / 2), confidence)
+        return float(number)
     independent = (rate - ties / (4 * cells) - rate * rate) / cells
     variance = max(independent, _variance_of_ratio(cases, rate))
     effective = rate * (1 - rate) / variance if variance > _NOISE else float(cells)
-    return _wilson(rate, effective, t_quantile(0.5 + confidence / 2, _freedom(cases)), confidence)
+    return _adjusted(effective, t_quantile(0.5 + confidence / 2, _freedom(cases)), confidence)
 
 
 def mean_interval(
@@ -202,9 +213,13 @@ def _equal_cases(cases: CaseSums) -> float:
 
 def _wilson(rate: float, n: float, quantile: float, confidence: float) -> Interval:
     """Wilson's interval with another quantile than the normal one, which is that of fewer observations."""
-    normal = NormalDist().inv_cdf(0.5 + confidence / 2)
-    adjusted = n * (normal / quantile) ** 2
+    adjusted = _adjusted(n, quantile, confidence)
     return Interval(*wilson_interval(min(rate * adjusted, adjusted), adjusted, confidence), confidence)
+
+
+def _adjusted(n: float, quantile: float, confidence: float) -> float:
+    """The number of observations for which the normal quantile gives what another quantile gives for ``n``."""
+    return n * (NormalDist().inv_cdf(0.5 + confidence / 2) / quantile) ** 2
 
 
 def _placements(side: Sequence[Sequence[float]], others: Sequence[float]) -> list[tuple[float, int]]:

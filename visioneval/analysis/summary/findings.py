@@ -81,11 +81,16 @@ class FailingCell(Frozen):
 
 
 class GateFinding(Frozen):
-    """The result of a gate: its value over ``n`` measured cells, and the ``errors`` in its scope."""
+    """The result of a gate: its value over ``n`` measured cells, and the ``errors`` in its scope.
+
+    ``low`` and ``high`` are the 95 % interval over cases of a quantile or a value that is weighted by tag.
+    """
 
     rule: str
     scope: str
     value: float | None
+    low: float | None = None
+    high: float | None = None
     n: int
     errors: int
     state: GateState

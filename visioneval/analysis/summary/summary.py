@@ -11,19 +11,19 @@ from visioneval.analysis.disagreements import Disagreements
 from visioneval.analysis.rerouting import Reroutings
 from visioneval.analysis.scores import CaseNumbers
 from visioneval.analysis.summary.accumulators import Accumulator, Costs, Model, Money, Verdicts, add_costs, most_common
-from visioneval.analysis.summary.findings import FailingCell, GateFinding, GateState, Summary
+from visioneval.analysis.summary.findings import FailingCell, GateFinding, Summary
+from visioneval.analysis.summary.gates import GateAccumulator
 from visioneval.analysis.summary.judge_card import JudgeCards, PairCard
 from visioneval.analysis.summary.panels import Panels
 from visioneval.analysis.summary.questions import Questions
-from visioneval.analysis.summary.separation import Separations, counter_examples
+from visioneval.analysis.summary.separation import Separations
 from visioneval.analysis.summary.variance import Noises
 from visioneval.errors import ExitCode
 from visioneval.records.model import Record, RunInfo, suite_order
-from visioneval.rules import Gate, Pool, gate_passes, parse_gate, parse_rule
+from visioneval.rules import parse_gate, parse_rule
 from visioneval.suite.cases.case import TestCase
-from visioneval.suite.filters import GateRule, Scope, any_glob
+from visioneval.suite.filters import GateRule
 from visioneval.suite.model import Suite
-from visioneval.suite.runs import RunCoverage
 from visioneval.types import Status, Verdict
 
 ERROR_GATE = GateRule(rule="error_rate == 0")
@@ -66,7 +66,7 @@ class _SummaryBuilder:
         self._noises = Noises(info, numbers)
         self._judges = JudgeCards(info)
         self._failing = _FailingCells(info)
-        self._gates = [_GateAccumulator(entry, info) for entry in gates_of(info.suite)]
+        self._gates = [GateAccumulator(entry, info, numbers) for entry in gates_of(info.suite)]
         self._costs = Costs(info)
         self._money = Money()
         self._reused = 0
@@ -244,62 +244,3 @@ def reason_of(metric: str, cell: Record, case: TestCase | None, suite: Suite) ->
             parts = (cell.reasons.get(name) for name in metrics)
             return cell.reasons.get(grader.key) or "; ".join(filter(None, parts))
     return ""
-
-
-class _GateAccumulator:
-    """Evaluates one gate over the cells of its scope."""
-
-    def __init__(self, entry: GateRule, info: RunInfo) -> None:
-        self._entry = entry
-        self._info = info
-        self._gate = parse_gate(entry.rule)
-        self._counter = counter_examples(info)
-        self._pool = Pool(self._gate)
-        self._errors = 0
-
-    def add(self, cell: Record) -> None:
-        if self._entry.covers(cell.test_id, cell.task_type, cell.tags, cell.model_label):
-            self._pool.add(cell, is_counter=cell.test_id in self._counter)
-            self._errors += cell.verdict is Verdict.ERROR
-
-    def result(self) -> GateFinding:
-        value, n = self._pool.value()
-        is_shard = self._info.selection.shard is not None
-        is_emptied = self._info.selection.narrows and not _can_match(self._entry, self._gate, self._info)
-        return GateFinding(
-            rule=self._entry.rule,
-            scope=describe_scope(self._entry),
-            value=value,
-            n=n,
-            errors=self._errors,
-            state="deferred" if is_shard else _state(self._gate, value, is_emptied=is_emptied),
-        )
-
-
-def _state(gate: Gate, value: float | None, *, is_emptied: bool) -> GateState:
-    if is_emptied:
-        return "skipped"
-    if value is None:
-        return "unmeasured"
-    return "passed" if gate_passes(gate, value) else "failed"
-
-
-def _can_match(entry: Scope, gate: Gate, info: RunInfo) -> bool:
-    """Whether the selection left a cell in the scope of this gate."""
-    if gate.metric is not None and gate.metric not in info.metrics:
-        return False
-    suite = info.selected_suite
-    labeled = [m for m in suite.models if not entry.models or any_glob(entry.models, str(m.label))]
-    coverage = RunCoverage(suite)
-    kinds = {
-        case.expect.aligned
-        for case in suite.cases
-        if entry.fits(case.id, case.task_type, case.tags) and any(coverage.has_cells(run, case) for run in labeled)
-    }
-    return len(kinds) == 2 if gate.fn == "separation" else bool(kinds)
-
-
-def describe_scope(scope: Scope) -> str:
-    """Describes a scope, empty if it covers everything."""
-    parts = (("cases", scope.cases), ("tags", scope.tags), ("tasks", scope.tasks), ("models", scope.models))
-    return "; ".join(f"{name}: {', '.join(values)}" for name, values in parts if values)

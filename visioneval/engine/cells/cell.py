@@ -21,7 +21,6 @@ from visioneval.engine.cells.cell_record import (
     CallOutcome,
     case_fields,
     error_record,
-    judged_record,
     prompt_of_output,
     record_maker,
     refused_record,
@@ -30,6 +29,8 @@ from visioneval.engine.cells.cell_record import (
 from visioneval.engine.cells.context import RunContext
 from visioneval.engine.cells.grading import CellGrades, grade
 from visioneval.engine.cells.stored_grades import stored_grades
+from visioneval.engine.cells.suite_metrics import built_in_scores, cell_scores
+from visioneval.engine.cells.verdicts import judged_record
 from visioneval.errors import ImageError, ProviderError, StoppedError
 from visioneval.expansion.keys import grade_key
 from visioneval.expansion.plan import Call
@@ -39,8 +40,9 @@ from visioneval.providers.base import GenerationRequest
 from visioneval.records.files.links import is_inside
 from visioneval.records.model import CellError, Record
 from visioneval.stopwatch import measured
+from visioneval.suite.entries.metrics import BUILT_IN
 from visioneval.suite.remote_media import address_of
-from visioneval.types import Output, Status, Verdict
+from visioneval.types import Output, Score, Status, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +174,8 @@ async def finish_cell(call: Call, sample: int, outcome: CallOutcome, context: Ru
     if isinstance(stored, Record):
         return stored
     params = generated.run_params or call.params
-    return await _grade_output(call, sample, stored, params, make_record, context, deadline)
+    built_in = built_in_scores(call, make_record.keywords, {})
+    return await _grade_output(call, sample, stored, params, make_record, context, deadline, built_in=built_in)
 
 
 async def regrade_output(existing: StoredOutput, context: RunContext, deadline: float) -> Record:
@@ -201,7 +204,12 @@ async def regrade_output(existing: StoredOutput, context: RunContext, deadline: 
     grades = None
     if existing.graded is not None:
         grades = await asyncio.to_thread(stored_grades, call, existing.graded, existing.folder, context)
-    return await _grade_output(call, record.sample_index, image, params, make_record, context, deadline, grades)
+    built_in = {}
+    if record.test_id == call.case.id:
+        built_in = built_in_scores(call, {name: getattr(record, name) for name in BUILT_IN}, record.scores)
+    return await _grade_output(
+        call, record.sample_index, image, params, make_record, context, deadline, grades, built_in=built_in
+    )
 
 
 _GENERATION_FIELDS = (
@@ -259,10 +267,13 @@ async def _grade_output(
     context: RunContext,
     deadline: float,
     grades: CellGrades | None = None,
+    *,
+    built_in: Mapping[str, Score],
 ) -> Record:
     """Grades a stored image and builds the record; ``image`` is ``None`` for runs without outputs.
 
-    With ``grades``, only evaluates the rules.
+    With ``grades``, only computes the suite's metrics and evaluates the rules. ``built_in`` are the built-in metrics
+    that are known.
     """
     make_record = partial(make_record, status=Status.COMPLETED)
     if image is not None:
@@ -279,7 +290,7 @@ async def _grade_output(
             return make_record(verdict=Verdict.FAIL, failed_rules=("expect.refusal",), skipped_rules=rule_texts(call))
     if grades is None:
         grades = await grade(call, sample, image, params, context, deadline)
-    return judged_record(call, grades, make_record)
+    return judged_record(call, grades, cell_scores(call, grades, built_in), make_record)
 
 
 def _store_output(

@@ -1,20 +1,17 @@
-"""Builds the record of a cell from its generation, its grades and its verdict."""
+"""The parts of a cell's record that its generation gives."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from visioneval.engine.calls.calls import GenerationResult
 from visioneval.engine.cells.context import RunContext
-from visioneval.engine.cells.grading import CellGrades
 from visioneval.engine.sanitize import amount
 from visioneval.expansion.keys import generation_key, grade_key
 from visioneval.expansion.plan import Call
 from visioneval.records.model import CellError, Record
-from visioneval.rules import CellVerdict, judge_cell
 from visioneval.types import Status, Verdict
 
 
@@ -96,46 +93,3 @@ def refused_record(call: Call, message: str, make_record: partial[Record]) -> Re
 def rule_texts(call: Call) -> tuple[str, ...]:
     """The rules of a call, as the suite wrote them."""
     return tuple(rule.text for rule, _ in call.rules)
-
-
-def judged_record(call: Call, graded: CellGrades, make_record: partial[Record]) -> Record:
-    """The record of a graded cell, with its verdict by the rules."""
-    optional_metrics = {
-        metric for grader in call.graders if grader.key in call.optional_graders for metric in grader.metrics(call.case)
-    }
-    verdict = judge_cell(
-        call.rules, graded.scores, failed_graders=graded.failed_graders, optional_metrics=optional_metrics
-    )
-    return make_record(
-        verdict=verdict.verdict,
-        failed_rules=verdict.failed,
-        warned_rules=verdict.warned,
-        skipped_rules=verdict.skipped,
-        scores=graded.scores,
-        reasons=graded.reasons,
-        failure_tags=graded.failure_tags,
-        graders=graded.graders,
-        error=_cell_error(graded, verdict, call),
-    )
-
-
-def _cell_error(graded: CellGrades, verdict: CellVerdict, call: Call) -> CellError | None:
-    """Why the cell has no verdict, or else the error of its first failed grader."""
-    if graded.error is not None:
-        return _with_hint(graded.error, graded.failed_graders, call)
-    if verdict.verdict is not Verdict.ERROR:
-        return None
-    if missing := (*verdict.unmeasured, *graded.failed_graders):
-        return CellError(stage="verdict", kind="unmeasured", message=f"not measured: {', '.join(missing)}")
-    message = f"none of the {len(call.rules)} rules of this cell could be evaluated"
-    return CellError(stage="verdict", kind="no_rule", message=message)
-
-
-def _with_hint(error: CellError, failed: Sequence[str], call: Call) -> CellError:
-    """Says how a cell can do without a grader, if no rule reads the scores of the one that failed."""
-    key = error.message.partition(":")[0]
-    metrics = next((grader.metrics(call.case) for grader in call.graders if grader.key == key), {})
-    if key not in failed or any(rule.metric in metrics for rule, _ in call.rules):
-        return error
-    hint = f"no rule reads its scores: with 'optional: true' on the grader {key!r}, a cell can pass without them"
-    return error.model_copy(update={"message": f"{error.message} ({hint})"})

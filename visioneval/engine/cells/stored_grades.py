@@ -33,7 +33,11 @@ def stored_grades(call: Call, graded: Record, folder: Path, context: RunContext)
         for record in graded.graders
     )
     kinds = tuple(_error_kind(graded, grader.key) for grader in graded.graders)
-    return CellGrades(graded.scores, graded.reasons, graded.failure_tags, tuple(records), kinds)
+    written = {name for grader in call.graders for name in grader.metrics(call.case)}
+    scores = {name: score for name, score in graded.scores.items() if name in written}
+    computed = graded.scores.keys() - written
+    reasons = {name: reason for name, reason in graded.reasons.items() if name not in computed}
+    return CellGrades(scores, reasons, graded.failure_tags, tuple(records), kinds)
 
 
 def _error_kind(graded: Record, key: str) -> str:

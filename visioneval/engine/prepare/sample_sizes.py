@@ -6,14 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
-from visioneval.analysis.cells import Side
+from visioneval.analysis.cells import Side, with_built_in
 from visioneval.analysis.past_costs import PastCosts
 from visioneval.analysis.sample_size import SAMPLES, Detect, Noise, noise_of, parse_detect, stated_noise
 from visioneval.analysis.stats.power import POWER
 from visioneval.engine.calls.cost.estimate import CostEstimate, estimate
 from visioneval.errors import UsageError
-from visioneval.expansion.plan import Plan, applies
+from visioneval.expansion.plan import Plan
 from visioneval.suite.cases.case import TestCase
+from visioneval.suite.entries.metrics import BUILT_IN
 
 GECKO = "gecko"
 
@@ -64,11 +65,12 @@ def sample_sizes(
     plan: Plan, estimated: CostEstimate, options: DetectOptions, past: Callable[[], PastCosts] = PastCosts
 ) -> SampleSizes:
     """The sizes of runs of ``plan``, whose work is ``estimated``. ``past`` is called often. Raises ``UsageError``."""
-    detect = parse_detect(options.difference, plan.metrics, _families(plan))
+    detect = parse_detect(options.difference, {**plan.metrics, **BUILT_IN}, _families(plan))
     if options.like and options.pass_rate is not None:
         raise UsageError("--pass-rate: --like measures it; leave out one of them")
     if options.like:
-        noise = noise_of(detect, options.like, plan.suite.name, options.case_correlation)
+        like = [with_built_in(side, (detect.metric or "",)) for side in options.like]
+        noise = noise_of(detect, like, plan.suite.name, options.case_correlation)
     else:
         noise = stated_noise(detect, options.pass_rate, options.case_correlation)
     relevant = [case for case in plan.suite.cases if _has(case, plan, detect)]
@@ -109,8 +111,7 @@ def _has(case: TestCase, plan: Plan, detect: Detect) -> bool:
     """Whether a case has cells, with the metric if one is asked for."""
     if not any(plan.count(case, run)[1] for run in plan.runs):
         return False
-    graders = (grader for grader in plan.suite.graders if applies(grader, case))
-    return detect.metric is None or any(detect.metric in grader.metrics(case) for grader in graders)
+    return detect.metric is None or detect.metric in {*BUILT_IN, *plan.suite_metrics.of_case(case)}
 
 
 def _families(plan: Plan) -> list[str]:

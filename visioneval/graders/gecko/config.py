@@ -10,6 +10,7 @@ from pydantic import Field
 from visioneval.suite.cases.case import TestCase, Text
 from visioneval.suite.cases.outputs import FilePath, FrameCount
 from visioneval.suite.cases.questions import TYPES, GeckoQuestion, Media, folded_text
+from visioneval.suite.entries.datasets import QuestionRows
 from visioneval.suite.entries.graders import SHARE_UP, BaseGrader
 from visioneval.suite.entries.judge_prompt import JudgeTemplate
 from visioneval.suite.entries.panels import JudgeNames, PanelOptions, names_of
@@ -25,7 +26,9 @@ class GeckoOptions(PanelOptions):
 
     judge: JudgeNames = "default"
     media: Media = "image"
-    questions: FilePath | None = Field(default=None, description="A file of pinned questions.")
+    questions: FilePath | QuestionRows | None = Field(
+        default=None, description="A file of pinned questions, or a dataset with them."
+    )
     questions_template: Text | None = Field(
         default=None, description="The template that generates questions from a prompt."
     )
@@ -40,6 +43,9 @@ class GeckoOptions(PanelOptions):
     )
     on_bad_dependency: Literal["error", "drop"] = Field(
         default="error", description="drop: one bad dependency removes all dependencies of that prompt's questions."
+    )
+    dependencies: Literal["use", "ignore"] = Field(
+        default="use", description="ignore: questions are scored without their dependencies."
     )
     frames: FrameCount = 8
     check_questions: bool = Field(
@@ -168,9 +174,9 @@ class GeckoGrader(BaseGrader, GeckoOptions):
         return generated * (2 if self.check_questions else 1)
 
     @property
-    def question_file(self) -> str | None:
+    def question_file(self) -> str | QuestionRows | None:
         return self.questions
 
     @property
     def drops_bad_dependencies(self) -> bool:
-        return self.on_bad_dependency == "drop"
+        return self.on_bad_dependency == "drop" or self.dependencies == "ignore"

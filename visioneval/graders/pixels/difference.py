@@ -7,7 +7,6 @@ Images are ``(height, width, 3)`` arrays of 8-bit sRGB, or premultiplied RGBA if
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from functools import reduce
 from typing import Any
@@ -16,6 +15,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from visioneval.graders.pixels.color import ciede2000, ciede2000_of_bytes, lab_of_linear, linear_light, to_lab
 from visioneval.graders.pixels.transparency import (
     Floats,
     Mask,
@@ -23,8 +23,6 @@ from visioneval.graders.pixels.transparency import (
     on_backgrounds,
     with_alpha,
 )
-
-Doubles = NDArray[np.float64]
 
 TOOL_VERSIONS = {"opencv": cv2.__version__, "numpy": np.__version__}
 
@@ -52,120 +50,11 @@ SCORE_DIGITS = 4
 WINDOW_PX = 24
 """Side in pixels of the window in which a small change stands out. A 12 x 12 patch fills a quarter of it."""
 
-NEUTRAL_CHROMA = 0.01
-"""CIELAB chroma below which a color is grey. Its hue is a rounding error and depends on the processor."""
-
 _BLOCK = 4
-_PIXELS_AT_ONCE = 1 << 14
 _BAND_PIXELS = 1 << 20
-_LINEAR = np.array([v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in np.arange(256) / 255])
-_XYZ = np.array([[0.412453, 0.357580, 0.180423], [0.212671, 0.715160, 0.072169], [0.019334, 0.119193, 0.950227]])
-# White is the matrix applied to (1, 1, 1). A D65 from a table, rounded differently, would give greys a chroma of up
-# to 0.005, and CIEDE2000 weights a hue difference by the root of the chromas: 0.1 against a strong blue.
-_TO_XYZ = (_XYZ / _XYZ.sum(axis=1, keepdims=True)).astype(np.float32)
-_COS, _SIN = ({angle: turn(math.radians(angle)) for angle in (6, 30, 63)} for turn in (math.cos, math.sin))
-_TO_LAB = np.array([[0, 116, 0, -16], [500, -500, 0, 0], [0, 200, -200, 0]], np.float32)
-
-
-def to_lab(output: Pixels) -> Floats:
-    """sRGB (IEC 61966-2-1) as CIELAB (CIE 15, white D65, 2 degree observer): L* 0..100, a* and b* about -128..128."""
-    return _lab_of_linear(cv2.LUT(np.ascontiguousarray(output), _LINEAR.astype(np.float32)))
-
-
-def _lab_of_linear(linear: Any) -> Floats:
-    ratio = cv2.transform(linear, _TO_XYZ)
-    root = cv2.pow(ratio, 1 / 3)
-    dark = ratio <= 0.008856
-    root[dark] = 7.787 * ratio[dark] + 16 / 116
-    lab: Floats = cv2.transform(root, _TO_LAB).astype(np.float32, copy=False)
-    return lab
-
-
-def ciede2000(first: Floats, second: Floats) -> Floats:
-    """Color difference of CIELAB arrays ``(..., 3)``: CIEDE2000 with kL = kC = kH = 1 (Sharma et al. 2005).
-
-    The result has the arrays' shape without the last axis; 0 is the same color, about 1 just noticeable, 100
-    black against white. A chroma below ``NEUTRAL_CHROMA`` counts as 0, with the hue of the other color.
-    """
-    first_colors, second_colors = first.reshape(-1, 3), second.reshape(-1, 3)
-    difference = np.empty(len(first_colors), np.float32)
-    for start in range(0, len(first_colors), _PIXELS_AT_ONCE):
-        part = slice(start, start + _PIXELS_AT_ONCE)
-        difference[part] = _ciede2000(first_colors[part].T.astype(np.float64), second_colors[part].T.astype(np.float64))
-    return difference.reshape(first.shape[:-1])
-
-
-def _ciede2000(first: Doubles, second: Doubles) -> Doubles:
-    """The same for ``(3, n)``. Hues are unit vectors: roots and products are the same on every processor.
-
-    The rotation term for blue needs an angle. Its last digits depend on the processor and vanish in 32 bits.
-    """
-    (l1, a1, b1), (l2, a2, b2) = first, second
-    stretch = 1.5 - 0.5 * _strength((_length(a1, b1) + _length(a2, b2)) / 2)
-    c1, x1, y1 = _polar(a1 * stretch, b1)
-    c2, x2, y2 = _polar(a2 * stretch, b2)
-    cosine, sine, half_turn = _mean_hue(x1, y1, x2, y2)
-    chroma, off_grey = (c1 + c2) / 2, np.square((l1 + l2) / 2 - 50)
-    dl = (l2 - l1) / (1 + 0.015 * off_grey / np.sqrt(20 + off_grey))
-    dc = (c2 - c1) / (1 + 0.045 * chroma)
-    dh = 2 * np.sqrt(c1 * c2) * half_turn / (1 + 0.015 * chroma * _hue_weight(cosine, sine))
-    degrees = np.rad2deg(np.arctan2(sine, cosine)) % 360
-    blue = np.deg2rad(60) * np.exp(-np.square((degrees - 275) / 25))
-    rotation = -2 * _strength(chroma) * np.sin(blue)
-    difference: Doubles = np.sqrt(np.maximum(dl * dl + dc * dc + dh * dh + rotation * dc * dh, 0))
-    return difference
-
-
-def _length(x: Doubles, y: Doubles) -> Doubles:
-    length: Doubles = np.sqrt(x * x + y * y)
-    return length
-
-
-def _strength(chroma: Doubles) -> Doubles:
-    """0 for greys, 1 for saturated colors."""
-    cubed = chroma * chroma * chroma
-    seventh = cubed * cubed * chroma
-    strength: Doubles = np.sqrt(seventh / (seventh + 25.0**7))
-    return strength
-
-
-def _polar(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles, Doubles]:
-    """Chroma, and the hue as a unit vector; all 0 for a grey."""
-    chroma = _length(a, b)
-    chroma[chroma < NEUTRAL_CHROMA] = 0
-    inverse = np.divide(1, chroma, out=np.zeros_like(chroma), where=chroma > 0)
-    return chroma, a * inverse, b * inverse
-
-
-def _mean_hue(x1: Doubles, y1: Doubles, x2: Doubles, y2: Doubles) -> tuple[Doubles, Doubles, Doubles]:
-    """The unit vector halfway between two hues on the shorter arc, and the sine of half the angle from first to second.
-
-    The mean of two opposite hues is 90 degrees from the lower one, as in the paper.
-    """
-    upper = (y1 > 0) | ((y1 == 0) & (x1 > 0))
-    x, y = x1 + x2, y1 + y2
-    opposite = (x * x + y * y < 1e-18) & (x1 * x1 + y1 * y1 > 0)
-    turned = (x1 * y2 - x2 * y1 >= 0) & ~opposite | upper & opposite
-    x[opposite] = np.where(upper, -y1, y1)[opposite]
-    y[opposite] = np.where(upper, x1, -x1)[opposite]
-    inverse = 1 / np.maximum(_length(x, y), 1e-18)
-    half_turn = _length(x2 - x1, y2 - y1) / 2
-    return x * inverse, y * inverse, np.where(turned, half_turn, -half_turn)
-
-
-def _hue_weight(cosine: Doubles, sine: Doubles) -> Doubles:
-    """T of the paper, from the cosine and sine of the hue by the formulas for multiple angles."""
-    cosine2, sine2 = 2 * cosine * cosine - 1, 2 * sine * cosine
-    cosine3, sine3 = (4 * cosine * cosine - 3) * cosine, (3 - 4 * sine * sine) * sine
-    cosine4, sine4 = 2 * cosine2 * cosine2 - 1, 2 * sine2 * cosine2
-    weight: Doubles = (
-        1
-        - 0.17 * (cosine * _COS[30] + sine * _SIN[30])
-        + 0.24 * cosine2
-        + 0.32 * (cosine3 * _COS[6] - sine3 * _SIN[6])
-        - 0.20 * (cosine4 * _COS[63] + sine4 * _SIN[63])
-    )
-    return weight
+_GAP = 32
+_CACHED_PIXELS = 1 << 17
+"""Of a band whose intermediate results stay in the processor's cache."""
 
 
 def mean_delta_e(first: Pixels, second: Pixels, region: Mask) -> float:
@@ -173,22 +62,19 @@ def mean_delta_e(first: Pixels, second: Pixels, region: Mask) -> float:
     total = 0.0
     for rows, _, _ in _bands(region.shape, halo=0):
         inside = region[rows]
-        worst = reduce(
-            np.maximum,
-            (
-                ciede2000(*(to_lab(output)[inside] for output in pair))
-                for pair in on_backgrounds(first[rows], second[rows])
-            ),
-        )
-        total += float(worst.sum(dtype=np.float64))
+        if inside.any():
+            worst = reduce(
+                np.maximum, (ciede2000_of_bytes(*pair) for pair in on_backgrounds(first[rows], second[rows]))
+            )
+            total += float(worst.sum(dtype=np.float64, where=inside))
     return total / int(region.sum())
 
 
 def luma(output: Pixels) -> Floats:
     """ITU-R BT.601 luma, 0..255, not rounded to whole levels."""
     # Integers up to 255,000 are exact in 32 bits, in any order of summation; only the division rounds.
-    thousandths = cv2.transform(output.astype(np.float32), np.array([[299, 587, 114]], np.float32))
-    grey: Floats = (thousandths / np.float32(1000)).astype(np.float32, copy=False)
+    grey = np.asarray(cv2.transform(output.astype(np.float32), np.array([[299, 587, 114]], np.float32)), np.float32)
+    grey /= np.float32(1000)
     return grey
 
 
@@ -208,19 +94,24 @@ def ssim_map(first: Floats, second: Floats) -> Floats:
     level = np.float32(np.rint((first.mean(dtype=np.float64) + second.mean(dtype=np.float64)) / 2))
     x, y = first - level, second - level
     mx, my = mean(x), mean(y)
-    xx, yy, xy = mean(x * x) - mx * mx, mean(y * y) - my * my, mean(x * y) - mx * my
-    mx, my = mx + level, my + level
-    similarity = ((2 * mx * my + c1) * (2 * xy + c2)) / ((mx * mx + my * my + c1) * (xx + yy + c2))
-    return similarity.astype(np.float32)
+    covariance = mean(x * y) - mx * my
+    variances = mean(x * x + y * y) - mx * mx - my * my
+    mx += level
+    my += level
+    similarity = (2 * mx * my + c1) * (2 * covariance + c2) / ((mx * mx + my * my + c1) * (variances + c2))
+    return np.asarray(similarity, np.float32)
 
 
 def mean_ssim(first: Pixels, second: Pixels, region: Mask) -> float:
     """The mean of ``ssim_map`` of both images' luma over ``region``, which must not be empty."""
     total = 0.0
-    for rows, core, target in _bands(region.shape, halo=8):
-        pairs = on_backgrounds(first[rows], second[rows])
-        band = reduce(np.minimum, (ssim_map(*map(luma, pair)) for pair in pairs))[core]
-        total += float(band[region[target]].sum(dtype=np.float64))
+    for rows, core, target in _bands(region.shape, halo=8, pixels=_CACHED_PIXELS):
+        if np.array_equal(first[rows], second[rows]):
+            total += int(region[target].sum())
+        elif region[target].any():
+            pairs = on_backgrounds(first[rows], second[rows])
+            band = reduce(np.minimum, (ssim_map(*map(luma, pair)) for pair in pairs))[core]
+            total += float(band.sum(dtype=np.float64, where=region[target]))
     return total / int(region.sum())
 
 
@@ -230,12 +121,12 @@ def detail_ratio(base: Pixels, output: Pixels, region: Mask) -> float | None:
     The ratio of the root mean squares of the detail finer than ``FINE_SIGMA`` in luma, on the background where it is
     least. ``None`` if ``base`` has less than ``FLAT_DETAIL`` on every background.
     """
-    totals: dict[int, Doubles] = {}
+    totals: dict[int, NDArray[np.float64]] = {}
     pixels = int(region.sum())
-    for rows, core, target in _bands(region.shape, halo=8):
+    for rows, core, target in _bands(region.shape, halo=8, pixels=_CACHED_PIXELS):
         inside = region[target]
         for number, pair in enumerate(on_backgrounds(base[rows], output[rows])):
-            energies = [float(_grain(image)[core][inside].sum(dtype=np.float64)) for image in pair]
+            energies = [float(_grain(image)[core].sum(dtype=np.float64, where=inside)) for image in pair]
             totals[number] = totals.get(number, np.zeros(2)) + energies
     ratios = [(after / before) ** 0.5 for before, after in totals.values() if before > FLAT_DETAIL**2 * pixels]
     return min(ratios, default=None)
@@ -247,6 +138,12 @@ def exceeds(values: Any, limit: Any) -> Mask:
     return above
 
 
+def different(first: Pixels, second: Pixels) -> Mask:
+    """The pixels with another value in any channel, of images with the same channels."""
+    channels = cv2.split(cv2.absdiff(np.ascontiguousarray(first), np.ascontiguousarray(second)))
+    return np.asarray(reduce(cv2.max, channels)) > 0
+
+
 def changed_exactly(base: Pixels, output: Pixels, region: Mask) -> Mask:
     """The pixels of ``region`` with another RGB or alpha value. The color of fully transparent pixels does not count.
 
@@ -254,7 +151,7 @@ def changed_exactly(base: Pixels, output: Pixels, region: Mask) -> Mask:
     """
     if base.shape[2] != output.shape[2]:
         base, output = with_alpha(base), with_alpha(output)
-    differs: Mask = (base != output).any(axis=-1) & region
+    differs = different(base, output) & region
     return differs if base.shape[2] == 3 else differs & ((base[..., 3] > 0) | (output[..., 3] > 0))
 
 
@@ -278,7 +175,7 @@ def changed_visibly(
     smoothing grows by the same factor.
     """
     changed = np.zeros(region.shape, np.bool_)
-    if not region.any():
+    if not (different(base, output) & region).any():
         return changed
     for shown in on_backgrounds(base, output, base if grainy is None else grainy):
         changed |= _changed_on_background(*shown, region=region, sigma=FINE_SIGMA * coarseness)
@@ -295,12 +192,13 @@ def _changed_on_background(base: Pixels, output: Pixels, grainy: Pixels, *, regi
     blocks = []
     for rows, core, target in _bands(region.shape, halo=halo):
         within = region[rows]
-        edited = np.where(within[..., None], output[rows], base[rows])
+        edited = base[rows].copy()
+        cv2.copyTo(np.ascontiguousarray(output[rows]), within.astype(np.uint8), edited)
         fine = _fine(to_lab(base[rows]), to_lab(edited), sigma) & within
         changed_in_window[target] = fine[core]
         rest = (within & ~_grown(fine, 3)).astype(np.float32)
-        layers = (base[rows], edited, _grain(grainy[rows]), _grain(edited), np.ones_like(rest))
-        blocks.append(_blocks((np.dstack(layers) * rest[..., None])[core]))
+        layers = (*cv2.split(base[rows]), *cv2.split(edited), _grain(grainy[rows]), _grain(edited))
+        blocks.append(np.dstack([*(_blocks((layer * rest)[core]) for layer in layers), _blocks(rest[core])]))
     changed_in_window |= _broad(np.concatenate(blocks), region.shape) & region
     changed[window] = changed_in_window
     return changed
@@ -332,7 +230,15 @@ def _window_sums(mask: Mask, height: int, width: int) -> NDArray[np.int32]:
 def _fine(before: Floats, after: Floats, sigma: float) -> Mask:
     """The pixels whose smoothed CIELAB color does not appear nearby in the other image, in both directions."""
     smooth_before, smooth_after = _as_seen(before, sigma), _as_seen(after, sigma)
-    return _beyond(smooth_before, smooth_after) | _beyond(smooth_after, smooth_before)
+    changed = np.zeros(before.shape[:2], np.bool_)
+    # A color is at most as far from the other image's nearby range as from the same pixel there.
+    maybe = _may_be_apart(smooth_before, smooth_after, FINE_DELTA_E)
+    for rows in _stretches(np.any(maybe, axis=1)):
+        columns = _extent(np.any(maybe[rows], axis=0))
+        seen = tuple(slice(max(0, part.start - FINE_REACH), part.stop + FINE_REACH) for part in (rows, columns))
+        first, second, within = smooth_before[seen], smooth_after[seen], maybe[seen]
+        changed[seen] |= _beyond(first, second, within) | _beyond(second, first, within)
+    return changed
 
 
 def _as_seen(lab: Floats, sigma: float) -> Floats:
@@ -342,15 +248,35 @@ def _as_seen(lab: Floats, sigma: float) -> Floats:
     return seen
 
 
-def _beyond(colors: Floats, around: Floats) -> Mask:
-    """Where ``colors`` are outside the nearby range of ``around``."""
+def _beyond(colors: Floats, around: Floats, within: Mask) -> Mask:
+    """Where, ``within``, ``colors`` are outside the nearby range of ``around``."""
     square = np.ones((2 * FINE_REACH + 1, 2 * FINE_REACH + 1), np.uint8)
-    nearest = cv2.min(cv2.max(colors, cv2.erode(around, square)), cv2.dilate(around, square))
-    # CIEDE2000 is slow, and always less than twice CIE76 (1.5 times on greys), so few pixels need it.
-    maybe = cv2.transform(cv2.pow(colors - nearest, 2), np.ones((1, 3), np.float32)) > (FINE_DELTA_E / 2) ** 2
-    changed = np.zeros(maybe.shape, np.bool_)
-    changed[maybe] = exceeds(ciede2000(colors[maybe], nearest[maybe].astype(np.float32)), FINE_DELTA_E)
-    return changed
+    nearest = np.asarray(cv2.min(cv2.max(colors, cv2.erode(around, square)), cv2.dilate(around, square)), np.float32)
+    return _apart(colors, nearest, FINE_DELTA_E, within)
+
+
+def _apart(first: Floats, second: Floats, limit: float, within: Mask | None = None) -> Mask:
+    """Where, ``within`` or anywhere, CIEDE2000 exceeds ``limit``."""
+    apart = _may_be_apart(first, second, limit)
+    if within is not None:
+        apart &= within
+    apart[apart] = exceeds(ciede2000(first[apart], second[apart]), limit)
+    return apart
+
+
+def _may_be_apart(first: Floats, second: Floats, limit: float) -> Mask:
+    """Where CIEDE2000 may exceed ``limit``: it is slow, and always less than twice CIE76."""
+    step = first - second
+    distance = cv2.transform(cv2.multiply(step, step), np.ones((1, 3), np.float32))
+    return np.asarray(distance > (limit / 2) ** 2)
+
+
+def _stretches(flags: Any) -> Iterator[slice]:
+    """The stretches of True in a row of flags, where those at most ``_GAP`` apart count as one."""
+    positions = np.flatnonzero(flags)
+    for stretch in np.split(positions, np.flatnonzero(np.diff(positions) > _GAP) + 1):
+        if stretch.size:
+            yield slice(int(stretch[0]), int(stretch[-1]) + 1)
 
 
 def _grain(output: Pixels) -> Floats:
@@ -370,10 +296,10 @@ def _broad(blocks: Floats, shape: tuple[int, ...]) -> Mask:
     sums = [cv2.GaussianBlur(np.ascontiguousarray(blocks[..., k]), (0, 0), BROAD_SIGMA / _BLOCK) for k in range(9)]
     support = sums[8]
     mean = (np.dstack(sums[:8]) / np.maximum(support, 1e-3)[..., None]).astype(np.float32)
-    linear = np.interp(mean[..., :6], np.arange(256), _LINEAR).astype(np.float32)
-    tint = ciede2000(*(_lab_of_linear(np.ascontiguousarray(half)) for half in np.split(linear, 2, axis=2)))
+    before, after = (lab_of_linear(linear_light(np.ascontiguousarray(mean[..., k : k + 3]))) for k in (0, 3))
+    tinted = _apart(before, after, BROAD_DELTA_E)
     grain = np.sqrt(np.maximum(mean[..., 7], 0)) - np.sqrt(np.maximum(mean[..., 6], 0))
-    changed = exceeds(tint, BROAD_DELTA_E) | exceeds(grain, BROAD_GRAIN)
+    changed = tinted | exceeds(grain, BROAD_GRAIN)
     moved = (changed & exceeds(support, 0.05)).astype(np.uint8)
     size = (moved.shape[1] * _BLOCK, moved.shape[0] * _BLOCK)
     full = cv2.resize(moved, size, interpolation=cv2.INTER_NEAREST)
@@ -382,20 +308,24 @@ def _broad(blocks: Floats, shape: tuple[int, ...]) -> Mask:
 
 def _blocks(values: Floats) -> Floats:
     """Means of square blocks; the last row and column of blocks are padded with zeros."""
-    height, width = (-size % _BLOCK for size in values.shape[:2])
-    padded = np.pad(values, ((0, height), (0, width), (0, 0)))
-    rows, columns = padded.shape[0] // _BLOCK, padded.shape[1] // _BLOCK
-    means: Floats = padded.reshape(rows, _BLOCK, columns, _BLOCK, -1).mean(axis=(1, 3), dtype=np.float32)
-    return means
+    height, width = (-size % _BLOCK for size in values.shape)
+    padded = cv2.copyMakeBorder(values, 0, height, 0, width, cv2.BORDER_CONSTANT, value=0)
+    size = (padded.shape[1] // _BLOCK, padded.shape[0] // _BLOCK)
+    return np.asarray(cv2.resize(padded, size, interpolation=cv2.INTER_AREA), np.float32)
 
 
 def _surroundings(region: Mask, margin: int) -> tuple[slice, slice]:
     """The smallest rectangle around ``region``, with a margin."""
-    sides = []
-    for axis in (1, 0):
-        indices = np.flatnonzero(region.any(axis=axis))
-        sides.append(slice(max(0, int(indices[0]) - margin), int(indices[-1]) + 1 + margin))
-    return sides[0], sides[1]
+    rows, columns = (_extent(np.any(region, axis=axis)) for axis in (1, 0))
+    return slice(max(0, rows.start - margin), rows.stop + margin), slice(
+        max(0, columns.start - margin), columns.stop + margin
+    )
+
+
+def _extent(flags: Any) -> slice:
+    """From the first to the last True."""
+    positions = np.flatnonzero(flags)
+    return slice(int(positions[0]), int(positions[-1]) + 1)
 
 
 def _grown(mask: Mask, pixels: int) -> Mask:
@@ -403,10 +333,10 @@ def _grown(mask: Mask, pixels: int) -> Mask:
     return cv2.dilate(mask.astype(np.uint8), square).astype(np.bool_)
 
 
-def _bands(shape: tuple[Any, ...], *, halo: int) -> Iterator[tuple[slice, slice, slice]]:
+def _bands(shape: tuple[Any, ...], *, halo: int, pixels: int = _BAND_PIXELS) -> Iterator[tuple[slice, slice, slice]]:
     """The rows to read (with ``halo`` rows around), the part of them to keep, and its rows in the image."""
     height, width = shape[0], shape[1]
-    step = max(_BLOCK, _BAND_PIXELS // width // _BLOCK * _BLOCK)
+    step = max(_BLOCK, pixels // width // _BLOCK * _BLOCK)
     for top in range(0, height, step):
         bottom = min(height, top + step)
         first, last = max(0, top - halo), min(height, bottom + halo)

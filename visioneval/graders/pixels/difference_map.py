@@ -48,4 +48,4 @@ def difference_map(
     image = Image.fromarray(canvas)
     greys = [level * 255 // (GREYS - 1) for level in range(GREYS) for _ in range(3)]
     image.putpalette([*greys, *itertools.chain(*_COLORS)])
-    return encode_png(image)
+    return encode_png(image, compression=4)  # less than half the time of the default, and 6 % more bytes

@@ -42,6 +42,7 @@ from visioneval.graders.pixels.difference import (
     changed_exactly,
     changed_visibly,
     detail_ratio,
+    different,
     mean_ssim,
     worst_window,
 )
@@ -90,17 +91,18 @@ def measure_locality(base: Pixels, output: Pixels, editable: Mask, *, exact: boo
     changed_outside, changed_inside = (
         changed_exactly(*pair, region) if exact else _changed_visibly(aligned, region) for region in (outside, inside)
     )
-    different = changed_outside if exact else changed_outside & (aligned.base != aligned.output).any(axis=-1)
+    differing = changed_outside if exact else changed_outside & different(aligned.base, aligned.output)
     share, window, ssim, sharpness = None, None, None, None
     if outside.any():
         share, window = worst_window(changed_outside, outside)
-        unedited = np.where(outside[..., None], aligned.output, aligned.base)
+        unedited = aligned.base.copy()
+        cv2.copyTo(aligned.output, outside.astype(np.uint8), unedited)
         ssim = round(mean_ssim(aligned.base, unedited, outside), SCORE_DIGITS)
         sharpness = detail_ratio(aligned.base, unedited, outside)
         window = window if share else None
     map_png = difference_map(aligned.output, changed_outside, changed_inside, editable, window)
     return LocalityFinding(
-        changed_outside=_share(different, outside),
+        changed_outside=_share(differing, outside),
         worst_window=share,
         ssim_outside=ssim,
         changed_inside=_share(changed_inside, inside),

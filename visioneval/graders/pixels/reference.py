@@ -32,6 +32,7 @@ from visioneval.graders.pixels.difference import (
     SCORE_DIGITS,
     TOOL_VERSIONS,
     changed_visibly,
+    different,
     mean_delta_e,
     mean_ssim,
 )
@@ -79,7 +80,7 @@ def measure_reference(reference: Pixels, output: Pixels) -> ReferenceFinding:
         reference_size=(reference.shape[1], reference.shape[0]),
         ssim=round(mean_ssim(aligned.base, aligned.output, region), SCORE_DIGITS),
         delta_e=round(mean_delta_e(aligned.base, aligned.output, region), SCORE_DIGITS),
-        changed=int((changed & (aligned.base != aligned.output).any(axis=-1)).sum()) / int(region.sum()),
+        changed=int((changed & different(aligned.base, aligned.output)).sum()) / int(region.sum()),
         alpha=alpha_changes(aligned.whole_base, aligned.output, region),
         registration=aligned.registration,
         difference_map=difference_map(aligned.output, changed),

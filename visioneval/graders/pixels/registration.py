@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from visioneval.errors import GraderError, ImageError
 from visioneval.graders.pixels.config import RegisteringGrader
-from visioneval.graders.pixels.difference import SCORE_DIGITS, exceeds, luma
+from visioneval.graders.pixels.difference import SCORE_DIGITS, different, exceeds, luma
 from visioneval.graders.pixels.transparency import Floats, Mask, Pixels, comparable, percent
 from visioneval.media.images import load_image
 
@@ -133,6 +133,8 @@ def align(base: Pixels, image: Pixels, fixed: Mask | None = None) -> AlignedPair
     if aligned.registration.distorted:
         return aligned
     fixed = aligned.valid if fixed is None else fixed
+    if not (different(aligned.base, aligned.output) & fixed).any():
+        return aligned
     move, note = _find_move(*_at_working_size(aligned, fixed))
     if move is None:
         return replace(aligned, registration=replace(aligned.registration, note=note))
@@ -263,30 +265,51 @@ def _estimate(base: Floats, image: Floats, fixed: Mask) -> NDArray[np.float64]:
 
 def _refine(base: Floats, image: Floats, weight: Mask, move: NDArray[np.float64]) -> NDArray[np.float64]:
     height, width = base.shape
-    across = ((np.arange(width) + 0.5) / width - 0.5)[None, :].astype(np.float32)
-    down = ((np.arange(height) + 0.5) / height - 0.5)[:, None].astype(np.float32)
     for _ in range(_STEPS):
         warped = _warp(image, move)
         inside, _ = _counterparts(move, (height, width))
         use = weight & inside
         if use.sum() < 64:
             break
-        slope = (base + warped) / 2
-        gx = cv2.Sobel(slope, cv2.CV_32F, 1, 0, scale=1 / 8)
-        gy = cv2.Sobel(slope, cv2.CV_32F, 0, 1, scale=1 / 8)
-        residual = (warped - base)[use]
-        jacobian = np.stack([gx[use], (gx * across)[use], gy[use], (gy * down)[use]])
-        spread = 1.4826 * float(np.median(np.abs(residual))) + 0.5
-        trust = 1 / (1 + np.square(residual / (2 * spread))) ** 2
-        # The order of these sums depends on the processor. In 64 bits, the effect is far below a step's rounding.
-        weighted, jacobian = (jacobian * trust).astype(np.float64), jacobian.astype(np.float64)
-        normal = weighted @ jacobian.T
+        residual = warped - base
+        spread = 1.4826 * float(np.median(np.abs(residual)[use])) + 0.5
+        trust = use / np.square(1 + np.square(residual / (2 * spread)))
+        normal, target = _normal_equations((base + warped) / 2, residual, trust)
         normal += np.eye(4) * (1e-4 * np.trace(normal) + 1e-6)
-        step = np.linalg.solve(normal, weighted @ residual).round(_DIGITS)
+        step = np.linalg.solve(normal, target).round(_DIGITS)
         move = move - step
         if np.abs(step).max() < 0.005:
             break
     return move
+
+
+def _normal_equations(slope: Floats, residual: Floats, trust: Floats) -> tuple[Any, Any]:
+    """The weighted normal equations of a step, of 4 x 4 and 4 values, with the gradients of ``slope``.
+
+    A stretch is a shift that grows along its side, so all sums are sums of columns or rows, weighted by place.
+    """
+    height, width = slope.shape
+    # The order of these sums depends on the processor. In 64 bits, the effect is far below a step's rounding.
+    across, down = ((np.arange(size) + 0.5) / size - 0.5 for size in (width, height))
+    gx = cv2.Sobel(slope, cv2.CV_32F, 1, 0, scale=1 / 8)
+    gy = cv2.Sobel(slope, cv2.CV_32F, 0, 1, scale=1 / 8)
+    tx, ty = gx * trust, gy * trust
+    xx, both, x_target = _sums(tx * gx, 0), tx * gy, _sums(tx * residual, 0)
+    yy, y_target = _sums(ty * gy, 1), _sums(ty * residual, 1)
+    xy, xy_down = _sums(both, 0), _sums(both * down[:, None].astype(np.float32), 0)
+    upper = [
+        [xx.sum(), xx @ across, xy.sum(), xy_down.sum()],
+        [0, xx @ across**2, xy @ across, xy_down @ across],
+        [0, 0, yy.sum(), yy @ down],
+        [0, 0, 0, yy @ down**2],
+    ]
+    normal = np.triu(upper) + np.triu(upper, 1).T
+    return normal, np.array([x_target.sum(), x_target @ across, y_target.sum(), y_target @ down])
+
+
+def _sums(values: Any, axis: int) -> NDArray[np.float64]:
+    """The sum of each column (axis 0) or row, in 64 bits."""
+    return np.asarray(cv2.reduce(values, axis, cv2.REDUCE_SUM, dtype=cv2.CV_64F), np.float64).ravel()
 
 
 def _band_passed(grey: Any) -> Floats:

@@ -16,6 +16,7 @@ Metrics, all yes or no:
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -39,7 +40,7 @@ ASPECT_TOLERANCE = 0.01
 """The allowed deviation of width / height from the expected ratio, as a share."""
 BLANK_LEVELS = 12
 """Of 255, per channel: smaller differences from the median color are ignored."""
-BAND_ROWS = 256
+BAND_ROWS = 64
 _LOST_ALPHA = (
     "the image to edit has transparent pixels, but every pixel of the output is opaque"
     " ('expect: {alpha: any}' accepts that)"
@@ -98,12 +99,31 @@ def _is_blank(output: Pixels) -> bool:
 @portable_opencv()
 def is_flat(output: Pixels) -> bool:
     """Whether ``(height, width, 3)`` pixels are one color, apart from noise."""
-    smooth = _blurred(output)
+    if _spans_levels(output):
+        return False
+    smooth, top = np.empty_like(output), 0
+    for band in _blurred(output):
+        smooth[top : top + len(band)] = band
+        top += len(band)
     stride = max(1, int((smooth.shape[0] * smooth.shape[1] / 1_000_000) ** 0.5))
     median = _median(smooth[::stride, ::stride])
     low, high = np.maximum(median - BLANK_LEVELS, 0), np.minimum(median + BLANK_LEVELS, 255)
     flat_pixels = cv2.inRange(smooth, low.astype(np.uint8), high.astype(np.uint8))
     return bool(flat_pixels.size - cv2.countNonZero(flat_pixels) <= BLANK_PIXELS * flat_pixels.size)
+
+
+def _spans_levels(output: Pixels) -> bool:
+    """Whether too many pixels differ for any one color. Most images need a few rows to show it."""
+    allowed = BLANK_PIXELS * output.shape[0] * output.shape[1]
+    counts = np.zeros((3, 256))
+    for band in _blurred(output):
+        for channel, count in enumerate(counts):
+            count += cv2.calcHist([band], [channel], None, [256], [0, 256]).ravel()
+            darkest = int(np.argmax(np.cumsum(count) > allowed))
+            brightest = 255 - int(np.argmax(np.cumsum(count[::-1]) > allowed))
+            if brightest - darkest > 2 * BLANK_LEVELS and count.sum() > allowed:
+                return True
+    return False
 
 
 def _median(output: Pixels) -> NDArray[np.int16]:
@@ -118,16 +138,14 @@ def _median(output: Pixels) -> NDArray[np.int16]:
     return np.asarray(middle, np.int16)
 
 
-def _blurred(output: Pixels) -> Pixels:
+def _blurred(output: Pixels) -> Iterator[Pixels]:
     """A 3 x 3 mean, band by band: OpenCV's portable code sums in 32 bits, which takes four times the pixels' memory."""
-    smooth = np.empty_like(output)
     height = output.shape[0]
     for top in range(0, height, BAND_ROWS):
         bottom = min(top + BAND_ROWS, height)
         first, last = max(top - 1, 0), min(bottom + 1, height)
         band = cv2.blur(output[first:last], (3, 3), borderType=cv2.BORDER_REFLECT)
-        smooth[top:bottom] = band[top - first : bottom - first]
-    return smooth
+        yield np.asarray(band[top - first : bottom - first], np.uint8)
 
 
 class Properties:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from visioneval.graders.rubric.config import RubricGrader
-from visioneval.suite.checks.rules import Problems
+from visioneval.suite.checks.rules import Problems, SuiteContext, empty_scope
 from visioneval.suite.entries.graders import is_video
 from visioneval.suite.model import Suite
 
@@ -20,6 +20,18 @@ def problems(suite: Suite, graders: Sequence[tuple[int, RubricGrader]]) -> Probl
         videos = (case.id for case in cases if is_video(case))
         if name := next(videos, None):
             yield ("graders", index, "zoom"), f"zoom works on images only, but the case {name!r} is about a video"
+
+
+def run_problems(view: SuiteContext, graders: Sequence[tuple[int, RubricGrader]]) -> Problems:
+    """Yields a problem for each metric with a scope that matches no case."""
+    for index, grader in graders:
+        for name, metric in grader.asked.items():
+            loc = ("graders", index, "metrics", name, "when")
+            messages = list(empty_scope(view, metric.when)) if metric.when else []
+            yield from ((loc, message) for message in messages)
+            cases = (case for case in view.suite.cases if grader.is_for(case))
+            if metric.when and not messages and not any(name in grader.metrics(case) for case in cases):
+                yield loc, f"no case of the grader {grader.key!r} has the metric {name!r}: check its scope"
 
 
 def warnings(graders: Sequence[tuple[int, RubricGrader]]) -> Problems:

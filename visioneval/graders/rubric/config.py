@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import ceil
 from typing import Any, ClassVar, Literal
 
 from visioneval.graders.rubric.metrics import PassFail, RubricOptions, ScaleScore
@@ -27,7 +28,7 @@ class RubricGrader(BaseGrader, RubricOptions):
         return self.zoom is None
 
     def metrics(self, case: TestCase) -> dict[str, Metric]:
-        return {name: metric.metric for name, metric in self.asked.items()}
+        return {name: metric.metric for name, metric in self.asked_about(case).items()}
 
     @property
     def version(self) -> str | None:
@@ -49,11 +50,12 @@ class RubricGrader(BaseGrader, RubricOptions):
         self, case: TestCase, prompt: str, *, variables: Mapping[str, Any]
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
         name = template_name(self.template, case, variables)
-        for metrics in rubric_groups(self):
+        for metrics in rubric_groups(self.asked_about(case), per_metric=self.per_metric):
             yield name, rubric_context(case, prompt, self, metrics, images=SHOWN, variables=variables)
 
     def judge_calls(self, times: int, cases: Sequence[TestCase], variables: Mapping[str, Any]) -> int:
-        return times * len(rubric_groups(self)) * self.votes
+        groups = [len(rubric_groups(self.asked_about(case), per_metric=self.per_metric)) for case in cases]
+        return ceil(times * sum(groups) / max(1, len(groups))) * self.votes
 
     @property
     def rubric(self) -> Mapping[str, tuple[float, float] | None]:
@@ -66,7 +68,10 @@ class RubricGrader(BaseGrader, RubricOptions):
 
 def _label_question(name: str, metric: PassFail | ScaleScore) -> LabelQuestion:
     """The label question for a metric."""
+    tasks = metric.when.tasks if metric.when else ()
     if isinstance(metric, PassFail):
-        return LabelQuestion(key=name, ask=metric.description, type="yes_no", metric=name)
+        return LabelQuestion(key=name, ask=metric.description, type="yes_no", metric=name, tasks=tasks)
     scale, step = metric.scale, metric.step
-    return LabelQuestion(key=name, ask=metric.description, type="scale", scale=scale, step=step, metric=name)
+    return LabelQuestion(
+        key=name, ask=metric.description, type="scale", scale=scale, step=step, metric=name, tasks=tasks
+    )

@@ -68,28 +68,34 @@ class Rubric:
 
     def __init__(self, config: RubricGrader) -> None:
         self._config = config
-        self._schema_sha256 = digest(rubric_schema(config.asked, config.failure_tags))
-        self._groups = rubric_groups(config)
-        self._schemas = {
-            tuple(metrics): object_schema(rubric_schema(metrics, config.failure_tags)) for metrics in self._groups
-        }
+        self._schemas: dict[tuple[str, ...], tuple[dict[str, Any], str]] = {}
 
     async def grade(self, context: GradingContext) -> Grade:
         """The score is the median, or the majority, of the votes (see ``judging.votes``).
 
         A failed call loses its vote. Raises ``GraderError`` if an image cannot be encoded.
         """
-        config = self._config
+        config, asked = self._config, self._config.asked_about(context.case)
         video_judge = "" if config.zoom else context.own_judge  # crops are cut here, from bytes
         attachments = await load_attachments(context, video_judge, config.frames, config.parts)
         ballots = await gather_all(
-            self._vote(context, attachments, group, vote) for group in self._groups for vote in range(config.votes)
+            self._vote(context, attachments, group, vote)
+            for group in rubric_groups(asked, per_metric=config.per_metric)
+            for vote in range(config.votes)
         )
-        missing = {name for name, score in _scores(config, ballots).items() if score is None}
+        missing = {name for name, score in _scores(asked, ballots).items() if score is None}
         if missing:
             ballots = await gather_all(self._retry_ballot(context, attachments, ballot, missing) for ballot in ballots)
         template = template_digest((self._template(context),), context.template_folders)
-        return _tally(config, ballots, template=template, schema=self._schema_sha256)
+        return _tally(config, asked, ballots, template=template, schema=self._schema(asked)[1])
+
+    def _schema(self, metrics: Metrics) -> tuple[dict[str, Any], str]:
+        """The schema of a reply about these metrics, and its hash; computed once, as every cell needs both."""
+        names = tuple(metrics)
+        if names not in self._schemas:
+            properties = rubric_schema(metrics, self._config.failure_tags)
+            self._schemas[names] = object_schema(properties), digest(properties)
+        return self._schemas[names]
 
     def _template(self, context: GradingContext) -> str:
         return template_name(self._config.template, context.case, context.variables)
@@ -166,7 +172,7 @@ class Rubric:
         instructions = render_file(self._template(context), context.template_folders, template_context)
         return Question(
             parts=message_parts(instructions, attachments, config.parts),
-            schema=self._schemas[tuple(metrics)],
+            schema=self._schema(metrics)[0],
             names=tuple(metrics),
             tools=(crop_tool.tool,) if crop_tool else (),
             max_tool_calls=config.zoom.max_crops if config.zoom else 0,
@@ -194,12 +200,12 @@ def reply_problems(metrics: Metrics, failure_tags: Sequence[str], data: Any) -> 
     return problems
 
 
-def _votes(config: RubricGrader, ballots: Sequence[Ballot]) -> dict[str, list[Any]]:
-    return {name: [ballot.value_of(name) for ballot in ballots if name in ballot.metrics] for name in config.asked}
+def _votes(asked: Metrics, ballots: Sequence[Ballot]) -> dict[str, list[Any]]:
+    return {name: [ballot.value_of(name) for ballot in ballots if name in ballot.metrics] for name in asked}
 
 
-def _scores(config: RubricGrader, ballots: Sequence[Ballot]) -> dict[str, Score]:
-    return {name: combined_vote(values) for name, values in _votes(config, ballots).items()}
+def _scores(asked: Metrics, ballots: Sequence[Ballot]) -> dict[str, Score]:
+    return {name: combined_vote(values) for name, values in _votes(asked, ballots).items()}
 
 
 def _past_cache(context: GradingContext) -> Callable[[str, Question], Awaitable[Reply]]:
@@ -209,9 +215,9 @@ def _past_cache(context: GradingContext) -> Callable[[str, Question], Awaitable[
     return ask
 
 
-def _tally(config: RubricGrader, ballots: Sequence[Ballot], *, template: str, schema: str) -> Grade:
-    votes = _votes(config, ballots)
-    scores = _scores(config, ballots)
+def _tally(config: RubricGrader, asked: Metrics, ballots: Sequence[Ballot], *, template: str, schema: str) -> Grade:
+    votes = _votes(asked, ballots)
+    scores = _scores(asked, ballots)
     replies = tuple(reply for ballot in ballots for reply in ballot.replies)
     lost = [ballot.fault for ballot in ballots if ballot.fault]
     return Grade(

@@ -8,18 +8,29 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from visioneval.suite.cases.case import Name, Text
+from visioneval.suite.cases.case import Name, TestCase, Text
 from visioneval.suite.cases.outputs import FrameCount
 from visioneval.suite.entries.graders import YES
 from visioneval.suite.entries.judge_prompt import ShowOptions
 from visioneval.suite.entries.panels import JudgeNames, PanelOptions
+from visioneval.suite.filters import When
 from visioneval.suite.labels import MAX_STEPS
 from visioneval.types import Frozen, Metric
 
 _SPAN = re.compile(r"(-?\d+(?:\.\d+)?)(?:\s*-\s*(\d+(?:\.\d+)?))?")
 
 
-class PassFail(Frozen):
+class _CaseMetric(Frozen):
+    """A metric that may be only about some cases."""
+
+    when: When | None = Field(
+        default=None,
+        exclude_if=lambda when: when is None,  # so that the hash of a rubric without it stays the same
+        description="The cases that it is about; default: all cases of the grader.",
+    )
+
+
+class PassFail(_CaseMetric):
     """A yes or no."""
 
     type: Literal["pass_fail"]
@@ -42,7 +53,7 @@ class PassFail(Frozen):
         return isinstance(value, bool)
 
 
-class ScaleScore(Frozen):
+class ScaleScore(_CaseMetric):
     """A number on a scale; anchors describe its steps. Only whole numbers unless ``step`` says otherwise."""
 
     type: Literal["score"]
@@ -140,6 +151,14 @@ class RubricOptions(PanelOptions, ShowOptions):
     zoom: Zoom | None = Field(default=None, description="Let the judge zoom into the images.")
     detail: Literal["low", "high", "auto"] | None = Field(default=None, description="Image resolution for the judge.")
     frames: FrameCount = 8
+
+    def asked_about(self, case: TestCase) -> dict[str, RubricMetric]:
+        """The metrics that are about a case."""
+        return {
+            name: metric
+            for name, metric in self.asked.items()
+            if metric.when is None or metric.when.fits(case.id, case.task_type, case.tags)
+        }
 
     @model_validator(mode="after")
     def _no_name_is_taken(self) -> Self:

@@ -13,9 +13,9 @@ from visioneval.suite.entries.judge_prompt import REASON, media_of
 VERDICT, TAGS = "verdict", "failure_tags"
 
 
-def rubric_groups(options: RubricOptions) -> list[Mapping[str, RubricMetric]]:
-    """The metrics, grouped by call."""
-    return [{name: options.asked[name]} for name in options.asked] if options.per_metric else [options.asked]
+def rubric_groups(asked: Mapping[str, RubricMetric], *, per_metric: bool) -> list[Mapping[str, RubricMetric]]:
+    """The metrics of a case, grouped by call."""
+    return [{name: asked[name]} for name in asked] if per_metric else [asked]
 
 
 def rubric_keys(metrics: Mapping[str, RubricMetric], failure_tags: Sequence[str]) -> list[str]:
@@ -62,7 +62,7 @@ def rubric_context(
 
 
 def _metric_context(metric: RubricMetric) -> dict[str, Any]:
-    fields = metric.model_dump()
+    fields = metric.model_dump(exclude={"when"})
     if isinstance(metric, PassFail):
         return fields
     low, high = metric.scale

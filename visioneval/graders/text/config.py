@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from visioneval.graders.text.words import words
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.entries.graders import SHARE_DOWN, SHARE_UP, YES, BaseGrader, Share, is_video
 from visioneval.suite.entries.judge_prompt import JudgeTemplate
@@ -16,6 +17,9 @@ from visioneval.types import Metric
 _OCR_VERSION = "2"
 """Rises when the same image may get another score. A judge's text is compared as before."""
 _COUNT_DOWN = Metric(type="number", range=(0, None), better="lower")
+
+TextScore = Literal["word_accuracy", "ned", "complete"]
+_SCORES: Mapping[TextScore, Metric] = {"word_accuracy": SHARE_UP, "ned": SHARE_DOWN, "complete": YES}
 
 LIST, DESCRIBE, CHECK = "text/list.md.j2", "text/describe.md.j2", "text/check_description.md.j2"
 """The templates of a text grader with a judge; a suite may override them with files of the same names."""
@@ -51,6 +55,13 @@ class TextGrader(BaseGrader, PanelOptions):
         default=0.5, description="OCR readings below this confidence (0 to 1) do not count as text."
     )
 
+    measure: tuple[TextScore, ...] = Field(
+        default=(),
+        exclude_if=lambda measure: not measure,  # so that the hash of a grader without it stays the same
+        description="Further scores, which benchmarks report: word_accuracy, ned (the normalized edit distance) and "
+        "complete (no difference at all), each without case, punctuation and white space.",
+    )
+
     @model_validator(mode="after")
     def _who_describes(self) -> Self:
         if self.describe and self.extract == "ocr":
@@ -83,6 +94,8 @@ class TextGrader(BaseGrader, PanelOptions):
         if expected.required:
             metrics[f"{self.key}.recall"] = SHARE_UP
             metrics[f"{self.key}.cer"] = SHARE_DOWN
+        if self.measure and words(expected.required):
+            metrics |= {f"{self.key}.{name}": _SCORES[name] for name in self.measure}
         if expected.extra == "forbid":
             metrics[f"{self.key}.doubtful_extra"] = _COUNT_DOWN
         return metrics

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,13 +14,14 @@ from visioneval.aio import run_in_thread
 from visioneval.errors import GraderError, ProviderError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import Measure
-from visioneval.graders.pixels.difference import TOOL_VERSIONS
+from visioneval.graders.pixels.difference import SCORE_DIGITS, TOOL_VERSIONS
 from visioneval.graders.text import contrast, ocr
 from visioneval.graders.text import judge as text_judge
 from visioneval.graders.text.alphabet import unreadable
 from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.copy_check import CopyCheck, CopyPair, Miss, check
 from visioneval.graders.text.copy_match import Corners, Reading
+from visioneval.graders.text.text_scores import normalized_edit_distance, word_accuracy
 from visioneval.judging.ask import OffSchemaError, reply_texts
 from visioneval.media.images import encode_png, load_image, on_background, room_for
 from visioneval.providers.base import Reply
@@ -52,7 +53,8 @@ class Text:
         comparison = await context.once_per_panel(
             "comparison", lambda: context.measure(self._comparison(path, readings, expected))
         )
-        ocr_grade = _grade(self._config, expected, readings, comparison, "ocr")
+        measured = await self._measured(context, readings, expected)
+        ocr_grade = _grade(self._config, expected, readings, comparison, "ocr", measured)
         if comparison.doubtful_extra:
             doubtful = await asyncio.to_thread(_doubtful_extra, self._config, context, readings, comparison)
             ocr_grade = replace(ocr_grade, details={**ocr_grade.details, "doubtful_extra": doubtful})
@@ -78,6 +80,24 @@ class Text:
             tool_versions=_tool_versions(),
         )
 
+    async def _measured(
+        self, context: GradingContext, readings: Sequence[Reading], expected: ExpectText
+    ) -> dict[str, Score]:
+        """The scores of ``measure``, over all readings that count."""
+        config = self._config
+        wanted = [name for name in config.measure if f"{config.key}.{name}" in config.metrics(context.case)]
+        if not wanted:
+            return {}
+        read = [reading.text for reading in readings if reading.confidence >= config.min_confidence]
+        size = sum(map(len, read))
+        distance = await run_in_thread(normalized_edit_distance, expected.required, read, when=size > SHORT)
+        scores: dict[str, Score] = {
+            "word_accuracy": round(word_accuracy(expected.required, read), SCORE_DIGITS),
+            "ned": round(distance, SCORE_DIGITS),
+            "complete": distance == 0,
+        }
+        return {f"{config.key}.{name}": scores[name] for name in wanted}
+
     async def _by_judge(self, context: GradingContext, expected: ExpectText) -> Grade:
         """The same comparison without folding: a judge can tell a dash from a hyphen."""
         try:
@@ -88,7 +108,8 @@ class Text:
             return _unread_grade(self._config, context, (), str(error))
         size = sum(len(reading.text) for reading in judge_reading.readings)
         comparison = await run_in_thread(_check_unfolded, judge_reading.readings, expected, when=size > SHORT)
-        graded = _grade(self._config, expected, judge_reading.readings, comparison, "judge")
+        measured = await self._measured(context, judge_reading.readings, expected)
+        graded = _grade(self._config, expected, judge_reading.readings, comparison, "judge", measured)
         return replace(
             _with_criteria(graded, self._config.key, judge_reading),
             details={**graded.details, **judge_reading.details},
@@ -183,12 +204,18 @@ def _refuse_unreadable(expected: ExpectText) -> None:
 
 
 def _grade(
-    config: TextGrader, expected: ExpectText, readings: Sequence[Reading], comparison: CopyCheck, reader: str
+    config: TextGrader,
+    expected: ExpectText,
+    readings: Sequence[Reading],
+    comparison: CopyCheck,
+    reader: str,
+    measured: Mapping[str, Score],
 ) -> Grade:
     key = config.key
     scores: dict[str, Score] = {key: comparison.passed}
     if expected.required:
         scores |= {f"{key}.recall": comparison.recall, f"{key}.cer": comparison.cer}
+    scores |= measured
     if expected.extra == "forbid":
         scores[f"{key}.doubtful_extra"] = len(comparison.doubtful_extra)
     doubts = "; ".join(_doubts(comparison))

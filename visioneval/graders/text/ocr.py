@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from math import dist
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,14 +16,9 @@ from PIL import Image
 from visioneval.errors import GraderError
 from visioneval.graders.text.copy_match import Corners, Reading, skeleton
 from visioneval.graders.text.glyphs import needs_glyphs, shown_characters
+from visioneval.graders.text.ocr_models import MODELS, model_path, session
 from visioneval.media.opencv import portable_opencv
 from visioneval.stopwatch import waiting
-
-MODELS = {
-    "Det": "PP-OCRv6_det_small.onnx",
-    "Rec": "PP-OCRv6_rec_small.onnx",
-}
-_INSTALL = "run pip install '.[ocr]' in a checkout of visioneval"
 
 _MAX_AREA = 4_000_000
 """The most pixels for the detector: about five seconds and one gigabyte of memory."""
@@ -127,17 +120,6 @@ def library_versions() -> Mapping[str, str]:
     return {name: version(name) for name in ("pyclipper", "shapely") if find_spec(name)}
 
 
-def model_path(part: str) -> Path:
-    """The file of a model, ``Det`` or ``Rec``. Raises ``GraderError`` if it is not installed."""
-    package = find_spec("rapidocr")
-    if package is None or package.origin is None or find_spec("onnxruntime") is None:
-        raise GraderError(f"reading text needs RapidOCR: {_INSTALL}")
-    path = Path(package.origin).parent / "models" / MODELS[part]
-    if not path.is_file():
-        raise GraderError(f"the installed rapidocr does not include the model {path.name}: {_INSTALL}")
-    return path
-
-
 def _engine(*, detect: bool) -> Any:
     """The shared engine of the process that detects and reads, or the one that only reads. Thread-safe."""
     with waiting():
@@ -150,26 +132,31 @@ def _engine(*, detect: bool) -> Any:
 
 @cache
 def _load_engine(detect: bool) -> Any:
-    models = {f"{part}.model_path": str(model_path(part)) for part in MODELS}
-    # ONNX Runtime sends usage data to its maker unless this is set before it is first imported.
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-    from rapidocr import RapidOCR
-
-    params: dict[str, Any] = models | {
-        "Global.log_level": "critical",
-        "Global.text_score": 0.0,  # the caller applies the threshold and records the rest
-        "Global.use_det": detect,
-        "Global.return_word_box": not detect,  # the columns of the characters
-        "Global.use_cls": False,
-        "Rec.rec_batch_num": 1,  # a batch pads its lines alike, and the order in batches depends on the processor
-        "Global.max_side_len": 100_000,  # _prepare limits the area
-        "EngineConfig.onnxruntime.intra_op_num_threads": 1,  # images run in parallel instead
-        "EngineConfig.onnxruntime.inter_op_num_threads": 1,
-    }
     try:
-        return RapidOCR(params=params)
+        sessions = {part: session(part) for part in MODELS}
+        from omegaconf import flag_override
+        from rapidocr import RapidOCR
+
+        engine = RapidOCR(
+            params={
+                "Global.log_level": "critical",
+                "Global.text_score": 0.0,  # the caller applies the threshold and records the rest
+                "Global.use_det": detect,
+                "Global.return_word_box": not detect,  # the columns of the characters
+                "Global.use_cls": False,
+                # A batch pads its lines alike, and the order in batches depends on the processor.
+                "Rec.rec_batch_num": 1,
+                "Global.max_side_len": 100_000,  # _prepare limits the area
+            }
+        )
+        with flag_override(engine.cfg, "allow_objects", True):
+            for part, loaded in sessions.items():
+                engine.cfg[part].session = loaded
+    except GraderError:
+        raise
     except Exception as error:
         raise GraderError(f"RapidOCR failed to start: {type(error).__name__}: {error}") from error
+    return engine
 
 
 def _prepare(image: Image.Image) -> tuple[Image.Image, float]:

@@ -1,12 +1,7 @@
-"""The connection to OpenAI or a compatible server: its client, requests as bytes, replies as data, and errors.
-
-The SDK gives authentication, headers, HTTP and error types. Its own request methods take as long as the HTTP itself, so
-JSON requests go directly to its HTTP client.
-"""
+"""The connection to OpenAI or a compatible server: its client, requests as bytes, replies as data, and errors."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import AsyncGenerator, Iterator, Mapping
@@ -40,11 +35,8 @@ _SHORTEST_SECRET = 8
 """Shorter keys are not redacted: local servers accept any key, such as ``ollama``, which is also a normal word."""
 
 
-def client_for(options: OpenAIOptions, http: httpx2.AsyncClient | None = None) -> openai.AsyncOpenAI:
-    """A client whose host, key and headers come only from the suite, on the HTTP client ``http`` if one is given.
-
-    Raises ``UsageError`` without a usable key.
-    """
+def client_for(options: OpenAIOptions) -> openai.AsyncOpenAI:
+    """A client whose host, key and headers come only from the suite. Raises ``UsageError`` without a usable key."""
     key = os.environ.get(options.key_variable)
     if not key:
         raise UsageError(f"set {options.key_variable}: the API key for {options.base_url or 'OpenAI'}")
@@ -54,19 +46,17 @@ def client_for(options: OpenAIOptions, http: httpx2.AsyncClient | None = None) -
         )
     with _without_openai_variables():
         return openai.AsyncOpenAI(
-            api_key=key, base_url=options.base_url or BASE_URL, max_retries=0, http_client=http or http_client()
+            api_key=key,
+            base_url=options.base_url or BASE_URL,
+            max_retries=0,
+            http_client=openai.DefaultAioHttpClient(  # half the overhead of the default client
+                verify=tls_context(),
+                limits=LIMITS,
+                follow_redirects=False,
+                headers=ACCEPT_ENCODING,
+                event_hooks={"response": [check_reply()]},
+            ),
         )
-
-
-def http_client() -> httpx2.AsyncClient:
-    """The HTTP client of the SDK, which reads only replies within the limits, and from this host."""
-    return openai.DefaultAioHttpClient(  # half the overhead of the default client
-        verify=tls_context(),
-        limits=LIMITS,
-        follow_redirects=False,
-        headers=ACCEPT_ENCODING,
-        event_hooks={"response": [check_reply()]},
-    )
 
 
 @contextmanager
@@ -91,9 +81,8 @@ def provider_errors(client: openai.AsyncOpenAI) -> Iterator[None]:
     except openai.APIStatusError as error:
         kind = _kind(error.status_code, error.code)
         raise _provider_error(client, _error_message(error), kind, retry_after(error.response.headers)) from None
-    except (openai.APIConnectionError, httpx2.RequestError) as error:  # includes timeouts
-        is_of_sdk = isinstance(error, openai.APIConnectionError)
-        cause = (error.__cause__ if is_of_sdk else None) or error  # the SDK reports all of them as timeouts
+    except openai.APIConnectionError as error:  # includes timeouts
+        cause = error.__cause__ or error  # the SDK reports all of them as timeouts
         message = f"no answer: {str(cause) or type(cause).__name__}"
         raise _provider_error(client, message, "transient", may_be_billed=_may_be_sent(error)) from None
     except aiohttp.ClientResponseError as error:  # invalid HTTP, which the SDK does not catch
@@ -197,10 +186,7 @@ class Connection:
     """The client of one entry. It is closed with the event loop of its first use."""
 
     def __init__(self, options: OpenAIOptions) -> None:
-        self._http = http_client()
-        self._client = client_for(options, self._http)
-        self._headers: httpx2.Headers | None = None
-        self._urls: dict[str, httpx2.URL] = {}
+        self._client = client_for(options)
         self._closing: AsyncGenerator[None, None] | None = None
 
     async def client(self) -> openai.AsyncOpenAI:
@@ -211,35 +197,17 @@ class Connection:
         return self._client
 
     async def post(self, path: str, body: bytes) -> dict[str, Any]:
-        """Sends a JSON body and returns the answer's."""
+        """Sends a JSON body and returns the answer's. Skips the SDK's models, which are slow."""
         client = await self.client()
-        if self._headers is None:
-            headers = {**client.default_headers, **client.auth_headers}
-            self._headers = httpx2.Headers({name: value for name, value in headers.items() if isinstance(value, str)})
-        if path not in self._urls:
-            base = client.base_url
-            self._urls[path] = base.copy_with(raw_path=base.raw_path.rstrip(b"/") + path.encode())
         with provider_errors(client):
-            response = await self._http.post(self._urls[path], content=body, headers=self._headers)
-            if not response.is_success:
-                raise _status_error(response)
-            return read_json(response)
+            answer = await client.post(path, content=body, cast_to=httpx2.Response)
+            return read_json(answer)
 
     async def _close_at_end(self) -> AsyncGenerator[None, None]:
         try:
             yield
         finally:
             await self._client.close()
-
-
-def _status_error(response: httpx2.Response) -> openai.APIStatusError:
-    """The SDK's error for a reply with an error status."""
-    try:
-        body = json.loads(response.text)
-    except (ValueError, RecursionError):
-        body = None
-    error = body.get("error", body) if isinstance(body, Mapping) else body
-    return openai.APIStatusError(f"Error code: {response.status_code}", response=response, body=error)
 
 
 def flat_usage(usage: object) -> dict[str, int]:

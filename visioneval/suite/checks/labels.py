@@ -10,6 +10,7 @@ from visioneval.suite.label_presets import READY
 from visioneval.suite.labels import VERDICT, WHY, LabelQuestion, Labels, metric_mismatch
 from visioneval.suite.loading.messages import Loc, did_you_mean
 from visioneval.suite.loading.paths import Trust
+from visioneval.suite.metrics import SuiteMetrics
 from visioneval.suite.model import Suite
 from visioneval.types import Metric
 
@@ -23,24 +24,13 @@ def label_problems(suite: Suite, folder: Path, trust: Trust, broken: frozenset[s
         return
     yield from _keys(labels)
     if not broken & {"cases", "graders", "metrics"}:
-        metrics = available_metrics(suite)
+        metrics = SuiteMetrics(suite).all
         for index, question in enumerate(labels.questions):
             for name in question.metrics:
                 if message := _metric(question, name, metrics, suite):
                     yield ("labels", "questions", index, "metric"), message
     if labels.anchors is not None and (message := _anchors(labels.anchors, folder, trust)):
         yield ("labels", "anchors"), message
-
-
-def available_metrics(suite: Suite) -> dict[str, Metric]:
-    """Every metric that some grader writes for some case."""
-    return {
-        name: metric
-        for grader in suite.graders
-        for case in suite.cases
-        if grader.when is None or grader.when.fits(case.id, case.task_type, case.tags)
-        for name, metric in grader.metrics(case).items()
-    }
 
 
 def _keys(labels: Labels) -> Problems:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from visioneval.rules import parse_gate, parse_rule
-from visioneval.suite.filters import Scope, VerdictRule, When, any_glob
+from visioneval.suite.entries.metrics import BUILT_IN, RESERVED_NAMES
+from visioneval.suite.filters import GateRule, Scope, VerdictRule, When, any_glob
 from visioneval.suite.loading.messages import Loc, did_you_mean
+from visioneval.suite.metrics import SuiteMetrics
 from visioneval.suite.model import Suite
 from visioneval.suite.runs import RunCoverage
 from visioneval.types import Metric, ModelRun
@@ -38,9 +40,21 @@ class SuiteContext:
         return by_case
 
     @cached_property
+    def suite_metrics(self) -> SuiteMetrics:
+        """The built-in and computed metrics of the suite."""
+        return SuiteMetrics(self.suite)
+
+    @cached_property
+    def available(self) -> list[Mapping[str, Metric]]:
+        """For each case: every metric of its cells."""
+        graders = ({name: writers[0][1] for name, writers in written.items()} for written in self.written)
+        own = (self.suite_metrics.for_case(case).metrics for case in self.suite.cases)
+        return [{**written, **computed} for written, computed in zip(graders, own, strict=True)]
+
+    @cached_property
     def metric_names(self) -> set[str]:
         """Every metric of any case."""
-        return {name for written in self.written for name in written}
+        return {name for available in self.available for name in available}
 
     @cached_property
     def labels(self) -> list[tuple[str, frozenset[int]]]:
@@ -68,6 +82,7 @@ def rule_problems(view: SuiteContext, *, is_complete: bool = True) -> Problems:
     """Problems of every scope, verdict rule and gate. ``is_complete``: no invalid verdict rule was dropped."""
     problems = [*_scopes(view), *_duplicate_metrics(view), *_suite_rules(view), *_case_rules(view)]
     yield from problems
+    yield from metric_problems(view)
     if is_complete:
         yield from _uncovered_cases(view, bad_locs={loc[: 1 + (loc[0] == "cases")] for loc, _ in problems})
     yield from _gates(view)
@@ -140,19 +155,50 @@ def _duplicate_metrics(view: SuiteContext) -> Problems:
                     )
 
 
+def metric_problems(view: SuiteContext) -> Problems:
+    """Problems of the computed metrics, and grader metrics with the name of a built-in one."""
+    metrics = view.suite_metrics
+    for index, grader in enumerate(view.suite.graders):
+        for name in sorted({name for case in view.suite.cases for name in grader.metrics(case)} & BUILT_IN.keys()):
+            yield ("graders", index), f"it writes {name!r}, the name of a built-in metric: use another name"
+    tags = {tag for case in view.suite.cases for tag in case.tags}
+    taken = dict.fromkeys(BUILT_IN, "is built in") | dict.fromkeys(RESERVED_NAMES, "is reserved")
+    taken |= {grader.key: "has the key of a grader" for grader in view.suite.graders}
+    taken |= dict.fromkeys(metrics.grader_metrics, "is written by a grader")
+    reported = {name for name, _ in metrics.problems}
+    yield from ((("metrics", name), message) for name, message in metrics.problems)
+    for name, entry in view.suite.metrics.items():
+        if name in taken:
+            yield ("metrics", name), f"the metric {name!r} {taken[name]}: use another name"
+        for tag in entry.parsed.tags:
+            if tag not in tags:
+                yield ("metrics", name), f"no case has the tag {tag!r}{did_you_mean(tag, tags)}"
+        if name not in {*taken, *reported} and name not in view.metric_names and not _is_blocked(name, reported, view):
+            yield ("metrics", name), f"no case has all metrics that {name!r} reads: {', '.join(entry.parsed.names)}"
+
+
+def _is_blocked(name: str, reported: set[str], view: SuiteContext) -> bool:
+    """Whether a computed metric reads one that has a problem of its own."""
+    return not reported.isdisjoint(view.suite_metrics.sources(name))
+
+
 def _rule(view: SuiteContext, rule: VerdictRule, cases: Sequence[int]) -> Iterator[str]:
     parsed = parse_rule(rule.rule)
     yield from _metric(view, parsed.metric, cases, "bool" if parsed.op is None else "number", rule.rule)
 
 
 def _metric(view: SuiteContext, name: str, cases: Sequence[int], required_type: str | None, text: str) -> Iterator[str]:
+    if name in view.suite.metrics and name not in view.metric_names:
+        return  # reported where it is defined
     if name not in view.metric_names:
         reason = _missing_input(view, name) or did_you_mean(name, view.metric_names)
         yield f"{text!r}: no grader writes {name!r}{reason}"
         return
-    types = {metric.type for case_index in cases for _, metric in view.written[case_index].get(name, ())}
+    here = [view.available[case_index][name] for case_index in cases if name in view.available[case_index]]
+    types = {metric.type for metric in here}
     if cases and not types:
-        yield f"{text!r}: no grader writes {name!r} for the cases in its scope{_missing_input(view, name)}"
+        what = "nothing computes" if name in view.suite.metrics else "no grader writes"
+        yield f"{text!r}: {what} {name!r} for the cases in its scope{_missing_input(view, name)}"
     if required_type is not None and types - {required_type}:
         actual = "a yes/no metric" if required_type == "number" else "a numeric metric"
         bool_advice = "use rate(METRIC)" if "mean(" in text else "write 'METRIC' or 'not METRIC'"
@@ -181,7 +227,7 @@ def _uncovered_cases(view: SuiteContext, bad_locs: set[Loc]) -> Problems:
         applicable = [
             rule
             for rule, metric in rules
-            if metric in view.written[case_index] and rule.fits(case.id, case.task_type, case.tags)
+            if metric in view.available[case_index] and rule.fits(case.id, case.task_type, case.tags)
         ]
         if any(not rule.models for rule in applicable):
             continue
@@ -204,12 +250,28 @@ def _gates(view: SuiteContext) -> Problems:
                 ("gates", index),
                 f"{entry.rule!r} matches no cell of this suite: check its scope (models, cases, tags, tasks)",
             )
-        if gate.fn not in ("mean", "separation") and not 0 <= gate.threshold <= 1:
+        is_rate = gate.fn not in ("mean", "separation") and gate.quantile is None
+        if is_rate and not 0 <= gate.threshold <= 1:
             yield ("gates", index), f"{entry.rule!r}: a rate is between 0 and 1"
         if gate.metric is not None:
-            for message in _metric(view, gate.metric, cases, _METRIC_TYPES.get(gate.fn), entry.rule):
+            required = "number" if gate.quantile is not None else _METRIC_TYPES.get(gate.fn)
+            for message in _metric(view, gate.metric, cases, required, entry.rule):
                 yield ("gates", index), message
+        yield from ((("gates", index, "weights"), message) for message in _weights(view, entry, cases))
         aligned_values = {view.suite.cases[case_index].expect.aligned for case_index in cases}
         if gate.fn == "separation" and len(aligned_values) == 1:
             missing = "counterexamples (expect: {aligned: false})" if True in aligned_values else "aligned cases"
             yield ("gates", index), f"{entry.rule!r}: its cases include no {missing}"
+
+
+def _weights(view: SuiteContext, entry: GateRule, cases: Sequence[int]) -> Iterator[str]:
+    weighted = entry.weights or {}
+    in_scope = [view.suite.cases[case_index] for case_index in cases]
+    tags = {tag for case in in_scope for tag in case.tags}
+    for tag in weighted:
+        if in_scope and tag not in tags:
+            yield f"no case of this gate has the tag {tag!r}{did_you_mean(tag, tags)}"
+    for case in in_scope:
+        if len(shared := [tag for tag in weighted if tag in case.tags]) > 1:
+            yield f"the case {case.id!r} has several of these tags: {', '.join(shared)}; only one may have a weight"
+            return

@@ -10,6 +10,7 @@ from pydantic import Field, StringConstraints
 from pydantic.json_schema import SkipJsonSchema
 
 from visioneval.suite.cases.case import Name, TestCase
+from visioneval.suite.entries.datasets import QuestionRows
 from visioneval.suite.entries.judge_prompt import JudgeTemplate
 from visioneval.suite.entries.panels import Combine, JudgeNames, PanelOptions, names_of
 from visioneval.suite.filters import When
@@ -181,8 +182,8 @@ class BaseGrader(Frozen):
         return {}
 
     @property
-    def question_file(self) -> str | None:
-        """The path of its file of pinned questions."""
+    def question_file(self) -> str | QuestionRows | None:
+        """Its file of pinned questions, or the dataset with them."""
         return None
 
     @property

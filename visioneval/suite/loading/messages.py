@@ -107,7 +107,7 @@ def _value_problem(kind: str, loc: Loc, ctx: Mapping[str, Any], value: Any) -> s
     """A message about a value; ``None`` for unknown kinds of errors."""
     if kind in _EXPECTED:
         expected = _EXPECTED[kind]
-        if kind == "model_type" and len(loc) > 1 and loc[-2] in _SHORT_FORMS:
+        if kind == "model_type" and len(loc) > 1 and (loc[-2] in _SHORT_FORMS or loc[:-1] == ("metrics",)):
             expected = "text or a mapping of keys to values"
         quote = ": put it in quotes" if expected == "text" and isinstance(value, (bool, int, float)) else ""
         return f"expected {expected}, not {format_value(value)}{quote}"

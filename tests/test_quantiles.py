@@ -1,0 +1,84 @@
+"""Quantiles and weighted means: values, intervals and their coverage."""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from calibration.quantiles import quantiles, weighted
+from scipy import stats
+
+from visioneval.analysis.stats import quantiles as module
+from visioneval.analysis.stats.basic import Interval
+from visioneval.analysis.stats.clusters import rate_interval
+from visioneval.analysis.stats.quantiles import quantile, quantile_interval
+from visioneval.analysis.stats.weighted import weighted_interval
+
+RANDOM = np.random.default_rng(5)
+
+
+@pytest.mark.parametrize("p", [0.01, 0.5, 0.9, 0.95, 0.99])
+@pytest.mark.parametrize("n", [1, 2, 7, 100])
+def test_the_quantile_is_numpys(p: float, n: int) -> None:
+    values = RANDOM.normal(size=n).tolist()
+    assert quantile(values, p) == pytest.approx(float(np.quantile(values, p)))
+
+
+@pytest.mark.parametrize(("n", "p"), [(20, 0.5), (100, 0.5), (100, 0.9), (200, 0.95), (5000, 0.95)])
+def test_independent_values_give_the_ranks_of_the_binomial(n: int, p: float) -> None:
+    low, high = quantile_interval([[float(value)] for value in range(1, n + 1)], p)
+    assert low is not None
+    assert high is not None
+    binomial = stats.binom(n, p)
+    assert binomial.cdf(low - 1) <= 0.025 < binomial.cdf(low)  # the value of rank r is r
+    assert binomial.sf(high - 1) <= 0.025 < binomial.sf(high - 2)
+
+
+def test_few_cases_show_no_upper_limit() -> None:
+    assert quantile_interval([[float(value)] for value in range(71)], 0.95)[1] is None
+    assert quantile_interval([[float(value)] for value in range(72)], 0.95)[1] == 71
+    assert quantile_interval([[3.0, 4.0]], 0.5) == (None, None)
+
+
+def test_samples_that_agree_count_once() -> None:
+    values = RANDOM.normal(size=100).tolist()
+    one = quantile_interval([[value] for value in values], 0.5)
+    four = quantile_interval([[value] * 4 for value in values], 0.5)
+    assert None not in (*one, *four)
+    assert four[0] <= one[0] < one[1] <= four[1]  # type: ignore[operator]
+
+
+def test_many_cells_take_no_long_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = []
+    probability = module._probability
+    monkeypatch.setattr(module, "_probability", lambda *args: counted.append(1) or probability(*args))
+    low, high = quantile_interval([[float(value)] for value in range(100_000)], 0.95)
+    half = NormalDist().inv_cdf(0.975) * (100_000 * 0.95 * 0.05) ** 0.5
+    assert (low, high) == (pytest.approx(95_000 - half, abs=3), pytest.approx(95_000 + half, abs=3))
+    assert len(counted) < 2_000
+
+
+def test_an_equal_weight_of_two_rates_is_newcombes_interval() -> None:
+    first, second = rate_interval([(1.0, 1)] * 8 + [(0.0, 1)] * 2), rate_interval([(1.0, 1)] * 5 + [(0.0, 1)] * 5)
+    assert first is not None
+    assert second is not None
+    interval = weighted_interval([(0.5, 0.8, first), (0.5, 0.5, second)])
+    assert interval is not None
+    down = ((0.8 - first.low) ** 2 + (0.5 - second.low) ** 2) ** 0.5 / 2
+    up = ((first.high - 0.8) ** 2 + (second.high - 0.5) ** 2) ** 0.5 / 2
+    assert (interval.low, interval.high) == pytest.approx((0.65 - down, 0.65 + up))
+    assert weighted_interval([(1.0, 0.8, Interval(0.5, 0.9))]) == Interval(0.5, pytest.approx(0.9))
+    assert weighted_interval([(0.5, 0.8, first), (0.5, 1.0, None)]) is None
+
+
+def test_the_intervals_cover(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few designs of ``make calibration``, with a standard error of about .02."""
+    monkeypatch.setattr("calibration.quantiles.CASES", (50,))
+    monkeypatch.setattr("calibration.quantiles.QUANTILES", (0.5, 0.9))
+    covered = {row.design: row.value for row in quantiles(150) if row.figure == "coverage"}
+    assert len(covered) == 8
+    assert min(covered.values()) > 0.9, covered
+    monkeypatch.setattr("calibration.quantiles.SAMPLES", ((1, 0.0), (3, 0.3)))
+    figures = [(row.design, row.figure, row.value) for row in weighted(100)]
+    assert min(value for _, figure, value in figures if figure != "rate 0.95") > 0.86, figures

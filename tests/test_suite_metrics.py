@@ -1,0 +1,357 @@
+"""Computed and built-in metrics in a suite: checks, records, verdicts, resuming, grading again and comparisons."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_api import FakeAPI
+from suite_runner import SuiteRunner
+from suite_text import suite
+from toys import LOOK, SECOND, Toy
+
+from visioneval.records.model import read_records
+from visioneval.suite.metrics import SuiteMetrics
+from visioneval.suite.model import Suite
+
+pytest_plugins = ("fake_api.fixtures",)
+
+CUSTOM = "graders: [{key: image, type: properties}, {key: x, type: 'm:C', writes: {a: {type: number}, hero-b: {type: number}, ok: {}}}]"
+
+
+@pytest.mark.parametrize(
+    ("metrics", "message"),
+    [
+        ("{m: a + 1}", []),
+        ("{m: {expression: sqrt(a), range: [0, 10], better: lower}}", []),
+        ("{m: \"a * 'hero-b'\", n: m / 2}", []),
+        ("{n: m / 2, m: seconds + attempts + cost_usd}", []),
+        ("{m: a + b}", ["14: there is no metric 'b' (known: a, attempts, cost_usd, hero-b, image, image.blank, m, ok, seconds)"]),
+        ("{m: hero * a}", ["14: there is no metric 'hero': put 'hero-b' in quotes, as '-' subtracts"]),
+        ("{m: n + 1, n: k + 1, k: m + 1}", [
+            "14: the metric reads itself: m -> n -> k -> m",
+            "24: the metric reads itself: n -> k -> m -> n",
+            "34: the metric reads itself: k -> m -> n -> k",
+        ]),
+        ("{m: m + a}", ["14: the metric reads itself: m -> m"]),
+        ("{a: ok + 1}", ["14: the metric 'a' is written by a grader: use another name"]),
+        ("{x: a + 1}", ["14: the metric 'x' has the key of a grader: use another name"]),
+        ("{seconds: a + 1}", ["20: the metric 'seconds' is built in: use another name"]),
+        ("{verdict: a + 1}", ["20: the metric 'verdict' is reserved: use another name"]),
+        ("{m: a and ok}", ["14: 'and' needs yes or no: compare the number, such as 'metric > 0'"]),
+        ("{m: {expression: ok and ok, range: [0, 1]}}", ["14: the expression gives yes or no, which has no range: remove 'range'"]),
+        ("{m: {expression: a, range: [5, 1]}}", ["14: range: 5 is not below 1"]),
+        ("{m: {expression: a, range: [5]}}", ["37: range: has too few values"]),
+        ("{m: a / 0}", ["14: the expression divides by 0"]),
+        ("{m: a +}", ["14: the expression ends too early"]),
+        ("{m: 'where(tag(logo), a, 1)'}", ["14: no case has the tag 'logo' (known: photo)"]),
+        ("{m: {expresion: a}}", ["15: unknown key 'expresion'"]),
+        ("{m: {expression: a, direction: lower}}", ["30: unknown key 'direction'"]),
+        ("{'m n': a}", ["11: "]),
+        ("{m: 3}", ["14: m: expected text or a mapping of keys to values, not 3"]),
+    ],
+)  # fmt: skip
+def test_checks(problems: Any, metrics: str, message: list[str]) -> None:
+    text = suite(f"metrics: {metrics}", cases="cases: [{id: one, prompt: x, tags: [photo]}]", graders=CUSTOM)
+    found = problems(text, trust=True)
+    assert len(found) == len(message), found
+    for line, start in zip(found, message, strict=True):
+        assert line.startswith(f"suite.yaml:6:{start}"), found
+
+
+@pytest.mark.parametrize(
+    ("verdict", "gates", "message"),
+    [
+        ("[not image.blank, m >= 1, seconds < 100]", "[mean(m) >= 1, p95(seconds) <= 20, p5(m) > 0]", []),
+        ("[not image.blank, m]", "[pass_rate == 1]", ["5:28: 'm': 'm' is a numeric metric; compare it"]),
+        ("[not image.blank, big]", "[rate(big) >= 0.5]", []),
+        ("[not image.blank]", "[p95(big) >= 1]", ["7:9: 'p95(big) >= 1': 'big' is a yes/no metric"]),
+        ("[not image.blank]", "[p0(m) >= 1]", ["7:9: 'p0(m) >= 1' is not a valid gate"]),
+        ("[not image.blank]", "[p100(m) >= 1]", ["7:9: 'p100(m) >= 1' is not a valid gate"]),
+        ("[not image.blank]", "[{rule: mean(m) >= 1, weights: {photo: 2, logo: 1}}]", []),
+        ("[not image.blank]", "[{rule: mean(m) >= 1, weights: {photo: 2, lgo: 1}}]",
+         ["7:39: no case of this gate has the tag 'lgo' (did you mean 'logo'?)"]),
+        ("[not image.blank]", "[{rule: mean(m) >= 1, weights: {photo: 2, all: 1}}]",
+         ["7:39: the case 'one' has several of these tags: photo, all; only one may have a weight"]),
+        ("[not image.blank]", "[{rule: p95(m) >= 1, weights: {photo: 2, logo: 1}}]",
+         ["7:9: 'p95(m) >= 1' takes no 'weights': only pass_rate, mean, rate do"]),
+        ("[not image.blank]", "[{rule: mean(m) >= 1, weights: {photo: 2}}]", ["7:9: weights: name at least two tags"]),
+        ("[not image.blank]", "[{rule: mean(m) >= 1, weights: {photo: 0, logo: 1}}]", ["7:47: photo: must be more than 0, not 0"]),
+        ("[not image.blank]", "[mean(gone) >= 1]", ["7:9: 'mean(gone) >= 1': no grader writes 'gone'"]),
+    ],
+)  # fmt: skip
+def test_rules_and_gates_over_them(problems: Any, verdict: str, gates: str, message: list[str]) -> None:
+    text = suite(
+        "metrics: {m: attempts + 1, big: attempts > 3}",
+        f"gates: {gates}",
+        cases="cases: [{id: one, prompt: x, tags: [photo, all]}, {id: two, prompt: x, tags: [logo]}]",
+        verdict=f"verdict: {verdict}",
+    )
+    found = problems(text)
+    assert len(found) == len(message), found
+    for line, start in zip(found, message, strict=True):
+        assert line.startswith(f"suite.yaml:{start}"), found
+
+
+def test_a_grader_must_not_write_a_built_in_metric(problems: Any) -> None:
+    text = suite(graders="graders: [{key: image, type: properties}, {key: x, type: 'm:C', writes: {seconds: {}}}]")
+    assert problems(text, trust=True) == [
+        "suite.yaml:4:43: it writes 'seconds', the name of a built-in metric: use another name"
+    ]
+
+
+def test_a_metric_applies_to_the_cases_that_have_all_that_it_reads(problems: Any) -> None:
+    graders = "graders: [{key: image, type: properties}, {key: x, type: 'm:C', when: {tags: [t]}, writes: {a: {type: number}}}]"
+    cases = "cases: [{id: one, prompt: x, tags: [t]}, {id: two, prompt: x}]"
+    more = "metrics: {m: a + 1, n: 'where(tag(t), a, attempts)'}"
+    assert problems(suite(more, cases=cases, graders=graders), trust=True) == []
+    assert problems(
+        suite(more, cases=cases, graders=graders, verdict="verdict: [not image.blank, {rule: m > 1, cases: [two]}]"),
+        trust=True,
+    ) == ["suite.yaml:5:28: 'm > 1': nothing computes 'm' for the cases in its scope"]
+
+
+def metrics_of(**changes: Any) -> SuiteMetrics:
+    facts: dict[str, Any] = {
+        "name": "demo",
+        "cases": [{"id": "one", "prompt": "a tree", "tags": ["t"]}, {"id": "two", "prompt": "a tree"}],
+        "models": [{"provider": "mock"}],
+        "graders": [{"key": "x", "type": "m:C", "writes": {"a": {"type": "number"}, "b": {}}}],
+        "verdict": ["b"],
+    }
+    return SuiteMetrics(Suite.model_validate({**facts, **changes}))
+
+
+def test_the_order_is_that_of_what_is_read() -> None:
+    metrics = metrics_of(metrics={"late": "early + seconds", "early": "a * 2", "only": "where(tag(t), a, a / a)"})
+    assert list(metrics.all) == ["a", "b", "seconds", "late", "early", "only"]
+    case = metrics_of()._suite.cases[0]
+    assert [formula.name for formula in metrics.for_case(case).formulas] == ["early", "only", "late"]
+    assert metrics.sources("late") == {"late", "early", "a", "seconds"}
+    assert metrics.grader_sources() == {"late": ("a",), "early": ("a",), "only": ("a",)}
+
+
+def test_built_in_metrics_are_there_only_if_the_suite_reads_them() -> None:
+    assert metrics_of().built_in == ()
+    assert metrics_of(gates=["p95(seconds) <= 20"]).built_in == ("seconds",)
+    assert metrics_of(verdict=["b", "attempts < 3"]).built_in == ("attempts",)
+
+
+SCORED = {"graders": [LOOK, SECOND], "verdict": ["fine"]}
+
+
+@pytest.mark.parametrize(
+    ("case", "expression", "verdict", "expected", "score", "reason"),
+    [
+        ({}, "level * 10", ["overall >= 5"], "PASS", 5.0, "level 0.5"),
+        ({}, "level * 10", ["overall > 5"], "FAIL", 5.0, "level 0.5"),
+        ({}, "level / 3", ["overall == 0.166667"], "PASS", 0.166667, "level 0.5"),  # six decimals
+        ({}, "fine and second", ["overall"], "PASS", True, "fine yes, second yes"),
+        ({}, "level / (level - 0.5)", ["fine"], "ERROR", None, "division by 0"),
+        ({}, "level * 30", ["fine"], "ERROR", None, "15 is outside the range 0 to 10"),
+        ({}, "level / (level - 0.5)", ["not fine"], "FAIL", None, "division by 0"),
+        ({}, "level / (level - 0.5)", ["fine", {"rule": "overall > 1", "level": "warn"}], "PASS", None, "division by 0"),
+        ({"look": "half"}, "level * 10", ["second"], "ERROR", None, "level is null"),
+        ({"second": "raises"}, "where(level > 0.4, level, second)", ["overall > 0"], "ERROR", 0.5, "level 0.5"),
+    ],
+)  # fmt: skip
+def test_the_verdict_over_a_computed_metric(
+    toy: Toy, case: Any, expression: str, verdict: Any, expected: str, score: Any, reason: str
+) -> None:
+    entry = {"expression": expression, **({} if "and" in expression else {"range": [0, 10]})}
+    result = toy.run({"metadata": case}, **{**SCORED, "verdict": verdict, "metrics": {"overall": entry}})
+    record = toy.record
+    assert (record.verdict, record.scores["overall"]) == (expected, score), result.output
+    assert record.reasons["overall"].startswith(reason)
+    assert result.exit_code == {"PASS": 0, "FAIL": 1, "ERROR": 3}[expected] or record.is_unmeasured
+    assert record.is_unmeasured is (record.unmeasured_metrics != () or record.graders[1].is_unmeasured
+                                    or record.graders[0].is_unmeasured)  # fmt: skip
+
+
+def test_a_null_metric_is_unmeasured_and_named(toy: Toy) -> None:
+    result = toy.run(**{**SCORED, "metrics": {"overall": "level / (level - 0.5)"}})
+    assert (result.exit_code, toy.record.unmeasured_metrics) == (3, ("overall",))
+    assert toy.record.error is not None
+    assert toy.record.error.message == "not measured: overall (division by 0)"
+    assert toy.summary["counts"]["unmeasured"] == 1
+
+
+def test_a_metric_of_an_optional_grader_may_be_null(toy: Toy) -> None:
+    graders = [LOOK, {**SECOND, "optional": True}]
+    metrics = {"overall": "where(second, level, 0)"}
+    result = toy.run(
+        {"metadata": {"second": "raises"}}, graders=graders, verdict=["fine", "overall > 0"], metrics=metrics
+    )
+    assert (toy.record.verdict, toy.record.scores["overall"], result.exit_code) == ("PASS", None, 0), result.output
+    assert toy.record.unmeasured_metrics == ()
+
+
+def test_a_grader_that_only_a_computed_metric_reads_is_needed(toy: Toy) -> None:
+    warn = {"rule": "second", "level": "warn"}
+    broken = {"metadata": {"second": "raises"}}
+    assert toy.run(broken, graders=[LOOK, SECOND], verdict=["fine", warn]).exit_code == 0
+    metrics = {"overall": "where(second, level, 0)"}
+    result = toy.run(broken, graders=[LOOK, SECOND], verdict=["fine", warn, "overall > 0"], metrics=metrics)
+    assert (toy.record.verdict, result.exit_code) == ("ERROR", 3)
+
+
+def test_seconds_cost_and_attempts_of_a_generation(toy: Toy) -> None:
+    verdict = ["fine", "seconds < 100", "cost_usd == 0.5", "attempts == 1"]
+    result = toy.run(verdict=verdict, gates=["pass_rate == 1", "p50(seconds) < 100", "mean(cost_usd) <= 0.5"])
+    record = toy.record
+    assert (record.verdict, result.exit_code) == ("PASS", 0), result.output
+    assert (record.scores["seconds"], record.scores["cost_usd"], record.scores["attempts"]) == (record.seconds, 0.5, 1)
+    assert list(toy.info.metrics) == ["fine", "level", "seconds", "cost_usd", "attempts"]
+
+
+def test_existing_outputs_have_no_built_in_metric(toy: Toy) -> None:
+    toy.outputs("a.png")
+    models = [{"provider": "files", "label": "m", "path": "a.png"}]
+    result = toy.run(models=models, verdict=["fine", "seconds < 100"], gates=["pass_rate == 1", "p50(seconds) < 100"])
+    assert "seconds" not in toy.record.scores
+    assert (toy.record.verdict, toy.record.skipped_rules, result.exit_code) == ("PASS", ("seconds < 100",), 3)
+    assert toy.summary["gates"][1]["state"] == "unmeasured"
+
+
+RUBRIC: dict[str, Any] = {
+    "key": "look",
+    "type": "rubric",
+    "metrics": {
+        "layout": {"type": "score", "scale": [0, 5], "description": "The layout."},
+        "color": {"type": "score", "scale": [0, 5], "description": "The color."},
+    },
+}
+ANSWER = {"layout": 4, "color": 1, "reason": "so it is", "verdict": "PASS"}
+
+
+@pytest.fixture
+def paid(tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> SuiteRunner:
+    monkeypatch.setenv("LOCAL_KEY", api.key)
+    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
+    runner = SuiteRunner(tmp_path, api)
+    api.script.judge(ANSWER)
+    return runner
+
+
+def formula(expression: str, **changes: Any) -> dict[str, Any]:
+    return {"graders": [RUBRIC], "metrics": {"overall": expression}, "verdict": ["overall >= 2"], **changes}
+
+
+def test_a_changed_expression_asks_no_judge(paid: SuiteRunner) -> None:
+    paid.write(**formula("sqrt(layout * color)"))
+    assert paid.run().exit_code == 0
+    calls = paid.called
+    paid.write(**formula("min(layout, color)"))
+    result = paid("run", paid.folder / "suite.yaml", "--runs", paid.out, "--resume", "r")
+    assert result.exit_code == 1, result.output
+    assert "re-evaluated: 2 (2 metrics changed)" in result.output + result.stderr
+    assert paid.called == calls
+    assert [(r.verdict, r.scores) for r in paid.records().values()] == [
+        ("FAIL", {"layout": 4, "color": 1, "overall": 1.0})
+    ] * 2
+    grade = paid("grade", "r", "--suite", paid.folder / "suite.yaml", "--runs", paid.out, "--run-id", "g")
+    assert (grade.exit_code, paid.called) == (1, calls)
+    paid.write(**formula("layout - 2", verdict=["overall >= 2"]))
+    grade = paid("grade", "r", "--suite", paid.folder / "suite.yaml", "--runs", paid.out, "--run-id", "h")
+    assert (grade.exit_code, paid.called) == (0, calls), grade.output
+    assert [r.scores["overall"] for r in paid.records("h").values()] == [2.0, 2.0]
+
+
+def test_built_in_metrics_survive_a_grade_and_are_missing_after_a_replay(paid: SuiteRunner) -> None:
+    cache = ("--cache", str(paid.folder / "cache"))
+    paid.write(**formula("layout", gates=["pass_rate == 1"]))
+    paid.run(*cache)
+    paid.write(**formula("layout", gates=["pass_rate == 1", "mean(cost_usd) <= 0.05", "mean(attempts) == 1"]))
+    suite_file = paid.folder / "suite.yaml"
+    assert paid("grade", "r", "--suite", suite_file, "--runs", paid.out, "--run-id", "g", *cache).exit_code == 0
+    first, again = paid.records(), paid.records("g")
+    for cell, record in again.items():
+        assert (record.scores["cost_usd"], record.scores["attempts"]) == (first[cell].cost_usd, 1)
+        assert (record.cost_usd, record.attempts) == (0, 0)
+    paid.write(**formula("layout + 0", gates=["pass_rate == 1", "mean(cost_usd) <= 0.05", "mean(attempts) == 1"]))
+    assert paid("grade", "g", "--suite", suite_file, "--runs", paid.out, "--run-id", "h", *cache).exit_code == 0
+    assert paid("run", suite_file, "--runs", paid.out, "--resume", "r", *cache).exit_code == 0
+    replay = paid.run(*cache, "--reuse", "all", run_id="replayed")
+    assert replay.exit_code == 3, replay.output  # a gate on what was not measured
+    assert all("seconds" not in record.scores for record in paid.records("replayed").values())
+    listed = json.loads(paid("compare", "r", "replayed", "--runs", paid.out, "--json").stdout)
+    assert listed["exit_code"] == 0  # nothing is lost
+
+
+def test_compare_by_a_computed_and_by_a_built_in_metric(toy: Toy) -> None:
+    metrics = {"metrics": {"overall": {"expression": "level * 10", "range": [0, 10]}}}
+    cases = [{} for _ in range(4)]
+    toy.run(*cases, **metrics, arguments=("--run-id", "a"))
+    toy.run(
+        *({"metadata": {"look": "bad"}} for _ in range(4)), **metrics, verdict=["not fine"], arguments=("--run-id", "b")
+    )
+    result = toy("compare", "a", "b", "--fail-on", "overall:1", "--json")
+    gate = json.loads(result.stdout)["gates"][0]
+    assert (gate["state"], result.exit_code) == ("failed", 1)
+    plain = json.loads(toy("compare", "a", "b", "--json", "--fail-on", "broken").stdout)
+    assert [entry["name"] for entry in plain["metrics"]] == ["fine", "level", "overall"]
+    for arguments in (("--metric", "seconds"), ("--fail-on", "seconds:1000"), ("--fail-on", "attempts:0")):
+        result = toy("compare", "a", "b", "--json", *arguments)
+        names = [entry["name"] for entry in json.loads(result.stdout)["metrics"]]
+        assert set(names) & {"seconds", "attempts"}, result.output
+    assert toy("compare", "a", "b", "--fail-on", "seconds:0.5", "--fail-on", "cost_usd:0").exit_code == 0
+
+
+def test_a_changed_expression_is_reported_by_compare(toy: Toy) -> None:
+    toy.run(metrics={"overall": "level * 10"}, verdict=["overall >= 5"], arguments=("--run-id", "a"))
+    path = toy.write(metrics={"overall": "level * 9"}, verdict=["overall >= 5"])
+    assert toy("grade", "a", "--suite", path, "--run-id", "b", "--trust-suite").exit_code == 1
+    listed = json.loads(toy("compare", "a", "b", "--json").stdout)
+    assert [(entry["metric"], entry["what"]) for entry in listed["not_graded_alike"]] == [
+        ("pass_rate", "computed metrics")
+    ]
+
+
+def test_export_report_and_plan_know_computed_metrics(toy: Toy) -> None:
+    metrics = {"overall": {"expression": "level * 10 + attempts", "range": [0, None]}}
+    toy.run({}, {}, metrics=metrics, verdict=["overall >= 5"], samples=2, arguments=("--run-id", "a"))
+    assert toy("export", "a", "-o", toy.folder / "a.csv").exit_code == 0
+    header = (toy.folder / "a.csv").read_text().splitlines()[0]
+    assert header.endswith("fine,level,attempts,overall")
+    assert toy("report", "a").exit_code == 0
+    result = toy("plan", toy.folder / "suite.yaml", "--trust-suite", "--detect", "overall:1", "--like", "a")
+    assert "the same in all samples" in result.stderr  # known, with no variance
+    result = toy("plan", toy.folder / "suite.yaml", "--trust-suite", "--detect", "seconds:1", "--like", "a", "--json")
+    assert result.exit_code == 0, result.stderr
+    result = toy("plan", toy.folder / "suite.yaml", "--trust-suite", "--detect", "overal:1")
+    assert "did you mean 'overall'?" in result.stderr
+
+
+def test_a_selection_of_graders_skips_what_it_cannot_compute(toy: Toy) -> None:
+    more = {**SCORED, "metrics": {"overall": "where(second, level, 0)"}, "verdict": ["fine", "overall > 0"]}
+    result = toy.run(**more, arguments=("--grader", "look"))
+    assert (toy.record.verdict, toy.record.skipped_rules) == ("PASS", ("overall > 0",)), result.output
+    assert "overall" not in toy.info.metrics
+
+
+def test_gates_weighted_by_tag_and_over_quantiles(toy: Toy) -> None:
+    cases = [{"tags": ["photo"]}] * 3 + [{"tags": ["logo"], "metadata": {"look": "bad"}}]
+    gates: list[Any] = [
+        "p50(level) >= 0.5",
+        "p10(level) == 0.325",
+        {"rule": "mean(level) >= 0.4166", "weights": {"photo": 2, "logo": 1}},
+        {"rule": "mean(level) < 0.4168", "weights": {"photo": 2, "logo": 1}},
+        {"rule": "pass_rate == 0.5", "weights": {"photo": 1, "logo": 1}},
+    ]
+    result = toy.run(*cases, gates=gates)
+    assert result.exit_code == 0, result.output
+    found = toy.summary["gates"]
+    assert [gate["value"] for gate in found[:3]] == pytest.approx([0.5, 0.325, (2 * 0.5 + 0.25) / 3])
+    assert "weights: photo 2, logo 1" in found[2]["scope"]
+    result = toy.run(*cases, gates=gates, arguments=("--tag", "photo"))
+    assert [gate["state"] for gate in toy.summary["gates"][:5]] == ["passed", "failed", *["skipped"] * 3]
+
+
+def test_only_finite_scores_are_recorded(toy: Toy) -> None:
+    toy.run(metrics={"big": "(level * 100) ** 200 ** 2", "fine2": "level"})
+    (record,) = read_records(toy.latest)
+    assert record.scores["big"] is None
+    assert all(score is None or math.isfinite(score) for score in record.scores.values())

@@ -1,0 +1,196 @@
+"""The gates of a run: each takes the cells of its scope one by one. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import fsum
+from typing import Protocol
+
+from visioneval.analysis.scores import CaseNumbers, Scores
+from visioneval.analysis.stats.basic import Interval
+from visioneval.analysis.stats.clusters import by_case, case_sums, mean_interval, rate_interval
+from visioneval.analysis.stats.quantiles import Limits, quantile, quantile_interval
+from visioneval.analysis.stats.weighted import weighted_interval
+from visioneval.analysis.summary.findings import GateFinding, GateState
+from visioneval.analysis.summary.separation import counter_examples
+from visioneval.records.model import Record, RunInfo
+from visioneval.rules import Gate, gate_passes, parse_gate
+from visioneval.suite.filters import GateRule, any_glob
+from visioneval.suite.runs import RunCoverage
+from visioneval.types import Metric, Score, Status, Verdict
+
+
+class CellFacts(Protocol):
+    """What a gate needs to know about a cell. Records implement it."""
+
+    @property
+    def test_id(self) -> str: ...
+    @property
+    def tags(self) -> Sequence[str]: ...
+    @property
+    def verdict(self) -> Verdict: ...
+    @property
+    def status(self) -> Status: ...
+    @property
+    def scores(self) -> Mapping[str, Score]: ...
+    @property
+    def is_unmeasured(self) -> bool: ...
+
+
+class Pool:
+    """Computes the value of a gate over the cells in its scope, which are added one by one.
+
+    ``weights`` are by tag: the value is then the weighted mean of the values of these tags.
+    """
+
+    def __init__(
+        self, gate: Gate, weights: Mapping[str, float] | None = None, numbers: CaseNumbers | None = None
+    ) -> None:
+        """Starts without cells."""
+        self._gate, self._weights = gate, dict(weights or {})
+        self._numbers = CaseNumbers() if numbers is None else numbers
+        self._groups: dict[str, Scores] = {name: Scores() for name in self._weights or _SIDES[: self._sides]}
+
+    @property
+    def _sides(self) -> int:
+        return 2 if self._gate.fn == "separation" else 1
+
+    def add(self, cell: CellFacts, *, is_counter: bool = False) -> None:
+        """Adds a cell. Only ``separation`` treats counter-examples separately."""
+        value = _cell_value(self._gate, cell)
+        group = next((tag for tag in cell.tags if tag in self._weights), None) if self._weights else _SIDES[0]
+        if is_counter and self._gate.fn == "separation":
+            group = _SIDES[1]
+        if value is not None and group is not None:
+            self._groups[group].add(value, self._numbers[cell.test_id])
+
+    def value(self) -> tuple[float | None, int]:
+        """The gate's value and the number of cells in it.
+
+        For ``separation``, the mean of aligned cells minus the mean of counter-examples. ``None`` means that nothing
+        was measured, at least on one side or for one of the weighted tags: the gate fails.
+        """
+        groups = list(self._groups.values())
+        n = sum(len(group.measured) for group in groups)
+        if not all(group.measured for group in groups):
+            return None, n
+        means = [_mean(group.measured) for group in groups]
+        if self._weights:
+            return fsum(share * mean for share, mean in zip(self._shares, means, strict=True)), n
+        if self._gate.quantile is not None:
+            return quantile(groups[0].measured, self._gate.quantile), n
+        return means[0] - sum(means[1:]), n
+
+    @property
+    def _shares(self) -> list[float]:
+        total = fsum(self._weights.values())
+        return [weight / total for weight in self._weights.values()]
+
+    def limits(self, metric: Metric | None) -> Limits:
+        """The 95 % interval of a quantile or a weighted value, each end ``None`` if it is unknown.
+
+        The other values have theirs where they are shown by metric or model run.
+        """
+        groups = list(self._groups.values())
+        if not all(group.measured for group in groups):
+            return None, None
+        if self._gate.quantile is not None:
+            return quantile_interval(list(by_case(groups[0].measured, groups[0].cases).values()), self._gate.quantile)
+        if not self._weights:
+            return None, None
+        values = ((_mean(group.measured), _interval(group, metric)) for group in groups)
+        interval = weighted_interval([(share, *value) for share, value in zip(self._shares, values, strict=True)])
+        return (interval.low, interval.high) if interval else (None, None)
+
+
+_SIDES = ("cells", "counter-examples")
+
+
+def _interval(scores: Scores, metric: Metric | None) -> Interval | None:
+    sums = case_sums(by_case(scores.measured, scores.cases))
+    if metric is None or metric.type == "bool":
+        return rate_interval(sums)
+    return mean_interval(sums, metric.range or (None, None))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return min(max(fsum(values) / len(values), min(values)), max(values))  # rounding must not leave this range
+
+
+def _cell_value(gate: Gate, cell: CellFacts) -> float | None:
+    if gate.fn == "pass_rate":
+        return None if cell.verdict is Verdict.ERROR else float(cell.verdict is Verdict.PASS)
+    if gate.fn == "error_rate":
+        return float(cell.verdict is Verdict.ERROR)
+    if gate.fn == "unmeasured_rate":
+        return float(cell.is_unmeasured)
+    if gate.fn == "refusal_rate":
+        return float(cell.status is Status.REFUSED)
+    score = cell.scores.get(gate.metric or "")
+    return None if score is None else float(score)
+
+
+class GateAccumulator:
+    """Evaluates one gate over the cells of its scope."""
+
+    def __init__(self, entry: GateRule, info: RunInfo, numbers: CaseNumbers) -> None:
+        """Starts without cells. ``numbers`` are shared by all counters of the run."""
+        self._entry = entry
+        self._info = info
+        self._gate = parse_gate(entry.rule)
+        self._counter = counter_examples(info)
+        self._pool = Pool(self._gate, entry.weights, numbers)
+        self._errors = 0
+
+    def add(self, cell: Record) -> None:
+        """Counts a cell, if it is in the gate's scope."""
+        if self._entry.covers(cell.test_id, cell.task_type, cell.tags, cell.model_label):
+            self._pool.add(cell, is_counter=cell.test_id in self._counter)
+            self._errors += cell.verdict is Verdict.ERROR
+
+    def result(self) -> GateFinding:
+        """Returns the gate's value and state."""
+        value, n = self._pool.value()
+        low, high = self._pool.limits(self._info.metrics.get(self._gate.metric or ""))
+        is_emptied = self._info.selection.narrows and not _can_match(self._entry, self._gate, self._info)
+        return GateFinding(
+            rule=self._entry.rule,
+            scope=describe_scope(self._entry),
+            value=value,
+            low=low,
+            high=high,
+            n=n,
+            errors=self._errors,
+            state="deferred" if self._info.selection.shard else _state(self._gate, value, is_emptied=is_emptied),
+        )
+
+
+def _state(gate: Gate, value: float | None, *, is_emptied: bool) -> GateState:
+    if is_emptied:
+        return "skipped"
+    if value is None:
+        return "unmeasured"
+    return "passed" if gate_passes(gate, value) else "failed"
+
+
+def _can_match(entry: GateRule, gate: Gate, info: RunInfo) -> bool:
+    """Whether the selection left a cell in the scope of this gate."""
+    if gate.metric is not None and gate.metric not in info.metrics:
+        return False
+    suite = info.selected_suite
+    cases = [case for case in suite.cases if entry.fits(case.id, case.task_type, case.tags)]
+    if not {tag for case in cases for tag in case.tags}.issuperset(entry.weights or ()):
+        return False  # what is left would be another number
+    labeled = [m for m in suite.models if not entry.models or any_glob(entry.models, str(m.label))]
+    coverage = RunCoverage(suite)
+    kinds = {case.expect.aligned for case in cases if any(coverage.has_cells(run, case) for run in labeled)}
+    return len(kinds) == 2 if gate.fn == "separation" else bool(kinds)
+
+
+def describe_scope(scope: GateRule) -> str:
+    """Describes a scope and its weights, empty if it covers everything."""
+    parts = (("cases", scope.cases), ("tags", scope.tags), ("tasks", scope.tasks), ("models", scope.models))
+    described = [f"{name}: {', '.join(values)}" for name, values in parts if values]
+    weights = (scope.weights or {}).items()
+    weighted = [f"weights: {', '.join(f'{tag} {weight:g}' for tag, weight in weights)}"] if weights else []
+    return "; ".join((*described, *weighted))

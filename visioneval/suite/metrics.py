@@ -1,0 +1,196 @@
+"""The metrics of a suite that no grader writes: those of ``metrics``, which it computes, and the built-in ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from visioneval.expressions.tree import Kind, Node, for_case, kind_of, names_in
+from visioneval.rules import parse_gate, parse_rule
+from visioneval.suite.cases.case import TestCase
+from visioneval.suite.entries.metrics import BUILT_IN, ComputedMetric
+from visioneval.suite.loading.messages import did_you_mean
+from visioneval.suite.model import Suite
+from visioneval.types import Metric
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """A computed metric for the cells of a case, whose tags are already replaced in its tree."""
+
+    name: str
+    metric: Metric
+    tree: Node
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The metrics that it reads, in order."""
+        return tuple(dict.fromkeys(names_in(self.tree)))
+
+
+@dataclass(frozen=True, slots=True)
+class CaseMetrics:
+    """What the cells of a case have in addition to their graders' metrics."""
+
+    built_in: tuple[str, ...] = ()
+    formulas: tuple[Formula, ...] = ()
+    """In an order in which each reads only earlier ones."""
+    key: tuple[object, ...] = ()
+    """What these metrics depend on, for the grading key; empty without any."""
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """Every such metric of the cells."""
+        return {name: BUILT_IN[name] for name in self.built_in} | {each.name: each.metric for each in self.formulas}
+
+
+class SuiteMetrics:
+    """The built-in and computed metrics of a suite. Leaves out computed metrics with problems."""
+
+    def __init__(self, suite: Suite) -> None:
+        """Takes a suite, which may be narrowed by a selection."""
+        self._suite = suite
+        self._entries = suite.metrics
+
+    @cached_property
+    def grader_metrics(self) -> dict[str, Metric]:
+        """Every metric that a grader writes for some case, in the graders' order."""
+        cases = self._suite.cases
+        graders = ((grader, case) for grader in self._suite.graders for case in cases if grader.is_for(case))
+        return {name: metric for grader, case in graders for name, metric in grader.metrics(case).items()}
+
+    @cached_property
+    def built_in(self) -> tuple[str, ...]:
+        """The built-in metrics that the suite reads in its rules, gates, computed metrics or labels."""
+        return tuple(name for name in BUILT_IN if name in self._read_names)
+
+    @cached_property
+    def _read_names(self) -> frozenset[str]:
+        suite = self._suite
+        rules = (rule for rules in (suite.verdict, *(case.verdict or () for case in suite.cases)) for rule in rules)
+        questions = suite.labels.questions if suite.labels else ()
+        return frozenset(
+            {
+                *(parse_rule(rule.rule).metric for rule in rules),
+                *(parse_gate(gate.rule).metric or "" for gate in suite.gates),
+                *(name for entry in self._entries.values() for name in entry.parsed.names),
+                *(name for question in questions for name in question.metrics),
+            }
+        )
+
+    @cached_property
+    def all(self) -> dict[str, Metric]:
+        """Every metric of any case: the graders', the built-in ones that are read, and the computed ones."""
+        built_in = {name: BUILT_IN[name] for name in self.built_in}
+        computed = {name: metric for name, metric in self._resolved[0].items() if name in self._applying}
+        return self.grader_metrics | built_in | computed
+
+    @cached_property
+    def _applying(self) -> set[str]:
+        """The computed metrics that apply to any case."""
+        applying: set[str] = set()
+        for case in self._suite.cases if self._entries else ():
+            if applying.issuperset(self._resolved[0]):
+                break
+            applying.update(formula.name for formula in self.for_case(case).formulas)
+        return applying
+
+    def of_case(self, case: TestCase) -> dict[str, Metric]:
+        """Every metric of the cells of a case, in the order of ``all``."""
+        return self._written(case) | self.for_case(case).metrics
+
+    def _written(self, case: TestCase) -> dict[str, Metric]:
+        graders = (grader for grader in self._suite.graders if grader.is_for(case))
+        return {name: metric for grader in graders for name, metric in grader.metrics(case).items()}
+
+    @property
+    def problems(self) -> list[tuple[str, str]]:
+        """What is wrong with computed metrics: the name of each, and a message."""
+        return self._resolved[1]
+
+    @cached_property
+    def _resolved(self) -> tuple[dict[str, Metric], list[tuple[str, str]]]:
+        """The valid computed metrics, in the suite's order, and the problems of the others."""
+        resolved: dict[str, Metric] = {}
+        problems: list[tuple[str, str]] = []
+        metrics = {**BUILT_IN, **self.grader_metrics}
+        kinds: dict[str, Kind] = {name: metric.type for name, metric in metrics.items()}
+        waiting = dict(self._entries)
+        while ready := [name for name, entry in waiting.items() if set(entry.parsed.names) <= kinds.keys()]:
+            for name in ready:
+                entry = waiting.pop(name)
+                try:
+                    kinds[name] = _kind(entry, kinds)
+                except ValueError as error:
+                    problems.append((name, str(error)))
+                    kinds[name] = "number"
+                else:
+                    resolved[name] = Metric(type=kinds[name], range=entry.range, better=entry.better)
+        for name, entry in waiting.items():
+            unknown = [source for source in entry.parsed.names if source not in {*kinds, *waiting}]
+            problems += [(name, f"there is no metric {source!r}{self._hint(source)}") for source in unknown]
+            if name in _reachable(name, waiting):
+                problems.append((name, _cycle(name, waiting)))
+        return {name: resolved[name] for name in self._entries if name in resolved}, problems
+
+    def _hint(self, unknown: str) -> str:
+        """What an unknown metric may be: a part of a name with dashes, or a misspelled name."""
+        names = {*self.grader_metrics, *self._entries, *BUILT_IN}
+        quoted = next((name for name in sorted(names) if name.startswith(f"{unknown}-")), None)
+        return f": put {quoted!r} in quotes, as '-' subtracts" if quoted else did_you_mean(unknown, names)
+
+    def sources(self, name: str) -> frozenset[str]:
+        """A metric and everything that it reads, directly or not."""
+        return frozenset({name, *_reachable(name, self._entries)})
+
+    def grader_sources(self) -> dict[str, tuple[str, ...]]:
+        """By computed metric: the graders' metrics that it reads, directly or not."""
+        written = self.grader_metrics
+        return {name: tuple(source for source in written if source in self.sources(name)) for name in self._entries}
+
+    def for_case(self, case: TestCase) -> CaseMetrics:
+        """The built-in and computed metrics of a case's cells. One is computed if the case has all that it reads."""
+        if not self._entries and not self.built_in:
+            return CaseMetrics()
+        available = {*self._written(case), *self.built_in}
+        formulas: list[Formula] = []
+        waiting = [name for name in self._entries if name in self._resolved[0]]
+        trees = {name: for_case(self._entries[name].parsed.tree, case.tags) for name in waiting}
+        while ready := [name for name in waiting if available.issuperset(names_in(trees[name]))]:
+            formulas += [Formula(name, self._resolved[0][name], trees[name]) for name in ready]
+            available.update(ready)
+            waiting = [name for name in waiting if name not in available]
+        key = (
+            *self.built_in,
+            *([each.name, self._entries[each.name].expression, each.metric.range] for each in formulas),
+        )
+        return CaseMetrics(self.built_in, tuple(formulas), key)
+
+
+def _kind(entry: ComputedMetric, kinds: Mapping[str, Kind]) -> Kind:
+    kind = kind_of(entry.parsed.tree, kinds)
+    if kind == "bool" and entry.range is not None:
+        raise ValueError("the expression gives yes or no, which has no range: remove 'range'")
+    return kind
+
+
+def _reachable(name: str, entries: Mapping[str, ComputedMetric]) -> set[str]:
+    """What a computed metric reads, directly or not; contains its own name if it is in a cycle."""
+    reached: set[str] = set()
+    rest = [name]
+    while rest:
+        entry = entries.get(rest.pop())
+        new = [source for source in entry.parsed.names if source not in reached] if entry else []
+        reached.update(new)
+        rest += new
+    return reached
+
+
+def _cycle(name: str, entries: Mapping[str, ComputedMetric]) -> str:
+    """Describes the cycle that a computed metric is in."""
+    path = [name]
+    while True:
+        path.append(next(n for n in entries[path[-1]].parsed.names if name in {n, *_reachable(n, entries)}))
+        if path[-1] == name or len(path) > len(entries):
+            return f"the metric reads itself: {' -> '.join(path)}"
