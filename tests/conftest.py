@@ -145,6 +145,7 @@ SLOW = frozenset(
         "web_files",
         "wheel",
         "workflow_suites",
+        "workflows_offline",
     ]
 )
 """Files of tests, without ``test_``, that take seconds: kills, wheels, browsers, servers, OCR and whole suites."""

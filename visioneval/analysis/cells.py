@@ -184,7 +184,7 @@ def side_of_run(name: str, info: RunInfo, cells: Sequence[Cell], folder: Path) -
         cells=sorted(cells, key=lambda cell: position(cell.test_id, cell.model_label, cell.sample_index)),
         metrics=info.metrics,
         writers=writers_of(info),
-        sources=SuiteMetrics(selected).grader_sources(),
+        sources=SuiteMetrics(info.suite, selected).grader_sources(),
         suite=info.suite.name,
         source_sha256=info.source_sha256,
         state=info.state,

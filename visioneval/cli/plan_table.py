@@ -69,8 +69,8 @@ def _columns(
 
 
 def _work(plan: Plan, work: CostEstimate) -> Iterator[tuple[str, Cell]]:
-    counts = ((work.calls, "generation call"), (work.cells, "image"), (work.grader_calls, "grader call"))
-    yield "work", ", ".join(count_of(number, name) for number, name in counts)
+    counts = [count_of(work.calls, "generation call"), count_of(work.cells, "image"), *_gradings(work)]
+    yield "work", ", ".join(counts)
     yield "cost", _cost(work)
     for cost in work.costs[:MAX_COSTS]:
         calls = "" if cost.calls is None else f"{count_of(cost.calls, 'call')}, "
@@ -86,6 +86,17 @@ def _work(plan: Plan, work: CostEstimate) -> Iterator[tuple[str, Cell]]:
         yield "", f"... and {len(work.missing_files) - MAX_FILES:,} more"
 
 
+def _gradings(work: CostEstimate) -> Iterator[str]:
+    """What grades the images: paid calls of judges, measures on this machine, and the rest, each counted apart."""
+    unknown = sum(cost.calls is None for cost in work.costs)
+    if work.judge_calls or unknown:
+        yield ("at least " if unknown else "") + count_of(work.judge_calls, "judge call")
+    if work.local_measurements:
+        yield count_of(work.local_measurements, "local measurement")
+    if work.other_gradings:
+        yield count_of(work.other_gradings, "other grading")
+
+
 def _cost(work: CostEstimate) -> str:
     if not work.costs:
         return "none: no paid calls"
@@ -97,14 +108,13 @@ def _cost(work: CostEstimate) -> str:
 def _priced(cost: Cost) -> str:
     """The cost and its basis."""
     if cost.usd is not None:
-        basis = (
-            "from the suite's prices"
-            if cost.basis == "prices"
-            else f"from {count_of(cost.seen, 'cell')} of earlier runs"
-        )
+        basis = {
+            "prices": "from the suite's prices",
+            "earlier runs": f"from {count_of(cost.seen, 'cell')} of earlier runs",
+        }.get(cost.basis, "assuming usual numbers of tokens")
         return f"{cost.usd:.4f} USD, {basis}"
     if cost.basis == "tokens":
-        return "unknown: priced per token, and no earlier run here has a token count"
+        return "unknown: the number of calls is not known, and no earlier run here shows it"
     return "unknown: no price; add one under 'prices:'"
 
 
@@ -125,6 +135,8 @@ def plan_json(suite_plan: SuitePlan) -> str:
         "generation_calls": work.calls,
         "cells": work.cells,
         "grader_calls": work.grader_calls,
+        "judge_calls": work.judge_calls,
+        "local_measurements": work.local_measurements,
         "costs": [asdict(cost) for cost in work.costs],
         "budget_warnings": work.budget_warnings,
         "missing_keys": sorted(name for name in needed_keys(plan) if not os.environ.get(name)),

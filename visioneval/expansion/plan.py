@@ -189,7 +189,7 @@ class Plan:
     @cached_property
     def suite_metrics(self) -> SuiteMetrics:
         """The metrics of the selected graders and cases, and the built-in and computed ones."""
-        return SuiteMetrics(self.suite)
+        return SuiteMetrics(self.whole_suite, self.suite)
 
     def _samples(self, case: TestCase, run: ModelRun) -> Iterator[tuple[tuple[int, ...], Mapping[str, Any]]]:
         if run.config.reads_outputs and run.config.has_outputs:

@@ -52,6 +52,9 @@ _OUTCOME_TITLES = {
     "incomplete": "B is incomplete",
 }
 
+MAX_ALIGNED = 50
+"""Rows of the alignment of a comparison."""
+
 
 def code(text: str) -> str:
     """Text on one line, in a code span."""
@@ -87,6 +90,8 @@ def _comparison(comparison: Comparison, gates: Sequence[GateResult]) -> Iterator
         if pairs:
             title, body = f"{TITLES[change]}: {len(pairs)}", _changed_table(pairs, comparison)
             yield f"<details><summary>{title}</summary>\n\n{body}\n\n</details>"
+    if comparison.alignments:
+        yield f"### Alignment side by side, largest loss first\n\n{_alignment_table(comparison)}"
     yield from _numbers(comparison)
     unpaired = unpaired_lines(comparison)
     if unpaired:
@@ -119,6 +124,19 @@ def _pair_notes(pair: CellPair) -> Iterator[str]:
     yield from ("changed rules only",) if pair.is_moved_by_rules else ()
 
 
+def _alignment_table(comparison: Comparison) -> str:
+    rows = [
+        (
+            code(f"{item.pair.b.test_id} [{item.pair.b.sample_index}]"),
+            code(item.pair.b.model_label),
+            *("" if score is None else f"{score:.1f}" for score in (item.a, item.b)),
+            *(code(gaps) for gaps in (item.a_gaps, item.b_gaps)),
+        )
+        for item in comparison.alignments[:MAX_ALIGNED]
+    ]
+    return _table(("case", "model run", "A", "B", "gaps in A", "gaps in B"), rows)
+
+
 def _numbers(comparison: Comparison) -> Iterator[str]:
     tested = (comparison.pass_rate, *comparison.metrics)
     yield "### Pass rate and metrics\n\n" + _differences("metric", tested, adjusted=True)
@@ -129,6 +147,7 @@ def _numbers(comparison: Comparison) -> Iterator[str]:
         ("Pass rate by model run", "model run", comparison.by_run),
         ("Pass rate by tag", "tag", comparison.by_tag),
         ("By question type", "type", comparison.by_type),
+        ("Cells by failure tag", "tag", comparison.by_failure_tag),
     ):
         if differences:
             yield f"### {title}\n\n{_differences(heading, differences, adjusted=False)}"

@@ -109,6 +109,7 @@ class Model:
     scores: dict[str, Scores] = field(default_factory=dict)
     money: Money = field(default_factory=Money)
     seconds: array[float] = field(default_factory=empty_array)
+    failure_tags: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         """Starts without cells."""
@@ -118,6 +119,7 @@ class Model:
         """Counts a cell."""
         self.verdicts.add(cell)
         self.seconds.append(cell.seconds)
+        self.failure_tags.update(cell.failure_tags)
         add_costs(self.money, cell)
         for name, score in cell.scores.items():
             if name not in self.scores:
@@ -136,6 +138,7 @@ class Model:
             cost_usd=self.money.usd,
             unpriced=unpriced,
             seconds=fsum(self.seconds) / len(self.seconds) if self.seconds else 0.0,
+            failure_tags=most_common(self.failure_tags),
         )
 
 

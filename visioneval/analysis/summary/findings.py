@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from visioneval.analysis.alignments import AlignedCell
 from visioneval.analysis.disagreements import Disagreement
 from visioneval.analysis.rerouting import Rerouting
 from visioneval.analysis.scores import Estimate
@@ -51,6 +52,8 @@ class ModelFindings(Frozen):
     cost_usd: float | None
     unpriced: int = 0
     seconds: float
+    failure_tags: dict[str, int] = Field(default_factory=dict)
+    """The number of its cells with each failure tag, most frequent first."""
 
 
 class CostFinding(Frozen):
@@ -144,6 +147,8 @@ class Summary(Frozen):
     noise: tuple[NoiseFinding, ...] = ()
     """Where the variance of the pass rate and of each metric arises."""
     failing: tuple[FailingCell, ...]
+    alignments: tuple[AlignedCell, ...] = ()
+    """The alignment of each cell, passing ones included."""
     gates: tuple[GateFinding, ...]
     optional_unmeasured: dict[str, int] = Field(default_factory=dict)
     """The number of cells that each optional grader could not measure."""

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
 
+from visioneval.analysis.alignments import Alignments
 from visioneval.analysis.compare.preferences import PreferenceFinding, unjudged
 from visioneval.analysis.disagreements import Disagreements
 from visioneval.analysis.rerouting import Reroutings
@@ -66,6 +67,7 @@ class _SummaryBuilder:
         self._noises = Noises(info, numbers)
         self._judges = JudgeCards(info)
         self._failing = _FailingCells(info)
+        self._alignments = Alignments(info)
         self._gates = [GateAccumulator(entry, info, numbers) for entry in gates_of(info.suite)]
         self._costs = Costs(info)
         self._money = Money()
@@ -81,6 +83,7 @@ class _SummaryBuilder:
             self._noises,
             self._judges,
             self._failing,
+            self._alignments,
             self._costs,
             self._panels,
             *self._gates,
@@ -130,6 +133,7 @@ class _SummaryBuilder:
                 [model.scores for model in self._models.values()],
             ),
             failing=self._failing.result(),
+            alignments=self._alignments.result(),
             gates=gates,
             optional_unmeasured=dict(self._optional_unmeasured),
             panels=self._panels.result(),

@@ -9,10 +9,12 @@ from itertools import combinations
 from typing import Literal
 
 from visioneval.analysis.past_costs import PastCosts
+from visioneval.engine.calls.cost.assumed import assumed_answer, assumed_generation
+from visioneval.engine.calls.cost.bounds import CallSize, bound_of
 from visioneval.engine.calls.cost.paid_calls import budget_warnings, prices_of
 from visioneval.engine.calls.cost.pricing import Prices
 from visioneval.engine.calls.limit_keys import RateLimitKey, generation_limit_key, judge_limit_key
-from visioneval.expansion.plan import Plan, asks
+from visioneval.expansion.plan import Call, Plan, asks
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.prompts import without_prompt
 from visioneval.types import ModelRun
@@ -26,7 +28,7 @@ class Cost:
 
     Both are ``None`` if unknown: a judge may decide how many calls it needs, such as with ``mode: single`` of gecko.
     ``basis`` is the suite's ``prices``, or the mean over ``seen`` cells of ``earlier runs``. If neither is available,
-    it is ``tokens`` (the price per token is known, the number of tokens is not) or ``none``.
+    it is ``tokens`` (the price per token is known, the number of tokens is assumed; see ``assumed``) or ``none``.
     """
 
     name: str
@@ -38,7 +40,11 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class CostEstimate:
-    """The work and cost of a run, and its missing files. Free providers have no entry in ``costs``."""
+    """The work and cost of a run, and its missing files. Free providers have no entry in ``costs``.
+
+    ``grader_calls`` counts each grading of a cell or pair: ``local_measurements`` of them are made on this machine.
+    ``judge_calls`` counts the calls of judges that may cost money; a judge whose calls are unknown counts as none.
+    """
 
     calls: int
     cells: int
@@ -47,6 +53,10 @@ class CostEstimate:
     missing_files: tuple[str, ...]
     budget_warnings: tuple[str, ...] = ()
     """One line for each model or judge whose single call exceeds the budget."""
+    judge_calls: int = 0
+    local_measurements: int = 0
+    other_gradings: int = 0
+    """Gradings that neither measure locally nor ask a judge that may cost money: recorded answers, custom classes."""
 
     @property
     def usd(self) -> float:
@@ -64,29 +74,50 @@ def estimate(plan: Plan, past: Callable[[], PastCosts] = PastCosts, budget_usd: 
 
     ``budget_usd`` overrides the suite's budget.
     """
-    calls = cells = grader_calls = 0
+    calls = cells = 0
     generated: Counter[str] = Counter()
+    first_calls: dict[str, Call] = {}
     asked: Counter[str] = Counter()
     missing: list[str] = []
     for call in plan.calls():
         calls += 1
         cells += call.cells
         generated[call.run.label] += 1
+        first_calls.setdefault(call.run.label, call)
         for cell_call in (call, *call.dependents):
-            grader_calls += len(cell_call.samples) * len(cell_call.graders)
             asked.update({grader.key: len(cell_call.samples) for grader in cell_call.graders})
         if (name := plan.missing_output(call)) is not None:
             missing.append(name)
     pairs = {grader.key: _pairs(plan, grader) for grader in plan.suite.graders}
     pricing = _Pricing(plan, prices_of(plan), past)
-    costs = [pricing.generation(run, generated[run.label]) for run in plan.runs if not run.config.is_free]
+    generations = [
+        pricing.generation(run, generated[run.label], first_calls.get(run.label))
+        for run in plan.runs
+        if not run.config.is_free
+    ]
+    judgements: list[Cost] = []
+    local = other = 0
     for grader in plan.suite.graders:
+        paid: list[str] = []
+        times = asked[grader.key] + pairs[grader.key]
         if any(asks(grader, case) for case in plan.suite.cases):
             paid = [name for name in grader.judge_names if name in plan.judges and not plan.judges[name].is_free]
-            costs += [pricing.judging(grader, name, asked[grader.key] + pairs[grader.key]) for name in paid]
+            judgements += [pricing.judging(grader, name, times) for name in paid]
+        local += times if grader.measures_locally else 0
+        other += times if not paid and not grader.measures_locally else 0
     limit_usd = plan.suite.budget_usd if budget_usd is None else budget_usd
     warnings = () if limit_usd is None else tuple(budget_warnings(plan, limit_usd))
-    return CostEstimate(calls, cells, grader_calls + sum(pairs.values()), tuple(costs), tuple(missing), warnings)
+    return CostEstimate(
+        calls,
+        cells,
+        asked.total() + sum(pairs.values()),
+        (*generations, *judgements),
+        tuple(missing),
+        warnings,
+        judge_calls=sum(cost.calls or 0 for cost in judgements),
+        local_measurements=local,
+        other_gradings=other,
+    )
 
 
 def _pairs(plan: Plan, grader: BaseGrader) -> int:
@@ -114,8 +145,8 @@ class _Pricing:
             self._past = self._ask()
         return self._past
 
-    def generation(self, run: ModelRun, calls: int) -> Cost:
-        """The cost of all generations of a model run."""
+    def generation(self, run: ModelRun, calls: int, first: Call | None) -> Cost:
+        """The cost of all generations of a model run, whose ``first`` call stands for the size of all."""
         limit_key, images = generation_limit_key(run.provider, run.params), calls * self._plan.outputs_per_call(run)
         stated = self._stated(limit_key, calls, images)
         if stated is not None:
@@ -123,7 +154,7 @@ class _Pricing:
         mean = self.past.generations.get((run.provider, without_prompt(run.label)))
         if mean is not None:
             return Cost(run.label, mean.usd * images, "earlier runs", mean.times, calls)
-        return self._unknown(run.label, limit_key, calls)
+        return self._by_tokens(run.label, limit_key, calls, assumed_generation(first) if first else CallSize())
 
     def judging(self, grader: BaseGrader, judge_name: str, times: int) -> Cost:
         """The cost of one judge of a grader for ``times`` cells or pairs."""
@@ -140,7 +171,7 @@ class _Pricing:
         mean = self.past.judgements.get((grader.key, judge.title))
         if mean is not None:
             return Cost(name, mean.usd * times, "earlier runs", mean.times, calls)
-        return self._unknown(name, limit_key, calls)
+        return self._by_tokens(name, limit_key, calls, assumed_answer(grader, cases))
 
     def _stated(self, limit_key: RateLimitKey, calls: int, images: int) -> float | None:
         """The cost by the suite's price per call and image; ``None`` if there is none or tokens are priced too."""
@@ -149,5 +180,8 @@ class _Pricing:
             return None
         return (price.per_call or 0.0) * calls + (price.per_image or 0.0) * images
 
-    def _unknown(self, name: str, limit_key: RateLimitKey, calls: int | None) -> Cost:
-        return Cost(name, None, "tokens" if self._prices.knows(limit_key) else "none", calls=calls)
+    def _by_tokens(self, name: str, limit_key: RateLimitKey, calls: int | None, size: CallSize) -> Cost:
+        if not self._prices.knows(limit_key):
+            return Cost(name, None, "none", calls=calls)
+        usd = None if calls is None else bound_of(self._prices, limit_key, size).usd * calls
+        return Cost(name, usd, "tokens", calls=calls)

@@ -19,6 +19,8 @@ from visioneval.analysis.summary.findings import (
     Summary,
 )
 from visioneval.report.numbers import gate_value, show_interval
+from visioneval.report.terminal.run.alignment import alignment_table
+from visioneval.report.terminal.run.failure_tags import failure_tag_table
 from visioneval.report.terminal.run.question_tables import pooled_metrics, question_tables
 from visioneval.report.terminal.run.separation import separation_table
 from visioneval.report.terminal.table import GAP, Cell, Column, fit_columns, table, with_title
@@ -60,10 +62,14 @@ def _parts(summary: Summary, width: int, shown_failing: int) -> Iterator[Rendera
     yield from question_tables(summary, width)
     if summary.failing:
         yield _failing_table(summary, width, shown_failing)
+    if summary.alignments:
+        yield alignment_table(summary, width, shown_failing)
     if summary.tags:
         yield with_title("By tag", _tag_table(summary.tags, width))
+    if summary.failure_tags:
+        by_model_run = [model.failure_tags for model in summary.models]
+        yield with_title("Failure tags", failure_tag_table(summary.failure_tags, by_model_run, width))
     for title, heading, counts in (
-        ("Failure tags", "tag", summary.failure_tags),
         ("Warnings", "warning", summary.warned_rules),
         ("Not measured by optional graders", "grader", summary.optional_unmeasured),
     ):
