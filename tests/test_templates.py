@@ -55,13 +55,13 @@ def test_rendering(text: str, rendered: str) -> None:
     [
         (
             "{{ brnad }}",
-            "undefined template variable: 'brnad' is not set (known: brand, case, expect, metadata)",
+            "undefined template variable: 'brnad' is not set (did you mean 'brand'?)",
         ),
         (
             "{% for x in nope %}{% endfor %}",
             "undefined template variable: 'nope' is not set (known: brand, case, expect, metadata)",
         ),
-        ("{{ metadata.fnt }}", "undefined template variable: there is no 'fnt' (known: font, sizes, none)"),
+        ("{{ metadata.fnt }}", "undefined template variable: there is no 'fnt' (did you mean 'font'?)"),
         ("{{ brand.foo }}", "undefined template variable: there is no 'foo' in a text"),
         ("{{ lipsum() }}", "undefined template variable: 'lipsum' is not set (known: brand, case, expect, metadata)"),
         ("{{ a b }}\n", "template, line 1: expected token 'end of print statement', got 'b'"),

@@ -58,6 +58,14 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+def text_or_list(value: Any) -> str:
+    """The tag of the alternative that a value is meant for, so that only its errors are reported.
+
+    Locations of errors drop these tags (see ``document_path``).
+    """
+    return "list" if isinstance(value, (list, tuple)) else "constrained-str"
+
+
 class Metric(Frozen):
     """The meaning of a score: its type, its inclusive range, and which direction is better."""
 

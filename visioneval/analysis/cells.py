@@ -57,6 +57,7 @@ class Cell:
     scores: Mapping[str, Score] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
     prompt: str = ""
+    sent_prompt: str | None = None
     tags: tuple[str, ...] = ()
     flaky: bool = False
     unmeasured_metrics: tuple[str, ...] = ()
@@ -102,7 +103,7 @@ def read_cells(path: Path) -> list[Cell]:
 
 def _intern(cell: Cell, shared: dict[Any, Any]) -> None:
     """Shares equal values between cells to save memory."""
-    for name in ("test_id", "model_label", "prompt", "tags", "failed_rules"):
+    for name in ("test_id", "model_label", "prompt", "sent_prompt", "tags", "failed_rules"):
         value = getattr(cell, name)
         object.__setattr__(cell, name, shared.setdefault(value, value))
     for mark in cell.graders:

@@ -49,6 +49,7 @@ from visioneval.settings import (
     checked_keywords,
     run_options,
 )
+from visioneval.suite.filters import any_glob
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,7 +81,8 @@ class Run:
     @cached_property
     def records(self) -> tuple[Record, ...]:
         """One record per cell, read from the folder when first used. Raises ``RunFormatError``."""
-        return tuple(record for record in read_records(self.folder) if self.label in (None, record.model_label))
+        pattern = "*" if self.label is None else self.label
+        return tuple(record for record in read_records(self.folder) if any_glob((pattern,), record.model_label))
 
     def to_pandas(self) -> pd.DataFrame:
         """One row per cell, with a column per metric, and per judge of a panel.

@@ -30,6 +30,7 @@ _FIELDS = (
     "seconds",
     "waited_seconds",
     "prompt",
+    "sent_prompt",
 )
 _LIST_FIELDS = ("failed_rules", "warned_rules", "failure_tags", "tags")
 

@@ -71,7 +71,7 @@ class SuiteMetrics:
                 *(parse_rule(rule.rule).metric for rule in suite.verdict),
                 *(parse_gate(gate.rule).metric or "" for gate in suite.gates),
                 *(name for entry in self._entries.values() for name in entry.parsed.names),
-                *(question.metric or "" for question in (suite.labels.questions if suite.labels else ())),
+                *(name for question in (suite.labels.questions if suite.labels else ()) for name in question.metrics),
             }
         )
 

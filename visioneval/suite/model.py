@@ -17,6 +17,7 @@ from visioneval.suite.entries.graders import BaseGrader, CustomGrader
 from visioneval.suite.entries.judges import BaseJudge, CustomJudge
 from visioneval.suite.entries.limits import CELL_TIMEOUT_S, LimitName, Limits, Price, Seconds
 from visioneval.suite.entries.metrics import MetricEntry
+from visioneval.suite.entries.prompts import PromptEntry
 from visioneval.suite.entries.providers import BaseProvider, CustomProvider
 from visioneval.suite.filters import GateEntry, GateRule, RuleEntry
 from visioneval.suite.label_presets import resolve_labels
@@ -71,6 +72,9 @@ class Suite(Frozen):
     )
     cases: Annotated[tuple[TestCase, ...], Field(min_length=1)]
     models: Annotated[tuple[ModelEntry, ...], Field(min_length=1)]
+    prompts: tuple[PromptEntry, ...] = Field(
+        default=(), description="Ways to word the prompt that is sent. Each is an axis value of every generating model."
+    )
     samples: Annotated[int, Field(ge=1, le=1000, strict=True)] = Field(
         default=1, description="Calls per case and model run."
     )
@@ -118,6 +122,11 @@ class Suite(Frozen):
     def resolved_labels(self) -> Labels:
         """The questions for raters: the suite's, or else a default set by task."""
         return resolve_labels(self.labels, self.graders, (case.task_type for case in self.cases))
+
+    def prompts_of(self, entry: BaseProvider) -> tuple[PromptEntry, ...]:
+        """The prompts with which an entry of ``models`` has model runs; none if it is sent the case's own prompt."""
+        labels = entry.prompt_labels([prompt.label for prompt in self.prompts])
+        return tuple({prompt.label: prompt for prompt in self.prompts if prompt.label in labels}.values())
 
     def files_of(self, case: TestCase, folder: Path, source: TestCase | None = None) -> CaseFiles:
         """The files of a case of this suite in ``folder``; ``source`` is the case with the input images, if another."""

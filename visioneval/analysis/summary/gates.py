@@ -16,6 +16,7 @@ from visioneval.analysis.summary.separation import counter_examples
 from visioneval.records.model import Record, RunInfo
 from visioneval.rules import Gate, gate_passes, parse_gate
 from visioneval.suite.filters import GateRule, any_glob
+from visioneval.suite.runs import RunCoverage
 from visioneval.types import Metric, Score, Status, Verdict
 
 
@@ -182,7 +183,8 @@ def _can_match(entry: GateRule, gate: Gate, info: RunInfo) -> bool:
     if not {tag for case in cases for tag in case.tags}.issuperset(entry.weights or ()):
         return False  # what is left would be another number
     labeled = [m for m in suite.models if not entry.models or any_glob(entry.models, str(m.label))]
-    kinds = {case.expect.aligned for case in cases if any(m.does(case.task_type) for m in labeled)}
+    coverage = RunCoverage(suite)
+    kinds = {case.expect.aligned for case in cases if any(coverage.has_cells(run, case) for run in labeled)}
     return len(kinds) == 2 if gate.fn == "separation" else bool(kinds)
 
 

@@ -161,11 +161,6 @@ def in_order(info: RunInfo, records: Iterable[Record]) -> list[Record]:
     return sorted(records, key=lambda cell: position(cell.test_id, cell.model_label, cell.sample_index))
 
 
-def select_model_run(info: RunInfo, label: str, cells: int) -> RunInfo:
-    """Narrows a run to one model run, which has ``cells`` records."""
-    return info.of_model_run(label, cells)
-
-
 def gates_of(suite: Suite) -> tuple[GateRule, ...]:
     """The gates of the suite, and those that every suite has unless an unscoped gate replaces them.
 

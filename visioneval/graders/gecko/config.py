@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from visioneval.suite.cases.case import TestCase, Text
 from visioneval.suite.cases.outputs import FilePath, FrameCount
-from visioneval.suite.cases.prompts import rendered
 from visioneval.suite.cases.questions import TYPES, GeckoQuestion, Media, folded_text
 from visioneval.suite.entries.datasets import QuestionRows
 from visioneval.suite.entries.graders import SHARE_UP, BaseGrader
@@ -143,8 +142,7 @@ class GeckoGrader(BaseGrader, GeckoOptions):
         certain = {question.type for question in case.add_questions}
         return frozenset(f"{self.key}.{kind}" for kind in self.types_of(case) if kind not in certain)
 
-    @property
-    def judge_templates(self) -> tuple[JudgeTemplate, ...]:
+    def judge_templates(self, case: TestCase, variables: Mapping[str, Any]) -> tuple[JudgeTemplate, ...]:
         making = [JudgeTemplate(self.template_for_questions, "questions_template", ("prompt",))]
         if self.check_questions:
             making.append(JudgeTemplate(CHECK, "check_questions", ("prompt", "questions")))
@@ -171,8 +169,8 @@ class GeckoGrader(BaseGrader, GeckoOptions):
             return None
         return times
 
-    def shared_calls(self, cases: Sequence[TestCase], variables: Mapping[str, Any]) -> int:
-        generated = len({rendered(case, variables)[0] for case in cases if case.questions is None})
+    def shared_calls(self, prompts: Iterable[tuple[TestCase, str]]) -> int:
+        generated = len({prompt for case, prompt in prompts if case.questions is None})
         return generated * (2 if self.check_questions else 1)
 
     @property

@@ -16,7 +16,7 @@ from visioneval.defaults import MAX_CONCURRENCY, RUNS
 if TYPE_CHECKING:
     from visioneval.engine.pairwise.runs import PairwiseResult
 
-SIDE = "Path, ID, unique prefix or 'latest'; RUN@LABEL for one model run."
+SIDE = "Path, ID, unique prefix or 'latest'; RUN@LABEL for model runs (globs)."
 
 
 @bounded(*bounds.ALL)

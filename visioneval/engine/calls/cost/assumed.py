@@ -33,7 +33,7 @@ def assumed_generation(call: Call) -> CallSize:
     tokens = _GENERATED_BY_QUALITY["high"] if call.run.provider == "openai" else GENERATED_TOKENS
     tokens = _GENERATED_BY_QUALITY.get(str(call.params.get("quality")), tokens)
     images = len(call.samples)
-    return CallSize(images, len(call.prompt.encode()) // _BYTES_PER_TOKEN + sent, None, tokens * images)
+    return CallSize(images, len(call.sent_prompt.encode()) // _BYTES_PER_TOKEN + sent, None, tokens * images)
 
 
 def assumed_answer(grader: BaseGrader, cases: Iterable[TestCase]) -> CallSize:

@@ -16,6 +16,7 @@ from visioneval.engine.calls.cost.pricing import Prices
 from visioneval.engine.calls.limit_keys import RateLimitKey, generation_limit_key, judge_limit_key
 from visioneval.expansion.plan import Call, Plan, asks
 from visioneval.suite.entries.graders import BaseGrader
+from visioneval.suite.entries.prompts import without_prompt
 from visioneval.types import ModelRun
 
 Basis = Literal["prices", "earlier runs", "tokens", "none"]
@@ -183,7 +184,7 @@ class _Pricing:
         stated = self._stated(limit_key, calls, images)
         if stated is not None:
             return Cost(run.label, stated, "prices", calls=calls)
-        mean = self.past.generations.get((run.provider, run.label))
+        mean = self.past.generations.get((run.provider, without_prompt(run.label)))
         if mean is not None:
             return Cost(run.label, mean.usd * images, "earlier runs", mean.times, calls)
         return self._by_tokens(run.label, limit_key, calls, assumed_generation(first) if first else CallSize())
@@ -211,7 +212,7 @@ class _Pricing:
         cases = [case for case in suite.cases if asks(grader, case)]
         calls = grader.judge_calls(times, cases, suite.vars)
         if calls is not None and judge_name == grader.judge_names[0]:
-            calls += grader.shared_calls(cases, suite.vars)
+            calls += grader.shared_calls((case, seen) for case in cases for seen in self._plan.graded_prompts(case))
         stated = None if calls is None else self._stated(limit_key, calls, 0)
         if stated is not None:
             return Cost(name, stated, "prices", calls=calls)
