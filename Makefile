@@ -53,7 +53,7 @@ bench: $(READY)
 	$(BIN)/python -m tests.bench.compare
 	$(BIN)/python -m tests.bench.datasets
 
-probe: $(READY)  ## What the graders catch of planted damage, on shipped suites and real edits; takes long, LIMIT=1 bounds it
+probe: $(READY)  ## What the graders catch of planted damage, on shipped suites and real edits; a quarter of an hour of CPU, LIMIT=1 bounds it
 	$(BIN)/python -m tests.bench.probe $(if $(LIMIT),--limit $(LIMIT))
 
 wheel: $(READY)

@@ -110,6 +110,7 @@ SLOW = frozenset(
         "label_server",
         "label_servers",
         "labels",
+        "labels_alone",
         "load",
         "local_paths",
         "locality",
@@ -139,12 +140,14 @@ SLOW = frozenset(
         "storage",
         "storage_faults",
         "text",
+        "transparent_pages",
         "try_on_suite",
         "untrusted_runs",
         "video_run",
         "web_files",
         "wheel",
         "workflow_suites",
+        "workflows_offline",
     ]
 )
 """Files of tests, without ``test_``, that take seconds: kills, wheels, browsers, servers, OCR and whole suites."""

@@ -169,5 +169,6 @@ def test_every_part_of_it_is_used() -> None:
 def test_it_has_descriptions_for_editors() -> None:
     schema: dict[str, Any] = json_schema()
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    assert set(schema["required"]) == {"name", "cases", "models", "graders", "verdict"}
+    assert set(schema["required"]) == {"name", "cases", "models"}
+    assert set(schema["else"]["required"]) == {"graders", "verdict"}
     assert schema["$defs"]["TestCase"]["properties"]["mask"]["description"] == "Shorthand for masks.editable."

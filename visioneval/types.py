@@ -39,11 +39,17 @@ class Status(StrEnum):
 
 
 class Verdict(StrEnum):
-    """The result of the suite's rules for a cell."""
+    """The result of the suite's rules for a cell; ``NONE`` for an output in a suite without rules."""
 
     PASS = "PASS"  # noqa: S105 - a verdict, not a password
     FAIL = "FAIL"
     ERROR = "ERROR"
+    NONE = "NONE"
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether the cell passed; ``None`` if nothing was decided."""
+        return None if self in (Verdict.ERROR, Verdict.NONE) else self is Verdict.PASS
 
 
 class Frozen(BaseModel):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, Unpack
 from visioneval.analysis.compare.preferences import preferences_within
 from visioneval.analysis.past_costs import read_past_costs
 from visioneval.analysis.run_lookup import Warn, named_run, read_run, read_side
+from visioneval.analysis.summary.accumulators import read_pair_costs
 from visioneval.analysis.summary.findings import Summary
 from visioneval.analysis.summary.judge_card import read_pair_cards
 from visioneval.analysis.summary.summary import summarize
@@ -177,7 +178,8 @@ def load_run(name: Path | str = "latest", *, runs: Path | str = RUNS, warn: Warn
     """Reads a run: its path, id, a unique prefix of it or ``latest``; ``RUN@LABEL`` for one model run."""
     folder, _, label = named_run(str(name), Path(runs))
     _, info, records = read_run(str(folder) if label is None else f"{folder}@{label}", Path(runs), warn)
-    summary = summarize(info, records, preferences_within(folder, info), read_pair_cards(folder))
+    pair_costs = read_pair_costs(folder) if label is None else ()  # no pair belongs to one model run
+    summary = summarize(info, records, preferences_within(folder, info), read_pair_cards(folder), pair_costs)
     return Run(folder, info, summary, label, resume_hint(folder, info))
 
 
@@ -256,7 +258,7 @@ def _finish(prepared: PreparedRun, calls: CallSettings, watch: Watch, spent_usd:
     with watch(prepared) as listener:
         info, error, spent_usd = _execute(prepared, calls, listener, spent_usd)
     pairs = preferences_within(folder, info)
-    summary = summarize(info, read_records(folder), pairs, read_pair_cards(folder))
+    summary = summarize(info, read_records(folder), pairs, read_pair_cards(folder), read_pair_costs(folder))
     prepared.writer.write_summary(summary)
     return Run(folder, info, summary, None, prepared.resume_hint, error), spent_usd
 

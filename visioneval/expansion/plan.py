@@ -87,7 +87,7 @@ class Plan:
     def calls(self) -> Iterator[Call]:
         """Every generation call, case by case, with the cases that use its images."""
         rules = [(entry, parse_rule(entry.rule)) for entry in self.suite.verdict]
-        grading = self._grading()
+        grading = self._grading
         dependents_by_id = dependents_by_case(self.suite.cases)
         for case in self.suite.cases:
             runs = [run for run in self.runs if run.config.does(case.task_type)]
@@ -217,14 +217,16 @@ class Plan:
         """How many cells the plan has."""
         return sum(self.count(case, run)[1] for case in self.suite.cases for run in self.runs)
 
-    def _grading(self) -> dict[str, str]:
+    @cached_property
+    def _grading(self) -> Mapping[str, str]:
+        """By grader key: a hash of what its scores depend on. Reads templates and recorded answers, so only once."""
         folders = template_folders(self.suite, self.folder, builtin("prompts"))
         hashes: dict[str, str] = {}
         for grader in self.suite.graders:
             judge_parts: list[Any] | None = None
             judges = [self.suite.judges[name] for name in grader.judge_names if name in self.suite.judges]
             if judges:
-                options = [judge.answering_options for judge in judges]
+                options = [judge.grading_options(self.folder) for judge in judges]
                 templates = template_digest(grader.templates, folders)
                 judge_parts = [options if grader.has_panel else options[0], templates, self.suite.vars]
             elif grader.runs_code and self.suite.vars:

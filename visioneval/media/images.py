@@ -209,6 +209,22 @@ def on_background(image: Image.Image, color: str) -> Image.Image:
     return Image.alpha_composite(Image.new("RGBA", image.size, color), image).convert("RGB")
 
 
+def on_checkerboard(image: Image.Image) -> Image.Image:
+    """An image of ``load_image`` as RGB, for people: its transparency shows squares of two grays, of 8 pixels each."""
+    from PIL import Image
+
+    if image.mode == "RGB":
+        return image
+    squares = Image.new("L", (2, 2))
+    squares.putdata([160, 220, 220, 160])
+    tile = squares.resize((16, 16), Image.Resampling.NEAREST).convert("RGBA")
+    board = Image.new("RGBA", image.size)
+    for top in range(0, image.height, 16):
+        for left in range(0, image.width, 16):
+            board.paste(tile, (left, top))
+    return Image.alpha_composite(board, image).convert("RGB")
+
+
 def is_transparent(image: Image.Image) -> bool:
     """Whether an image of ``load_image`` has pixels with an alpha below ``OPAQUE_FROM``."""
     return image.mode == "RGBA" and any(image.getchannel("A").histogram()[:OPAQUE_FROM])

@@ -48,6 +48,9 @@ else:
     JudgeEntry = _tagged("provider", JUDGES, CustomJudge)
 
 
+_PASS_GATE = GateRule(rule="pass_rate == 1")
+
+
 class CaseFile(Frozen):
     """Cases in a separate YAML file: a list like ``cases``."""
 
@@ -71,16 +74,20 @@ class Suite(Frozen):
     samples: Annotated[int, Field(ge=1, le=1000, strict=True)] = Field(
         default=1, description="Calls per case and model run."
     )
-    graders: Annotated[tuple[GraderEntry, ...], Field(min_length=1)]
+    graders: tuple[GraderEntry, ...] = Field(default=(), json_schema_extra={"minItems": 1})
     metrics: Annotated[dict[Name, MetricEntry], Field(max_length=200)] = Field(
         default_factory=dict, description="Metrics that are computed from the scores of a cell, by name."
     )
-    verdict: Annotated[tuple[RuleEntry, ...], Field(min_length=1)] = Field(
-        description="A cell passes if all applicable rules pass."
+    verdict: tuple[RuleEntry, ...] = Field(
+        default=(),
+        description="A cell passes if all applicable rules pass. Only suites with 'labels' can do without graders and"
+        " rules.",
+        json_schema_extra={"minItems": 1},
     )
-    gates: Annotated[tuple[GateEntry, ...], Field(min_length=1)] = Field(
-        default=(GateRule(rule="pass_rate == 1"),),
-        description="Rules for the whole run; they determine the exit code.",
+    gates: tuple[GateEntry, ...] = Field(
+        default=(),
+        description="Rules for the whole run; they determine the exit code. Without gates: pass_rate == 1.",
+        json_schema_extra={"minItems": 1},
     )
     limits: dict[LimitName, Limits] = Field(
         default_factory=dict, description="Rate limits, timeouts and attempts, by provider or provider:model."
@@ -96,6 +103,16 @@ class Suite(Frozen):
         description="Prices by model, provider:model or provider, for models unknown to genai-prices.",
     )
     labels: Labels | None = Field(default=None, description="The questions for human raters.")
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether outputs get a verdict. A suite for human labels alone has neither graders nor rules."""
+        return bool(self.verdict)
+
+    @property
+    def declared_gates(self) -> tuple[GateRule, ...]:
+        """Its gates, or that of a suite without any."""
+        return self.gates or (_PASS_GATE,)
 
     @property
     def resolved_labels(self) -> Labels:
@@ -129,7 +146,10 @@ def json_schema() -> dict[str, Any]:
         schema["$defs"][model.__name__] = part
         entries.append({"$ref": f"#/$defs/{model.__name__}"})
     schema["properties"]["cases"]["items"] = {"anyOf": entries}
-    schema["properties"]["gates"].pop("default", None)
+    for key in ("gates", "graders", "verdict"):
+        schema["properties"][key].pop("default", None)
+    schema["dependentRequired"] = {"graders": ["verdict"], "verdict": ["graders"]}
+    schema |= {"if": {"required": ["labels"]}, "else": {"required": ["graders", "verdict"]}}
     _close(schema)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

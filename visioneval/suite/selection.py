@@ -77,7 +77,7 @@ def check_selection(suite: Suite, selection: Selection) -> None:
     narrowed = selected(suite, selection.model_copy(update={"shard": None}))
     if not narrowed.cases or not narrowed.models:
         raise UsageError("nothing to run: no selected model run supports the task of any selected case")
-    if not narrowed.graders:
+    if suite.graders and not narrowed.graders:
         raise UsageError("nothing to grade: a comparison needs at least two model runs")
 
 

@@ -195,7 +195,8 @@ def score_of(record: Record, metric: str) -> tuple[bool, float | None]:
         score = record.scores[metric]
         return True, None if score is None else float(score)
     if metric == VERDICT:
-        return True, None if record.verdict is Verdict.ERROR else float(record.verdict is Verdict.PASS)
+        passed = record.verdict.passed
+        return record.verdict is not Verdict.NONE, None if passed is None else float(passed)
     return False, None
 
 

@@ -118,7 +118,7 @@ def _mean(values: Sequence[float]) -> float:
 
 def _cell_value(gate: Gate, cell: CellFacts) -> float | None:
     if gate.fn == "pass_rate":
-        return None if cell.verdict is Verdict.ERROR else float(cell.verdict is Verdict.PASS)
+        return None if cell.verdict.passed is None else float(cell.verdict.passed)
     if gate.fn == "error_rate":
         return float(cell.verdict is Verdict.ERROR)
     if gate.fn == "unmeasured_rate":
@@ -152,6 +152,7 @@ class GateAccumulator:
         value, n = self._pool.value()
         low, high = self._pool.limits(self._info.metrics.get(self._gate.metric or ""))
         is_emptied = self._info.selection.narrows and not _can_match(self._entry, self._gate, self._info)
+        is_emptied |= self._gate.fn == "pass_rate" and not n and not self._info.suite.has_rules  # no model refused
         return GateFinding(
             rule=self._entry.rule,
             scope=describe_scope(self._entry),

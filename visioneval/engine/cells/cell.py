@@ -288,7 +288,8 @@ async def _grade_output(
             return make_record(verdict=Verdict.FAIL, failed_rules=("expect.refusal",), skipped_rules=rule_texts(call))
     if grades is None:
         grades = await grade(call, sample, image, params, context, deadline)
-    return judged_record(call, grades, cell_scores(call, grades, built_in), make_record)
+    is_ungraded = not context.plan.whole_suite.has_rules
+    return judged_record(call, grades, cell_scores(call, grades, built_in), make_record, is_ungraded=is_ungraded)
 
 
 def _store_output(

@@ -52,6 +52,10 @@ class RubricGrader(BaseGrader, RubricOptions):
         return ceil(times * sum(groups) / max(1, len(groups))) * self.votes
 
     @property
+    def rounds_per_call(self) -> int:
+        return 1 + (self.zoom.max_crops if self.zoom else 0)
+
+    @property
     def rubric(self) -> Mapping[str, tuple[float, float] | None]:
         return {name: None if isinstance(metric, PassFail) else metric.scale for name, metric in self.asked.items()}
 

@@ -14,7 +14,7 @@ from visioneval.suite.entries.judge_prompt import JudgeTemplate
 from visioneval.suite.entries.panels import JudgeNames, PanelOptions
 from visioneval.types import Metric
 
-_OCR_VERSION = "2"
+_OCR_VERSION = "3"
 """Rises when the same image may get another score. A judge's text is compared as before."""
 _COUNT_DOWN = Metric(type="number", range=(0, None), better="lower")
 

@@ -134,6 +134,8 @@ def _tables(comparison: Comparison) -> Iterator[dict[str, Any]]:
         yield _table("Pass rate by tag", "tag", comparison.by_tag, ())
     if comparison.by_type:
         yield _table("By question type", "type", comparison.by_type, ())
+    if comparison.by_failure_tag:
+        yield _table("Cells by failure tag", "tag", comparison.by_failure_tag, ())
 
 
 def _table(

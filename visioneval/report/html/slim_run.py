@@ -33,6 +33,8 @@ class SlimRun:
     cells: list[Record]
     positions: list[int]
     lines: frozenset[int]
+    label: str | None = None
+    """The model run, if it is only one of the run."""
 
     def full_records(self) -> Iterator[Record]:
         """Reads every cell in full from the file. Raises ``RunFormatError``."""
@@ -52,7 +54,8 @@ def read_slim(folder: Path, info: RunInfo, label: str | None = None) -> SlimRun:
     if label is not None:
         info = select_model_run(info, label, len(last))
     cells = in_order(info, (record for _, record in last.values()))
-    return SlimRun(folder, info, cells, [ranks[last[cell.cell][0]] for cell in cells], frozenset(ranks))
+    positions = [ranks[last[cell.cell][0]] for cell in cells]
+    return SlimRun(folder, info, cells, positions, frozenset(ranks), label)
 
 
 def _slim_details(details: Mapping[str, Any], shared: dict[Any, Any]) -> dict[str, Any]:

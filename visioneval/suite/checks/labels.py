@@ -52,6 +52,8 @@ def _metric(question: LabelQuestion, metrics: dict[str, Metric], suite: Suite) -
     if name is None:
         return None
     if name not in metrics:
+        if name == VERDICT and not suite.has_rules:
+            return "a suite without rules has no verdict: add 'graders' and 'verdict', or remove 'metric'"
         if name == VERDICT:
             return None if question.type == "yes_no" else "the verdict is yes or no: use the type yes_no"
         return f"no grader writes {name!r}{did_you_mean(name, {*metrics, VERDICT})}"

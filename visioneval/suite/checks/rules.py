@@ -218,6 +218,8 @@ def _missing_input(view: SuiteContext, name: str) -> str:
 
 def _uncovered_cases(view: SuiteContext, bad_locs: set[Loc]) -> Problems:
     """Cases without any rule that applies, which could only be errors. Skips rules that have other problems."""
+    if not view.suite.has_rules:
+        return
     of_suite = _failing_rules(view.suite.verdict)
     for case_index, case in enumerate(view.suite.cases):
         loc = ("verdict",) if case.verdict is None else ("cases", case_index)
@@ -253,6 +255,8 @@ def _gates(view: SuiteContext) -> Problems:
         is_rate = gate.fn not in ("mean", "separation") and gate.quantile is None
         if is_rate and not 0 <= gate.threshold <= 1:
             yield ("gates", index), f"{entry.rule!r}: a rate is between 0 and 1"
+        if gate.fn == "pass_rate" and not view.suite.has_rules:
+            yield ("gates", index), f"{entry.rule!r}: without 'graders' and 'verdict', nothing passes or fails"
         if gate.metric is not None:
             required = "number" if gate.quantile is not None else _METRIC_TYPES.get(gate.fn)
             for message in _metric(view, gate.metric, cases, required, entry.rule):

@@ -163,6 +163,11 @@ class BaseGrader(Frozen):
         """Number of calls of each judge for ``times`` cells or pairs of ``cases``; ``None`` if unknown."""
         return times
 
+    @property
+    def rounds_per_call(self) -> int:
+        """The most rounds of one call of a judge: more than one if it may look closer before it answers."""
+        return 1
+
     def shared_calls(self, cases: Sequence[TestCase], variables: Mapping[str, Any]) -> int:
         """Number of calls whose answers all judges share. The first judge answers them."""
         return 0
