@@ -26,6 +26,7 @@ from visioneval.records.resume_command import resume_hint
 from visioneval.records.run_state import with_current_state
 from visioneval.records.writer import RunWriter
 from visioneval.suite.cases.outputs import split_run
+from visioneval.suite.metrics import SuiteMetrics
 
 _SAME = {
     "suite": "another suite, or another version of it",
@@ -130,12 +131,7 @@ def _warn(shards: Sequence[ShardRun], warn: Callable[[str], None]) -> None:
 def _merged_info(shards: Sequence[ShardRun], run_id: str, note: str | None) -> RunInfo:
     infos = [shard.info for shard in shards]
     first = infos[0]
-    order = {
-        name: None
-        for grader in first.suite.graders
-        for case in first.suite.cases
-        for name in (grader.metrics(case) if grader.is_for(case) else ())
-    }
+    order = SuiteMetrics(first.suite).all
     metrics = {name: metric for info in infos for name, metric in info.metrics.items()}
     return first.model_copy(
         update={
