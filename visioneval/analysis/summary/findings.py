@@ -10,7 +10,7 @@ from visioneval.analysis.alignments import AlignedCell
 from visioneval.analysis.disagreements import Disagreement
 from visioneval.analysis.rerouting import Rerouting
 from visioneval.analysis.scores import Estimate
-from visioneval.analysis.stats.measure import Measure
+from visioneval.analysis.stats.measure import Statistic
 from visioneval.analysis.summary.judge_card import JudgeCard, PairCard
 from visioneval.analysis.summary.questions import QuestionFindings
 from visioneval.analysis.summary.separation import Separation
@@ -110,7 +110,7 @@ class PanelMetric(Frozen):
     cases. ``split`` counts the cells without a score because as many judges said yes as no.
     """
 
-    alpha: Measure
+    alpha: Statistic
     split: int
 
 
