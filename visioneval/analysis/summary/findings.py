@@ -17,7 +17,7 @@ from visioneval.analysis.summary.separation import Separation
 from visioneval.analysis.summary.variance import NoiseFinding
 from visioneval.records.files.lines import SCHEMA_VERSION
 from visioneval.records.model import CellError, RunState, StoppedBy
-from visioneval.suite.shards import Shard
+from visioneval.suite.selection.shards import Shard
 from visioneval.types import Frozen, Metric, Verdict
 
 CostKind = Literal["generation", "judging", "pairwise"]
