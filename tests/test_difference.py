@@ -271,3 +271,17 @@ def test_large_difference_maps_are_scaled_down() -> None:
     none = np.zeros((100, 4096), bool)
     shown = Image.open(io.BytesIO(difference_map(np.zeros((100, 4096, 3), np.uint8), none)))
     assert shown.size == (2048, 50)
+
+
+@pytest.mark.parametrize("at", [(0, 0), (301, 203), (590, 470)])
+def test_only_the_surroundings_of_pixels_that_differ_are_looked_at(at: tuple[int, int]) -> None:
+    rng = np.random.default_rng(5)
+    base = np.repeat(np.repeat(rng.integers(60, 120, (50, 63, 3), np.uint8), 10, 0), 10, 1)
+    output = base.copy()
+    top, left = at[1], at[0]
+    output[top : top + 60, left : left + 60] += 18  # which is seen over an area only
+    region = everywhere(base)
+    region[:3, :5] = False
+    around = changed_visibly(base, output, region)
+    assert around.any()
+    assert np.array_equal(changed_visibly(base, output, region, grainy=base.copy()), around)
