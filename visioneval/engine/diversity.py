@@ -79,8 +79,8 @@ async def measure_diversity(context: RunContext, config: BaseGrader, progress: P
 def _note(groups: list[SampleGroup], done: list[SampleGroup]) -> str:
     measured = sum(group.error is None for group in done)
     too_few = sum(not group.pairs for group in groups)
-    text = f"{measured} of {len(groups)} groups of samples have a diversity"
-    return f"{text}, {too_few} have fewer than two images" if too_few else text
+    text = f"{measured} of {len(groups)} sets of samples compared"
+    return f"{text}, {too_few} with fewer than two images" if too_few else text
 
 
 def _cached(meter: Meter) -> str:

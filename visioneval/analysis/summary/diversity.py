@@ -77,5 +77,5 @@ class Diversities:
 
 
 def unmeasured_groups(findings: Iterable[DiversityFinding]) -> int:
-    """The number of groups of samples that a grader failed to measure, except optional graders."""
+    """The number of sets of samples that a grader failed to measure, except optional graders."""
     return sum(finding.failed for finding in findings if not finding.is_optional)

@@ -38,6 +38,6 @@ def _row(finding: DiversityFinding) -> tuple[str, ...]:
 
 
 def diversity_text(summary: Summary) -> str:
-    """How many groups of samples a grader failed to measure; empty if none."""
+    """How many sets of samples a grader failed to measure; empty if none."""
     failed = unmeasured_groups(summary.diversity)
-    return f"diversity of the samples not measured {failed:,} time{'s' * (failed != 1)}" if failed else ""
+    return f"{failed:,} set{'s' * (failed != 1)} of samples could not be compared" if failed else ""
