@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 from pydantic import BaseModel, Field, ValidationError
 from toys import Toy
 
@@ -153,6 +154,40 @@ def test_a_broken_class_is_reported_at_its_entry(plugins: PluginSuite, old: str,
     plugins.code((old, new))
     (problem,) = plugins.problems()
     assert problem.startswith(message)
+
+
+EDIT = "{id: two, prompt: add a bird, task: image_editing, images: [base.png]}"
+
+
+class TestTasks:
+    """A provider class lacks the method of a task."""
+
+    @pytest.fixture
+    def edits(self, plugins: PluginSuite) -> PluginSuite:
+        Image.new("RGB", (8, 8)).save(plugins.toy.folder / "base.png")
+        plugins.suite("a tree}", f"a tree}}, {EDIT}")
+        return plugins
+
+    @pytest.mark.parametrize("command", ["validate", "plan", "run"])
+    def test_it_is_reported_at_its_entry(self, edits: PluginSuite, command: str) -> None:
+        result = edits.toy(command, "suite.yaml", "--trust-suite")
+        assert result.exit_code == 2
+        missing = "ours:Draw: has no method 'edit', so it cannot do image_editing; restrict it with 'tasks'"
+        assert result.stderr.splitlines() == [f"suite.yaml:4:16: {missing}"]
+
+    def test_tasks_excludes_it(self, edits: PluginSuite) -> None:
+        entry = '"ours:Draw",'
+        text = (edits.toy.folder / "suite.yaml").read_text().replace(entry, f"{entry} tasks: [image_generation],")
+        (edits.toy.folder / "suite.yaml").write_text(text + "task: image_generation\n")
+        (problem,) = edits.problems()
+        assert "no model of this suite supports image_editing" in problem
+
+    def test_a_resumed_run_reports_it_too(self, plugins: PluginSuite) -> None:
+        plugins.record()
+        plugins.code(("def generate", "def edit"), ("class Draw:", "class Draw:\n    version = 2"))
+        result = plugins.toy("run", "--resume", "latest", "--trust-suite")
+        assert result.exit_code == 2
+        assert "ours:Draw: has no method 'generate', so it cannot do image_generation" in result.stderr
 
 
 def test_all_broken_classes_and_other_problems_are_reported_together(plugins: PluginSuite) -> None:

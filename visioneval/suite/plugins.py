@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,17 @@ from visioneval.registry import Part, load_class
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader, CustomGrader, Declared
 from visioneval.suite.entries.judges import CustomJudge
-from visioneval.suite.entries.providers import CustomProvider
+from visioneval.suite.entries.providers import BaseProvider, CustomProvider
 from visioneval.suite.loading.messages import Loc, did_you_mean, document_path, explain
 from visioneval.suite.model import Suite
-from visioneval.types import Metric
+from visioneval.types import Metric, TaskType
 
 Custom = CustomGrader | CustomProvider | CustomJudge
 Problems = Iterator[tuple[Loc, str]]
+_METHODS_BY_TASK: Mapping[TaskType, str] = {
+    TaskType.IMAGE_GENERATION: "generate",
+    TaskType.IMAGE_EDITING: "edit",
+}
 _MAIN_METHODS: Mapping[type[Any], tuple[str, ...]] = {
     CustomGrader: ("grade",),
     CustomProvider: ("generate", "edit"),
@@ -80,6 +84,16 @@ def _check_main_method(name: str, instance: Any, config: Any) -> None:
     for kind, methods in _MAIN_METHODS.items():
         if isinstance(config, kind) and not any(callable(getattr(instance, method, None)) for method in methods):
             raise UsageError(f"{name}: has no method {' or '.join(map(repr, methods))}")
+
+
+def task_problems(name: str, instance: Any, entry: BaseProvider, tasks: Iterable[TaskType]) -> list[str]:
+    """A message for each of the ``tasks`` that an entry should do and for which its instance has no method."""
+    needed = {task for task in tasks if entry.does(task)}
+    return [
+        f"{name}: has no method {method!r}, so it cannot do {task}; restrict it with 'tasks'"
+        for task, method in _METHODS_BY_TASK.items()
+        if task in needed and not callable(getattr(instance, method, None))
+    ]
 
 
 def with_declarations(suite: Suite, folder: Path, *, is_from_run: bool = False) -> tuple[Suite, list[tuple[Loc, str]]]:
@@ -139,6 +153,9 @@ def _with_declaration(
     has_metrics = isinstance(entry, CustomGrader) and callable(getattr(cls, "metrics", None))
     is_built = has_metrics or (is_built and _has_key(entry))
     instance = build(name, {}, entry, folder) if is_built else None
+    if isinstance(entry, CustomProvider) and instance is not None:
+        tasks = (case.task_type for case in cases)
+        return entry, [(("provider",), message) for message in task_problems(name, instance, entry, tasks)]
     if not isinstance(entry, CustomGrader):
         return entry, []
     return _with_metrics(entry, instance if has_metrics else None, cases)
