@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from visioneval.errors import UsageError, VisionEvalError
-from visioneval.registry import Part, load_class
+from visioneval.registry import Part, describe_user_error, load_class
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader, CustomGrader, Declared
 from visioneval.suite.entries.judges import CustomJudge
@@ -48,10 +48,9 @@ def build(name: str, table: Mapping[str, Part], config: Any, folder: Path) -> An
     if name in table:
         return cls(config)
     if (options := _options_of(name, cls)) is not None:
-        try:
-            config = config.model_copy(update={"options": options.model_validate(config.options)})
-        except ValidationError as error:
-            raise UsageError(f"{name}: invalid options: {error.errors()[0]['msg']}") from None
+        for _, message in _option_problems(options, config.options):
+            raise UsageError(f"{name}: invalid options: {message}")
+        config = config.model_copy(update={"options": options.model_validate(config.options)})
     instance = _instance(name, cls, config)
     _check_main_method(name, instance, config)
     return instance
@@ -65,7 +64,7 @@ def _instance(name: str, cls: Any, config: Any) -> Any:
     except VisionEvalError as error:
         raise UsageError(f"{name}: cannot be created: {error}") from error
     except (Exception, SystemExit) as error:
-        raise UsageError(f"{name}: cannot be created: {type(error).__name__}: {error}") from error
+        raise UsageError(f"{name}: cannot be created: {describe_user_error(error, first_line=True)}") from error
 
 
 def _accepts_config(cls: Any, config: Any) -> bool:
@@ -188,7 +187,9 @@ def _option_problems(options: type[BaseModel] | None, written: Mapping[str, Any]
         schema = options.model_json_schema()
         for entry in error.errors(include_url=False):
             of_key = ("[key]",) if entry["type"] == "extra_forbidden" else ()
-            yield ("options", *document_path(entry["loc"]), *of_key), explain(entry, schema)
+            path = document_path(entry["loc"])
+            key = f"{path[-1]}: " if entry["type"] == "value_error" and path else ""  # of a validator of the class
+            yield ("options", *path, *of_key), key + explain(entry, schema)
 
 
 def _with_metrics(
@@ -210,10 +211,21 @@ def _with_metrics(
 def _metrics_for(instance: Any, name: str, case: TestCase) -> dict[str, Metric]:
     try:
         written = instance.metrics(case)
-        return {str(metric): Metric.model_validate(meaning) for metric, meaning in dict(written).items()}
     except (Exception, SystemExit) as error:
-        first = str(error).partition("\n")[0]
-        raise UsageError(f"{name}: metrics(case) failed for {case.id!r}: {type(error).__name__}: {first}") from error
+        message = f"metrics(case) failed for {case.id!r}: {describe_user_error(error, first_line=True)}"
+        raise UsageError(f"{name}: {message}") from error
+    if not isinstance(written, Mapping):
+        raise UsageError(f"{name}: metrics(case) returned {type(written).__name__}, not dict, for {case.id!r}")
+    return {str(metric): _valid_metric(name, case, metric, meaning) for metric, meaning in written.items()}
+
+
+def _valid_metric(name: str, case: TestCase, metric: Any, meaning: Any) -> Metric:
+    try:
+        return Metric.model_validate(meaning)
+    except ValidationError as error:
+        problems = (explain(entry, Metric.model_json_schema()) for entry in error.errors(include_url=False))
+        message = f"metrics(case) defines {str(metric)!r} wrongly for {case.id!r}: {'; '.join(problems)}"
+        raise UsageError(f"{name}: {message}") from error
 
 
 def _metric_problems(grader: CustomGrader, metrics: Mapping[str, Metric]) -> Problems:
