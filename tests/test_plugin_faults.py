@@ -345,6 +345,52 @@ def test_an_error_of_an_options_validator_names_its_key(plugins: PluginSuite) ->
     assert plugins.problems() == ["suite.yaml:4:45: fill: unknown color"]
 
 
+class TestPrices:
+    """Prices of custom classes."""
+
+    def test_a_budget_asks_for_a_price_per_call_of_a_judge(self, plugins: PluginSuite) -> None:
+        plugins.code(("return Grade(scores={'look': True})", ASKS))
+        result = plugins.toy("run", "suite.yaml", "--trust-suite", "--budget", "1")
+        assert result.exit_code == 2
+        example = "prices: {ours:Answer: {per_call: 0.02}, ours:Draw: {per_image: 0.02}}"
+        assert result.stderr.strip() == (
+            "the budget needs the price of every call, but these are unknown: ours:Answer, ours:Draw."
+            f" Set them in the suite, 0 for free calls, for example '{example}'"
+        )
+        plugins.suite("verdict:", f"{example.replace('0.02', '0')}\nverdict:")
+        assert plugins.toy("run", "suite.yaml", "--trust-suite", "--budget", "1").exit_code == 0
+
+    @pytest.mark.parametrize(
+        ("judge", "prices", "problem"),
+        [
+            ("ours:Answer", "{ours:Answer: {per_image: 0.02}}", "set per_call, or a price per token"),
+            ("ours:Answer", "{ours:Answer: {per_image: 0.02, per_call: 0}}", None),
+            ("ours:Answer", "{ours:Answer: {per_image: 0}}", None),
+            ('ours:Answer", model: "m', "{m: {per_image: 0.02}}", "set per_call, or a price per token"),
+            ('ours:Answer", model: "m', "{m: {per_image: 0.02}, ours:Answer:m: {per_call: 0.1}}", None),
+        ],
+    )
+    def test_a_judge_priced_by_image_alone_is_refused(
+        self, plugins: PluginSuite, judge: str, prices: str, problem: str | None
+    ) -> None:
+        plugins.suite('{provider: "ours:Answer"}', f'{{provider: "{judge}"}}\nprices: {prices}')
+        position = f"suite.yaml:7:{len('prices: ') + prices.index('{', 1) + 1}"
+        message = "the judge 'default' generates no images, so per_image prices its calls at 0"
+        assert plugins.problems() == ([] if problem is None else [f"{position}: {message}: {problem}"])
+
+    @pytest.mark.parametrize(
+        ("judge", "advice"), [("ours:Both", "add per_call"), ('ours:Both", model: "m', "add a price for 'ours:Both:m'")]
+    )
+    def test_a_price_of_a_model_run_too_is_a_warning(self, plugins: PluginSuite, judge: str, advice: str) -> None:
+        plugins.code(("class Answer:", "class Both(Draw):"))
+        suite = SUITE.replace("ours:Draw", "ours:Both").replace("ours:Answer", judge)
+        (plugins.toy.folder / "suite.yaml").write_text(suite + "prices: {ours:Both: {per_image: 0.02}}\n")
+        result = plugins.toy("validate", "suite.yaml", "--trust-suite")
+        assert result.exit_code == 0
+        assert "suite.yaml:10:21: warning: the judge 'default' generates no images" in result.output
+        assert advice in result.output
+
+
 class TestHiddenModules:
     """An installed module comes before one of the same name next to the suite."""
 
