@@ -11,7 +11,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable ".[ocr,video,gcs,s3,label]" --group dev
+	$(BIN)/python -m pip install --quiet --editable ".[ocr,video,gcs,s3,hf,parquet,label]" --group dev
 	touch $(READY)
 
 demo: $(READY)  ## Run the quickstart suites, with no key and no network
@@ -51,8 +51,9 @@ bench: $(READY)
 	$(BIN)/python -m tests.bench.local
 	$(BIN)/python -m tests.bench.report
 	$(BIN)/python -m tests.bench.compare
+	$(BIN)/python -m tests.bench.datasets
 
-probe: $(READY)  ## What the graders catch of planted damage, on shipped suites and real edits; takes long, LIMIT=1 bounds it
+probe: $(READY)  ## What the graders catch of planted damage, on shipped suites and real edits; a quarter of an hour of CPU, LIMIT=1 bounds it
 	$(BIN)/python -m tests.bench.probe $(if $(LIMIT),--limit $(LIMIT))
 
 wheel: $(READY)

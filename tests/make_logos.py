@@ -131,8 +131,8 @@ def _font(size: float) -> ImageFont.FreeTypeFont:
     return font.font_variant(layout_engine=ImageFont.Layout.BASIC)
 
 
-def fernhill(word: str) -> Image.Image:
-    """A sprig in a disc over the name and a trade between two rules."""
+def fernhill(word: str, sign: str = "") -> Image.Image:
+    """A sprig in a disc over the name and a trade between two rules; with or without a small sign after the name."""
     pen = _Pen(_PAPER)
     pen.disc(384, 142, 84, _FERN)
     pen.stroke([(384, 210), (384, 88)], 4, _PAPER)
@@ -145,6 +145,8 @@ def fernhill(word: str) -> Image.Image:
     pen.words(word, (384, 420), 42, _FERN, gap=0.22)
     for side in (-1, 1):
         pen.bar(384 + side * 178 - 34, 404, 384 + side * 178 + 34, 407, _LEAF)
+    if sign:
+        pen.letter(sign, (592, 296), 56, _FERN)
     return pen.done()
 
 
@@ -176,15 +178,15 @@ def orrin(second: str) -> Image.Image:
     return pen.done()
 
 
-def northlight(star: bool) -> Image.Image:
-    """Hills under a rising moon over the name; with or without a star above its last letter."""
+def northlight(line: str = "STARGAZING TOURS", *, star: bool = False) -> Image.Image:
+    """Hills under a rising moon over the name and a line; with or without a star above the name's last letter."""
     pen = _Pen(_NIGHT)
     pen.half_disc(384, 196, 104, _DUSK)
     pen.disc(384, 140, 26, _WHITE)
     pen.shape([(268, 196), (330, 138), (372, 178), (352, 196)], _MIST)
     pen.shape([(324, 196), (408, 150), (500, 196)], _WHITE)
     pen.words("Northlight", (384, 352), 116, _WHITE, gap=-0.005, weight=0.006)
-    pen.words("STARGAZING TOURS", (384, 422), 32, _MIST, gap=0.2)
+    pen.words(line, (384, 422), 32, _MIST, gap=0.2)
     if star:
         pen.shape(_star(640, 216, 32), _GOLD)
     return pen.done()
@@ -243,13 +245,19 @@ LOGOS = {
     ),
     "year": Logo(base=lambda: harrow("1986"), expected=lambda: harrow("1968"), editable=((374, 378, 524, 432),)),
     "letter": Logo(base=lambda: orrin("R"), expected=lambda: orrin("D"), editable=((376, 200, 470, 308),)),
-    "mark": Logo(
-        base=lambda: northlight(star=False), expected=lambda: northlight(star=True), editable=((600, 176, 680, 256),)
+    "mark": Logo(base=northlight, expected=lambda: northlight(star=True), editable=((600, 176, 680, 256),)),
+    "longer_word": Logo(
+        base=northlight, expected=lambda: northlight("STARGAZING EVENINGS"), editable=((84, 386, 684, 434),)
+    ),
+    "trademark": Logo(
+        base=lambda: fernhill("BAKERY"),
+        expected=lambda: fernhill("BAKERY", sign="™"),
+        editable=((568, 248, 632, 304),),
     ),
     "two_steps": Logo(
         base=lambda: saltmarsh("POTTERY", "1996"),
         expected=lambda: saltmarsh("STUDIO", "1969"),
-        editable=((360, 280, 664, 326), (500, 346, 632, 382)),
+        editable=((360, 280, 664, 326), (522, 346, 632, 382)),
         halfway=(lambda: saltmarsh("STUDIO", "1996"), lambda: saltmarsh("POTTERY", "1969")),
     ),
 }

@@ -1,13 +1,14 @@
 """Published VQA answers as suites: an example of custom questions and answers.
 
-A suite of recorded answers is three files: a dataset with one case per row and questions as JSON in a column; a table
-of answers, one question per row; and the suite that names both. Nothing here depends on a grader.
+A suite of recorded answers is a dataset of questions, a table of answers, and the suite that names both. They may be one
+file. Nothing here depends on a grader.
 """
 
 from __future__ import annotations
 
 import csv
 import json
+import shutil
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,12 +27,19 @@ verdict: [gecko >= 0.5]
 DSG_SUITE = """\
 name: dsg-tifa160
 judges:
-  pali: {provider: recorded, path: answers.csv, fields: {model: model}}
+  pali:
+    provider: recorded
+    path: answers.csv
+    fields: {case: item_id, model: t2i_model, question: question_id}
 cases:
-  - dataset: {path: cases.jsonl, fields: {id: id, questions: questions}}
+  - dataset:
+      path: answers.csv
+      group_by: item_id
+      fields: {questions: {id: question_id, question: question, depends_on: dependency_id}}
+  - {id: tifa160_134, questions: [Is it what was asked for?]}
 models: MODELS
 graders:
-  - {key: gecko, type: gecko, judge: pali, on_unanswered: wrong, on_bad_dependency: drop}
+  - {key: gecko, type: gecko, judge: pali, on_unanswered: wrong, on_bad_dependency: drop, dependencies: DEPENDENCIES}
 verdict: [gecko >= 0]
 """
 
@@ -64,34 +72,18 @@ def tifa_suite(data: Path, folder: Path, *, without: Collection[str] = ()) -> Pa
 
 
 def dsg_suite(data: Path, folder: Path, *, dependencies: bool = True) -> Path:
-    """``dsg_tifa160`` as a suite in ``folder``: 160 cases, 5 model runs, no images.
+    """``dsg_tifa160`` as a suite in ``folder``: 160 cases, 5 model runs, no images. The file is as it was published.
 
     The item that was published without questions gets an unanswered one.
     """
-    with (data / "answers_pali17b.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    asked: dict[str, dict[str, dict[str, Any]]] = {
-        item: {}
-        for item in sorted({row["item_id"] for row in likert_rows(data)}, key=lambda name: int(name.split("_")[1]))
-    }
-    for row in rows:
-        parents = [part.strip() for part in row["dependency_id"].split(",") if part.strip() != "0"]
-        question = {
-            "id": row["question_id"],
-            "question": row["question"],
-            "depends_on": parents if dependencies else [],
-        }
-        asked[row["item_id"]][row["question_id"]] = question
-    unasked = [{"id": "1", "question": "Is it what was asked for?"}]
-    cases = [{"id": item, "questions": list(custom.values()) or unasked} for item, custom in asked.items()]
-    answers = [
-        {"case": row["item_id"], "model": row["t2i_model"], "question": row["question_id"], "answer": row["answer"]}
-        for row in rows
-    ]
-    models = [
-        {"provider": "files", "outputs": "none", "label": name} for name in sorted({row["t2i_model"] for row in rows})
-    ]
-    return _written(folder, DSG_SUITE.replace("MODELS", json.dumps(models)), cases, answers)
+    shutil.copy(data / "answers_pali17b.csv", folder / "answers.csv")
+    with (folder / "answers.csv").open(encoding="utf-8", newline="") as file:
+        labels = sorted({row["t2i_model"] for row in csv.DictReader(file)})
+    models = [{"provider": "files", "outputs": "none", "label": label} for label in labels]
+    text = DSG_SUITE.replace("MODELS", json.dumps(models))
+    text = text.replace("DEPENDENCIES", "use" if dependencies else "ignore")
+    (folder / "suite.yaml").write_text(text, encoding="utf-8")
+    return folder / "suite.yaml"
 
 
 def likert_rows(data: Path) -> list[dict[str, str]]:

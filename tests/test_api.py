@@ -237,7 +237,7 @@ def test_results_are_shown_in_one_line(toy: Toy, monkeypatch: pytest.MonkeyPatch
     assert repr(compared) == "ComparisonResult(runs/r -> runs/r: 4 paired cells, gates: 6 passed, exit code 0)"
     assert type(compared.exit_code) is type(run.exit_code) is int
     agreement = ve.agreement("r")
-    assert repr(agreement) == str(agreement) == "Agreement(r: 0 labels, 0 raters, 0 metrics, exit code 0)"
+    assert repr(agreement) == str(agreement) == "Agreement(r: 0 labels, 0 raters, 1 metric, exit code 0)"
 
 
 def test_refused_key_is_the_same_exit_code_everywhere(

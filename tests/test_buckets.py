@@ -18,7 +18,7 @@ from toys import Toy
 
 from visioneval.errors import UsageError
 from visioneval.media.urls import fetch
-from visioneval.suite.loading.datasets import read_rows
+from visioneval.suite.loading.datasets.tables import read_rows
 
 REFUSED = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
 
@@ -185,7 +185,7 @@ def test_oversized_files_are_not_read_completely(s3: str, monkeypatch: pytest.Mo
 
 def test_a_dataset_of_another_kind_is_not_fetched() -> None:
     with pytest.raises(UsageError, match="a dataset's name must end in"):
-        read_rows("s3://nowhere/x.parquet", "s3://nowhere/x.parquet")
+        read_rows("s3://nowhere/x.xlsx", "s3://nowhere/x.xlsx")
 
 
 @pytest.mark.parametrize(("scheme", "library", "extra"), [("s3", "s3fs", "s3"), ("gs", "gcsfs", "gcs")])

@@ -71,7 +71,7 @@ def test_plan_shows_cases_by_model_runs_and_the_work(toy: Toy) -> None:
     assert "1  m,q=low     mine:Generate" in [line.strip() for line in lines]
     assert "generate  image_generation   2   2   2" in lines
     assert "change    image_editing      2   2   -" in lines
-    assert "work  10 generation calls, 10 images, 10 grader calls" in [line.strip() for line in lines]
+    assert "work  10 generation calls, 10 images, 10 other gradings" in [line.strip() for line in lines]
     assert "cost  unknown for 3 of 3" in [line.strip() for line in lines]
 
 
@@ -287,7 +287,7 @@ def test_selection_flags_and_a_note_are_in_run_json(toy: Toy) -> None:
     toy.run({"tags": ["x"]}, {}, arguments=("--case", "case*", "--tag", "x", "--limit", "1", "--note", "n"), **GRID)
     info = toy.info
     assert info.selection.model_dump() == {
-        "cases": ("case*",), "tags": ("x",), "models": (), "graders": (), "limit": 1, "samples": None
+        "cases": ("case*",), "tags": ("x",), "models": (), "graders": (), "limit": 1, "samples": None, "shard": None
     }  # fmt: skip
     assert (info.note, info.planned_cells) == ("n", 2)
     assert len(info.source_sha256) == 64

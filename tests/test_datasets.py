@@ -16,7 +16,9 @@ from suite_text import suite
 from visioneval.errors import SuiteError, UsageError
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.load import LoadedSuite, load_suite
-from visioneval.suite.loading.datasets import case_of, prompt_id, read_rows, row_id
+from visioneval.suite.loading.datasets.cases import RowReader, prompt_id
+from visioneval.suite.loading.datasets.tables import read_rows
+from visioneval.suite.loading.datasets.templating import Variables
 from visioneval.suite.runs import dataset_outputs, model_runs
 from visioneval.templates.render import render
 
@@ -182,12 +184,22 @@ def test_fields_that_no_case_or_row_has(problems: Problems, fields: str, positio
         (
             "{path: d.xlsx, fields: {id: i}}",
             "2:26",
-            "dataset: d.xlsx: unknown file type: a dataset's name must end in .jsonl, .ndjson, .csv, .tsv",
+            "dataset: d.xlsx: unknown file type: a dataset's name must end in .jsonl, .ndjson, .json, .csv, .tsv, .parquet",
         ),
         ("{path: d.jsonl}", "2:19", "the key 'fields' is missing"),
+        (f"{{path: {'x' * 300}.csv, fields: {{id: i}}}}", "2:26", f"dataset: {'x' * 300}.csv: file name too long"),
+        (
+            '{path: "a\\0.csv", fields: {id: i}}',
+            "2:26",
+            "path: 'a\\x00.csv' is not valid: control characters are not allowed",
+        ),
         ("{path: d.jsonl, fields: {}}", "2:43", "fields: must not be empty"),
         ("x.csv", "2:19", "dataset: expected a mapping of keys to values, not 'x.csv'"),
-        ("{path: folder.csv, fields: {id: i}}", "2:26", "dataset: folder.csv: is not a regular file"),
+        (
+            "{path: folder.csv, fields: {id: i}}",
+            "2:26",
+            "dataset: folder.csv: the folder has no metadata.jsonl: add one with the column file_name, or name a file",
+        ),
     ],
 )
 def test_datasets_that_cannot_be_opened(
@@ -216,10 +228,10 @@ def test_tables_and_json_lines_load_the_same_rows(
         writer.writeheader()
         writer.writerows(rows)
     (folder / "h.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    fields = {"id": "i", "prompt": "p", "region": "t"}
+    reader = RowReader({"id": "i", "prompt": "p", "region": "t"}, (), Variables({}))
 
-    def read(name: str) -> list[tuple[str, dict[str, Any]]]:
-        return [(row_id(row, fields), case_of(row, fields)) for row in read_rows(folder / name, name)]
+    def read(name: str) -> list[tuple[tuple[str, ...], dict[str, Any]]]:
+        return [(reader.identity(row), reader.flat(row)) for row in read_rows(folder / name, name)]
 
     assert read("h.csv") == read("h.jsonl")
 
@@ -228,7 +240,7 @@ def test_tables_and_json_lines_load_the_same_rows(
 def test_any_bytes_load_as_rows_or_as_problems_with_positions(
     tmp_path_factory: pytest.TempPathFactory, data: bytes
 ) -> None:
-    for name in ("b.csv", "b.jsonl"):
+    for name in ("b.csv", "b.jsonl", "b.json"):
         path = tmp_path_factory.getbasetemp() / name
         path.write_bytes(data)
         try:
@@ -330,4 +342,4 @@ def test_the_real_generations_are_four_models_over_two_prompts(
 
 def test_a_file_of_another_kind(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="unknown file type"):
-        read_rows(tmp_path / "x.parquet", "x.parquet")
+        read_rows(tmp_path / "x.xlsx", "x.xlsx")

@@ -24,11 +24,24 @@ from visioneval.suite import filters as scope
 from visioneval.suite import labels as suite_labels
 from visioneval.suite import model
 from visioneval.suite.cases import case, questions
-from visioneval.suite.entries import judges, limits, panels
+from visioneval.suite.entries import judges, limits, panels, prompts
 from visioneval.suite.entries import metrics as suite_metrics
 
 ROOT = Path(__file__).parent.parent
-SHARED = {"label", "tasks", "params", "grid", "provider", "key", "type", "when", "optional", "combine", "quorum"}
+SHARED = {
+    "label",
+    "tasks",
+    "params",
+    "grid",
+    "prompts",
+    "provider",
+    "key",
+    "type",
+    "when",
+    "optional",
+    "combine",
+    "quorum",
+}
 
 
 def _section(document: str, title: str) -> set[str]:
@@ -44,6 +57,7 @@ def _section(document: str, title: str) -> set[str]:
         ("suite.md", "Suite", model.Suite),
         ("suite.md", "Case", case.TestCase),
         ("suite.md", "Expect", case.Expect),
+        ("suite.md", "Prompt", prompts.PromptEntry),
         ("suite.md", "openai", config_of(PROVIDERS, "openai")),
         ("suite.md", "gemini", config_of(PROVIDERS, "gemini")),
         ("suite.md", "files", config_of(PROVIDERS, "files")),
@@ -84,6 +98,7 @@ def test_tables_name_exactly_the_fields(document: str, title: str, documented: t
         "Suite",
         "Case",
         "Expect",
+        "Prompt",
         "Record",
         "Questions",
         "Rules and gates",
@@ -124,7 +139,7 @@ def test_the_table_of_judge_templates_is_true() -> None:
     for name, options in graders.items():
         grader = config_of(GRADERS, name).model_validate({"key": "k", "type": name, **options})
         contexts = dict(grader.template_contexts(item, item.prompt, variables={"vars": 1}))
-        for template in grader.judge_templates:
+        for template in grader.judge_templates(item, {"vars": 1}):
             must, known = set(template.must_show), set(contexts[template.name])
             assert must | set(template.instead) <= known
             actual[name, template.option] = (must, known - must)

@@ -59,16 +59,62 @@ def test_earlier_runs_are_not_read_if_prices_suffice(toy: Toy) -> None:
 def test_unknown_cost_is_reported(toy: Toy) -> None:
     models = [{"provider": "openai", "label": "own", "params": {"model": "painter-9"}}]
     work = estimated(toy.write({}, **{**PAID, "models": models}))
-    assert costs(work) == {"own": (None, "none", 0), "look by default": (None, "tokens", 0)}
-    text = toy("plan", "suite.yaml").stdout
-    assert "unknown for 2 of 2" in text
+    assert costs(work) == {"own": (None, "none", 0), "look by default": (0.02375, "tokens", 0)}
+    text = " ".join(toy("plan", "suite.yaml").stdout.split())
+    assert "unknown for 1 of 2" in text
     assert "own: 1 call, unknown: no price; add one under 'prices:'" in text
-    assert "look by default: 1 call, unknown: priced per token" in text
+    assert "look by default: 1 call, 0.0238 USD, assuming usual numbers of tokens" in text
 
 
-def test_token_prices_without_usage_give_no_estimate(toy: Toy) -> None:
-    work = estimated(toy.write({}, **PAID, prices={"gpt-5.4": {"per_call": 1, "output_per_million": 4}}))
-    assert costs(work)["look by default"] == (None, "tokens", 0)
+def test_token_prices_without_usage_assume_usual_answers(toy: Toy) -> None:
+    prices = {"gpt-5.4": {"per_call": 1, "input_per_million": 10, "output_per_million": 4}}
+    one = 1 + 10e-6 * (2_000 + 1_500) + 4e-6 * 1_000
+    assert costs(estimated(toy.write({}, {}, **PAID, prices=prices)))["look by default"] == (
+        pytest.approx(4 * one),
+        "tokens",
+        0,
+    )
+
+
+def test_assumed_tokens_follow_quality_images_and_crops(toy: Toy) -> None:
+    toy.outputs("base.png")
+    models = [
+        {"provider": "openai", "label": quality, "params": {"model": "m", "quality": quality}}
+        for quality in ("low", "medium", "high")
+    ]
+    graders = [{**RUBRIC, "zoom": {"max_crops": 2}}]
+    prices = {
+        "openai": {"input_per_million": 1e6, "output_per_million": 1},
+        "openai:gpt-5.4": {"input_per_million": 1e6},
+    }
+    path = toy.write(
+        {"prompt": "1234", "images": ["base.png"]}, **{**PAID, "models": models, "graders": graders}, prices=prices
+    )
+    assert [round(cost.usd or 0, 6) for cost in estimated(path).costs] == [
+        1501.0004,
+        1501.0016,
+        1501.0062,
+        3 * 3 * (2_000 + 2 * 1_500),
+    ]
+
+
+def test_judge_calls_and_local_measurements_are_counted_apart(toy: Toy) -> None:
+    graders = [{**RUBRIC, "votes": 3}, {"key": "file", "type": "properties"}, SECOND]
+    work = estimated(toy.write({}, {}, **{**PAID, "graders": graders}))
+    assert (work.cells, work.judge_calls, work.local_measurements, work.other_gradings) == (4, 12, 4, 4)
+    assert work.grader_calls == 12
+    text = " ".join(toy("plan", "suite.yaml", "--trust-suite").stdout.split())
+    assert "4 images, 12 judge calls, 4 local measurements, 4 other gradings" in text
+    data = json.loads(toy("plan", "suite.yaml", "--trust-suite", "--json").stdout)
+    assert (data["judge_calls"], data["local_measurements"]) == (12, 4)
+
+
+def test_a_judge_whose_calls_are_unknown_is_not_counted_as_none(toy: Toy) -> None:
+    gecko = {"key": "claims", "type": "gecko", "mode": "single"}
+    path = toy.write({}, **{**PAID, "graders": [gecko], "verdict": ["claims >= 0.5"]})
+    text = " ".join(toy("plan", path).stdout.split())
+    assert "at least 0 judge calls" in text
+    assert "unknown: the number of calls is not known" in text
 
 
 def test_earlier_runs_give_mean_cost(toy: Toy) -> None:

@@ -43,6 +43,13 @@ def test_only_the_answer_of_a_direct_parent_counts(right: dict[str, bool], score
     assert list(points(CHAIN, right, "error").values()) == scored
 
 
+def test_ignored_dependencies_change_no_score() -> None:
+    right = {"a": False, "b": True, "c": True}
+    assert list(points(CHAIN, right, "error", ignore_dependencies=True).values()) == [0, 1, 1]
+    unanswered = {"a": None, "b": True, "c": True}
+    assert list(points(CHAIN, unanswered, "error", ignore_dependencies=True).values()) == [None, 1, 1]
+
+
 @pytest.mark.parametrize(
     ("on_unanswered", "scored", "total"),
     [("error", [None, None, 1], None), ("wrong", [0, 0, 1], 1 / 3), ("skip", [None, 1, 1], 1.0)],

@@ -117,7 +117,7 @@ cases:
   - {id: two, prompt: a boat, criteria: It is red., tags: [water]}
   - {id: three, prompt: a car}
 """
-NEVER = "so the judge never sees it (if that is intended: 'show: [prompt, output]')"
+NEVER = "so the judge never sees it (if that is intended: 'show: [prompt, inputs, masks, output]')"
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_a_template_that_leaves_one_out_gets_one_warning(shown: str, missing: st
     second = "  - {key: two, type: rubric, template: mine.j2, metrics: {fine: {type: pass_fail, description: d}}}\n"
     text = SUITE.replace("verdict: [good]", f"{second}verdict: [good, fine]")
     code, lines = validate(text, mine=f"{{{{ {shown} }}}}")
-    rest = f"{shown}, output"
+    rest = f"{shown}, inputs, masks, output"
     assert (code, lines) == (
         0,
         [
@@ -273,7 +273,8 @@ def test_a_name_in_single_braces_is_reported(template: str, lines: list[str], co
         ("{key: good, type: alignment, template: mine.j2}", "Is it good?",
          "suite.yaml:9:44: mine.j2: shows neither 'prompt' nor 'criteria', so the judge never sees what was asked"),
         ("{key: good, type: alignment, template: mine.j2}", "{{ criteria }}",
-         "suite.yaml:9:44: warning: mine.j2: does not show 'prompt', so the judge never sees it"),
+         "suite.yaml:9:44: warning: mine.j2: does not show 'prompt', so the judge never sees it"
+         " (if that is intended: 'show: [criteria, inputs, masks, output]')"),
         ("{key: good, type: gecko, questions_template: mine.j2}", "Write questions: {image_description}",
          "suite.yaml:9:50: mine.j2: '{image_description}' is not replaced: write '{{ prompt }}'"),
         ("{key: good, type: gecko, questions_template: mine.j2}", "Write questions.",
@@ -429,7 +430,7 @@ def test_show_output_attaches_no_input_images(suite: SuiteRunner) -> None:
     from PIL import Image
 
     Image.new("RGB", (64, 64), "red").save(suite.folder / "base.png")
-    for show, images in ((["output"], 1), (["prompt", "criteria", "output"], 2)):
+    for show, images in ((["output"], 1), (["prompt", "criteria", "inputs", "output"], 2)):
         suite.write(cases=[{**CASE, "images": ["base.png"]}], graders=[{**LOOK, "show": show}])
         assert suite.run(run_id=f"r{images}").exit_code == 0
         assert ("ref_1: input image" in asked(suite)[-1]) is (images == 2)

@@ -270,6 +270,27 @@ def test_left_image_is_a(tmp_path: Path) -> None:
         assert Image.open(stored).convert("RGB").getpixel((0, 0)) == shown
 
 
+def test_raters_see_the_prompt_that_graders_saw(tmp_path: Path) -> None:
+    run = write_run(
+        tmp_path, [{"id": "one"}], change=lambda _: {"sent_prompt": "a tree, in ink", "graded_prompt": "a tree, in ink"}
+    )
+    assert open_labeling(run).next("ann")["item"]["prompt"] == "a tree, in ink"
+
+
+def test_a_pair_of_two_prompts_is_compared_with_the_case(tmp_path: Path) -> None:
+    labels = [f"{model},prompt={prompt}" for model in ("m", "n") for prompt in ("plain", "styled")]
+    sent = {"sent_prompt": "in ink", "graded_prompt": "in ink"}
+    run = write_run(tmp_path, [{"id": "one"}, {"id": "two"}], labels, change=lambda at: sent if at % 2 else {})
+    pairs = prepare(LabelRequest(f"{run}@*prompt=plain", tmp_path, pairs=f"{run.name}@*prompt=styled")).subjects
+    assert {(pair.record.model_label, str(pair.other and pair.other.model_label)) for pair in pairs} == {
+        ("m,prompt=plain", "m,prompt=styled"), ("n,prompt=plain", "n,prompt=styled")
+    }  # fmt: skip
+    at = Labeling(
+        prepare(LabelRequest(f"{run}@*prompt=plain", tmp_path, pairs=f"{run.name}@*prompt=styled")), lambda: NOON
+    )
+    assert at.next("ann")["item"]["prompt"] != "in ink"
+
+
 def test_skips_questions_about_missing_metrics(tmp_path: Path) -> None:
     asked = {
         "questions": [*QUESTIONS["questions"], {"key": "look", "ask": "Fine?", "type": "yes_no", "metric": "fine"}]

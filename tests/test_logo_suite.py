@@ -26,6 +26,8 @@ pytestmark = pytest.mark.usefixtures("reduced_readings")
 SOURCE = builtin("suites") / "logo_edits"
 PROMPT_PATTERNS = {
     "word": r"change the word BAKERY",
+    "longer_word": r"change the word TOURS",
+    "trademark": r"Add a trademark sign",
     "year": r"change the year 1986",
     "letter": r"change the second letter",
     "mark": r"Add one small golden star",
@@ -120,7 +122,7 @@ def test_every_image_passes_where_the_judge_is_content(api: FakeAPI, run_with_ap
     api.script.judge(judge_answer)
     code, output, folder, records = run_with_api()
     assert code == 0, output
-    assert len(records) == 15 == read_info(folder).planned_cells
+    assert len(records) == 21 == read_info(folder).planned_cells
     assert {record.verdict for record in records} == {Verdict.PASS}
     assert {record.provider for record in records} == {"openai", "gemini"}
 

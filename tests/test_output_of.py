@@ -67,7 +67,7 @@ def test_a_selected_case_adds_the_case_whose_output_it_uses(toy: Toy) -> None:
 
 def test_a_plan_counts_one_generation_and_two_cells(toy: Toy) -> None:
     message = toy("plan", toy.write({}, COUNTER, samples=3), "--trust-suite").output
-    assert "3 generation calls, 6 images, 6 grader calls" in message
+    assert "3 generation calls, 6 images, 6 other gradings" in message
 
 
 def test_cases_that_use_an_edit_have_its_inputs_and_task(toy: Toy) -> None:

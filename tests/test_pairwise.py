@@ -116,6 +116,7 @@ def test_a_judge_that_prefers_a_colour_prefers_it_in_both_orders(
         "reason": "the blue one is calm",
         "judge": judge,
         "error": None,
+        "cost_usd": 0.01,
     }
     assert {json.loads(line)["answer"] for line in lines} == {"b"}
 
@@ -184,6 +185,56 @@ def test_refusals_and_off_schema_answers_are_errors_and_not_losses(
     assert (line.test_id, line.first, line.answer, line.reason) == ("case0", "a", None, None)
     script.judge(fine)
     assert counts(run_pairwise(toy, "--reuse", "none")) == (3, 3, 0, 0, 0, 0)
+
+
+def pairwise_costs(toy: Toy) -> tuple[Any, ...]:
+    """The cost of pairs in the summary of the run ``r``: total, part, and of its judge USD, paid, cached and unknown."""
+    summary = json.loads((toy.folder / "runs/r/summary.json").read_text())
+    (cost,) = (cost for cost in summary["costs"] if cost["what"] == "pairwise")
+    assert cost["name"] == "openai:gpt-5.4"
+    usd = (pytest.approx(value) for value in (summary["cost_usd"], summary["pairwise_usd"], cost["usd"]))
+    return (*usd, cost["paid"], cost["cached"], cost["unknown"])
+
+
+def test_answers_about_pairs_are_part_of_the_cost_of_a_run(toy: Toy, api: FakeAPI, script: Script) -> None:
+    script.judge(prefers("blue"))
+    run(toy, suite(toy, api))
+    assert toy.summary["pairwise_usd"] is None
+    run_pairwise(toy)
+    assert pairwise_costs(toy) == (0.06, 0.06, 0.06, 6, 0, 0)
+    shown = " ".join(toy("show", "r", COLUMNS="120").stdout.split())
+    assert "pairwise openai:gpt-5.4 0.0600 6 0 0 all 0.0600" in shown
+    toy("report", "r", "-o", "page")
+    page = " ".join((toy.folder / "page/index.html").read_text().split())
+    assert "<b>0.0600</b> USD" in page
+    assert "<tr><td>pairwise</td>" in page
+
+
+def test_no_answer_about_a_pair_is_counted_twice(toy: Toy, api: FakeAPI, script: Script) -> None:
+    script.judge(prefers("blue"))
+    run(toy, suite(toy, api))
+    for _ in range(2):
+        run_pairwise(toy)
+    assert pairwise_costs(toy) == (0.06, 0.06, 0.06, 6, 0, 0)
+    (toy.folder / "runs/r/preferences.jsonl").unlink()
+    run_pairwise(toy)  # from the cache
+    assert pairwise_costs(toy) == (0.0, 0.0, 0.0, 0, 6, 0)
+    run_pairwise(toy, "--reuse", "none")  # replaces all answers, and is paid
+    assert pairwise_costs(toy) == (0.06, 0.06, 0.06, 6, 6, 0)
+    assert "pairwise" not in toy("show", "r@x").stdout  # no pair belongs to one model run
+
+
+def test_answers_of_unknown_cost_are_named(toy: Toy, api: FakeAPI, script: Script) -> None:
+    script.judge(prefers("blue"))
+    run(toy, suite(toy, api))
+    run_pairwise(toy)
+    path = toy.folder / "runs/r/preferences.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    del lines[0]["cost_usd"]  # as written by an earlier version
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    run_pairwise(toy)  # asks nothing
+    assert pairwise_costs(toy) == (0.05, 0.05, 0.05, 5, 0, 1)
+    assert "pairwise openai:gpt-5.4 >= 0.0500 5 0 1" in " ".join(toy("show", "r", COLUMNS="120").stdout.split())
 
 
 def test_only_pairs_of_a_selection_are_judged(toy: Toy, api: FakeAPI, script: Script) -> None:

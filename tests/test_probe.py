@@ -6,7 +6,8 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -23,8 +24,9 @@ from visioneval.cli import app
 from visioneval.engine.listener import Listener
 from visioneval.errors import UsageError
 from visioneval.probing import subjects
+from visioneval.probing.costs import gradings
 from visioneval.probing.counter_prompts import PROMPT_KINDS, Exchange, exchange_of
-from visioneval.probing.damage.kinds import KINDS
+from visioneval.probing.damage.kinds import KINDS, matching
 from visioneval.probing.damage.subject import CannotPlantError
 from visioneval.probing.prepare import ProbeRequest
 from visioneval.probing.probe import run_probe
@@ -146,7 +148,10 @@ def test_the_same_probe_twice_is_the_same_and_another_seed_is_not(folder: Folder
 
 def test_selecting_other_kinds_changes_no_result(folder: Folder) -> None:
     folder.suite()
-    alone = ve.probe("suite.yaml", kinds=["pixels.stroke"], limit=1).findings.detections
+    result = ve.probe("suite.yaml", kinds=["pixels.stroke"], limit=1)
+    assert repr(result).startswith("ProbeResult(suite.yaml: 1 output of 1 case, ")
+    assert len(repr(result)) < 120
+    alone = result.findings.detections
     both = ve.probe("suite.yaml", kinds=["pixels.noise", "pixels.stroke"], limit=1).findings.detections
     assert alone == tuple(rate for rate in both if rate.kind == "pixels.stroke")
 
@@ -216,6 +221,8 @@ def test_reports_show_the_missed_damage(folder: Folder) -> None:
     assert page.count("<figure>") == 6
     assert page.count("data:image/webp;base64,") == 12
     assert "<script" not in page
+    assert "2 of 8 damaged outputs caught" in page
+    assert re.findall(r"(pixels\.\w+): (\d+) missed", page.replace("<wbr>", "")) == [("pixels.size", "6")]
     assert "| `pixels.blank` | 2 |  | 1.00 [0.34, 1.00] |" in text
     assert "Missed: 6" in text
     assert "`pixels.size -5 %: one on m, sample 0`" in text
@@ -395,6 +402,41 @@ def test_a_budget_stops_the_probe(judged: SuiteRunner) -> None:
     assert done.exit_code == 3, done.output
     assert "incomplete: the budget" in done.output
     assert judged.called[1] <= 3
+
+
+def test_the_cost_is_estimated_before_a_judge_is_asked(judged: SuiteRunner) -> None:
+    done = judged(*PROBE, "--budget", "0.03", "--cache", "cache")
+    lines = done.stderr.splitlines()
+    start = next(at for at, line in enumerate(lines) if line.startswith("cost, if all changes can be planted"))
+    assert lines[start - 1] == "probing look with up to 7 changes of each of 1 output"
+    assert lines[start].endswith("no answer is cached: about 0.08 USD")
+    assert lines[start + 1].strip() == "look by default: 8 calls, 0.0800 USD, from the suite's prices"
+    assert "this is over the budget of 0.03 USD: the probe ends when the budget is used up" in lines[start + 2]
+    assert not [line for line in lines[:start] if line.startswith("probed ")]
+    within = judged(*PROBE, "--budget", "1", "--cache", "cache")
+    assert "over the budget" not in within.stderr
+
+
+def test_an_estimate_that_is_no_upper_bound_says_what_is_unknown(judged: SuiteRunner) -> None:
+    suite = json.loads(Path("suite.yaml").read_text())
+    del suite["prices"]
+    Path("suite.yaml").write_text(json.dumps(suite))
+    lines = judged(*PROBE).stderr
+    assert "unknown for 1 of 1" in lines
+    assert "look by default: 8 calls, unknown: " in lines
+
+
+def test_a_probe_that_pays_nothing_estimates_nothing(judged: SuiteRunner) -> None:
+    judged(*PROBE, "--cache", "cache")
+    assert "cost" not in judged(*PROBE, "--cache", "cache", "--offline").stderr
+
+
+def test_copy_damage_adds_the_lines_that_are_set_again() -> None:
+    names = ("copy.erased", "pixels.blank")
+    original = SimpleNamespace(call=SimpleNamespace(graders=[SimpleNamespace(key="g")]))
+    for chosen, times in ((names, 1 + 2 + 3), (names[1:], 1 + 1)):
+        prepared = SimpleNamespace(originals=[original] * 2, kinds=matching(chosen), changes=len(chosen))
+        assert gradings(cast("Any", prepared)) == {"g": 2 * times}
 
 
 def test_the_documented_kinds_are_those_that_exist() -> None:

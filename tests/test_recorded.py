@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from toys import Toy
@@ -175,6 +175,101 @@ def test_a_run_is_judged_by_recorded_answers(toy: Toy) -> None:
         records["case1"].graders[0].error or ""
     )
     assert "no recorded answer for case 'case2'" in (records["case2"].graders[0].error or "")
+
+
+class Judged:
+    """A run `a` of two cases whose only judge is a file of recorded answers."""
+
+    rubric: ClassVar[dict[str, Any]] = {
+        "key": "people",
+        "type": "rubric",
+        "judge": "people",
+        "metrics": {"quality": {"type": "score", "scale": [0, 5], "description": "How good is it?"}},
+    }
+
+    def __init__(self, toy: Toy) -> None:
+        self.toy = toy
+        self.record_answers(case0=4, case1=4)
+        assert toy("run", self.write(), "--run-id", "a").exit_code == 0
+
+    def record_answers(self, name: str = "answers.csv", **answers: int) -> None:
+        rows = [f"{case},quality,{answer}" for case, answer in answers.items()]
+        (self.toy.folder / name).write_text("\n".join(["case,question,answer", *rows, ""]))
+
+    def write(self, path: str = "answers.csv", **changes: Any) -> Path:
+        models = [{"provider": "mock", "label": "generated"}]
+        judges = {"people": {"provider": "recorded", "path": path}}
+        suite = {"models": models, "judges": judges, "graders": [self.rubric], "verdict": ["quality >= 3"]}
+        return self.toy.write({}, {}, **{**suite, **changes})
+
+    def scores(self, run: str) -> dict[str, Any]:
+        return {record.test_id: record.scores["quality"] for record in read_records(self.toy.folder / "runs" / run)}
+
+
+@pytest.fixture
+def judged(toy: Toy) -> Judged:
+    return Judged(toy)
+
+
+@pytest.mark.parametrize("suite", [(), ("suite.yaml",)])
+def test_resume_grades_again_if_the_recorded_answers_changed(judged: Judged, suite: tuple[str, ...]) -> None:
+    judged.record_answers(case0=4, case1=1)
+    result = judged.toy("run", *(judged.toy.folder / name for name in suite), "--resume", "a")
+    assert result.exit_code == 1, result.output
+    assert "to generate: 0; to grade again: 2 (2 grader.people changed); unchanged: 0" in result.stderr
+    assert judged.scores("a") == {"case0": 4, "case1": 1}
+
+
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_resume_keeps_the_grades_of_the_same_answers(judged: Judged, is_moved: bool) -> None:
+    name = "moved.csv" if is_moved else "answers.csv"
+    judged.record_answers(name, case0=4, case1=4)
+    result = judged.toy("run", judged.write(name), "--resume", "a")
+    assert result.exit_code == 0, result.output
+    assert "to grade again: 0; unchanged: 2" in result.stderr
+
+
+def test_resume_with_other_columns_grades_again(judged: Judged) -> None:
+    (judged.toy.folder / "answers.csv").write_text("case,question,answer,other\ncase0,quality,4,1\ncase1,quality,4,5\n")
+    entry = {"provider": "recorded", "path": "answers.csv", "fields": {"answer": "other"}}
+    assert judged.toy("run", judged.write(judges={"people": entry}), "--resume", "a").exit_code == 1
+    assert judged.scores("a") == {"case0": 1, "case1": 5}
+
+
+@pytest.mark.parametrize(("rule", "code"), [("quality >= 3", 1), ("quality >= 1", 0)])
+def test_grade_reads_changed_answers_even_if_only_rules_changed_too(judged: Judged, rule: str, code: int) -> None:
+    judged.record_answers(case0=2, case1=4)
+    suite = judged.write(verdict=[rule])
+    result = judged.toy("grade", "a", "--suite", suite, "--run-id", "b")
+    assert result.exit_code == code, result.output
+    assert "re-evaluated" not in result.stderr
+    assert (judged.scores("a"), judged.scores("b")) == ({"case0": 4, "case1": 4}, {"case0": 2, "case1": 4})
+
+
+@pytest.mark.parametrize("flags", [("--offline",), ("--reuse", "all"), ("--reuse", "none")])
+def test_no_cache_answers_for_a_changed_file(judged: Judged, flags: tuple[str, ...]) -> None:
+    judged.record_answers(case0=4, case1=0)
+    result = judged.toy("run", judged.write(), "--run-id", "b", *flags)
+    assert result.exit_code == 1, result.output
+    assert judged.scores("b") == {"case0": 4, "case1": 0}
+
+
+def test_one_changed_file_of_a_panel_is_enough(judged: Judged) -> None:
+    judges = {name: {"provider": "recorded", "path": f"{name}.csv"} for name in ("one", "two", "three")}
+    for name in judges:
+        judged.record_answers(f"{name}.csv", case0=4, case1=4)
+    suite = judged.write(judges=judges, graders=[{**judged.rubric, "judge": list(judges)}])
+    assert judged.toy("run", suite, "--run-id", "panel").exit_code == 0
+    assert "unchanged: 2" in judged.toy("run", suite, "--resume", "panel").stderr
+    judged.record_answers("two.csv", case0=4, case1=3)
+    assert "to grade again: 2" in judged.toy("run", suite, "--resume", "panel").stderr
+
+
+def test_a_deleted_file_stops_a_resume(judged: Judged) -> None:
+    (judged.toy.folder / "answers.csv").unlink()
+    result = judged.toy("run", judged.toy.folder / "suite.yaml", "--resume", "a")
+    assert (result.exit_code, "answers.csv" in result.stderr) == (2, True), result.output
+    assert judged.scores("a") == {"case0": 4, "case1": 4}
 
 
 CUSTOM_JUDGE = """

@@ -28,6 +28,8 @@ FIELDS = [
     "sample_index",
     "task_type",
     "prompt",
+    "sent_prompt",
+    "graded_prompt",
     "tags",
     "flaky",
     "metadata",

@@ -44,6 +44,10 @@ GOOD = [
     case("outputs: {m: [a.png, b.png]}"),
     suite(models="models: [{provider: mock, label: s, params: {seed: 1}, grid: {flaw: [none, typo]}, tasks: [image_generation]}]"),
     suite(models="models: [{provider: command, argv: [sh, ''], timeout_s: 5}]"),
+    suite(
+        "prompts: [{label: a-1, template: '{{ case.prompt }}', when: {tasks: [image_generation]}, graded_as: sent}]",
+        models="models: [{provider: mock, prompts: [a-1]}]",
+    ),
     suite(models="models: [{provider: 'my_package.module:Class', options: {a: 1}, api_key_env: KEY}]"),
     suite(models="models: [{provider: files, path: 'out/{case}.png'}]"),
     suite(graders="graders: [{key: image, type: 'a:B', writes: {image.blank: {}, n: {type: number, range: [0, null]}}}]"),
@@ -72,8 +76,12 @@ def test_images_files_and_datasets(
         "{id: b, prompt: x, images: [a.png], masks: {editable: mask.png, clothing: mask.png, occluders: mask.png}}",
         "{file: c.yaml}",
         "{dataset: {path: d.csv, fields: {id: i, prompt: p, metadata.x: i}}}",
+        "{dataset: {path: '{{ vars.set }}.csv', separator: ',', group_by: [i], join: {path: d.csv, on: {i: i}, as: j, many: true},"
+        " filter: {i: [d], p: {not: null}}, limit: 3, defaults: {tags: ['{{ row.i }}']},"
+        " fields: {id: [i, p], prompt: p, questions: {question: p}}}}",
+        "{dataset: {path: d.csv, join: [{path: d.csv, on: [i], as: j, optional: true}], fields: {id: 'e{{ row.i }}', prompt: j.p}}}",
     )
-    text = suite(cases=f"cases: [{', '.join(entries)}]")
+    text = suite("vars: {set: d}", cases=f"cases: [{', '.join(entries)}]")
     assert problems(text, {"c.yaml": "- {id: c, prompt: x}\n", "d.csv": "i,p\nd,x\n"}) == []
     validator.validate(read_yaml(text, "s"))
 
@@ -118,6 +126,10 @@ BAD = [
     case("verdict: []"),
     case('region: 5'),
     case(r'images: ["a\x07.png"]'),
+    suite("prompts: [{label: a, template: ''}]"),
+    suite("prompts: [{label: 'a,b', template: x}]"),
+    suite("prompts: [plain]"),
+    suite("prompts: [{label: a, template: x, graded_as: own}]"),
     suite(models="models: [mock]"),
     suite(models="models: []"),
     suite(models="models: [{label: x}]"),
@@ -165,5 +177,6 @@ def test_every_part_of_it_is_used() -> None:
 def test_it_has_descriptions_for_editors() -> None:
     schema: dict[str, Any] = json_schema()
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    assert set(schema["required"]) == {"name", "cases", "models", "graders", "verdict"}
+    assert set(schema["required"]) == {"name", "cases", "models"}
+    assert set(schema["else"]["required"]) == {"graders", "verdict"}
     assert schema["$defs"]["TestCase"]["properties"]["mask"]["description"] == "Shorthand for masks.editable."

@@ -153,3 +153,21 @@ def test_crops_stay_inside_the_image_and_are_bounded(tmp_path: Path, monkeypatch
     grade = graded(flyer(tmp_path / "flyer.png"), saved, {"extra": "forbid"})
     assert grade.scores == {"copy": True, "copy.doubtful_extra": 30}
     assert (len(grade.details["doubtful_extra"]), len(saved)) == (30, 20)
+
+
+@pytest.mark.parametrize("read", ["(Book a table)", "[Book a table]"])
+def test_brackets_around_a_whole_line_may_be_the_ends_of_a_button(read: str) -> None:
+    expected = ExpectText(required=("Book a table",), extra="forbid")
+    result = check([Reading(read, 0.97)], expected, fold=True)
+    assert (result.passed, result.extra) == (True, ())
+    assert [extra.text for extra in result.doubtful_extra] == [read[0], read[-1]]
+    assert check([Reading(read, 0.97)], expected, fold=False).passed is False, "a judge reads no shapes"
+
+
+@pytest.mark.parametrize(
+    "read", ["(Book a table", "Book a table)", "(Book a table]", "(Book a table) now", "((Book a table))"]
+)
+def test_other_brackets_are_extra_text(read: str) -> None:
+    result = check([Reading(read, 0.97)], ExpectText(required=("Book a table",), extra="forbid"), fold=True)
+    assert result.passed is False
+    assert result.extra

@@ -152,7 +152,8 @@ def test_a_wrong_shard_is_one_line(text: str, suite: SuiteRunner) -> None:
 
 @pytest.mark.parametrize("count", [2, 5])
 def test_merged_shards_equal_the_run_in_one_piece(count: int, suite: SuiteRunner) -> None:
-    suite.write(**host(suite))
+    metrics = {"late": "early + attempts", "early": "where(tag(odd), attempts, 2 * file.blank)"}
+    suite.write(**host(suite), metrics=metrics)
     whole = suite.run(run_id="whole")
     one = {record.cell: contents(record) for record in read_records(suite.out / "whole")}
     merged = merge(suite, *run_shards(suite, count))

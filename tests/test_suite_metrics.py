@@ -16,6 +16,8 @@ from toys import LOOK, SECOND, Toy
 from visioneval.records.model import read_records
 from visioneval.suite.metrics import SuiteMetrics
 from visioneval.suite.model import Suite
+from visioneval.suite.selection import Selection, selected
+from visioneval.types import Metric
 
 pytest_plugins = ("fake_api.fixtures",)
 
@@ -135,9 +137,25 @@ def test_the_order_is_that_of_what_is_read() -> None:
 
 
 def test_built_in_metrics_are_there_only_if_the_suite_reads_them() -> None:
-    assert metrics_of().built_in == ()
-    assert metrics_of(gates=["p95(seconds) <= 20"]).built_in == ("seconds",)
-    assert metrics_of(verdict=["b", "attempts < 3"]).built_in == ("attempts",)
+    assert list(metrics_of().all) == ["a", "b"]
+    assert list(metrics_of(gates=["p95(seconds) <= 20"]).all) == ["a", "b", "seconds"]
+    assert list(metrics_of(verdict=["b", "attempts < 3"]).all) == ["a", "b", "attempts"]
+    cases = [{"id": "one", "prompt": "x", "verdict": ["b", "cost_usd < 1"]}, {"id": "two", "prompt": "x"}]
+    of_one_case = metrics_of(cases=cases)
+    assert [of_one_case.for_case(case).built_in for case in of_one_case._suite.cases] == [("cost_usd",), ()]
+
+
+def test_a_metric_of_a_case_does_not_depend_on_what_else_is_selected() -> None:
+    graders = [
+        {"key": "x", "type": "m:C", "writes": {"a": {}, "b": {}}},
+        {"key": "y", "type": "m:C", "when": {"tags": ["t"]}, "writes": {"c": {}}},
+    ]
+    whole = metrics_of(graders=graders, metrics={"m": "where(tag(t), c, a)"})._suite
+    selection = selected(whole, Selection(cases=("two",)))
+    case = whole.cases[1]
+    assert SuiteMetrics(whole, selection).for_case(case) == SuiteMetrics(whole).for_case(case)
+    assert SuiteMetrics(whole, selection).all["m"] == Metric(type="bool")
+    assert "m" not in SuiteMetrics(whole, selected(whole, Selection(graders=("y",)))).for_case(case).metrics
 
 
 SCORED = {"graders": [LOOK, SECOND], "verdict": ["fine"]}

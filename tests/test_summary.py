@@ -8,7 +8,7 @@ import pytest
 from record_factory import UNMEASURED, record, run_of
 
 from visioneval.analysis.summary.findings import GateFinding, Summary
-from visioneval.analysis.summary.summary import exit_code, gates_of, in_order, select_model_run, summarize
+from visioneval.analysis.summary.summary import exit_code, gates_of, in_order, summarize
 from visioneval.records.model import Record, RunInfo, RunState
 from visioneval.suite.selection import Selection
 
@@ -275,10 +275,10 @@ def test_exit_code_of_a_run_without_all_its_values(stopped_by: Any, unjudged_pai
     assert exit_code(info, [result("pass_rate == 1", "failed")], unjudged_pairs=unjudged_pairs) == code
 
 
-def test_select_model_run_narrows_gates() -> None:
+def test_a_model_run_narrows_gates() -> None:
     gates = [{"rule": "pass_rate == 1", "models": ["n"]}, {"rule": "pass_rate == 0", "models": ["m"]}]
     info: RunInfo = run_of(CASES, ["m", "n"], gates, METRICS)
-    summary = summarize(select_model_run(info, "n", 1), [cell("a", "n")])
+    summary = summarize(info.of_model_runs("n", 1), [cell("a", "n")])
     assert [gate_entry.state for gate_entry in summary.gates] == ["passed", "skipped", "passed", "passed"]
     assert [model.label for model in summary.models] == ["n"]
     assert (summary.planned_cells, summary.exit_code) == (1, 0)

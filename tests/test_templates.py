@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visioneval.errors import TemplateError
-from visioneval.suite.loading.datasets import literal
+from visioneval.suite.loading.datasets.cases import literal
 from visioneval.templates.render import MAX_CHARACTERS, render
 
 VALUES: dict[str, Any] = {
@@ -55,13 +55,13 @@ def test_rendering(text: str, rendered: str) -> None:
     [
         (
             "{{ brnad }}",
-            "undefined template variable: 'brnad' is not set (known: brand, case, expect, metadata)",
+            "undefined template variable: 'brnad' is not set (did you mean 'brand'?)",
         ),
         (
             "{% for x in nope %}{% endfor %}",
             "undefined template variable: 'nope' is not set (known: brand, case, expect, metadata)",
         ),
-        ("{{ metadata.fnt }}", "undefined template variable: there is no 'fnt' (known: font, sizes, none)"),
+        ("{{ metadata.fnt }}", "undefined template variable: there is no 'fnt' (did you mean 'font'?)"),
         ("{{ brand.foo }}", "undefined template variable: there is no 'foo' in a text"),
         ("{{ lipsum() }}", "undefined template variable: 'lipsum' is not set (known: brand, case, expect, metadata)"),
         ("{{ a b }}\n", "template, line 1: expected token 'end of print statement', got 'b'"),

@@ -63,7 +63,7 @@ def test_every_image_passes_where_the_judge_is_content(api: FakeAPI, run: Any) -
     api.script.judge(judge_answer)
     code, output, folder, records = run()
     assert code == 0, output
-    assert len(records) == 15 == read_info(folder).planned_cells
+    assert len(records) == 18 == read_info(folder).planned_cells
     assert {record.verdict for record in records} == {Verdict.PASS}
     assert {record.provider for record in records} == {"openai", "gemini"}
 

@@ -20,7 +20,7 @@ from typer.testing import CliRunner, Result
 from visioneval.cli import app
 from visioneval.providers.files import generator as files
 from visioneval.records.model import read_records
-from visioneval.suite.loading import datasets
+from visioneval.suite.loading.datasets import tables
 
 ROWS = b"id,prompt\none,a tree\n"
 SUITE = """\
@@ -166,14 +166,14 @@ def test_a_compressed_file_is_read_up_to_the_limit(coding: str, monkeypatch: pyt
     with web(a=Page(packed, headers={"content-encoding": coding})) as server:
         result = validate(f"{server.url}/a.csv", "--trust-suite")
         assert result.exit_code == 0, result.stderr
-    monkeypatch.setattr(datasets, "MAX_BYTES", len(ROWS) - 1)
+    monkeypatch.setattr(tables, "MAX_BYTES", len(ROWS) - 1)
     with web(a=Page(packed, headers={"content-encoding": coding})) as server:
         result = validate(f"{server.url}/a.csv", "--trust-suite")
         assert (result.exit_code, f"over the limit of {len(ROWS) - 1} bytes" in result.stderr) == (2, True)
 
 
 def test_a_dataset_that_grows_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datasets, "MAX_BYTES", 1_000_000)
+    monkeypatch.setattr(tables, "MAX_BYTES", 1_000_000)
     out = io.BytesIO()
     with gzip.GzipFile(fileobj=out, mode="wb") as packer:
         for _ in range(400):

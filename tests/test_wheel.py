@@ -49,6 +49,9 @@ def test_it_runs_outside_the_tree(installed: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(installed)}
     result = subprocess.run(where, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
     assert Path(result.stdout.strip()).is_relative_to(installed)
+    names = [line.split()[0] for line in visioneval(installed, tmp_path, "init", "--list").splitlines()]
+    assert names == sorted(path.parent.name for path in ROOT.glob("suites/*/suite.yaml"))
+    assert "shop/assets/person.png" in visioneval(installed, tmp_path, "init", "shop", "--template", "try_on")
     assert "wrote" in visioneval(installed, tmp_path, "init", "first", "--template", "editing")
     message = visioneval(installed, tmp_path, "run", "first/suite.yaml", "--model", "*none", "--grader", "place")
     assert "1 PASS" in message

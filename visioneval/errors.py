@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import IntEnum
 from itertools import groupby
 from math import isfinite
@@ -160,3 +161,16 @@ class ProviderError(VisionEvalError):
 
 class GraderError(VisionEvalError):
     """A failed measurement. It never counts as a low score: the scores are ``null``."""
+
+
+_MAX_COMPARED, _MAX_LISTED, _MAX_WORD = 1000, 20, 200
+
+
+def did_you_mean(word: str, candidates: Iterable[str]) -> str:
+    """`` (did you mean 'x'?)`` for the closest candidate, else a list of the candidates, else nothing."""
+    names = sorted(candidates)
+    matches = get_close_matches(word[:_MAX_WORD], names[:_MAX_COMPARED], n=1, cutoff=0.6)
+    if matches:
+        return f" (did you mean {matches[0]!r}?)"
+    ellipsis = ", ..." if len(names) > _MAX_LISTED else ""
+    return f" (known: {', '.join(names[:_MAX_LISTED])}{ellipsis})" if names else ""

@@ -10,3 +10,8 @@ def builtin(kind: str) -> Path:
     package = Path(__file__).parent
     shipped = package / "_builtin" / kind
     return shipped if shipped.is_dir() else package.parent / kind
+
+
+def suite_folders() -> dict[str, Path]:
+    """The folder of each built-in suite, by name, in alphabetical order."""
+    return {path.parent.name: path.parent for path in sorted(builtin("suites").glob("*/suite.yaml"))}

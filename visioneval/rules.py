@@ -146,12 +146,16 @@ def judge_cell(
     *,
     failed_graders: Collection[str] = (),
     optional_metrics: Collection[str] = (),
+    is_ungraded: bool = False,
 ) -> CellVerdict:
     """Applies ``(rule, warn_only)`` pairs to the scores of a generated cell.
 
     Any failed rule makes the cell a FAIL. Otherwise, an unmeasured rule, a failed grader, or no rule that could be
-    evaluated, makes it an ERROR. A rule on an unmeasured metric of ``optional_metrics`` is skipped.
+    evaluated, makes it an ERROR. A rule on an unmeasured metric of ``optional_metrics`` is skipped. Without graders and
+    rules, there is nothing to decide.
     """
+    if is_ungraded:
+        return CellVerdict(Verdict.NONE)
     rules_by_outcome: dict[tuple[bool, Outcome], list[str]] = {}
     for rule, warn in rules:
         outcome = rule.outcome(scores)

@@ -13,9 +13,8 @@ from visioneval.engine.call_settings import CallSettings
 from visioneval.engine.calls.reuse import Reuse, ReuseChoice
 from visioneval.engine.prepare.planning import SuiteOptions
 from visioneval.engine.prepare.runs import RunOptions
-from visioneval.errors import UsageError
+from visioneval.errors import UsageError, did_you_mean
 from visioneval.records.files.run_folders import find_run
-from visioneval.suite.loading.messages import did_you_mean
 from visioneval.suite.selection import Selection
 from visioneval.suite.shards import Shard
 

@@ -39,17 +39,31 @@ class Status(StrEnum):
 
 
 class Verdict(StrEnum):
-    """The result of the suite's rules for a cell."""
+    """The result of the suite's rules for a cell; ``NONE`` for an output in a suite without rules."""
 
     PASS = "PASS"  # noqa: S105 - a verdict, not a password
     FAIL = "FAIL"
     ERROR = "ERROR"
+    NONE = "NONE"
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether the cell passed; ``None`` if nothing was decided."""
+        return None if self in (Verdict.ERROR, Verdict.NONE) else self is Verdict.PASS
 
 
 class Frozen(BaseModel):
     """The base of all models in files: immutable, and unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+def text_or_list(value: Any) -> str:
+    """The tag of the alternative that a value is meant for, so that only its errors are reported.
+
+    Locations of errors drop these tags (see ``document_path``).
+    """
+    return "list" if isinstance(value, (list, tuple)) else "constrained-str"
 
 
 class Metric(Frozen):

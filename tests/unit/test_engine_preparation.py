@@ -72,8 +72,11 @@ class TestPlanRuns:
     @pytest.mark.parametrize(
         ("suite", "message"),
         [
-            ({"selection": Selection(cases=("case0",))}, "leave out --case, --tag, --model, --grader and --limit"),
-            ({"selection": Selection(limit=1)}, "leave out --case, --tag, --model, --grader and --limit"),
+            (
+                {"selection": Selection(cases=("case0",))},
+                "leave out --case, --tag, --model, --grader, --limit and --shard",
+            ),
+            ({"selection": Selection(limit=1)}, "leave out --case, --tag, --model, --grader, --limit and --shard"),
             ({"variables": {"color": "red"}}, "--var and --judge change"),
             ({"judges": {"default": "openai:gpt-5.4"}}, "--var and --judge change"),
         ],

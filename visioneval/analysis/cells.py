@@ -57,6 +57,7 @@ class Cell:
     scores: Mapping[str, Score] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
     prompt: str = ""
+    sent_prompt: str | None = None
     tags: tuple[str, ...] = ()
     flaky: bool = False
     unmeasured_metrics: tuple[str, ...] = ()
@@ -102,7 +103,7 @@ def read_cells(path: Path) -> list[Cell]:
 
 def _intern(cell: Cell, shared: dict[Any, Any]) -> None:
     """Shares equal values between cells to save memory."""
-    for name in ("test_id", "model_label", "prompt", "tags", "failed_rules"):
+    for name in ("test_id", "model_label", "prompt", "sent_prompt", "tags", "failed_rules"):
         value = getattr(cell, name)
         object.__setattr__(cell, name, shared.setdefault(value, value))
     for mark in cell.graders:
@@ -183,7 +184,7 @@ def side_of_run(name: str, info: RunInfo, cells: Sequence[Cell], folder: Path) -
         cells=sorted(cells, key=lambda cell: position(cell.test_id, cell.model_label, cell.sample_index)),
         metrics=info.metrics,
         writers=writers_of(info),
-        sources=SuiteMetrics(selected).grader_sources(),
+        sources=SuiteMetrics(info.suite, selected).grader_sources(),
         suite=info.suite.name,
         source_sha256=info.source_sha256,
         state=info.state,

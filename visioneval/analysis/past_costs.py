@@ -13,6 +13,7 @@ from visioneval.errors import RunFormatError
 from visioneval.records.files.lines import read_lines
 from visioneval.records.files.run_folders import list_runs
 from visioneval.records.model import RunInfo, read_info
+from visioneval.suite.entries.prompts import without_prompt
 
 MAX_RUNS = 20
 """How many of the newest runs are read."""
@@ -74,8 +75,8 @@ class Mean:
 class PastCosts:
     """Mean costs in earlier runs, without cached and unpriced results.
 
-    ``generations`` maps provider and model run label to the cost per image; ``judgements`` maps grader key and
-    ``provider:model`` of the judge to the cost per cell.
+    ``generations`` maps provider and model run label, without its prompt, to the cost per image; ``judgements`` maps
+    grader key and ``provider:model`` of the judge to the cost per cell.
     """
 
     generations: Mapping[tuple[str, str], Mean] = field(default_factory=dict)
@@ -107,7 +108,8 @@ def past_costs(runs: Iterable[tuple[RunInfo, Iterable[RecordedCost]]]) -> PastCo
         judge_names = {entry.key: entry.judge_names for entry in suite.graders}
         for record in records:
             if record.attempts and not record.cached and record.cost_usd is not None:
-                generations.setdefault((record.provider, record.model_label), Mean()).add(record.cost_usd)
+                label = without_prompt(record.model_label)
+                generations.setdefault((record.provider, label), Mean()).add(record.cost_usd)
             for grader in record.graders:
                 for part in grader.by_judge(judge_names.get(grader.key, ())):
                     if part.judge in suite.judges and not part.cached and part.cost_usd is not None:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from visioneval.analysis.cells import Side, read_cells, side_of_baseline, side_of_records, side_of_run
-from visioneval.analysis.summary.summary import select_model_run
 from visioneval.errors import UsageError
 from visioneval.records.baselines import DEFAULT, baseline_path, is_baseline, read_baseline
 from visioneval.records.files.run_folders import find_run
@@ -18,6 +17,7 @@ from visioneval.records.model import Record, RunInfo, read_info, read_records
 from visioneval.records.resume_command import missing_cells_hint
 from visioneval.records.run_state import with_current_state
 from visioneval.suite.cases.outputs import split_run
+from visioneval.suite.filters import any_glob
 from visioneval.suite.loading.messages import did_you_mean
 
 BASELINE = "baseline"
@@ -29,7 +29,10 @@ def ignore(_: str) -> None:
 
 
 def named_run(name: str, runs: Path) -> tuple[Path, RunInfo, str | None]:
-    """Returns a run's folder, its ``run.json``, and the label if ``name`` ends in ``@LABEL``. Raises ``UsageError``."""
+    """Returns a run's folder, its ``run.json``, and the label or glob if ``name`` ends in ``@LABEL``.
+
+    Raises ``UsageError``.
+    """
     run, label = _split(name)
     folder = find_run(run, runs)
     info = with_current_state(folder, read_info(folder))
@@ -39,7 +42,7 @@ def named_run(name: str, runs: Path) -> tuple[Path, RunInfo, str | None]:
 
 
 def read_run(name: str, runs: Path, warn: Warn = ignore) -> tuple[Path, RunInfo, list[Record]]:
-    """Reads a run, or one model run if ``name`` ends in ``@LABEL``. Calls ``warn`` if cells are missing.
+    """Reads a run, or the model runs whose label matches if ``name`` ends in ``@LABEL``. Warns if cells are missing.
 
     Raises ``UsageError``.
     """
@@ -48,8 +51,8 @@ def read_run(name: str, runs: Path, warn: Warn = ignore) -> tuple[Path, RunInfo,
     warn_missing(folder, info, len(records), warn)
     if label is None:
         return folder, info, records
-    records = [record for record in records if record.model_label == label]
-    return folder, select_model_run(info, label, len(records)), records
+    records = [record for record in records if any_glob((label,), record.model_label)]
+    return folder, info.of_model_runs(label, len(records)), records
 
 
 def warn_missing(folder: Path, info: RunInfo, cells: int, warn: Warn) -> None:
@@ -95,7 +98,7 @@ def read_side(name: str, runs: Path, warn: Warn = ignore) -> Side:
     if label is None:
         return side
     check_label(label, side.labels, run)
-    cells = [cell for cell in side.cells if cell.model_label == label]
+    cells = [cell for cell in side.cells if any_glob((label,), cell.model_label)]
     return replace(side, cells=cells, planned_cells=None, is_narrowed=True)
 
 
@@ -122,8 +125,8 @@ def _whole_side(name: str, run: str, runs: Path, warn: Warn) -> Side:
 
 
 def check_label(label: str, labels: Sequence[str], where: str) -> None:
-    """Raises ``UsageError`` for an unknown model run."""
-    if label not in labels:
+    """Raises ``UsageError`` for a label or glob that matches no model run."""
+    if not any(any_glob((label,), known) for known in labels):
         raise UsageError(f"no model run {label!r} in {where}{did_you_mean(label, labels)}")
 
 

@@ -18,9 +18,10 @@ from visioneval.analysis.ranking.ranking import RankFilters, rank_runs
 from visioneval.analysis.ranking.reading import read_answered_runs
 from visioneval.analysis.run_lookup import Warn, named_run, read_side
 from visioneval.api.messages import LOG, log_listener
-from visioneval.api.runs import Run
+from visioneval.api.runs import Run, load_run
 from visioneval.counted import count_of
 from visioneval.defaults import RUNS
+from visioneval.engine.call_settings import CallSettings
 from visioneval.engine.confirm import confirm_comparison
 from visioneval.engine.listener import Listener
 from visioneval.engine.pairwise.runs import PairwiseResult, RunPairs, compare_runs, pair_runs, pairwise_plan
@@ -31,6 +32,7 @@ from visioneval.engine.prepare.runs import (
 from visioneval.errors import UsageError
 from visioneval.expansion.plan import Plan
 from visioneval.records.model import read_info
+from visioneval.records.writer import write_summary
 from visioneval.settings import (
     CallKeywords,
     checked_keywords,
@@ -172,7 +174,7 @@ def pairwise(
     how_to_call = checked_keywords(pairwise, settings, CallKeywords)
     options = run_options(cases=cases, tags=tags, limit=limit, **how_to_call)
     job = plan_pairs(str(a), str(b), judge, model_map, options, LOG.warning)
-    return compare_runs(job.plan, job.pairs, job.folder, options.calls, log_listener())
+    return judge_pairs(job, options.calls, log_listener())
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +184,13 @@ class PairwiseJob:
     plan: Plan
     pairs: RunPairs
     folder: Path
+
+
+def judge_pairs(job: PairwiseJob, calls: CallSettings, listener: Listener) -> PairwiseResult:
+    """Asks the judge, stores its answers in run B, and writes the summary of B again, with their cost."""
+    result = compare_runs(job.plan, job.pairs, job.folder, calls, listener)
+    write_summary(job.folder, load_run(job.folder, warn=listener.say).summary)
+    return result
 
 
 def plan_pairs(

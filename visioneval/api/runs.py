@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from visioneval.analysis.compare.preferences import preferences_within
 from visioneval.analysis.past_costs import read_past_costs
 from visioneval.analysis.run_lookup import Warn, named_run, read_run, read_side
+from visioneval.analysis.summary.accumulators import read_pair_costs
 from visioneval.analysis.summary.findings import Summary
 from visioneval.analysis.summary.judge_card import read_pair_cards
 from visioneval.analysis.summary.summary import summarize
@@ -49,6 +50,7 @@ from visioneval.settings import (
     checked_keywords,
     run_options,
 )
+from visioneval.suite.filters import any_glob
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,7 +82,8 @@ class Run:
     @cached_property
     def records(self) -> tuple[Record, ...]:
         """One record per cell, read from the folder when first used. Raises ``RunFormatError``."""
-        return tuple(record for record in read_records(self.folder) if self.label in (None, record.model_label))
+        pattern = "*" if self.label is None else self.label
+        return tuple(record for record in read_records(self.folder) if any_glob((pattern,), record.model_label))
 
     def to_pandas(self) -> pd.DataFrame:
         """One row per cell, with a column per metric, and per judge of a panel.
@@ -196,7 +199,8 @@ def load_run(name: Path | str = "latest", *, runs: Path | str = RUNS, warn: Warn
     """Reads a run: its path, id, a unique prefix of it or ``latest``; ``RUN@LABEL`` for one model run."""
     folder, _, label = named_run(str(name), Path(runs))
     _, info, records = read_run(str(folder) if label is None else f"{folder}@{label}", Path(runs), warn)
-    summary = summarize(info, records, preferences_within(folder, info), read_pair_cards(folder))
+    pair_costs = read_pair_costs(folder) if label is None else ()  # no pair belongs to one model run
+    summary = summarize(info, records, preferences_within(folder, info), read_pair_cards(folder), pair_costs)
     return Run(folder, info, summary, label, resume_hint(folder, info))
 
 
@@ -281,7 +285,7 @@ def _finish(prepared: PreparedRun, calls: CallSettings, watch: Watch, spent_usd:
     with watch(prepared) as listener:
         info, error, spent_usd = _execute(prepared, calls, listener, spent_usd)
     pairs = preferences_within(folder, info)
-    summary = summarize(info, read_records(folder), pairs, read_pair_cards(folder))
+    summary = summarize(info, read_records(folder), pairs, read_pair_cards(folder), read_pair_costs(folder))
     prepared.writer.write_summary(summary)
     return Run(folder, info, summary, None, prepared.resume_hint, error), spent_usd
 

@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 from visioneval import __version__
 from visioneval.bounds import check_environment
 from visioneval.cli import options
-from visioneval.cli.commands import baseline, cache, compare, grade, merge, probe, report, run, runs, suite
+from visioneval.cli.commands import baseline, cache, compare, grade, init, merge, probe, report, run, runs, suite
 from visioneval.cli.commands.judging import agreement, label, pairwise, questions, rank
 from visioneval.cli.usage import WRONG_USAGE, usage_message
 from visioneval.errors import ExitCode, UsageError, VisionEvalError
@@ -133,7 +133,7 @@ def _read_environment(path: Path) -> None:
             os.environ.setdefault(name, value)
 
 
-app.command()(suite.init)
+app.command()(init.init)
 app.command()(suite.validate)
 app.command()(suite.plan)
 app.command("run")(run.run)

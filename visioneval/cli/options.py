@@ -60,7 +60,7 @@ def _parser(metavar: str) -> Callable[[str | Path], Path] | None:
 
 Suites = Annotated[list[Path], argument("SUITE", "Suite files.")]
 OptionalSuites = Annotated[list[Path] | None, argument("[SUITE]...", "Suite files; with --resume, none or one.")]
-RunName = Annotated[str, argument("RUN", "Path, ID, unique prefix or 'latest'; RUN@LABEL for one model run.")]
+RunName = Annotated[str, argument("RUN", "Path, ID, unique prefix or 'latest'; RUN@LABEL for model runs (globs).")]
 Runs = Annotated[Path, value("--runs", "DIR", "The folder of runs.", OUTPUT)]
 RunsFolder = Annotated[Path, value("--runs", "DIR", "The folder of runs.")]
 Cases = Annotated[list[str] | None, value("--case", "GLOB", "Only these cases. Repeatable.", SELECTION)]

@@ -13,7 +13,7 @@ from rich.text import Text
 from visioneval.api.runs import SuitePlan
 from visioneval.cli.sample_size_table import print_sizes, sizes_data
 from visioneval.counted import count_of
-from visioneval.engine.calls.cost.estimate import Cost, CostEstimate
+from visioneval.engine.calls.cost.estimate import CostEstimate, total_text
 from visioneval.expansion.plan import Plan, needed_keys
 from visioneval.report.terminal.table import Cell, Column, fit_columns, key_values, table, with_title
 from visioneval.report.text import clean, one_line
@@ -69,12 +69,10 @@ def _columns(
 
 
 def _work(plan: Plan, work: CostEstimate) -> Iterator[tuple[str, Cell]]:
-    counts = ((work.calls, "generation call"), (work.cells, "image"), (work.grader_calls, "grader call"))
-    yield "work", ", ".join(count_of(number, name) for number, name in counts)
-    yield "cost", _cost(work)
-    for cost in work.costs[:MAX_COSTS]:
-        calls = "" if cost.calls is None else f"{count_of(cost.calls, 'call')}, "
-        yield "", Text(f"{one_line(cost.name)}: {calls}{_priced(cost)}")
+    counts = [count_of(work.calls, "generation call"), count_of(work.cells, "image"), *_gradings(work)]
+    yield "work", ", ".join(counts)
+    yield "cost", total_text(work.costs)
+    yield from (("", Text(one_line(str(cost)))) for cost in work.costs[:MAX_COSTS])
     if len(work.costs) > MAX_COSTS:
         yield "", f"... and {len(work.costs) - MAX_COSTS:,} more"
     yield from (("budget", Text(one_line(line))) for line in work.budget_warnings)
@@ -86,26 +84,15 @@ def _work(plan: Plan, work: CostEstimate) -> Iterator[tuple[str, Cell]]:
         yield "", f"... and {len(work.missing_files) - MAX_FILES:,} more"
 
 
-def _cost(work: CostEstimate) -> str:
-    if not work.costs:
-        return "none: no paid calls"
-    unknown = f"unknown for {len(work.unpriced):,} of {len(work.costs):,}" if work.unpriced else ""
-    known = f"about {work.usd:.2f} USD" if len(work.unpriced) < len(work.costs) else ""
-    return ", and ".join(filter(None, (known, unknown)))
-
-
-def _priced(cost: Cost) -> str:
-    """The cost and its basis."""
-    if cost.usd is not None:
-        basis = (
-            "from the suite's prices"
-            if cost.basis == "prices"
-            else f"from {count_of(cost.seen, 'cell')} of earlier runs"
-        )
-        return f"{cost.usd:.4f} USD, {basis}"
-    if cost.basis == "tokens":
-        return "unknown: priced per token, and no earlier run here has a token count"
-    return "unknown: no price; add one under 'prices:'"
+def _gradings(work: CostEstimate) -> Iterator[str]:
+    """What grades the images: paid calls of judges, measures on this machine, and the rest, each counted apart."""
+    unknown = sum(cost.calls is None for cost in work.costs)
+    if work.judge_calls or unknown:
+        yield ("at least " if unknown else "") + count_of(work.judge_calls, "judge call")
+    if work.local_measurements:
+        yield count_of(work.local_measurements, "local measurement")
+    if work.other_gradings:
+        yield count_of(work.other_gradings, "other grading")
 
 
 def plan_json(suite_plan: SuitePlan) -> str:
@@ -125,6 +112,8 @@ def plan_json(suite_plan: SuitePlan) -> str:
         "generation_calls": work.calls,
         "cells": work.cells,
         "grader_calls": work.grader_calls,
+        "judge_calls": work.judge_calls,
+        "local_measurements": work.local_measurements,
         "costs": [asdict(cost) for cost in work.costs],
         "budget_warnings": work.budget_warnings,
         "missing_keys": sorted(name for name in needed_keys(plan) if not os.environ.get(name)),

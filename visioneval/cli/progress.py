@@ -81,7 +81,8 @@ class ProgressCounts:
         self.cost = known_sum(self.cost, record.total_cost_usd)
 
     def __str__(self) -> str:
-        text = " ".join(f"{self.verdicts[verdict]} {verdict.lower()}" for verdict in Verdict)
+        shown = (verdict for verdict in Verdict if verdict is not Verdict.NONE or self.verdicts[verdict])
+        text = " ".join(f"{self.verdicts[verdict]} {verdict.lower()}" for verdict in shown)
         return text if self.cost is None else f"{text} {self.cost:.2f} USD"
 
 

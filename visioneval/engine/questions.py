@@ -22,7 +22,6 @@ from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.records.questions import PromptQuestions
 from visioneval.resources import builtin
 from visioneval.suite.cases.case import TestCase
-from visioneval.suite.cases.prompts import rendered
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.model import template_folders
 
@@ -87,10 +86,11 @@ def prompt_tasks(plan: Plan) -> list[PromptTask]:
         grader = next((each for each in plan.suite.graders if applies(each, case)), None)
         if grader is None or not grader.asks_questions:
             continue
-        prompt = rendered(case, plan.suite.vars)[0]
-        key = (prompt, case.id if case.questions is not None else "")
-        before = tasks.get(key)
-        tasks[key] = PromptTask(prompt, (*(before.cases if before else ()), case), before.grader if before else grader)
+        for prompt in plan.graded_prompts(case):
+            key = (prompt, case.id if case.questions is not None else "")
+            before = tasks.get(key)
+            cases = (*(before.cases if before else ()), case)
+            tasks[key] = PromptTask(prompt, cases, before.grader if before else grader)
     return list(tasks.values())
 
 

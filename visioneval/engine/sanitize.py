@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-import os
-import re
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from visioneval.suite.load import HIDDEN, SHORTEST_SECRET
+from visioneval.suite.secrets import SHORTEST_ENVIRONMENT_SECRET, environment_secrets
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
 MAX_DEPTH = 30
 MAX_INT = 2**63
-_SHORTEST_SECRET = 8
-_SECRET_NAME = re.compile(r"(?:.*_)?(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +26,7 @@ class Sanitizer:
     @classmethod
     def without(cls, secrets: Iterable[str]) -> Sanitizer:
         """Hides these secrets, longest first. Ignores very short ones."""
-        return cls._longest_first({secret for secret in secrets if len(secret) >= _SHORTEST_SECRET})
+        return cls._longest_first({secret for secret in secrets if len(secret) >= SHORTEST_ENVIRONMENT_SECRET})
 
     @classmethod
     def _longest_first(cls, secrets: Collection[str]) -> Sanitizer:
@@ -41,11 +38,8 @@ class Sanitizer:
 
         Explicitly ``stated`` secrets may be shorter.
         """
-        from_environment = cls.without(
-            v for name, v in os.environ.items() if name in named or _SECRET_NAME.fullmatch(name)
-        )
         return cls._longest_first(
-            {*from_environment.secrets, *(secret for secret in stated if len(secret) >= SHORTEST_SECRET)}
+            {*environment_secrets(named), *(secret for secret in stated if len(secret) >= SHORTEST_SECRET)}
         )
 
     def hides(self, value: Any) -> bool:

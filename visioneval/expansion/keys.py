@@ -13,7 +13,7 @@ from visioneval.types import ModelRun
 
 HashOf = Callable[[Path], str]
 _HOST_FIELDS = ("base_url", "api_key_env", "google")
-_NOT_GENERATED = {"label", "tasks", "params", "grid", "path", "run", "dataset", "timeout_s", *_HOST_FIELDS}
+_NOT_GENERATED = {"label", "tasks", "params", "grid", "prompts", "path", "run", "dataset", "timeout_s", *_HOST_FIELDS}
 
 
 def generation_key(call: Call, sample: int, hash_of: HashOf) -> str:
@@ -34,7 +34,7 @@ def _generation_parts(call: Call, hash_of: HashOf) -> dict[str, Any]:
     parts: dict[str, Any] = {
         "model": {"provider": call.run.provider, "entry": _own_options(call.run)},
         "params": {} if call.run.config.reads_outputs else call.params,
-        "prompt": [call.task_type, call.prompt],
+        "prompt": [call.task_type, call.sent_prompt],
         "images": [[role, hash_of(path)] for role, path in call.files.images],
         "masks": {name: hash_of(path) for name, path in sorted(call.files.masks.items())},
     }
@@ -50,7 +50,7 @@ def grade_key(call: Call, hash_of: HashOf) -> str:
     """What the grading of an image depends on in addition to the image, in the format of ``generation_key``."""
     case = call.case.model_dump(include={"criteria", "region", "expect", "metadata", "tags", *_graded_fields(call)})
     parts: dict[str, Any] = {
-        "case": [call.prompt, case],
+        "case": [call.graded_prompt, case],
         "images": [[role, hash_of(path)] for role, path in call.files.images],
         "masks": {name: hash_of(path) for name, path in sorted(call.files.masks.items())},
         "reference": hash_of(call.files.reference) if call.files.reference else None,

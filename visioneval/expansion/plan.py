@@ -14,7 +14,7 @@ from visioneval.resources import builtin
 from visioneval.rules import Rule, parse_gate, parse_rule
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.outputs import ExistingOutput, Finished
-from visioneval.suite.cases.prompts import rendered
+from visioneval.suite.cases.prompts import rendered, sent_prompt
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.entries.providers import BaseProvider
@@ -23,6 +23,7 @@ from visioneval.suite.metrics import CaseMetrics, SuiteMetrics
 from visioneval.suite.model import Suite, template_folders
 from visioneval.suite.output_of import dependents_by_case
 from visioneval.suite.remote_media import addressed
+from visioneval.suite.runs import RunCoverage
 from visioneval.suite.selection import Selection
 from visioneval.templates.render import template_digest
 from visioneval.types import CaseFiles, Metric, ModelRun, TaskType
@@ -35,6 +36,11 @@ class Call:
     case: TestCase
     task_type: TaskType
     prompt: str
+    """The case's own prompt."""
+    sent_prompt: str
+    """The prompt that the model is sent: another one if its model run is of an entry of ``prompts``."""
+    graded_prompt: str
+    """The prompt that graders see: one of the two."""
     run: ModelRun
     params: Mapping[str, Any]
     samples: tuple[int, ...]
@@ -87,16 +93,13 @@ class Plan:
     def calls(self) -> Iterator[Call]:
         """Every generation call, case by case, with the cases that use its images."""
         rules = [(entry, parse_rule(entry.rule)) for entry in self.suite.verdict]
-        grading = self._grading()
         dependents_by_id = dependents_by_case(self.suite.cases)
         for case in self.suite.cases:
-            runs = [run for run in self.runs if run.config.does(case.task_type)]
+            runs = [run for run in self.runs if self._coverage.has_cells(run.config, case)]
             if not runs or case.output_of is not None:
                 continue
-            make_call = self._caller(case, rules, grading)
-            dependent_callers = [
-                self._caller(dependent, rules, grading) for dependent in dependents_by_id.get(case.id, ())
-            ]
+            make_call = self._caller(case, rules)
+            dependent_callers = [self._caller(dependent, rules) for dependent in dependents_by_id.get(case.id, ())]
             for run in runs:
                 for samples, params in self._samples(case, run):
                     call = make_call(run, params, samples)
@@ -105,7 +108,7 @@ class Plan:
                     yield replace(call, dependents=dependents, params=addressed(params, graders, self.suite.judges))
 
     def _caller(
-        self, case: TestCase, rules: list[tuple[VerdictRule, Rule]], grading: Mapping[str, str]
+        self, case: TestCase, rules: list[tuple[VerdictRule, Rule]]
     ) -> Callable[[ModelRun, Mapping[str, Any], tuple[int, ...]], Call]:
         """A function that creates the calls of a case; computes what they share only once."""
         rule_entries = rules if case.verdict is None else [(entry, parse_rule(entry.rule)) for entry in case.verdict]
@@ -113,6 +116,8 @@ class Plan:
         resolved = case if criteria == case.criteria else case.model_copy(update={"criteria": criteria})
         graders = tuple(grader for grader in self.suite.graders if applies(grader, case))
         files = self.suite.files_of(case, self.folder, self._source(case))
+        grading = {grader.key: self._grading_of(grader, case) for grader in graders}
+        wordings = self._wordings(case, prompt)
         metrics = self.suite_metrics.for_case(case)
 
         def call(run: ModelRun, params: Mapping[str, Any], samples: tuple[int, ...]) -> Call:
@@ -122,23 +127,53 @@ class Plan:
                 if entry.covers(case.id, case.task_type, case.tags, run.label)
             )
             warned, needed = self._read_metrics(in_scope)
+            sent, graded = self._wording(run.config, wordings, prompt)
             return Call(
-                resolved,
-                case.task_type,
-                prompt,
-                run,
-                params,
-                samples,
-                files,
-                graders,
-                in_scope,
-                grading,
+                case=resolved,
+                task_type=case.task_type,
+                prompt=prompt,
+                sent_prompt=sent,
+                graded_prompt=graded,
+                run=run,
+                params=params,
+                samples=samples,
+                files=files,
+                graders=graders,
+                rules=in_scope,
+                grading=grading,
                 optional_graders=_optional_graders(case, graders, warned, needed),
                 metrics=metrics,
                 optional_metrics=frozenset(each.name for each in metrics.formulas if each.name in warned - needed),
             )
 
         return call
+
+    def _wordings(self, case: TestCase, prompt: str) -> dict[str, tuple[str, str]]:
+        """By the label of a prompt of the suite: the prompt that is sent for a case, and the one that graders see."""
+        generating = self._source(case)
+        wordings = {}
+        for entry in self.suite.prompts:
+            graded_as_sent = entry.graded_as == "sent"
+            if entry.is_for(generating):
+                is_rendered = graded_as_sent or case is generating
+                sent = sent_prompt(entry.template, case, prompt, self.suite.vars) if is_rendered else prompt
+                wordings[entry.label] = sent, sent if graded_as_sent else prompt
+        return wordings
+
+    def _wording(self, entry: BaseProvider, wordings: Mapping[str, tuple[str, str]], prompt: str) -> tuple[str, str]:
+        """The sent and the graded prompt on the model run of an entry of ``models``."""
+        return next((wordings[used.label] for used in self.suite.prompts_of(entry)), (prompt, prompt))
+
+    def graded_prompts(self, case: TestCase) -> tuple[str, ...]:
+        """Every prompt that graders see for a case, on any model run, without duplicates."""
+        prompt, _ = rendered(case, self.suite.vars)
+        wordings = self._wordings(case, prompt)
+        entries = (entry for entry in self.suite.models if self._coverage.has_cells(entry, case))
+        return tuple(dict.fromkeys(self._wording(entry, wordings, prompt)[1] for entry in entries))
+
+    @cached_property
+    def _coverage(self) -> RunCoverage:
+        return RunCoverage(self.suite)
 
     def _read_metrics(self, rules: Iterable[tuple[Rule, bool]]) -> tuple[frozenset[str], frozenset[str]]:
         """The metrics that rules which warn read, and those that other rules and gates read, directly or not."""
@@ -154,7 +189,7 @@ class Plan:
     @cached_property
     def suite_metrics(self) -> SuiteMetrics:
         """The metrics of the selected graders and cases, and the built-in and computed ones."""
-        return SuiteMetrics(self.suite)
+        return SuiteMetrics(self.whole_suite, self.suite)
 
     def _samples(self, case: TestCase, run: ModelRun) -> Iterator[tuple[tuple[int, ...], Mapping[str, Any]]]:
         if run.config.reads_outputs and run.config.has_outputs:
@@ -168,7 +203,7 @@ class Plan:
     def outputs_of(self, run: ModelRun) -> Iterator[str]:
         """The path of every existing output that a model run would read, relative to the suite's folder."""
         for case in self.suite.cases:
-            if run.config.does(case.task_type) and run.config.has_outputs and case.output_of is None:
+            if self._coverage.has_cells(run.config, case) and run.config.has_outputs and case.output_of is None:
                 yield from (image.path for image in self._images(case, run) if image and image.path)
 
     def _images(self, case: TestCase, run: ModelRun) -> list[ExistingOutput | None]:
@@ -198,7 +233,7 @@ class Plan:
 
     def count(self, case: TestCase, run: ModelRun) -> tuple[int, int]:
         """Generation calls and cells of a case on a model run."""
-        if not run.config.does(case.task_type):
+        if not self._coverage.has_cells(run.config, case):
             return 0, 0
         source = self._source(case)
         sizes = [len(samples) for samples, _ in self._samples(source, run)]
@@ -217,22 +252,29 @@ class Plan:
         """How many cells the plan has."""
         return sum(self.count(case, run)[1] for case in self.suite.cases for run in self.runs)
 
-    def _grading(self) -> dict[str, str]:
-        folders = template_folders(self.suite, self.folder, builtin("prompts"))
-        hashes: dict[str, str] = {}
-        for grader in self.suite.graders:
-            judge_parts: list[Any] | None = None
-            judges = [self.suite.judges[name] for name in grader.judge_names if name in self.suite.judges]
-            if judges:
-                options = [judge.answering_options for judge in judges]
-                templates = template_digest(grader.templates, folders)
-                judge_parts = [options if grader.has_panel else options[0], templates, self.suite.vars]
-            elif grader.runs_code and self.suite.vars:
-                judge_parts = [self.suite.vars]  # a custom class can read them
-            hashes[grader.key] = short_digest(
-                [grader.key_options, judge_parts, *([grader.version] if grader.version else [])]
-            )
-        return hashes
+    def _grading_of(self, grader: BaseGrader, case: TestCase) -> str:
+        """A hash of what a grader's scores for a case depend on beside the case. Computed once for each template,
+        as it reads templates and recorded answers."""
+        templates = grader.templates(case, self.suite.vars)
+        if (grader.key, templates) not in self._gradings:
+            self._gradings[grader.key, templates] = self._grading_hash(grader, templates)
+        return self._gradings[grader.key, templates]
+
+    @cached_property
+    def _gradings(self) -> dict[tuple[str, tuple[str, ...]], str]:
+        return {}
+
+    def _grading_hash(self, grader: BaseGrader, templates: tuple[str, ...]) -> str:
+        judge_parts: list[Any] | None = None
+        judges = [self.suite.judges[name] for name in grader.judge_names if name in self.suite.judges]
+        if judges:
+            options = [judge.grading_options(self.folder) for judge in judges]
+            folders = template_folders(self.suite, self.folder, builtin("prompts"))
+            texts = template_digest(templates, folders)
+            judge_parts = [options if grader.has_panel else options[0], texts, self.suite.vars]
+        elif grader.runs_code and self.suite.vars:
+            judge_parts = [self.suite.vars]  # a custom class can read them
+        return short_digest([grader.key_options, judge_parts, *([grader.version] if grader.version else [])])
 
     @cached_property
     def config_sha256(self) -> Mapping[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
+from visioneval.analysis.alignments import alignment_keys, gaps_in
 from visioneval.analysis.cells import writers_of
 from visioneval.records.labeling.labels import AS_FORMULA
 from visioneval.records.model import Record, RunInfo
@@ -29,6 +30,7 @@ _FIELDS = (
     "seconds",
     "waited_seconds",
     "prompt",
+    "sent_prompt",
 )
 _LIST_FIELDS = ("failed_rules", "warned_rules", "failure_tags", "tags")
 
@@ -45,7 +47,7 @@ class ScoreColumn:
         """The name of the column."""
         return self.metric if self.judge is None else f"{self.metric} by {self.judge}"
 
-    def score(self, record: Record) -> Score:
+    def value(self, record: Record) -> Score:
         """The score in a record; ``None`` if it was not measured or does not apply."""
         if self.judge is None:
             return record.scores.get(self.metric)
@@ -53,18 +55,41 @@ class ScoreColumn:
         return next((answer.scores[self.metric] for answer in answers if self.metric in answer.scores), None)
 
 
-def score_columns(info: RunInfo) -> list[ScoreColumn]:
-    """A column for each metric of a run, and after it one for each judge if a panel measures it."""
+@dataclass(frozen=True, slots=True)
+class GapColumn:
+    """The gaps that an alignment grader found, also in cells that passed."""
+
+    grader: str
+
+    @property
+    def header(self) -> str:
+        """The name of the column."""
+        return f"{self.grader} gaps"
+
+    def value(self, record: Record) -> list[str]:
+        """One sentence for each unmet requirement."""
+        return list(gaps_in(record, self.grader))
+
+
+Column = ScoreColumn | GapColumn
+
+
+def score_columns(info: RunInfo) -> list[Column]:
+    """A column for each metric of a run, and after it one for each judge if a panel measures it.
+
+    The columns with the gaps of alignment graders come last.
+    """
     writers = writers_of(info)
     panels = {grader.key: grader.judge_names for grader in info.suite.graders if grader.has_panel}
-    return [
+    scores = [
         ScoreColumn(metric, judge)
         for metric in info.metrics
         for judge in (None, *panels.get(writers.get(metric, ""), ()))
     ]
+    return [*scores, *map(GapColumn, alignment_keys(info))]
 
 
-def write_csv(records: Iterable[Record], columns: Sequence[ScoreColumn], out: TextIO) -> None:
+def write_csv(records: Iterable[Record], columns: Sequence[Column], out: TextIO) -> None:
     """Writes one row per cell, with the score columns last. An empty score was not measured or did not apply.
 
     Replaces control characters, since a table may be printed in a terminal. Prefixes text that a spreadsheet would
@@ -75,13 +100,13 @@ def write_csv(records: Iterable[Record], columns: Sequence[ScoreColumn], out: Te
     writer.writerows(map(_cell, cell_row(record, columns).values()) for record in records)
 
 
-def cell_row(record: Record, columns: Iterable[ScoreColumn]) -> dict[str, Any]:
+def cell_row(record: Record, columns: Iterable[Column]) -> dict[str, Any]:
     """The fields of a cell and its scores, which are ``None`` if they were not measured."""
     error = record.error
     row: dict[str, Any] = {name: getattr(record, name) for name in _FIELDS}
     row |= {name: list(getattr(record, name)) for name in _LIST_FIELDS}
     row["error"] = f"{error.stage}/{error.kind}: {error.message}" if error else None
-    return row | {column.header: column.score(record) for column in columns}
+    return row | {column.header: column.value(record) for column in columns}
 
 
 def _cell(value: Any) -> Any:

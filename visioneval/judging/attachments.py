@@ -1,4 +1,4 @@
-"""The labeled images that a judge sees: inputs with their roles, masks, and the output, in that order."""
+"""The labeled images that a judge sees: inputs with their roles, masks, the reference and the output."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from visioneval.errors import GraderError, ImageError
 from visioneval.judging.shown_images import PASSTHROUGH_FORMATS, Show
 from visioneval.media.video import sample_frames
 from visioneval.providers.base import AddressPart, ImagePart, Part, VideoPart
+from visioneval.suite.entries.judge_prompt import ASKED, DEFAULT_PARTS, ShownPart
 from visioneval.types import CaseFiles, Output, TaskType
 
 
@@ -37,33 +38,60 @@ class Attachment:
     description: str
     part: ImagePart
     aliases: tuple[str, ...] = ()
+    shows: ShownPart = "output"
+    """What the option ``show`` calls it."""
 
 
-async def load_attachments(context: Shown, judge: str = "default", frames: int = 8) -> list[Attachment]:
+async def load_attachments(
+    context: Shown, judge: str = "default", frames: int = 8, parts: Sequence[ShownPart] = DEFAULT_PARTS
+) -> list[Attachment]:
     """Calls ``cell_attachments``, in a thread if files must be read. Raises ``GraderError``."""
-    generated = context.output
+    generated, files = context.output, context.files
     is_named = generated is None or generated.mime in PASSTHROUGH_FORMATS
-    if is_named and not context.files.images and not context.files.masks:
-        return cell_attachments(context, judge, frames)
-    return await asyncio.to_thread(cell_attachments, context, judge, frames)
+    if is_named and not files.images and not files.masks and "reference" not in parts:
+        return cell_attachments(context, judge, frames, parts)
+    return await asyncio.to_thread(cell_attachments, context, judge, frames, parts)
 
 
-def cell_attachments(context: Shown, judge: str = "default", frames: int = 8) -> list[Attachment]:
-    """All images of a cell in their fixed order. A judge that cannot watch a video gets frames of it.
+def cell_attachments(
+    context: Shown, judge: str = "default", frames: int = 8, parts: Sequence[ShownPart] = DEFAULT_PARTS
+) -> list[Attachment]:
+    """The images of a cell among ``parts``, in their order. A judge that cannot watch a video gets frames of it.
 
     Raises ``GraderError`` if an image does not decode.
     """
+    attachments: list[Attachment] = []
+    for part in parts:
+        if part == "inputs":
+            attachments += _input_attachments(context)
+        elif part == "masks":
+            attachments += _mask_attachments(context)
+        elif part == "reference" and context.files.reference is not None:
+            image = context.show(context.files.reference)
+            attachments.append(Attachment("reference", "the expected result", image, shows=part))
+        elif part == "output":
+            attachments += output_attachments(context, judge, frames)
+    return attachments
+
+
+def _input_attachments(context: Shown) -> list[Attachment]:
     is_edit = context.task_type == "image_editing"
     attachments: list[Attachment] = []
     roles = [role for role, _ in context.files.images]
     for number, (role, path) in enumerate(context.files.images, 1):
         base = " (the image to edit)" if is_edit and number == 1 else ""
         aliases = (role,) if roles.count(role) == 1 else ()
-        attachments.append(Attachment(f"ref_{number}", f"input image, role: {role}{base}", context.show(path), aliases))
+        label = f"input image, role: {role}{base}"
+        attachments.append(Attachment(f"ref_{number}", label, context.show(path), aliases, "inputs"))
+    return attachments
+
+
+def _mask_attachments(context: Shown) -> list[Attachment]:
+    attachments: list[Attachment] = []
     for name, path in context.files.masks.items():
         description = f"mask {name}: white is inside" + (", where changes are allowed" if name == "editable" else "")
-        attachments.append(Attachment(f"mask_{name}", description, context.show(path, mask=True)))
-    return [*attachments, *output_attachments(context, judge, frames)]
+        attachments.append(Attachment(f"mask_{name}", description, context.show(path, mask=True), shows="masks"))
+    return attachments
 
 
 def output_attachments(context: Shown, judge: str, frames: int) -> list[Attachment]:
@@ -98,6 +126,14 @@ def _video_part(video: Output) -> VideoPart:
         return VideoPart(video.path.read_bytes(), video.mime)
     except OSError as error:
         raise GraderError(f"{video.path.name}: {error}") from None
+
+
+def message_parts(instructions: str, attachments: Sequence[Attachment], parts: Sequence[ShownPart]) -> tuple[Part, ...]:
+    """A message in the order of ``parts``: the instructions, which name the prompt and the criteria, are at the first
+    of these two, or first if neither is shown."""
+    text_at = min((parts.index(name) for name in ASKED if name in parts), default=0)
+    before = [attachment for attachment in attachments if parts.index(attachment.shows) < text_at]
+    return (*as_parts(before), instructions, *as_parts(attachments[len(before) :]))
 
 
 def as_parts(attachments: Sequence[Attachment]) -> list[Part]:

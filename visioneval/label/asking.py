@@ -93,7 +93,7 @@ def applicable_questions(questions: Iterable[LabelQuestion | LabelPair], item: I
             result += [PageQuestion(pair, "pair"), PageQuestion(why, "text")]
         elif question.tasks and record.task_type not in question.tasks:
             continue
-        elif question.metric in (None, VERDICT) or question.metric in record.scores:
+        elif not question.metrics or any(name == VERDICT or name in record.scores for name in question.metrics):
             result.append(PageQuestion(question, question.type))
     return result
 

@@ -60,12 +60,12 @@ class MediaStore:
 
 
 def load_image(path: Path) -> Source:
-    """An image in display orientation."""
+    """An image in display orientation, with its transparency: the page shows squares behind it."""
 
     def source() -> ServedMedia:
-        from visioneval.media.images import load_rgb
+        from visioneval.media.images import load_image as load
 
-        return _png(load_rgb(path))
+        return _png(load(path))
 
     return source
 
@@ -107,10 +107,11 @@ def mask_overlay(mask: Path, base: Path | None) -> Source:
     """A mask over its base image: the outside is dimmed, the border is outlined. Without a base, white is inside."""
 
     def source() -> ServedMedia:
-        from visioneval.media.images import load_mask, load_rgb
+        from visioneval.media.images import load_image as load
+        from visioneval.media.images import load_mask, on_checkerboard
 
         inside = load_mask(mask)
-        base_image = load_rgb(base) if base is not None else None
+        base_image = on_checkerboard(load(base)) if base is not None else None
         return _png(inside if base_image is None or base_image.size != inside.size else _highlight(base_image, inside))
 
     return source

@@ -19,7 +19,8 @@ from visioneval.records.labeling.labels import AS_FORMULA, PAIR_ANSWERS, Label
 from visioneval.records.model import CellKey
 from visioneval.suite.cases.outputs import split_run
 from visioneval.suite.labels import WHY, LabelQuestion, Labels
-from visioneval.suite.loading.datasets import Row, scan_rows
+from visioneval.suite.loading.datasets.rows import Row
+from visioneval.suite.loading.datasets.tables import scan_rows
 from visioneval.suite.loading.messages import did_you_mean
 
 _YES, _NO = ("true", "yes", "1"), ("false", "no", "0")
@@ -91,7 +92,9 @@ def _rows(path: Path) -> tuple[list[Row], list[Problem]]:
         raise UsageError("the file has no rows")
     table = path.suffix.lower() in (".csv", ".tsv")
     rows = [
-        Row(row.line, {name: _strip_apostrophe(cell) if table else cell for name, cell in row.cells.items()})
+        Row(
+            row.line, {name: _strip_apostrophe(cell) if table else cell for name, cell in row.cells.items()}, row.number
+        )
         for row in scanned
         if isinstance(row, Row)
     ]

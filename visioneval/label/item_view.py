@@ -42,7 +42,8 @@ class ItemView:
         return {
             "id": item.id,
             "case": record.test_id,
-            "prompt": record.prompt,
+            # the outputs of a pair may be of two prompts: both are compared with what the case asks for
+            "prompt": record.shown_prompt if item.subject.other is None else record.prompt,
             "criteria": self._criteria(case),
             "region": case.region if case else None,
             "stages": self._stages(item, case),

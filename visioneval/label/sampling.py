@@ -15,6 +15,7 @@ from typing import Literal
 from visioneval.errors import UsageError
 from visioneval.records.labeling.labels import Images
 from visioneval.records.model import CellKey, Record
+from visioneval.suite.entries.prompts import paired_by_prompt
 
 Turn = Literal["anchor", "first", "repeat"]
 SubjectKey = tuple[str, str, int, str | None]
@@ -171,18 +172,21 @@ def _repeat_indexes(ranks: Sequence[str], count: int) -> list[int]:
 def pairs(records: Sequence[Record], others: Sequence[Record], other_run: str) -> list[Candidate]:
     """Pairs every cell with the cell of the other run for the same case and sample.
 
-    Uses the same model run if the other run has it, else its only model run. Never pairs a cell with itself. Raises
-    ``UsageError`` if the model run is ambiguous.
+    Uses the same model run if the other run has it, else the one that differs only in the prompt, else the only one.
+    Never pairs a cell with itself. Raises ``UsageError`` if the model run is ambiguous.
     """
     labels = sorted({entry.model_label for entry in others})
     by_cell: dict[CellKey, Record] = {entry.cell: entry for entry in others}
-    unmatched = {entry.model_label for entry in records} - set(labels)
+    own_labels = {entry.model_label for entry in records}
+    counterparts = {} if own_labels & set(labels) else paired_by_prompt(sorted(own_labels), labels)
+    unmatched = own_labels - set(labels) - counterparts.keys()
     if len(labels) > 1 and unmatched:
         names = ", ".join(labels[:5])
         raise UsageError(f"--pairs {other_run}: ambiguous model run; write {other_run}@LABEL (available: {names})")
     candidates = []
     for record in records:
-        label = record.model_label if record.model_label in labels else labels[0] if labels else ""
+        only = labels[0] if labels else ""
+        label = record.model_label if record.model_label in labels else counterparts.get(record.model_label, only)
         other = by_cell.get((record.test_id, label, record.sample_index))
         if other is not None and (other.run_id, other.cell) != (record.run_id, record.cell):
             candidates.append(Candidate(record, other, f"{other.run_id}@{label}"))

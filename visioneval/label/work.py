@@ -21,6 +21,7 @@ from visioneval.records.labeling.draws import RecordedDraw, append_draw, read_dr
 from visioneval.records.labeling.labels import LABELS, Label, drop_outdated, is_current, read_anchors, read_labels
 from visioneval.records.model import Record, RunInfo, read_info, read_records
 from visioneval.suite.cases.outputs import split_run
+from visioneval.suite.filters import any_glob
 from visioneval.suite.labels import LabelPair, LabelQuestion
 from visioneval.suite.loading.messages import did_you_mean
 from visioneval.types import Status
@@ -77,9 +78,9 @@ class _Run:
         info, records = read_info(folder), tuple(read_records(folder))
         if label is not None:
             labels = {record.model_label for record in records}
-            if label not in labels:
+            if not any(any_glob((label,), known) for known in labels):
                 raise UsageError(f"no model run {label!r} in {folder.name}{did_you_mean(label, sorted(labels))}")
-            records = tuple(record for record in records if record.model_label == label)
+            records = tuple(record for record in records if any_glob((label,), record.model_label))
         with_output = tuple(
             entry for entry in records if entry.artifact_path and (folder / entry.artifact_path).is_file()
         )

@@ -55,6 +55,10 @@ def room_for(*sources: Path | bytes) -> Iterator[None]:
         yield
 
 
+_SVG_START = 4096
+"""Bytes in which the first element of an SVG is expected, after its XML declaration and comments."""
+
+
 @contextmanager
 def header(source: Path | bytes) -> Iterator[Image.Image]:
     """Opens an image without decoding it, within the limits. Raises ``ImageError``."""
@@ -72,6 +76,8 @@ def header(source: Path | bytes) -> Iterator[Image.Image]:
     except ImageError:
         raise
     except UnidentifiedImageError:
+        if _is_svg(source):
+            raise ImageError("not a supported image: an SVG has no pixels to judge, so convert it to PNG") from None
         known = ", ".join(dict.fromkeys(FORMATS.values()))
         raise ImageError(f"not a supported image (supported: {known})") from None
     except Image.DecompressionBombError:
@@ -82,6 +88,17 @@ def header(source: Path | bytes) -> Iterator[Image.Image]:
         detail = str(error) if isinstance(error, (OSError, SyntaxError, ValueError, EOFError)) else ""
         reason = (isinstance(error, OSError) and error.strerror) or detail or "it is damaged"
         raise ImageError(f"the image cannot be decoded: {reason[:1].lower()}{reason[1:]}") from error
+
+
+def _is_svg(source: Path | bytes) -> bool:
+    """Whether the beginning of a file that is no known image looks like an SVG."""
+    if isinstance(source, Path):
+        with source.open("rb") as file:
+            start = file.read(_SVG_START)
+    else:
+        start = source[:_SVG_START]
+    text = start.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
+    return text.startswith(b"<") and b"<svg" in text and b"<html" not in text
 
 
 def within(folder: Path, relative: str) -> Path:
@@ -207,6 +224,22 @@ def on_background(image: Image.Image, color: str) -> Image.Image:
     if image.mode == "RGB":
         return image
     return Image.alpha_composite(Image.new("RGBA", image.size, color), image).convert("RGB")
+
+
+def on_checkerboard(image: Image.Image) -> Image.Image:
+    """An image of ``load_image`` as RGB, for people: its transparency shows squares of two grays, of 8 pixels each."""
+    from PIL import Image
+
+    if image.mode == "RGB":
+        return image
+    squares = Image.new("L", (2, 2))
+    squares.putdata([160, 220, 220, 160])
+    tile = squares.resize((16, 16), Image.Resampling.NEAREST).convert("RGBA")
+    board = Image.new("RGBA", image.size)
+    for top in range(0, image.height, 16):
+        for left in range(0, image.width, 16):
+            board.paste(tile, (left, top))
+    return Image.alpha_composite(board, image).convert("RGB")
 
 
 def is_transparent(image: Image.Image) -> bool:

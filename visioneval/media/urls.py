@@ -1,6 +1,6 @@
-"""Files at URLs (``gs://``, ``s3://``, ``https://``): which ones a suite may use, and reading them within limits.
+"""Files at URLs (``gs://``, ``s3://``, ``hf://``, ``https://``): which ones a suite may use, and reading within limits.
 
-Uses fsspec. Buckets are read with the machine's credentials, web pages without any.
+Uses fsspec. Buckets and the Hub are read with the machine's credentials, web pages without any.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from visioneval.errors import UsageError
+from visioneval.media.hub import HUB, fetch_from_hub, hub_problem
 from visioneval.media.inflate import ACCEPTED, Inflater
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
 TRUSTED_HOSTS = "VISIONEVAL_TRUSTED_HOSTS"
 TRUSTED_PROJECTS = "VISIONEVAL_TRUSTED_PROJECTS"
-BUCKETS = {"gs": "gcs", "s3": "s3"}
-"""Schemes of buckets, each with the extra that it needs."""
+BUCKETS = {"gs": "gcs", "s3": "s3", "hf": "hf"}
+"""Schemes of buckets and of the Hugging Face Hub, each with the extra that it needs."""
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MOST_REDIRECTS = 5
@@ -66,6 +67,8 @@ def url_problem(url: str) -> str | None:
         return problem
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
+    if parts.scheme == "hf" and HUB in trusted_hosts():
+        return None
     if parts.scheme in BUCKETS:
         return f"{url!r} needs this machine's credentials: pass --trust-suite if you trust this suite"
     if host in trusted_hosts() or (parts.scheme == "https" and _is_public(host)):
@@ -80,7 +83,9 @@ def unreadable(url: str) -> str | None:
     except ValueError:
         return f"{url!r} is not a valid URL"
     if parts.scheme not in (*BUCKETS, "http", "https"):
-        return f"{url!r}: unsupported scheme: use gs://, s3:// or https://"
+        return f"{url!r}: unsupported scheme: use gs://, s3://, hf:// or https://"
+    if parts.scheme == "hf":
+        return hub_problem(url)
     if not parts.hostname or "@" in parts.netloc:
         return f"{url!r}: a URL needs a host or bucket and must not contain a user name"
     return None
@@ -124,6 +129,8 @@ def _error_message(error: Exception) -> str:
 
 
 def _from_bucket(url: str, scheme: str, limit: int) -> bytes:
+    if scheme == "hf":
+        return fetch_from_hub(url, limit)
     import fsspec
 
     store = fsspec.filesystem(scheme)

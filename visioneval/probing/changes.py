@@ -66,9 +66,9 @@ def planted_or_reason(change: Change, subject: Subject, call: Call, seed: str) -
 def _counter_prompt(name: str, subject: Subject, call: Call, seed: str) -> PlantedChange:
     """The unchanged output with a prompt, and criteria, in which a word is exchanged."""
     random = np.random.default_rng(int.from_bytes(sha256(f"{seed}\0{name}".encode()).digest()[:8]))
-    exchange = exchange_of(name.partition(".")[2], call.case, call.prompt, random)
+    exchange = exchange_of(name.partition(".")[2], call.case, call.graded_prompt, random)
     criteria = None if call.case.criteria is None else exchange.applied(call.case.criteria)
-    prompt = exchange.applied(call.prompt)
+    prompt = exchange.applied(call.graded_prompt)
     case = call.case.model_copy(update={"prompt": prompt, "criteria": criteria})
     file = PlantedFile(subject.data, subject.mime)
-    return PlantedChange(file, replace(call, case=case, prompt=prompt), f"{exchange.old} -> {exchange.new}")
+    return PlantedChange(file, replace(call, case=case, graded_prompt=prompt), f"{exchange.old} -> {exchange.new}")

@@ -13,6 +13,7 @@ from visioneval.expansion.plan import Call, Plan
 from visioneval.media.urls import is_url
 from visioneval.records.files.links import is_inside
 from visioneval.records.model import Record, read_records
+from visioneval.suite.filters import any_glob
 from visioneval.types import Status, Verdict
 
 
@@ -76,7 +77,7 @@ def passing_outputs(plan: Plan, folder: Path, label: str | None, notes: Notes) -
     for call in _cells(plan):
         for sample in call.samples:
             record = by_cell.get((call.case.id, call.run.label, sample))
-            if record is None or label not in (None, call.run.label):
+            if record is None or not (label is None or any_glob((label,), call.run.label)):
                 continue
             if record.verdict is not Verdict.PASS or record.status is not Status.COMPLETED:
                 failed += 1

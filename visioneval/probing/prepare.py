@@ -53,11 +53,15 @@ class PreparedProbe:
         return Path(self.request.name).name
 
     @property
+    def changes(self) -> int:
+        """The most changes that one output gets."""
+        return sum(len(kind.levels) for kind in self.kinds) + len(self.prompt_kinds)
+
+    @property
     def announcement(self) -> str:
         """What the probe is about to do."""
-        changes = sum(len(kind.levels) for kind in self.kinds) + len(self.prompt_kinds)
         outputs, graders = len(self.originals), ", ".join(grader.key for grader in self.plan.suite.graders)
-        return f"probing {graders} with up to {changes} changes of each of {outputs} output{'s' * (outputs != 1)}"
+        return f"probing {graders} with up to {self.changes} changes of each of {outputs} output{'s' * (outputs != 1)}"
 
     @property
     def plan(self) -> Plan:

@@ -11,6 +11,7 @@ from visioneval.counted import count_of
 from visioneval.engine.call_settings import CallSettings
 from visioneval.engine.listener import Listener
 from visioneval.engine.prepare.planning import SuiteOptions
+from visioneval.probing.costs import cost_lines
 from visioneval.probing.grading import measure
 from visioneval.probing.prepare import ProbeRequest, prepare_probe
 
@@ -40,6 +41,8 @@ def run_probe(request: ProbeRequest, suite: SuiteOptions, calls: CallSettings, l
     """Plants, grades and counts. Raises ``UsageError``, ``SuiteError``, ``BudgetError`` and ``StorageError``."""
     prepared = prepare_probe(request, suite)
     listener.note(prepared.announcement)
+    for line in cost_lines(prepared, calls, suite.runs):
+        listener.note(line)
     measured = measure(prepared, calls, listener)
     findings = summarize_probe(
         [change.cell for change in measured.changes],

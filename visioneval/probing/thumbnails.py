@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 
-import numpy as np
 from PIL import Image
 
+from visioneval.media.images import on_checkerboard
 from visioneval.probing.damage.subject import Box, Pixels, PlantedFile, decode
 
 SIDE = 320
@@ -31,14 +31,6 @@ def _cutout(image: Pixels, box: Box | None) -> bytes:
             (max(0, round(x)), max(0, round(y)), min(shown.width, round(x + side)), min(shown.height, round(y + side)))
         )
     shown.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
-    if shown.mode == "RGBA":
-        shown = Image.alpha_composite(_checkered(shown.size), shown)
     buffer = io.BytesIO()
-    shown.convert("RGB").save(buffer, "WEBP", quality=82, method=2)
+    on_checkerboard(shown).save(buffer, "WEBP", quality=82, method=2)
     return buffer.getvalue()
-
-
-def _checkered(size: tuple[int, int]) -> Image.Image:
-    rows, columns = np.mgrid[: size[1], : size[0]] // 8
-    levels = np.where((rows + columns) % 2, 220, 160).astype(np.uint8)
-    return Image.fromarray(np.dstack([levels] * 3)).convert("RGBA")

@@ -110,7 +110,7 @@ def make_baseline(
         source_sha256=info.source_sha256,
         metrics=info.metrics,
         writers=writers,
-        sources=SuiteMetrics(info.selected_suite).grader_sources(),
+        sources=SuiteMetrics(info.suite, info.selected_suite).grader_sources(),
         is_partial=is_partial,
         gradings=gradings,
     )

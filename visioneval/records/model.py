@@ -23,6 +23,7 @@ from visioneval.records.files.run_folders import header_bytes, parse_header
 from visioneval.records.files.untrusted_json import read_json
 from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.suite.cases.case import CaseId
+from visioneval.suite.filters import any_glob
 from visioneval.suite.model import Suite, VarName
 from visioneval.suite.selection import Selection, selected
 from visioneval.types import Frozen, Metric, Score, Status, TaskType, Verdict
@@ -96,6 +97,11 @@ class Record(Frozen):
     sample_index: fields.SampleIndex
     task_type: TaskType
     prompt: str
+    """The case's own prompt."""
+    sent_prompt: str | None = None
+    """What the model was sent, if that is not ``prompt``."""
+    graded_prompt: str | None = None
+    """What graders saw, if that is not ``prompt``."""
     tags: tuple[str, ...] = ()
     flaky: bool = False
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
@@ -138,6 +144,11 @@ class Record(Frozen):
         """Whether a grader failed that the cell needs, or a computed metric is null that it needs."""
         failed = any(grader.is_unmeasured and not grader.is_optional for grader in self.graders)
         return failed or bool(self.unmeasured_metrics)
+
+    @property
+    def shown_prompt(self) -> str:
+        """The prompt that graders saw, and that raters see."""
+        return self.prompt if self.graded_prompt is None else self.graded_prompt
 
     @property
     def total_cost_usd(self) -> float | None:
@@ -217,11 +228,11 @@ class RunInfo(Frozen):
             return narrowed
         return view.selected
 
-    def of_model_run(self, label: str, cells: int) -> RunInfo:
-        """The run narrowed to one model run, which has ``cells`` records."""
+    def of_model_runs(self, label: str, cells: int) -> RunInfo:
+        """The run narrowed to the model runs with a label, or with labels that match a glob: ``cells`` records."""
         suite = self.selected_suite
-        models = tuple(entry for entry in suite.models if entry.label == label)
-        planned = self.planned_cells if len(suite.models) == 1 else cells
+        models = tuple(entry for entry in suite.models if any_glob((label,), str(entry.label)))
+        planned = self.planned_cells if len(models) == len(suite.models) else cells
         selection = self.selection.model_copy(update={"models": (label,)})
         info = self.model_copy(update={"selection": selection, "planned_cells": planned})
         # not by the selection, whose limit may mean other cases without the other model runs

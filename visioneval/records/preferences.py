@@ -6,7 +6,7 @@ counts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ from pydantic import SerializerFunctionWrapHandler, TypeAdapter, model_serialize
 
 from visioneval.atomic import write_whole
 from visioneval.errors import StorageError
-from visioneval.records.fields import SampleIndex
+from visioneval.records.fields import Number, SampleIndex
 from visioneval.records.files.jsonl import append_lines, locked
 from visioneval.records.files.lines import SCHEMA_VERSION, read_lines
 from visioneval.records.model import CellKey
@@ -23,7 +23,7 @@ from visioneval.types import Frozen
 
 NAME = "preferences.jsonl"
 ORDERS: tuple[Literal["a", "b"], ...] = ("a", "b")
-_OMITTED = ("extra_keys", "read", "refused")
+_OMITTED = ("extra_keys", "read", "refused", "cached")
 """Fields that a line has only if they are not empty."""
 PreferenceKey = tuple[str, int, str, str, str, str]
 
@@ -51,6 +51,10 @@ class Preference(Frozen):
     """How a reply was read that was not JSON alone."""
     refused: bool = False
     """Whether the judge refused to answer."""
+    cost_usd: Number | None = None
+    """What this line cost, 0 from the cache; ``None`` if that is unknown."""
+    cached: bool = False
+    """Whether all replies came from the cache."""
 
     @model_serializer(mode="wrap")
     def _omit_empty(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -85,9 +89,16 @@ def read_preferences(folder: Path) -> list[Preference]:
 
     Raises ``RunFormatError`` with file and line. Ignores a truncated last line.
     """
+    return list({preference.key: preference for preference in read_all_answers(folder)}.values())
+
+
+def read_all_answers(folder: Path) -> Iterator[Preference]:
+    """Every line of a run, also those that a repeated question replaced: each of them was paid for.
+
+    Raises ``RunFormatError`` with file and line. Ignores a truncated last line.
+    """
     path = folder / NAME
-    lines = read_lines(path, _PREFERENCE, "preference") if path.exists() else ()
-    return list({preference.key: preference for preference in lines}.values())
+    yield from read_lines(path, _PREFERENCE, "preference") if path.exists() else ()
 
 
 def forget_preferences(folder: Path, run_id: str, cells: Collection[CellKey]) -> None:

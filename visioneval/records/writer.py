@@ -156,11 +156,16 @@ class RunWriter:
         return self.info
 
     def write_summary(self, summary: BaseModel) -> None:
-        """Writes ``summary.json``, which visioneval itself never reads."""
-        try:
-            write_whole(self.folder / "summary.json", _json_bytes(summary))
-        except OSError as error:
-            raise StorageError(f"{self.folder}: cannot write the summary: {error.strerror or error}") from error
+        """Writes ``summary.json``. Raises ``StorageError``."""
+        write_summary(self.folder, summary)
+
+
+def write_summary(folder: Path, summary: BaseModel) -> None:
+    """Writes the ``summary.json`` of a run, which visioneval itself never reads. Raises ``StorageError``."""
+    try:
+        write_whole(folder / "summary.json", _json_bytes(summary))
+    except OSError as error:
+        raise StorageError(f"{folder}: cannot write the summary: {error.strerror or error}") from error
 
 
 def lock_run(results: BinaryIO, folder: Path) -> None:

@@ -75,6 +75,8 @@ def _add_suite(root: ET.Element, folder: Path, info: RunInfo, label: str, record
         time=f"{sum(record.seconds for record in records):.3f}",
         timestamp=info.started_at[:19],
     )
+    if unjudged := verdicts.count(Verdict.NONE):
+        suite.set("skipped", str(unjudged))
     for record in records:
         _add_case(suite, folder, info.suite.name, record)
 
@@ -94,6 +96,8 @@ def _add_case(suite: ET.Element, folder: Path, name: str, record: Record) -> Non
         error = record.error
         kind = f"{error.stage}/{error.kind}" if error else "unknown"
         ET.SubElement(case, "error", message=_text(one_line(error.message) if error else kind), type=kind)
+    elif record.verdict is Verdict.NONE:
+        ET.SubElement(case, "skipped", message="the suite has no rules")
     if record.artifact_path:
         path = (folder / record.artifact_path).as_posix()
         ET.SubElement(case, "system-out").text = _text(f"[[ATTACHMENT|{path}]]")

@@ -31,7 +31,14 @@ from visioneval.report.sentences import (
     unpaired_lines,
 )
 from visioneval.report.terminal.run.separation import auroc_text, difference_text
-from visioneval.report.terminal.run.summary import show_estimate, show_rate, unjudged_pairs_text, unmeasured_text, why
+from visioneval.report.terminal.run.summary import (
+    show_estimate,
+    show_rate,
+    unjudged_pairs_text,
+    unmeasured_text,
+    why,
+    without_verdict_text,
+)
 from visioneval.report.text import one_line, panel_lines, rerouting_text
 
 MAX_ROWS = 20
@@ -51,6 +58,9 @@ _OUTCOME_TITLES = {
     "unmeasured": "gates not measured",
     "incomplete": "B is incomplete",
 }
+
+MAX_ALIGNED = 50
+"""Rows of the alignment of a comparison."""
 
 
 def code(text: str) -> str:
@@ -87,6 +97,8 @@ def _comparison(comparison: Comparison, gates: Sequence[GateResult]) -> Iterator
         if pairs:
             title, body = f"{TITLES[change]}: {len(pairs)}", _changed_table(pairs, comparison)
             yield f"<details><summary>{title}</summary>\n\n{body}\n\n</details>"
+    if comparison.alignments:
+        yield f"### Alignment side by side, largest loss first\n\n{_alignment_table(comparison)}"
     yield from _numbers(comparison)
     unpaired = unpaired_lines(comparison)
     if unpaired:
@@ -119,6 +131,19 @@ def _pair_notes(pair: CellPair) -> Iterator[str]:
     yield from ("changed rules only",) if pair.is_moved_by_rules else ()
 
 
+def _alignment_table(comparison: Comparison) -> str:
+    rows = [
+        (
+            code(f"{item.pair.b.test_id} [{item.pair.b.sample_index}]"),
+            code(item.pair.b.model_label),
+            *("" if score is None else f"{score:.1f}" for score in (item.a, item.b)),
+            *(code(gaps) for gaps in (item.a_gaps, item.b_gaps)),
+        )
+        for item in comparison.alignments[:MAX_ALIGNED]
+    ]
+    return _table(("case", "model run", "A", "B", "gaps in A", "gaps in B"), rows)
+
+
 def _numbers(comparison: Comparison) -> Iterator[str]:
     tested = (comparison.pass_rate, *comparison.metrics)
     yield "### Pass rate and metrics\n\n" + _differences("metric", tested, adjusted=True)
@@ -129,6 +154,7 @@ def _numbers(comparison: Comparison) -> Iterator[str]:
         ("Pass rate by model run", "model run", comparison.by_run),
         ("Pass rate by tag", "tag", comparison.by_tag),
         ("By question type", "type", comparison.by_type),
+        ("Cells by failure tag", "tag", comparison.by_failure_tag),
     ):
         if differences:
             yield f"### {title}\n\n{_differences(heading, differences, adjusted=False)}"
@@ -173,6 +199,8 @@ def _summary(summary: Summary) -> Iterator[str]:
     yield f"## visioneval: {code(summary.suite)}"
     state = "" if summary.state == "complete" else f", **{summary.state}**"
     verdicts = f"{counts.passed} PASS, {counts.failed} FAIL, {counts.errors} ERROR"
+    if counts.without_verdict:
+        verdicts += f", {without_verdict_text(counts.without_verdict)}"
     shard = "" if summary.shard is None else f"shard {summary.shard}: "
     yield f"{shard}{counts.cells} of {summary.planned_cells} cells{state}: {verdicts}; run {code(summary.run_id)}"
     if summary.unjudged_pairs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from visioneval.analysis.probe.findings import MissedDamage, ProbeFindings, ProbeRate
+from visioneval.analysis.probe.findings import HARMLESS, MissedDamage, ProbeFindings, ProbeRate
 from visioneval.report.numbers import show_interval
 
 ANY = "any rule"
@@ -25,6 +25,22 @@ def title(findings: ProbeFindings) -> str:
         f"{findings.source}: {outputs} output{'s' * (outputs != 1)} of {cases} case{'s' * (cases != 1)}"
         f" of the suite {findings.suite}, seed {findings.seed}, visioneval {findings.visioneval_version}"
     )
+
+
+def result_text(findings: ProbeFindings) -> str:
+    """What was caught of all damage, by any rule, and how many harmless changes failed."""
+    damage = [rate for rate in findings.detections if rate.metric is None]
+    alarms = [rate for rate in findings.false_alarms if rate.metric is None and rate.kind != HARMLESS]
+    parts = (
+        ("{} of {} damaged outputs caught", damage),
+        ("{} false alarms in {} harmless changes", alarms),
+    )
+    texts = (
+        text.format(f"{sum(rate.failed for rate in rates):,}", f"{sum(rate.outputs for rate in rates):,}")
+        for text, rates in parts
+        if rates
+    )
+    return ", ".join(texts)
 
 
 def metrics_of(findings: ProbeFindings) -> list[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from visioneval.analysis.compare.preferences import preferences_within
+from visioneval.analysis.summary.accumulators import read_pair_costs
 from visioneval.analysis.summary.judge_card import read_pair_cards
 from visioneval.analysis.summary.summary import summarize
 from visioneval.errors import StorageError, UsageError
@@ -19,12 +20,13 @@ from visioneval.records.files.links import check_links, file_inside
 from visioneval.records.labeling.draws import DRAWS
 from visioneval.records.labeling.labels import ANCHORS, LABELS, append_labels, read_labels
 from visioneval.records.model import CellKey, Record, RunInfo, read_info, read_records
-from visioneval.records.preferences import append_preferences, read_preferences
+from visioneval.records.preferences import append_preferences, read_all_answers
 from visioneval.records.questions import read_questions, write_questions
 from visioneval.records.resume_command import resume_hint
 from visioneval.records.run_state import with_current_state
 from visioneval.records.writer import RunWriter
 from visioneval.suite.cases.outputs import split_run
+from visioneval.suite.metrics import SuiteMetrics
 
 _SAME = {
     "suite": "another suite, or another version of it",
@@ -129,12 +131,7 @@ def _warn(shards: Sequence[ShardRun], warn: Callable[[str], None]) -> None:
 def _merged_info(shards: Sequence[ShardRun], run_id: str, note: str | None) -> RunInfo:
     infos = [shard.info for shard in shards]
     first = infos[0]
-    order = {
-        name: None
-        for grader in first.suite.graders
-        for case in first.suite.cases
-        for name in (grader.metrics(case) if grader.is_for(case) else ())
-    }
+    order = SuiteMetrics(first.suite).all
     metrics = {name: metric for info in infos for name, metric in info.metrics.items()}
     return first.model_copy(
         update={
@@ -169,7 +166,9 @@ def _write(shards: Sequence[ShardRun], root: Path, info: RunInfo) -> Path:
     stopped_by = next((shard.stopped_by for shard in stopped if shard.stopped_by), None)
     merged = writer.finish("interrupted" if stopped else "complete", ended, stopped_by=stopped_by)
     pairs = preferences_within(folder, merged)
-    writer.write_summary(summarize(merged, read_records(folder), pairs, read_pair_cards(folder)))
+    writer.write_summary(
+        summarize(merged, read_records(folder), pairs, read_pair_cards(folder), read_pair_costs(folder))
+    )
     return folder
 
 
@@ -214,7 +213,7 @@ def _copy_answers(shard: ShardRun, target: Path, run_id: str) -> None:
         target,
         [
             answer.model_copy(update={"a": renamed(answer.a), "b": renamed(answer.b)})
-            for answer in read_preferences(shard.folder)
+            for answer in read_all_answers(shard.folder)
         ],
     )
     for name in (LABELS, ANCHORS):

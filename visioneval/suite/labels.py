@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from visioneval.suite.cases.case import Name, Text
 from visioneval.suite.cases.outputs import FilePath
-from visioneval.types import Frozen, Metric, TaskType
+from visioneval.types import Frozen, Metric, TaskType, text_or_list
 
 QuestionType = Literal["yes_no", "one_of", "scale", "tags", "text"]
 LabelPreset = Literal["ui", "marketing", "try_on", "logo"]
@@ -19,6 +19,13 @@ WHY = ".why"
 """The free-text reason for the answer to a pair is stored as an answer to ``<key>.why``."""
 MAX_TEXT = 10_000
 MAX_STEPS = 1000
+
+
+_Several = Annotated[tuple[Text, ...], Field(min_length=1)]
+MetricNames = Annotated[
+    Annotated[Text, Tag("constrained-str")] | Annotated[_Several, Tag("list")], Discriminator(text_or_list)
+]
+"""One metric or several."""
 
 
 class LabelQuestion(Frozen):
@@ -34,9 +41,10 @@ class LabelQuestion(Frozen):
         default=None, description="Lowest and highest value; whole numbers unless 'step' is set."
     )
     step: Annotated[float, Field(gt=0)] = Field(default=1.0, description="Step size of a scale.")
-    metric: Text | None = Field(
+    metric: MetricNames | None = Field(
         default=None,
-        description="The metric that measures the same thing, or 'verdict'; 'visioneval agreement' compares the two.",
+        description="The metric that measures the same thing, or 'verdict', or a list of these; 'visioneval agreement' "
+        "compares each of them with the raters.",
     )
 
     tasks: tuple[TaskType, ...] = Field(
@@ -75,6 +83,13 @@ class LabelQuestion(Frozen):
         if self.metric is not None and self.type not in ("yes_no", "scale"):
             raise ValueError(f"'metric' needs a question of type yes_no or scale, not {self.type}")
         return self
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics that measure the same thing, without duplicates; none if the question names none."""
+        if self.metric is None:
+            return ()
+        return (self.metric,) if isinstance(self.metric, str) else tuple(dict.fromkeys(self.metric))
 
     @property
     def steps(self) -> tuple[int | float, ...]:
@@ -148,15 +163,17 @@ class Labels(Frozen):
         return next((question for question in self.questions if question.key == key), None)
 
 
-def metric_mismatch(question: LabelQuestion, metric: Metric, rubric: tuple[float, float] | None) -> str | None:
-    """Why a question and its metric cannot be compared; ``None`` if they can.
+def metric_mismatch(
+    question: LabelQuestion, name: str, metric: Metric, rubric: tuple[float, float] | None
+) -> str | None:
+    """Why a question and a metric, called ``name``, cannot be compared; ``None`` if they can.
 
     ``rubric`` is the metric's scale if it is a rubric score.
     """
     if question.type == "yes_no":
-        return None if metric.type == "bool" else f"{question.metric!r} is a numeric metric: use the type scale"
+        return None if metric.type == "bool" else f"{name!r} is a numeric metric: use the type scale"
     if metric.type == "bool":
-        return f"{question.metric!r} is a yes/no metric: use the type yes_no"
+        return f"{name!r} is a yes/no metric: use the type yes_no"
     if rubric is not None and question.scale is not None:
         (low, high), (least, most) = question.scale, rubric
         if low < least or high > most:

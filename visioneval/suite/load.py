@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -17,7 +17,7 @@ from visioneval.suite.cases.outputs import RunLabels
 from visioneval.suite.checks import suite as check
 from visioneval.suite.entries.providers import SECRET_NAME
 from visioneval.suite.loading.document import Document, Source
-from visioneval.suite.loading.gather import gather_cases, read_bytes
+from visioneval.suite.loading.gather import gather_cases, read_bytes, render_output_paths
 from visioneval.suite.loading.messages import Loc, SuiteWarning
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.loading.pinned_questions import with_pinned_questions
@@ -71,6 +71,7 @@ def load_suite(
     folder = path.absolute().parent
     boundary = Trust(folder, Path.cwd(), everything=trust)
     gather_cases(document, boundary)
+    render_output_paths(document)
     _check_cases(document)
     validated = _validated(document)
     validated = replace(validated, suite=with_pinned_questions(validated.suite, document, boundary))
@@ -239,13 +240,26 @@ _PLACEHOLDERS: Mapping[str, Any] = {
 }
 
 
+def _missing_rules(data: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Missing and empty graders, rules and gates, as errors of pydantic. Only a suite with labels can do without."""
+    is_for_labels = "labels" in data and data.keys().isdisjoint(("graders", "verdict"))
+    for key in ("graders", "verdict", "gates"):
+        if key not in data and key != "gates" and not is_for_labels:
+            yield {"type": "missing", "loc": (key,), "msg": "Field required", "input": data}
+        elif data.get(key) == []:
+            yield {"type": "too_short", "loc": (key,), "msg": "too short", "input": [], "ctx": {"min_length": 1}}
+
+
 def _validated(document: Document) -> _Validated:
     """Validates the suite and reports everything that its model rejects. The valid parts can still be checked."""
     broken = {"cases"} if document.problems else set()
+    errors: list[Mapping[str, Any]] = list(_missing_rules(document.data))
     try:
-        return _Validated(Suite.model_validate(document.data), frozenset(broken))
+        suite = Suite.model_validate(document.data)
     except ValidationError as error:
-        errors = error.errors(include_url=False)
+        errors += error.errors(include_url=False)
+    if not errors:
+        return _Validated(suite, frozenset(broken))
     if broken:  # a case file could not be read: do not also report that there are no cases
         errors = [entry for entry in errors if entry["loc"] != ("cases",)]
     document.report_errors(errors, suite_schema())

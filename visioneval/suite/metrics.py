@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -48,49 +48,50 @@ class CaseMetrics:
 class SuiteMetrics:
     """The built-in and computed metrics of a suite. Leaves out computed metrics with problems."""
 
-    def __init__(self, suite: Suite) -> None:
-        """Takes a suite, which may be narrowed by a selection."""
+    def __init__(self, suite: Suite, selected: Suite | None = None) -> None:
+        """Takes a whole suite, and what a selection left of it.
+
+        The whole suite defines the metrics, so that those of a cell do not depend on what else is selected.
+        """
         self._suite = suite
+        self._selected = suite if selected is None else selected
         self._entries = suite.metrics
 
     @cached_property
     def grader_metrics(self) -> dict[str, Metric]:
         """Every metric that a grader writes for some case, in the graders' order."""
-        cases = self._suite.cases
-        graders = ((grader, case) for grader in self._suite.graders for case in cases if grader.is_for(case))
-        return {name: metric for grader, case in graders for name, metric in grader.metrics(case).items()}
+        return _written_metrics(self._suite)
 
     @cached_property
-    def built_in(self) -> tuple[str, ...]:
-        """The built-in metrics that the suite reads in its rules, gates, computed metrics or labels."""
-        return tuple(name for name in BUILT_IN if name in self._read_names)
-
-    @cached_property
-    def _read_names(self) -> frozenset[str]:
+    def _suite_reads(self) -> frozenset[str]:
+        """The metrics that the rules of the suite, its gates, computed metrics and label questions read."""
         suite = self._suite
-        rules = (rule for rules in (suite.verdict, *(case.verdict or () for case in suite.cases)) for rule in rules)
-        questions = suite.labels.questions if suite.labels else ()
         return frozenset(
             {
-                *(parse_rule(rule.rule).metric for rule in rules),
+                *(parse_rule(rule.rule).metric for rule in suite.verdict),
                 *(parse_gate(gate.rule).metric or "" for gate in suite.gates),
                 *(name for entry in self._entries.values() for name in entry.parsed.names),
-                *(question.metric or "" for question in questions),
+                *(name for question in (suite.labels.questions if suite.labels else ()) for name in question.metrics),
             }
         )
 
+    def _built_in(self, cases: Iterable[TestCase]) -> tuple[str, ...]:
+        """The built-in metrics that the suite or a rule of these cases reads."""
+        read = {parse_rule(rule.rule).metric for case in cases for rule in case.verdict or ()} | self._suite_reads
+        return tuple(name for name in BUILT_IN if name in read)
+
     @cached_property
     def all(self) -> dict[str, Metric]:
-        """Every metric of any case: the graders', the built-in ones that are read, and the computed ones."""
-        built_in = {name: BUILT_IN[name] for name in self.built_in}
+        """Every metric of any selected case: the graders', the built-in ones that are read, and the computed ones."""
+        built_in = {name: BUILT_IN[name] for name in self._built_in(self._selected.cases)}
         computed = {name: metric for name, metric in self._resolved[0].items() if name in self._applying}
-        return self.grader_metrics | built_in | computed
+        return _written_metrics(self._selected) | built_in | computed
 
     @cached_property
     def _applying(self) -> set[str]:
         """The computed metrics that apply to any case."""
         applying: set[str] = set()
-        for case in self._suite.cases if self._entries else ():
+        for case in self._selected.cases if self._entries else ():
             if applying.issuperset(self._resolved[0]):
                 break
             applying.update(formula.name for formula in self.for_case(case).formulas)
@@ -101,7 +102,7 @@ class SuiteMetrics:
         return self._written(case) | self.for_case(case).metrics
 
     def _written(self, case: TestCase) -> dict[str, Metric]:
-        graders = (grader for grader in self._suite.graders if grader.is_for(case))
+        graders = (grader for grader in self._selected.graders if grader.is_for(case))
         return {name: metric for grader in graders for name, metric in grader.metrics(case).items()}
 
     @property
@@ -151,9 +152,10 @@ class SuiteMetrics:
 
     def for_case(self, case: TestCase) -> CaseMetrics:
         """The built-in and computed metrics of a case's cells. One is computed if the case has all that it reads."""
-        if not self._entries and not self.built_in:
+        built_in = self._built_in([case])
+        if not self._entries and not built_in:
             return CaseMetrics()
-        available = {*self._written(case), *self.built_in}
+        available = {*self._written(case), *built_in}
         formulas: list[Formula] = []
         waiting = [name for name in self._entries if name in self._resolved[0]]
         trees = {name: for_case(self._entries[name].parsed.tree, case.tags) for name in waiting}
@@ -162,10 +164,15 @@ class SuiteMetrics:
             available.update(ready)
             waiting = [name for name in waiting if name not in available]
         key = (
-            *self.built_in,
+            *built_in,
             *([each.name, self._entries[each.name].expression, each.metric.range] for each in formulas),
         )
-        return CaseMetrics(self.built_in, tuple(formulas), key)
+        return CaseMetrics(built_in, tuple(formulas), key)
+
+
+def _written_metrics(suite: Suite) -> dict[str, Metric]:
+    graders = ((grader, case) for grader in suite.graders for case in suite.cases if grader.is_for(case))
+    return {name: metric for grader, case in graders for name, metric in grader.metrics(case).items()}
 
 
 def _kind(entry: ComputedMetric, kinds: Mapping[str, Kind]) -> Kind:

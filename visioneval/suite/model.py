@@ -12,10 +12,12 @@ from pydantic import Discriminator, Field, StringConstraints, Tag
 from visioneval.registry import CUSTOM, GRADERS, JUDGES, PROVIDERS, Part, config_of
 from visioneval.suite.cases.case import Name, TestCase, Text
 from visioneval.suite.cases.outputs import FilePath
+from visioneval.suite.entries.datasets import CaseDataset
 from visioneval.suite.entries.graders import BaseGrader, CustomGrader
 from visioneval.suite.entries.judges import BaseJudge, CustomJudge
 from visioneval.suite.entries.limits import CELL_TIMEOUT_S, LimitName, Limits, Price, Seconds
 from visioneval.suite.entries.metrics import MetricEntry
+from visioneval.suite.entries.prompts import PromptEntry
 from visioneval.suite.entries.providers import BaseProvider, CustomProvider
 from visioneval.suite.filters import GateEntry, GateRule, RuleEntry
 from visioneval.suite.label_presets import resolve_labels
@@ -47,26 +49,13 @@ else:
     JudgeEntry = _tagged("provider", JUDGES, CustomJudge)
 
 
+_PASS_GATE = GateRule(rule="pass_rate == 1")
+
+
 class CaseFile(Frozen):
     """Cases in a separate YAML file: a list like ``cases``."""
 
     file: FilePath
-
-
-class CaseRows(Frozen):
-    """A file of rows, and the column of each key of a case. Keys may be dotted, such as ``masks.editable``.
-
-    ``output`` and ``model`` are an existing output and the label of its model.
-    """
-
-    path: FilePath
-    fields: dict[str, str] = Field(min_length=1)
-
-
-class CaseDataset(Frozen):
-    """Cases from a JSONL, CSV or TSV file."""
-
-    dataset: CaseRows
 
 
 class Suite(Frozen):
@@ -83,19 +72,26 @@ class Suite(Frozen):
     )
     cases: Annotated[tuple[TestCase, ...], Field(min_length=1)]
     models: Annotated[tuple[ModelEntry, ...], Field(min_length=1)]
+    prompts: tuple[PromptEntry, ...] = Field(
+        default=(), description="Ways to word the prompt that is sent. Each is an axis value of every generating model."
+    )
     samples: Annotated[int, Field(ge=1, le=1000, strict=True)] = Field(
         default=1, description="Calls per case and model run."
     )
-    graders: Annotated[tuple[GraderEntry, ...], Field(min_length=1)]
+    graders: tuple[GraderEntry, ...] = Field(default=(), json_schema_extra={"minItems": 1})
     metrics: Annotated[dict[Name, MetricEntry], Field(max_length=200)] = Field(
         default_factory=dict, description="Metrics that are computed from the scores of a cell, by name."
     )
-    verdict: Annotated[tuple[RuleEntry, ...], Field(min_length=1)] = Field(
-        description="A cell passes if all applicable rules pass."
+    verdict: tuple[RuleEntry, ...] = Field(
+        default=(),
+        description="A cell passes if all applicable rules pass. Only suites with 'labels' can do without graders and"
+        " rules.",
+        json_schema_extra={"minItems": 1},
     )
-    gates: Annotated[tuple[GateEntry, ...], Field(min_length=1)] = Field(
-        default=(GateRule(rule="pass_rate == 1"),),
-        description="Rules for the whole run; they determine the exit code.",
+    gates: tuple[GateEntry, ...] = Field(
+        default=(),
+        description="Rules for the whole run; they determine the exit code. Without gates: pass_rate == 1.",
+        json_schema_extra={"minItems": 1},
     )
     limits: dict[LimitName, Limits] = Field(
         default_factory=dict, description="Rate limits, timeouts and attempts, by provider or provider:model."
@@ -113,9 +109,24 @@ class Suite(Frozen):
     labels: Labels | None = Field(default=None, description="The questions for human raters.")
 
     @property
+    def has_rules(self) -> bool:
+        """Whether outputs get a verdict. A suite for human labels alone has neither graders nor rules."""
+        return bool(self.verdict)
+
+    @property
+    def declared_gates(self) -> tuple[GateRule, ...]:
+        """Its gates, or that of a suite without any."""
+        return self.gates or (_PASS_GATE,)
+
+    @property
     def resolved_labels(self) -> Labels:
         """The questions for raters: the suite's, or else a default set by task."""
         return resolve_labels(self.labels, self.graders, (case.task_type for case in self.cases))
+
+    def prompts_of(self, entry: BaseProvider) -> tuple[PromptEntry, ...]:
+        """The prompts with which an entry of ``models`` has model runs; none if it is sent the case's own prompt."""
+        labels = entry.prompt_labels([prompt.label for prompt in self.prompts])
+        return tuple({prompt.label: prompt for prompt in self.prompts if prompt.label in labels}.values())
 
     def files_of(self, case: TestCase, folder: Path, source: TestCase | None = None) -> CaseFiles:
         """The files of a case of this suite in ``folder``; ``source`` is the case with the input images, if another."""
@@ -144,7 +155,10 @@ def json_schema() -> dict[str, Any]:
         schema["$defs"][model.__name__] = part
         entries.append({"$ref": f"#/$defs/{model.__name__}"})
     schema["properties"]["cases"]["items"] = {"anyOf": entries}
-    schema["properties"]["gates"].pop("default", None)
+    for key in ("gates", "graders", "verdict"):
+        schema["properties"][key].pop("default", None)
+    schema["dependentRequired"] = {"graders": ["verdict"], "verdict": ["graders"]}
+    schema |= {"if": {"required": ["labels"]}, "else": {"required": ["graders", "verdict"]}}
     _close(schema)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

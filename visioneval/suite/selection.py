@@ -11,6 +11,7 @@ from visioneval.suite.filters import any_glob
 from visioneval.suite.loading.messages import did_you_mean
 from visioneval.suite.model import Suite
 from visioneval.suite.output_of import with_output_sources
+from visioneval.suite.runs import RunCoverage
 from visioneval.suite.shards import Shard, cases_of_shard
 from visioneval.types import Frozen
 
@@ -44,18 +45,18 @@ class Selection(Frozen):
 def selected(suite: Suite, selection: Selection) -> Suite:
     """The suite with the selected cases, model runs and graders only. Other entries may still name what is left out.
 
-    ``suite`` has one entry per model run. Leaves out cases and model runs without a counterpart for their task, and
-    graders without anything to grade; adds the cases whose outputs the selected cases use. A shard can have no cases.
+    ``suite`` has one entry per model run. Leaves out cases without cells on the selected model runs, model runs without
+    cells, and graders without anything to grade; adds the cases whose outputs the selected cases use. A shard can
+    have no cases.
     """
     models = [entry for entry in suite.models if not selection.models or any_glob(selection.models, _label(entry))]
     cases = [case for case in suite.cases if not selection.cases or any_glob(selection.cases, case.id)]
     if selection.tags:
         cases = [case for case in cases if not set(case.tags).isdisjoint(selection.tags)]
-    tasks = {task for task in {case.task_type for case in cases} if any(entry.does(task) for entry in models)}
-    cases = [case for case in cases if case.task_type in tasks][: selection.limit]
+    coverage = RunCoverage(suite)
+    cases = [case for case in cases if any(coverage.has_cells(entry, case) for entry in models)][: selection.limit]
     chosen = with_output_sources(cases, suite.cases)
-    tasks = {case.task_type for case in chosen}
-    models = [entry for entry in models if any(entry.does(task) for task in tasks)]
+    models = [entry for entry in models if any(coverage.has_cells(entry, case) for case in chosen)]
     labels = [_label(entry) for entry in models]
     graders = (grader for grader in suite.graders if not selection.graders or any_glob(selection.graders, grader.key))
     narrowed = tuple(each for grader in graders if (each := grader.narrowed(labels)))
@@ -77,7 +78,7 @@ def check_selection(suite: Suite, selection: Selection) -> None:
     narrowed = selected(suite, selection.model_copy(update={"shard": None}))
     if not narrowed.cases or not narrowed.models:
         raise UsageError("nothing to run: no selected model run supports the task of any selected case")
-    if not narrowed.graders:
+    if suite.graders and not narrowed.graders:
         raise UsageError("nothing to grade: a comparison needs at least two model runs")
 
 

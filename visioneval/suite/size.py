@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import prod
 
@@ -10,12 +9,13 @@ from visioneval.bounds import CELLS, MODEL_RUNS
 from visioneval.suite.entries.providers import BaseProvider, GeneratingProvider
 from visioneval.suite.loading.messages import Loc
 from visioneval.suite.model import Suite
+from visioneval.suite.runs import RunCoverage
 from visioneval.types import ModelRun
 
 
 def grid_problems(suite: Suite) -> Iterator[tuple[Loc, str]]:
-    """Reports grids that result in too many model runs, without expanding them."""
-    sizes = [_combinations(entry) for entry in suite.models]
+    """Reports grids and prompts that result in too many model runs, without expanding them."""
+    sizes = [_combinations(entry) * max(1, len(suite.prompts_of(entry))) for entry in suite.models]
     if sum(sizes) <= MODEL_RUNS.limit:
         return
     largest = max(range(len(sizes)), key=sizes.__getitem__)
@@ -44,10 +44,8 @@ def cell_problem(suite: Suite, runs: Sequence[ModelRun]) -> str | None:
 
 def count_cells(suite: Suite, runs: Sequence[ModelRun]) -> int:
     """The number of cells of a suite. Existing outputs count once per case, since their files are bounded."""
-    cases = Counter(case.task_type for case in suite.cases)
-    return sum(
-        count * _samples(run, suite.samples) for run in runs for task, count in cases.items() if run.config.does(task)
-    )
+    coverage = RunCoverage(suite)
+    return sum(len(coverage.cases_of(run.config)) * _samples(run, suite.samples) for run in runs)
 
 
 def _samples(run: ModelRun, samples: int) -> int:

@@ -14,12 +14,13 @@ from typing import Any, cast
 import jinja2
 from jinja2 import meta
 
-from visioneval.errors import TemplateError
+from visioneval.errors import TemplateError, did_you_mean
 from visioneval.templates.sandbox import Sandbox
 from visioneval.templates.steps import counted
 
 MAX_CHARACTERS = 1_000_000
 MAX_EXPRESSIONS = 2000
+_UNSET = re.compile("'(.*)' is not set$")
 _SIGNS = ("{{", "{%", "{#")
 _EXPRESSION = re.compile(r"((?<!\{)\{\{(?!-)[^{}]*(?<!-)\}\}(?!\}))")
 Folders = tuple[Path, ...]
@@ -120,7 +121,8 @@ def _render_parts(name: str, get_parts: Callable[[], list[str | jinja2.Template]
     except (jinja2.TemplateNotFound, jinja2.TemplateSyntaxError) as error:
         raise _readable(error, name) from None
     except jinja2.UndefinedError as error:
-        known = f" (known: {', '.join(sorted(context)[:20])})" if "is not set" in str(error.message) else ""
+        unset = _UNSET.match(str(error.message))
+        known = did_you_mean(unset[1], context) if unset else ""
         raise TemplateError(f"undefined template variable: {error.message}{known}") from None
     except RecursionError:
         raise TemplateError(f"the {name} is nested too deeply") from None

@@ -24,6 +24,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import missing
 from jinja2.visitor import NodeTransformer
 
+from visioneval.errors import did_you_mean
 from visioneval.templates.steps import CHARACTERS_PER_STEP, take, take_from_suite, weigh
 
 MAX_TEMPLATE = 100_000
@@ -101,7 +102,7 @@ def _undefined_message(above: Any, name: str | None) -> str:
     if above is missing:
         return f"{name!r} is not set"
     if isinstance(above, Mapping):
-        return f"there is no {name!r} (known: {', '.join(map(str, list(above)[:20])) or 'nothing'})"
+        return f"there is no {name!r}{did_you_mean(str(name), map(str, above)) or ' (known: nothing)'}"
     return f"there is no {name!r} in {'a text' if isinstance(above, str) else 'this value'}"
 
 

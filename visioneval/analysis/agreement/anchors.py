@@ -68,8 +68,9 @@ def _anchor_matches(run: LabeledRun, answers: Answers) -> Iterator[AnchorMatch]:
     records = {record.cell: record for record in run.records}
     writers = _judged_metrics(run.info)
     for facet in answers.all_facets:
-        metric = facet.question and facet.question.metric
-        if metric and metric in writers:
+        for metric in facet.question.metrics if facet.question is not None else ():
+            if metric not in writers:
+                continue
             agreed = _agreed(run, facet, records, metric)
             if agreed:
                 yield _match(facet, metric, writers[metric], agreed, records)

@@ -77,9 +77,11 @@ def correct(runs: Sequence[LabeledRun], answers: Answers, metrics: Mapping[str, 
     if len(runs) > 2:
         raise UsageError(f"--correct takes one run, or two to compare, not {len(runs)}")
     questions = [
-        _CorrectedQuestion(facet, facet.question, metrics[facet.question.metric])
+        _CorrectedQuestion(facet, facet.question, metrics[name])
         for facet in answers.all_facets
-        if facet.question is not None and facet.question.metric is not None and facet.question.metric in metrics
+        if facet.question is not None
+        for name in facet.question.metrics
+        if name in metrics
     ]
     if not questions:
         raise UsageError("--correct: no question in the suite names a metric, so labels cannot correct one")

@@ -136,9 +136,11 @@ def metrics_of(infos: Sequence[RunInfo]) -> dict[str, RunMetric]:
 
 
 def against_graders(answers: Answers, metrics: Mapping[str, RunMetric]) -> tuple[GraderAgreement, ...]:
-    """Returns one finding per question that names a metric, in suite order."""
-    questions = [(facet, facet.question.metric) for facet in answers.all_facets if facet.question is not None]
-    return tuple(_agreement_of(facet, metrics[name], answers) for facet, name in questions if name and name in metrics)
+    """Returns one finding per question and metric that it names, in suite order."""
+    questions = [(facet, facet.question.metrics) for facet in answers.all_facets if facet.question is not None]
+    return tuple(
+        _agreement_of(facet, metrics[name], answers) for facet, names in questions for name in names if name in metrics
+    )
 
 
 def _agreement_of(facet: Facet, measured: RunMetric, answers: Answers) -> GraderAgreement:
@@ -195,7 +197,8 @@ def score_of(record: Record, metric: str) -> tuple[bool, float | None]:
         score = record.scores[metric]
         return True, None if score is None else float(score)
     if metric == VERDICT:
-        return True, None if record.verdict is Verdict.ERROR else float(record.verdict is Verdict.PASS)
+        passed = record.verdict.passed
+        return record.verdict is not Verdict.NONE, None if passed is None else float(passed)
     return False, None
 
 

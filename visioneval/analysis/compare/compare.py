@@ -7,16 +7,35 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import fsum
 
+from visioneval.analysis.alignments import ALIGNMENT
 from visioneval.analysis.cells import Cell, Side
 from visioneval.analysis.compare.comparability import GradingDifference, grading_differences
-from visioneval.analysis.compare.differences import Difference, adjusted, metric_difference, pass_rate_difference
+from visioneval.analysis.compare.differences import (
+    Difference,
+    adjusted,
+    failure_tag_difference,
+    metric_difference,
+    pass_rate_difference,
+)
 from visioneval.analysis.compare.pairing import CHANGES, CellPair, Change, pair_cells, parse_map
 from visioneval.errors import UsageError
 from visioneval.suite.filters import any_glob
 from visioneval.suite.loading.messages import did_you_mean
-from visioneval.types import Metric
+from visioneval.types import Metric, Score, Verdict
 
 GECKO = "gecko"
+
+
+@dataclass(frozen=True, slots=True)
+class AlignedPair:
+    """The alignment of both sides of a pair by one grader: the scores, 0 to 100, and the gaps as text."""
+
+    pair: CellPair
+    grader: str
+    a: float | None
+    b: float | None
+    a_gaps: str
+    b_gaps: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +61,9 @@ class Comparison:
     """The findings of a comparison.
 
     ``pairs`` are in the order of B. Differences exclude flaky cases.
-    ``by_run`` lists pass rates by model run (label in B; empty for a single one), ``by_tag`` pass rates by tag, and
-    ``by_type`` the metrics ``<gecko key>.<type>``. Holm's adjustment covers only ``metrics``.
+    ``by_run`` lists pass rates by model run (label in B; empty for a single one), ``by_tag`` pass rates by tag,
+    ``by_type`` the metrics ``<gecko key>.<type>``, and ``by_failure_tag`` the shares of cells with a failure tag.
+    Holm's adjustment covers only ``metrics``.
     ``labels`` pairs the model runs. ``metric_names`` are the metrics of either run that the filters leave.
     """
 
@@ -59,6 +79,7 @@ class Comparison:
     by_run: tuple[Difference, ...]
     by_tag: tuple[Difference, ...]
     by_type: tuple[Difference, ...]
+    by_failure_tag: tuple[Difference, ...]
     grading_differences: tuple[GradingDifference, ...]
     cost_usd: Amount
     seconds: Amount
@@ -68,6 +89,25 @@ class Comparison:
         """The pairs with one of these changes, ``must_pass`` cases first and flaky cases last."""
         pairs = (pair for pair in self.pairs if pair.change in changes)
         return tuple(sorted(pairs, key=lambda pair: (pair.flaky, not pair.must_pass)))
+
+    @property
+    def alignments(self) -> tuple[AlignedPair, ...]:
+        """The alignment of every pair that an alignment grader graded on both sides, the largest losses first."""
+        keys = {mark.key for pair in self.pairs for mark in pair.b.graders if mark.type == ALIGNMENT}
+        aligned = [
+            AlignedPair(
+                pair,
+                key,
+                _number(pair.a.scores[key]),
+                _number(pair.b.scores[key]),
+                pair.a.reasons.get(key, ""),
+                pair.b.reasons.get(key, ""),
+            )
+            for key in sorted(keys)
+            for pair in self.pairs
+            if key in pair.a.scores and key in pair.b.scores
+        ]
+        return tuple(sorted(aligned, key=lambda item: (item.b or 0) - (item.a or 0)))
 
     @property
     def stable_pairs(self) -> tuple[CellPair, ...]:
@@ -90,6 +130,8 @@ def compare(a: Side, b: Side, filters: ComparisonFilters | None = None, renamed:
     for side in (a, b):
         if not side.cells:
             raise UsageError(f"{side.name}: the run has no cells to compare")
+        if all(cell.verdict is Verdict.NONE for cell in side.cells):
+            raise UsageError(f"{side.name}: its suite has no rules, so there is no verdict and no metric to compare")
     filters = filters or ComparisonFilters()
     metrics = _metrics(a, b)
     _check_filters(filters, metrics, a, b)
@@ -116,6 +158,7 @@ def compare(a: Side, b: Side, filters: ComparisonFilters | None = None, renamed:
         by_run=_pass_rates_by(stable_pairs, lambda pair: (pair.b.model_label,)) if len(pairing.labels) > 1 else (),
         by_tag=_pass_rates_by(stable_pairs, lambda pair: pair.tags),
         by_type=tuple(difference for difference in differences if difference.name in types),
+        by_failure_tag=_failure_tags(stable_pairs),
         grading_differences=grading_differences([difference.name for difference in differences], pairing.pairs, a, b),
         cost_usd=_amount([(p.a.total_cost_usd, p.b.total_cost_usd) for p in pairing.pairs], mean=False),
         seconds=_amount([(p.a.seconds, p.b.seconds) for p in pairing.pairs], mean=True),
@@ -170,6 +213,16 @@ def _pass_rates_by(pairs: Sequence[CellPair], names_of: Callable[[CellPair], Ite
         for name in names_of(pair):
             named.setdefault(name, []).append(pair)
     return tuple(pass_rate_difference(group, name) for name, group in named.items())
+
+
+def _failure_tags(pairs: Sequence[CellPair]) -> tuple[Difference, ...]:
+    """The shares of cells with each failure tag, most frequent tags first."""
+    counts = Counter(tag for pair in pairs for tag in (*pair.a.failure_tags, *pair.b.failure_tags))
+    return tuple(failure_tag_difference(tag, pairs) for tag in sorted(counts, key=lambda tag: (-counts[tag], tag)))
+
+
+def _number(score: Score) -> float | None:
+    return None if score is None else float(score)
 
 
 def _amount(values: Iterable[tuple[float | None, float | None]], *, mean: bool) -> Amount:

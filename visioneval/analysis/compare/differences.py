@@ -89,6 +89,15 @@ def metric_difference(name: str, metric: Metric, pairs: Sequence[CellPair]) -> D
     return _difference(name, metric, scored, [p.a.scores[name] for p in scored], [p.b.scores[name] for p in scored])
 
 
+def failure_tag_difference(tag: str, pairs: Sequence[CellPair]) -> Difference:
+    """The difference of the share of cells with a failure tag, without pairs with an error."""
+    before, after = (
+        [None if cell.verdict not in _MEASURED else tag in cell.failure_tags for cell in cells]
+        for cells in ([pair.a for pair in pairs], [pair.b for pair in pairs])
+    )
+    return _difference(tag, Metric(type="bool", better="lower"), pairs, before, after)
+
+
 def adjusted(pass_rate: Difference, metrics: Sequence[Difference]) -> tuple[Difference, list[Difference]]:
     """Adjusts p-values for multiple comparisons, in two families at 0.05 each, and sets what they can detect.
 

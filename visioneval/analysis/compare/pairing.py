@@ -10,6 +10,7 @@ from visioneval.analysis.cells import MUST_PASS, Cell, Side
 from visioneval.errors import UsageError
 from visioneval.records.keys import VERDICT_PARTS, changed_parts
 from visioneval.suite.entries.metrics import BUILT_IN
+from visioneval.suite.entries.prompts import paired_by_prompt
 from visioneval.suite.loading.messages import did_you_mean
 from visioneval.types import Score, Verdict
 
@@ -109,8 +110,9 @@ class Pairing:
 def pair_cells(a: Side, b: Side, renamed: Mapping[str, str] | None = None) -> Pairing:
     """Pairs cells by case, sample and model run, in the order of B.
 
-    ``labels`` are in the order of B. Two single model runs are paired regardless of their labels. ``renamed`` maps
-    labels of A to labels of B. Raises ``UsageError`` if it maps two labels of A to one of B, or if no cells match.
+    ``labels`` are in the order of B. Two single model runs are paired regardless of their labels, and if no label is in
+    both runs, model runs whose labels differ only in the prompt. ``renamed`` maps labels of A to labels of B. Raises
+    ``UsageError`` if it maps two labels of A to one of B, or if no cells match.
     """
     labels = _labels(a, b, renamed or {})
     computed = frozenset({*BUILT_IN, *a.sources, *b.sources})
@@ -167,7 +169,7 @@ def _labels(a: Side, b: Side, renamed: Mapping[str, str]) -> dict[str, str]:
         return {a.labels[0]: b.labels[0]}
     taken = set(renamed.values())
     same = {label: label for label in a.labels if label in b.labels and label not in renamed and label not in taken}
-    labels = {**same, **renamed}
+    labels = {**same, **renamed} or paired_by_prompt(a.labels, b.labels)
     order = {label: at for at, label in enumerate(b.labels)}
     return dict(sorted(labels.items(), key=lambda pair: order.get(pair[1], len(order))))
 

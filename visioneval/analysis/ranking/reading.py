@@ -13,6 +13,7 @@ from visioneval.errors import UsageError
 from visioneval.records.labeling.labels import LABELS, read_labels
 from visioneval.records.model import RunInfo, read_records
 from visioneval.records.preferences import read_preferences
+from visioneval.suite.filters import any_glob
 
 
 def read_answered_runs(names: Sequence[str], by: RankedBy, runs: Path, warn: Warn) -> list[AnsweredRun]:
@@ -20,18 +21,25 @@ def read_answered_runs(names: Sequence[str], by: RankedBy, runs: Path, warn: War
 
     Raises ``UsageError`` for a run that is given twice, as its answers would count twice, and ``RunFormatError``.
     """
-    named: dict[str, tuple[Path, RunInfo, list[str | None]]] = {}
+    named: dict[str, tuple[Path, RunInfo, list[frozenset[str] | None]]] = {}
     for name in names:
         folder, info, label = named_run(name, runs)
-        first, _, labels = named.setdefault(info.run_id, (folder, info, []))
-        is_covered = label in labels or (bool(labels) and None in (label, *labels))
+        chosen = None if label is None else _matching(label, info)
+        first, _, earlier = named.setdefault(info.run_id, (folder, info, []))
+        is_covered = any(labels is None or chosen is None or chosen & labels for labels in earlier)
         if is_covered or first.resolve() != folder.resolve():
             raise UsageError(f"{info.run_id} is given twice: its answers would count twice")
-        labels.append(label)
+        earlier.append(chosen)
     return [
-        _read(folder, info, frozenset(label for label in labels if label is not None) or None, by, warn)
-        for folder, info, labels in named.values()
+        _read(folder, info, frozenset[str]().union(*(labels or () for labels in chosen)) or None, by, warn)
+        for folder, info, chosen in named.values()
     ]
+
+
+def _matching(label: str, info: RunInfo) -> frozenset[str]:
+    """The labels of a run that equal or match a label."""
+    labels = (str(entry.label) for entry in info.selected_suite.models)
+    return frozenset(known for known in labels if any_glob((label,), known))
 
 
 def _read(folder: Path, info: RunInfo, labels: frozenset[str] | None, by: RankedBy, warn: Warn) -> AnsweredRun:

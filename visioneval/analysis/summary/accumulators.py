@@ -7,11 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import fsum
-from typing import Literal, Protocol
+from pathlib import Path
+from typing import Protocol
 
 from visioneval.analysis.scores import CaseNumbers, Estimate, Scores, empty_array
-from visioneval.analysis.summary.findings import CostFinding, Counts, ModelFindings
+from visioneval.analysis.summary.findings import CostFinding, CostKind, Counts, ModelFindings
 from visioneval.records.model import Record, RunInfo
+from visioneval.records.preferences import read_all_answers
 from visioneval.types import Status, Verdict
 
 
@@ -35,8 +37,7 @@ class Verdicts:
     def add(self, cell: Record) -> None:
         """Counts a cell."""
         self.counts[cell.verdict] += 1
-        passed = None if cell.verdict is Verdict.ERROR else cell.verdict is Verdict.PASS
-        self.passes.add(passed, self.numbers[cell.test_id])
+        self.passes.add(cell.verdict.passed, self.numbers[cell.test_id])
         self.refused += cell.status is Status.REFUSED
         self.unmeasured += cell.is_unmeasured
 
@@ -47,6 +48,7 @@ class Verdicts:
             passed=self.counts[Verdict.PASS],
             failed=self.counts[Verdict.FAIL],
             errors=self.counts[Verdict.ERROR],
+            without_verdict=self.counts[Verdict.NONE],
             refused=self.refused,
             unmeasured=self.unmeasured,
             pass_rate=self.passes.estimate(),
@@ -57,7 +59,7 @@ def pass_rate(verdicts: Iterable[tuple[str, Verdict]]) -> Estimate:
     """The pass rate of cells, each given by its case and verdict."""
     numbers, passes = CaseNumbers(), Scores()
     for case, verdict in verdicts:
-        passes.add(None if verdict is Verdict.ERROR else verdict is Verdict.PASS, numbers[case])
+        passes.add(verdict.passed, numbers[case])
     return passes.estimate()
 
 
@@ -109,6 +111,7 @@ class Model:
     scores: dict[str, Scores] = field(default_factory=dict)
     money: Money = field(default_factory=Money)
     seconds: array[float] = field(default_factory=empty_array)
+    failure_tags: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         """Starts without cells."""
@@ -118,6 +121,7 @@ class Model:
         """Counts a cell."""
         self.verdicts.add(cell)
         self.seconds.append(cell.seconds)
+        self.failure_tags.update(cell.failure_tags)
         add_costs(self.money, cell)
         for name, score in cell.scores.items():
             if name not in self.scores:
@@ -136,6 +140,7 @@ class Model:
             cost_usd=self.money.usd,
             unpriced=unpriced,
             seconds=fsum(self.seconds) / len(self.seconds) if self.seconds else 0.0,
+            failure_tags=most_common(self.failure_tags),
         )
 
 
@@ -154,7 +159,7 @@ class Costs:
         self._order = [str(entry.label) for entry in info.suite.models]
         for key, names in self._judges.items():
             self._order += [key, *(cost_name(key, name) for name in names)]
-        self._totals: dict[tuple[Literal["generation", "judging"], str], Money] = {}
+        self._totals: dict[tuple[CostKind, str], Money] = {}
         self.unknown: Counter[str] = Counter()
         """Generations and judgements without a known cost, by model run."""
 
@@ -173,26 +178,36 @@ class Costs:
                 self._of("judging", grader.key).add(grader.cost_usd, cached=grader.cached)
                 self.unknown[cell.model_label] += grader.cost_usd is None
 
-    def _of(self, what: Literal["generation", "judging"], name: str) -> Money:
+    def _of(self, what: CostKind, name: str) -> Money:
         return self._totals.setdefault((what, name), Money())
 
     def result(self) -> tuple[CostFinding, ...]:
         """Returns generation costs by model run, then judging costs by grader and judge, both in suite order."""
         position = {name: index for index, name in enumerate(self._order)}
         return tuple(
-            CostFinding(
-                what=what,
-                name=name,
-                usd=money.usd or 0.0,
-                paid=money.paid,
-                cached=money.cached,
-                unknown=money.unknown,
-            )
+            _cost_finding(what, name, money)
             for (what, name), money in sorted(
                 self._totals.items(),
                 key=lambda entry: (entry[0][0], position.get(entry[0][1], len(position)), entry[0][1]),
             )
         )
+
+
+def read_pair_costs(folder: Path) -> tuple[CostFinding, ...]:
+    """The cost of each judge of pairs whose answers a run holds, over all its answers, replaced ones included.
+
+    Raises ``RunFormatError``.
+    """
+    totals: dict[str, Money] = {}
+    for line in read_all_answers(folder):
+        totals.setdefault(line.judge, Money()).add(line.cost_usd, cached=line.cached)
+    return tuple(_cost_finding("pairwise", name, money) for name, money in sorted(totals.items()))
+
+
+def _cost_finding(what: CostKind, name: str, money: Money) -> CostFinding:
+    return CostFinding(
+        what=what, name=name, usd=money.usd or 0.0, paid=money.paid, cached=money.cached, unknown=money.unknown
+    )
 
 
 def cost_name(grader: str, judge: str) -> str:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from visioneval.analysis.alignments import AlignedCell
 from visioneval.analysis.disagreements import Disagreement
 from visioneval.analysis.rerouting import Rerouting
 from visioneval.analysis.scores import Estimate
@@ -19,6 +20,7 @@ from visioneval.records.model import CellError, RunState, StoppedBy
 from visioneval.suite.shards import Shard
 from visioneval.types import Frozen, Metric, Verdict
 
+CostKind = Literal["generation", "judging", "pairwise"]
 GateState = Literal["passed", "failed", "unmeasured", "skipped", "deferred"]
 """``skipped`` if a selection left nothing in its scope; ``deferred`` in a shard, until all are merged."""
 
@@ -26,6 +28,7 @@ GateState = Literal["passed", "failed", "unmeasured", "skipped", "deferred"]
 class Counts(Frozen):
     """Cells by verdict. ``refused`` cells also count in their verdict. ``pass_rate`` excludes errors.
 
+    ``without_verdict`` counts the outputs in a suite without rules.
     ``unmeasured`` counts the cells with a failed grader that is not optional, whatever their verdict.
     """
 
@@ -33,6 +36,7 @@ class Counts(Frozen):
     passed: int
     failed: int
     errors: int
+    without_verdict: int = 0
     refused: int
     unmeasured: int
     pass_rate: Estimate
@@ -51,15 +55,18 @@ class ModelFindings(Frozen):
     cost_usd: float | None
     unpriced: int = 0
     seconds: float
+    failure_tags: dict[str, int] = Field(default_factory=dict)
+    """The number of its cells with each failure tag, most frequent first."""
 
 
 class CostFinding(Frozen):
-    """The cost of a model run's generations, or of a grader's judge: ``GRADER``, or ``GRADER by JUDGE`` of a panel.
+    """The cost of a model run's generations, of a grader's judge, or of a judge of pairs.
 
-    ``unknown`` counts cells without a known cost.
+    Its name is that of the model run, ``GRADER``, ``GRADER by JUDGE`` of a panel, or ``provider:model`` for pairs.
+    ``unknown`` counts cells, or answers about pairs, without a known cost.
     """
 
-    what: Literal["generation", "judging"]
+    what: CostKind
     name: str
     usd: float
     paid: int
@@ -144,6 +151,8 @@ class Summary(Frozen):
     noise: tuple[NoiseFinding, ...] = ()
     """Where the variance of the pass rate and of each metric arises."""
     failing: tuple[FailingCell, ...]
+    alignments: tuple[AlignedCell, ...] = ()
+    """The alignment of each cell, passing ones included."""
     gates: tuple[GateFinding, ...]
     optional_unmeasured: dict[str, int] = Field(default_factory=dict)
     """The number of cells that each optional grader could not measure."""
@@ -157,5 +166,8 @@ class Summary(Frozen):
     reused_since: str | None = None
     costs: tuple[CostFinding, ...] = ()
     cost_usd: float | None
+    """The sum of the known costs, with those of pairs."""
+    pairwise_usd: float | None = None
+    """The part of ``cost_usd`` that judges of pairs cost."""
     unpriced: int = 0
     exit_code: int

@@ -16,6 +16,7 @@ from visioneval.analysis.summary.separation import counter_examples
 from visioneval.records.model import Record, RunInfo
 from visioneval.rules import Gate, gate_passes, parse_gate
 from visioneval.suite.filters import GateRule, any_glob
+from visioneval.suite.runs import RunCoverage
 from visioneval.types import Metric, Score, Status, Verdict
 
 
@@ -118,7 +119,7 @@ def _mean(values: Sequence[float]) -> float:
 
 def _cell_value(gate: Gate, cell: CellFacts) -> float | None:
     if gate.fn == "pass_rate":
-        return None if cell.verdict is Verdict.ERROR else float(cell.verdict is Verdict.PASS)
+        return None if cell.verdict.passed is None else float(cell.verdict.passed)
     if gate.fn == "error_rate":
         return float(cell.verdict is Verdict.ERROR)
     if gate.fn == "unmeasured_rate":
@@ -152,6 +153,7 @@ class GateAccumulator:
         value, n = self._pool.value()
         low, high = self._pool.limits(self._info.metrics.get(self._gate.metric or ""))
         is_emptied = self._info.selection.narrows and not _can_match(self._entry, self._gate, self._info)
+        is_emptied |= self._gate.fn == "pass_rate" and not n and not self._info.suite.has_rules  # no model refused
         return GateFinding(
             rule=self._entry.rule,
             scope=describe_scope(self._entry),
@@ -181,7 +183,8 @@ def _can_match(entry: GateRule, gate: Gate, info: RunInfo) -> bool:
     if not {tag for case in cases for tag in case.tags}.issuperset(entry.weights or ()):
         return False  # what is left would be another number
     labeled = [m for m in suite.models if not entry.models or any_glob(entry.models, str(m.label))]
-    kinds = {case.expect.aligned for case in cases if any(m.does(case.task_type) for m in labeled)}
+    coverage = RunCoverage(suite)
+    kinds = {case.expect.aligned for case in cases if any(coverage.has_cells(run, case) for run in labeled)}
     return len(kinds) == 2 if gate.fn == "separation" else bool(kinds)
 
 

@@ -6,12 +6,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
 
+from visioneval.analysis.alignments import Alignments
 from visioneval.analysis.compare.preferences import PreferenceFinding, unjudged
 from visioneval.analysis.disagreements import Disagreements
 from visioneval.analysis.rerouting import Reroutings
 from visioneval.analysis.scores import CaseNumbers
 from visioneval.analysis.summary.accumulators import Accumulator, Costs, Model, Money, Verdicts, add_costs, most_common
-from visioneval.analysis.summary.findings import FailingCell, GateFinding, Summary
+from visioneval.analysis.summary.findings import CostFinding, FailingCell, GateFinding, Summary
 from visioneval.analysis.summary.gates import GateAccumulator
 from visioneval.analysis.summary.judge_card import JudgeCards, PairCard
 from visioneval.analysis.summary.panels import Panels
@@ -19,7 +20,7 @@ from visioneval.analysis.summary.questions import Questions
 from visioneval.analysis.summary.separation import Separations
 from visioneval.analysis.summary.variance import Noises
 from visioneval.errors import ExitCode
-from visioneval.records.model import Record, RunInfo, suite_order
+from visioneval.records.model import Record, RunInfo, known_sum, suite_order
 from visioneval.rules import parse_gate, parse_rule
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.filters import GateRule
@@ -35,15 +36,16 @@ def summarize(
     records: Iterable[Record],
     pairs: Sequence[PreferenceFinding] = (),
     pair_judges: Sequence[PairCard] = (),
+    pair_costs: Sequence[CostFinding] = (),
 ) -> Summary:
-    """Summarizes a run from its records, in any order, the judged pairs of its own model runs, and their judges.
+    """Summarizes a run from its records, in any order, the judged pairs of its own model runs, their judges and costs.
 
     Reads one record at a time. Its ``exit_code`` is the exit code of the run, wherever the run is shown.
     """
     builder = _SummaryBuilder(info)
     for record in records:
         builder.add(record)
-    return builder.result(unjudged(pairs), pair_judges)
+    return builder.result(unjudged(pairs), pair_judges, pair_costs)
 
 
 class _SummaryBuilder:
@@ -66,6 +68,7 @@ class _SummaryBuilder:
         self._noises = Noises(info, numbers)
         self._judges = JudgeCards(info)
         self._failing = _FailingCells(info)
+        self._alignments = Alignments(info)
         self._gates = [GateAccumulator(entry, info, numbers) for entry in gates_of(info.suite)]
         self._costs = Costs(info)
         self._money = Money()
@@ -81,6 +84,7 @@ class _SummaryBuilder:
             self._noises,
             self._judges,
             self._failing,
+            self._alignments,
             self._costs,
             self._panels,
             *self._gates,
@@ -101,9 +105,12 @@ class _SummaryBuilder:
         for accumulator in self._accumulators:
             accumulator.add(cell)
 
-    def result(self, unjudged_pairs: int, pair_judges: Sequence[PairCard]) -> Summary:
+    def result(
+        self, unjudged_pairs: int, pair_judges: Sequence[PairCard], pair_costs: Sequence[CostFinding]
+    ) -> Summary:
         info, counts, disagreements = self._info, self._all_cells.result(), self._disagreements.result()
         gates = tuple(gate.result() for gate in self._gates)
+        pairwise_usd = known_sum(*(cost.usd for cost in pair_costs if cost.paid or cost.cached))
         return Summary(
             run_id=info.run_id,
             suite=info.suite.name,
@@ -130,6 +137,7 @@ class _SummaryBuilder:
                 [model.scores for model in self._models.values()],
             ),
             failing=self._failing.result(),
+            alignments=self._alignments.result(),
             gates=gates,
             optional_unmeasured=dict(self._optional_unmeasured),
             panels=self._panels.result(),
@@ -137,9 +145,10 @@ class _SummaryBuilder:
             unjudged_pairs=unjudged_pairs,
             reused_outputs=self._reused,
             reused_since=info.reused_since,
-            costs=self._costs.result(),
-            cost_usd=self._money.usd,
-            unpriced=self._costs.unknown.total(),
+            costs=(*self._costs.result(), *pair_costs),
+            cost_usd=known_sum(self._money.usd, pairwise_usd),
+            pairwise_usd=pairwise_usd,
+            unpriced=self._costs.unknown.total() + sum(cost.unknown for cost in pair_costs),
             exit_code=exit_code(
                 info, gates, unjudged_pairs=unjudged_pairs, missing_cells=info.planned_cells - counts.cells
             ),
@@ -152,15 +161,11 @@ def in_order(info: RunInfo, records: Iterable[Record]) -> list[Record]:
     return sorted(records, key=lambda cell: position(cell.test_id, cell.model_label, cell.sample_index))
 
 
-def select_model_run(info: RunInfo, label: str, cells: int) -> RunInfo:
-    """Narrows a run to one model run, which has ``cells`` records."""
-    return info.of_model_run(label, cells)
-
-
 def gates_of(suite: Suite) -> tuple[GateRule, ...]:
     """The gates of the suite, and those that every suite has unless an unscoped gate replaces them.
 
     They are ``error_rate == 0`` and ``unmeasured_rate == 0``. A limit on ``error_rate`` limits ``unmeasured_rate`` too.
+    A suite without rules has ``pass_rate == 1``, which then only counts models that refused.
     """
     unscoped = {parse_gate(entry.rule).fn: parse_gate(entry.rule) for entry in suite.gates if entry.is_unrestricted}
     errors, implied = unscoped.get("error_rate"), []
@@ -170,7 +175,7 @@ def gates_of(suite: Suite) -> tuple[GateRule, ...]:
         is_limit = errors is not None and errors.op in ("<=", "<", "==")
         limit = f"unmeasured_rate {errors.op} {errors.threshold:g}" if errors is not None and is_limit else None
         implied.append(UNMEASURED_GATE if limit is None else GateRule(rule=limit))
-    return (*suite.gates, *implied)
+    return (*suite.declared_gates, *implied)
 
 
 def exit_code(
@@ -181,7 +186,8 @@ def exit_code(
     3 if its budget or a refused API key ended it; 130 if it was interrupted; 3 if cells are missing or unplanned,
     pairs were not judged; 0 for a shard, whose gates wait for the other shards; 3 if a gate on errors or unmeasured
     cells failed, a gate is unmeasured, or a selection left out all gates of the suite; 1 if another gate failed;
-    otherwise 0. ``gates`` begins with those of the suite.
+    otherwise 0. ``gates`` begins with those of the suite. A suite without rules has no pass rate to decide: its run
+    passes if its outputs exist.
     """
     if info.stopped_by:
         return ExitCode.INCOMPLETE
@@ -196,7 +202,7 @@ def exit_code(
         for gate in gates
         if gate.state == "unmeasured" or (gate.state == "failed" and parse_gate(gate.rule).is_about_errors)
     ]
-    declared = gates[: len(info.suite.gates)]
+    declared = gates[: len(info.suite.declared_gates)] if info.suite.has_rules else ()
     if incomplete or (declared and all(gate.state == "skipped" for gate in declared)):
         return ExitCode.INCOMPLETE
     return ExitCode.GATE_FAILED if any(gate.state == "failed" for gate in gates) else ExitCode.PASSED
@@ -211,7 +217,7 @@ class _FailingCells:
         self._cells: list[FailingCell] = []
 
     def add(self, cell: Record) -> None:
-        if cell.verdict is Verdict.PASS:
+        if cell.verdict in (Verdict.PASS, Verdict.NONE):
             return
         self._cells.append(
             FailingCell(

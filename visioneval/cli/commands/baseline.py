@@ -32,6 +32,8 @@ def set_baseline(
     problem = why_partial(info, len(records))
     if not records or (problem is not None and not partial):
         raise UsageError(f"{folder}: {problem}: a baseline needs a complete run, or --partial")
+    if not info.suite.has_rules:
+        raise UsageError(f"{folder}: its suite has no rules, so a baseline has nothing to compare")
     baseline = make_baseline(info, records, writers_of(info), is_partial=problem is not None)
     write_baseline(baseline, path)
     print(f"wrote {path}: {len(baseline.lines):,} cells; commit it, then: visioneval compare baseline:{name} latest")

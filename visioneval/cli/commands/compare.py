@@ -14,7 +14,7 @@ from visioneval.errors import UsageError
 if TYPE_CHECKING:
     from visioneval.api.comparisons import ComparisonResult
 
-SIDE = "Path, ID, unique prefix, 'latest', a JSONL file or baseline:NAME; RUN@LABEL for one model run."
+SIDE = "Path, ID, unique prefix, 'latest', a JSONL file or baseline:NAME; RUN@LABEL for model runs (globs)."
 
 
 def compare(

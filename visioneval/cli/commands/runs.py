@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from visioneval.cli import options
 from visioneval.defaults import RUNS
 from visioneval.errors import RunFormatError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from visioneval.analysis.summary.findings import Counts
     from visioneval.api.runs import Run
     from visioneval.records.model import Record, RunInfo
+    from visioneval.report.terminal.run.run_list import ListedRun
     from visioneval.suite.cases.case import TestCase
 
 
@@ -29,17 +30,21 @@ class VerdictChoice(StrEnum):
     passed = "PASS"
     failed = "FAIL"
     error = "ERROR"
+    none = "NONE"
 
 
 def list_all(
     runs: options.RunsFolder = RUNS,
     experiment: Annotated[str | None, options.value("--experiment", "NAME", "Only runs of this experiment.")] = None,
+    failure_tags: Annotated[
+        bool, options.flag("--failure-tags", "Also show the failure tags of each run, by experiment.")
+    ] = False,
 ) -> None:
     """List the runs of a folder, by experiment, oldest first."""
     from visioneval.records.files.run_folders import list_runs
     from visioneval.records.resume_command import resume_command
     from visioneval.records.run_state import current_state
-    from visioneval.report.terminal.run.run_list import ListedRun, print_runs
+    from visioneval.report.terminal.run.run_list import print_failure_tags, print_runs
 
     listed = list_runs(runs)
     for path in sorted({path.parent for path in runs.glob("*/run.json")} - {path for path, _ in listed}):
@@ -52,22 +57,33 @@ def list_all(
     if not selected:
         print(f"{runs}: no runs here" + (f" of the experiment {experiment!r}" if experiment else ""))
         return
-    print_runs([ListedRun(path.name, info, _counts(path)) for path, info in selected], options.console())
+    listed_runs = [_listed(path, info) for path, info in selected]
+    print_runs(listed_runs, options.console())
+    if failure_tags:
+        print_failure_tags(listed_runs, options.console())
     stopped = [path for path, info in selected if info["state"] == "stopped" and not info.get("graded_from")]
     for path in stopped[-MAX_STOPPED:]:
         options.say(f"{path}: the run was killed; to resume: {resume_command(path)}")
 
 
-def _counts(folder: Path) -> Counts | None:
+def _listed(folder: Path, info: Mapping[str, Any]) -> ListedRun:
     from visioneval.analysis.summary.accumulators import count
     from visioneval.records.model import read_records
+    from visioneval.report.terminal.run.run_list import ListedRun
     from visioneval.report.text import clean
 
+    tags: Counter[str] = Counter()
+
+    def counted(cells: Iterable[Record]) -> Iterator[Record]:
+        for cell in cells:
+            tags.update(cell.failure_tags)
+            yield cell
+
     try:
-        return count(read_records(folder))
+        return ListedRun(folder.name, info, count(counted(read_records(folder))), tags)
     except RunFormatError as error:
         options.say(clean(str(error)))
-        return None
+        return ListedRun(folder.name, info, None)
 
 
 def show(
@@ -76,7 +92,7 @@ def show(
     sample: Annotated[int | None, options.value("--sample", "N", "Only this sample of the case.", min=0)] = None,
     verdict: Annotated[
         VerdictChoice | None,
-        options.value("--verdict", "PASS|FAIL|ERROR", "Only cells with this verdict.", case_sensitive=False),
+        options.value("--verdict", "PASS|FAIL|ERROR|NONE", "Only cells with this verdict.", case_sensitive=False),
     ] = None,
     runs: options.RunsFolder = RUNS,
 ) -> None:

@@ -1,11 +1,8 @@
-"""The commands about suites: ``init``, ``validate``, ``plan`` and ``schema``."""
+"""The commands about suites: ``validate``, ``plan`` and ``schema``."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 from visioneval import bounds
@@ -13,82 +10,8 @@ from visioneval.cli import options
 from visioneval.cli.bound_flags import bounded
 from visioneval.counted import count_of
 from visioneval.defaults import RUNS
-from visioneval.errors import UsageError
-
-
-class Template(StrEnum):
-    """The values of ``init --template``."""
-
-    quickstart = "quickstart"
-    generation = "generation"
-    editing = "editing"
-    gecko = "gecko"
-
-    @property
-    def folder(self) -> str:
-        """The folder under ``suites/`` to copy."""
-        return "gecko_offline" if self is Template.gecko else self.value
-
-
-class Ci(StrEnum):
-    """The values of ``init --ci``."""
-
-    github = "github"
-
 
 DETECT = "Sample size"
-WORKFLOWS = {Ci.github: (Path(__file__).parents[1] / "github.yml", Path(".github/workflows/visioneval.yml"))}
-
-
-def init(
-    folder: Annotated[
-        Path, options.argument("DIR", "The folder to write to; default: the working directory.")
-    ] = Path(),
-    template: Annotated[
-        Template | None, options.value("--template", "NAME", "quickstart (default), generation, editing or gecko.")
-    ] = None,
-    ci: Annotated[
-        Ci | None,
-        options.value(
-            "--ci", "NAME", "github: also write a GitHub workflow; without --template, write only the workflow."
-        ),
-    ] = None,
-) -> None:
-    """Write a runnable, commented suite with its images, or a CI workflow."""
-    from visioneval.resources import builtin
-
-    files: dict[Path, Path] = {}
-    if template is not None or ci is None:
-        source = builtin("suites") / (template or Template.quickstart).folder
-        paths = (path for path in source.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-        files = {path.relative_to(source): path for path in sorted(paths)}
-    if ci is not None:
-        source_file, target = WORKFLOWS[ci]
-        files[target] = source_file
-    _copy(files, folder)
-    if Path("suite.yaml") in files:
-        print(f"next: visioneval run {folder / 'suite.yaml'}")
-    else:
-        print("next: set SUITE in the workflow, then: visioneval baseline set latest")
-
-
-def _copy(files: Mapping[Path, Path], folder: Path) -> None:
-    """Copies all files, or none if one exists already. Raises ``UsageError``."""
-    from shutil import copyfile
-
-    existing = [str(folder / name) for name in files if (folder / name).exists()]
-    if existing:
-        raise UsageError(
-            f"{existing[0]}: already exists; nothing was written. Choose another folder: visioneval init DIR"
-        )
-    try:
-        for name, source in files.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            copyfile(source, folder / name)
-    except OSError as error:
-        raise UsageError(f"{folder}: cannot write: {error.strerror or error}") from None
-    for name in files:
-        print(f"wrote {folder / name}")
 
 
 @bounded(*bounds.ALL)

@@ -21,6 +21,7 @@ from visioneval.engine.cells.cell_record import (
     CallOutcome,
     case_fields,
     error_record,
+    prompt_of_output,
     record_maker,
     refused_record,
     rule_texts,
@@ -121,7 +122,7 @@ async def generate(call: Call, context: RunContext, deadline: float) -> CallOutc
     request = GenerationRequest(
         case=call.case,
         task_type=call.task_type,
-        prompt=call.prompt,
+        prompt=call.sent_prompt,
         model_label=call.run.label,
         params=call.params,
         files=call.files,
@@ -184,6 +185,7 @@ async def regrade_output(existing: StoredOutput, context: RunContext, deadline: 
         Record,
         **{name: getattr(record, name) for name in _GENERATION_FIELDS},
         **case_fields(call, context),
+        sent_prompt=prompt_of_output(call, record, context),
         run_id=context.writer.info.run_id,
         sample_index=record.sample_index,
         grade_key=await run_in_thread(grade_key, call, context.hash_of, when=call.has_files),
@@ -288,7 +290,8 @@ async def _grade_output(
             return make_record(verdict=Verdict.FAIL, failed_rules=("expect.refusal",), skipped_rules=rule_texts(call))
     if grades is None:
         grades = await grade(call, sample, image, params, context, deadline)
-    return judged_record(call, grades, cell_scores(call, grades, built_in), make_record)
+    is_ungraded = not context.plan.whole_suite.has_rules
+    return judged_record(call, grades, cell_scores(call, grades, built_in), make_record, is_ungraded=is_ungraded)
 
 
 def _store_output(

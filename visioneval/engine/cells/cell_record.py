@@ -41,6 +41,7 @@ def record_maker(call: Call, sample: int, outcome: CallOutcome, context: RunCont
     return partial(
         Record,
         **case_fields(call, context),
+        sent_prompt=None if call.sent_prompt == call.prompt else sanitizer.text(call.sent_prompt),
         run_id=context.writer.info.run_id,
         sample_index=sample,
         provider=call.run.provider,
@@ -63,10 +64,18 @@ def case_fields(call: Call, context: RunContext) -> dict[str, Any]:
         "model_label": call.run.label,
         "task_type": call.task_type,
         "prompt": context.sanitizer.text(call.prompt),
+        "graded_prompt": None if call.graded_prompt == call.prompt else context.sanitizer.text(call.graded_prompt),
         "tags": call.case.tags,
         "flaky": call.case.flaky,
         "metadata": context.sanitizer.mapping(call.case.metadata),
     }
+
+
+def prompt_of_output(call: Call, record: Record, context: RunContext) -> str | None:
+    """What the model was sent for an existing output of a case, if that is not the case's prompt."""
+    is_generated_for_case = record.test_id == call.case.id and not call.run.config.reads_outputs
+    sent = record.prompt if record.sent_prompt is None else record.sent_prompt
+    return sent if is_generated_for_case and sent != context.sanitizer.text(call.prompt) else None
 
 
 def refused_record(call: Call, message: str, make_record: partial[Record]) -> Record:

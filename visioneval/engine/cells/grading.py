@@ -76,7 +76,7 @@ async def grade(
     subject = GradingContext(
         case=call.case,
         task_type=call.task_type,
-        prompt=call.prompt,
+        prompt=call.graded_prompt,
         requested_size=_requested_size(params),
         output=image,
         files=call.files,

@@ -13,13 +13,16 @@ from visioneval.rules import CellVerdict, judge_cell
 from visioneval.types import Verdict
 
 
-def judged_record(call: Call, graded: CellGrades, cell: CellScores, make_record: partial[Record]) -> Record:
+def judged_record(
+    call: Call, graded: CellGrades, cell: CellScores, make_record: partial[Record], *, is_ungraded: bool
+) -> Record:
     """Applies the rules to all scores of a cell and completes its record."""
     verdict = judge_cell(
         call.rules,
         cell.scores,
         failed_graders=(*graded.failed_graders, *cell.unmeasured),
         optional_metrics=cell.optional,
+        is_ungraded=is_ungraded,
     )
     return make_record(
         verdict=verdict.verdict,

@@ -12,7 +12,7 @@ from typing import Literal, cast
 
 from visioneval.engine.calls.asking import ask_judge
 from visioneval.engine.calls.calls import Calls
-from visioneval.engine.calls.cost.meter import JudgeMeters
+from visioneval.engine.calls.cost.meter import JudgeMeters, Meter
 from visioneval.engine.calls.limit_keys import judge_limit_key
 from visioneval.engine.calls.user_code import describe_error
 from visioneval.engine.cells.image_cache import ImageCache
@@ -201,10 +201,11 @@ async def _judge_pair(session: PairwiseSession, judge: str, matchup: Matchup, fi
     answer: Literal["a", "b", "tie"] | None = None
     reason = error = extra_keys = read = None
     is_refused = False
+    meter = Meter(whole=session.meters.of(judge))
     try:
         async with limit:
             question = await asyncio.to_thread(_question, session, judge, matchup, first)
-            choice = await session.grader.choose(_judge_asker(session, judge, matchup), question)
+            choice = await session.grader.choose(_judge_asker(session, judge, matchup, meter), question)
         second: Literal["a", "b"] = "b" if first == "a" else "a"
         answers: Mapping[str, Literal["a", "b", "tie"]] = {"first": first, "second": second, "tie": "tie"}
         answer, reason = answers[choice.answer], session.sanitizer.text(choice.reason)
@@ -234,6 +235,8 @@ async def _judge_pair(session: PairwiseSession, judge: str, matchup: Matchup, fi
         extra_keys=extra_keys,
         read=read,
         refused=is_refused,
+        cost_usd=meter.cost_usd if meter.calls else None,
+        cached=meter.is_from_cache,
     )
 
 
@@ -274,7 +277,6 @@ def _check_unchanged(image: Output) -> None:
         raise GraderError(f"{image.path.name}: was changed after it was generated")
 
 
-def _judge_asker(session: PairwiseSession, name: str, matchup: Matchup) -> Ask:
+def _judge_asker(session: PairwiseSession, name: str, matchup: Matchup, meter: Meter) -> Ask:
     about = CellRef(matchup.call.case.id, matchup.b.name, matchup.sample)
-    judge, meter = session.components.judges[name], session.meters.of(name)
-    return partial(ask_judge, session.calls, name, session.judge(name), judge, about, meter)
+    return partial(ask_judge, session.calls, name, session.judge(name), session.components.judges[name], about, meter)

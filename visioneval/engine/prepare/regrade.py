@@ -67,7 +67,9 @@ def plan_regrade(
         sample_records = [by_cell.get((call.case.id, call.run.label, sample)) for sample in call.samples]
         missing += sample_records.count(None) * (1 + len(call.dependents))
         other_prompt += sum(
-            record is not None and bool(record.mime) and record.prompt != as_recorded(call.prompt)
+            record is not None
+            and bool(record.mime)
+            and (record.sent_prompt or record.prompt) != as_recorded(call.sent_prompt)
             for record in sample_records
         )
     hash_of = hashes(plan.folder)

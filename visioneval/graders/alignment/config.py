@@ -11,7 +11,7 @@ from visioneval.suite.cases.case import TestCase, Text
 from visioneval.suite.cases.outputs import FrameCount
 from visioneval.suite.cases.prompts import context
 from visioneval.suite.entries.graders import BaseGrader
-from visioneval.suite.entries.judge_prompt import SHOWN, JudgeTemplate, media_of
+from visioneval.suite.entries.judge_prompt import ASKED, SHOWN, JudgeTemplate, ShowOptions, media_of, template_name
 from visioneval.suite.entries.panels import JudgeNames, PanelOptions
 from visioneval.types import Metric
 
@@ -19,7 +19,7 @@ REQUIREMENTS, JUDGE_SCORE = "requirements", "score"
 MAX_REQUIREMENTS = 60
 
 
-class AlignmentOptions(PanelOptions):
+class AlignmentOptions(PanelOptions, ShowOptions):
     """The options of an alignment grader."""
 
     judge: JudgeNames = "default"
@@ -39,18 +39,25 @@ def alignment_schema() -> dict[str, Any]:
 
 
 def alignment_context(
-    case: TestCase, prompt: str, *, images: Sequence[Mapping[str, str]], variables: Mapping[str, Any]
+    case: TestCase,
+    prompt: str,
+    options: AlignmentOptions,
+    *,
+    images: Sequence[Mapping[str, str]],
+    variables: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The variables of an alignment template."""
-    return {
+    variables_of_template = {
         **context(case, variables),
         "task_type": str(case.task_type),
         "media": media_of(case),
         "prompt": prompt,
         "criteria": case.criteria,
         "images": list(images),
+        "show": list(options.parts),
         "max_requirements": MAX_REQUIREMENTS,
     }
+    return options.visible(variables_of_template)
 
 
 class AlignmentGrader(BaseGrader, AlignmentOptions):
@@ -63,9 +70,11 @@ class AlignmentGrader(BaseGrader, AlignmentOptions):
     def metrics(self, case: TestCase) -> dict[str, Metric]:
         return {self.key: Metric(type="number", range=(0, 100), better="higher")}
 
-    @property
-    def judge_templates(self) -> tuple[JudgeTemplate, ...]:
-        return (JudgeTemplate(self.template, "template", ("prompt",), instead=("criteria",)),)
+    def judge_templates(self, case: TestCase, variables: Mapping[str, Any]) -> tuple[JudgeTemplate, ...]:
+        name = template_name(self.template, case, variables)
+        shown = tuple(part for part in ASKED if part in self.parts)
+        asked, instead = shown[:1], shown[1:]
+        return (JudgeTemplate(name, "template", asked, instead=instead, hidden=self.withheld, show=self.parts),)
 
     def template_contexts(
         self,
@@ -74,4 +83,5 @@ class AlignmentGrader(BaseGrader, AlignmentOptions):
         *,
         variables: Mapping[str, Any],
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        yield self.template, alignment_context(case, prompt, images=SHOWN, variables=variables)
+        name = template_name(self.template, case, variables)
+        yield name, alignment_context(case, prompt, self, images=SHOWN, variables=variables)

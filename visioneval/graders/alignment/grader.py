@@ -22,8 +22,9 @@ from visioneval.judging.ask import (
     object_schema,
     reply_texts,
 )
-from visioneval.judging.attachments import Attachment, as_parts, load_attachments
+from visioneval.judging.attachments import Attachment, load_attachments, message_parts
 from visioneval.providers.base import Question, Reply
+from visioneval.suite.entries.judge_prompt import template_name
 from visioneval.templates.render import render_file, template_digest
 
 Requirements = Sequence[Mapping[str, Any]]
@@ -38,7 +39,9 @@ class Alignment:
 
     async def grade(self, context: GradingContext) -> Grade:
         """Raises ``GraderError`` if an image cannot be encoded, and ``ProviderError`` if the judge cannot be asked."""
-        question = self._question(context, await load_attachments(context, context.own_judge, self._config.frames))
+        config = self._config
+        attachments = await load_attachments(context, context.own_judge, config.frames, config.parts)
+        question = self._question(context, attachments)
         try:
             answer = await ask_for_json(context.ask_own_judge, question, reply_problems, {JUDGE_SCORE: 0})
         except OffSchemaError as error:
@@ -55,11 +58,18 @@ class Alignment:
         }
         return self._grade(context, answer.replies, details, score=score_of(requirements), reason=" ".join(gaps))
 
+    def _template(self, context: GradingContext) -> str:
+        return template_name(self._config.template, context.case, context.variables)
+
     def _question(self, context: GradingContext, attachments: Sequence[Attachment]) -> Question:
         images = [{"id": attachment.id, "description": attachment.description} for attachment in attachments]
-        template_context = alignment_context(context.case, context.prompt, images=images, variables=context.variables)
-        instructions = render_file(self._config.template, context.template_folders, template_context)
-        return Question(parts=(instructions, *as_parts(attachments)), schema=object_schema(alignment_schema()))
+        config = self._config
+        template_context = alignment_context(
+            context.case, context.prompt, config, images=images, variables=context.variables
+        )
+        instructions = render_file(self._template(context), context.template_folders, template_context)
+        parts = message_parts(instructions, attachments, config.parts)
+        return Question(parts=parts, schema=object_schema(alignment_schema()))
 
     def _grade(
         self,
@@ -77,7 +87,7 @@ class Alignment:
             details=details,
             error=error,
             judge_model=next((reply.model for reply in replies), None),
-            template_sha256=template_digest((self._config.template,), context.template_folders),
+            template_sha256=template_digest((self._template(context),), context.template_folders),
             schema_sha256=digest(alignment_schema()),
         )
 

@@ -34,9 +34,7 @@ def _questions(case: TestCase, grader: GeckoGrader, *, recorded: bool) -> Iterat
     elif case.questions is None and not case.prompt:
         yield (), "questions cannot be generated without a prompt: add 'questions:' to the case"
     duplicates = list(id_problems(questions))
-    bad_dependencies = (
-        list(dependency_problems(questions)) if not duplicates and grader.on_bad_dependency == "error" else []
-    )
+    bad_dependencies = [] if duplicates or grader.drops_bad_dependencies else list(dependency_problems(questions))
     for index, message in (*duplicates, *bad_dependencies):
         key, position = ("questions", index) if index < len(pinned) else ("add_questions", index - len(pinned))
         yield (key, position, "id" if duplicates else "depends_on"), message

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from visioneval.suite.cases.case import TestCase, Text
 from visioneval.suite.cases.outputs import FilePath, FrameCount
-from visioneval.suite.cases.prompts import rendered
 from visioneval.suite.cases.questions import TYPES, GeckoQuestion, Media, folded_text
+from visioneval.suite.entries.datasets import QuestionRows
 from visioneval.suite.entries.graders import SHARE_UP, BaseGrader
 from visioneval.suite.entries.judge_prompt import JudgeTemplate
 from visioneval.suite.entries.panels import JudgeNames, PanelOptions, names_of
@@ -26,7 +26,9 @@ class GeckoOptions(PanelOptions):
 
     judge: JudgeNames = "default"
     media: Media = "image"
-    questions: FilePath | None = Field(default=None, description="A file of pinned questions.")
+    questions: FilePath | QuestionRows | None = Field(
+        default=None, description="A file of pinned questions, or a dataset with them."
+    )
     questions_template: Text | None = Field(
         default=None, description="The template that generates questions from a prompt."
     )
@@ -41,6 +43,9 @@ class GeckoOptions(PanelOptions):
     )
     on_bad_dependency: Literal["error", "drop"] = Field(
         default="error", description="drop: one bad dependency removes all dependencies of that prompt's questions."
+    )
+    dependencies: Literal["use", "ignore"] = Field(
+        default="use", description="ignore: questions are scored without their dependencies."
     )
     frames: FrameCount = 8
     check_questions: bool = Field(
@@ -137,8 +142,7 @@ class GeckoGrader(BaseGrader, GeckoOptions):
         certain = {question.type for question in case.add_questions}
         return frozenset(f"{self.key}.{kind}" for kind in self.types_of(case) if kind not in certain)
 
-    @property
-    def judge_templates(self) -> tuple[JudgeTemplate, ...]:
+    def judge_templates(self, case: TestCase, variables: Mapping[str, Any]) -> tuple[JudgeTemplate, ...]:
         making = [JudgeTemplate(self.template_for_questions, "questions_template", ("prompt",))]
         if self.check_questions:
             making.append(JudgeTemplate(CHECK, "check_questions", ("prompt", "questions")))
@@ -165,14 +169,14 @@ class GeckoGrader(BaseGrader, GeckoOptions):
             return None
         return times
 
-    def shared_calls(self, cases: Sequence[TestCase], variables: Mapping[str, Any]) -> int:
-        generated = len({rendered(case, variables)[0] for case in cases if case.questions is None})
+    def shared_calls(self, prompts: Iterable[tuple[TestCase, str]]) -> int:
+        generated = len({prompt for case, prompt in prompts if case.questions is None})
         return generated * (2 if self.check_questions else 1)
 
     @property
-    def question_file(self) -> str | None:
+    def question_file(self) -> str | QuestionRows | None:
         return self.questions
 
     @property
     def drops_bad_dependencies(self) -> bool:
-        return self.on_bad_dependency == "drop"
+        return self.on_bad_dependency == "drop" or self.dependencies == "ignore"

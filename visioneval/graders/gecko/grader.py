@@ -100,7 +100,7 @@ def _graded(config: GeckoGrader, context: GradingContext, entry: PromptQuestions
     questions, answers = entry.questions, answered.answers
     right = {question.id: _is_right(question, answers.get(question.id, ParsedAnswer())) for question in questions}
     policy = _policy(config, answered)
-    scored = points(questions, right, policy)
+    scored = points(questions, right, policy, ignore_dependencies=config.dependencies == "ignore")
     total, by_type = shares(questions, scored, policy)
     scores: dict[str, Score] = {
         config.key: total,

@@ -18,7 +18,11 @@ Points = Mapping[str, int | None]
 
 
 def points(
-    questions: Iterable[GeckoQuestion], right: Mapping[str, bool | None], on_unanswered: OnUnanswered
+    questions: Iterable[GeckoQuestion],
+    right: Mapping[str, bool | None],
+    on_unanswered: OnUnanswered,
+    *,
+    ignore_dependencies: bool = False,
 ) -> dict[str, int | None]:
     """The score of each question. ``right`` says whether its answer is right; ``None`` if it is unanswered."""
     asked = list(questions)
@@ -26,8 +30,9 @@ def points(
         question.id: False if right[question.id] is None and on_unanswered == "wrong" else right[question.id]
         for question in asked
     }
+    parents = {question.id: () if ignore_dependencies else question.depends_on for question in asked}
     return {
-        question.id: _points(answers[question.id], [answers[parent] for parent in question.depends_on], on_unanswered)
+        question.id: _points(answers[question.id], [answers[parent] for parent in parents[question.id]], on_unanswered)
         for question in asked
     }
 

@@ -11,7 +11,15 @@ from visioneval.suite.cases.case import TestCase, Text
 from visioneval.suite.cases.outputs import FrameCount
 from visioneval.suite.cases.prompts import context
 from visioneval.suite.entries.graders import BaseGrader
-from visioneval.suite.entries.judge_prompt import REASON, SHOWN, JudgeTemplate, media_of
+from visioneval.suite.entries.judge_prompt import (
+    ASKED,
+    REASON,
+    SHOWN,
+    JudgeTemplate,
+    ShowOptions,
+    media_of,
+    template_name,
+)
 from visioneval.suite.entries.panels import JudgeNames, PanelOptions
 from visioneval.suite.filters import any_glob
 from visioneval.types import Metric
@@ -21,7 +29,7 @@ FIRST, SECOND, TIE = "A", "B", "tie"
 """The names for the first image, the second, and neither in a reply."""
 
 
-class PairwiseOptions(PanelOptions):
+class PairwiseOptions(PanelOptions, ShowOptions):
     """The options of a pairwise grader."""
 
     judge: JudgeNames = "default"
@@ -42,10 +50,15 @@ def pairwise_schema() -> dict[str, Any]:
 
 
 def pairwise_context(
-    case: TestCase, prompt: str, *, images: Sequence[Mapping[str, str]], variables: Mapping[str, Any]
+    case: TestCase,
+    prompt: str,
+    options: PairwiseOptions,
+    *,
+    images: Sequence[Mapping[str, str]],
+    variables: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The variables of a pairwise template."""
-    return {
+    variables_of_template = {
         **context(case, variables),
         "task_type": str(case.task_type),
         "media": media_of(case),
@@ -53,7 +66,9 @@ def pairwise_context(
         "criteria": case.criteria,
         "region": case.region,
         "images": list(images),
+        "show": list(options.parts),
     }
+    return options.visible(variables_of_template)
 
 
 class PairwiseGrader(BaseGrader, PairwiseOptions):
@@ -67,9 +82,10 @@ class PairwiseGrader(BaseGrader, PairwiseOptions):
     def metrics(self, case: TestCase) -> dict[str, Metric]:
         return {}
 
-    @property
-    def judge_templates(self) -> tuple[JudgeTemplate, ...]:
-        return (JudgeTemplate(self.template, "template", ("prompt", "criteria")),)
+    def judge_templates(self, case: TestCase, variables: Mapping[str, Any]) -> tuple[JudgeTemplate, ...]:
+        name = template_name(self.template, case, variables)
+        asked = tuple(part for part in ASKED if part in self.parts)
+        return (JudgeTemplate(name, "template", asked, hidden=self.withheld, show=self.parts),)
 
     def template_contexts(
         self,
@@ -78,7 +94,8 @@ class PairwiseGrader(BaseGrader, PairwiseOptions):
         *,
         variables: Mapping[str, Any],
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        yield self.template, pairwise_context(case, prompt, images=SHOWN, variables=variables)
+        name = template_name(self.template, case, variables)
+        yield name, pairwise_context(case, prompt, self, images=SHOWN, variables=variables)
 
     def judge_calls(self, times: int, cases: Sequence[TestCase], variables: Mapping[str, Any]) -> int:
         return times * 2  # each pair, in both orders

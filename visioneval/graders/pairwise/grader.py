@@ -16,9 +16,9 @@ from visioneval.graders.pairwise.config import (
     pairwise_schema,
 )
 from visioneval.judging.ask import Ask, ask_for_json, object_schema
-from visioneval.judging.attachments import Attachment, as_parts, cell_attachments, output_attachments
+from visioneval.judging.attachments import Attachment, cell_attachments, message_parts, output_attachments
 from visioneval.providers.base import Question
-from visioneval.suite.entries.judge_prompt import REASON
+from visioneval.suite.entries.judge_prompt import REASON, template_name
 from visioneval.templates.render import render_file
 from visioneval.types import Output
 
@@ -40,15 +40,21 @@ class Pairwise:
 
 def pair_question(config: PairwiseGrader, context: GradingContext, first: Output, second: Output) -> Question:
     """The question about two images of a cell, in this order. Raises ``GraderError`` if one cannot be encoded."""
-    attachments = [
-        *cell_attachments(replace(context, output=None), context.own_judge, config.frames),
-        *_labeled(FIRST, config, replace(context, output=first)),
-        *_labeled(SECOND, config, replace(context, output=second)),
-    ]
+    attachments: list[Attachment] = []
+    for part in config.parts:
+        if part == "output":
+            attachments += _labeled(FIRST, config, replace(context, output=first))
+            attachments += _labeled(SECOND, config, replace(context, output=second))
+        else:
+            attachments += cell_attachments(context, context.own_judge, config.frames, (part,))
     images = [{"id": attachment.id, "description": attachment.description} for attachment in attachments]
-    template_context = pairwise_context(context.case, context.prompt, images=images, variables=context.variables)
-    instructions = render_file(config.template, context.template_folders, template_context)
-    return Question(parts=(instructions, *as_parts(attachments)), schema=object_schema(pairwise_schema()))
+    template_context = pairwise_context(
+        context.case, context.prompt, config, images=images, variables=context.variables
+    )
+    name = template_name(config.template, context.case, context.variables)
+    instructions = render_file(name, context.template_folders, template_context)
+    parts = message_parts(instructions, attachments, config.parts)
+    return Question(parts=parts, schema=object_schema(pairwise_schema()))
 
 
 def _labeled(label: str, config: PairwiseGrader, context: GradingContext) -> list[Attachment]:

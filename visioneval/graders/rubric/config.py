@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import ceil
 from typing import Any, ClassVar, Literal
 
-from visioneval.graders.rubric.metrics import ASKED, PassFail, RubricOptions, ScaleScore
+from visioneval.graders.rubric.metrics import PassFail, RubricOptions, ScaleScore
 from visioneval.graders.rubric.prompt import rubric_context, rubric_groups
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader
-from visioneval.suite.entries.judge_prompt import SHOWN, JudgeTemplate
+from visioneval.suite.entries.judge_prompt import ASKED, SHOWN, JudgeTemplate, template_name
 from visioneval.suite.labels import LabelQuestion
 from visioneval.types import Metric
 
@@ -36,20 +36,30 @@ class RubricGrader(BaseGrader, RubricOptions):
         return "2" if self.votes > 1 else None
 
     @property
-    def judge_templates(self) -> tuple[JudgeTemplate, ...]:
-        asked = tuple(name for name in ASKED if name in self.show)
-        hidden = tuple(name for name in ASKED if name not in self.show)
-        return (JudgeTemplate(self.template, "template", asked, hidden=hidden, show=self.show),)
+    def key_options(self) -> dict[str, Any]:
+        shown = ("prompt", "criteria", "output") if self.show is None else {"parts": self.show}
+        return {**super().key_options, "show": shown}
+
+    def judge_templates(self, case: TestCase, variables: Mapping[str, Any]) -> tuple[JudgeTemplate, ...]:
+        name = template_name(self.template, case, variables)
+        shown = tuple(part for part in ASKED if part in self.parts)
+        hidden = self.withheld
+        return (JudgeTemplate(name, "template", shown, hidden=hidden, show=self.parts, can_hide_all=True),)
 
     def template_contexts(
         self, case: TestCase, prompt: str, *, variables: Mapping[str, Any]
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        name = template_name(self.template, case, variables)
         for metrics in rubric_groups(self.asked_about(case), per_metric=self.per_metric):
-            yield self.template, rubric_context(case, prompt, self, metrics, images=SHOWN, variables=variables)
+            yield name, rubric_context(case, prompt, self, metrics, images=SHOWN, variables=variables)
 
     def judge_calls(self, times: int, cases: Sequence[TestCase], variables: Mapping[str, Any]) -> int:
         groups = [len(rubric_groups(self.asked_about(case), per_metric=self.per_metric)) for case in cases]
         return ceil(times * sum(groups) / max(1, len(groups))) * self.votes
+
+    @property
+    def rounds_per_call(self) -> int:
+        return 1 + (self.zoom.max_crops if self.zoom else 0)
 
     @property
     def rubric(self) -> Mapping[str, tuple[float, float] | None]:

@@ -31,13 +31,13 @@ from visioneval.judging.ask import (
     past_cache,
     reply_texts,
 )
-from visioneval.judging.attachments import Attachment, as_parts, load_attachments
+from visioneval.judging.attachments import Attachment, load_attachments, message_parts
 from visioneval.judging.crops import CropTool
 from visioneval.judging.votes import combined_vote, is_tie, majority
 from visioneval.providers.base import Question, Reply
-from visioneval.suite.entries.judge_prompt import REASON
+from visioneval.suite.entries.judge_prompt import REASON, template_name
 from visioneval.templates.render import render_file, template_digest
-from visioneval.types import CaseFiles, Score
+from visioneval.types import Score
 
 Metrics = Mapping[str, RubricMetric]
 
@@ -76,10 +76,8 @@ class Rubric:
         A failed call loses its vote. Raises ``GraderError`` if an image cannot be encoded.
         """
         config, asked = self._config, self._config.asked_about(context.case)
-        if "prompt" not in config.show:
-            context = replace(context, files=CaseFiles())  # input images and masks are part of what was asked
         video_judge = "" if config.zoom else context.own_judge  # crops are cut here, from bytes
-        attachments = await load_attachments(context, video_judge, config.frames)
+        attachments = await load_attachments(context, video_judge, config.frames, config.parts)
         ballots = await gather_all(
             self._vote(context, attachments, group, vote)
             for group in rubric_groups(asked, per_metric=config.per_metric)
@@ -88,7 +86,7 @@ class Rubric:
         missing = {name for name, score in _scores(asked, ballots).items() if score is None}
         if missing:
             ballots = await gather_all(self._retry_ballot(context, attachments, ballot, missing) for ballot in ballots)
-        template = template_digest((config.template,), context.template_folders)
+        template = template_digest((self._template(context),), context.template_folders)
         return _tally(config, asked, ballots, template=template, schema=self._schema(asked)[1])
 
     def _schema(self, metrics: Metrics) -> tuple[dict[str, Any], str]:
@@ -98,6 +96,9 @@ class Rubric:
             properties = rubric_schema(metrics, self._config.failure_tags)
             self._schemas[names] = object_schema(properties), digest(properties)
         return self._schemas[names]
+
+    def _template(self, context: GradingContext) -> str:
+        return template_name(self._config.template, context.case, context.variables)
 
     async def _retry_ballot(
         self, context: GradingContext, attachments: Sequence[Attachment], ballot: Ballot, missing: Set[str]
@@ -168,8 +169,9 @@ class Rubric:
             images=[{"id": attachment.id, "description": attachment.description} for attachment in attachments],
             variables=context.variables,
         )
+        instructions = render_file(self._template(context), context.template_folders, template_context)
         return Question(
-            parts=(render_file(config.template, context.template_folders, template_context), *as_parts(attachments)),
+            parts=message_parts(instructions, attachments, config.parts),
             schema=self._schema(metrics)[0],
             names=tuple(metrics),
             tools=(crop_tool.tool,) if crop_tool else (),

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from visioneval.suite.cases.case import Name, TestCase, Text
 from visioneval.suite.cases.outputs import FrameCount
 from visioneval.suite.entries.graders import YES
+from visioneval.suite.entries.judge_prompt import ShowOptions
 from visioneval.suite.entries.panels import JudgeNames, PanelOptions
 from visioneval.suite.filters import When
 from visioneval.suite.labels import MAX_STEPS
 from visioneval.types import Frozen, Metric
 
-ASKED: tuple[Literal["prompt"], Literal["criteria"]] = ("prompt", "criteria")
-"""What was asked for, and what makes it good."""
 _SPAN = re.compile(r"(-?\d+(?:\.\d+)?)(?:\s*-\s*(\d+(?:\.\d+)?))?")
 
 
@@ -129,10 +128,11 @@ class Zoom(Frozen):
     max_crops: Annotated[int, Field(ge=1, le=50)] = 6
 
 
-class RubricOptions(PanelOptions):
+class RubricOptions(PanelOptions, ShowOptions):
     """The options of a rubric."""
 
     model_config = ConfigDict(serialize_by_alias=True)
+    needs_request: ClassVar[bool] = False
 
     judge: JudgeNames = "default"
     template: Text = Field(
@@ -142,10 +142,6 @@ class RubricOptions(PanelOptions):
         alias="metrics", min_length=1, description="What to judge; each name is a metric that rules can use."
     )
     failure_tags: tuple[Name, ...] = Field(default=(), description="The failure tags that the judge may use.")
-    show: tuple[Literal["prompt", "criteria", "output"], ...] = Field(
-        default=(*ASKED, "output"),
-        description="What the judge sees; [output] for a judge of quality alone, which never learns what was asked.",
-    )
     votes: Annotated[int, Field(ge=1, le=25)] = Field(
         default=1,
         description="Number of times to ask, best odd; the score is the median, or the majority. The first vote "
@@ -163,13 +159,6 @@ class RubricOptions(PanelOptions):
             for name, metric in self.asked.items()
             if metric.when is None or metric.when.fits(case.id, case.task_type, case.tags)
         }
-
-    @field_validator("show")
-    @classmethod
-    def _shows_the_output(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if "output" not in value or len(set(value)) < len(value):
-            raise ValueError("write 'output', and 'prompt' or 'criteria' if the judge sees them, each once")
-        return value
 
     @model_validator(mode="after")
     def _no_name_is_taken(self) -> Self:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from visioneval.graders.rubric.metrics import ASKED, PassFail, RubricMetric, RubricOptions
+from visioneval.graders.rubric.metrics import PassFail, RubricMetric, RubricOptions
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.prompts import context
 from visioneval.suite.entries.judge_prompt import REASON, media_of
@@ -44,7 +44,7 @@ def rubric_context(
     variables: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The variables of a rubric template. They depend on the case and the rubric alone, never on rules."""
-    template_context = {
+    variables_of_template = {
         **context(case, variables),
         "task_type": str(case.task_type),
         "media": media_of(case),
@@ -56,13 +56,9 @@ def rubric_context(
         "failure_tags": list(options.failure_tags),
         "zoom": options.zoom.model_dump() if options.zoom else None,
         "keys": rubric_keys(metrics, options.failure_tags),
-        "show": list(options.show),
+        "show": list(options.parts),
     }
-    withheld = {name for name in ASKED if name not in options.show}
-    if "prompt" in withheld:
-        template_context["region"] = None
-        template_context["case"] = {**template_context["case"], "region": None}
-    return {name: value for name, value in template_context.items() if name not in withheld}
+    return options.visible(variables_of_template)
 
 
 def _metric_context(metric: RubricMetric) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from visioneval.suite.entries.judge_prompt import JudgeTemplate
 from visioneval.suite.entries.panels import JudgeNames, PanelOptions
 from visioneval.types import Metric
 
-_OCR_VERSION = "2"
+_OCR_VERSION = "3"
 """Rises when the same image may get another score. A judge's text is compared as before."""
 _COUNT_DOWN = Metric(type="number", range=(0, None), better="lower")
 
@@ -80,12 +80,10 @@ class TextGrader(BaseGrader, PanelOptions):
     def measures_locally(self) -> bool:
         return self.extract != "judge"
 
-    @property
-    def judge_templates(self) -> tuple[JudgeTemplate, ...]:
+    def judge_templates(self, case: TestCase, variables: Mapping[str, Any]) -> tuple[JudgeTemplate, ...]:
         return (JudgeTemplate(CHECK, "describe", ("description", "criteria")),) if self.describe else ()
 
-    @property
-    def templates(self) -> tuple[str, ...]:
+    def templates(self, case: TestCase, variables: Mapping[str, Any]) -> tuple[str, ...]:
         return (DESCRIBE, CHECK) if self.describe else (LIST,)
 
     def metrics(self, case: TestCase) -> dict[str, Metric]:

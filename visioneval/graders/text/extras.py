@@ -2,7 +2,7 @@
 
 OCR always answers with characters: a circle is read as "O", a magnifier as "Q", a menu icon as "三". A sign is
 doubtful if it stands alone, and is of a script that no expected line has, or has a low confidence, or is one that
-plain shapes are read as, at any confidence.
+plain shapes are read as, at any confidence. So are brackets around a whole expected line: the round ends of a button.
 """
 
 # ruff: noqa: RUF001 - characters that are easily confused are the subject here
@@ -24,6 +24,8 @@ _LATIN, _GREEK, _EAST_ASIAN, _COMMON, _OTHER = "LATIN", "GREEK", "EAST ASIAN", "
 _SHAPES = frozenset("CDIJLOQTUVXYZclovxz01ΛΔΓΠΣΩ〇一二三十工口日目田土厂人不囗ロエニハ")
 """The signs that rings, arcs, bars, crosses, corners, arrows, triangles and menu icons are read as."""
 _BARS = frozenset("IlⅡ")
+_BRACKETS = frozenset({"()", "[]", "{}"})
+"""What the ends of a button are read as."""
 _SURE = 0.9
 """Lone real characters have at least 0.9 in nearly all fonts; signs and pairs of signs below are doubtful."""
 _MAX_SIGNS = 2
@@ -61,11 +63,13 @@ def extras(
     items: list[Extra] = []
     for index, copy in enumerate(page.copies):
         confidence = readings[index].confidence
-        for start, end in _open_runs([(index, position) in explained for position in range(len(copy.chars))]):
+        covered = [(index, position) in explained for position in range(len(copy.chars))]
+        is_button = _is_in_brackets(copy.chars, covered)
+        for start, end in _open_runs(covered):
             run = copy.chars[start:end]
             is_alone = all(position in copy.gaps or position in (0, len(copy.chars)) for position in (start, end))
             if _is_text(run, alone=is_alone):
-                is_doubtful = doubt and _may_be_shape(run, confidence, scripts, alone=is_alone)
+                is_doubtful = doubt and (is_button or _may_be_shape(run, confidence, scripts, alone=is_alone))
                 context = None if end - start == len(copy.chars) else copy.text.strip()
                 items.append(Extra(copy.cut(start, end), index, confidence, context, is_doubtful))
     return tuple(items)
@@ -80,6 +84,11 @@ def _open_runs(covered: Sequence[bool]) -> Iterator[tuple[int, int]]:
             start = None
         elif not is_covered and start is None:
             start = position
+
+
+def _is_in_brackets(chars: str, covered: Sequence[bool]) -> bool:
+    """Whether a reading is an expected line and a bracket on both sides."""
+    return chars[:1] + chars[-1:] in _BRACKETS and list(covered) == [False, *[True] * (len(chars) - 2), False]
 
 
 def _is_text(run: str, *, alone: bool) -> bool:

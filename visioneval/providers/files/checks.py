@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+from visioneval.errors import UsageError
 from visioneval.providers.files.config import FilesProvider
 from visioneval.providers.files.dataset import dataset_rows
 from visioneval.suite.cases.outputs import split_run
 from visioneval.suite.checks.rules import Problems
-from visioneval.suite.loading.datasets import missing_columns
+from visioneval.suite.loading.datasets.rows import missing_columns
+from visioneval.suite.loading.datasets.tables import table_name
 from visioneval.suite.loading.messages import Loc
 from visioneval.suite.loading.paths import Trust
 
@@ -35,3 +38,5 @@ def _named_paths(entry: FilesProvider, folder: Path) -> Iterator[tuple[Loc, str,
         yield ("run",), run, Path.cwd()
     if entry.dataset:
         yield ("dataset", "path"), entry.dataset.path, folder
+        with suppress(UsageError):  # a folder without metadata is reported when it is read
+            yield ("dataset", "path"), table_name(entry.dataset.path, folder), folder

@@ -12,17 +12,18 @@ from pydantic import Field, model_validator
 from visioneval.errors import UsageError
 from visioneval.media.urls import is_url
 from visioneval.suite.cases.case import TestCase
-from visioneval.suite.cases.outputs import ExistingOutput, FilePath, Finished, output_of_cell
+from visioneval.suite.cases.outputs import ExistingOutput, Finished, output_of_cell
 from visioneval.suite.cases.prompts import rendered
-from visioneval.suite.loading.datasets import Row, file_stem, prompt_id, read_cell_rows
-from visioneval.suite.loading.paths import located, rebased
-from visioneval.types import Frozen
+from visioneval.suite.entries.datasets import TableFile
+from visioneval.suite.loading.datasets.cases import prompt_id
+from visioneval.suite.loading.datasets.rows import Row
+from visioneval.suite.loading.datasets.tables import file_stem, located_table, read_cell_rows
+from visioneval.suite.loading.paths import rebased
 
 
-class OutputDataset(Frozen):
+class OutputDataset(TableFile):
     """Existing outputs listed in a table; rows match cases by id, or by prompt if they have no id."""
 
-    path: FilePath
     fields: dict[str, str] = Field(description="The columns for output, for id or prompt, and optionally for model.")
 
     @model_validator(mode="after")
@@ -39,26 +40,26 @@ def dataset_labels(dataset: OutputDataset, only: str | None, folder: Path) -> li
     rows = dataset_rows(dataset, folder)
     column = dataset.fields.get("model")
     if column is None:
-        return [only or file_stem(dataset.path)]
-    labels = dict.fromkeys(str(row.cells[column]) for row in rows if row.cells.get(column) not in (None, ""))
+        return [only or file_stem(located_table(dataset.path, folder)[0])]
+    labels = dict.fromkeys(str(label) for row in rows if (label := row.get(column)) not in (None, ""))
     return [label for label in labels if only in (None, label)]
 
 
 def dataset_rows(dataset: OutputDataset, folder: Path) -> Sequence[Row]:
     """The rows of a dataset. Raises like ``read_rows``; an unchanged file is read once."""
-    path = located(dataset.path, folder)
+    name, path = located_table(dataset.path, folder)
     if isinstance(path, str):
-        return _rows(path, dataset.path, (0, 0))
+        return _rows(path, name, dataset.separator, (0, 0))
     try:
         status = path.stat()
-        return _rows(path, dataset.path, (status.st_mtime_ns, status.st_size))
+        return _rows(path, name, dataset.separator, (status.st_mtime_ns, status.st_size))
     except OSError as error:
         raise UsageError((error.strerror or str(error)).lower()) from None
 
 
 @lru_cache(maxsize=2)
-def _rows(path: Path | str, name: str, _state: tuple[int, int]) -> Sequence[Row]:
-    return read_cell_rows(path, name)
+def _rows(path: Path | str, name: str, separator: str | None, _state: tuple[int, int]) -> Sequence[Row]:
+    return read_cell_rows(path, name, separator=separator)
 
 
 def dataset_outputs(
@@ -66,7 +67,8 @@ def dataset_outputs(
 ) -> Finished:
     """The outputs of a model run in a dataset, by case."""
     outputs: dict[str, list[ExistingOutput]] = {}
-    start = dataset.path if is_url(dataset.path) else (folder / dataset.path).parent
+    name = located_table(dataset.path, folder)[0]
+    start = name if is_url(name) else (folder / name).parent
     ids = _ids_by_prompt(cases, variables) if "prompt" in dataset.fields else {}
     for key, cell, row in _rows_of(dataset, label, ids, folder):
         raw = output_of_cell(cell, row)
@@ -81,13 +83,14 @@ def _rows_of(
 ) -> Iterator[tuple[str, Any, str]]:
     """The case, output cell and location of each row of a model run that matches a case."""
     fields = dataset.fields
+    name = located_table(dataset.path, folder)[0]
     for row in dataset_rows(dataset, folder):
-        cell = {key: "" if (value := row.cells.get(column)) is None else str(value) for key, column in fields.items()}
+        cell = {key: "" if (value := row.get(column)) is None else str(value) for key, column in fields.items()}
         if "model" in fields and cell["model"] != label:
             continue
         key = cell.get("id") or by_prompt.get(prompt_id(cell.get("prompt", "")), "")
         if key:
-            yield key, row.cells.get(fields["output"]), f"{dataset.path}:{row.line}"
+            yield key, row.get(fields["output"]), f"{name}:{row.line}"
 
 
 def _ids_by_prompt(cases: Sequence[TestCase], variables: Mapping[str, Any]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import cv2
@@ -32,6 +32,35 @@ def default_mask(size: tuple[int, int]) -> Image.Image:
     mask = Image.new("L", size, 0)
     mask.paste(255, (width // 10, height // 3, width - width // 10, max(height * 2 // 3, height // 3 + 1)))
     return mask
+
+
+def repaint_regions(base: Image.Image, mask: Image.Image, lines: Sequence[str], dice: Dice) -> Image.Image:
+    """Clears the inside of an ``L`` mask in an RGB image and draws each line in a region of its own.
+
+    A single line goes to the largest part of the mask, "" draws nothing, and no lines draw an ellipse. Raises
+    ``ProviderError`` if the mask has fewer separate regions than there are lines, or if a line does not fit.
+    """
+    if len(lines) < 2:
+        return repaint(base, mask, next(iter(lines), None), dice)
+    regions = _separate_regions(mask)
+    if len(regions) < len(lines):
+        raise ProviderError(
+            f"mock: metadata.text has {len(lines)} lines, but the mask has {len(regions)} separate regions",
+            kind="invalid",
+        )
+    image = base
+    for number, region in enumerate(regions):
+        image = repaint(image, region, lines[number] if number < len(lines) else "", dice)
+    return image
+
+
+def _separate_regions(mask: Image.Image) -> list[Image.Image]:
+    """A mask for each connected part of an ``L`` mask, from top to bottom and left to right."""
+    count, labels = cv2.connectedComponents((np.asarray(mask) > 0).astype(np.uint8))
+    regions = [labels == label for label in range(1, count)]
+    corners = [tuple(int(np.flatnonzero(region.any(axis=axis))[0]) for axis in (1, 0)) for region in regions]
+    ordered = (region for _, region in sorted(zip(corners, regions, strict=True), key=lambda item: item[0]))
+    return [Image.fromarray(np.where(region, np.uint8(255), np.uint8(0))) for region in ordered]
 
 
 def repaint(base: Image.Image, mask: Image.Image, line: str | None, dice: Dice) -> Image.Image:

@@ -21,7 +21,16 @@ from visioneval.media.images import FORMATS, check_size, load_mask, load_rgb, op
 from visioneval.media.pixel_budget import IN_MEMORY
 from visioneval.providers.base import Generation, GenerationRequest
 from visioneval.providers.mock.config import MockParams
-from visioneval.providers.mock.edit import add_line, blot, default_mask, drift, flat_colour, repaint, spill, tinted
+from visioneval.providers.mock.edit import (
+    add_line,
+    blot,
+    default_mask,
+    drift,
+    flat_colour,
+    repaint_regions,
+    spill,
+    tinted,
+)
 from visioneval.providers.mock.page import PageCopy, draw_page, flat, rounded
 from visioneval.providers.mock.text import Dice, tidy, with_typo
 from visioneval.suite.cases.case import ExpectText, TestCase, pixel_size
@@ -56,8 +65,10 @@ class Mock:
     async def edit(self, request: GenerationRequest) -> Generation:
         """Repaints the mask of the base image with text. Raises ``ProviderError``.
 
-        The text is the case's ``metadata.text``, else its first required line, else an ellipse; without a mask it
-        goes to the middle of the image. Only pixels inside the mask change, except by lossy encoding.
+        The text is the case's ``metadata.text`` (of a list, one line for each separate region of the mask, from top
+        to bottom; an empty list is no text), else its first required line. Without text it draws an ellipse;
+        without a mask it draws in the middle of the image. Only pixels inside the mask change, except by lossy
+        encoding.
         """
         return await asyncio.to_thread(_edit, request)
 
@@ -77,12 +88,12 @@ def _generate(request: GenerationRequest) -> Generation:
 
 def _edit(request: GenerationRequest) -> Generation:
     params = _params(request)
-    line = _line_to_draw(request.case)
+    lines = _lines_to_draw(request.case)
     files = (request.files.base, request.files.masks.get("editable"))
     with room_for(*filter(None, files)):
         base = _load_base(request)
         outputs = tuple(
-            _encode(_edited(request, params, base, line, sample), request.case, base.format)
+            _encode(_edited(request, params, base, lines, sample), request.case, base.format)
             for sample in request.samples
         )
     size = f"{base.rgb.width}x{base.rgb.height}"
@@ -156,16 +167,19 @@ def _unexpected_line(text: ExpectText) -> str:
     )
 
 
-def _edited(request: GenerationRequest, params: MockParams, base: _Base, line: str | None, sample: int) -> Image.Image:
+def _edited(
+    request: GenerationRequest, params: MockParams, base: _Base, lines: tuple[str, ...], sample: int
+) -> Image.Image:
     flaw, text = params.flaw, request.case.expect.text or ExpectText(extra="forbid")
     dice = Dice(params.seed, sample, request.prompt)
     if flaw == "blank":
         return _blank_image(Image.new("RGB", base.rgb.size, flat_colour(base.rgb)), _alpha(request.case))
-    if line is not None and flaw == "typo":
-        line = with_typo([line], dice, excluded=(*text.required, *text.allowed))[0]
-    elif line is not None and flaw == "missing_line":
-        line = ""
-    image = repaint(base.rgb, base.mask, line, dice)
+    if flaw == "typo":
+        lines = with_typo(lines, dice, excluded=(*text.required, *text.allowed))
+    elif flaw == "missing_line" and lines:
+        removed = dice.pick("missing", len(lines))
+        lines = (*lines[:removed], "", *lines[removed + 1 :])
+    image = repaint_regions(base.rgb, base.mask, lines, dice)
     changes: dict[str, Callable[[], Image.Image]] = {
         "extra_text": lambda: add_line(image, base.mask, _unexpected_line(text)),
         "spill": lambda: spill(image, base.mask),
@@ -223,12 +237,18 @@ def _load_base(request: GenerationRequest) -> _Base:
     return _Base(rgb, rgba, kind, mask)
 
 
-def _line_to_draw(case: TestCase) -> str | None:
+def _lines_to_draw(case: TestCase) -> tuple[str, ...]:
     stated = case.metadata.get("text")
+    if isinstance(stated, list) and all(isinstance(line, str) and line for line in stated):
+        return tidy(stated)
     if stated is not None and not isinstance(stated, str):
-        raise ProviderError("mock: metadata.text must be a string: the text to draw in the mask", kind="invalid")
+        raise ProviderError(
+            "mock: metadata.text must be a string, the text to draw in the mask, or a list of strings, one for each "
+            "separate region of the mask",
+            kind="invalid",
+        )
     lines = [stated] if stated else case.expect.text.required if case.expect.text else ()
-    return next(iter(tidy(lines[:1])), None)
+    return tidy(lines[:1])
 
 
 def _params(request: GenerationRequest) -> MockParams:

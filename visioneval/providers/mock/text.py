@@ -1,12 +1,13 @@
 """The mock's text: Pillow's built-in font, lines fitted to a box, and typos.
 
-A character that the font lacks is an error: an image with a placeholder box would be graded as if a model had
-generated it.
+Dashes and bullets, which the font lacks, are plain shapes. Any other missing character is an error: an image with a
+placeholder box would be graded as if a model had generated it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,12 @@ _BOLD_FROM = 16
 _FINE_BELOW = 40
 _SHRINK = 0.95
 _NO_GLYPH = "\uffff"  # a noncharacter: what every font shows for it is its sign for a missing glyph
+
+_SHAPES = {"–": 0.52, "—": 0.86, "•": 0.42}  # noqa: RUF001 - the characters themselves
+"""Characters that are drawn as shapes: their widths as shares of the letter size."""
+
+_FINE_SIGNS = ("™",)
+"""Signs whose glyphs are so small that a stroke would fill them."""
 
 # Each letter maps to one with another shape, so that no reader can confuse them.
 _LETTER_TYPOS = {
@@ -88,8 +95,44 @@ class Setting:
             # Capitals are 0.7 of a size high, so this puts their middle in the middle of the row.
             baseline = self.pitch * scale * (number + 0.5) + 0.85 * size
             start = size if align == "l" else mask.width / 2
-            pen.text((start, baseline), row, 255, font(size), f"{align}s", stroke_width=_stroke(self.size) * scale)
+            _draw_row(pen, (start, baseline), row, size, align, _stroke(self.size) * scale)
         image.paste(colour, (round(left), round(top - self.size / 2)), mask.reduce(scale) if scale > 1 else mask)
+
+
+def _draw_row(
+    pen: ImageDraw.ImageDraw, at: tuple[float, float], row: str, size: int, align: str, stroke: float
+) -> None:
+    """Draws a row at ``at``, its left end (``align`` "l") or its middle ("m") on the baseline."""
+    if _SHAPES.keys().isdisjoint(row):
+        weight = 0 if row in _FINE_SIGNS else stroke
+        pen.text(at, row, 255, font(size), f"{align}s", stroke_width=weight)
+        return
+    left, baseline = at[0] - (_row_length(row, size) / 2 if align == "m" else 0), at[1]
+    for part in _row_parts(row):
+        width = _row_length(part, size)
+        if part == "•":
+            middle, radius = left + width / 2, 0.13 * size
+            pen.ellipse(
+                (middle - radius, baseline - 0.35 * size - radius, middle + radius, baseline - 0.35 * size + radius),
+                255,
+            )
+        elif part in _SHAPES:
+            pen.rectangle(
+                (left + 0.04 * size, baseline - 0.3 * size, left + width - 0.04 * size, baseline - 0.23 * size), 255
+            )
+        else:
+            pen.text((left, baseline), part, 255, font(size), "ls", stroke_width=stroke)
+        left += width
+
+
+def _row_parts(row: str) -> list[str]:
+    """The row, split before and after each shape."""
+    return [part for part in re.split(f"([{''.join(_SHAPES)}])", row) if part]
+
+
+def _row_length(row: str, size: int) -> float:
+    """The width of a row in pixels, without its stroke."""
+    return sum(_SHAPES[part] * size if part in _SHAPES else font(size).getlength(part) for part in _row_parts(row))
 
 
 @lru_cache(maxsize=256)
@@ -109,7 +152,7 @@ def tidy(lines: Iterable[str]) -> tuple[str, ...]:
     for line in lines:
         visible = (char for char in unicodedata.normalize("NFC", line) if char.isspace() or not is_ignorable(char))
         text = " ".join("".join(visible).split())
-        lacking = sorted({char for char in text if not _has_glyph(char)})
+        lacking = sorted({char for char in text if char not in _SHAPES and not _has_glyph(char)})
         if lacking:
             chars = ", ".join(f"{ascii(char)[1:-1]} ({unicodedata.name(char, 'no name')})" for char in lacking)
             raise ProviderError(f"mock: the font has no glyph for {chars} in the line {line!r}", kind="invalid")
@@ -201,7 +244,7 @@ def _wrap_greedily(line: str, size: int, width: int) -> list[str] | None:
 
 def _length(text: str, size: int) -> int:
     scale = _scale(size)
-    return int(font(size * scale).getlength(text) / scale + 2 * _stroke(size)) + 1
+    return int(_row_length(text, size * scale) / scale + 2 * _stroke(size)) + 1
 
 
 def _scale(size: int) -> int:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from visioneval.errors import Problem, SuiteError, VisionEvalError
 from visioneval.providers.recorded.config import RecordedJudge
-from visioneval.suite.loading.datasets import missing_columns, read_rows
+from visioneval.suite.loading.datasets.rows import missing_columns
+from visioneval.suite.loading.datasets.tables import read_rows
 from visioneval.suite.loading.messages import Loc
 from visioneval.suite.loading.paths import Trust
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -35,3 +36,16 @@ class RecordedJudge(BaseJudge):
 
     def located(self, folder: Path) -> Self:
         return self.model_copy(update={"path": str(folder / self.path)})
+
+    def grading_options(self, folder: Path) -> dict[str, Any]:
+        """With the hash of the file instead of its path: a file with other answers counts, a moved one does not."""
+        return {**self.model_dump(exclude={"path"}), "file": _file_sha256(folder / self.path)}
+
+
+def _file_sha256(path: Path) -> str | None:
+    """``None`` if the file cannot be read, which is an error as soon as the judge is built."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return None

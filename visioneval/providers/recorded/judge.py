@@ -10,7 +10,8 @@ from typing import Any
 from visioneval.errors import ProviderError
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.providers.recorded.config import RecordedJudge
-from visioneval.suite.loading.datasets import read_rows
+from visioneval.suite.loading.datasets.rows import Row
+from visioneval.suite.loading.datasets.tables import read_rows
 
 _YES_NO = dict.fromkeys(("true", "yes", "pass", "1", "1.0"), True) | dict.fromkeys(
     ("false", "no", "fail", "0", "0.0"), False
@@ -32,13 +33,12 @@ class Recorded:
         self._answers: dict[Key, dict[str, Any]] = {}
         fields = config.fields
         for row in read_rows(Path(config.path), config.path):
-            cell = row.cells
             key = (
-                str(cell.get(fields.case, "")),
-                None if fields.model is None else str(cell.get(fields.model, "")),
-                None if fields.sample is None else str(cell.get(fields.sample, "")),
+                _text(row, fields.case),
+                None if fields.model is None else _text(row, fields.model),
+                None if fields.sample is None else _text(row, fields.sample),
             )
-            self._answers.setdefault(key, {})[str(cell.get(fields.question, ""))] = cell.get(fields.answer)
+            self._answers.setdefault(key, {})[_text(row, fields.question)] = row.get(fields.answer)
 
     async def ask(self, question: Question, about: CellRef) -> Reply:
         """Returns a JSON object with the recorded answers to ``question.names`` and to other keys of its schema.
@@ -63,6 +63,11 @@ class Recorded:
             answer = recorded.get(name) if recorded.get(name) not in (None, "") else recorded.get(text)
             answers |= {} if answer in (None, "") else {name: answer}
         return Reply(text=json.dumps(answers), model="recorded", shape="recorded")
+
+
+def _text(row: Row, column: str) -> str:
+    value = row.get(column)
+    return "" if value is None else str(value)
 
 
 def _value(value: Any, schema: Mapping[str, Any]) -> Any:

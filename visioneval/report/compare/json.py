@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from visioneval.analysis.cells import MUST_PASS, Cell, Side
-from visioneval.analysis.compare.compare import Comparison
+from visioneval.analysis.compare.compare import AlignedPair, Comparison
 from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.gates import GateResult
 from visioneval.analysis.compare.must_pass import MustPassCase
@@ -33,6 +33,8 @@ def comparison_json(comparison: Comparison, gates: Sequence[GateResult], exit_co
             "by_run": [_difference(difference) for difference in comparison.by_run],
             "by_tag": [_difference(difference) for difference in comparison.by_tag],
             "by_type": [_difference(difference) for difference in comparison.by_type],
+            "alignments": [_aligned(item) for item in comparison.alignments],
+            "by_failure_tag": [_difference(difference) for difference in comparison.by_failure_tag],
             "not_graded_alike": [asdict(mismatch) for mismatch in comparison.grading_differences],
             "suite_text_differs": comparison.has_other_source,
             "cost_usd": asdict(comparison.cost_usd),
@@ -64,6 +66,15 @@ def _pair(pair: CellPair) -> dict[str, Any]:
         "moved_by_rules": pair.is_moved_by_rules,
         "a": _cell_data(pair.a),
         "b": _cell_data(pair.b),
+    }
+
+
+def _aligned(item: AlignedPair) -> dict[str, Any]:
+    return {
+        **_cell_name(item.pair.b),
+        "grader": item.grader,
+        "a": {"score": item.a, "gaps": item.a_gaps},
+        "b": {"score": item.b, "gaps": item.b_gaps},
     }
 
 

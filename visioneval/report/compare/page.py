@@ -134,6 +134,8 @@ def _tables(comparison: Comparison) -> Iterator[dict[str, Any]]:
         yield _table("Pass rate by tag", "tag", comparison.by_tag, ())
     if comparison.by_type:
         yield _table("By question type", "type", comparison.by_type, ())
+    if comparison.by_failure_tag:
+        yield _table("Cells by failure tag", "tag", comparison.by_failure_tag, ())
 
 
 def _table(
@@ -218,6 +220,7 @@ def _pair(pair: CellPair, comparison: Comparison, outputs: _PairImages | None, s
         "reasons": [reason for cell in (pair.a, pair.b) for reason in cell.reasons.values()],
         "scores": [score for score in scores if score[1] != score[2]],
         "prompt": pair.b.prompt or pair.a.prompt,
+        "sent": [pair.a.sent_prompt, pair.b.sent_prompt],
         "images": [not_embedded, not_embedded] if outputs is None else outputs.of(pair),
     }
 

@@ -115,7 +115,7 @@ class FolderImages(ReportImages):
             if path.suffix.lower() in BROWSER_SUFFIXES:
                 shutil.copyfile(path, target)
             else:
-                write_whole(target, images.encode_png(images.load_rgb(path)))
+                write_whole(target, images.encode_png(images.load_image(path)))
         return f"images/{name}"
 
     def _put_run_image(self, path: Path) -> str:
@@ -192,7 +192,7 @@ def _content_name(path: Path) -> str:
 
 
 def _small(path: Path, side: int) -> Image.Image:
-    """The image in display orientation, at most ``side`` pixels on its longer side."""
+    """The image in display orientation, at most ``side`` pixels on its longer side; on squares if it is transparent."""
     from PIL import Image
 
     with images.opened(path) as handle:
@@ -201,9 +201,9 @@ def _small(path: Path, side: int) -> Image.Image:
             handle.load()
             image = handle.copy()
         else:
-            image = images.load_rgb(path)
+            image = images.load_image(path)
     image.thumbnail((side, side), Image.Resampling.LANCZOS, reducing_gap=2.0)
-    return image
+    return images.on_checkerboard(image)
 
 
 def _tinted(path: Path) -> Image.Image:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,9 @@ MAX_IMAGES = 200
 
 def probe_page(findings: ProbeFindings, images: Sequence[tuple[bytes, bytes] | None]) -> str:
     """The whole page. ``images`` are both images of each of ``findings.missed`` as WebP."""
-    shown = [_missed(missed, pair) for missed, pair in zip(findings.missed, images, strict=True)]
+    by_kind: dict[str, list[dict[str, Any]]] = {}
+    for missed, pair in list(zip(findings.missed, images, strict=True))[:MAX_IMAGES]:
+        by_kind.setdefault(missed.kind, []).append(_missed(missed, pair))
     names = texts.metrics_of(findings)
     return render(
         "probe.html.j2",
@@ -26,19 +29,28 @@ def probe_page(findings: ProbeFindings, images: Sequence[tuple[bytes, bytes] | N
         title=texts.title(findings),
         stopped=texts.stopped_text(findings),
         tables=[
-            (["damage", *names], list(texts.weakest_rows(findings)), texts.ABOUT_WEAKEST),
             (
+                "Weakest damage that is caught",
+                ["damage", *names],
+                list(texts.weakest_rows(findings)),
+                texts.ABOUT_WEAKEST,
+            ),
+            (
+                "Detection",
                 texts.rate_columns("damage", findings),
                 list(texts.rate_rows(findings.detections, findings)),
                 texts.ABOUT,
             ),
             (
+                "False alarms",
                 texts.rate_columns("harmless change", findings),
                 list(texts.rate_rows(findings.false_alarms, findings)),
                 texts.ABOUT_FALSE_ALARMS,
             ),
         ],
-        missed=shown[:MAX_IMAGES],
+        result=texts.result_text(findings),
+        missed=by_kind,
+        missed_counts=Counter(missed.kind for missed in findings.missed),
         more=[texts.missed_text(missed) for missed in findings.missed[MAX_IMAGES:]],
     )
 

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from visioneval.analysis.compare.preferences import preferences_within
+from visioneval.analysis.summary.accumulators import read_pair_costs
 from visioneval.analysis.summary.findings import Summary
 from visioneval.analysis.summary.judge_card import read_pair_cards
 from visioneval.analysis.summary.summary import summarize
@@ -94,7 +95,8 @@ def _write_single_file(run: SlimRun, target: Path, trust: bool) -> Path:
 
 def _summary(run: SlimRun) -> Summary:
     pairs = preferences_within(run.folder, run.info)
-    return summarize(run.info, run.cells, pairs, read_pair_cards(run.folder))
+    costs = read_pair_costs(run.folder) if run.label is None else ()
+    return summarize(run.info, run.cells, pairs, read_pair_cards(run.folder), costs)
 
 
 def _prepare_folder(target: Path) -> None:

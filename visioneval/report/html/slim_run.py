@@ -10,10 +10,11 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from visioneval.analysis.summary.summary import in_order, select_model_run
+from visioneval.analysis.summary.summary import in_order
 from visioneval.records.files.lines import read_lines
 from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.model import CellKey, Fingerprint, Record, RunInfo
+from visioneval.suite.filters import any_glob
 
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
 _DETAIL_FIELDS = ("judge_verdict", "prompt_sha256", "source", "coverage", "dropped", "votes", "read")
@@ -33,6 +34,8 @@ class SlimRun:
     cells: list[Record]
     positions: list[int]
     lines: frozenset[int]
+    label: str | None = None
+    """The model run, if it is only one of the run."""
 
     def full_records(self) -> Iterator[Record]:
         """Reads every cell in full from the file. Raises ``RunFormatError``."""
@@ -42,17 +45,18 @@ class SlimRun:
 
 
 def read_slim(folder: Path, info: RunInfo, label: str | None = None) -> SlimRun:
-    """Reads a run, or one model run of it. Raises ``RunFormatError``."""
+    """Reads a run, or its model runs whose label matches. Raises ``RunFormatError``."""
     shared: dict[Any, Any] = {}
     last: dict[CellKey, tuple[int, Record]] = {}
     for number, record in enumerate(read_lines(folder / "results.jsonl", _RECORD)):
-        if label in (None, record.model_label):
+        if label is None or any_glob((label,), record.model_label):
             last[record.cell] = number, _slim_record(record, shared)
     ranks = {number: rank for rank, number in enumerate(sorted(number for number, _ in last.values()))}
     if label is not None:
-        info = select_model_run(info, label, len(last))
+        info = info.of_model_runs(label, len(last))
     cells = in_order(info, (record for _, record in last.values()))
-    return SlimRun(folder, info, cells, [ranks[last[cell.cell][0]] for cell in cells], frozenset(ranks))
+    positions = [ranks[last[cell.cell][0]] for cell in cells]
+    return SlimRun(folder, info, cells, positions, frozenset(ranks), label)
 
 
 def _slim_details(details: Mapping[str, Any], shared: dict[Any, Any]) -> dict[str, Any]:

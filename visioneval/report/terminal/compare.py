@@ -27,9 +27,11 @@ from visioneval.report.sentences import (
     unpaired_lines,
 )
 from visioneval.report.terminal.table import Cell, Column, fit_columns, table, with_title
-from visioneval.report.text import clean, plain
+from visioneval.report.text import clean, one_line, plain
 
 MAX_ROWS = 20
+MAX_GAPS = 200
+"""Characters of the gaps of one image."""
 LISTED_CHANGES: tuple[Change, ...] = ("broken", "error_after", "fixed", "error_before", "still_failing", "still_error")
 _COLORS = {"broken": "red", "error_after": "yellow", "fixed": "green", "error_before": "green"}
 _MARKS: dict[State, str] = {"passed": "passed", "failed": "FAILED", "unmeasured": "NOT MEASURED"}
@@ -60,6 +62,8 @@ def _parts(comparison: Comparison, gates: Sequence[GateResult], width: int, max_
         pairs = comparison.changed(change)
         if pairs:
             yield _change_table(change, pairs[:max_rows], len(pairs), comparison, width)
+    if comparison.alignments:
+        yield _alignment_table(comparison, width, max_rows)
     yield from _numbers(comparison, width)
     unpaired = unpaired_lines(comparison)
     if unpaired:
@@ -96,6 +100,30 @@ def _change_table(
     return with_title(title, Group(body, Text(f"... and {total - len(pairs):,} more: --json lists all", style="dim")))
 
 
+def _alignment_table(comparison: Comparison, width: int, max_rows: int) -> RenderableType:
+    """Both sides of each pair, with what each image misses; passing ones are included."""
+    columns = [Column("case", min_width=12), Column("A", right=True), Column("B", right=True)]
+    columns += [Column("gaps in A", min_width=16), Column("gaps in B", min_width=16)]
+    samples = any(pair.b.sample_index for pair in comparison.pairs)
+    rows: list[list[Cell]] = [
+        [
+            _name(item.pair, samples=samples),
+            *("-" if score is None else f"{score:.1f}" for score in (item.a, item.b)),
+            *(plain(one_line(gaps, MAX_GAPS)) for gaps in (item.a_gaps, item.b_gaps)),
+        ]
+        for item in comparison.alignments[:max_rows]
+    ]
+    if len(comparison.labels) > 1:
+        numbers = {new: str(number) for number, (_, new) in enumerate(comparison.labels, 1)}
+        columns.insert(0, Column("#", right=True))
+        for row, item in zip(rows, comparison.alignments, strict=False):
+            row.insert(0, numbers[item.pair.b.model_label])
+    body: RenderableType = table(columns, rows, width)
+    if hidden := len(comparison.alignments) - len(rows):
+        body = Group(body, Text(f"... and {hidden:,} more: --json lists all", style="dim"))
+    return with_title("Alignment side by side, largest loss first", body)
+
+
 def _name(pair: CellPair, *, samples: bool) -> str:
     notes = [note for note, applies in (("must_pass", pair.must_pass), ("flaky", pair.flaky)) if applies]
     notes += ["same image"] if pair.same_output else []
@@ -114,6 +142,7 @@ def _numbers(comparison: Comparison, width: int) -> Iterator[RenderableType]:
         ("Pass rate by model run", "model run", comparison.by_run),
         ("Pass rate by tag", "tag", comparison.by_tag),
         ("By question type", "type", comparison.by_type),
+        ("Cells by failure tag", "tag", comparison.by_failure_tag),
     ):
         if differences:
             yield with_title(f"{title} (p not adjusted)", _differences(heading, differences, width, adjusted=False))

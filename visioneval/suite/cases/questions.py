@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, StringConstraints, field_validator, model_validator
 
+from visioneval.suite.cases.question_forms import question_list
 from visioneval.types import Frozen
 
 Media = Literal["image", "video"]
@@ -96,7 +97,12 @@ class GeckoQuestion(Frozen):
         return list(map(folded_text, self.choices)).index(folded_text(self.answer))
 
 
-Questions = Annotated[tuple[GeckoQuestion, ...], Field(max_length=MAX_QUESTIONS)]
+_Written = tuple[GeckoQuestion | str | tuple[str, str | int | bool], ...] | dict[str, Any] | str
+Questions = Annotated[
+    tuple[GeckoQuestion, ...],
+    Field(max_length=MAX_QUESTIONS),
+    BeforeValidator(question_list, json_schema_input_type=_Written),
+]
 
 
 class PinnedQuestions(Frozen):
@@ -104,7 +110,7 @@ class PinnedQuestions(Frozen):
 
     case: str | None = None
     prompt: str | None = Field(default=None, description="The prompt as rendered.")
-    questions: Annotated[tuple[GeckoQuestion, ...], Field(min_length=1, max_length=MAX_QUESTIONS)]
+    questions: Annotated[Questions, Field(min_length=1)]
 
     @model_validator(mode="after")
     def _prompt_or_case(self) -> Self:

@@ -71,13 +71,13 @@ def _templates(suite: Suite, folder: Path, trust: Trust) -> Iterator[tuple[Loc, 
     file_problems = lru_cache(maxsize=None)(partial(_file_problems, folders=folders, trust=trust))
     warned: set[str] = set()
     for index, grader in enumerate(suite.graders):
-        declared = {template.name: template for template in grader.judge_templates}
-        shown: dict[str, dict[str, ShownVariables]] = {name: {} for name in declared}
-        case_problems = list(_case_problems(suite, grader, folders, file_problems, shown))
+        declared: dict[str, JudgeTemplate] = {}
+        shown: dict[str, dict[str, ShownVariables]] = {}
+        case_problems = list(_case_problems(suite, grader, folders, file_problems, declared, shown))
         for template in declared.values():
             if file_problems(template.name):
                 continue  # reported if a case uses it
-            for finding in template_findings(template, folders, suite.vars, shown[template.name]):
+            for finding in template_findings(template, folders, suite.vars, shown.get(template.name, {})):
                 loc = ("graders", index, template.option)
                 if finding.is_error:
                     yield loc, finding.message
@@ -93,14 +93,14 @@ def _case_problems(
     grader: BaseGrader,
     folders: tuple[Path, ...],
     file_problems: Callable[[str], list[str]],
-    shown: Mapping[str, dict[str, ShownVariables]],
+    declared: dict[str, JudgeTemplate],
+    shown: dict[str, dict[str, ShownVariables]],
 ) -> Iterator[tuple[str, str]]:
     """Templates that cannot be read or rendered for a case, so that no variable is undefined in the run.
 
-    Adds what the others show of each case to ``shown``, by template and case.
+    Adds the grader's templates to ``declared``, by name, and what they show of each case to ``shown``.
     """
     reported: set[str] = set()
-    declared = {template.name: template for template in grader.judge_templates}
     for case in suite.cases:
         if not grader.is_for(case):
             continue
@@ -109,9 +109,16 @@ def _case_problems(
         except TemplateError:
             continue  # reported for the case itself
         resolved = case.model_copy(update={"criteria": criteria})
-        for name, context in grader.template_contexts(resolved, prompt, variables=suite.vars):
-            template = declared.get(name)
-            variables = shown.get(name, {}).setdefault(case.id, ShownVariables())
+        try:
+            templates = {template.name: template for template in grader.judge_templates(resolved, suite.vars)}
+            contexts = list(grader.template_contexts(resolved, prompt, variables=suite.vars))
+        except TemplateError as error:
+            yield "", f"the name of the template: {error} (case {case.id!r})"
+            return
+        declared |= templates
+        for name, context in contexts:
+            template = templates.get(name)
+            variables = shown.setdefault(name, {}).setdefault(case.id, ShownVariables())
             problems = file_problems(name) or _render_problems(name, context, folders, template, variables)
             for message in problems:
                 if message not in reported:

@@ -26,8 +26,9 @@ def label_problems(suite: Suite, folder: Path, trust: Trust, broken: frozenset[s
     if not broken & {"cases", "graders", "metrics"}:
         metrics = SuiteMetrics(suite).all
         for index, question in enumerate(labels.questions):
-            if message := _metric(question, metrics, suite):
-                yield ("labels", "questions", index, "metric"), message
+            for name in question.metrics:
+                if message := _metric(question, name, metrics, suite):
+                    yield ("labels", "questions", index, "metric"), message
     if labels.anchors is not None and (message := _anchors(labels.anchors, folder, trust)):
         yield ("labels", "anchors"), message
 
@@ -47,15 +48,14 @@ def _keys(labels: Labels) -> Problems:
         used |= {pair.key, f"{pair.key}{WHY}"}
 
 
-def _metric(question: LabelQuestion, metrics: dict[str, Metric], suite: Suite) -> str | None:
-    name = question.metric
-    if name is None:
-        return None
+def _metric(question: LabelQuestion, name: str, metrics: dict[str, Metric], suite: Suite) -> str | None:
     if name not in metrics:
+        if name == VERDICT and not suite.has_rules:
+            return "a suite without rules has no verdict: add 'graders' and 'verdict', or remove 'metric'"
         if name == VERDICT:
             return None if question.type == "yes_no" else "the verdict is yes or no: use the type yes_no"
         return f"no grader writes {name!r}{did_you_mean(name, {*metrics, VERDICT})}"
-    return metric_mismatch(question, metrics[name], rubric_scale(name, suite.graders))
+    return metric_mismatch(question, name, metrics[name], rubric_scale(name, suite.graders))
 
 
 def _anchors(path: str, folder: Path, trust: Trust) -> str | None:

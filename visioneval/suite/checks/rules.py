@@ -12,6 +12,7 @@ from visioneval.suite.filters import GateRule, Scope, VerdictRule, When, any_glo
 from visioneval.suite.loading.messages import Loc, did_you_mean
 from visioneval.suite.metrics import SuiteMetrics
 from visioneval.suite.model import Suite
+from visioneval.suite.runs import RunCoverage
 from visioneval.types import Metric, ModelRun
 
 Problems = Iterator[tuple[Loc, str]]
@@ -56,25 +57,24 @@ class SuiteContext:
         return {name for available in self.available for name in available}
 
     @cached_property
-    def labels(self) -> list[tuple[str, frozenset[str]]]:
-        """Label and tasks of each model run."""
-        tasks = {case.task_type for case in self.suite.cases}
-        return [(run.label, frozenset(t for t in tasks if run.config.does(t))) for run in self.runs]
+    def labels(self) -> list[tuple[str, frozenset[int]]]:
+        """The label of each model run, and the indices of its cases."""
+        coverage = RunCoverage(self.suite)
+        return [(run.label, coverage.cases_of(run.config)) for run in self.runs]
 
     @cached_property
     def has_cells(self) -> bool:
-        """Whether any model run supports any case."""
-        return any(tasks for _, tasks in self.labels)
+        """Whether any model run has any case."""
+        return any(cases for _, cases in self.labels)
 
     def cases_in(self, scope: Scope) -> list[int]:
         """Indices of the cases with at least one cell in the scope."""
-        tasks = {
-            task for label, tasks in self.labels if not scope.models or any_glob(scope.models, label) for task in tasks
-        }
+        in_scope = {cases for label, cases in self.labels if not scope.models or any_glob(scope.models, label)}
+        covered = frozenset[int]().union(*in_scope)
         return [
             index
             for index, case in enumerate(self.suite.cases)
-            if case.task_type in tasks and scope.fits(case.id, case.task_type, case.tags)
+            if index in covered and scope.fits(case.id, case.task_type, case.tags)
         ]
 
 
@@ -117,7 +117,7 @@ def _scopes(view: SuiteContext) -> Problems:
 
 
 def empty_scope(view: SuiteContext, scope: When) -> Iterator[str]:
-    """The entries of a scope that match nothing."""
+    """Yields each part of a scope that matches nothing."""
     cases = view.suite.cases
     tags = {tag for case in cases for tag in case.tags} if scope.tags else set()
     for tag in scope.tags:
@@ -218,6 +218,8 @@ def _missing_input(view: SuiteContext, name: str) -> str:
 
 def _uncovered_cases(view: SuiteContext, bad_locs: set[Loc]) -> Problems:
     """Cases without any rule that applies, which could only be errors. Skips rules that have other problems."""
+    if not view.suite.has_rules:
+        return
     of_suite = _failing_rules(view.suite.verdict)
     for case_index, case in enumerate(view.suite.cases):
         loc = ("verdict",) if case.verdict is None else ("cases", case_index)
@@ -231,8 +233,8 @@ def _uncovered_cases(view: SuiteContext, bad_locs: set[Loc]) -> Problems:
         ]
         if any(not rule.models for rule in applicable):
             continue
-        for label, tasks in view.labels:
-            if case.task_type in tasks and not any(any_glob(rule.models, label) for rule in applicable):
+        for label, cases in view.labels:
+            if case_index in cases and not any(any_glob(rule.models, label) for rule in applicable):
                 yield ("cases", case_index), f"no verdict rule applies to the case {case.id!r} on {label!r}"
                 break
 
@@ -253,6 +255,8 @@ def _gates(view: SuiteContext) -> Problems:
         is_rate = gate.fn not in ("mean", "separation") and gate.quantile is None
         if is_rate and not 0 <= gate.threshold <= 1:
             yield ("gates", index), f"{entry.rule!r}: a rate is between 0 and 1"
+        if gate.fn == "pass_rate" and not view.suite.has_rules:
+            yield ("gates", index), f"{entry.rule!r}: without 'graders' and 'verdict', nothing passes or fails"
         if gate.metric is not None:
             required = "number" if gate.quantile is not None else _METRIC_TYPES.get(gate.fn)
             for message in _metric(view, gate.metric, cases, required, entry.rule):

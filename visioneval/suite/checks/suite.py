@@ -22,6 +22,7 @@ from visioneval.suite.checks.labels import label_problems
 from visioneval.suite.checks.limits import limit_problems
 from visioneval.suite.checks.output_of import output_of_problems
 from visioneval.suite.checks.outputs import no_image_problems, prompt_problems
+from visioneval.suite.checks.prompts import prompt_entry_problems
 from visioneval.suite.checks.rules import Problems, SuiteContext, rule_problems
 from visioneval.suite.checks.warnings import graders_by_type, suite_warnings
 from visioneval.suite.entries.providers import BaseProvider, GeneratingProvider
@@ -54,12 +55,14 @@ def problems(
     yield from _files(suite, folder, trust)
     if "vars" not in broken:
         yield from _prompts(suite, known_models="models" not in broken)
+    if not broken & {"cases", "vars", "prompts"}:
+        yield from prompt_entry_problems(suite)
     yield from _graders(suite, trust)
     if not broken & {"cases", "vars", "graders", "judges", "verdict"}:
         yield from judge_problems(suite, folder, trust)
     yield from label_problems(suite, folder, trust, broken)
     suite_context = SuiteContext(suite, [run for _, run in runs])
-    if broken & {"cases", "task", "models"} or len({index for index, _ in runs}) < len(suite.models):
+    if broken & {"cases", "task", "models", "prompts"} or len({index for index, _ in runs}) < len(suite.models):
         return
     if too_many := cell_problem(suite, suite_context.runs):
         yield ("cases",), too_many
@@ -115,6 +118,8 @@ def _run_problems(
         yield from (((*loc, *key), message) for key, message in check(entry, folder))
     if not runs and is_complete:
         reason = f"no output is labeled {entry.label!r}" if entry.label else "no case has an existing output"
+        if isinstance(entry, GeneratingProvider):
+            reason = "none of its prompts is for a case of its tasks"
         yield loc, f"this entry has no model run: {reason}"
     grid = entry.grid if isinstance(entry, GeneratingProvider) else {}
     reported: set[tuple[str, str]] = set()
@@ -274,6 +279,7 @@ def _graders_on_runs(view: SuiteContext, broken: frozenset[str]) -> Problems:
 
 def _tasks(view: SuiteContext) -> Problems:
     is_supported = {task: any(run.config.does(task) for run in view.runs) for task in TaskType}
+    covered = frozenset[int]().union(*(cases for _, cases in view.labels))
     for index, entry in enumerate(view.suite.models):
         if impossible := [task for task in entry.tasks if task not in entry.can_do]:
             yield ("models", index, "tasks"), f"this provider does not support {', '.join(impossible)}"
@@ -285,5 +291,7 @@ def _tasks(view: SuiteContext) -> Problems:
                 ("cases", index),
                 f"no model of this suite supports {case.task_type}: add such a model or remove the case",
             )
+        elif index not in covered and case.output_of is None:
+            yield ("cases", index), "no entry of 'prompts' is for this case: add one without 'when'"
         if case.task_type == TaskType.IMAGE_EDITING and not case.images and not case.output_of:
             yield ("cases", index), "an editing case needs 'images': the first is the base image"

@@ -116,5 +116,5 @@ def _of(affected: Sequence[str], cases: Sequence[str]) -> str:
 def _shows_nothing(template: JudgeTemplate) -> str:
     first, *others = (*template.must_show, *template.instead)
     names = f"shows neither {first!r} nor {' nor '.join(map(repr, others))}" if others else f"does not show {first!r}"
-    intended = " (a judge of the output alone needs 'show: [output]')" if template.show else ""
+    intended = " (a judge of the output alone needs 'show: [output]')" if template.can_hide_all else ""
     return f"{names}, so the judge never sees what was asked{intended}"

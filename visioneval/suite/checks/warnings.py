@@ -6,17 +6,28 @@ from collections.abc import Iterator
 
 from visioneval.registry import GRADERS, check_of
 from visioneval.suite.checks.panels import panel_warnings
+from visioneval.suite.checks.prompts import prompt_warnings
 from visioneval.suite.entries.graders import BaseGrader
-from visioneval.suite.loading.messages import SuiteWarning
+from visioneval.suite.loading.messages import Loc, SuiteWarning
 from visioneval.suite.model import Suite
 
 
 def suite_warnings(suite: Suite) -> Iterator[SuiteWarning]:
-    """Yields warnings about panels, and those that belong to one type of grader."""
+    """Yields warnings about prompts and panels, and those that belong to one type of grader."""
+    yield from (SuiteWarning(loc, message) for loc, message in prompt_warnings(suite))
     yield from (SuiteWarning(loc, message) for loc, message in panel_warnings(suite))
+    yield from (SuiteWarning(loc, message) for loc, message in _missing_references(suite))
     for name, graders in graders_by_type(suite).items():
         if check := check_of(GRADERS, name, "warnings"):
             yield from (SuiteWarning(loc, message) for loc, message in check(graders))
+
+
+def _missing_references(suite: Suite) -> Iterator[tuple[Loc, str]]:
+    """Yields graders whose judge is to see the reference, although no case has one."""
+    for index, grader in enumerate(suite.graders):
+        shown = getattr(grader, "show", None) or ()
+        if "reference" in shown and not any(case.reference for case in suite.cases if grader.is_for(case)):
+            yield ("graders", index, "show"), "show lists 'reference', but no case of this grader has one"
 
 
 def graders_by_type(suite: Suite) -> dict[str, list[tuple[int, BaseGrader]]]:

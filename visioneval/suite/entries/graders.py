@@ -10,6 +10,7 @@ from pydantic import Field, StringConstraints
 from pydantic.json_schema import SkipJsonSchema
 
 from visioneval.suite.cases.case import Name, TestCase
+from visioneval.suite.entries.datasets import QuestionRows
 from visioneval.suite.entries.judge_prompt import JudgeTemplate
 from visioneval.suite.entries.panels import Combine, JudgeNames, PanelOptions, names_of
 from visioneval.suite.filters import When
@@ -81,7 +82,7 @@ class BaseGrader(Frozen):
     @property
     def key_options(self) -> dict[str, Any]:
         """The options that its grades depend on."""
-        return _without_unset_panel(self.model_dump(exclude={"optional"}))
+        return _without_unset(self.model_dump(exclude={"optional"}))
 
     def is_for(self, case: TestCase) -> bool:
         """Whether it applies to a case. Graders that compare pairs skip cases that generate nothing."""
@@ -130,15 +131,16 @@ class BaseGrader(Frozen):
         """The grader with this judge alone."""
         return self.model_copy(update={"judge": name, "combine": None, "quorum": None})
 
-    @property
-    def judge_templates(self) -> tuple[JudgeTemplate, ...]:
-        """The templates of its prompts that its options name."""
+    def judge_templates(self, case: TestCase, variables: Mapping[str, Any]) -> tuple[JudgeTemplate, ...]:
+        """The templates of its prompts for a case that its options name; ``variables`` are the suite's ``vars``.
+
+        Raises ``TemplateError``.
+        """
         return ()
 
-    @property
-    def templates(self) -> tuple[str, ...]:
-        """The templates of its prompts."""
-        return tuple(template.name for template in self.judge_templates)
+    def templates(self, case: TestCase, variables: Mapping[str, Any]) -> tuple[str, ...]:
+        """The templates of its prompts for a case. Raises ``TemplateError``."""
+        return tuple(template.name for template in self.judge_templates(case, variables))
 
     def template_contexts(
         self,
@@ -162,8 +164,16 @@ class BaseGrader(Frozen):
         """Number of calls of each judge for ``times`` cells or pairs of ``cases``; ``None`` if unknown."""
         return times
 
-    def shared_calls(self, cases: Sequence[TestCase], variables: Mapping[str, Any]) -> int:
-        """Number of calls whose answers all judges share. The first judge answers them."""
+    @property
+    def rounds_per_call(self) -> int:
+        """The most rounds of one call of a judge: more than one if it may look closer before it answers."""
+        return 1
+
+    def shared_calls(self, prompts: Iterable[tuple[TestCase, str]]) -> int:
+        """Number of calls whose answers all judges share, for cases with each prompt that graders see.
+
+        The first judge answers them.
+        """
         return 0
 
     @property
@@ -177,8 +187,8 @@ class BaseGrader(Frozen):
         return {}
 
     @property
-    def question_file(self) -> str | None:
-        """The path of its file of pinned questions."""
+    def question_file(self) -> str | QuestionRows | None:
+        """Its file of pinned questions, or the dataset with them."""
         return None
 
     @property
@@ -223,12 +233,16 @@ class CustomGrader(BaseGrader, PanelOptions):
 
     @property
     def key_options(self) -> dict[str, Any]:
-        return _without_unset_panel(self.model_dump(exclude={"declared", "optional"}))
+        return _without_unset(self.model_dump(exclude={"declared", "optional"}))
 
 
-def _without_unset_panel(options: dict[str, Any]) -> dict[str, Any]:
-    """Options without those of a panel that are not set, so that the hash of a single judge has no trace of them."""
-    unset = {name for name in PanelOptions.model_fields if options.get(name) is None}
+_NO_TRACE = (*PanelOptions.model_fields, "show")
+"""Options that are not part of a grader's hash where they are not set."""
+
+
+def _without_unset(options: dict[str, Any]) -> dict[str, Any]:
+    """Options without those that leave no trace, so that the hash of a grader without them stays the same."""
+    unset = {name for name in _NO_TRACE if options.get(name) is None}
     return {name: value for name, value in options.items() if name not in unset}
 
 

@@ -1,12 +1,23 @@
-"""Names shared by the templates and replies of several graders."""
+"""What graders that ask judges share: the parts of their messages, and names of their templates and replies."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
 
+from pydantic import Field, field_validator
+
+from visioneval.errors import did_you_mean
 from visioneval.suite.cases.case import TestCase
-from visioneval.types import TaskType
+from visioneval.suite.cases.prompts import context
+from visioneval.templates.render import render
+from visioneval.types import Frozen, TaskType
+
+ShownPart = Literal["prompt", "criteria", "inputs", "masks", "reference", "output"]
+ASKED = ("prompt", "criteria")
+"""What was asked for, and what makes it good."""
+DEFAULT_PARTS: tuple[ShownPart, ...] = ("prompt", "criteria", "inputs", "masks", "output")
 
 REASON = "reason"
 SHOWN: Sequence[Mapping[str, str]] = ({"id": "output", "description": "the image to judge"},)
@@ -27,7 +38,63 @@ class JudgeTemplate:
     hidden: tuple[str, ...] = ()
     """Variables that this grader withholds."""
     show: tuple[str, ...] = ()
-    """What the grader's option ``show`` lists, if it has one."""
+    """What the judge sees, if the grader has the option ``show``."""
+    can_hide_all: bool = False
+    """Whether ``show: [output]`` makes sense for this grader."""
+
+
+class ShowOptions(Frozen):
+    """Which parts of a case the judge's message has, and in what order."""
+
+    needs_request: ClassVar[bool] = True
+    """Whether the judge must see the prompt or the criteria."""
+
+    show: tuple[ShownPart, ...] | None = Field(
+        default=None,
+        description="What the judge sees, in this order. Default: prompt, criteria, inputs, masks, output.",
+    )
+
+    @field_validator("show", mode="before")
+    @classmethod
+    def _shows_the_output(cls, value: Any) -> Any:
+        if not isinstance(value, (list, tuple)) or not all(isinstance(part, str) for part in value):
+            return value
+        parts = get_args(ShownPart)
+        for index, part in enumerate(value):
+            if part not in parts:
+                raise ValueError(f"show: there is no part {part!r}{did_you_mean(part, parts)}")
+            if part in value[:index]:
+                raise ValueError(f"show: {part!r} is listed twice")
+        if "output" not in value:
+            raise ValueError("show: add 'output', which is what the judge grades")
+        if cls.needs_request and not {*ASKED} & {*value}:
+            raise ValueError("show: add 'prompt' or 'criteria', which this grader compares the output with")
+        return value
+
+    @property
+    def parts(self) -> tuple[ShownPart, ...]:
+        """The parts that the judge sees, in order."""
+        return DEFAULT_PARTS if self.show is None else self.show
+
+    @property
+    def withheld(self) -> tuple[str, ...]:
+        """The template variables that the judge does not see."""
+        return tuple(name for name in ASKED if name not in self.parts)
+
+    def visible(self, variables: Mapping[str, Any]) -> dict[str, Any]:
+        """A template's variables without those that the judge does not see. Without the prompt, it has no region."""
+        rest = {name: value for name, value in variables.items() if name not in self.withheld}
+        if "prompt" in self.withheld:
+            rest |= {"region": None, "case": {**rest["case"], "region": None}}
+        return rest
+
+
+def template_name(name: str, case: TestCase, variables: Mapping[str, Any]) -> str:
+    """The name of a case's template: ``name`` may have expressions, such as ``{{ case.metadata.kind }}.md.j2``.
+
+    ``variables`` are the suite's ``vars``. Raises ``TemplateError``.
+    """
+    return render(name, context(case, variables)) if "{" in name else name
 
 
 def media_of(case: TestCase) -> str:

@@ -37,6 +37,13 @@ class BaseJudge(Frozen):
         """The options that its answers depend on: without its host and credentials."""
         return self.model_dump(exclude={"base_url", "api_key_env", "google"})
 
+    def grading_options(self, folder: Path) -> dict[str, Any]:
+        """What the scores of its graders depend on: its options, and the content of a file that it reads answers from.
+
+        ``folder`` is the suite's.
+        """
+        return self.answering_options
+
     @property
     def provider_name(self) -> str:
         """Its ``provider``, as the suite writes it."""

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
 from visioneval.suite.cases.case import Name
-from visioneval.types import Frozen, Metric
+from visioneval.types import Frozen, Metric, text_or_list
 
 Combine = Literal["majority", "median", "mean"]
 _Panel = Annotated[tuple[Name, ...], Field(min_length=1)]
 
 
-def _shape(value: Any) -> str:
-    """The alternative that a value is meant for, so that only its errors are reported (see ``document_path``)."""
-    return "list" if isinstance(value, (list, tuple)) else "constrained-str"
-
-
-JudgeNames = Annotated[Annotated[Name, Tag("constrained-str")] | Annotated[_Panel, Tag("list")], Discriminator(_shape)]
+JudgeNames = Annotated[
+    Annotated[Name, Tag("constrained-str")] | Annotated[_Panel, Tag("list")], Discriminator(text_or_list)
+]
 """The key of a judge, or the keys of a panel."""
 
 

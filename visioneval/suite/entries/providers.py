@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, StringConstraints, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from visioneval.suite.cases.case import TestCase
+from visioneval.suite.cases.case import Name, TestCase
 from visioneval.suite.cases.outputs import Finished, RunLabels
 from visioneval.suite.entries.graders import Declared, ModuleClass
 from visioneval.suite.entries.sweep import grid_sweep
@@ -80,6 +80,10 @@ class BaseProvider(Frozen):
         """The path in its entry and the message for a source of model runs that cannot be read."""
         return ("run",), message
 
+    def prompt_labels(self, available: Sequence[str]) -> Sequence[str]:
+        """The labels of the suite's ``prompts`` with which it generates; none if it reads existing outputs."""
+        return ()
+
     def outputs_per_call(self, params: dict[str, Any]) -> int:
         """How many samples one call generates."""
         return 1
@@ -115,6 +119,9 @@ class GeneratingProvider(BaseProvider):
     grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
         default_factory=dict, description="Values by parameter. Every combination is one model run."
     )
+    prompts: Annotated[tuple[Name, ...], Field(min_length=1)] | None = Field(
+        default=None, description="Labels of the suite's prompts. Default: all."
+    )
 
     @model_validator(mode="after")
     def _check_secrets(self) -> Self:
@@ -135,6 +142,9 @@ class GeneratingProvider(BaseProvider):
     @property
     def base_label(self) -> str:
         return self.label or str(self.params.get("model") or super().base_label)
+
+    def prompt_labels(self, available: Sequence[str]) -> Sequence[str]:
+        return available if self.prompts is None else self.prompts
 
     def model_runs(
         self, cases: Sequence[TestCase], folder: Path, run_labels: RunLabels

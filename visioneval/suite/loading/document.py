@@ -24,24 +24,52 @@ class Source:
     text: str
     _positions: Positions | None = None
 
-    def position(self, loc: Sequence[str | int], *, of_key: bool = False) -> tuple[str, int, int]:
-        """File, line and column of the deepest part of ``loc`` that exists in the text."""
+    @property
+    def positions(self) -> Positions:
+        """The positions of all keys and values."""
         if self._positions is None:
             self._positions = read_positions(self.text, self.name)
+        return self._positions
+
+    def has(self, loc: Sequence[str | int]) -> bool:
+        """Whether all of ``loc`` exists in the text."""
+        return self.positions.find(loc)[2]
+
+    def position(self, loc: Sequence[str | int], *, of_key: bool = False) -> tuple[str, int, int]:
+        """File, line and column of the deepest part of ``loc`` that exists in the text."""
         of_key = of_key or loc[-1:] == ("[key]",)
-        key_at, value_at, is_exact = self._positions.find([step for step in loc if step != "[key]"])
+        key_at, value_at, is_exact = self.positions.find([step for step in loc if step != "[key]"])
         if not is_exact and "masks" in loc:
-            key_at, value_at, _ = self._positions.find(["mask" if step == "masks" else step for step in loc])
+            key_at, value_at, _ = self.positions.find(["mask" if step == "masks" else step for step in loc])
         return (self.name, *(key_at if of_key and is_exact else value_at))
 
 
 @dataclass(frozen=True, slots=True)
+class Written:
+    """A mapping at ``loc`` of a YAML file with values of many cases, apart from those in ``replaced``."""
+
+    source: Source
+    loc: Loc
+    replaced: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a case comes from: ``loc`` in a YAML file, or a line of a dataset."""
+    """Where a case comes from: ``loc`` in a YAML file, or a line of a dataset with its ``defaults``."""
 
     source: Source | str
     loc: Loc = ()
     line: int = 0
+    defaults: Written | None = None
+
+    def position(self, loc: Sequence[str | int], *, of_key: bool = False) -> tuple[str, int, int]:
+        """File, line and column of ``loc``, a path in the case."""
+        if not isinstance(self.source, str):
+            return self.source.position((*self.loc, *loc), of_key=of_key)
+        defaults = self.defaults
+        if defaults and loc and loc[0] not in defaults.replaced and defaults.source.has((*defaults.loc, loc[0])):
+            return defaults.source.position((*defaults.loc, *loc), of_key=of_key)
+        return self.source, self.line, 1
 
 
 @dataclass(slots=True)
@@ -57,10 +85,7 @@ class Document:
     def position(self, loc: Sequence[str | int], *, of_key: bool = False) -> tuple[str, int, int]:
         """File, line and column of ``loc``, a path in the gathered suite."""
         if len(loc) >= 2 and loc[0] == "cases" and isinstance(loc[1], int) and loc[1] < len(self.origins):
-            origin = self.origins[loc[1]]
-            if isinstance(origin.source, str):
-                return origin.source, origin.line, 1
-            return origin.source.position((*origin.loc, *loc[2:]), of_key=of_key)
+            return self.origins[loc[1]].position(loc[2:], of_key=of_key)
         return self.source.position(loc, of_key=of_key)
 
     def report(self, loc: Sequence[str | int], message: str, *, of_key: bool = False) -> None:
@@ -68,16 +93,12 @@ class Document:
         self.problems.append(Problem(*self.position(loc, of_key=of_key), message))
 
     def report_errors(
-        self,
-        errors: Sequence[Mapping[str, Any]],
-        schema: Mapping[str, Any],
-        source: Source | None = None,
-        prefix: Loc = (),
+        self, errors: Sequence[Mapping[str, Any]], schema: Mapping[str, Any], origin: Origin | None = None
     ) -> None:
-        """Adds a problem for each entry of a pydantic ``errors()`` list. ``prefix`` is the path of the checked data."""
+        """Adds a problem for each entry of a pydantic ``errors()`` list, which checked the data at ``origin``."""
         for error in root_errors(errors):
-            loc, of_key = (*prefix, *document_path(error["loc"])), error["type"] in KEY_ERRORS
-            position = source.position(loc, of_key=of_key) if source else self.position(loc, of_key=of_key)
+            loc, of_key = document_path(error["loc"]), error["type"] in KEY_ERRORS
+            position = origin.position(loc, of_key=of_key) if origin else self.position(loc, of_key=of_key)
             self.problems.append(Problem(*position, explain(error, schema)))
 
     def display_name(self, path: str, folder: Path, suite_folder: Path) -> str:

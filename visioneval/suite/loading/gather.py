@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from visioneval.errors import Problem, SuiteError, UsageError
-from visioneval.media.urls import is_url
-from visioneval.suite.cases.outputs import output_of_cell
-from visioneval.suite.loading.datasets import (
-    Row,
-    case_of,
-    field_problems,
-    file_stem,
-    missing_columns,
-    read_cell_rows,
-    row_id,
-)
-from visioneval.suite.loading.document import Document, Origin, Source
+from visioneval.errors import Problem, SuiteError, TemplateError, UsageError
+from visioneval.suite.entries.datasets import CaseDataset, CaseRows
+from visioneval.suite.loading.datasets.cases import RowReader, row_defaults, with_defaults
+from visioneval.suite.loading.datasets.entry import DatasetEntry, line_reporter
+from visioneval.suite.loading.datasets.fields import case_field_problems, default_problems
+from visioneval.suite.loading.datasets.grouping import grouped_rows, raw_case
+from visioneval.suite.loading.datasets.templating import Variables, is_template
+from visioneval.suite.loading.document import Document, Origin, Source, Written
 from visioneval.suite.loading.messages import Loc
-from visioneval.suite.loading.paths import Trust, located, rebased_case
+from visioneval.suite.loading.paths import Trust, rebased_case
 from visioneval.suite.loading.yaml_reader import decode, read_yaml
-from visioneval.suite.model import CaseDataset, CaseFile
+from visioneval.suite.model import CaseFile
 from visioneval.suite.output_of import with_inherited_tasks
+from visioneval.templates.steps import suite_counted
 from visioneval.types import TaskType
 
 MAX_BYTES = 64 * 1024 * 1024
+Entry = TypeVar("Entry", CaseFile, CaseDataset)
 
 
 def read_bytes(path: Path) -> bytes:
@@ -54,7 +51,9 @@ def gather_cases(document: Document, trust: Trust) -> None:
     entries = document.data.get("cases")
     if not isinstance(entries, list):
         return
-    _Gatherer(document, trust).walk(document.source, entries, ("cases",), trust.folder)
+    _Gatherer(document, trust, Variables(document.data.get("vars"))).walk(
+        document.source, entries, ("cases",), trust.folder
+    )
     task = document.data.get("task")
     if task in tuple(TaskType):
         document.cases = [{"task": task, **case} if isinstance(case, dict) else case for case in document.cases]
@@ -62,10 +61,28 @@ def gather_cases(document: Document, trust: Trust) -> None:
     document.data = {**document.data, "cases": document.cases}
 
 
+def render_output_paths(document: Document) -> None:
+    """Replaces the variables in the paths of the datasets of existing outputs."""
+    variables = Variables(document.data.get("vars"))
+    models = document.data.get("models")
+    entries = list(models) if isinstance(models, list) else []
+    for index, entry in enumerate(entries):
+        dataset = entry.get("dataset") if isinstance(entry, dict) else None
+        path = dataset.get("path") if isinstance(dataset, dict) else None
+        if not isinstance(dataset, dict) or not isinstance(path, str) or not is_template(path):
+            continue
+        try:
+            entries[index] = {**entry, "dataset": {**dataset, "path": variables.path(path)}}
+        except TemplateError as error:
+            document.report(("models", index, "dataset", "path"), f"dataset: {path}: {error}")
+    document.data |= {"models": entries} if entries else {}
+
+
 @dataclass(slots=True)
 class _Gatherer:
     document: Document
     trust: Trust
+    variables: Variables
     included: set[str] = field(default_factory=set)
 
     def walk(self, source: Source, entries: Sequence[Any], loc: Loc, folder: Path) -> None:
@@ -76,21 +93,20 @@ class _Gatherer:
                 if self.fits(CaseFile, entry, source, entry_loc):
                     self.file(source, (*entry_loc, "file"), entry["file"], folder)
             elif isinstance(entry, dict) and "dataset" in entry and "id" not in entry:
-                if self.fits(CaseDataset, entry, source, entry_loc):
-                    self.dataset(source, (*entry_loc, "dataset"), entry["dataset"], folder)
+                if dataset := self.fits(CaseDataset, entry, source, entry_loc):
+                    self.dataset(source, (*entry_loc, "dataset"), dataset.dataset, folder)
             else:
                 case = rebased_case(entry, folder, self.trust.folder) if isinstance(entry, dict) else entry
                 self.document.cases.append(case)
                 self.document.origins.append(Origin(source, entry_loc))
 
-    def fits(self, model: type[CaseFile | CaseDataset], entry: Any, source: Source, loc: Loc) -> bool:
+    def fits(self, model: type[Entry], entry: Any, source: Source, loc: Loc) -> Entry | None:
         try:
-            model.model_validate(entry)
+            return model.model_validate(entry)
         except ValidationError as error:
             errors = error.errors(include_url=False)
-            self.document.report_errors(errors, model.model_json_schema(), source, loc)
-            return False
-        return True
+            self.document.report_errors(errors, model.model_json_schema(), Origin(source, loc))
+            return None
 
     def report(self, source: Source, loc: Loc, message: str, *, of_key: bool = False) -> None:
         self.document.problems.append(Problem(*source.position(loc, of_key=of_key), message))
@@ -115,55 +131,22 @@ class _Gatherer:
             return self.report(inner, (), "a case file must be a list: '- id: ...'")
         return self.walk(inner, cases, (), (folder / name).parent)
 
-    def dataset(self, source: Source, loc: Loc, spec: Mapping[str, Any], folder: Path) -> None:
-        name, fields = spec["path"], spec["fields"]
-        if refusal := self.trust.refusal(name, folder, remote=True):
-            return self.report(source, (*loc, "path"), f"dataset: {refusal}")
-        bad_fields = list(field_problems(fields))
-        for key, message in bad_fields:
-            self.report(source, (*loc, "fields", key), message, of_key=True)
-        display_name = self.document.display_name(name, folder, self.trust.folder)
-        try:
-            rows = read_cell_rows(located(name, folder), display_name)
-        except UsageError as error:
-            return self.report(source, (*loc, "path"), f"dataset: {name}: {error}")
-        except SuiteError as error:
-            self.document.problems.extend(error.problems)
-            return None
-        missing = list(missing_columns(rows, fields))
-        for key, message in missing:
-            self.report(source, (*loc, "fields", key), message)
-        if not bad_fields and not missing:
-            self.rows(rows, spec, display_name, folder)
-        return None
-
-    def rows(self, rows: Sequence[Row], spec: Mapping[str, Any], name: str, folder: Path) -> None:
-        base = name if is_url(name) else (folder / spec["path"]).parent
-        for line, case in _cases_of_rows(self.document, rows, spec, name):
-            self.document.cases.append(rebased_case(case, base, self.trust.folder))
-            self.document.origins.append(Origin(name, line=line))
-
-
-def _cases_of_rows(
-    document: Document, rows: Sequence[Row], spec: Mapping[str, Any], name: str
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """One case per id, with its outputs by label in the order of the rows."""
-    fields: Mapping[str, str] = spec["fields"]
-    cases: dict[str, tuple[int, dict[str, Any]]] = {}
-    images: dict[str, dict[str, list[Any]]] = {}
-    for row in rows:
-        key = row_id(row, fields)
-        if not key:
-            document.problems.append(Problem(name, row.line, 1, "the row has no id and no prompt: fill in one of them"))
-            continue
-        case = case_of(row, fields)
-        line, first = cases.setdefault(key, (row.line, case))
-        if different := sorted(k for k in case.keys() | first.keys() if case.get(k) != first.get(k)):
-            message = f"{', '.join(different)} of {key!r} differs from line {line}: rows of the same case must match"
-            document.problems.append(Problem(name, row.line, 1, message))
-        label = row.cells.get(fields["model"]) if "model" in fields else file_stem(name)
-        if "output" in fields and label not in (None, ""):
-            image = output_of_cell(row.cells.get(fields["output"]), f"{spec['path']}:{row.line}")
-            images.setdefault(key, {}).setdefault(str(label), []).append(image)
-    for key, (line, case) in cases.items():
-        yield line, {**case, "outputs": images[key]} if key in images else case
+    def dataset(self, source: Source, loc: Loc, spec: CaseRows, folder: Path) -> None:
+        entry = DatasetEntry(self.document, self.trust, source, loc, folder, self.variables)
+        table = entry.read(spec, [*case_field_problems(spec.fields), *default_problems(spec.defaults)])
+        if table is None:
+            return
+        reader = RowReader(spec.fields, spec.group_by, self.variables)
+        report = line_reporter(self.document, table.name)
+        with suite_counted(len(table.rows)):
+            groups = grouped_rows(table, reader, report)
+            origin = Written(source, (*loc, "defaults"), frozenset(key.split(".")[0] for key in spec.fields))
+            for group in groups[: spec.limit]:
+                try:
+                    defaults = row_defaults(spec.defaults, self.variables, group.first)
+                except TemplateError as error:
+                    report(group.first.line, f"defaults: {error}")
+                    continue
+                case = rebased_case(raw_case(group), table.base, self.trust.folder)
+                self.document.cases.append(with_defaults(case, rebased_case(defaults, folder, self.trust.folder)))
+                self.document.origins.append(Origin(table.name, line=group.first.line, defaults=origin))

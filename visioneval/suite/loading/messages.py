@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
 from visioneval.counted import count_of
+from visioneval.errors import did_you_mean as did_you_mean
 from visioneval.suite.cases.case import PRINTABLE
 from visioneval.suite.cases.outputs import ONE_LINE
 
@@ -57,20 +58,9 @@ _LIMITS = {
     "less_than_equal": ("at most", "le"),
     "less_than": ("less than", "lt"),
 }
-_MAX_COMPARED, _MAX_LISTED, _MAX_WORD = 1000, 20, 200
 _ALTERNATIVE = re.compile(r"(literal|tuple|list|dict|constrained-\w+|function-\w+|lax-or-strict)(\[.*\])?", re.DOTALL)
 _TAGS = ("provider", "type")
 _SHORT_FORMS = ("verdict", "gates", "images")
-
-
-def did_you_mean(word: str, candidates: Iterable[str]) -> str:
-    """`` (did you mean 'x'?)`` for the closest candidate, else a list of the candidates, else nothing."""
-    names = sorted(candidates)
-    matches = get_close_matches(word[:_MAX_WORD], names[:_MAX_COMPARED], n=1, cutoff=0.6)
-    if matches:
-        return f" (did you mean {matches[0]!r}?)"
-    ellipsis = ", ..." if len(names) > _MAX_LISTED else ""
-    return f" (known: {', '.join(names[:_MAX_LISTED])}{ellipsis})" if names else ""
 
 
 def document_path(loc: Sequence[str | int]) -> Loc:

@@ -1,8 +1,7 @@
-"""Files of pinned questions: reads and checks them, and adds the questions to the suite's cases."""
+"""Pinned questions of a grader: reads and checks its file or dataset, and adds the questions to the suite's cases."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,25 +17,36 @@ from visioneval.suite.cases.questions import (
     id_problems,
     without_bad_dependencies,
 )
+from visioneval.suite.entries.datasets import QuestionRows
 from visioneval.suite.entries.graders import BaseGrader
-from visioneval.suite.loading.document import Document, Source
+from visioneval.suite.loading.datasets.cases import RowReader
+from visioneval.suite.loading.datasets.entry import DatasetEntry, line_reporter
+from visioneval.suite.loading.datasets.fields import pin_field_problems
+from visioneval.suite.loading.datasets.grouping import grouped_rows, raw_case
+from visioneval.suite.loading.datasets.templating import Variables
+from visioneval.suite.loading.document import Document, Origin, Source
 from visioneval.suite.loading.gather import read_bytes
 from visioneval.suite.loading.messages import Loc, did_you_mean
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.loading.yaml_reader import decode, read_yaml
 from visioneval.suite.model import Suite
+from visioneval.templates.steps import suite_counted
 
 
 @dataclass(slots=True)
 class _Pins:
-    """The questions of a file by case and by prompt, each with the index of its entry."""
+    """The questions of a file by case and by prompt, each with its place in the file."""
 
-    cases: dict[str, tuple[int, tuple[GeckoQuestion, ...]]] = field(default_factory=dict)
-    prompts: dict[str, tuple[int, tuple[GeckoQuestion, ...]]] = field(default_factory=dict)
+    is_dataset: bool
+    cases: dict[str, tuple[Origin, tuple[GeckoQuestion, ...]]] = field(default_factory=dict)
+    prompts: dict[str, tuple[Origin, tuple[GeckoQuestion, ...]]] = field(default_factory=dict)
 
-    def of(self, case: TestCase, prompt: str | None) -> tuple[int, tuple[GeckoQuestion, ...]] | None:
+    def of(self, case: TestCase, prompt: str | None) -> tuple[Origin, tuple[GeckoQuestion, ...]] | None:
         """The entry for a case, else the entry for its prompt."""
         return self.cases.get(case.id) or (self.prompts.get(prompt) if prompt else None)
+
+
+_Entries = list[tuple[Any, Origin]]
 
 
 def with_pinned_questions(suite: Suite, document: Document, trust: Trust) -> Suite:
@@ -45,23 +55,32 @@ def with_pinned_questions(suite: Suite, document: Document, trust: Trust) -> Sui
     for index, grader in naming[1:]:
         if grader.question_file != naming[0][1].question_file:
             message = (
-                f"questions: a suite can use only one question file, but another grader uses"
-                f" {naming[0][1].question_file!r}"
+                f"questions: a suite can use only one question file, but another grader uses {_name(naming[0][1])}"
             )
             document.report(("graders", index, "questions"), message)
     if not naming:
         return suite
     index, grader = naming[0]
-    source, entries = _read(str(grader.question_file), ("graders", index, "questions"), document, trust)
-    if source is None:
+    loc, file = ("graders", index, "questions"), grader.question_file
+    if isinstance(file, QuestionRows):
+        entries = _read_dataset(file, loc, document, trust)
+    else:
+        entries = _read(str(file), loc, document, trust)
+    if entries is None:
         return suite
-    return _merged(suite, document, source, _checked(document, source, entries, grader))
+    pins = _checked(document, entries, grader, is_dataset=isinstance(file, QuestionRows))
+    return _merged(suite, document, pins, loc)
 
 
-def _read(name: str, loc: Loc, document: Document, trust: Trust) -> tuple[Source | None, list[Any]]:
+def _name(grader: BaseGrader) -> str:
+    file = grader.question_file
+    return repr(file.path if isinstance(file, QuestionRows) else file)
+
+
+def _read(name: str, loc: Loc, document: Document, trust: Trust) -> _Entries | None:
     if refusal := trust.refusal(name, trust.folder):
         document.report(loc, f"questions: {refusal}")
-        return None, []
+        return None
     display_name = document.display_name(name, trust.folder, trust.folder)
     try:
         source = Source(display_name, decode(read_bytes(trust.folder / name), display_name))
@@ -72,62 +91,83 @@ def _read(name: str, loc: Loc, document: Document, trust: Trust) -> tuple[Source
         document.problems.extend(error.problems)
     else:
         if isinstance(entries, list):
-            return source, entries
-        _report(document, source, (), "a question file must be a list: '- prompt: ...'")
-    return None, []
+            return [(entry, Origin(source, (index,))) for index, entry in enumerate(entries)]
+        _report(document, Origin(source), (), "a question file must be a list: '- prompt: ...'")
+    return None
 
 
-def _report(document: Document, source: Source, loc: Loc, message: str) -> None:
-    document.problems.append(Problem(*source.position(loc), message))
+def _read_dataset(rows: QuestionRows, loc: Loc, document: Document, trust: Trust) -> _Entries | None:
+    """An entry for each case or prompt of a dataset."""
+    variables = Variables(document.data.get("vars"))
+    entry = DatasetEntry(document, trust, document.source, loc, trust.folder, variables, "questions")
+    table = entry.read(rows, pin_field_problems(rows.fields))
+    if table is None:
+        return None
+    key = "case" if "case" in rows.fields else "prompt"
+    reader = RowReader({"id": rows.fields[key], "questions": rows.fields["questions"]}, rows.group_by, variables)
+    with suite_counted(len(table.rows)):
+        groups = grouped_rows(table, reader, line_reporter(document, table.name))
+    return [
+        (
+            {key: group.case_id, "questions": raw_case(group).get("questions", [])},
+            Origin(table.name, line=group.first.line),
+        )
+        for group in groups[: rows.limit]
+    ]
 
 
-def _checked(document: Document, source: Source, entries: Sequence[Any], grader: BaseGrader) -> _Pins:
-    pins = _Pins()
-    for index, raw in enumerate(entries):
+def _report(document: Document, origin: Origin, loc: Loc, message: str) -> None:
+    document.problems.append(Problem(*origin.position(loc), message))
+
+
+def _checked(document: Document, entries: _Entries, grader: BaseGrader, *, is_dataset: bool) -> _Pins:
+    pins = _Pins(is_dataset)
+    for raw, origin in entries:
         try:
             entry = PinnedQuestions.model_validate(raw)
         except ValidationError as error:
-            errors = error.errors(include_url=False)
-            document.report_errors(errors, PinnedQuestions.model_json_schema(), source, (index,))
+            document.report_errors(error.errors(include_url=False), PinnedQuestions.model_json_schema(), origin)
             continue
         key, table = (entry.case, pins.cases) if entry.case else (entry.prompt, pins.prompts)
         if str(key) in table:
-            _report(document, source, (index,), f"an earlier entry already has the questions of {str(key)[:60]!r}")
+            _report(document, origin, (), f"an earlier entry already has the questions of {str(key)[:60]!r}")
         duplicates = list(id_problems(entry.questions))
         bad_dependencies = (
             [] if duplicates or grader.drops_bad_dependencies else list(dependency_problems(entry.questions))
         )
         for question_index, message in (*duplicates, *bad_dependencies):
-            _report(
-                document, source, (index, "questions", question_index, "id" if duplicates else "depends_on"), message
-            )
+            _report(document, origin, ("questions", question_index, "id" if duplicates else "depends_on"), message)
         if not duplicates:  # reported once, at the position in the file
             table[str(key)] = (
-                index,
+                origin,
                 without_bad_dependencies(entry.questions) if bad_dependencies else entry.questions,
             )
     return pins
 
 
-def _merged(suite: Suite, document: Document, source: Source, pins: _Pins) -> Suite:
+def _merged(suite: Suite, document: Document, pins: _Pins, loc: Loc) -> Suite:
     used: set[int] = set()
     cases = []
     for case in suite.cases:
         pinned_entry = pins.of(case, _prompt(case, suite))
         if pinned_entry is not None:
-            used.add(pinned_entry[0])
+            used.add(id(pinned_entry[0]))
         applies = pinned_entry is not None and case.questions is None
         cases.append(case.model_copy(update={"questions": pinned_entry[1]}) if pinned_entry and applies else case)
     suite = suite.model_copy(update={"cases": tuple(cases)})
     if document.problems:  # an invalid case is missing, so its entry would seem unused
         return suite
+    if pins.is_dataset:  # it may have more prompts than the suite, but not only others
+        if not used:
+            document.report(loc, "questions: the dataset has no case and no prompt of this suite")
+        return suite
     ids = [case.id for case in suite.cases]
-    for name, (index, _) in pins.cases.items():
-        if index not in used:
-            _report(document, source, (index, "case"), f"there is no case {name!r}{did_you_mean(name, ids)}")
-    for prompt, (index, _) in pins.prompts.items():
-        if index not in used:
-            _report(document, source, (index, "prompt"), f"no case has this prompt: {prompt[:80]!r}")
+    for name, (origin, _) in pins.cases.items():
+        if id(origin) not in used:
+            _report(document, origin, ("case",), f"there is no case {name!r}{did_you_mean(name, ids)}")
+    for prompt, (origin, _) in pins.prompts.items():
+        if id(origin) not in used:
+            _report(document, origin, ("prompt",), f"no case has this prompt: {prompt[:80]!r}")
     return suite
 
 

@@ -16,7 +16,7 @@ from visioneval.defaults import MAX_CONCURRENCY, RUNS
 if TYPE_CHECKING:
     from visioneval.engine.pairwise.runs import PairwiseResult
 
-SIDE = "Path, ID, unique prefix or 'latest'; RUN@LABEL for one model run."
+SIDE = "Path, ID, unique prefix or 'latest'; RUN@LABEL for model runs (globs)."
 
 
 @bounded(*bounds.ALL)
@@ -55,9 +55,8 @@ def pairwise(
 
     Exits 3 if a pair could not be judged.
     """
-    from visioneval.api.comparisons import plan_pairs
+    from visioneval.api.comparisons import judge_pairs, plan_pairs
     from visioneval.engine.listener import Listener
-    from visioneval.engine.pairwise.runs import compare_runs
     from visioneval.settings import run_options
 
     settings = run_options(
@@ -80,7 +79,7 @@ def pairwise(
     if not quiet:
         options.say(str(job.pairs))
     with options.prints_on_stderr():
-        result = compare_runs(job.plan, job.pairs, job.folder, settings.calls, Listener(say=options.say))
+        result = judge_pairs(job, settings.calls, Listener(say=options.say))
     _show(result, job.folder, as_json=as_json, quiet=quiet)
     if not result.complete:
         reason = "the budget is used up" if result.out_of_budget else "interrupted"

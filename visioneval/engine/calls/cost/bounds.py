@@ -69,7 +69,7 @@ def bound_of(prices: Prices, limit_key: RateLimitKey, size: CallSize) -> CostBou
 def generation_size(call: Call) -> CallSize:
     """The size of a generation or an edit."""
     files = len(call.files.images) + len(call.files.masks)
-    text_bytes = len(call.prompt.encode()) + _bytes(call.params)
+    text_bytes = len(call.sent_prompt.encode()) + _bytes(call.params)
     smallest = minimum_generation_size(call.run.provider, call.params, len(call.samples))
     return replace(smallest, input_tokens=FRAME_TOKENS + text_bytes + IMAGE_TOKENS * files)
 

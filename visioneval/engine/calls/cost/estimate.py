@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
 
 from visioneval.analysis.past_costs import PastCosts
+from visioneval.counted import count_of
+from visioneval.engine.calls.cost.assumed import assumed_answer, assumed_generation
+from visioneval.engine.calls.cost.bounds import CallSize, bound_of
 from visioneval.engine.calls.cost.paid_calls import budget_warnings, prices_of
 from visioneval.engine.calls.cost.pricing import Prices
 from visioneval.engine.calls.limit_keys import RateLimitKey, generation_limit_key, judge_limit_key
-from visioneval.expansion.plan import Plan, asks
+from visioneval.expansion.plan import Call, Plan, asks
 from visioneval.suite.entries.graders import BaseGrader
+from visioneval.suite.entries.prompts import without_prompt
 from visioneval.types import ModelRun
 
 Basis = Literal["prices", "earlier runs", "tokens", "none"]
@@ -25,7 +29,7 @@ class Cost:
 
     Both are ``None`` if unknown: a judge may decide how many calls it needs, such as with ``mode: single`` of gecko.
     ``basis`` is the suite's ``prices``, or the mean over ``seen`` cells of ``earlier runs``. If neither is available,
-    it is ``tokens`` (the price per token is known, the number of tokens is not) or ``none``.
+    it is ``tokens`` (the price per token is known, the number of tokens is assumed; see ``assumed``) or ``none``.
     """
 
     name: str
@@ -34,10 +38,40 @@ class Cost:
     seen: int = 0
     calls: int | None = None
 
+    def __str__(self) -> str:
+        """Its name, calls, cost and basis."""
+        calls = "" if self.calls is None else f"{count_of(self.calls, 'call')}, "
+        return f"{self.name}: {calls}{self._priced}"
+
+    @property
+    def _priced(self) -> str:
+        if self.usd is not None:
+            basis = {
+                "prices": "from the suite's prices",
+                "earlier runs": f"from {count_of(self.seen, 'cell')} of earlier runs",
+            }.get(self.basis, "assuming usual numbers of tokens")
+            return f"{self.usd:.4f} USD, {basis}"
+        if self.basis == "tokens":
+            return "unknown: the number of calls is not known, and no earlier run here shows it"
+        return "unknown: no price; add one under 'prices:'"
+
+
+def total_text(costs: Sequence[Cost]) -> str:
+    """The sum of the known costs, and how many are unknown."""
+    if not costs:
+        return "none: no paid calls"
+    known = [cost.usd for cost in costs if cost.usd is not None]
+    unknown = f"unknown for {len(costs) - len(known):,} of {len(costs):,}" if len(known) < len(costs) else ""
+    return ", and ".join(filter(None, (f"about {sum(known):.2f} USD" if known else "", unknown)))
+
 
 @dataclass(frozen=True, slots=True)
 class CostEstimate:
-    """The work and cost of a run, and its missing files. Free providers have no entry in ``costs``."""
+    """The work and cost of a run, and its missing files. Free providers have no entry in ``costs``.
+
+    ``grader_calls`` counts each grading of a cell or pair: ``local_measurements`` of them are made on this machine.
+    ``judge_calls`` counts the calls of judges that may cost money; a judge whose calls are unknown counts as none.
+    """
 
     calls: int
     cells: int
@@ -46,6 +80,10 @@ class CostEstimate:
     missing_files: tuple[str, ...]
     budget_warnings: tuple[str, ...] = ()
     """One line for each model or judge whose single call exceeds the budget."""
+    judge_calls: int = 0
+    local_measurements: int = 0
+    other_gradings: int = 0
+    """Gradings that neither measure locally nor ask a judge that may cost money: recorded answers, custom classes."""
 
     @property
     def usd(self) -> float:
@@ -63,29 +101,53 @@ def estimate(plan: Plan, past: Callable[[], PastCosts] = PastCosts, budget_usd: 
 
     ``budget_usd`` overrides the suite's budget.
     """
-    calls = cells = grader_calls = 0
+    calls = cells = 0
     generated: Counter[str] = Counter()
+    first_calls: dict[str, Call] = {}
     asked: Counter[str] = Counter()
     missing: list[str] = []
     for call in plan.calls():
         calls += 1
         cells += call.cells
         generated[call.run.label] += 1
+        first_calls.setdefault(call.run.label, call)
         for cell_call in (call, *call.dependents):
-            grader_calls += len(cell_call.samples) * len(cell_call.graders)
             asked.update({grader.key: len(cell_call.samples) for grader in cell_call.graders})
         if (name := plan.missing_output(call)) is not None:
             missing.append(name)
     pairs = {grader.key: _pairs(plan, grader) for grader in plan.suite.graders}
     pricing = _Pricing(plan, prices_of(plan), past)
-    costs = [pricing.generation(run, generated[run.label]) for run in plan.runs if not run.config.is_free]
-    for grader in plan.suite.graders:
-        if any(asks(grader, case) for case in plan.suite.cases):
-            paid = [name for name in grader.judge_names if name in plan.judges and not plan.judges[name].is_free]
-            costs += [pricing.judging(grader, name, asked[grader.key] + pairs[grader.key]) for name in paid]
+    generations = [
+        pricing.generation(run, generated[run.label], first_calls.get(run.label))
+        for run in plan.runs
+        if not run.config.is_free
+    ]
+    times = {key: asked[key] + pairs[key] for key in pairs}
+    judgements = pricing.all_judging(times)
+    local = sum(times[grader.key] for grader in plan.suite.graders if grader.measures_locally)
+    other = sum(
+        times[grader.key]
+        for grader in plan.suite.graders
+        if not grader.measures_locally and not pricing.paid_judges(grader)
+    )
     limit_usd = plan.suite.budget_usd if budget_usd is None else budget_usd
     warnings = () if limit_usd is None else tuple(budget_warnings(plan, limit_usd))
-    return CostEstimate(calls, cells, grader_calls + sum(pairs.values()), tuple(costs), tuple(missing), warnings)
+    return CostEstimate(
+        calls,
+        cells,
+        asked.total() + sum(pairs.values()),
+        (*generations, *judgements),
+        tuple(missing),
+        warnings,
+        judge_calls=sum(cost.calls or 0 for cost in judgements),
+        local_measurements=local,
+        other_gradings=other,
+    )
+
+
+def judging_costs(plan: Plan, times: Mapping[str, int], past: Callable[[], PastCosts]) -> tuple[Cost, ...]:
+    """The cost of each paid judge if each grader, by key, grades so many ``times``."""
+    return tuple(_Pricing(plan, prices_of(plan), past).all_judging(times))
 
 
 def _pairs(plan: Plan, grader: BaseGrader) -> int:
@@ -113,16 +175,31 @@ class _Pricing:
             self._past = self._ask()
         return self._past
 
-    def generation(self, run: ModelRun, calls: int) -> Cost:
-        """The cost of all generations of a model run."""
+    def generation(self, run: ModelRun, calls: int, first: Call | None) -> Cost:
+        """The cost of all generations of a model run, whose ``first`` call stands for the size of all."""
         limit_key, images = generation_limit_key(run.provider, run.params), calls * self._plan.outputs_per_call(run)
         stated = self._stated(limit_key, calls, images)
         if stated is not None:
             return Cost(run.label, stated, "prices", calls=calls)
-        mean = self.past.generations.get((run.provider, run.label))
+        mean = self.past.generations.get((run.provider, without_prompt(run.label)))
         if mean is not None:
             return Cost(run.label, mean.usd * images, "earlier runs", mean.times, calls)
-        return self._unknown(run.label, limit_key, calls)
+        return self._by_tokens(run.label, limit_key, calls, assumed_generation(first) if first else CallSize())
+
+    def paid_judges(self, grader: BaseGrader) -> list[str]:
+        """The names of a grader's judges that may cost money."""
+        if not any(asks(grader, case) for case in self._plan.suite.cases):
+            return []
+        judges = ((name, self._plan.judges.get(name)) for name in grader.judge_names)
+        return [name for name, judge in judges if judge is not None and not judge.is_free]
+
+    def all_judging(self, times: Mapping[str, int]) -> list[Cost]:
+        """The cost of each paid judge if each grader, by key, grades so many ``times`` cells or pairs."""
+        return [
+            self.judging(grader, name, times.get(grader.key, 0))
+            for grader in self._plan.suite.graders
+            for name in self.paid_judges(grader)
+        ]
 
     def judging(self, grader: BaseGrader, judge_name: str, times: int) -> Cost:
         """The cost of one judge of a grader for ``times`` cells or pairs."""
@@ -132,14 +209,14 @@ class _Pricing:
         cases = [case for case in suite.cases if asks(grader, case)]
         calls = grader.judge_calls(times, cases, suite.vars)
         if calls is not None and judge_name == grader.judge_names[0]:
-            calls += grader.shared_calls(cases, suite.vars)
+            calls += grader.shared_calls((case, seen) for case in cases for seen in self._plan.graded_prompts(case))
         stated = None if calls is None else self._stated(limit_key, calls, 0)
         if stated is not None:
             return Cost(name, stated, "prices", calls=calls)
         mean = self.past.judgements.get((grader.key, judge.title))
         if mean is not None:
             return Cost(name, mean.usd * times, "earlier runs", mean.times, calls)
-        return self._unknown(name, limit_key, calls)
+        return self._by_tokens(name, limit_key, calls, assumed_answer(grader, cases))
 
     def _stated(self, limit_key: RateLimitKey, calls: int, images: int) -> float | None:
         """The cost by the suite's price per call and image; ``None`` if there is none or tokens are priced too."""
@@ -148,5 +225,8 @@ class _Pricing:
             return None
         return (price.per_call or 0.0) * calls + (price.per_image or 0.0) * images
 
-    def _unknown(self, name: str, limit_key: RateLimitKey, calls: int | None) -> Cost:
-        return Cost(name, None, "tokens" if self._prices.knows(limit_key) else "none", calls=calls)
+    def _by_tokens(self, name: str, limit_key: RateLimitKey, calls: int | None, size: CallSize) -> Cost:
+        if not self._prices.knows(limit_key):
+            return Cost(name, None, "none", calls=calls)
+        usd = None if calls is None else bound_of(self._prices, limit_key, size).usd * calls
+        return Cost(name, usd, "tokens", calls=calls)

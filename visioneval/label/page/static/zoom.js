@@ -12,6 +12,17 @@ function fitScale() {
   return Math.min(image.clientWidth / image.naturalWidth, image.clientHeight / image.naturalHeight) * devicePixelRatio;
 }
 
+// The squares behind a transparent image end where the image ends, and stay as large when it is zoomed.
+function fitSquares(image) {
+  const { clientWidth, clientHeight, naturalWidth, naturalHeight } = image;
+  if (!naturalWidth) return;
+  const scale = Math.min(clientWidth / naturalWidth, clientHeight / naturalHeight);
+  const [x, y] = [clientWidth - naturalWidth * scale, clientHeight - naturalHeight * scale];
+  const top = getComputedStyle(image).objectPosition.endsWith(" 0%") ? 0 : y / 2;
+  image.style.clipPath = `inset(${top}px ${x / 2}px ${y - top}px ${x / 2}px)`;
+  image.style.backgroundSize = `${16 / view.zoom}px ${16 / view.zoom}px`;
+}
+
 export function setView(zoom = view.zoom, x = view.x, y = view.y) {
   view.zoom = Math.min(MOST_ZOOM, Math.max(1, zoom));
   view.x = Math.min(0, Math.max(1 - view.zoom, x));
@@ -21,6 +32,7 @@ export function setView(zoom = view.zoom, x = view.x, y = view.y) {
     image.style.transform = `translate(${view.x * 100}%, ${view.y * 100}%) scale(${view.zoom})`;
     image.classList.toggle("sharp", scale > 3);
     image.parentElement.classList.toggle("zoomed", view.zoom > 1);
+    fitSquares(image);
   }
   percent.textContent = `${Math.round(scale * 100)}%`;
 }

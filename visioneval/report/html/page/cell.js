@@ -130,7 +130,7 @@ function scoreBar(name, score) {
 
 function requestFacts(detail) {
   const { record } = detail;
-  return { prompt: detail.prompt, criteria: detail.criteria, region: detail.region, expected: detail.expect,
+  return { prompt: detail.prompt, "sent prompt": record.sent_prompt, "graded prompt": record.graded_prompt, criteria: detail.criteria, region: detail.region, expected: detail.expect,
     inputs: detail.inputs.map((input) => `${input.name} (${input.role})`), masks: detail.masks.map((mask) => `${mask.name} (${mask.role})`),
     reference: detail.reference?.name, tags: record.tags.join(", "), metadata: record.metadata, "skipped rules": record.skipped_rules };
 }

@@ -64,7 +64,7 @@ function renderPairs() {
 }
 
 function textOfPair(pair) {
-  pair.text ??= [pair.case, ...pair.labels, pair.prompt, ...pair.notes, ...pair.lines, ...pair.reasons].join(" ").toLowerCase();
+  pair.text ??= [pair.case, ...pair.labels, pair.prompt, ...pair.sent, ...pair.notes, ...pair.lines, ...pair.reasons].join(" ").toLowerCase();
   return pair.text;
 }
 
@@ -82,7 +82,8 @@ function pairCard(pair) {
     el("div", { class: "words" },
       pair.lines.length ? el("ul", { class: "plain" }, pair.lines.map((line) => el("li", { text: line }))) : null,
       pair.scores.length ? scoresOfPair(pair.scores) : null,
-      el("details", {}, el("summary", { text: "Prompt" }), el("p", { class: "reason", text: pair.prompt || "not recorded" }))));
+      el("details", {}, el("summary", { text: "Prompt" }), el("p", { class: "reason", text: pair.prompt || "not recorded" }),
+        pair.sent.map((text, at) => (text ? el("p", { class: "reason", text: `Sent in ${"AB"[at]}: ${text}` }) : null)))));
 }
 
 function scoresOfPair(scores) {

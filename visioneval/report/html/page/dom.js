@@ -42,7 +42,7 @@ function missing(why, name = "") {
     el("strong", { text: "No image" }), el("span", { text: why }), name && !why.includes(name) ? el("code", { text: name }) : null);
 }
 
-const VERDICTS = { P: "PASS", F: "FAIL", E: "ERROR" };
+const VERDICTS = { P: "PASS", F: "FAIL", E: "ERROR", N: "NONE" };
 
 function badge(verdict) {
   return el("span", { class: `badge ${verdict.toLowerCase()}`, text: verdict });

@@ -54,6 +54,7 @@ function verdictButtons() {
   return el("span", { class: "verdicts", role: "group", "aria-label": "Verdict" },
     Object.entries(VERDICTS).map(([sign, verdict]) => {
       const number = [...report.index.cells.verdict].filter((letter) => letter === sign).length;
+      if (sign === "N" && !number) return null;
       return el("button", { type: "button", class: `verdict ${verdict.toLowerCase()}`, "data-verdict": verdict, "aria-pressed": "false",
         click: () => toggleVerdict(verdict) }, verdict, el("span", { class: "count", text: number.toLocaleString("en") }));
     }));

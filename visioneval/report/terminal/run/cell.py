@@ -77,6 +77,8 @@ def _result_rows(record: Record) -> Iterator[tuple[str, Cell]]:
     yield from _non_empty(
         {
             "size": f"{record.width} x {record.height} {record.mime}" if record.width else "no image",
+            "sent prompt": record.sent_prompt,
+            "graded prompt": record.graded_prompt,
             "generated": f"{record.provider}, {record.seconds:.2f} s{_waited(record.waited_seconds)}{cost}",
             "params": ", ".join(f"{name}={_detail(value)}" for name, value in record.run_params.items()),
             "refused": record.reasons.get("refused") if record.status == "refused" else None,

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console
 
+from visioneval.analysis.summary.accumulators import most_common
 from visioneval.analysis.summary.findings import Counts
+from visioneval.report.terminal.run.failure_tags import failure_tag_table
 from visioneval.report.terminal.run.summary import RATE, show_rate
 from visioneval.report.terminal.table import Cell, Column, table, with_title
-from visioneval.report.text import one_line
+from visioneval.report.text import one_line, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,8 @@ class ListedRun:
     run_id: str
     info: Mapping[str, Any]
     counts: Counts | None
+    failure_tags: Mapping[str, int] = field(default_factory=dict)
+    """The number of cells with each failure tag."""
 
     @property
     def experiment(self) -> str:
@@ -38,6 +43,24 @@ def print_runs(runs: Sequence[ListedRun], console: Console) -> None:
         rows = [_row(run)[: len(columns)] for run in members]
         title = f"experiment {one_line(experiment)}" if experiment else "no experiment"
         console.print(with_title(title, table(columns, rows, console.width)))
+        console.print()
+
+
+def print_failure_tags(runs: Sequence[ListedRun], console: Console) -> None:
+    """Prints the failure tags of the runs of each experiment, with the number of each run."""
+    for experiment in sorted({run.experiment for run in runs}):
+        members = [run for run in runs if run.experiment == experiment]
+        totals = sum((Counter(run.failure_tags) for run in members), Counter[str]())
+        title = f"failure tags, experiment {one_line(experiment)}" if experiment else "failure tags, no experiment"
+        if not totals:
+            console.print(plain(f"{title}: none"))
+            continue
+        ordered = most_common(totals)
+        by_run = [run.failure_tags for run in members]
+        console.print(with_title(title, failure_tag_table(ordered, by_run, console.width)))
+        for number, run in enumerate(members, 1):
+            cells = "unreadable" if run.counts is None else f"{run.counts.cells:,} cells"
+            console.print(plain(f"#{number} {one_line(run.run_id)}: {cells}"))
         console.print()
 
 

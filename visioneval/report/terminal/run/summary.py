@@ -19,6 +19,8 @@ from visioneval.analysis.summary.findings import (
     Summary,
 )
 from visioneval.report.numbers import gate_value, show_interval
+from visioneval.report.terminal.run.alignment import alignment_table
+from visioneval.report.terminal.run.failure_tags import failure_tag_table
 from visioneval.report.terminal.run.question_tables import pooled_metrics, question_tables
 from visioneval.report.terminal.run.separation import separation_table
 from visioneval.report.terminal.table import GAP, Cell, Column, fit_columns, table, with_title
@@ -28,7 +30,7 @@ from visioneval.types import Metric, Verdict
 MAX_FAILING = 20
 RATE = "pass rate [95%]"
 _MIN_NAME_WIDTH = 24
-COLORS = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.ERROR: "yellow"}
+COLORS = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.ERROR: "yellow", Verdict.NONE: "dim"}
 _MARKS = {
     "passed": "passed",
     "failed": "FAILED",
@@ -60,10 +62,14 @@ def _parts(summary: Summary, width: int, shown_failing: int) -> Iterator[Rendera
     yield from question_tables(summary, width)
     if summary.failing:
         yield _failing_table(summary, width, shown_failing)
+    if summary.alignments:
+        yield alignment_table(summary, width, shown_failing)
     if summary.tags:
         yield with_title("By tag", _tag_table(summary.tags, width))
+    if summary.failure_tags:
+        by_model_run = [model.failure_tags for model in summary.models]
+        yield with_title("Failure tags", failure_tag_table(summary.failure_tags, by_model_run, width))
     for title, heading, counts in (
-        ("Failure tags", "tag", summary.failure_tags),
         ("Warnings", "warning", summary.warned_rules),
         ("Not measured by optional graders", "grader", summary.optional_unmeasured),
     ):
@@ -99,6 +105,11 @@ def unmeasured_text(cells: int) -> str:
     return f"{cells:,} cell{'s' * (cells != 1)} with a failed grader"
 
 
+def without_verdict_text(outputs: int) -> str:
+    """How many outputs a suite without rules decides nothing about."""
+    return f"{outputs:,} output{'s' * (outputs != 1)} without a verdict, as the suite has no rules"
+
+
 def unjudged_pairs_text(unjudged: int) -> str:
     """How many pairs of outputs have no answer from a judge."""
     return f"{unjudged:,} pair{'s' * (unjudged != 1)} could not be judged"
@@ -114,6 +125,8 @@ def _headline(summary: Summary, width: int) -> Text:
         Text(f"{counts.failed} FAIL", style="red" if counts.failed else ""),
         Text(f"{counts.errors} ERROR", style="yellow" if counts.errors else ""),
     ]
+    if counts.without_verdict:
+        parts.append(Text(without_verdict_text(counts.without_verdict)))
     if counts.unmeasured:
         parts.append(Text(unmeasured_text(counts.unmeasured), style="bold yellow"))
     if summary.state != "complete":
@@ -151,7 +164,7 @@ def _cost_table(costs: Sequence[CostFinding], width: int) -> RenderableType:
     columns = (
         Column("what"),
         Column("of", min_width=12),
-        *(Column(name, right=True) for name in ("USD", "paid cells", "from cache", "unknown")),
+        *(Column(name, right=True) for name in ("USD", "paid", "from cache", "unknown")),
     )
     rows: list[list[Cell]] = [
         [

@@ -1,0 +1,38 @@
+"""Prompts that no worked example has, with their items marked as ``[words|class]``, for ``gecko_examples``."""
+
+PROMPTS = {
+    "image": (
+        "[Four|counting] [blue|color] [kites|object] [above|spatial] a [wide|attribute] [beach|location].",
+        "A [baker|human] with a [white|color] [hat|object] [kneads|activity] [dough|food] at a [marble|material] [table|object].",
+        'A [chalkboard|object] with the word ["SOUP"|text] in [yellow|color] letters.',
+        "A [charcoal sketch|other] of a [bridge|object] [over|spatial] a [river|object], without any [people|negation].",
+        "[Two|counting] [striped|attribute] [cats|animal] [sleep|activity] on a [wicker|material] [chair|object].",
+        "[Five|counting] [yellow|color] [lemons|food] in a [square|shape] [basket|object].",
+        "An [empty|negation] [classroom|location] with a [clock|object] [above|spatial] the [door|object].",
+        "A [girl|human] [carries|activity] a [large|attribute] [red|color] [umbrella|object] in the [rain|location].",
+        "A [glass|material] [bottle|object] [next to|spatial] a [triangular|shape] [candle|object], no [flowers|negation].",
+        'A [newspaper|object] with the headline ["LOST DOG"|text] on a [wet|attribute] [bench|object].',
+        "A [horse|animal] [drinks|activity] from a [wooden|material] [bucket|object] in a [yard|location].",
+        "[Three|counting] [children|human] [sit|activity] [under|spatial] a [tall|attribute] [tree|object].",
+        "A [pencil drawing|other] of an [owl|animal] on a [branch|location].",
+        "A [plate|object] with [one|counting] [fried egg|food] and [two|counting] [tomatoes|food], no [fork|negation].",
+        "A [silver|color] [car|object] [behind|spatial] a [yellow|color] [bus|object] at [night|attribute].",
+        "A [man|human] in a [green|color] [coat|object] [reads|activity] a [map|object] in a [station|location].",
+        'A [cake|food] with the words ["WELL DONE"|text] in [pink|color] icing, seen [from above|other].',
+        "A [round|shape] [mirror|object] [to the right of|spatial] a [brass|material] [lamp|object].",
+    ),
+    "video": (
+        "[Three|attribute] [white|color] [ducks|entity] [swim|action] [under a bridge|spatial relation].",
+        "A [robot|entity] [opens a door|action], [then|temporal relation] [waves|action] in a [corridor|scene].",
+        "A [stop motion|style] [fox|entity] [digs|action] in the [snow|scene].",
+        "An [empty|negation] [playground|scene] at [dusk|scene]; a [swing|object] [moves by itself|action].",
+        "A [man|entity] [draws|action] the word [OPEN|text] on a [wooden|attribute] [board|object].",
+        "A [dog|entity] [fetches|action] a [stick|object] [from a pond|spatial relation], [before|temporal relation] it [lies down|action].",
+        "[Two|attribute] [green|color] [buses|object] [pass each other|action] [on a bridge|spatial relation]; [the camera pans left|style].",
+        "A [baker|entity] [takes bread|action] [out of an oven|spatial relation], [then|temporal relation] [cuts it|action].",
+        "[Time-lapse|style]: a [flower|object] [opens|action] in a [garden|scene].",
+        "A [girl|entity] [lights a candle|action] [after|temporal relation] she [closes the curtains|action].",
+        "A [blue|color] [kite|object] [falls|action] [behind a hill|spatial relation].",
+        "A [hand|object] [turns|action] a sign that reads [CLOSED|text], [then|temporal relation] [lets go|action].",
+    ),
+}

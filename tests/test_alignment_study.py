@@ -1,0 +1,148 @@
+"""The alignment of each image, with its gaps: in a summary, as CSV, and side by side in a comparison."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+from compare_factory import cell, mark, side
+from record_factory import info, record
+from report_runs import save_run
+from rich.console import Console
+from typer.testing import CliRunner
+
+from visioneval.analysis.compare.compare import compare
+from visioneval.analysis.summary.summary import summarize
+from visioneval.cli import app
+from visioneval.records.model import Record, RunInfo
+from visioneval.report.compare.json import comparison_json
+from visioneval.report.markdown import comparison_markdown
+from visioneval.report.terminal.compare import print_comparison
+from visioneval.report.terminal.run.summary import print_summary
+from visioneval.suite.model import Suite
+
+SUITE = Suite.model_validate(
+    {
+        "name": "study",
+        "cases": [{"id": name, "prompt": "a tree"} for name in ("good", "poor", "lost")],
+        "models": [{"provider": "mock", "label": "mock"}],
+        "judges": {"default": {"provider": "openai", "model": "gpt-5.4"}},
+        "graders": [{"key": "aligned", "type": "alignment"}],
+        "verdict": ["aligned >= 50"],
+    }
+)
+
+
+def a_run() -> RunInfo:
+    return info(suite=SUITE, metrics={"aligned": {"type": "number", "range": [0, 100]}}, planned_cells=3)
+
+
+def graded(case: str, score: float | None, *gaps: str, **changes: Any) -> Record:
+    details = {} if score is None else {"gaps": list(gaps)}
+    grader = {"key": "aligned", "type": "alignment", "fingerprint": {"config_sha256": ""}, "details": details}
+    return record(
+        test_id=case,
+        model_label="mock",
+        scores={"aligned": score},
+        reasons={"aligned": " ".join(gaps)} if gaps else {},
+        graders=[{**grader, **changes}],
+    )
+
+
+CELLS = [
+    graded("good", 75.0, "The bird is missing."),
+    graded("poor", 25.0, "No hill.", "It is day, not night."),
+    graded("lost", None),
+]
+
+
+def test_a_summary_has_the_score_and_the_gaps_of_each_image_passing_ones_too() -> None:
+    summary = summarize(a_run(), CELLS)
+    assert [(item.test_id, item.score, item.gaps) for item in summary.alignments] == [
+        ("good", 75.0, ("The bird is missing.",)),
+        ("poor", 25.0, ("No hill.", "It is day, not night.")),
+        ("lost", None, ()),
+    ]
+    console = Console(file=io.StringIO(), width=100)
+    print_summary(summary, console)
+    assert isinstance(console.file, io.StringIO)
+    lines = [" ".join(line.split()) for line in console.file.getvalue().splitlines()]
+    rows = [line for line in lines if line.startswith("1 ")]
+    assert rows[-3:] == [
+        "1 lost not measured",
+        "1 poor 25.0 No hill. It is day, not night.",
+        "1 good 75.0 The bird is missing.",
+    ], "the worst first"
+
+
+def test_a_summary_lists_as_many_images_as_cells_that_fail() -> None:
+    console = Console(file=io.StringIO(), width=100)
+    print_summary(summarize(a_run(), CELLS), console, shown_failing=1)
+    assert isinstance(console.file, io.StringIO)
+    assert "... and 2 more: 'visioneval export r -o cells.csv' lists all" in console.file.getvalue()
+
+
+def test_the_gaps_of_a_panel_name_its_judges() -> None:
+    judges = [{"judge": name, "details": {"gaps": [f"No {name}."]}} for name in ("a", "b")]
+    summary = summarize(a_run(), [graded("good", 50.0, details={}, judges=judges)])
+    assert summary.alignments[0].gaps == ("a: No a.", "b: No b.")
+
+
+def test_csv_has_the_gaps_of_every_cell(tmp_path: Path) -> None:
+    save_run(tmp_path, a_run(), CELLS)
+    done = CliRunner().invoke(app, ["export", "r", "--runs", str(tmp_path)])
+    head, *rows = csv.reader(done.stdout.splitlines())
+    assert head[-2:] == ["aligned", "aligned gaps"]
+    assert {row[1]: row[-2] for row in rows} == {"good": "75.0", "poor": "25.0", "lost": ""}
+    assert "No hill.; It is day" in done.stdout
+    assert "The bird is missing." in done.stdout
+
+
+def both() -> Any:
+    grader = (mark("aligned", "alignment"),)
+
+    def aligned(case: str, score: float | None, gaps: str = "") -> Any:
+        return cell(case, scores={"aligned": score}, reasons={"aligned": gaps} if gaps else {}, graders=grader)
+
+    before = side([aligned("c0", 100), aligned("c1", 50, "No dog."), aligned("c2", 90), cell("c3")], metrics=METRICS)
+    after = side(
+        [aligned("c0", 40, "No cat."), aligned("c1", 60, "No dog."), aligned("c2", None), cell("c3")],
+        "b",
+        metrics=METRICS,
+    )
+    return compare(before, after)
+
+
+METRICS = a_run().metrics
+
+
+def test_a_comparison_shows_both_images_side_by_side() -> None:
+    result = both()
+    shown = {item.pair.b.test_id: (item.a, item.b, item.a_gaps, item.b_gaps) for item in result.alignments}
+    assert shown["c0"] == (100, 40, "", "No cat.")
+    assert shown["c1"] == (50, 60, "No dog.", "No dog.")
+    assert shown["c2"] == (90, None, "", "")
+    assert "c3" not in shown
+    data = json.loads(comparison_json(result, [], 0))["alignments"]
+    assert {item["test_id"]: (item["a"]["score"], item["b"]["gaps"]) for item in data} == {
+        "c0": (100, "No cat."),
+        "c1": (50, "No dog."),
+        "c2": (90, ""),
+    }
+    console = Console(file=io.StringIO(), width=120)
+    print_comparison(result, [], console, max_rows=2)
+    assert isinstance(console.file, io.StringIO)
+    text = " ".join(console.file.getvalue().split())
+    assert "Alignment side by side, largest loss first" in text
+    assert "... and 1 more: --json lists all" in text
+    markdown = comparison_markdown(result, [])
+    assert "| `c0 [0]` | `m` | 100.0 | 40.0 |  | `No cat.` |" in markdown
+
+
+def test_a_comparison_without_alignment_has_no_such_table() -> None:
+    result = compare(side([cell("a")]), side([cell("a")], "b"))
+    assert result.alignments == ()
+    assert "Alignment" not in comparison_markdown(result, [])

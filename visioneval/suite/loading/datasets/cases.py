@@ -1,0 +1,167 @@
+"""Raw cases from rows: the value of each key, by column, path or template."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from visioneval.suite.cases.question_forms import listed_questions
+from visioneval.suite.loading.datasets.fields import OUTPUT_KEYS, QUESTION_KEYS
+from visioneval.suite.loading.datasets.plain_json import cell_json
+from visioneval.suite.loading.datasets.questions import row_questions
+from visioneval.suite.loading.datasets.rows import KEY, Row
+from visioneval.suite.loading.datasets.templating import Variables, is_template
+from visioneval.suite.loading.yaml_reader import parse_scalar
+
+TEMPLATE_KEYS = ("prompt", "criteria")
+"""The keys of a case that are templates."""
+LISTS = {
+    *("images", "tags", "verdict", "questions", "add_questions"),
+    *("expect.text.required", "expect.text.forbidden", "expect.text.allowed"),
+}
+_MAPPINGS = {"masks", "outputs", "expect", "expect.text", "metadata"}
+_YES_OR_NO = {"expect.aligned", "expect.alpha", "expect.refusal", "flaky"}
+FlatCase = dict[str, Any]
+"""The values of a case by dotted key, such as ``expect.text.required``."""
+
+
+def prompt_id(prompt: str) -> str:
+    """The id of a row without an id: a slug of its prompt and 8 hex digits of the prompt's hash."""
+    ascii_only = unicodedata.normalize("NFKD", prompt).encode("ascii", "ignore").decode()
+    slug = re.sub(r"[^a-z0-9]+", "_", ascii_only.lower()).strip("_")[:40].strip("_")
+    return f"{slug or 'prompt'}_{sha256(prompt.encode()).hexdigest()[:8]}"
+
+
+def literal(text: str) -> str:
+    """Escapes text of a dataset so that it renders to itself: data is never a template."""
+    if not any(sign in text for sign in ("{{", "{%", "{#")):
+        return text
+    return "{{ " + json.dumps(text, ensure_ascii=False) + " }}"
+
+
+@dataclass(frozen=True, slots=True)
+class RowReader:
+    """Reads the values of rows. Its methods raise ``ValueError`` and ``TemplateError`` for a value that is invalid."""
+
+    fields: Mapping[str, Any]
+    group_by: tuple[str, ...]
+    variables: Variables
+
+    def text_of(self, key: str, row: Row) -> str:
+        """The value of a key as text; empty if the row has none."""
+        return _as_text(self.value_of(key, row))
+
+    def value_of(self, key: str, row: Row) -> Any:
+        """The value of a key; ``None`` if the row has none."""
+        source = self.fields.get(key)
+        return None if source is None else self._value_of(source, row)
+
+    def identity(self, row: Row) -> tuple[str, ...]:
+        """What identifies a row's case: its group, its id, or its prompt. Empty if it has none of them."""
+        source = self.fields.get("id")
+        if self.group_by:
+            parts = tuple(_as_text(row.get(column)) for column in self.group_by)
+        elif isinstance(source, list | tuple):
+            parts = tuple(_as_text(row.get(column)) for column in source)
+        elif source is not None and (text := self.text_of("id", row)):
+            parts = (text,)
+        elif source is None and row.cells.get(KEY) not in (None, ""):
+            parts = (str(row.cells[KEY]),)
+        else:
+            prompt = self.text_of("prompt", row)
+            parts = (prompt_id(prompt),) if prompt else ()
+        return parts if all(parts) else ()
+
+    def id_of(self, row: Row, identity: tuple[str, ...]) -> str:
+        """The case's id. A group can have a column for it; the parts of others are joined."""
+        source = self.fields.get("id")
+        if self.group_by and source is not None:
+            if isinstance(source, list | tuple):
+                return "_".join(_as_text(row.get(column)) for column in source)
+            return self.text_of("id", row)
+        return "_".join(identity)
+
+    def flat(self, row: Row) -> FlatCase:
+        """The values of a row by key, without id, output and model."""
+        case: FlatCase = {}
+        for key, source in self.fields.items():
+            if key in OUTPUT_KEYS or key == "id":
+                continue
+            if isinstance(source, Mapping):
+                value: Any = row_questions(row, source)
+            else:
+                value = self._value_of(source, row)
+            if value is None or value == []:
+                continue
+            value = converted(key, value)
+            case[key] = literal(value) if key in TEMPLATE_KEYS and isinstance(value, str) else value
+        return case
+
+    def _value_of(self, source: Any, row: Row) -> Any:
+        """The value at a source; ``None`` for a missing or empty one."""
+        if isinstance(source, list | tuple):
+            return "_".join(_as_text(row.get(column)) for column in source) or None
+        value = self.variables.text(source, row) if is_template(source) else row.get(source)
+        return None if value == "" else value
+
+
+def _as_text(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """A raw case from its values by dotted key."""
+    case: dict[str, Any] = {}
+    for key, value in flat.items():
+        *parents, last = key.split(".")
+        inner = case
+        for parent in parents:
+            inner = inner.setdefault(parent, {})
+        inner[last] = value
+    return case
+
+
+def with_defaults(case: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """A raw case with the defaults of keys that it lacks, at any depth."""
+    merged = dict(defaults)
+    for key, value in case.items():
+        below = merged.get(key)
+        if isinstance(value, Mapping) and isinstance(below, Mapping):
+            merged[key] = with_defaults(value, below)
+        else:
+            merged[key] = value
+    return merged
+
+
+def row_defaults(defaults: Mapping[str, Any], variables: Variables, row: Row) -> dict[str, Any]:
+    """The defaults for one row. What is rendered is data, never a template. Raises ``TemplateError``."""
+    if not defaults:
+        return {}
+    filled: dict[str, Any] = variables.filled(dict(defaults), row)
+    for key in TEMPLATE_KEYS:
+        if isinstance(filled.get(key), str) and filled[key] != defaults[key]:
+            filled[key] = literal(filled[key])
+    for key in LISTS & filled.keys():
+        if isinstance(filled[key], str):
+            filled[key] = [filled[key]]
+    return filled
+
+
+def converted(key: str, value: Any) -> Any:
+    """Converts a cell to the type of a case's key, since all cells of a table are text. Raises ``ValueError``."""
+    if key in _YES_OR_NO and isinstance(value, str):
+        return parse_scalar(value)
+    if key in LISTS | _MAPPINGS and isinstance(value, str) and value[:1] in ("[", "{"):
+        try:
+            value = cell_json(value)
+        except ValueError as error:
+            if key in QUESTION_KEYS | {"images", "verdict"}:
+                raise ValueError(f"{key}: {error}") from None
+    if key in QUESTION_KEYS:
+        value = listed_questions(value)
+    return [value] if key in LISTS and not isinstance(value, list) else value

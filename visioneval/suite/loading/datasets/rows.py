@@ -1,0 +1,132 @@
+"""A row of a dataset, and values in it by column or by path."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from visioneval.suite.loading.datasets.plain_json import cell_json
+from visioneval.suite.loading.messages import did_you_mean
+
+KEY, VALUE, NUMBER = "_key", "_value", "_row"
+"""Columns that every row of a JSON object has (its key; its value if that is no object), and its number in the file."""
+
+_PATH = re.compile(r"[^.\[\]]+(?:\.[^.\[\]]+|\[(?:\*|[0-9]{1,6})\])*")
+_STEP = re.compile(r"\[(\*|[0-9]+)\]|([^.\[\]]+)")
+_EACH = object()
+_MISSING: Any = object()
+_COMPARED_ROWS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row: the number of its first line, its cells by column, and its number among the rows, all from 1."""
+
+    line: int
+    cells: Mapping[str, Any]
+    number: int = 0
+
+    def get(self, path: str) -> Any:
+        """The value of a column, or at a path such as ``meta.size`` or ``objects[*].name``; ``None`` if missing.
+
+        ``[*]`` collects a list, with ``None`` for items without a value. Raises ``ValueError`` if the path leads into
+        text that is not JSON.
+        """
+        value = self.cells.get(path, _MISSING)
+        if value is _MISSING:
+            value = self._at(path)
+        return None if value is _MISSING else value
+
+    def has(self, path: str) -> bool:
+        """Whether the row has a column, or a value at a path. Text that is not JSON counts as a value."""
+        try:
+            value = self._at(path)
+        except ValueError:
+            return True
+        return path in self.cells or not (value is _MISSING or _is_null(value))
+
+    def _at(self, path: str) -> Any:
+        if path == NUMBER:
+            return self.number
+        steps = _steps(path)
+        return _value_at(self.cells, steps) if len(steps) > 1 else _MISSING
+
+
+def _is_null(value: Any) -> bool:
+    return value is None or (isinstance(value, list) and bool(value) and all(item is None for item in value))
+
+
+@lru_cache(maxsize=4096)
+def _steps(path: str) -> tuple[Any, ...]:
+    """The keys and indices of a path; empty if it is none."""
+    if not _PATH.fullmatch(path):
+        return ()
+    return tuple((_EACH if index == "*" else int(index)) if index else name for index, name in _STEP.findall(path))
+
+
+def _value_at(value: Any, steps: Sequence[Any]) -> Any:
+    for depth, step in enumerate(steps):
+        if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+            value = cell_json(value)
+        if step is _EACH:
+            return _collected(value, steps[depth + 1 :])
+        if isinstance(step, int):
+            value = value[step] if isinstance(value, list) and step < len(value) else _MISSING
+        else:
+            value = value.get(step, _MISSING) if isinstance(value, Mapping) else _MISSING
+        if value is _MISSING or value is None:
+            return value
+    return value
+
+
+def _collected(value: Any, steps: Sequence[Any]) -> Any:
+    items = list(value.values()) if isinstance(value, Mapping) else value
+    if not isinstance(items, list):
+        return _MISSING
+    collected: list[Any] = []
+    for item in items:
+        inner = _value_at(item, steps)
+        if _EACH in steps and isinstance(inner, list):
+            collected += inner
+        else:
+            collected.append(None if inner is _MISSING else inner)
+    return collected
+
+
+def missing_columns(rows: Sequence[Row], fields: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Each key of ``fields`` whose column or path is missing in all rows, with a message."""
+    for key, column in fields.items():
+        if message := missing_column(rows, column):
+            yield key, message
+
+
+def missing_column(rows: Sequence[Row], column: str) -> str | None:
+    """Why no row has a value for ``column``; ``None`` if one has."""
+    if any(row.has(column) for row in rows):
+        return None
+    columns = {name for row in rows for name in row.cells}
+    if len(_steps(column)) > 1 and _steps(column)[0] in columns:
+        return f"no row has a value at {column!r}{did_you_mean(column, set(_paths(rows[:_COMPARED_ROWS])))}"
+    if len(columns) == 1 and (hint := separator_hint(next(iter(columns)))):
+        return f"the dataset has no column {column!r}: {hint}"
+    return f"the dataset has no column {column!r}{did_you_mean(column, columns)}"
+
+
+def separator_hint(header: str) -> str | None:
+    """What to do about a header of a single column that contains another separator."""
+    separator = max(",;\t|", key=header.count)
+    if not header.count(separator):
+        return None
+    shown = {"\t": "\\t"}.get(separator, separator)
+    return f'its header looks separated by {separator!r}: set separator: "{shown}"'
+
+
+def _paths(rows: Iterable[Row]) -> Iterator[str]:
+    for row in rows:
+        for column, value in row.cells.items():
+            inner, mark = (value[0], "[*]") if isinstance(value, list) and value else (value, "")
+            if isinstance(inner, Mapping):
+                yield from (f"{column}{mark}.{key}" for key in inner)
