@@ -183,6 +183,13 @@ class TestTasks:
         (problem,) = edits.problems()
         assert "no model of this suite supports image_editing" in problem
 
+    def test_cases_that_are_invalid_need_no_method(self, plugins: PluginSuite) -> None:
+        plugins.code(
+            ("def generate", "def edit"), ("def metrics(self, case): ", "def metrics(self, case): case.metadata['x']; ")
+        )
+        plugins.suite("id: one, prompt: a tree", "id: one, promt: a tree")
+        assert [problem.partition(": ")[0] for problem in plugins.problems()] == ["suite.yaml:2:19"]
+
     def test_a_resumed_run_reports_it_too(self, plugins: PluginSuite) -> None:
         plugins.record()
         plugins.code(("def generate", "def edit"), ("class Draw:", "class Draw:\n    version = 2"))
