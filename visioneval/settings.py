@@ -15,8 +15,8 @@ from visioneval.engine.prepare.planning import SuiteOptions
 from visioneval.engine.prepare.runs import RunOptions
 from visioneval.errors import UsageError, did_you_mean
 from visioneval.records.files.run_folders import find_run
-from visioneval.suite.selection import Selection
-from visioneval.suite.shards import Shard
+from visioneval.suite.selection.selection import Selection
+from visioneval.suite.selection.shards import Shard
 
 
 class CallKeywords(TypedDict, total=False):

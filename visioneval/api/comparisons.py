@@ -38,7 +38,7 @@ from visioneval.settings import (
     checked_keywords,
     run_options,
 )
-from visioneval.suite.selection import narrowed_further
+from visioneval.suite.selection.selection import narrowed_further
 
 
 @dataclass(frozen=True, slots=True, repr=False)
