@@ -13,8 +13,8 @@ import pytest
 from PIL import Image
 
 from visioneval.atomic import write_whole
-from visioneval.graders.text import ocr
 from visioneval.graders.text.copy_match import Reading
+from visioneval.graders.text.reading import ocr
 
 
 class SharedReadings:

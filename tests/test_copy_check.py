@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from visioneval.graders.text.copy_check import CopyCheck, check
 from visioneval.graders.text.copy_match import Reading, copy_of, skeleton
 from visioneval.graders.text.extras import Extra
-from visioneval.graders.text.reading_order import follows
+from visioneval.graders.text.reading.reading_order import follows
 from visioneval.suite.cases.case import ExpectText
 
 

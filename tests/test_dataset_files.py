@@ -244,11 +244,10 @@ def test_long_texts_are_a_suite_without_a_converter(shared_data: Path, toy: Toy)
         assert (case.prompt, case.tags) == (row["prompt"], (row["category"], row["length"]))
         assert case.expect.text is not None
         assert list(case.expect.text.required) == row["text"]
-    errors = [record for record in run.records if record.error]
-    assert [record.test_id for record in errors] == ["p16"]  # the mock's font has no en dash
-    assert all(record.scores["image.blank"] is False for record in run.records if record not in errors)
+    assert not [record.test_id for record in run.records if record.error]
+    assert all(record.scores["image.blank"] is False for record in run.records)
     resumed = ve.run("suite.yaml", trust_suite=True, resume="long")
-    assert [(record.test_id, record.status) for record in resumed.records].count(("p16", "error")) == 1
+    assert {record.test_id for record in resumed.records} == cases.keys()
     assert len(resumed.records) == 40
 
 

@@ -14,7 +14,7 @@ from visioneval.analysis.past_costs import PastCosts, read_past_costs
 from visioneval.engine.calls.cost.estimate import CostEstimate, estimate
 from visioneval.expansion.expand import expand, run_labels
 from visioneval.suite.load import load_suite
-from visioneval.suite.selection import Selection
+from visioneval.suite.selection.selection import Selection
 
 RUBRIC = {"key": "look", "type": "rubric", "metrics": {"good": {"type": "pass_fail", "description": "it is good"}}}
 OPENAI = {"provider": "openai", "params": {"model": "gpt-image-1.5", "n": 2}}

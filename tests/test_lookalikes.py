@@ -9,7 +9,7 @@ from PIL import Image, ImageDraw
 
 from visioneval.graders.text.copy_check import check
 from visioneval.graders.text.copy_match import Reading
-from visioneval.graders.text.glyphs import needs_glyphs, shown_characters
+from visioneval.graders.text.reading.glyphs import needs_glyphs, shown_characters
 from visioneval.suite.cases.case import ExpectText
 
 SCREENS = Path(__file__).resolve().parents[2] / "shared" / "data" / "screens"
@@ -107,7 +107,7 @@ def header() -> Image.Image:
 
 
 def reading_of(image: Image.Image) -> Reading:
-    from visioneval.graders.text import ocr
+    from visioneval.graders.text.reading import ocr
 
     (reading,) = ocr.read(image)
     return reading

@@ -22,8 +22,8 @@ from visioneval.errors import GraderError
 from visioneval.graders.pixels import locality, reference
 from visioneval.graders.properties import grader as properties
 from visioneval.graders.text import grader as text
-from visioneval.graders.text import ocr
 from visioneval.graders.text.copy_match import Reading
+from visioneval.graders.text.reading import ocr
 from visioneval.records.model import Record, read_records
 from visioneval.types import Verdict
 

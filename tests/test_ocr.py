@@ -13,7 +13,7 @@ from visioneval.errors import GraderError
 
 pytest.importorskip("rapidocr")
 
-from visioneval.graders.text import ocr
+from visioneval.graders.text.reading import ocr
 
 FLYER = ["GRAND OPENING", "BUTTER & FLOUR", "20% OFF", "Croissants $4.50", "Aug 12-14, 7:30 PM"]
 
@@ -36,7 +36,7 @@ settings = []
 sys.addaudithook(lambda event, args: settings.append(os.environ.get("ORT_DISABLE_TELEMETRY"))
                  if event == "import" and args[0] == "onnxruntime.capi._pybind_state" else None)
 from PIL import Image
-from visioneval.graders.text import ocr
+from visioneval.graders.text.reading import ocr
 ocr.read(Image.linear_gradient("L").convert("RGB"))
 print(settings)
 """

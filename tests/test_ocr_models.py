@@ -6,7 +6,13 @@ from PIL import Image, ImageDraw, ImageFont
 
 pytest.importorskip("rapidocr")
 
-from visioneval.graders.text.ocr_models import TINY_WEIGHT, _float_weights, clear_tiny_weights, model_path, session
+from visioneval.graders.text.reading.ocr_models import (
+    TINY_WEIGHT,
+    _float_weights,
+    clear_tiny_weights,
+    model_path,
+    session,
+)
 
 
 def field(number: int, value: bytes | int) -> bytes:

@@ -12,7 +12,7 @@ import pytest
 from suite_runner import SuiteRunner
 
 from visioneval.analysis.stats.agreement.chance import interval_alpha, krippendorff_alpha
-from visioneval.analysis.stats.measure import Measure
+from visioneval.analysis.stats.measure import Statistic
 from visioneval.analysis.summary.panels import Panels
 from visioneval.graders.panel import combine_panel
 from visioneval.graders.rubric.config import RubricGrader
@@ -127,7 +127,7 @@ def test_the_interval_of_alpha_covers_the_alpha_of_all_cases() -> None:
         rates = random.random((cases, 1, 1)) + random.normal(0, 0.1, (cases, 2, 1))
         return random.random((cases, 2, 3)) < rates
 
-    def alpha_of(answers: Any) -> Measure:
+    def alpha_of(answers: Any) -> Statistic:
         panels = Panels(info)
         for case, sample in np.ndindex(answers.shape[:2]):
             judges = (answer(name, nice=bool(yes)) for name, yes in zip("abc", answers[case, sample], strict=True))

@@ -14,8 +14,8 @@ from panel_runs import MODELS, record_of
 from PIL import Image
 from suite_runner import SuiteRunner
 
-from visioneval.graders.text import ocr
 from visioneval.graders.text.copy_match import Reading
+from visioneval.graders.text.reading import ocr
 from visioneval.records.preferences import read_preferences
 
 pytest_plugins = ("fake_api.fixtures", "panel_fixtures")

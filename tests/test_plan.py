@@ -15,7 +15,7 @@ from visioneval.expansion.plan import Plan
 from visioneval.records.model import RunInfo, read_info
 from visioneval.suite.load import LoadedSuite, load_suite
 from visioneval.suite.loading.paths import Trust
-from visioneval.suite.selection import Selection
+from visioneval.suite.selection.selection import Selection
 
 GRID = """\
 name: sweep

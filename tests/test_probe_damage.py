@@ -14,7 +14,7 @@ from visioneval.errors import UsageError
 from visioneval.media.images import identify
 from visioneval.probing.damage import copy_edits, lettering, pixels
 from visioneval.probing.damage.kinds import KINDS, Kind, matching, planted
-from visioneval.probing.damage.subject import CannotPlantError, Line, PlantedFile, Subject, decode, encode
+from visioneval.probing.damage.subject import CannotPlantError, PlantedFile, Subject, TextLine, decode, encode
 from visioneval.providers.mock.text import font
 from visioneval.suite.cases.case import Expect, ExpectText
 
@@ -42,7 +42,7 @@ def subject(image: np.ndarray | None = None, mime: str = "image/png", **changes:
         mime,
         np.ones(shown.shape[:2], bool),
         Expect(text=ExpectText(required=(TEXT,), extra="forbid"), format=mime.split("/")[1]),
-        Line(TEXT, BOX),
+        TextLine(TEXT, BOX),
         lines=(BOX,),
     )
     return replace(whole, **changes)  # type: ignore[arg-type]

@@ -13,11 +13,11 @@ from PIL import Image, ImageDraw, ImageFont
 from suite_text import suite
 
 from visioneval.graders.base import Grade, GradingContext
-from visioneval.graders.text import ocr
 from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.copy_check import CopyCheck, check
 from visioneval.graders.text.copy_match import Reading
 from visioneval.graders.text.grader import Text
+from visioneval.graders.text.reading import ocr
 from visioneval.suite.cases.case import ExpectText, TestCase
 from visioneval.types import CaseFiles, Output, TaskType
 

@@ -20,7 +20,7 @@ from visioneval.records.model import Record, read_info, read_records
 from visioneval.records.preferences import Preference, read_preferences
 from visioneval.records.questions import read_questions
 from visioneval.suite.cases.case import TestCase
-from visioneval.suite.shards import Shard, cases_of_shard
+from visioneval.suite.selection.shards import Shard, cases_of_shard
 
 pytest_plugins = ("fake_api.fixtures",)
 

@@ -16,7 +16,7 @@ from toys import LOOK, SECOND, Toy
 from visioneval.records.model import read_records
 from visioneval.suite.metrics import SuiteMetrics
 from visioneval.suite.model import Suite
-from visioneval.suite.selection import Selection, selected
+from visioneval.suite.selection.selection import Selection, selected
 from visioneval.types import Metric
 
 pytest_plugins = ("fake_api.fixtures",)

@@ -10,7 +10,7 @@ from record_factory import UNMEASURED, record, run_of
 from visioneval.analysis.summary.findings import GateFinding, Summary
 from visioneval.analysis.summary.summary import exit_code, gates_of, in_order, summarize
 from visioneval.records.model import Record, RunInfo, RunState
-from visioneval.suite.selection import Selection
+from visioneval.suite.selection.selection import Selection
 
 METRICS: dict[str, Any] = {"fine": {"type": "bool"}, "level": {"type": "number", "range": [0, 1]}}
 CASES: dict[str, dict[str, Any]] = {"a": {"tags": ["x"]}, "b": {"tags": ["x", "y"]}, "c": {}}

@@ -10,10 +10,10 @@ from scripted_judge import ScriptedAnswer, ScriptedJudge, context
 
 from visioneval.errors import ProviderError
 from visioneval.graders.base import Grade
-from visioneval.graders.text import ocr
 from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.copy_match import Reading
 from visioneval.graders.text.grader import Text
+from visioneval.graders.text.reading import ocr
 from visioneval.providers.base import Reply
 
 SALE = {"required": ["SPRING SALE", "10\u201320 % OFF"]}

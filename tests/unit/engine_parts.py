@@ -28,7 +28,7 @@ from visioneval.records.questions import QuestionsWriter
 from visioneval.records.writer import RunWriter
 from visioneval.resources import builtin
 from visioneval.suite.model import template_folders
-from visioneval.suite.selection import Selection
+from visioneval.suite.selection.selection import Selection
 
 
 def planned(

@@ -22,7 +22,7 @@ from visioneval.engine.prepare.planning import (
 from visioneval.errors import RunFormatError, SuiteError, UsageError
 from visioneval.records.model import RunInfo
 from visioneval.records.writer import RunWriter
-from visioneval.suite.selection import Selection
+from visioneval.suite.selection.selection import Selection
 
 SECRET = "hunter2-hunter2"
 TRUSTED = SuiteOptions(trust=True)

@@ -25,7 +25,7 @@ from visioneval.engine.prepare.runs import (
 from visioneval.errors import BudgetError, UsageError
 from visioneval.records.model import Record, read_info, read_records
 from visioneval.records.writer import RunWriter
-from visioneval.suite.selection import Selection
+from visioneval.suite.selection.selection import Selection
 
 OPENAI: dict[str, Any] = {"models": [{"provider": "openai", "label": "m", "params": {"model": "gpt-image-1.5"}}]}
 

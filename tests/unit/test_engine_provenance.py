@@ -15,7 +15,7 @@ from visioneval import __version__
 from visioneval.engine.prepare.planning import Planned
 from visioneval.engine.prepare.provenance import describe_run, new_run_id, now, resumed_info
 from visioneval.suite.load import HIDDEN
-from visioneval.suite.selection import Selection
+from visioneval.suite.selection.selection import Selection
 
 SECRET = "hunter2-hunter2"
 

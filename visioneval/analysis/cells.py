@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from visioneval.analysis.rerouting import Rerouting, Reroutings
-from visioneval.records.baselines import Baseline, BaselineGrading, Line
+from visioneval.records.baselines import Baseline, BaselineGrading, BaselineLine
 from visioneval.records.confirmations import has_confirmations
 from visioneval.records.fields import Duration, ModelLabel, Number, PathInRun, RuleText, SampleIndex
 from visioneval.records.files.lines import read_lines
@@ -217,9 +217,11 @@ def side_of_baseline(name: str, baseline: Baseline) -> Side:
     )
 
 
-def _cell_of_line(line: Line, gradings: Mapping[str, BaselineGrading]) -> Cell:
+def _cell_of_line(line: BaselineLine, gradings: Mapping[str, BaselineGrading]) -> Cell:
     gradings_by_key = ((key, gradings[short]) for key, short in line.graders.items())
-    fields = {name: getattr(line, name) for name in Line.model_fields if name not in ("graders", "failed_graders")}
+    fields = {
+        name: getattr(line, name) for name in BaselineLine.model_fields if name not in ("graders", "failed_graders")
+    }
     graders = (
         CellGrader(key, grading.type, grading.fingerprint, is_unmeasured=key in line.failed_graders)
         for key, grading in gradings_by_key

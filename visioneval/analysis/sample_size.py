@@ -9,7 +9,7 @@ from math import isfinite
 from visioneval.analysis.cells import Cell, Side
 from visioneval.analysis.compare.differences import ALPHA, metric_difference, pass_rate_difference
 from visioneval.analysis.compare.pairing import pair_cells
-from visioneval.analysis.stats.components import Components, case_of_values, components
+from visioneval.analysis.stats.components import VarianceComponents, case_of_values, components
 from visioneval.analysis.stats.power import detectable_mean, detectable_rate
 from visioneval.errors import UsageError
 from visioneval.suite.loading.messages import did_you_mean
@@ -148,7 +148,9 @@ def noise_of(detect: Detect, sides: Sequence[Side], suite: str, correlation: flo
     return Noise(noise.rate, noise.within, noise.change, (*noise.notes, *others))
 
 
-def _single_noise(detect: Detect, side: Side, rate: float, split: Components, correlation: float | None) -> Noise:
+def _single_noise(
+    detect: Detect, side: Side, rate: float, split: VarianceComponents, correlation: float | None
+) -> Noise:
     if split.sample is not None:
         if correlation is not None:
             raise UsageError(f"--case-correlation: {side.name} has several samples per case and shows it; leave it out")
@@ -165,7 +167,7 @@ def _single_noise(detect: Detect, side: Side, rate: float, split: Components, co
     return Noise(rate, split.case * (1 - rho), notes=(note,))
 
 
-def _paired_noise(detect: Detect, sides: Sequence[Side], rate: float, split: Components) -> Noise:
+def _paired_noise(detect: Detect, sides: Sequence[Side], rate: float, split: VarianceComponents) -> Noise:
     pairs = [pair for pair in pair_cells(sides[0], sides[1]).pairs if not pair.flaky]
     if detect.metric is None:
         difference = pass_rate_difference(pairs)

@@ -18,7 +18,7 @@ from visioneval.suite.cases.outputs import split_run
 from visioneval.suite.entries.providers import BaseProvider
 from visioneval.suite.load import LoadedSuite
 from visioneval.suite.runs import model_runs
-from visioneval.suite.selection import Selection, check_selection, selected
+from visioneval.suite.selection.selection import Selection, check_selection, selected
 from visioneval.suite.size import cell_problem
 from visioneval.types import ModelRun
 

@@ -24,7 +24,7 @@ from visioneval.suite.model import Suite, template_folders
 from visioneval.suite.output_of import dependents_by_case
 from visioneval.suite.remote_media import addressed
 from visioneval.suite.runs import RunCoverage
-from visioneval.suite.selection import Selection
+from visioneval.suite.selection.selection import Selection
 from visioneval.templates.render import template_digest
 from visioneval.types import CaseFiles, Metric, ModelRun, TaskType
 

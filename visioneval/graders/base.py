@@ -97,12 +97,26 @@ class GradingContext:
 
         The judge gets ``prompt``, the case's input images and masks, and the output. A judge that cannot watch videos
         gets ``frames`` frames. A reply that does not match the schemas is retried once. Raises ``GraderError`` if no
-        reply matches or the grader has no judge, and ``ProviderError``.
+        reply matches or the grader has no judge, ``ProviderError``, and ``TypeError`` for arguments of another type.
         """
+        _check_question(prompt, answers)
         attachments = await load_attachments(self, self.own_judge, frames)
         question = Question((prompt, *as_parts(attachments)), schema=object_schema(answers), names=tuple(answers))
         answer = await ask_for_json(self.ask_own_judge, question, partial(schema_problems, answers))
         return {name: answer.data[name] for name in answers}
+
+
+def _check_question(prompt: Any, answers: Any) -> None:
+    """Raises ``TypeError`` for arguments of ``GradingContext.ask`` that are not a text and a dict of schemas."""
+    if not isinstance(prompt, str):
+        raise TypeError(f"the question must be text, not {type(prompt).__name__}")
+    if not isinstance(answers, Mapping) or not answers:
+        raise TypeError(
+            "answers must be a dict with a JSON Schema for each answer, such as {'dogs': {'type': 'integer'}}"
+        )
+    for name, schema in answers.items():
+        if not isinstance(schema, Mapping):
+            raise TypeError(f"answers[{name!r}] must be a JSON Schema, a dict, not {type(schema).__name__}")
 
 
 @dataclass(frozen=True, slots=True)

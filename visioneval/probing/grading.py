@@ -58,7 +58,7 @@ class ProbedChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Measurements:
+class ProbeMeasurements:
     """All graded changes, by kind, strength and output; and why the probe is incomplete, if it is."""
 
     changes: tuple[ProbedChange, ...]
@@ -66,7 +66,7 @@ class Measurements:
     interrupted: bool = False
 
 
-def measure(prepared: PreparedProbe, settings: CallSettings, listener: Listener) -> Measurements:
+def measure(prepared: PreparedProbe, settings: CallSettings, listener: Listener) -> ProbeMeasurements:
     """Changes and grades every output, in a temporary run that is deleted.
 
     The first interrupt lets running work finish, the second cancels it. Raises ``UsageError``, ``BudgetError``,
@@ -93,7 +93,7 @@ def measure(prepared: PreparedProbe, settings: CallSettings, listener: Listener)
             finally:
                 writer.finish("complete", now())  # closes its files
     ordered = tuple(sorted(changes, key=lambda change: change.order))
-    return Measurements(ordered, calls.budget.refusal, interrupted=not outcome.complete)
+    return ProbeMeasurements(ordered, calls.budget.refusal, interrupted=not outcome.complete)
 
 
 class _Prober:

@@ -19,11 +19,11 @@ from visioneval.probing.damage import lettering
 from visioneval.probing.damage.subject import (
     FORMATS,
     CannotPlantError,
-    Line,
     Mask,
     Pixels,
     PlantedFile,
     Subject,
+    TextLine,
     decode,
     encode,
 )
@@ -110,14 +110,14 @@ def _ocr_details(record: Record) -> Iterator[Mapping[str, Any]]:
             yield details
 
 
-def _copy_lines(details: Mapping[str, Any]) -> Iterator[Line]:
+def _copy_lines(details: Mapping[str, Any]) -> Iterator[TextLine]:
     """The required lines that OCR read exactly, each in one level box."""
     for pair in details["found"]:
         if len(pair["readings"]) != 1 or pair["line"] != pair["read"]:
             continue
         corners = _corners(details["lines"][pair["readings"][0]])
         if corners is not None and sum(map(str.isalpha, pair["line"])) >= 3 and _is_level(corners):
-            yield Line(pair["line"], corners)
+            yield TextLine(pair["line"], corners)
 
 
 def _corners(reading: Mapping[str, Any]) -> Corners | None:

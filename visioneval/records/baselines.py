@@ -57,7 +57,7 @@ class Header(Frozen):
     gradings: dict[str, BaselineGrading]
 
 
-class Line(Frozen):
+class BaselineLine(Frozen):
     """One cell: the fields of its record that do not depend on time. ``graders`` maps graders to gradings."""
 
     test_id: CaseId
@@ -83,11 +83,11 @@ class Baseline(Frozen):
     """A parsed baseline."""
 
     header: Header
-    lines: tuple[Line, ...]
+    lines: tuple[BaselineLine, ...]
 
 
 _HEADER: TypeAdapter[Header] = TypeAdapter(Header)
-_LINE: TypeAdapter[Line] = TypeAdapter(Line)
+_LINE: TypeAdapter[BaselineLine] = TypeAdapter(BaselineLine)
 
 
 def baseline_path(name: str) -> Path:
@@ -117,9 +117,9 @@ def make_baseline(
     return Baseline(header=header, lines=tuple(lines))
 
 
-def _line(record: Record, gradings: dict[str, BaselineGrading]) -> Line:
+def _line(record: Record, gradings: dict[str, BaselineGrading]) -> BaselineLine:
     computed = ("graders", "failed_graders", "cost_usd")
-    values = {name: getattr(record, name) for name in Line.model_fields if name not in computed}
+    values = {name: getattr(record, name) for name in BaselineLine.model_fields if name not in computed}
     failed = tuple(grader.key for grader in record.graders if grader.is_unmeasured and not grader.is_optional)
     graders = {}
     for grader in record.graders:
@@ -127,7 +127,7 @@ def _line(record: Record, gradings: dict[str, BaselineGrading]) -> Line:
         short = sha256(_sorted(grading).encode()).hexdigest()[:_SHORT]
         gradings[short] = grading
         graders[grader.key] = short
-    return Line(**values, graders=graders, failed_graders=failed, cost_usd=record.total_cost_usd)
+    return BaselineLine(**values, graders=graders, failed_graders=failed, cost_usd=record.total_cost_usd)
 
 
 def write_baseline(baseline: Baseline, path: Path) -> None:

@@ -25,7 +25,7 @@ from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.suite.cases.case import CaseId
 from visioneval.suite.filters import any_glob
 from visioneval.suite.model import Suite, VarName
-from visioneval.suite.selection import Selection, selected
+from visioneval.suite.selection.selection import Selection, selected
 from visioneval.types import Frozen, Metric, Score, Status, TaskType, Verdict
 
 RunState = Literal["running", "complete", "interrupted", "stopped"]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from visioneval.analysis.rerouting import Rerouting
-from visioneval.analysis.stats.measure import Measure
+from visioneval.analysis.stats.measure import Statistic
 from visioneval.analysis.summary.findings import PanelFinding
 
 _ALLOWED = {"\n", "\t", "\u200c", "\u200d"}  # the two joiners shape letters and emoji and do not move the cursor
@@ -42,7 +42,7 @@ def rerouting_text(rerouting: Rerouting) -> str:
     )
 
 
-def alpha_text(alpha: Measure) -> str:
+def alpha_text(alpha: Statistic) -> str:
     """Krippendorff's alpha with its interval: ``alpha 0.72 [0.61, 0.81]``, or why there is none."""
     if alpha.value is None:
         return f"no alpha ({alpha.note})"

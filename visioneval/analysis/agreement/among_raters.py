@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from visioneval.analysis.agreement.answers import Answers, Facet, Unit
 from visioneval.analysis.stats.agreement.chance import Level, cohen_kappa, fleiss_kappa, quadratic_kappa
 from visioneval.analysis.stats.interval import Floats, alpha_measure, category_measure
-from visioneval.analysis.stats.measure import Measure
+from visioneval.analysis.stats.measure import Statistic
 from visioneval.types import Frozen
 
 SHOWN = 10
@@ -55,11 +55,11 @@ class RaterAgreement(Frozen):
     raters: int
     items: int
     shared: int
-    alpha: dict[Level, Measure]
-    fleiss: Measure
+    alpha: dict[Level, Statistic]
+    fleiss: Statistic
     fleiss_raters: int | None
     cohen: tuple[PairOfRaters, ...]
-    cohen_mean: Measure
+    cohen_mean: Statistic
     split_items: tuple[SplitItem, ...]
 
 
@@ -87,7 +87,7 @@ def _agreement_on(facet: Facet) -> RaterAgreement:
         fleiss=fleiss,
         fleiss_raters=size,
         cohen=pairs,
-        cohen_mean=Measure(note=_TOO_MANY) if has_too_many else _mean_kappa(pairs),
+        cohen_mean=Statistic(note=_TOO_MANY) if has_too_many else _mean_kappa(pairs),
         split_items=_split_items(facet, shared),
     )
 
@@ -101,16 +101,16 @@ def _counts(items: list[dict[str, float]]) -> tuple[NDArray[np.int64], Floats]:
     return counts, np.asarray(values, dtype=float)
 
 
-def _alpha(counts: NDArray[np.int64], values: Floats, level: Level, cases: list[str]) -> Measure:
+def _alpha(counts: NDArray[np.int64], values: Floats, level: Level, cases: list[str]) -> Statistic:
     if not len(counts):
-        return Measure(note=_NO_OVERLAP)
+        return Statistic(note=_NO_OVERLAP)
     return alpha_measure(counts, values, level, cases, undefined=_ALL_EQUAL)
 
 
-def _fleiss(counts: NDArray[np.int64], cases: list[str]) -> tuple[Measure, int | None]:
+def _fleiss(counts: NDArray[np.int64], cases: list[str]) -> tuple[Statistic, int | None]:
     """Fleiss' kappa over the items with the most common number of answers, as it allows no missing ones."""
     if not len(counts):
-        return Measure(note=_NO_OVERLAP), None
+        return Statistic(note=_NO_OVERLAP), None
     sizes = counts.sum(axis=1)
     size = max(Counter(sizes.tolist()).items(), key=lambda entry: (entry[1], entry[0]))[0]
     rows = np.flatnonzero(sizes == size)
@@ -135,12 +135,12 @@ def _cohen(facet: Facet, shared: dict[Unit, dict[str, float]]) -> tuple[PairOfRa
     return tuple(sorted(pairs, key=lambda pair: (-pair.n, pair.raters)))
 
 
-def _mean_kappa(pairs: tuple[PairOfRaters, ...]) -> Measure:
+def _mean_kappa(pairs: tuple[PairOfRaters, ...]) -> Statistic:
     weighted = [(pair.kappa, pair.n) for pair in pairs if pair.kappa is not None]
     if not weighted:
-        return Measure(note="no two raters have common items with differing answers")
+        return Statistic(note="no two raters have common items with differing answers")
     total = sum(n for _, n in weighted)
-    return Measure(value=sum(kappa * n for kappa, n in weighted) / total, n=len(weighted))
+    return Statistic(value=sum(kappa * n for kappa, n in weighted) / total, n=len(weighted))
 
 
 def _split_items(facet: Facet, shared: dict[Unit, dict[str, float]]) -> tuple[SplitItem, ...]:

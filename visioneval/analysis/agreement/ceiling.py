@@ -13,7 +13,7 @@ import numpy as np
 
 from visioneval.analysis.agreement.measures import Kind, headline_measure
 from visioneval.analysis.stats.interval import Floats
-from visioneval.analysis.stats.measure import Measure
+from visioneval.analysis.stats.measure import Statistic
 
 _NO_OTHERS = "no cell has answers from two raters: the ceiling is unknown"
 _ALL_SPLIT = "the other raters of every cell are evenly split: the ceiling is unknown"
@@ -22,7 +22,7 @@ _ONE_ANSWER = "the raters give every cell the same answer: the measure is undefi
 
 def against_other_raters(
     kind: Kind, answers: Sequence[Sequence[float]], grader: Floats, cases: Sequence[str]
-) -> tuple[Measure, Measure]:
+) -> tuple[Statistic, Statistic]:
     """The headline measure of each rater against the other raters, and of the grader against the same raters.
 
     ``answers`` are those of all raters by cell; ``grader`` and ``cases`` have one entry per cell. For yes or no, the
@@ -40,7 +40,7 @@ def against_other_raters(
                 row_cases.append(case)
     if not raters:
         reason = _ALL_SPLIT if any(len(codes) > 1 for codes in answers) else _NO_OTHERS
-        return Measure(note=reason), Measure(note=reason)
+        return Statistic(note=reason), Statistic(note=reason)
     reference = np.asarray(references, dtype=float)
     ceiling, in_place = (
         headline_measure(kind, np.asarray(column, dtype=float), reference, row_cases, undefined=undefined)

@@ -13,7 +13,7 @@ from visioneval.analysis.agreement.drawn_labels import DrawnLabels, Unusable, dr
 from visioneval.analysis.agreement.graders import RunMetric
 from visioneval.analysis.agreement.measures import Kind
 from visioneval.analysis.stats.agreement import prediction_powered as ppi
-from visioneval.analysis.stats.measure import Measure
+from visioneval.analysis.stats.measure import Statistic
 from visioneval.errors import UsageError
 from visioneval.records.model import CellKey
 from visioneval.suite.labels import LabelQuestion
@@ -40,9 +40,9 @@ class CorrectedMetric(Frozen):
     uncovered: int = 0
     missing: int = 0
     waiting: int = 0
-    judge: Measure = Measure()
-    labels: Measure = Measure()
-    corrected: Measure = Measure()
+    judge: Statistic = Statistic()
+    labels: Statistic = Statistic()
+    corrected: Statistic = Statistic()
     tuning: float | None = None
     reason: str | None = None
 
@@ -59,7 +59,7 @@ class CorrectedDifference(Frozen):
     question: str
     labels_a: int
     labels_b: int
-    difference: Measure
+    difference: Statistic
 
 
 class Correction(Frozen):
@@ -134,7 +134,7 @@ class _CorrectedQuestion:
         about = {"a": name_of(runs[0]), "b": name_of(runs[1]), "metric": self.metric.name, "question": self.facet.key}
         counts = {"labels_a": len(a.labels), "labels_b": len(b.labels)}
         if not a.labels or not b.labels:
-            empty = Measure(n=len(a.judge), note="no cell that both runs have is labeled in each of them")
+            empty = Statistic(n=len(a.judge), note="no cell that both runs have is labeled in each of them")
             return CorrectedDifference(**about, **counts, difference=empty)
         codes = _codes([*a.judge, *b.judge])
         estimates = [ppi.corrected_mean(*_arrays(labels, codes), self._step) for labels in (a, b)]
@@ -206,13 +206,13 @@ def _matched(first: DrawnLabels, second: DrawnLabels) -> tuple[DrawnLabels, Draw
 
 def _measure(
     estimate: ppi.MeanEstimate, n: int, limits: tuple[float, float | None], note: str | None = None
-) -> Measure:
+) -> Statistic:
     """The value and its interval, within the limits."""
     low, high = limits[0], math.inf if limits[1] is None else limits[1]
     value = min(max(estimate.value, low), high)
     if estimate.cases < 2:
-        return Measure(value=value, n=n, note=_ONE_CASE)
+        return Statistic(value=value, n=n, note=_ONE_CASE)
     bounds = estimate.interval()
-    return Measure(
+    return Statistic(
         value=value, low=min(max(bounds.low, low), high), high=min(max(bounds.high, low), high), n=n, note=note
     )

@@ -24,7 +24,7 @@ from visioneval.analysis.agreement.measures import (
 )
 from visioneval.analysis.cells import writers_of
 from visioneval.analysis.stats.interval import Floats
-from visioneval.analysis.stats.measure import Measure
+from visioneval.analysis.stats.measure import Statistic
 from visioneval.analysis.stats.ranks.correlation import mean_ranks
 from visioneval.errors import UsageError
 from visioneval.records.model import Record, RunInfo
@@ -76,9 +76,9 @@ class GraderAgreement(Frozen):
     split: int
     unmeasured: int
     headline: str
-    measures: dict[str, Measure]
-    ceiling: Measure
-    grader_as_rater: Measure
+    measures: dict[str, Statistic]
+    ceiling: Statistic
+    grader_as_rater: Statistic
     rule: str | None
     confusion: Confusion | None
     disputed: tuple[Disputed, ...]

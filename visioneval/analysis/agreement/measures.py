@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from visioneval.analysis.stats.agreement.chance import quadratic_kappa
 from visioneval.analysis.stats.interval import Floats, coefficient_measure, kappa_measure, rate_measure
-from visioneval.analysis.stats.measure import Measure
+from visioneval.analysis.stats.measure import Statistic
 from visioneval.analysis.stats.ranks.correlation import kendall, spearman
 from visioneval.rules import Rule
 from visioneval.types import Metric
@@ -32,7 +32,7 @@ class Failures(NamedTuple):
 
 def headline_measure(
     kind: Kind, first: Floats, second: Floats, cases: Sequence[str], *, undefined: str | None = None
-) -> Measure:
+) -> Statistic:
     """The measure that stands for a kind of metric, of two columns of shape ``(rows,)``."""
     if kind == "bool":
         return kappa_measure(first, second, cases, undefined=undefined or _ONE_ANSWER)
@@ -41,12 +41,12 @@ def headline_measure(
     return coefficient_measure(spearman, first, second, cases, undefined=undefined or _CONSTANT)
 
 
-def chance_measures(kind: Kind, people: Floats, grader: Floats, cases: Sequence[str]) -> dict[str, Measure]:
+def chance_measures(kind: Kind, people: Floats, grader: Floats, cases: Sequence[str]) -> dict[str, Statistic]:
     """Kappa, or kappa with quadratic weights; empty for numbers on different scales."""
     return {} if kind == "continuous" else {HEADLINES[kind]: headline_measure(kind, people, grader, cases)}
 
 
-def rank_measures(people: Floats, grader: Floats, cases: Sequence[str]) -> dict[str, Measure]:
+def rank_measures(people: Floats, grader: Floats, cases: Sequence[str]) -> dict[str, Statistic]:
     """The rank correlations."""
     return {
         "spearman": coefficient_measure(spearman, people, grader, cases, undefined=_CONSTANT),
@@ -64,7 +64,7 @@ def failures(kind: Kind, meaning: Metric, rule: Rule | None, people: Floats, gra
     return Failures(*(np.asarray([_breaks(rule, value) for value in side], dtype=bool) for side in (people, grader)))
 
 
-def failure_measures(failed: Failures | None, cases: Sequence[str]) -> dict[str, Measure]:
+def failure_measures(failed: Failures | None, cases: Sequence[str]) -> dict[str, Statistic]:
     """Accuracy, precision and recall of failures, if the metric defines a failure. Precision and recall are rates over
     the cells that the grader fails, and that people fail."""
     if failed is None:
@@ -76,7 +76,7 @@ def failure_measures(failed: Failures | None, cases: Sequence[str]) -> dict[str,
     }
 
 
-def _share(values: NDArray[np.bool_], among: NDArray[np.bool_], cases: Sequence[str], undefined: str) -> Measure:
+def _share(values: NDArray[np.bool_], among: NDArray[np.bool_], cases: Sequence[str], undefined: str) -> Statistic:
     return rate_measure(values[among], list(compress(cases, among)), undefined=undefined)
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from visioneval.analysis.agreement.graders import GraderAgreement
 from visioneval.analysis.agreement.measures import MEASURES
-from visioneval.analysis.stats.measure import Measure
+from visioneval.analysis.stats.measure import Statistic
 from visioneval.errors import ExitCode, UsageError
 from visioneval.rules import is_true
 from visioneval.suite.loading.messages import did_you_mean
@@ -111,13 +111,13 @@ def _check(minimum: Minimum, metric: str, measure: str | None, graders: Sequence
     )
 
 
-def _order(measure: Measure, bound: Bound) -> float:
+def _order(measure: Statistic, bound: Bound) -> float:
     """Sorts an unmeasured one first, then by the bound that counts."""
     number = measure.low if bound == "low" else measure.value
     return -2.0 if number is None else number
 
 
-def _note(measure: Measure, minimum: Minimum, *, passed: bool) -> str | None:
+def _note(measure: Statistic, minimum: Minimum, *, passed: bool) -> str | None:
     if minimum.bound == "estimate":
         return measure.note if measure.value is None else None
     if measure.value is None:

@@ -13,7 +13,7 @@ from visioneval.analysis.agreement.answers import Answers, LabeledRun, Unit
 from visioneval.analysis.agreement.graders import Confusion
 from visioneval.analysis.compare.preferences import PreferenceFinding, Result, summarize_preferences
 from visioneval.analysis.stats.interval import kappa_measure, rate_measure
-from visioneval.analysis.stats.measure import Measure
+from visioneval.analysis.stats.measure import Statistic
 from visioneval.records.labeling.labels import PAIR_ANSWERS
 from visioneval.records.preferences import Preference
 from visioneval.types import Frozen
@@ -41,7 +41,7 @@ class HumanPreferences(Frozen):
     a_wins: int
     b_wins: int
     ties: int
-    b_win_rate: Measure
+    b_win_rate: Statistic
 
 
 class PairwiseJudgeAgreement(Frozen):
@@ -58,8 +58,8 @@ class PairwiseJudgeAgreement(Frozen):
     decided: int
     flips: int
     unjudged: int
-    accuracy: Measure
-    kappa: Measure
+    accuracy: Statistic
+    kappa: Statistic
     confusion: Confusion
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from visioneval.analysis.stats.basic import Interval
 from visioneval.analysis.stats.clusters import case_sums
-from visioneval.analysis.stats.measure import Measure
+from visioneval.analysis.stats.measure import Statistic
 from visioneval.analysis.stats.rare_events import rare_event_interval
 from visioneval.records.model import RunInfo
 from visioneval.records.preferences import NAME, Preference, read_preferences
@@ -48,7 +48,7 @@ class PreferenceFinding:
     """The judges that it combines, for the finding of a panel."""
     is_of_member: bool = False
     """Whether a panel's finding covers this judge's pairs."""
-    alpha: Measure | None = None
+    alpha: Statistic | None = None
     """Krippendorff's nominal alpha between the judges of a panel: B, A, or neither."""
 
     def count(self, *results: Result) -> int:
@@ -166,10 +166,10 @@ def _majority(answers: Sequence[Result], required: int) -> Result:
     return next((side for side in preferred if answers.count(side) * 2 > len(answers)), "tie")
 
 
-def _alpha(answers: Mapping[tuple[str, int], Sequence[Result]]) -> Measure:
+def _alpha(answers: Mapping[tuple[str, int], Sequence[Result]]) -> Statistic:
     shared = {cell: given for cell, given in answers.items() if len(given) > 1}
     if not shared:
-        return Measure(note="no pair has answers from two judges")
+        return Statistic(note="no pair has answers from two judges")
     # loads NumPy, which runs without a panel do without
     import numpy as np
 

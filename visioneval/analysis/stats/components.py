@@ -52,7 +52,7 @@ def case_of_votes(samples: Sequence[SampleVotes]) -> CaseTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Components:
+class VarianceComponents:
     """Variances of a single vote, in squared units, each 0 or more.
 
     ``case`` is the variance between cases, ``sample`` between samples of a case, ``vote`` between votes about a sample.
@@ -65,7 +65,7 @@ class Components:
     vote: float | None
 
 
-def components(strata: Iterable[Sequence[CaseTable]]) -> Components:
+def components(strata: Iterable[Sequence[CaseTable]]) -> VarianceComponents:
     """Splits the variance within strata, the model runs, which may differ in their means.
 
     The estimators are unbiased before negative ones are set to 0.
@@ -81,7 +81,7 @@ def components(strata: Iterable[Sequence[CaseTable]]) -> Components:
     sample = (samples_ss - samples_df * noise) / samples_own if samples_df else None
     between = cases_ss - cases_df * noise - cases_samples * (sample or 0.0)
     case = between / cases_own if cases_df else None
-    return Components(*(None if value is None else max(0.0, value) for value in (case, sample, vote)))
+    return VarianceComponents(*(None if value is None else max(0.0, value) for value in (case, sample, vote)))
 
 
 def _table(cases: Sequence[CaseTable]) -> tuple[float, ...]:

@@ -17,7 +17,7 @@ from visioneval.analysis.stats.agreement.chance import Level, cohen_kappa, kripp
 from visioneval.analysis.stats.agreement.chance_interval import chance_corrected_interval
 from visioneval.analysis.stats.basic import Interval
 from visioneval.analysis.stats.jackknife import Rows, jackknife_interval
-from visioneval.analysis.stats.measure import Measure
+from visioneval.analysis.stats.measure import Statistic
 from visioneval.analysis.stats.rare_events import rare_event_interval
 
 Floats = NDArray[np.float64]
@@ -47,27 +47,27 @@ class Needed:
 FOR_CATEGORIES, FOR_NUMBERS = Needed(10, 3), Needed(20, 5)
 
 
-def rate_measure(values: ArrayLike, cases: Sequence[Any], *, undefined: str = NOTHING) -> Measure:
+def rate_measure(values: ArrayLike, cases: Sequence[Any], *, undefined: str = NOTHING) -> Statistic:
     """The mean of values in 0..1; ``cases`` are the cases of the rows. ``undefined`` is the note if there are none."""
     column, numbers = np.asarray(values, dtype=float), case_numbers(cases)
     if not len(column):
-        return Measure(note=undefined)
+        return Statistic(note=undefined)
     value, n = float(column.mean()), len(column)
     if numbers.max() == 0:
-        return Measure(value=value, n=n, note="no interval: 1 case, 2 are needed")
+        return Statistic(value=value, n=n, note="no interval: 1 case, 2 are needed")
     halves = int(4 * float(np.sum(column * (1 - column))))  # a value of 0.5 counts as one tie, others as a part of one
     return _measure(value, n, rare_event_interval(sums_by_case(column, numbers), halves))
 
 
-def kappa_measure(first: ArrayLike, second: ArrayLike, cases: Sequence[Any], *, undefined: str) -> Measure:
+def kappa_measure(first: ArrayLike, second: ArrayLike, cases: Sequence[Any], *, undefined: str) -> Statistic:
     """Cohen's kappa of two columns of categories. ``undefined`` notes that all ratings are in one category."""
     a, b, numbers = np.asarray(first, dtype=float), np.asarray(second, dtype=float), case_numbers(cases)
     value = cohen_kappa(a, b)
     if np.isnan(value):
-        return Measure(n=len(a), note=undefined if len(a) else NOTHING)
+        return Statistic(n=len(a), note=undefined if len(a) else NOTHING)
     problem = FOR_CATEGORIES.problem(numbers, _is_other(a, b))
     if problem:
-        return Measure(value=value, n=len(a), note=problem)
+        return Statistic(value=value, n=len(a), note=problem)
     categories = np.unique(np.concatenate([a, b]))
     first_counts, second_counts = (
         _counts_by_case(np.searchsorted(categories, side), len(categories), numbers) for side in (a, b)
@@ -83,17 +83,17 @@ def coefficient_measure(
     cases: Sequence[Any],
     *,
     undefined: str,
-) -> Measure:
+) -> Statistic:
     """A coefficient in -1..1 of two columns of numbers. ``undefined`` notes that it is NaN although there are rows."""
     a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
     if not len(a):
-        return Measure(note=NOTHING)
+        return Statistic(note=NOTHING)
     return row_measure(lambda rows: statistic(a[rows], b[rows]), _is_other(a, b), cases, undefined=undefined)
 
 
 def row_measure(
     statistic: Callable[[Rows], float], is_other: NDArray[np.bool_], cases: Sequence[Any], *, undefined: str
-) -> Measure:
+) -> Statistic:
     """A coefficient in -1..1 that is computed from row numbers, of which there is at least one.
 
     ``is_other`` marks the rows with another answer than the most common one, shape ``(rows,)``.
@@ -101,16 +101,16 @@ def row_measure(
     n, numbers = len(cases), case_numbers(cases)
     value = statistic(np.arange(n))
     if np.isnan(value):
-        return Measure(n=n, note=undefined)
+        return Statistic(n=n, note=undefined)
     problem = FOR_NUMBERS.problem(numbers, is_other)
     if problem:
-        return Measure(value=value, n=n, note=problem)
+        return Statistic(value=value, n=n, note=problem)
     return _measure(value, n, jackknife_interval(statistic, numbers))
 
 
 def category_measure(
     value: float, counts: NDArray[np.int64], cases: Sequence[Any], *, correction: float, undefined: str
-) -> Measure:
+) -> Statistic:
     """A chance-corrected agreement of interchangeable raters, with its interval.
 
     ``counts`` are the ratings of each item by category, shape ``(items, categories)``, two or more per item.
@@ -118,11 +118,11 @@ def category_measure(
     """
     n, numbers = len(counts), case_numbers(cases)
     if np.isnan(value):
-        return Measure(n=n, note=undefined)
+        return Statistic(n=n, note=undefined)
     sizes = counts.sum(axis=1)
     problem = FOR_CATEGORIES.problem(numbers, sizes > counts[:, counts.sum(axis=0).argmax()])
     if problem:
-        return Measure(value=value, n=n, note=problem)
+        return Statistic(value=value, n=n, note=problem)
     disagreement = sizes - (counts * (counts - 1)).sum(axis=1) / (sizes - 1)
     by_case = np.zeros((int(numbers.max()) + 1, counts.shape[1]))
     np.add.at(by_case, numbers, counts)
@@ -133,7 +133,7 @@ def category_measure(
 
 def alpha_measure(
     counts: NDArray[np.int64], values: Floats, level: Level, cases: Sequence[Any], *, undefined: str
-) -> Measure:
+) -> Statistic:
     """Krippendorff's alpha. ``counts`` and ``values`` are as for ``krippendorff_alpha``: one item or more, and two or
     more ratings of each."""
     if level == "nominal":
@@ -158,10 +158,10 @@ def sums_by_case(values: Floats, numbers: Rows) -> list[tuple[float, int]]:
     return [(float(total), int(count)) for total, count in zip(sums, counts, strict=True)]
 
 
-def _measure(value: float, n: int, interval: Interval | None) -> Measure:
+def _measure(value: float, n: int, interval: Interval | None) -> Statistic:
     if interval is None:
-        return Measure(value=value, n=n, note=HARDLY_DIFFER)
-    return Measure(value=value, low=min(value, interval.low), high=max(value, interval.high), n=n)
+        return Statistic(value=value, n=n, note=HARDLY_DIFFER)
+    return Statistic(value=value, low=min(value, interval.low), high=max(value, interval.high), n=n)
 
 
 def _is_other(first: Floats, second: Floats) -> NDArray[np.bool_]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from visioneval.types import Frozen
 
 
-class Measure(Frozen):
+class Statistic(Frozen):
     """A value over ``n`` rows with its 95 % interval. ``note`` explains a missing value or interval."""
 
     value: float | None = None

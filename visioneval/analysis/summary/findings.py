@@ -10,7 +10,7 @@ from visioneval.analysis.alignments import AlignedCell
 from visioneval.analysis.disagreements import Disagreement
 from visioneval.analysis.rerouting import Rerouting
 from visioneval.analysis.scores import Estimate
-from visioneval.analysis.stats.measure import Measure
+from visioneval.analysis.stats.measure import Statistic
 from visioneval.analysis.summary.diversity import DiversityFinding
 from visioneval.analysis.summary.judge_card import JudgeCard, PairCard
 from visioneval.analysis.summary.questions import QuestionFindings
@@ -18,7 +18,7 @@ from visioneval.analysis.summary.separation import Separation
 from visioneval.analysis.summary.variance import NoiseFinding
 from visioneval.records.files.lines import SCHEMA_VERSION
 from visioneval.records.model import CellError, RunState, StoppedBy
-from visioneval.suite.shards import Shard
+from visioneval.suite.selection.shards import Shard
 from visioneval.types import Frozen, Metric, Verdict
 
 CostKind = Literal["generation", "judging", "pairwise"]
@@ -111,7 +111,7 @@ class PanelMetric(Frozen):
     cases. ``split`` counts the cells without a score because as many judges said yes as no.
     """
 
-    alpha: Measure
+    alpha: Statistic
     split: int
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from visioneval.analysis.scores import empty_array
-from visioneval.analysis.stats.measure import Measure
+from visioneval.analysis.stats.measure import Statistic
 from visioneval.analysis.summary.findings import PanelFinding, PanelMetric
 from visioneval.records.model import GraderRecord, Record, RunInfo
 
@@ -58,7 +58,7 @@ class _MetricAnswers:
     def result(self) -> PanelMetric:
         return PanelMetric(alpha=self._alpha(), split=self.split)
 
-    def _alpha(self) -> Measure:
+    def _alpha(self) -> Statistic:
         # loads NumPy, which runs without a panel do without
         import numpy as np
 
@@ -69,7 +69,7 @@ class _MetricAnswers:
         shared = moments[0] >= 2
         moments, cases = moments[:, shared], np.array(self.cases)[shared]
         if not len(cases):
-            return Measure(note="no cell has answers of two judges")
+            return Statistic(note="no cell has answers of two judges")
         undefined = "all answers are the same: alpha is undefined"
         return row_measure(
             lambda rows: interval_alpha(*moments[:, rows]), _is_other(*moments), cases.tolist(), undefined=undefined

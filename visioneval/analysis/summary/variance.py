@@ -13,7 +13,13 @@ from pydantic import Field
 from visioneval.analysis.compare.differences import PASS_RATE
 from visioneval.analysis.scores import CaseNumbers, Scores, empty_array, empty_case_array
 from visioneval.analysis.stats.clusters import by_case
-from visioneval.analysis.stats.components import CaseTable, Components, case_of_values, case_of_votes, components
+from visioneval.analysis.stats.components import (
+    CaseTable,
+    VarianceComponents,
+    case_of_values,
+    case_of_votes,
+    components,
+)
 from visioneval.analysis.stats.student import t_quantile
 from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.model import GraderRecord, Record, RunInfo
@@ -179,7 +185,7 @@ def _finding(
     )
 
 
-def _doubled(split: Components, cases: float, samples: float, votes: float) -> Iterator[tuple[Lever, float]]:
+def _doubled(split: VarianceComponents, cases: float, samples: float, votes: float) -> Iterator[tuple[Lever, float]]:
     """The half-widths that can be known with twice the number of cases, samples or votes."""
     sizes: tuple[tuple[Lever, tuple[float, float, float], float | None], ...] = (
         ("cases", (2 * cases, samples, votes), split.case),
@@ -192,7 +198,7 @@ def _doubled(split: Components, cases: float, samples: float, votes: float) -> I
             yield lever, width
 
 
-def _half_width(split: Components, cases: float, samples: float, votes: float) -> float | None:
+def _half_width(split: VarianceComponents, cases: float, samples: float, votes: float) -> float | None:
     """Half the width of a 95 % interval of a mean of balanced data, in the unit of the values."""
     if split.case is None or round(cases) < 2:
         return None

@@ -15,7 +15,7 @@ from visioneval.expansion.keys import HashOf, generation_key, grade_key
 from visioneval.expansion.plan import Call, Plan
 from visioneval.records.keys import changed_parts, describe_parts
 from visioneval.records.model import CellKey, Record, RunInfo, read_records
-from visioneval.suite.selection import Selection, narrowed_further
+from visioneval.suite.selection.selection import Selection, narrowed_further
 from visioneval.types import Verdict
 
 _MAX_ERROR = 200

@@ -15,7 +15,7 @@ from visioneval.records.model import RunInfo, read_info
 from visioneval.suite.load import LoadedSuite, load_suite, recheck_suite
 from visioneval.suite.loading.document import Source
 from visioneval.suite.runs import model_runs
-from visioneval.suite.selection import Selection
+from visioneval.suite.selection.selection import Selection
 
 MAX_MISSING = 3
 

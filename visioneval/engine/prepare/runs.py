@@ -29,7 +29,7 @@ from visioneval.records.model import RunInfo, read_info, read_records
 from visioneval.records.resume_command import resume_command
 from visioneval.records.writer import RunWriter
 from visioneval.suite.load import HIDDEN
-from visioneval.suite.selection import merged, narrowed_further
+from visioneval.suite.selection.selection import merged, narrowed_further
 
 MAX_CHANGED = 3
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from visioneval.graders.text import reading_order
 from visioneval.graders.text.alphabet import fold_character
 from visioneval.graders.text.copy_diff import NearestMatch, differences, nearest
 from visioneval.graders.text.copy_match import (
@@ -26,6 +25,7 @@ from visioneval.graders.text.copy_match import (
     page_of,
 )
 from visioneval.graders.text.extras import Extra, extras
+from visioneval.graders.text.reading import reading_order
 from visioneval.suite.cases.case import ExpectText
 
 

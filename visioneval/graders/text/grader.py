@@ -15,12 +15,12 @@ from visioneval.errors import GraderError, ProviderError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import Measure
 from visioneval.graders.pixels.difference import SCORE_DIGITS, TOOL_VERSIONS
-from visioneval.graders.text import contrast, ocr
 from visioneval.graders.text import judge as text_judge
 from visioneval.graders.text.alphabet import unreadable
 from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.copy_check import CopyCheck, CopyPair, Miss, check
 from visioneval.graders.text.copy_match import Corners, Reading
+from visioneval.graders.text.reading import contrast, ocr
 from visioneval.graders.text.text_scores import normalized_edit_distance, word_accuracy
 from visioneval.judging.ask import OffSchemaError, reply_texts
 from visioneval.media.images import encode_png, load_image, on_background, room_for

@@ -47,7 +47,7 @@ class PlantedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TextLine:
     """A line of copy in the image, as read by OCR, with the four corners of its box in pixels."""
 
     text: str
@@ -67,7 +67,7 @@ class Subject:
     mime: str
     region: Mask
     expect: Expect = field(default_factory=Expect)
-    line: Line | None = None
+    line: TextLine | None = None
     no_line: str = "no text grader read a line of its copy"
     lines: tuple[Corners, ...] = ()
 
@@ -77,7 +77,7 @@ class Subject:
         return self.image.shape[2] == 4 and int(self.image[..., 3].min()) < 255
 
     @property
-    def copy_line(self) -> Line:
+    def copy_line(self) -> TextLine:
         """The line that copy damage changes. Raises ``CannotPlantError``."""
         if self.line is None:
             raise CannotPlantError(self.no_line)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from visioneval.analysis.stats.measure import Measure
+from visioneval.analysis.stats.measure import Statistic
 from visioneval.report.terminal.table import Cell
 
 
-def measure_cells(measure: Measure) -> tuple[Cell, Cell, Cell, Cell]:
+def measure_cells(measure: Statistic) -> tuple[Cell, Cell, Cell, Cell]:
     """The value, the interval, the number of rows and the note."""
     value = "-" if measure.value is None else f"{measure.value:.3f}"
     has_interval = measure.low is not None and measure.high is not None

@@ -10,6 +10,7 @@ from math import comb
 from typing import Literal
 
 from visioneval.analysis.past_costs import PastCosts
+from visioneval.counted import count_of
 from visioneval.engine.calls.cost.assumed import assumed_answer, assumed_generation
 from visioneval.engine.calls.cost.bounds import CallSize, bound_of
 from visioneval.engine.calls.cost.paid_calls import budget_warnings, prices_of
@@ -40,7 +41,7 @@ class Cost:
 
     def __str__(self) -> str:
         """Its name, calls, cost and basis."""
-        calls = "" if self.calls is None else f"{_count_of(self.calls, 'call')}, "
+        calls = "" if self.calls is None else f"{count_of(self.calls, 'call')}, "
         return f"{self.name}: {calls}{self._priced}"
 
     @property
@@ -48,7 +49,7 @@ class Cost:
         if self.usd is not None:
             basis = {
                 "prices": "from the suite's prices",
-                "earlier runs": f"from {_count_of(self.seen, 'cell')} of earlier runs",
+                "earlier runs": f"from {count_of(self.seen, 'cell')} of earlier runs",
             }.get(self.basis, "assuming usual numbers of tokens")
             return f"{self.usd:.4f} USD, {basis}"
         if self.basis == "tokens":
@@ -63,10 +64,6 @@ def total_text(costs: Sequence[Cost]) -> str:
     known = [cost.usd for cost in costs if cost.usd is not None]
     unknown = f"unknown for {len(costs) - len(known):,} of {len(costs):,}" if len(known) < len(costs) else ""
     return ", and ".join(filter(None, (f"about {sum(known):.2f} USD" if known else "", unknown)))
-
-
-def _count_of(number: int, name: str) -> str:
-    return f"{number:,} {name}{'s' * (number != 1)}"
 
 
 @dataclass(frozen=True, slots=True)

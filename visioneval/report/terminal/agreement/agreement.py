@@ -12,7 +12,7 @@ from visioneval.analysis.agreement.among_raters import RaterAgreement
 from visioneval.analysis.agreement.graders import Confusion, GraderAgreement
 from visioneval.analysis.agreement.minimums import FLAGS, MinimumResult
 from visioneval.analysis.agreement.raters import MatchCount, RaterFinding
-from visioneval.analysis.stats.measure import Measure
+from visioneval.analysis.stats.measure import Statistic
 from visioneval.report.terminal.agreement.agreement_pairs import pair_tables
 from visioneval.report.terminal.agreement.correction import correction_parts
 from visioneval.report.terminal.agreement.judge_card import agreement_cards
@@ -139,14 +139,14 @@ def _question_row(question: RaterAgreement) -> tuple[Cell, ...]:
     return name, *numbers, alpha, f"{_value(question.fleiss)}{fleiss_note}", _value(question.cohen_mean)
 
 
-def _show_interval(measure: Measure, more: str) -> str:
+def _show_interval(measure: Statistic, more: str) -> str:
     if measure.value is None:
         return measure.note or "-"
     interval = f" [{measure.low:.2f}, {measure.high:.2f}]" if measure.low is not None else ""
     return f"{measure.value:.3f}{interval}{more}" + (f" ({measure.note})" if measure.note else "")
 
 
-def _value(measure: Measure) -> str:
+def _value(measure: Statistic) -> str:
     return "-" if measure.value is None else f"{measure.value:.3f}"
 
 

@@ -8,7 +8,7 @@ from rich.console import RenderableType
 
 from visioneval.analysis.agreement.agreement import Agreement
 from visioneval.analysis.agreement.pairs import HumanPreferences, PairwiseJudgeAgreement
-from visioneval.analysis.stats.measure import Measure
+from visioneval.analysis.stats.measure import Statistic
 from visioneval.report.terminal.table import Cell, Column, table, with_title
 
 
@@ -69,7 +69,7 @@ def _notes(judge: PairwiseJudgeAgreement) -> Iterator[str]:
             yield f"{name}: {measure.note}"
 
 
-def _interval(measure: Measure) -> str:
+def _interval(measure: Statistic) -> str:
     if measure.value is None:
         return "-"
     if measure.low is None or measure.high is None:

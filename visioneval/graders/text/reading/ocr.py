@@ -15,8 +15,8 @@ from PIL import Image
 
 from visioneval.errors import GraderError
 from visioneval.graders.text.copy_match import Corners, Reading, skeleton
-from visioneval.graders.text.glyphs import needs_glyphs, shown_characters
-from visioneval.graders.text.ocr_models import MODELS, model_path, session
+from visioneval.graders.text.reading.glyphs import needs_glyphs, shown_characters
+from visioneval.graders.text.reading.ocr_models import MODELS, model_path, session
 from visioneval.media.opencv import portable_opencv
 from visioneval.stopwatch import waiting
 

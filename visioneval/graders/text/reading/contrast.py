@@ -8,8 +8,8 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from visioneval.graders.text import ocr
 from visioneval.graders.text.copy_match import Corners, Reading
+from visioneval.graders.text.reading import ocr
 from visioneval.media.images import on_background
 from visioneval.media.opencv import portable_opencv
 

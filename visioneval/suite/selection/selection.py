@@ -12,7 +12,7 @@ from visioneval.suite.loading.messages import did_you_mean
 from visioneval.suite.model import Suite
 from visioneval.suite.output_of import with_output_sources
 from visioneval.suite.runs import RunCoverage
-from visioneval.suite.shards import Shard, cases_of_shard
+from visioneval.suite.selection.shards import Shard, cases_of_shard
 from visioneval.types import Frozen
 
 T = TypeVar("T")

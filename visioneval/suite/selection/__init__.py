@@ -1,0 +1,1 @@
+"""The part of a suite that runs: by flags, and by shard."""
