@@ -10,6 +10,7 @@ import pytest
 from engine_parts import open_context, plan_of, planned, recorded
 from toys import Toy
 
+from visioneval.analysis.summary.summary import summarize
 from visioneval.engine.calls.cost.estimate import estimate
 from visioneval.engine.diversity import measure_diversity
 from visioneval.engine.loop import run_to_end
@@ -55,6 +56,32 @@ def test_an_interrupt_leaves_the_remaining_pairs(toy: Toy, monkeypatch: pytest.M
         assert not run_to_end(measure, progress, print).complete
         assert progress.left == 5
         assert read_diversity(context.writer.folder) == []
+
+
+def test_a_pair_that_cannot_be_measured_is_the_error_of_its_case(toy: Toy) -> None:
+    parts = planned(suite(toy))
+    with open_context(parts) as context:
+        folder = context.writer.folder
+        records = recorded(folder, parts.plan)
+        for record in records:
+            context.writer.append(record)
+        (folder / str(records[0].artifact_path)).write_bytes(b"changed")
+        progress = Progress(context.calls)
+
+        async def measure() -> Outcome:
+            said = await measure_diversity(context, parts.plan.suite.graders[1], progress)
+            assert said == "spread: 1 of 2 sets of samples compared; 6 pairs measured"
+            return Outcome(complete=progress.left == 0)
+
+        assert run_to_end(measure, progress, print).complete
+        bad, good = read_diversity(folder)
+        assert (bad.test_id, bad.distance, bad.delta_e) == ("case0", None, None)
+        assert bad.error == "0.png: was changed after it was generated"
+        assert good.error is None
+        assert 0 < (good.distance or 0) < 0.5  # plain images of different brightness
+        summary = summarize(context.writer.info, records, diversity=[bad, good])
+        assert (summary.diversity[0].failed, summary.exit_code) == (1, 3)
+        assert summary.diversity[0].delta_e.n == 1
 
 
 def test_videos_are_not_compared(toy: Toy) -> None:

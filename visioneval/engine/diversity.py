@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import combinations
-from math import fsum
+from math import comb, fsum
 from pathlib import Path
 from typing import cast
 
@@ -38,9 +38,14 @@ class SampleGroup:
     error: str | None = None
 
     @property
-    def pairs(self) -> list[tuple[Output, Output]]:
-        """Every pair of its images."""
-        return list(combinations(self.outputs, 2))
+    def pairs(self) -> int:
+        """The number of pairs of its images."""
+        return comb(len(self.outputs), 2)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has pairs and all of them are measured, or one of them could not be."""
+        return self.pairs > 0 and (self.error is not None or len(self.distances) == self.pairs)
 
     def line(self, grader: str) -> CaseDiversity:
         """The mean over the pairs, once all are measured."""
@@ -66,12 +71,12 @@ async def measure_diversity(context: RunContext, config: BaseGrader, progress: P
     """
     folder, meter = context.writer.folder, Meter()
     groups = await asyncio.to_thread(sample_groups, context.plan, config, read_records(folder), folder)
-    pairs = iter([(group, pair) for group in groups for pair in group.pairs])
+    pairs = ((group, pair) for group in groups for pair in combinations(group.outputs, 2))
     async with asyncio.TaskGroup() as tasks:
         for _ in range(os.cpu_count() or 1):
             tasks.create_task(_run_worker(context, config, pairs, meter, progress))
     progress.left += sum(1 for _ in pairs)
-    done = [group for group in groups if group.pairs and (group.error or len(group.distances) == len(group.pairs))]
+    done = [group for group in groups if group.is_done]
     await asyncio.to_thread(update_diversity, folder, [group.line(config.key) for group in done])
     return f"{config.key}: {_note(groups, done)}; {meter.measurements} pairs measured{_cached(meter)}"
 
