@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from io import BytesIO
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,19 @@ class TestDistance:
         assert measure_distance(scene(1), scene(2)).delta_e > 10
         resized = np.asarray(Image.fromarray(scene(1)).resize((48, 32), Image.Resampling.LANCZOS))
         assert measure_distance(scene(1), resized).distance < 0.05
+
+    def test_real_images_of_one_prompt_differ_and_a_copy_does_not(self, shared_data: Path) -> None:
+        folder = shared_data / "generations"
+        with Image.open(folder / "cats_midjourney.jpg") as image:
+            small = image.convert("RGB").resize((512, 512))
+        with Image.open(folder / "cats_sdxl.jpg") as image:
+            other = image.convert("RGB").resize((512, 512))
+        buffer = BytesIO()
+        small.save(buffer, "JPEG", quality=60)
+        copy = measure_distance(np.asarray(small), np.asarray(Image.open(buffer)))
+        assert (copy.distance < 0.1, copy.delta_e < 3) == (True, True)
+        found = measure_distance(np.asarray(small), np.asarray(other))
+        assert (found.distance > 0.4, found.delta_e > 15) == (True, True)
 
     def test_color_alone_is_seen_by_delta_e(self) -> None:
         grey = np.full((32, 32, 3), 120, dtype=np.uint8)

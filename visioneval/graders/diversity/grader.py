@@ -3,8 +3,8 @@
 The distance of two images is measured as by ``reference``: after one is scaled and registered to the other, so that a
 shifted or resized copy has a distance near 0.
 
-- ``distance``, 0..2, 0 is identical: 1 - the mean structural similarity of luma (Wang et al. 2004). Two unrelated
-  images are at 0.6 or more. It does not see color.
+- ``distance``, 0..2, 0 is identical: 1 - the mean structural similarity of luma (Wang et al. 2004). It does
+  not see color. Two images of one prompt by different real models have 0.44 to 0.73, a JPEG copy 0.01.
 - ``delta_e``, 0 and up, 0 is identical: the mean color difference, CIEDE2000 (Sharma et al. 2005).
 
 Both are rounded to 4 decimals. The larger image is the base, so that the order of two images does not matter.
