@@ -192,6 +192,54 @@ def test_the_api_raises_documented_errors(quickstart: Path) -> None:
         ve.run("suite.yaml", budgt_usd=5)  # type: ignore[call-arg]
 
 
+@pytest.mark.parametrize(
+    ("function", "settings", "message"),
+    [
+        ("run", {"model": ["a"]}, r"run\(\) has no setting 'model' \(did you mean 'models'\?\)"),
+        ("plan", {"detct": 5}, r"plan\(\) has no setting 'detct' \(did you mean 'detect'\?\)"),
+        ("grade", {"resume": "r"}, r"grade\(\) has no setting 'resume'"),
+        ("probe", {"kind": []}, r"probe\(\) has no setting 'kind' \(did you mean 'kinds'\?\)"),
+        ("run", {"command_line": ()}, r"run\(\) has no setting 'command_line'"),
+    ],
+)
+def test_an_unknown_setting_is_named_with_its_function(function: str, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=f"^{message}"):
+        getattr(ve, function)("suite.yaml", **settings)
+
+
+def test_unknown_settings_of_two_runs_are_named() -> None:
+    with pytest.raises(TypeError, match=r"^compare\(\) has no setting 'failon' \(did you mean 'fail_on'\?\)"):
+        ve.compare("a", "b", failon=[])  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^pairwise\(\) has no setting 'models'"):
+        ve.pairwise("a", "b", models=[])  # type: ignore[call-arg]
+
+
+def test_a_suite_is_a_path() -> None:
+    message = "takes the path of a suite file, not dict"
+    for function in (ve.run, ve.plan):
+        with pytest.raises(TypeError, match=rf"^{function.__name__}\(\) {message}"):
+            function({"name": "s"})  # type: ignore[operator]
+    with pytest.raises(TypeError, match=rf"^grade\(\) {message}"):
+        ve.grade("latest", {"name": "s"})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=rf"^run_async\(\) {message}"):
+        asyncio.run(ve.run_async({"name": "s"}))  # type: ignore[arg-type]
+
+
+def test_results_are_shown_in_one_line(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(toy.folder)
+    suite = toy.write({}, {}, {"metadata": {"look": "bad"}}, {"metadata": {"generate": "raises"}})
+    plan = ve.plan(suite, trust_suite=True)
+    assert repr(plan) == "SuitePlan(toy: 4 cases, 1 model run, 4 cells, at least 0 USD)"
+    run = ve.run(suite, trust_suite=True, run_id="r")
+    assert repr(run) == "Run(runs/r: 4 cells, 2 PASS 1 FAIL 1 ERROR, exit code 3)"
+    assert repr(ve.load_run("r@toy")) == "Run(runs/r@toy: 4 cells, 2 PASS 1 FAIL 1 ERROR, exit code 3)"
+    compared = ve.compare(run, run)
+    assert repr(compared) == "ComparisonResult(runs/r -> runs/r: 4 paired cells, gates: 6 passed, exit code 0)"
+    assert type(compared.exit_code) is type(run.exit_code) is int
+    agreement = ve.agreement("r")
+    assert repr(agreement) == str(agreement) == "Agreement(r: 0 labels, 0 raters, 1 metric, exit code 0)"
+
+
 def test_refused_key_is_the_same_exit_code_everywhere(
     tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -265,7 +265,7 @@ def test_budget_with_unknown_price_is_a_usage_error(runner: SuiteRunner) -> None
     assert (result.exit_code, runner.called, runner.out.exists()) == (2, (0, 0), False)
     (line,) = result.stderr.splitlines()
     assert line == (
-        "the budget needs the price of every call, but these are unknown: openai:gpt-image-1.5. Set them in the suite, for example"
+        "the budget needs the price of every call, but these are unknown: openai:gpt-image-1.5. Set them in the suite, 0 for free calls, for example"
         " 'prices: {openai:gpt-image-1.5: {per_image: 0.02}}'"
     )
     assert runner.run("--budget", "1", "--offline").exit_code == 3, "nothing is paid offline"

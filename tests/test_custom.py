@@ -81,13 +81,15 @@ def test_a_key_in_an_error_of_a_class_is_hidden(toy: Toy) -> None:
         "import os\nclass Own:\n    def __init__(self, config): raise OSError(os.environ['TOY_API_KEY'])\n"
     )
     result = toy("run", toy.write({}, models=provider("own:Own")), "--trust-suite", TOY_API_KEY="sk-0123456789")
-    assert result.stderr.strip().endswith("suite.yaml:1:89: own:Own: cannot be created: OSError: ***")
+    assert result.stderr.strip().endswith("suite.yaml:1:89: own:Own: cannot be created: OSError: *** (own.py:3)")
 
 
 def test_a_class_without_the_tasks_method_is_reported_before_generation(toy: Toy) -> None:
     code = "class Own:\n    def __init__(self, config): pass\n    async def edit(self, request): pass\n"
     output = problems(toy, code=code, models=provider("own:Own"))
-    assert output == "own:Own: has no method 'generate', so it cannot do image_generation; restrict it with 'tasks'"
+    assert output.endswith(
+        "suite.yaml:1:89: own:Own: has no method 'generate', so it cannot do image_generation; restrict it with 'tasks'"
+    )
 
 
 def test_custom_code_is_not_loaded_without_trust(toy: Toy) -> None:

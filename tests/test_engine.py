@@ -11,7 +11,7 @@ import pytest
 from toys import LOOK, SECOND, Toy
 
 FAILED_GENERATIONS = [
-    ("raises", "internal", "RuntimeError: the model is on fire"),
+    ("raises", "internal", "RuntimeError: the model is on fire (mine.py:41)"),
     ("exits", "internal", "it called exit(7)"),
     ("cancels", "internal", "it cancelled itself"),
     ("gives_none", "internal", "it returned NoneType, not Generation"),
@@ -65,7 +65,7 @@ def test_image_instead_of_expected_refusal_fails(toy: Toy) -> None:
 
 
 UNMEASURED = [
-    ("raises", {"fine": None, "level": None}, "RuntimeError: the lens is broken"),
+    ("raises", {"fine": None, "level": None}, "RuntimeError: the lens is broken (mine.py:98)"),
     ("gives_up", {"fine": None, "level": None}, "too dark to see"),
     ("judge_down", {"fine": None, "level": None}, "the judge is out"),
     ("gives_none", {"fine": None, "level": None}, "it returned NoneType, not Grade"),
@@ -114,7 +114,7 @@ def test_measured_fail_is_not_hidden_by_failed_grader(toy: Toy) -> None:
     assert (record.verdict, record.failed_rules) == ("FAIL", ("second",))
     assert record.scores == {"fine": None, "level": None, "second": False}
     assert record.error is not None
-    assert record.error.message == "look: RuntimeError: the lens is broken"
+    assert record.error.message == "look: RuntimeError: the lens is broken (mine.py:98)"
     assert result.exit_code == 3  # another rule may have failed too, so more than the gate is unknown
 
 
@@ -166,7 +166,7 @@ def test_api_key_appears_nowhere_in_a_run(toy: Toy) -> None:
     path = toy.write({"metadata": {"generate": "leaks_key"}}, models=[model])
     result = toy("run", path, "--trust-suite", "--note", f"with {key}", TOY_KEY=key)
     assert toy.record.error is not None
-    assert toy.record.error.message == "RuntimeError: 401 for the key ***"
+    assert toy.record.error.message == "RuntimeError: 401 for the key *** (mine.py:81)"
     assert toy.info.note == "with ***"
     written = b"".join(path.read_bytes() for path in toy.latest.rglob("*") if path.is_file())
     assert b"0123456789" not in written

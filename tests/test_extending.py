@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 from toys import Toy
+
+import visioneval as ve
 
 DOCS = (Path(__file__).parent.parent / "docs" / "extending.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^(?:Added to )?`([\w.]+)`:\n\n```\w+\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -45,7 +50,7 @@ def run(toy: Toy, *arguments: str) -> Any:
 
 
 def test_the_documented_examples_run(toy: Toy, folder: Path) -> None:
-    assert sorted({name for name, _ in BLOCK.findall(DOCS)}) == ["plugins.py", "suite.yaml"]
+    assert sorted({name for name, _ in BLOCK.findall(DOCS)}) == ["plugins.py", "suite.yaml", "test_plugins.py"]
     commands = COMMANDS.findall(DOCS)
     assert [command.split()[0] for command in commands] == ["validate", "run", "show"]
     for command in commands:
@@ -88,6 +93,55 @@ def test_without_trust_skipped_option_checks_are_reported(toy: Toy, folder: Path
         result.stderr.count("pass --trust-suite if you trust this suite; until then, its options are not checked") == 3
     )
     assert len(result.stderr.splitlines()) == 3
+
+
+def test_the_documented_unit_test_passes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(folder)
+    sys.modules.pop("test_plugins", None)
+    import_module("test_plugins").test_a_wrong_count_fails(folder)
+
+
+def count_context(folder: Path, **more: Any) -> Any:
+    Image.new("RGB", (8, 6)).save(folder / "image.png")
+    return ve.grading_context(folder / "image.png", **more)
+
+
+def test_a_context_for_tests_describes_the_image_and_the_case(folder: Path) -> None:
+    context = count_context(folder, prompt="a tree", metadata={"count": 3}, variables={"brand": "Alder"})
+    assert (context.generated.width, context.generated.height, context.generated.mime) == (8, 6, "image/png")
+    assert (context.prompt, context.case.metadata, context.variables) == ("a tree", {"count": 3}, {"brand": "Alder"})
+    assert context.save("map.png", b"") == "map.png"
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        (None, "this grader has no judge"),
+        ({}, "no answer for 'n': add it to 'answers' of grading_context"),
+        ({"n": "many"}, "the judge's answer does not match the schema: n: 'many' is not of the type integer"),
+    ],
+)
+def test_a_context_for_tests_answers_only_what_was_given(
+    folder: Path, answers: dict[str, Any] | None, message: str
+) -> None:
+    context = count_context(folder, answers=answers)
+    with pytest.raises(ve.GraderError, match=message):
+        asyncio.run(context.ask("How many?", {"n": {"type": "integer"}}))
+
+
+def test_a_changed_default_of_options_alone_grades_nothing_again(toy: Toy, folder: Path) -> None:
+    changed(folder, "suite.yaml", (", options: {tolerance: 0}", ""))
+    assert run(toy).exit_code == 0
+    changed(folder, "plugins.py", ("default=0", "default=1"))
+    result = toy("run", "--resume", "latest", "--trust-suite")
+    assert "to generate: 0; to grade again: 0; unchanged: 2" in result.stderr
+
+
+def test_grade_runs_graders_whose_version_is_the_same(toy: Toy, folder: Path) -> None:
+    assert run(toy).exit_code == 0
+    changed(folder, "plugins.py", ("correct = abs", "correct = not abs"))
+    assert toy("grade", "latest", "--trust-suite").exit_code == 1
+    assert toy.records["three"].scores["count"] is False
 
 
 def graders_version(folder: Path) -> None:
@@ -255,8 +309,24 @@ def test_a_class_without_metrics_leaves_them_to_the_suite(toy: Toy, folder: Path
     )
 
 
-@pytest.mark.parametrize("code", ["1 / 0", "return 3", "return {'x': {'type': 'colour'}}"])
-def test_failing_metrics_are_reported_in_one_line(toy: Toy, folder: Path, code: str) -> None:
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("1 / 0", "metrics(case) failed for 'three': ZeroDivisionError: division by zero (plugins.py:35)"),
+        ("return [3]", "metrics(case) returned list, not dict, for 'three'"),
+        (
+            "return {'x': {'type': 'colour', 'beter': 'lower'}}",
+            "metrics(case) defines 'x' wrongly for 'three': type: 'colour' is not one of bool, number; "
+            "unknown key 'beter' (did you mean 'better'?)",
+        ),
+        (
+            "Metric(type='colour', range=(0, 'x'))",
+            "metrics(case) failed for 'three': ValidationError: Metric: type: Input should be 'bool' or 'number'; "
+            "range.1: Input should be a valid number, unable to parse string as a number (plugins.py:35)",
+        ),
+    ],
+)
+def test_failing_metrics_are_reported_in_one_line(toy: Toy, folder: Path, code: str, message: str) -> None:
     changed(
         folder,
         "plugins.py",
@@ -264,8 +334,7 @@ def test_failing_metrics_are_reported_in_one_line(toy: Toy, folder: Path, code: 
     )
     result = run(toy)
     assert result.exit_code == 2
-    assert result.stderr.startswith("suite.yaml:10:24: plugins:CountGrader: metrics(case) failed for 'three': ")
-    assert len(result.stderr.strip().splitlines()) == 1
+    assert result.stderr.strip() == f"suite.yaml:10:24: plugins:CountGrader: {message}"
 
 
 def test_options_without_a_model_are_reported_in_one_line(toy: Toy, folder: Path) -> None:

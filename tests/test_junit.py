@@ -122,11 +122,11 @@ def test_run_writes_one_report_for_all_suites(toy: Toy) -> None:
     root = ET.parse(toy.folder / "out" / "all.xml").getroot()
     check_schema(root)
     assert [suite.get("tests") for suite in root] == ["1", "2"]
-    assert [error.get("message") for error in root.iter("error")] == ["RuntimeError: the model is on fire"]
+    assert [error.get("message") for error in root.iter("error")] == ["RuntimeError: the model is on fire (mine.py:41)"]
     text = (toy.folder / "out" / "all.md").read_text()
     assert text.count("## visioneval: `toy`") == 2
     assert "| `case0` | `toy` | 0 | FAIL | `fine: all is ill` |" in text
-    assert "`generate, internal: RuntimeError: the model is on fire`" in text
+    assert "`generate, internal: RuntimeError: the model is on fire (mine.py:41)`" in text
 
 
 def test_a_dry_run_writes_no_report(toy: Toy) -> None:

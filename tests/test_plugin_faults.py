@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import colorsys
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 from pydantic import BaseModel, Field, ValidationError
 from toys import Toy
 
@@ -155,6 +157,47 @@ def test_a_broken_class_is_reported_at_its_entry(plugins: PluginSuite, old: str,
     assert problem.startswith(message)
 
 
+EDIT = "{id: two, prompt: add a bird, task: image_editing, images: [base.png]}"
+
+
+class TestTasks:
+    """A provider class lacks the method of a task."""
+
+    @pytest.fixture
+    def edits(self, plugins: PluginSuite) -> PluginSuite:
+        Image.new("RGB", (8, 8)).save(plugins.toy.folder / "base.png")
+        plugins.suite("a tree}", f"a tree}}, {EDIT}")
+        return plugins
+
+    @pytest.mark.parametrize("command", ["validate", "plan", "run"])
+    def test_it_is_reported_at_its_entry(self, edits: PluginSuite, command: str) -> None:
+        result = edits.toy(command, "suite.yaml", "--trust-suite")
+        assert result.exit_code == 2
+        missing = "ours:Draw: has no method 'edit', so it cannot do image_editing; restrict it with 'tasks'"
+        assert result.stderr.splitlines() == [f"suite.yaml:4:16: {missing}"]
+
+    def test_tasks_excludes_it(self, edits: PluginSuite) -> None:
+        entry = '"ours:Draw",'
+        text = (edits.toy.folder / "suite.yaml").read_text().replace(entry, f"{entry} tasks: [image_generation],")
+        (edits.toy.folder / "suite.yaml").write_text(text + "task: image_generation\n")
+        (problem,) = edits.problems()
+        assert "no model of this suite supports image_editing" in problem
+
+    def test_cases_that_are_invalid_need_no_method(self, plugins: PluginSuite) -> None:
+        plugins.code(
+            ("def generate", "def edit"), ("def metrics(self, case): ", "def metrics(self, case): case.metadata['x']; ")
+        )
+        plugins.suite("id: one, prompt: a tree", "id: one, promt: a tree")
+        assert [problem.partition(": ")[0] for problem in plugins.problems()] == ["suite.yaml:2:19"]
+
+    def test_a_resumed_run_reports_it_too(self, plugins: PluginSuite) -> None:
+        plugins.record()
+        plugins.code(("def generate", "def edit"), ("class Draw:", "class Draw:\n    version = 2"))
+        result = plugins.toy("run", "--resume", "latest", "--trust-suite")
+        assert result.exit_code == 2
+        assert "ours:Draw: has no method 'generate', so it cannot do image_generation" in result.stderr
+
+
 def test_all_broken_classes_and_other_problems_are_reported_together(plugins: PluginSuite) -> None:
     plugins.code(("def generate", "def draw"), ("def ask", "def reply"))
     plugins.suite("prompt: a tree", "prompt: a tree, promt: b")
@@ -223,6 +266,171 @@ def test_a_grader_that_does_not_await_an_answer_gets_a_hint(plugins: PluginSuite
         ("scores={'look': True}", f"scores={{'look': context.ask('Fine?', {{'yes': {{'type': 'boolean'}}}}){use}}}"),
     )
     assert plugins.error().endswith("write 'async def grade' and 'await context.ask(...)'")
+
+
+class TestPlaces:
+    """An exception names the line of the user's code."""
+
+    def test_of_a_grader(self, plugins: PluginSuite) -> None:
+        plugins.code(("return Grade(scores={'look': True})", "return {}['start']"))
+        assert plugins.error() == "grade: look: KeyError: 'start' (ours.py:8)"
+
+    def test_of_a_provider(self, plugins: PluginSuite) -> None:
+        plugins.code(("outputs=(encoded(),)", "outputs=encoded(size=None)"))
+        # the innermost line of the user's files, although Pillow raises
+        assert plugins.error().startswith("generate: ValueError: Size")
+        assert plugins.error().endswith(" (mine.py:11)")
+
+    def test_of_a_judge_with_its_name(self, plugins: PluginSuite) -> None:
+        reply = """Reply(text='{"yes": true}', model='m', cost_usd=0.0)"""
+        plugins.code(("return Grade(scores={'look': True})", ASKS), (reply, "{}['on']"))
+        assert plugins.error() == "grade: look: the judge 'default': KeyError: 'on' (ours.py:16)"
+
+    @pytest.mark.parametrize(
+        ("old", "new", "problem"),
+        [
+            ("class Draw", "1 / 0\nclass Draw", "cannot be imported: ZeroDivisionError: division by zero (ours.py:10)"),
+            ("class Draw", "import later\nclass Draw", "cannot be imported: RuntimeError: too early (later.py:1)"),
+            ("class Draw", "def x(:\nclass Draw", "cannot be imported: SyntaxError: invalid syntax (ours.py, line 10)"),
+        ],
+    )
+    def test_of_an_import(self, plugins: PluginSuite, old: str, new: str, problem: str) -> None:
+        (plugins.toy.folder / "later.py").write_text("raise RuntimeError('too early\\nby far')\n")
+        plugins.code((old, new))
+        assert plugins.problems()[0] == f"{PROVIDER_AT}: ours:Draw: {problem}"
+
+    def test_of_a_constructor(self, plugins: PluginSuite) -> None:
+        plugins.code(("self.options = config.options", "self.options = config.opts['x']"))
+        (problem,) = plugins.problems()
+        assert problem.startswith(f"{GRADER_AT}: ours:Look: cannot be created: AttributeError: ")
+        assert problem.endswith(" (ours.py:6)")
+
+    def test_of_an_installed_package(
+        self, plugins: PluginSuite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        package = tmp_path / "site-packages" / "bought" / "inner"
+        package.mkdir(parents=True)
+        (package / "draws.py").write_text("class Draw:\n    def __init__(self, config): 1 / 0\n")
+        monkeypatch.syspath_prepend(package.parent.parent)
+        plugins.suite("ours:Draw", "bought.inner.draws:Draw")
+        (problem,) = plugins.problems()
+        assert problem.endswith("ZeroDivisionError: division by zero (bought/inner/draws.py:2)")
+
+    def test_not_of_an_error_that_is_meant(self, plugins: PluginSuite) -> None:
+        plugins.code(("return Grade(scores={'look': True})", "raise GraderError('too dark')"))
+        assert plugins.error() == "grade: look: too dark"
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ("'q', {'on': 'boolean'}", "TypeError: answers['on'] must be a JSON Schema, a dict, not str"),
+        ("'q', ['on']", "TypeError: answers must be a dict with a JSON Schema for each answer, such as "),
+        ("'q', {}", "TypeError: answers must be a dict with a JSON Schema for each answer, such as "),
+        ("3, {'on': {}}", "TypeError: the question must be text, not int"),
+    ],
+)
+def test_wrong_arguments_of_ask_are_named(plugins: PluginSuite, asked: str, message: str) -> None:
+    plugins.code(("return Grade(scores={'look': True})", f"return await context.ask({asked})"))
+    assert plugins.error().startswith(f"grade: look: {message}")
+
+
+def test_an_unknown_kind_of_error_is_refused(plugins: PluginSuite) -> None:
+    plugins.code(("return Generation(outputs=(encoded(),), cost_usd=0.0)", "raise ProviderError('x', kind='oops')"))
+    kinds = "rate_limit, transient, auth, invalid, refused, bad_image, offline"
+    assert plugins.error() == f"generate: ValueError: ProviderError: unknown kind 'oops': use {kinds} (ours.py:12)"
+
+
+def test_an_error_of_an_options_validator_names_its_key(plugins: PluginSuite) -> None:
+    options = (
+        "from pydantic import BaseModel, field_validator\nclass Draw:\n    class Options(BaseModel):\n"
+        "        fill: str = 'red'\n        @field_validator('fill')\n        @classmethod\n"
+        "        def check(cls, value): raise ValueError('unknown color')\n"
+    )
+    plugins.code(("class Draw:\n", options))
+    plugins.suite('"ours:Draw",', '"ours:Draw", options: {fill: blu},')
+    assert plugins.problems() == ["suite.yaml:4:45: fill: unknown color"]
+
+
+class TestPrices:
+    """Prices of custom classes."""
+
+    def test_a_budget_asks_for_a_price_per_call_of_a_judge(self, plugins: PluginSuite) -> None:
+        plugins.code(("return Grade(scores={'look': True})", ASKS))
+        result = plugins.toy("run", "suite.yaml", "--trust-suite", "--budget", "1")
+        assert result.exit_code == 2
+        example = "prices: {ours:Answer: {per_call: 0.02}, ours:Draw: {per_image: 0.02}}"
+        assert result.stderr.strip() == (
+            "the budget needs the price of every call, but these are unknown: ours:Answer, ours:Draw."
+            f" Set them in the suite, 0 for free calls, for example '{example}'"
+        )
+        plugins.suite("verdict:", f"{example.replace('0.02', '0')}\nverdict:")
+        assert plugins.toy("run", "suite.yaml", "--trust-suite", "--budget", "1").exit_code == 0
+
+    @pytest.mark.parametrize(
+        ("judge", "prices", "problem"),
+        [
+            ("ours:Answer", "{ours:Answer: {per_image: 0.02}}", "set per_call, or a price per token"),
+            ("ours:Answer", "{ours:Answer: {per_image: 0.02, per_call: 0}}", None),
+            ("ours:Answer", "{ours:Answer: {per_image: 0}}", None),
+            ('ours:Answer", model: "m', "{m: {per_image: 0.02}}", "set per_call, or a price per token"),
+            ('ours:Answer", model: "m', "{m: {per_image: 0.02}, ours:Answer:m: {per_call: 0.1}}", None),
+        ],
+    )
+    def test_a_judge_priced_by_image_alone_is_refused(
+        self, plugins: PluginSuite, judge: str, prices: str, problem: str | None
+    ) -> None:
+        plugins.suite('{provider: "ours:Answer"}', f'{{provider: "{judge}"}}\nprices: {prices}')
+        position = f"suite.yaml:7:{len('prices: ') + prices.index('{', 1) + 1}"
+        message = "the judge 'default' generates no images, so per_image prices its calls at 0"
+        assert plugins.problems() == ([] if problem is None else [f"{position}: {message}: {problem}"])
+
+    @pytest.mark.parametrize(
+        ("judge", "advice"), [("ours:Both", "add per_call"), ('ours:Both", model: "m', "add a price for 'ours:Both:m'")]
+    )
+    def test_a_price_of_a_model_run_too_is_a_warning(self, plugins: PluginSuite, judge: str, advice: str) -> None:
+        plugins.code(("class Answer:", "class Both(Draw):"))
+        suite = SUITE.replace("ours:Draw", "ours:Both").replace("ours:Answer", judge)
+        (plugins.toy.folder / "suite.yaml").write_text(suite + "prices: {ours:Both: {per_image: 0.02}}\n")
+        result = plugins.toy("validate", "suite.yaml", "--trust-suite")
+        assert result.exit_code == 0
+        assert "suite.yaml:10:21: warning: the judge 'default' generates no images" in result.output
+        assert advice in result.output
+
+
+class TestHiddenModules:
+    """An installed module comes before one of the same name next to the suite."""
+
+    def test_the_loaded_file_is_named(self, plugins: PluginSuite) -> None:
+        (plugins.toy.folder / "colorsys.py").write_text("class Draw: ...\n")
+        plugins.suite("ours:Draw", "colorsys:Draw")
+        (problem,) = plugins.problems()
+        assert problem == (
+            f"{PROVIDER_AT}: colorsys:Draw: cannot be imported: the module 'colorsys' has no 'Draw'; 'colorsys' was"
+            f" loaded from {colorsys.__file__}, which comes before colorsys.py next to the suite: rename colorsys.py"
+        )
+
+    def test_a_module_in_a_hidden_package_is_explained(self, plugins: PluginSuite) -> None:
+        (plugins.toy.folder / "yaml").mkdir()
+        (plugins.toy.folder / "yaml" / "draws.py").write_text("class Draw: ...\n")
+        plugins.suite("ours:Draw", "yaml.draws:Draw")
+        (problem,) = plugins.problems()
+        assert "ModuleNotFoundError: No module named 'yaml.draws'; 'yaml' was loaded from " in problem
+        assert problem.endswith("which comes before yaml/ next to the suite: rename yaml/")
+
+    def test_an_imported_helper_is_explained(self, plugins: PluginSuite) -> None:
+        (plugins.toy.folder / "colorsys.py").write_text("def blue(): ...\n")
+        plugins.code(("class Draw", "from colorsys import blue\nclass Draw"))
+        assert "which comes before colorsys.py next to the suite" in plugins.problems()[0]
+
+    def test_a_module_of_python_itself_has_no_file(self, plugins: PluginSuite) -> None:
+        (plugins.toy.folder / "time.py").write_text("class Draw: ...\n")
+        plugins.suite("ours:Draw", "time:Draw")
+        assert "'time' was loaded from Python itself, which comes before time.py" in plugins.problems()[0]
+
+    def test_other_missing_classes_are_not_explained_so(self, plugins: PluginSuite) -> None:
+        plugins.suite("ours:Draw", "colorsys:Draw")
+        assert plugins.problems()[0].endswith("the module 'colorsys' has no 'Draw'")
 
 
 def test_a_null_score_needs_a_cause(plugins: PluginSuite) -> None:

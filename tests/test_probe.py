@@ -148,7 +148,10 @@ def test_the_same_probe_twice_is_the_same_and_another_seed_is_not(folder: Folder
 
 def test_selecting_other_kinds_changes_no_result(folder: Folder) -> None:
     folder.suite()
-    alone = ve.probe("suite.yaml", kinds=["pixels.stroke"], limit=1).findings.detections
+    result = ve.probe("suite.yaml", kinds=["pixels.stroke"], limit=1)
+    assert repr(result).startswith("ProbeResult(suite.yaml: 1 output of 1 case, ")
+    assert len(repr(result)) < 120
+    alone = result.findings.detections
     both = ve.probe("suite.yaml", kinds=["pixels.noise", "pixels.stroke"], limit=1).findings.detections
     assert alone == tuple(rate for rate in both if rate.kind == "pixels.stroke")
 

@@ -67,6 +67,7 @@ def test_json_is_the_result_of_the_api(tmp_path: Path, call: Any) -> None:
     result = ve.rank("r", runs=tmp_path)
     assert data == json.loads(result.model_dump_json())
     assert isinstance(result, ve.Rankings)
+    assert repr(result) == str(result) == "Rankings(r: 1 ranking by judges, exit code 0)"
     assert (data["schema_version"], data["by"], data["runs"], data["exit_code"]) == (2, "judges", ["r"], 0)
     assert [entry["name"] for entry in data["rankings"][0]["model_runs"]] == ["x", "y", "z"]
 

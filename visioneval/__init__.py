@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from visioneval.engine.pairwise.runs import PairwiseResult
     from visioneval.errors import GraderError, ProviderError, SuiteError, UsageError, VisionEvalError
     from visioneval.graders.base import Grade, Grader, GradingContext
+    from visioneval.graders.testing import grading_context
     from visioneval.probing.probe import ProbeResult
     from visioneval.providers.base import (
         CellRef,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     )
     from visioneval.records.model import Record
     from visioneval.suite.cases.case import TestCase
-    from visioneval.types import Metric, Output
+    from visioneval.types import CaseFiles, Metric, Output
 
 __version__ = "0.1.0"
 
@@ -45,6 +46,7 @@ _MODULES = {
     "visioneval.engine.pairwise.runs": ("PairwiseResult",),
     "visioneval.errors": ("GraderError", "ProviderError", "SuiteError", "UsageError", "VisionEvalError"),
     "visioneval.graders.base": ("Grade", "Grader", "GradingContext"),
+    "visioneval.graders.testing": ("grading_context",),
     "visioneval.probing.probe": ("ProbeResult",),
     "visioneval.providers.base": (
         "CellRef",
@@ -58,12 +60,13 @@ _MODULES = {
     ),
     "visioneval.records.model": ("Record",),
     "visioneval.suite.cases.case": ("TestCase",),
-    "visioneval.types": ("Metric", "Output"),
+    "visioneval.types": ("CaseFiles", "Metric", "Output"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "Agreement",
+    "CaseFiles",
     "CellRef",
     "ComparisonResult",
     "Editor",
@@ -94,6 +97,7 @@ __all__ = [
     "agreement",
     "compare",
     "grade",
+    "grading_context",
     "load_run",
     "merge",
     "pairwise",

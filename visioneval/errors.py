@@ -25,7 +25,7 @@ from difflib import get_close_matches
 from enum import IntEnum
 from itertools import groupby
 from math import isfinite
-from typing import Literal
+from typing import Literal, get_args
 
 
 class ExitCode(IntEnum):
@@ -138,7 +138,8 @@ class ProviderError(VisionEvalError):
     """A call to a provider without a usable answer.
 
     ``retry_after`` is the wait that the provider requested, in seconds from 0 to ``LONGEST_RETRY_AFTER_S``.
-    ``may_be_billed`` means that the call was sent and its outcome is unknown, so a budget must count it.
+    ``may_be_billed`` means that the call was sent and its outcome is unknown, so a budget must count it. An unknown
+    ``kind`` raises ``ValueError``.
     """
 
     def __init__(
@@ -150,6 +151,8 @@ class ProviderError(VisionEvalError):
         may_be_billed: bool = False,
     ) -> None:
         super().__init__(message)
+        if kind not in get_args(ProviderErrorKind):
+            raise ValueError(f"ProviderError: unknown kind {kind!r}: use {', '.join(get_args(ProviderErrorKind))}")
         self.kind = kind
         is_given = retry_after is not None and isfinite(retry_after)
         self.retry_after = min(max(retry_after or 0.0, 0.0), LONGEST_RETRY_AFTER_S) if is_given else None

@@ -14,8 +14,11 @@ from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from traceback import walk_tb
 from types import ModuleType
 from typing import Any
+
+from pydantic import ValidationError
 
 from visioneval.errors import UsageError
 
@@ -48,6 +51,7 @@ GRADERS: Mapping[str, Part] = {
     "locality": _part("graders.pixels", "LocalityGrader", "locality:Locality"),
     "reference": _part("graders.pixels", "ReferenceGrader", "reference:Reference"),
     "properties": _part("graders.properties", "PropertiesGrader", "grader:Properties"),
+    "diversity": _part("graders.diversity", "DiversityGrader", "grader:Diversity"),
     "pairwise": _part("graders.pairwise", "PairwiseGrader", "grader:Pairwise", checks=True),
 }
 PROVIDERS: Mapping[str, Part] = {
@@ -84,6 +88,8 @@ def check_of(table: Mapping[str, Part], name: str, function: str) -> Any:
 
 _SUITE_FOLDERS: dict[str, None] = {}
 """The folders of suites with custom classes; the last one is in use."""
+_CUSTOM_PACKAGES: set[str] = set()
+"""The top-level modules of custom classes, also of installed ones."""
 
 
 def load_class(name: str, table: Mapping[str, Part], folder: Path) -> Any:
@@ -94,14 +100,18 @@ def load_class(name: str, table: Mapping[str, Part], folder: Path) -> Any:
     if name in table:
         return load_object(table[name].work)
     module_name, _, class_name = name.partition(":")
+    _CUSTOM_PACKAGES.add(module_name.partition(".")[0])
     try:
         _add_suite_folder(folder)
         module = import_module(module_name)
         cls = getattr(module, class_name, None)
     except (Exception, SystemExit) as error:
-        raise UsageError(f"{name}: cannot be imported: {type(error).__name__}: {error}") from error
+        imported = (error.name or "") if isinstance(error, ImportError) else ""
+        problem = describe_user_error(error, first_line=True) + _name_conflict(imported, folder)
+        raise UsageError(f"{name}: cannot be imported: {problem}") from error
     if cls is None:
-        raise UsageError(f"{name}: cannot be imported: {_missing_class(module, class_name)}")
+        problem = _missing_class(module, class_name) + _name_conflict(module_name, folder)
+        raise UsageError(f"{name}: cannot be imported: {problem}")
     if not callable(cls):
         raise UsageError(f"{name}: is not a class, but a value of the type {type(cls).__name__}")
     return cls
@@ -113,6 +123,67 @@ def _missing_class(module: ModuleType, name: str) -> str:
     matches = get_close_matches(name, classes, n=1)
     hint = f" (did you mean {matches[0]!r}?)" if matches else ""
     return f"the module {module.__name__!r} has no {name!r}{hint}"
+
+
+def _name_conflict(module: str, folder: Path) -> str:
+    """What to do if an installed module hides the one of the same name in the suite's folder; else nothing."""
+    top = module.partition(".")[0]
+    beside = next((path for path in (f"{top}.py", f"{top}/") if top and (folder / path).exists()), None)
+    loaded = sys.modules.get(top)
+    if beside is None or loaded is None or _origin(loaded).startswith(f"{folder}{os.sep}"):
+        return ""
+    source = _origin(loaded) or "Python itself"
+    return f"; {top!r} was loaded from {source}, which comes before {beside} next to the suite: rename {beside}"
+
+
+def _origin(module: ModuleType) -> str:
+    """The file of a module, or a folder of its package; empty for a module in C."""
+    return str(getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", [])), ""))
+
+
+def describe_user_error(error: BaseException, *, first_line: bool = False) -> str:
+    """An exception of a custom class: its type, its message or the first line of it, and the line of the user's code.
+
+    The file is relative to the suite's folder, or to the folder of an installed package.
+    """
+    message = _message(error)
+    if first_line:
+        message = message.strip().partition("\n")[0]
+    place = "" if isinstance(error, SyntaxError) else _place(error)  # a syntax error's message has its place
+    return (type(error).__name__ + (f": {message}" if message else "")) + (f" ({place})" if place else "")
+
+
+def _message(error: BaseException) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error)
+    problems = (
+        f"{'.'.join(map(str, problem['loc'])) or 'it'}: {problem['msg']}"
+        for problem in error.errors(include_url=False, include_context=False, include_input=False)
+    )
+    return f"{error.title}: {'; '.join(problems)}"
+
+
+def _place(error: BaseException) -> str | None:
+    """``file:line`` of the innermost frame in a custom class's code; ``None`` if the error comes from elsewhere."""
+    for frame, line in reversed(list(walk_tb(error.__traceback__))):
+        if (file := _user_file(str(frame.f_globals.get("__name__")), frame.f_code.co_filename)) is not None:
+            return f"{file}:{line}"
+    return None
+
+
+def _user_file(module: str, file: str) -> str | None:
+    """The short path of a file with the code of custom classes; ``None`` for other files."""
+    top = module.partition(".")[0]
+    if top == "visioneval":
+        return None
+    path = Path(file)
+    folders = [folder for folder in _SUITE_FOLDERS if file.startswith(f"{folder}{os.sep}")]
+    if folders and "site-packages" not in path.parts:
+        return path.relative_to(max(folders, key=len)).as_posix()
+    if top not in _CUSTOM_PACKAGES:
+        return None
+    depth = module.count(".") + (path.name == "__init__.py")
+    return Path(*path.parts[-1 - depth :]).as_posix()
 
 
 def _add_suite_folder(folder: Path) -> None:
@@ -129,7 +200,7 @@ def _add_suite_folder(folder: Path) -> None:
     _SUITE_FOLDERS[current] = None
     for name, module in list(sys.modules.items()):
         top = name.partition(".")[0]
-        origin = str(getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", [])), ""))
+        origin = _origin(module)
         owners = [path for path in (current, *others) if origin.startswith(f"{path}{os.sep}")]
         if (
             owners

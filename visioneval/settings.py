@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, TypedDict, get_args, get_type_hints
 
@@ -12,7 +13,7 @@ from visioneval.engine.call_settings import CallSettings
 from visioneval.engine.calls.reuse import Reuse, ReuseChoice
 from visioneval.engine.prepare.planning import SuiteOptions
 from visioneval.engine.prepare.runs import RunOptions
-from visioneval.errors import UsageError
+from visioneval.errors import UsageError, did_you_mean
 from visioneval.records.files.run_folders import find_run
 from visioneval.suite.selection.selection import Selection
 from visioneval.suite.selection.shards import Shard
@@ -80,11 +81,13 @@ class RunKeywords(PlanKeywords, GradeKeywords, total=False):
     """Does not repeat the cells of a resumed run that ended in an error."""
 
 
-def checked_keywords(settings: Mapping[str, Any], keywords: type) -> dict[str, Any]:
-    """The settings as a dictionary. Raises ``TypeError`` for a setting that does not apply."""
-    unknown = settings.keys() - get_type_hints(keywords).keys()
-    if unknown:
-        raise TypeError(f"unexpected settings: {', '.join(sorted(unknown))}")
+def checked_keywords(function: Callable[..., Any], settings: Mapping[str, Any], keywords: type) -> dict[str, Any]:
+    """The settings of a function of the API. Raises ``TypeError`` for one that it does not have."""
+    known = get_type_hints(keywords).keys()
+    for name in settings:
+        if name not in known:
+            own = {key for key, each in signature(function).parameters.items() if each.kind != Parameter.VAR_KEYWORD}
+            raise TypeError(f"{function.__name__}() has no setting {name!r}{did_you_mean(name, known | own)}")
     return dict(settings)
 
 

@@ -102,8 +102,10 @@ class TestTasks:
         (toy.folder / "drawing.py").write_text(code)
         toy.outputs("base.png")
 
-    def test_a_missing_method_is_reported(self, toy: Toy) -> None:
-        plan = plan_of(toy.write({"images": ["base.png"]}, models=[{"provider": "drawing:Draw"}]))
+    def test_a_missing_method_is_reported(self, toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+        models = [{"provider": "drawing:Draw", "api_key_env": "DRAW_KEY"}]  # a check without its key builds no class
+        plan = plan_of(toy.write({"images": ["base.png"]}, models=models))
+        monkeypatch.setenv("DRAW_KEY", "sk-0123456789")
         with pytest.raises(UsageError, match="drawing:Draw: has no method 'edit', so it cannot do image_editing"):
             build_components(plan)
 

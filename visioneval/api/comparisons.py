@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from visioneval.analysis.ranking.reading import read_answered_runs
 from visioneval.analysis.run_lookup import Warn, named_run, read_side
 from visioneval.api.messages import LOG, log_listener
 from visioneval.api.runs import Run, load_run
+from visioneval.counted import count_of
 from visioneval.defaults import RUNS
 from visioneval.engine.call_settings import CallSettings
 from visioneval.engine.confirm import confirm_comparison
@@ -39,7 +41,7 @@ from visioneval.settings import (
 from visioneval.suite.selection.selection import narrowed_further
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ComparisonResult:
     """A comparison of two runs and its gates."""
 
@@ -51,7 +53,15 @@ class ComparisonResult:
     @property
     def exit_code(self) -> int:
         """0 if all gates passed, 1 if one failed, 3 if one could not be measured, 130 after an interrupt."""
-        return exit_code(self.comparison, self.gates, interrupted=self.interrupted)
+        return int(exit_code(self.comparison, self.gates, interrupted=self.interrupted))
+
+    def __repr__(self) -> str:
+        a, b, states = self.comparison.a.name, self.comparison.b.name, Counter(gate.state for gate in self.gates)
+        gates = " ".join(f"{count} {state}" for state, count in states.items())
+        return (
+            f"ComparisonResult({a} -> {b}: {count_of(len(self.comparison.pairs), 'paired cell')},"
+            f" gates: {gates or 'none'}, exit code {self.exit_code})"
+        )
 
 
 def compare(
@@ -78,7 +88,7 @@ def compare(
     """
     if isinstance(fail_on, str) or isinstance(allow, str):
         raise UsageError("fail_on and allow must be lists of strings, not one string")
-    options = run_options(**checked_keywords(settings, CallKeywords))
+    options = run_options(**checked_keywords(compare, settings, CallKeywords))
     if confirm is None and (unused := [name for name, value in settings.items() if name != "runs" and value]):
         raise UsageError(f"{', '.join(unused)}: only for new samples, so only with confirm")
     filters = ComparisonFilters(tuple(metrics), tuple(tags), tuple(cases))
@@ -161,7 +171,8 @@ def pairwise(
 
     ``judge`` is a judge of B's suite, or ``NAME=PROVIDER:MODEL``.
     """
-    options = run_options(cases=cases, tags=tags, limit=limit, **settings)
+    how_to_call = checked_keywords(pairwise, settings, CallKeywords)
+    options = run_options(cases=cases, tags=tags, limit=limit, **how_to_call)
     job = plan_pairs(str(a), str(b), judge, model_map, options, LOG.warning)
     return judge_pairs(job, options.calls, log_listener())
 

@@ -69,7 +69,7 @@ def probe(
     """
     if isinstance(kinds, str) or isinstance(min_detection, str):
         raise UsageError("kinds and min_detection must be lists of strings, not one string")
-    options = run_options(**checked_keywords(settings, SelectionKeywords))
+    options = run_options(**checked_keywords(probe, settings, SelectionKeywords))
     request = ProbeRequest(
         str(source), tuple(kinds), seed, with_judges, tuple(min_detection), max_false_alarm, with_images
     )

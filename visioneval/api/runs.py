@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from visioneval.analysis.compare.preferences import preferences_within
 from visioneval.analysis.past_costs import read_past_costs
@@ -18,6 +18,7 @@ from visioneval.analysis.summary.findings import Summary
 from visioneval.analysis.summary.judge_card import read_pair_cards
 from visioneval.analysis.summary.summary import summarize
 from visioneval.api.messages import LOG, logging_run
+from visioneval.counted import count_of
 from visioneval.defaults import RUNS
 from visioneval.engine.call_settings import CallSettings, open_calls
 from visioneval.engine.calls.cost.estimate import CostEstimate, estimate
@@ -38,6 +39,7 @@ from visioneval.engine.prepare.sample_sizes import DetectOptions, SampleSizes, s
 from visioneval.engine.run import execute
 from visioneval.errors import AuthError, StorageError, UsageError
 from visioneval.expansion.plan import Plan
+from visioneval.records.diversity import read_diversity
 from visioneval.records.files.run_folders import find_run
 from visioneval.records.model import Record, RunInfo, StoppedBy, read_records
 from visioneval.records.resume_command import resume_hint, stopped_text
@@ -59,7 +61,7 @@ Watch = Callable[[PreparedRun], AbstractContextManager[Listener]]
 """Provides the listener of a prepared run, for example a progress bar."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """A run on disk, or one model run of it (``label``), with its summary.
 
@@ -98,11 +100,18 @@ class Run:
         columns = score_columns(self.info)
         return pd.DataFrame([cell_row(record, columns) for record in self.records])
 
+    def __repr__(self) -> str:
+        counts = self.summary.counts
+        verdicts = ((counts.passed, "PASS"), (counts.failed, "FAIL"), (counts.errors, "ERROR"))
+        listed = " ".join(f"{count} {verdict}" for count, verdict in verdicts if count)
+        cells = f"{count_of(counts.cells, 'cell')}{', ' * bool(listed)}{listed}"
+        return f"Run({self}: {cells}, exit code {self.exit_code})"
+
     def __str__(self) -> str:
         return str(self.folder) if self.label is None else f"{self.folder}@{self.label}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SuitePlan:
     """What a run of a suite would do and cost."""
 
@@ -111,6 +120,13 @@ class SuitePlan:
     sizes: SampleSizes | None = None
     """What it takes to detect a difference, if one is given."""
 
+    def __repr__(self) -> str:
+        suite, work = self.plan.suite, self.estimate
+        counts = ((len(suite.cases), "case"), (len(self.plan.runs), "model run"), (work.cells, "cell"))
+        listed = ", ".join(count_of(number, name) for number, name in counts)
+        cost = f"at least {work.usd:.4g} USD" if work.unpriced else f"{work.usd:.4g} USD"
+        return f"SuitePlan({suite.name}: {listed}, {cost})"
+
 
 def run(suite: Path | str | None = None, **settings: Unpack[RunKeywords]) -> Run:
     """Runs a suite, or resumes a run. See ``RunKeywords`` for the settings.
@@ -118,7 +134,8 @@ def run(suite: Path | str | None = None, **settings: Unpack[RunKeywords]) -> Run
     Works in a running event loop too, which waits meanwhile. Raises ``SuiteError``, ``UsageError``, ``BudgetError`` and
     ``StorageError``. Calls that fail are errors of their cells.
     """
-    return _run(suite, run_options(**settings), logging_run)
+    _check_path(run, suite)
+    return _run(suite, run_options(**checked_keywords(run, settings, RunKeywords)), logging_run)
 
 
 async def run_async(suite: Path | str | None = None, **settings: Unpack[RunKeywords]) -> Run:
@@ -126,7 +143,8 @@ async def run_async(suite: Path | str | None = None, **settings: Unpack[RunKeywo
 
     When cancelled, it waits for the calls in flight; when cancelled again, it stops them.
     """
-    options, interrupt = run_options(**settings), InterruptRequest()
+    _check_path(run_async, suite)
+    options, interrupt = run_options(**checked_keywords(run_async, settings, RunKeywords)), InterruptRequest()
 
     def watch(prepared: PreparedRun) -> AbstractContextManager[Listener]:
         with logging_run(prepared) as listener:
@@ -148,7 +166,8 @@ async def run_async(suite: Path | str | None = None, **settings: Unpack[RunKeywo
 
 def grade(source: Run | Path | str, suite: Path | str | None = None, **settings: Unpack[GradeKeywords]) -> Run:
     """Grades the outputs of a run again, by its own suite or another, into a new run. Generates nothing."""
-    options = run_options(**checked_keywords(settings, GradeKeywords))
+    _check_path(grade, suite)
+    options = run_options(**checked_keywords(grade, settings, GradeKeywords))
     return grade_run(str(source), None if suite is None else Path(suite), options, logging_run, LOG.warning)
 
 
@@ -167,7 +186,8 @@ def plan(
     Its variance comes from one or two earlier runs, ``like``, or from the stated ``pass_rate`` and
     ``case_correlation``. Raises ``SuiteError`` and ``UsageError``.
     """
-    options = run_options(**checked_keywords(settings, PlanKeywords))
+    _check_path(plan, suite)
+    options = run_options(**checked_keywords(plan, settings, PlanKeywords))
     names = [like] if isinstance(like, (str, Path, Run)) else like
     wish = detect_options(
         detect, [str(name) for name in names], pass_rate, case_correlation, options.suite.runs, LOG.warning
@@ -181,7 +201,8 @@ def load_run(name: Path | str = "latest", *, runs: Path | str = RUNS, warn: Warn
     folder, _, label = named_run(str(name), Path(runs))
     _, info, records = read_run(str(folder) if label is None else f"{folder}@{label}", Path(runs), warn)
     pair_costs = read_pair_costs(folder) if label is None else ()  # no pair belongs to one model run
-    summary = summarize(info, records, preferences_within(folder, info), read_pair_cards(folder), pair_costs)
+    pairs, cards = preferences_within(folder, info), read_pair_cards(folder)
+    summary = summarize(info, records, pairs, cards, pair_costs, read_diversity(folder))
     return Run(folder, info, summary, label, resume_hint(folder, info))
 
 
@@ -248,6 +269,12 @@ def grade_run(name: str, suite: Path | None, options: RunOptions, watch: Watch, 
     return _finish(prepare_grading(source, suite, options, warn), options.calls, watch)[0]
 
 
+def _check_path(function: Callable[..., Any], suite: object) -> None:
+    """Raises ``TypeError`` for a suite that is not the path of its file."""
+    if suite is not None and not isinstance(suite, (str, Path)):
+        raise TypeError(f"{function.__name__}() takes the path of a suite file, not {type(suite).__name__}")
+
+
 def _run(suite: Path | str | None, options: RunOptions, watch: Watch) -> Run:
     planned = plan_runs([] if suite is None else [Path(suite)], options)
     (finished,) = run_planned(planned, options, watch, LOG.warning)
@@ -260,7 +287,8 @@ def _finish(prepared: PreparedRun, calls: CallSettings, watch: Watch, spent_usd:
     with watch(prepared) as listener:
         info, error, spent_usd = _execute(prepared, calls, listener, spent_usd)
     pairs = preferences_within(folder, info)
-    summary = summarize(info, read_records(folder), pairs, read_pair_cards(folder), read_pair_costs(folder))
+    cards, costs = read_pair_cards(folder), read_pair_costs(folder)
+    summary = summarize(info, read_records(folder), pairs, cards, costs, read_diversity(folder))
     prepared.writer.write_summary(summary)
     return Run(folder, info, summary, None, prepared.resume_hint, error), spent_usd
 

@@ -169,11 +169,6 @@ def pairs(flag: str, form: str, texts: list[str] | None) -> dict[str, str]:
     return values
 
 
-def count_of(number: int, name: str) -> str:
-    """``1 cell``, ``1,200 cells``."""
-    return f"{number:,} {name}{'s' * (number != 1)}"
-
-
 def exit_with(code: int, *, no_fail: bool) -> typer.Exit:
     """Returns the exception that ends a command. ``--no-fail`` turns 1 into 0, and changes no other exit code."""
     return typer.Exit(ExitCode.PASSED if no_fail and code == ExitCode.GATE_FAILED else code)

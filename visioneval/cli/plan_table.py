@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from visioneval.api.runs import SuitePlan
-from visioneval.cli.options import count_of
 from visioneval.cli.sample_size_table import print_sizes, sizes_data
+from visioneval.counted import count_of
 from visioneval.engine.calls.cost.estimate import CostEstimate, total_text
 from visioneval.expansion.plan import Plan, needed_keys
 from visioneval.report.terminal.table import Cell, Column, fit_columns, key_values, table, with_title

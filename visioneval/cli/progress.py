@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from visioneval.cli.options import ResultOptions, console, count_of, say
+from visioneval.cli.options import ResultOptions, console, say
+from visioneval.counted import count_of
 from visioneval.records.model import known_sum
 from visioneval.types import Verdict
 

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from visioneval.analysis.sample_size import MAX_CASES, Detect
-from visioneval.cli.options import count_of
+from visioneval.counted import count_of
 from visioneval.engine.prepare.sample_sizes import SampleSize, SampleSizes
 from visioneval.report.terminal.table import Cell, Column, table, with_title
 from visioneval.report.text import plain

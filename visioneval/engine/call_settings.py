@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,12 +13,13 @@ from visioneval.engine.calls.cache import Cache, default_folder
 from visioneval.engine.calls.calls import Calls
 from visioneval.engine.calls.cost.budget import Budget
 from visioneval.engine.calls.cost.paid_calls import budget_warnings, paid_configs, prices_of
+from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.engine.calls.log import CallLog
 from visioneval.engine.calls.reuse import Reuse
 from visioneval.engine.calls.throttle import Throttle
 from visioneval.engine.cells.context import sanitizer_for
 from visioneval.errors import BudgetError, UsageError
-from visioneval.expansion.plan import Plan, applies
+from visioneval.expansion.plan import Plan, asks
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ def _open_cache(plan: Plan, settings: CallSettings, run_id: str, warn: Callable[
 def measures_locally(plan: Plan) -> bool:
     """Whether a grader of the plan measures on this machine."""
     return any(
-        grader.measures_locally and any(applies(grader, case) for case in plan.suite.cases)
+        grader.measures_locally and any(asks(grader, case) for case in plan.suite.cases)
         for grader in plan.suite.graders
     )
 
@@ -118,12 +119,22 @@ def check_budget(plan: Plan, settings: CallSettings) -> None:
     if settings.reuse.offline or limit_usd is None:
         return
     prices = prices_of(plan)
-    unknown = sorted({str(limit_key) for limit_key in paid_configs(plan) if not prices.knows(limit_key)})
+    unknown = sorted((limit_key for limit_key in paid_configs(plan) if not prices.knows(limit_key)), key=str)
     if unknown:
+        names = ", ".join(dict.fromkeys(map(str, unknown)))
         raise UsageError(
-            f"the budget needs the price of every call, but these are unknown: {', '.join(unknown)}."
-            f" Set them in the suite, for example"
-            f" 'prices: {{{unknown[0]}: {{per_image: 0.02}}}}'"
+            f"the budget needs the price of every call, but these are unknown: {names}."
+            f" Set them in the suite, 0 for free calls, for example {_example_prices(unknown)!r}"
         )
     if settings.reuse.generations == "none" and (warnings := budget_warnings(plan, limit_usd, judges=False)):
         raise BudgetError(warnings[0])
+
+
+def _example_prices(limit_keys: Iterable[RateLimitKey]) -> str:
+    """An example of ``prices``: per image for generations, per call for judges."""
+    units: dict[str, list[str]] = {}
+    for limit_key in limit_keys:
+        unit = "per_image" if limit_key.kind == "generate" else "per_call"
+        units.setdefault(str(limit_key), []).append(f"{unit}: 0.02")
+    entries = (f"{name}: {{{', '.join(prices)}}}" for name, prices in units.items())
+    return f"prices: {{{', '.join(entries)}}}"

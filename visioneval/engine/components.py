@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,10 @@ from typing import Any
 from visioneval.errors import ProviderError, UsageError
 from visioneval.expansion.plan import Plan, asks, needed_keys
 from visioneval.graders.base import Grader
-from visioneval.providers.base import CellRef, Editor, Generation, GenerationRequest, Generator, Judge, Question, Reply
+from visioneval.providers.base import CellRef, Generation, GenerationRequest, Judge, Question, Reply
 from visioneval.registry import GRADERS, JUDGES, PROVIDERS
 from visioneval.suite.entries.judges import BaseJudge
-from visioneval.suite.plugins import build
-from visioneval.types import ModelRun, TaskType
+from visioneval.suite.plugins import build, task_problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,9 @@ def build_components(plan: Plan, *, offline: bool = False) -> Components:
             providers[run.label] = OfflineStub()
             continue
         providers[run.label] = build(run.provider, PROVIDERS, run.config, plan.folder)
-        _check_tasks(providers[run.label], run, (case.task_type for case in plan.suite.cases))
+        tasks = (case.task_type for case in plan.suite.cases)
+        if lines := task_problems(run.provider, providers[run.label], run.config, tasks):
+            raise UsageError("\n".join(lines))
     used = [g for g in plan.suite.graders if any(asks(g, case) for case in plan.suite.cases)]
     graders = {g.key: build(g.type_name, GRADERS, g, plan.folder) for g in used}
     judges: dict[str, Judge] = {
@@ -77,15 +78,3 @@ def missing_keys(plan: Plan) -> list[str]:
 def _judge(config: BaseJudge, folder: Path) -> Judge:
     judge: Judge = build(config.provider_name, JUDGES, config.located(folder), folder)
     return judge
-
-
-def _check_tasks(provider: Any, run: ModelRun, tasks: Iterable[TaskType]) -> None:
-    needed = {task for task in tasks if run.config.does(task)}
-    for task, protocol, method in (
-        (TaskType.IMAGE_GENERATION, Generator, "generate"),
-        (TaskType.IMAGE_EDITING, Editor, "edit"),
-    ):
-        if task in needed and not isinstance(provider, protocol):
-            raise UsageError(
-                f"{run.provider}: has no method {method!r}, so it cannot do {task}; restrict it with 'tasks'"
-            )

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from visioneval.aio import run_in_thread
 from visioneval.errors import GraderError
-from visioneval.graders.measures import MeasureOnce, measure_directly
+from visioneval.graders.measures import Measure, MeasureOnce, measure_directly
 from visioneval.judging.ask import Ask, How, ask_for_json, object_schema, schema_problems
 from visioneval.judging.attachments import as_parts, load_attachments
 from visioneval.judging.shown_images import Show, shown
@@ -97,12 +97,26 @@ class GradingContext:
 
         The judge gets ``prompt``, the case's input images and masks, and the output. A judge that cannot watch videos
         gets ``frames`` frames. A reply that does not match the schemas is retried once. Raises ``GraderError`` if no
-        reply matches or the grader has no judge, and ``ProviderError``.
+        reply matches or the grader has no judge, ``ProviderError``, and ``TypeError`` for arguments of another type.
         """
+        _check_question(prompt, answers)
         attachments = await load_attachments(self, self.own_judge, frames)
         question = Question((prompt, *as_parts(attachments)), schema=object_schema(answers), names=tuple(answers))
         answer = await ask_for_json(self.ask_own_judge, question, partial(schema_problems, answers))
         return {name: answer.data[name] for name in answers}
+
+
+def _check_question(prompt: Any, answers: Any) -> None:
+    """Raises ``TypeError`` for arguments of ``GradingContext.ask`` that are not a text and a dict of schemas."""
+    if not isinstance(prompt, str):
+        raise TypeError(f"the question must be text, not {type(prompt).__name__}")
+    if not isinstance(answers, Mapping) or not answers:
+        raise TypeError(
+            "answers must be a dict with a JSON Schema for each answer, such as {'dogs': {'type': 'integer'}}"
+        )
+    for name, schema in answers.items():
+        if not isinstance(schema, Mapping):
+            raise TypeError(f"answers[{name!r}] must be a JSON Schema, a dict, not {type(schema).__name__}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +165,21 @@ class PairGrader(Protocol):
 
     async def choose(self, ask: Ask, question: Question) -> Choice:
         """Asks. Raises ``ProviderError``, and ``OffSchemaError`` after two unusable replies."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampleDistance:
+    """How much two images differ; 0 is identical. ``distance`` is 1 - SSIM, 0..2; ``delta_e`` is a mean CIEDE2000."""
+
+    distance: float
+    delta_e: float
+
+
+class SampleGrader(Protocol):
+    """An ``after_run`` grader that compares the samples of a case on this machine."""
+
+    def measure(self, first: Output, second: Output) -> Measure[SampleDistance]:
+        """The measure of two images, which does not depend on their order. It raises ``GraderError``."""
 
 
 class QuestionMaker(Protocol):

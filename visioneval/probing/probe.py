@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from visioneval import __version__
 from visioneval.analysis.probe.findings import ProbeFindings
 from visioneval.analysis.probe.summary import summarize_probe
+from visioneval.counted import count_of
 from visioneval.engine.call_settings import CallSettings
 from visioneval.engine.listener import Listener
 from visioneval.engine.prepare.planning import SuiteOptions
@@ -15,7 +16,7 @@ from visioneval.probing.grading import measure
 from visioneval.probing.prepare import ProbeRequest, prepare_probe
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ProbeResult:
     """What graders caught of planted damage.
 
@@ -29,6 +30,11 @@ class ProbeResult:
     def exit_code(self) -> int:
         """0 passed, 1 a gate failed, 3 nothing could be planted or something is missing, 130 interrupted."""
         return self.findings.exit_code
+
+    def __repr__(self) -> str:
+        found = self.findings
+        outputs = f"{count_of(found.outputs, 'output')} of {count_of(found.cases, 'case')}"
+        return f"ProbeResult({found.source}: {outputs}, {len(found.missed):,} missed, exit code {self.exit_code})"
 
 
 def run_probe(request: ProbeRequest, suite: SuiteOptions, calls: CallSettings, listener: Listener) -> ProbeResult:

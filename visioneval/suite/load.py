@@ -98,11 +98,13 @@ def load_suite(
 
 
 def _add_declarations(validated: _Validated, document: Document, folder: Path) -> _Validated:
-    suite, problems = with_declarations(validated.suite, folder)
+    has_cases = validated.kept.get("cases") != []  # else there is only a placeholder, which classes may not fit
+    known = validated.suite if has_cases else validated.suite.model_copy(update={"cases": ()})
+    suite, problems = with_declarations(known, folder)
     for path, message in problems:
         if (loc := validated.origin(path)) is not None:
             document.report(loc, message)
-    return replace(validated, suite=suite)
+    return replace(validated, suite=suite.model_copy(update={"cases": validated.suite.cases}))
 
 
 def recheck_suite(

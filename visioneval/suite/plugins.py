@@ -8,24 +8,28 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from visioneval.errors import UsageError, VisionEvalError
-from visioneval.registry import Part, load_class
+from visioneval.registry import Part, describe_user_error, load_class
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader, CustomGrader, Declared
 from visioneval.suite.entries.judges import CustomJudge
-from visioneval.suite.entries.providers import CustomProvider
+from visioneval.suite.entries.providers import BaseProvider, CustomProvider
 from visioneval.suite.loading.messages import Loc, did_you_mean, document_path, explain
 from visioneval.suite.model import Suite
-from visioneval.types import Metric
+from visioneval.types import Metric, TaskType
 
 Custom = CustomGrader | CustomProvider | CustomJudge
 Problems = Iterator[tuple[Loc, str]]
+_METHODS_BY_TASK: Mapping[TaskType, str] = {
+    TaskType.IMAGE_GENERATION: "generate",
+    TaskType.IMAGE_EDITING: "edit",
+}
 _MAIN_METHODS: Mapping[type[Any], tuple[str, ...]] = {
     CustomGrader: ("grade",),
     CustomProvider: ("generate", "edit"),
@@ -44,10 +48,9 @@ def build(name: str, table: Mapping[str, Part], config: Any, folder: Path) -> An
     if name in table:
         return cls(config)
     if (options := _options_of(name, cls)) is not None:
-        try:
-            config = config.model_copy(update={"options": options.model_validate(config.options)})
-        except ValidationError as error:
-            raise UsageError(f"{name}: invalid options: {error.errors()[0]['msg']}") from None
+        for _, message in _option_problems(options, config.options):
+            raise UsageError(f"{name}: invalid options: {message}")
+        config = config.model_copy(update={"options": options.model_validate(config.options)})
     instance = _instance(name, cls, config)
     _check_main_method(name, instance, config)
     return instance
@@ -61,7 +64,7 @@ def _instance(name: str, cls: Any, config: Any) -> Any:
     except VisionEvalError as error:
         raise UsageError(f"{name}: cannot be created: {error}") from error
     except (Exception, SystemExit) as error:
-        raise UsageError(f"{name}: cannot be created: {type(error).__name__}: {error}") from error
+        raise UsageError(f"{name}: cannot be created: {describe_user_error(error, first_line=True)}") from error
 
 
 def _accepts_config(cls: Any, config: Any) -> bool:
@@ -80,6 +83,16 @@ def _check_main_method(name: str, instance: Any, config: Any) -> None:
     for kind, methods in _MAIN_METHODS.items():
         if isinstance(config, kind) and not any(callable(getattr(instance, method, None)) for method in methods):
             raise UsageError(f"{name}: has no method {' or '.join(map(repr, methods))}")
+
+
+def task_problems(name: str, instance: Any, entry: BaseProvider, tasks: Iterable[TaskType]) -> list[str]:
+    """A message for each of the ``tasks`` that an entry should do and for which its instance has no method."""
+    needed = {task for task in tasks if entry.does(task)}
+    return [
+        f"{name}: has no method {method!r}, so it cannot do {task}; restrict it with 'tasks'"
+        for task, method in _METHODS_BY_TASK.items()
+        if task in needed and not callable(getattr(instance, method, None))
+    ]
 
 
 def with_declarations(suite: Suite, folder: Path, *, is_from_run: bool = False) -> tuple[Suite, list[tuple[Loc, str]]]:
@@ -139,6 +152,9 @@ def _with_declaration(
     has_metrics = isinstance(entry, CustomGrader) and callable(getattr(cls, "metrics", None))
     is_built = has_metrics or (is_built and _has_key(entry))
     instance = build(name, {}, entry, folder) if is_built else None
+    if isinstance(entry, CustomProvider) and instance is not None:
+        tasks = (case.task_type for case in cases)
+        return entry, [(("provider",), message) for message in task_problems(name, instance, entry, tasks)]
     if not isinstance(entry, CustomGrader):
         return entry, []
     return _with_metrics(entry, instance if has_metrics else None, cases)
@@ -171,7 +187,9 @@ def _option_problems(options: type[BaseModel] | None, written: Mapping[str, Any]
         schema = options.model_json_schema()
         for entry in error.errors(include_url=False):
             of_key = ("[key]",) if entry["type"] == "extra_forbidden" else ()
-            yield ("options", *document_path(entry["loc"]), *of_key), explain(entry, schema)
+            path = document_path(entry["loc"])
+            key = f"{path[-1]}: " if entry["type"] == "value_error" and path else ""  # of a validator of the class
+            yield ("options", *path, *of_key), key + explain(entry, schema)
 
 
 def _with_metrics(
@@ -193,10 +211,21 @@ def _with_metrics(
 def _metrics_for(instance: Any, name: str, case: TestCase) -> dict[str, Metric]:
     try:
         written = instance.metrics(case)
-        return {str(metric): Metric.model_validate(meaning) for metric, meaning in dict(written).items()}
     except (Exception, SystemExit) as error:
-        first = str(error).partition("\n")[0]
-        raise UsageError(f"{name}: metrics(case) failed for {case.id!r}: {type(error).__name__}: {first}") from error
+        message = f"metrics(case) failed for {case.id!r}: {describe_user_error(error, first_line=True)}"
+        raise UsageError(f"{name}: {message}") from error
+    if not isinstance(written, Mapping):
+        raise UsageError(f"{name}: metrics(case) returned {type(written).__name__}, not dict, for {case.id!r}")
+    return {str(metric): _valid_metric(name, case, metric, meaning) for metric, meaning in written.items()}
+
+
+def _valid_metric(name: str, case: TestCase, metric: Any, meaning: Any) -> Metric:
+    try:
+        return Metric.model_validate(meaning)
+    except ValidationError as error:
+        problems = (explain(entry, Metric.model_json_schema()) for entry in error.errors(include_url=False))
+        message = f"metrics(case) defines {str(metric)!r} wrongly for {case.id!r}: {'; '.join(problems)}"
+        raise UsageError(f"{name}: {message}") from error
 
 
 def _metric_problems(grader: CustomGrader, metrics: Mapping[str, Metric]) -> Problems:

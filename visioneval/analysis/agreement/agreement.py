@@ -18,6 +18,7 @@ from visioneval.analysis.agreement.pairs import (
     preferences_of_people,
 )
 from visioneval.analysis.agreement.raters import RaterFinding, rater_findings
+from visioneval.counted import count_of
 from visioneval.errors import ExitCode
 from visioneval.records.files.lines import SCHEMA_VERSION
 from visioneval.types import Frozen
@@ -41,7 +42,14 @@ class Agreement(Frozen):
     judges: tuple[RunJudges, ...] = ()
     minimums: tuple[MinimumResult, ...] = ()
     correction: Correction | None = None
-    exit_code: int = ExitCode.PASSED
+    exit_code: int = int(ExitCode.PASSED)
+
+    def __repr__(self) -> str:
+        counts = ((self.labels, "label"), (len(self.raters), "rater"), (len(self.graders), "metric"))
+        listed = ", ".join(count_of(number, name) for number, name in counts)
+        return f"Agreement({', '.join(self.runs)}: {listed}, exit code {self.exit_code})"
+
+    __str__ = __repr__
 
 
 def agree(runs: Sequence[LabeledRun], minimums: Sequence[Minimum] = (), *, is_corrected: bool = False) -> Agreement:

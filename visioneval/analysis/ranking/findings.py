@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import exp
 from typing import Literal
 
+from visioneval.counted import count_of
 from visioneval.errors import ExitCode
 from visioneval.records.files.lines import SCHEMA_VERSION
 from visioneval.types import Frozen
@@ -96,7 +97,13 @@ class Rankings(Frozen):
     rankings: tuple[Ranking, ...]
     gaps: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    exit_code: int = ExitCode.PASSED
+    exit_code: int = int(ExitCode.PASSED)
+
+    def __repr__(self) -> str:
+        runs = ", ".join(self.runs)
+        return f"Rankings({runs}: {count_of(len(self.rankings), 'ranking')} by {self.by}, exit code {self.exit_code})"
+
+    __str__ = __repr__
 
 
 def chance_of(log_odds: float) -> float:

@@ -8,6 +8,7 @@ from typing import Annotated
 from visioneval import bounds
 from visioneval.cli import options
 from visioneval.cli.bound_flags import bounded
+from visioneval.counted import count_of
 from visioneval.defaults import RUNS
 
 DETECT = "Sample size"
@@ -45,7 +46,7 @@ def validate(
             continue
         plan = planned.plan
         counts = ((len(plan.suite.cases), "case"), (len(plan.runs), "model run"), (plan.cells, "cell"))
-        print(f"{path}: valid: {', '.join(options.count_of(number, name) for number, name in counts)}")
+        print(f"{path}: valid: {', '.join(count_of(number, name) for number, name in counts)}")
         for warning in planned.loaded.warnings:
             print(warning)
         for line in missing_keys(plan):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from visioneval.engine.calls.calls import Calls
 from visioneval.engine.calls.cost.meter import Meter
-from visioneval.engine.calls.user_code import BrokenCodeError
+from visioneval.engine.calls.user_code import BrokenCodeError, describe_error
 from visioneval.engine.sanitize import Sanitizer
-from visioneval.errors import AuthError, ProviderError
+from visioneval.errors import AuthError, ProviderError, VisionEvalError
 from visioneval.providers.base import CellRef, Judge, Question, Reply
 from visioneval.providers.conversation import converse
 from visioneval.suite.entries.judges import BaseJudge
@@ -27,8 +27,10 @@ async def ask_judge(
             meter.add_refusal()
         raise_refused_key(error, f"the judge {name!r}", calls.sanitizer)
         raise
-    except BrokenCodeError as error:
-        raise BrokenCodeError(f"the judge {name!r}: {error}") from error
+    except VisionEvalError:
+        raise
+    except Exception as error:
+        raise BrokenCodeError(f"the judge {name!r}: {describe_error(error)}") from error
 
 
 def raise_refused_key(error: ProviderError, who: str, sanitizer: Sanitizer) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, TypeVar
 
+from visioneval.registry import describe_user_error
 from visioneval.stopwatch import MeasuredPool
 
 T = TypeVar("T")
@@ -62,4 +63,4 @@ def describe_error(error: BaseException) -> str:
     """The message for an unexpected exception."""
     if isinstance(error, BrokenCodeError):
         return str(error)
-    return f"{type(error).__name__}: {error}"
+    return describe_user_error(error)

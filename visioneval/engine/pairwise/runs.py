@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 from visioneval.analysis.cells import Side
 from visioneval.analysis.compare.pairing import CellPair, pair_cells, parse_map
 from visioneval.analysis.compare.preferences import PreferenceFinding, panels_of, summarize_preferences, unjudged
+from visioneval.counted import count_of
 from visioneval.engine.call_settings import CallSettings, check_budget, check_session, open_calls
 from visioneval.engine.calls.cost.meter import JudgeMeters
 from visioneval.engine.cells.context import sanitizer_for
@@ -58,7 +59,7 @@ class RunPairs:
         return "; ".join([str(self.matchups), *(f"{count} {text}" for count, text in notes if count)])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class PairwiseResult:
     """The outcome of judging the pairs of two runs: all preferences so far, and the calls and cost of this time."""
 
@@ -68,12 +69,15 @@ class PairwiseResult:
     meters: JudgeMeters
 
     @property
-    def exit_code(self) -> ExitCode:
+    def exit_code(self) -> int:
         """0 if complete, 3 if a pair was not judged, 130 after an interrupt."""
         if not self.complete and not self.out_of_budget:
-            return ExitCode.INTERRUPTED
+            return int(ExitCode.INTERRUPTED)
         has_gaps = not self.complete or unjudged(self.preferences) > 0
-        return ExitCode.INCOMPLETE if has_gaps else ExitCode.PASSED
+        return int(ExitCode.INCOMPLETE if has_gaps else ExitCode.PASSED)
+
+    def __repr__(self) -> str:
+        return f"PairwiseResult({count_of(len(self.preferences), 'preference')}, exit code {self.exit_code})"
 
 
 def pairwise_plan(plan: Plan, judge: str | None) -> Plan:
@@ -81,7 +85,7 @@ def pairwise_plan(plan: Plan, judge: str | None) -> Plan:
 
     ``judge`` is ``NAME`` or ``NAME=PROVIDER:MODEL``. Raises ``UsageError`` for an unusable judge.
     """
-    graders = [grader for grader in plan.whole_suite.graders if grader.after_run]
+    graders = [grader for grader in plan.whole_suite.graders if grader.judges_pairs]
     name, _, model = (judge or "").partition("=")
     names = (name,) if name else graders[0].judge_names if graders else ("default",)
     judges: dict[str, Any] = dict(plan.suite.judges)

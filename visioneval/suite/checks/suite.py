@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from visioneval.errors import ImageError, Problem, SuiteError, TemplateError, VisionEvalError
 from visioneval.media import images
@@ -20,13 +19,14 @@ from visioneval.suite.cases.outputs import RunLabels
 from visioneval.suite.cases.prompts import RESERVED, context
 from visioneval.suite.checks.judges import judge_problems
 from visioneval.suite.checks.labels import label_problems
+from visioneval.suite.checks.limits import limit_problems
 from visioneval.suite.checks.output_of import output_of_problems
 from visioneval.suite.checks.outputs import no_image_problems, prompt_problems
 from visioneval.suite.checks.prompts import prompt_entry_problems
 from visioneval.suite.checks.rules import Problems, SuiteContext, rule_problems
 from visioneval.suite.checks.warnings import graders_by_type, suite_warnings
 from visioneval.suite.entries.providers import BaseProvider, GeneratingProvider
-from visioneval.suite.loading.messages import Loc, SuiteWarning, did_you_mean, untrusted_code_message
+from visioneval.suite.loading.messages import Loc, SuiteWarning, untrusted_code_message
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.model import Suite
 from visioneval.suite.runs import model_runs
@@ -49,7 +49,8 @@ def problems(
     runs: list[tuple[int, ModelRun]] = []
     yield from _expand_models(suite, folder, trust, run_labels, broken, runs)
     yield from _labels(runs)
-    yield from _limit_names(suite, [run for _, run in runs], broken)
+    if not broken:
+        yield from limit_problems(suite, [run for _, run in runs])
     yield from _ids(suite)
     yield from _files(suite, folder, trust)
     if "vars" not in broken:
@@ -127,24 +128,6 @@ def _run_problems(
             if problem not in reported:
                 reported.add(problem)
                 yield (*loc, "grid" if problem[0] in grid else "params", problem[0]), problem[1]
-
-
-def _limit_names(suite: Suite, runs: Sequence[ModelRun], broken: frozenset[str]) -> Problems:
-    """Limits and prices for a provider or model that the suite never calls: probably a typo."""
-    if broken:
-        return
-    calls: list[tuple[str, Any]] = [(entry.provider_name, None) for entry in suite.models]
-    calls += [(run.provider, run.params.get("model")) for run in runs]
-    calls += [(judge.provider_name, getattr(judge, "model", None)) for judge in suite.judges.values()]
-    providers, models = {provider for provider, _ in calls}, {str(model) for _, model in calls if model}
-    both = {f"{provider}:{model}" for provider, model in calls if model}
-    for key, entries, allowed in (
-        ("limits", suite.limits, providers | both),
-        ("prices", suite.prices, providers | both | models),
-    ):
-        for name in entries:
-            if name not in allowed:
-                yield (key, name), f"{key}: the suite calls no provider or model {name!r}{did_you_mean(name, allowed)}"
 
 
 def _labels(runs: Sequence[tuple[int, ModelRun]]) -> Problems:

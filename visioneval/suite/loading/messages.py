@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from visioneval.counted import count_of
 from visioneval.errors import did_you_mean as did_you_mean
 from visioneval.suite.cases.case import PRINTABLE
 from visioneval.suite.cases.outputs import ONE_LINE
@@ -123,16 +124,12 @@ def _value_problem(kind: str, loc: Loc, ctx: Mapping[str, Any], value: Any) -> s
     if kind in ("too_short", "string_too_short"):
         return _too_short(int(ctx["min_length"]), "item" if kind == "too_short" else "character")
     if kind == "too_long":
-        return f"must have at most {_counted(int(ctx['max_length']), 'item')}"
+        return f"must have at most {count_of(int(ctx['max_length']), 'item')}"
     return "has too few values" if kind == "missing" else None
 
 
 def _too_short(least: int, unit: str) -> str:
-    return "must not be empty" if least == 1 else f"must have at least {_counted(least, unit)}"
-
-
-def _counted(number: int, unit: str) -> str:
-    return f"{number} {unit}{'s' * (number != 1)}"
+    return "must not be empty" if least == 1 else f"must have at least {count_of(least, unit)}"
 
 
 def _pattern_hint(loc: Loc, pattern: str) -> str:

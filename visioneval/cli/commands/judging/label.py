@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from visioneval.cli import options
 from visioneval.cli.commands.judging import label_page
+from visioneval.counted import count_of
 from visioneval.defaults import RUNS
 from visioneval.errors import ExitCode
 
@@ -63,7 +64,7 @@ def draw_cells(
     draw, records = record_draw(run, runs, which, seed, options.say)
     with open_output(output) as file:
         write_drawn_cells(records, file)
-    options.say(f"drawn: {options.count_of(len(records), 'cell')}; seed {draw.about.seed}")
+    options.say(f"drawn: {count_of(len(records), 'cell')}; seed {draw.about.seed}")
 
 
 @label.command("import")

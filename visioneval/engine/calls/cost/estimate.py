@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from math import comb
 from typing import Literal
 
 from visioneval.analysis.past_costs import PastCosts
+from visioneval.counted import count_of
 from visioneval.engine.calls.cost.assumed import assumed_answer, assumed_generation
 from visioneval.engine.calls.cost.bounds import CallSize, bound_of
 from visioneval.engine.calls.cost.paid_calls import budget_warnings, prices_of
@@ -39,7 +41,7 @@ class Cost:
 
     def __str__(self) -> str:
         """Its name, calls, cost and basis."""
-        calls = "" if self.calls is None else f"{_count_of(self.calls, 'call')}, "
+        calls = "" if self.calls is None else f"{count_of(self.calls, 'call')}, "
         return f"{self.name}: {calls}{self._priced}"
 
     @property
@@ -47,7 +49,7 @@ class Cost:
         if self.usd is not None:
             basis = {
                 "prices": "from the suite's prices",
-                "earlier runs": f"from {_count_of(self.seen, 'cell')} of earlier runs",
+                "earlier runs": f"from {count_of(self.seen, 'cell')} of earlier runs",
             }.get(self.basis, "assuming usual numbers of tokens")
             return f"{self.usd:.4f} USD, {basis}"
         if self.basis == "tokens":
@@ -62,10 +64,6 @@ def total_text(costs: Sequence[Cost]) -> str:
     known = [cost.usd for cost in costs if cost.usd is not None]
     unknown = f"unknown for {len(costs) - len(known):,} of {len(costs):,}" if len(known) < len(costs) else ""
     return ", and ".join(filter(None, (f"about {sum(known):.2f} USD" if known else "", unknown)))
-
-
-def _count_of(number: int, name: str) -> str:
-    return f"{number:,} {name}{'s' * (number != 1)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +156,8 @@ def _pairs(plan: Plan, grader: BaseGrader) -> int:
     labels = grader.compared(run.label for run in plan.runs)
     runs = [run for run in plan.runs if run.label in labels]
     cases = [case for case in plan.suite.cases if grader.is_for(case)]
+    if grader.compares_samples:
+        return sum(comb(plan.count(case, run)[1], 2) for case in cases for run in plan.runs)
     sizes_by_case = ([plan.count(case, run)[1] for run in runs] for case in cases)
     return sum(min(pair) for case_sizes in sizes_by_case for pair in combinations(case_sizes, 2))
 
