@@ -1,4 +1,4 @@
-"""Unites the runs of all shards of a suite into one run, which equals the run in one piece but for times and ids."""
+"""Combines the runs of all shards of a suite into one, which equals an unsharded run except for times and ids."""
 
 from __future__ import annotations
 
