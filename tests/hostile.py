@@ -105,6 +105,7 @@ FILES = {
     "runs/first/labeling.jsonl": "lines",
     "runs/first/labeling_draws.jsonl": "lines",
     "runs/first/preferences.jsonl": "lines",
+    "runs/first/diversity.jsonl": "lines",
     "runs/first/stale.jsonl": "lines",
     "loose.jsonl": "lines",
     "baselines/main.jsonl": "lines",
@@ -161,7 +162,7 @@ def _add_an_error(path: Path) -> None:
 
 
 def _add_human_labels(folder: Path) -> None:
-    """Adds labels, agreed answers, a rater's progress and a judge's preferences."""
+    """Adds labels, agreed answers, a rater's progress, a judge's preferences and compared samples."""
     about = {"schema_version": 2, "model_label": NONE, "sample_index": 0, "other": None, "artifact_sha256": None}
     label = {**about, "seconds": 2.5, "at": "2025-06-01T12:00:00+00:00", "source": "page", "other_sha256": None}
     answers = [("ann", "poster", "fine", True), ("ann", "poster", "order", 4), ("ann", "door", "fine", False),
@@ -184,6 +185,9 @@ def _add_human_labels(folder: Path) -> None:
             "answer": "a", "reason": "A is in order", "judge": "gemini:gemini-2.5-flash", "error": None}  # fmt: skip
     within = {**pair, "a": f"{RUN}@{NONE}"}
     _lines(folder / "preferences.jsonl", [{**row, "first": first} for row in (pair, within) for first in "ab"])
+    compared = {"schema_version": 2, "grader": "spread", "test_id": "poster", "model_label": NONE,
+                "outputs": ["0" * 64, "1" * 64], "distance": 0.5, "delta_e": 12.5, "error": None}  # fmt: skip
+    _lines(folder / "diversity.jsonl", [compared])
 
 
 def _lines(path: Path, rows: Sequence[Any]) -> None:

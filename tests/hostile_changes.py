@@ -18,6 +18,7 @@ from visioneval.analysis.cells import read_cells
 from visioneval.errors import RunFormatError, VisionEvalError
 from visioneval.label.sittings import read_entries
 from visioneval.records.baselines import read_baseline
+from visioneval.records.diversity import read_diversity
 from visioneval.records.labeling.draws import read_draws
 from visioneval.records.labeling.labels import read_labels
 from visioneval.records.model import read_info, read_records
@@ -129,6 +130,7 @@ def _door(name: str) -> Callable[[Path], Any]:
         "labeling.jsonl": read_entries,
         "labeling_draws.jsonl": read_draws,
         "preferences.jsonl": read_preferences,
+        "diversity.jsonl": read_diversity,
         "results.jsonl": lambda folder: list(read_records(folder)),
     }
     files = {

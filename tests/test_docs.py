@@ -14,7 +14,7 @@ from visioneval.cli import app
 from visioneval.expressions.tree import FUNCTIONS
 from visioneval.label.sittings import LabelSession, LabelStep
 from visioneval.providers.mock.config import MockParams
-from visioneval.records import preferences
+from visioneval.records import diversity, preferences
 from visioneval.records import questions as question_file
 from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.labeling import draws, labels
@@ -89,6 +89,7 @@ def _section(document: str, title: str) -> set[str]:
         ("records.md", "Draw", draws.CellDraw),
         ("records.md", "Drawn cell", draws.DrawnCell),
         ("records.md", "Preference", preferences.Preference),
+        ("records.md", "Diversity", diversity.CaseDiversity),
         ("records.md", "questions.json", question_file.PromptQuestions),
     ],
 )

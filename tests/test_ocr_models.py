@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYet
+
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFont
@@ -7,6 +10,8 @@ from PIL import Image, ImageDraw, ImageFont
 pytest.importorskip("rapidocr")
 
 from visioneval.graders.text.reading.ocr_models import (
+    DETECTING,
+    DETECTIONS_AT_ONCE,
     TINY_WEIGHT,
     _float_weights,
     clear_tiny_weights,
@@ -70,3 +75,23 @@ def test_the_detector_gives_the_same_result_without_tiny_weights() -> None:
     (before,), (after,) = (item.run(None, {item.get_inputs()[0].name: pixels}) for item in (original, session("Det")))
     assert before.max() > 0.5
     assert np.abs(before - after).max() < 1e-6
+
+
+def test_the_detector_waits_for_its_turn_and_returns_it() -> None:
+    detector = session("Det")
+    pixels = np.zeros((1, 3, 64, 64), np.float32)
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(DETECTIONS_AT_ONCE):
+            DETECTING.acquire()
+        try:
+            waits = pool.submit(detector.run, None, {detector.get_inputs()[0].name: pixels})
+            with pytest.raises(NotYet):
+                waits.result(timeout=0.2)
+        finally:
+            DETECTING.release(DETECTIONS_AT_ONCE)
+        assert waits.result()[0].shape[-2:] == (64, 64)
+    with pytest.raises(Exception, match=r"missing|INVALID|Required"):
+        detector.run(None, {})
+    for _ in range(DETECTIONS_AT_ONCE):
+        assert DETECTING.acquire(blocking=False)
+    DETECTING.release(DETECTIONS_AT_ONCE)

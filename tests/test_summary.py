@@ -272,7 +272,7 @@ def test_run_without_all_its_cells_is_incomplete() -> None:
 def test_exit_code_of_a_run_without_all_its_values(stopped_by: Any, unjudged_pairs: int, code: int) -> None:
     state = "interrupted" if stopped_by else "complete"
     info = run_of(CASES, ["m"], [], METRICS).model_copy(update={"state": state, "stopped_by": stopped_by})
-    assert exit_code(info, [result("pass_rate == 1", "failed")], unjudged_pairs=unjudged_pairs) == code
+    assert exit_code(info, [result("pass_rate == 1", "failed")], unmeasured_pairs=unjudged_pairs) == code
 
 
 def test_a_model_run_narrows_gates() -> None:

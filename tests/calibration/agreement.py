@@ -36,7 +36,7 @@ from visioneval.analysis.agreement.measures import (
 )
 from visioneval.analysis.compare.preferences import summarize_preferences
 from visioneval.analysis.stats.agreement.chance import quadratic_kappa
-from visioneval.analysis.stats.interval import Measure
+from visioneval.analysis.stats.measure import Statistic
 from visioneval.analysis.stats.ranks.correlation import kendall, spearman
 from visioneval.records.preferences import Preference
 
@@ -60,7 +60,7 @@ class Row:
     given: float
 
 
-def _rows(design: str, truth: Mapping[str, float], results: Iterable[Mapping[str, Measure]]) -> Iterator[Row]:
+def _rows(design: str, truth: Mapping[str, float], results: Iterable[Mapping[str, Statistic]]) -> Iterator[Row]:
     hits: dict[str, list[bool]] = defaultdict(list)
     total = 0
     for total, measures in enumerate(results, 1):  # noqa: B007 - the number of simulations
@@ -100,7 +100,7 @@ def yes_no(repetitions: int, labels: Sequence[int] = (20, 50, 200)) -> Iterator[
         yield from _rows(design, truth, results)
 
 
-def _judged_yes_no(labels: int, per_case: int, accuracy: float, share: float, chance: Chance) -> dict[str, Measure]:
+def _judged_yes_no(labels: int, per_case: int, accuracy: float, share: float, chance: Chance) -> dict[str, Statistic]:
     cases = _cases(labels, per_case)
     number = labels // per_case
     shares = np.full(number, share) if per_case == 1 else _beta(share, ICC, number, chance)
@@ -141,7 +141,7 @@ def _true_scale(correlation: float, mean: float) -> Mapping[str, float]:
     return {"quadratic_kappa": quadratic_kappa(*sides), "spearman": spearman(*sides), "kendall": kendall(*sides)}
 
 
-def _judged_scale(number: int, per_case: int, correlation: float, mean: float, chance: Chance) -> dict[str, Measure]:
+def _judged_scale(number: int, per_case: int, correlation: float, mean: float, chance: Chance) -> dict[str, Statistic]:
     people, grader = _pair_of_scales(number, per_case, correlation, mean, chance)
     cases = [case for case in range(number) for _ in range(per_case)]
     return {**chance_measures("scale", people, grader, cases), **rank_measures(people, grader, cases)}
@@ -158,7 +158,7 @@ def raters(repetitions: int, labels: Sequence[int] = (20, 50, 200)) -> Iterator[
         yield from _rows(design, {"alpha": kappa, "fleiss": kappa}, results)
 
 
-def _rated(items: int, number: int, accuracy: float, share: float, chance: Chance) -> dict[str, Measure]:
+def _rated(items: int, number: int, accuracy: float, share: float, chance: Chance) -> dict[str, Statistic]:
     truth = chance.random((items, 1)) < share
     answers = (truth ^ (chance.random((items, number)) < 1 - accuracy)).astype(float)
     facet = Facet("usable", "yes_no", YES_NO)
@@ -208,7 +208,7 @@ def _true_ceiling(kind: Kind, number: int) -> float:
     return value
 
 
-def _equals(kind: Kind, number: int, cells: int, chance: Chance, *, is_one_case: bool = False) -> dict[str, Measure]:
+def _equals(kind: Kind, number: int, cells: int, chance: Chance, *, is_one_case: bool = False) -> dict[str, Statistic]:
     """Raters and a grader that answers like one more of them. A single case has no interval, which is faster."""
     if kind == "bool":
         answers = (chance.random((cells, 1)) < 0.4) ^ (chance.random((cells, number + 1)) < 0.15)
@@ -230,7 +230,7 @@ def win_rates(repetitions: int, labels: Sequence[int] = (20, 50, 200)) -> Iterat
         yield from _rows(design, {"win_rate": ties / 2 + (1 - ties) * rate}, results)
 
 
-def _preferences(cases: int, per_case: int, ties: float, rate: float, chance: Chance) -> dict[str, Measure]:
+def _preferences(cases: int, per_case: int, ties: float, rate: float, chance: Chance) -> dict[str, Statistic]:
     rates = _beta(rate, ICC, cases, chance)
     wins = chance.random((cases, per_case)) < rates[:, None]
     answers = np.where(chance.random((cases, per_case)) < ties, "tie", np.where(wins, "b", "a"))
@@ -244,7 +244,7 @@ def _preferences(cases: int, per_case: int, ties: float, rate: float, chance: Ch
     (finding,) = summarize_preferences(lines)
     interval = finding.interval
     assert interval is not None
-    return {"win_rate": Measure(value=finding.rate, low=interval.low, high=interval.high)}
+    return {"win_rate": Statistic(value=finding.rate, low=interval.low, high=interval.high)}
 
 
 def pairs(repetitions: int, labels: Sequence[int] = (20, 50, 200)) -> Iterator[Row]:
@@ -259,7 +259,7 @@ def pairs(repetitions: int, labels: Sequence[int] = (20, 50, 200)) -> Iterator[R
         yield from _rows(design, {"kappa_of_pairs": 1 - observed / (1 - float(p @ q))}, results)
 
 
-def _judged_pairs(number: int, accuracy: float, shares: Floats, chance: Chance) -> dict[str, Measure]:
+def _judged_pairs(number: int, accuracy: float, shares: Floats, chance: Chance) -> dict[str, Statistic]:
     people = chance.choice(3, size=number, p=shares)
     judge = np.where(chance.random(number) < accuracy, people, chance.integers(0, 3, number))
     cases = list(range(number))

@@ -39,6 +39,7 @@ from visioneval.engine.prepare.sample_sizes import DetectOptions, SampleSizes, s
 from visioneval.engine.run import execute
 from visioneval.errors import AuthError, StorageError, UsageError
 from visioneval.expansion.plan import Plan
+from visioneval.records.diversity import read_diversity
 from visioneval.records.files.run_folders import find_run
 from visioneval.records.model import Record, RunInfo, StoppedBy, read_records
 from visioneval.records.resume_command import resume_hint, stopped_text
@@ -200,7 +201,8 @@ def load_run(name: Path | str = "latest", *, runs: Path | str = RUNS, warn: Warn
     folder, _, label = named_run(str(name), Path(runs))
     _, info, records = read_run(str(folder) if label is None else f"{folder}@{label}", Path(runs), warn)
     pair_costs = read_pair_costs(folder) if label is None else ()  # no pair belongs to one model run
-    summary = summarize(info, records, preferences_within(folder, info), read_pair_cards(folder), pair_costs)
+    pairs, cards = preferences_within(folder, info), read_pair_cards(folder)
+    summary = summarize(info, records, pairs, cards, pair_costs, read_diversity(folder))
     return Run(folder, info, summary, label, resume_hint(folder, info))
 
 
@@ -285,7 +287,8 @@ def _finish(prepared: PreparedRun, calls: CallSettings, watch: Watch, spent_usd:
     with watch(prepared) as listener:
         info, error, spent_usd = _execute(prepared, calls, listener, spent_usd)
     pairs = preferences_within(folder, info)
-    summary = summarize(info, read_records(folder), pairs, read_pair_cards(folder), read_pair_costs(folder))
+    cards, costs = read_pair_cards(folder), read_pair_costs(folder)
+    summary = summarize(info, read_records(folder), pairs, cards, costs, read_diversity(folder))
     prepared.writer.write_summary(summary)
     return Run(folder, info, summary, None, prepared.resume_hint, error), spent_usd
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 def show_result(result: Run, output: options.ResultOptions) -> None:
     """Prints a finished run. A reader that has closed the output does not change the exit code."""
     from visioneval.records.resume_command import stopped_text
+    from visioneval.report.terminal.run.diversity import diversity_text
     from visioneval.report.terminal.run.summary import last_line, print_summary
 
     summary = result.summary
@@ -30,6 +31,8 @@ def show_result(result: Run, output: options.ResultOptions) -> None:
             from visioneval.report.terminal.run.summary import unjudged_pairs_text
 
             options.say(f"{unjudged_pairs_text(summary.unjudged_pairs)}; {result.resume_hint}")
+        if text := diversity_text(summary):
+            options.say(f"{text}; {result.resume_hint}")
         if summary.state == "interrupted":
             reason = "the budget is used up" if summary.stopped_by == "budget" else "interrupted"
             options.say(f"{reason}: {summary.counts.cells} of {summary.planned_cells} cells are recorded")

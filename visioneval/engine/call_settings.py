@@ -19,7 +19,7 @@ from visioneval.engine.calls.reuse import Reuse
 from visioneval.engine.calls.throttle import Throttle
 from visioneval.engine.cells.context import sanitizer_for
 from visioneval.errors import BudgetError, UsageError
-from visioneval.expansion.plan import Plan, applies
+from visioneval.expansion.plan import Plan, asks
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def _open_cache(plan: Plan, settings: CallSettings, run_id: str, warn: Callable[
 def measures_locally(plan: Plan) -> bool:
     """Whether a grader of the plan measures on this machine."""
     return any(
-        grader.measures_locally and any(applies(grader, case) for case in plan.suite.cases)
+        grader.measures_locally and any(asks(grader, case) for case in plan.suite.cases)
         for grader in plan.suite.graders
     )
 

@@ -16,6 +16,7 @@ from visioneval.engine.cells.cell import Job, run_job
 from visioneval.engine.cells.context import RunContext, sanitizer_for
 from visioneval.engine.cells.measurements import Measurements
 from visioneval.engine.components import Components
+from visioneval.engine.diversity import measure_diversity
 from visioneval.engine.listener import Listener
 from visioneval.engine.loop import run_to_end
 from visioneval.engine.memory import TRIM_INTERVAL_S, release_memory
@@ -27,6 +28,7 @@ from visioneval.records.model import read_records
 from visioneval.records.questions import QuestionsWriter
 from visioneval.records.writer import RunWriter
 from visioneval.resources import builtin
+from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.model import template_folders
 from visioneval.types import ModelRun
 
@@ -83,7 +85,7 @@ async def _execute(
         progress.check()
         is_left = progress.left > 0 or any(next(key_jobs, None) is not None for _, key_jobs in jobs_by_key)
         if not is_left:
-            await _run_pairwise(context, progress, listener)
+            await _compare_pairs(context, progress, listener)
             progress.check()
             is_left = progress.left > 0
         out_of_budget = progress.out_of_budget or calls.budget.refused > 0  # includes refused judge calls
@@ -146,26 +148,31 @@ async def finish_job(job: Job, progress: Progress, context: RunContext, listener
         progress.leave(error)
 
 
-async def _run_pairwise(context: RunContext, progress: Progress, listener: Listener) -> None:
-    """Runs the pairwise graders after all cells are done."""
+async def _compare_pairs(context: RunContext, progress: Progress, listener: Listener) -> None:
+    """Runs the graders that compare pairs of images, after all cells are done."""
     for config in context.plan.suite.graders:
-        if not config.after_run:
-            continue
-        session = PairwiseSession(
-            context.plan,
-            config,
-            context.components,
-            context.calls,
-            context.writer.folder,
-            context.template_folders,
-            context.sanitizer,
-            context.image_cache,
-            debug=context.debug,
-        )
-        records = read_records(context.writer.folder)
-        matchups = await asyncio.to_thread(matchups_within, context.plan, config, records, context.writer.folder)
-        await judge_matchups(session, matchups.pairs, progress)
-        listener.note(f"{config.key}: {matchups}; {session.meters}")
+        if config.judges_pairs:
+            listener.note(await _judge_pairs(context, config, progress))
+        elif config.compares_samples and config.key in context.components.graders:
+            listener.note(await measure_diversity(context, config, progress))
+
+
+async def _judge_pairs(context: RunContext, config: BaseGrader, progress: Progress) -> str:
+    session = PairwiseSession(
+        context.plan,
+        config,
+        context.components,
+        context.calls,
+        context.writer.folder,
+        context.template_folders,
+        context.sanitizer,
+        context.image_cache,
+        debug=context.debug,
+    )
+    records = read_records(context.writer.folder)
+    matchups = await asyncio.to_thread(matchups_within, context.plan, config, records, context.writer.folder)
+    await judge_matchups(session, matchups.pairs, progress)
+    return f"{config.key}: {matchups}; {session.meters}"
 
 
 async def _report_waiting(calls: Calls, listener: Listener) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from visioneval.aio import run_in_thread
 from visioneval.errors import GraderError
-from visioneval.graders.measures import MeasureOnce, measure_directly
+from visioneval.graders.measures import Measure, MeasureOnce, measure_directly
 from visioneval.judging.ask import Ask, How, ask_for_json, object_schema, schema_problems
 from visioneval.judging.attachments import as_parts, load_attachments
 from visioneval.judging.shown_images import Show, shown
@@ -165,6 +165,21 @@ class PairGrader(Protocol):
 
     async def choose(self, ask: Ask, question: Question) -> Choice:
         """Asks. Raises ``ProviderError``, and ``OffSchemaError`` after two unusable replies."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampleDistance:
+    """How much two images differ; 0 is identical. ``distance`` is 1 - SSIM, 0..2; ``delta_e`` is a mean CIEDE2000."""
+
+    distance: float
+    delta_e: float
+
+
+class SampleGrader(Protocol):
+    """An ``after_run`` grader that compares the samples of a case on this machine."""
+
+    def measure(self, first: Output, second: Output) -> Measure[SampleDistance]:
+        """The measure of two images, which does not depend on their order. It raises ``GraderError``."""
 
 
 class QuestionMaker(Protocol):

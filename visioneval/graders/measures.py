@@ -18,7 +18,11 @@ import PIL
 
 T = TypeVar("T")
 _PACKAGE = Path(__file__).parent.parent
-_CODE = ("graders/text/**/*.py", "graders/pixels/*.py", "graders/properties/*.py", "media/*.py", "characters.py")
+_CODE = (
+    *(f"graders/{name}/**/*.py" for name in ("text", "pixels", "properties", "diversity")),
+    "media/*.py",
+    "characters.py",
+)
 """The files whose code can change a measurement."""
 
 

@@ -30,6 +30,7 @@ from visioneval.report.sentences import (
     show_value,
     unpaired_lines,
 )
+from visioneval.report.terminal.run.diversity import HEADINGS, TITLE, diversity_rows, diversity_text
 from visioneval.report.terminal.run.separation import auroc_text, difference_text
 from visioneval.report.terminal.run.summary import (
     show_estimate,
@@ -203,10 +204,7 @@ def _summary(summary: Summary) -> Iterator[str]:
         verdicts += f", {without_verdict_text(counts.without_verdict)}"
     shard = "" if summary.shard is None else f"shard {summary.shard}: "
     yield f"{shard}{counts.cells} of {summary.planned_cells} cells{state}: {verdicts}; run {code(summary.run_id)}"
-    if summary.unjudged_pairs:
-        yield f"**Incomplete: {unjudged_pairs_text(summary.unjudged_pairs)}**"
-    if counts.unmeasured:
-        yield f"**Incomplete: {unmeasured_text(counts.unmeasured)}**"
+    yield from _incomplete(summary)
     for key, panel in summary.panels.items():
         yield from map(code, panel_lines(key, panel))
     for rerouting in summary.reroutings:
@@ -225,6 +223,7 @@ def _summary(summary: Summary) -> Iterator[str]:
         for model in summary.models
     ]
     yield "### Model runs\n\n" + _table(("model run", "pass rate [95%]", "error", *map(code, names)), rows)
+    yield from _diversity(summary)
     if summary.separations:
         separations = [
             (code(metric), code(label), f"{separation.aligned:.3g} (n={separation.aligned_n})",
@@ -244,6 +243,21 @@ def _summary(summary: Summary) -> Iterator[str]:
         yield "### Cells that did not pass\n\n" + _table(("case", "model run", "sample", "verdict", "why"), failing)
         if len(summary.failing) > MAX_ROWS:
             yield f"... and {len(summary.failing) - MAX_ROWS:,} more"
+
+
+def _incomplete(summary: Summary) -> Iterator[str]:
+    if summary.unjudged_pairs:
+        yield f"**Incomplete: {unjudged_pairs_text(summary.unjudged_pairs)}**"
+    if text := diversity_text(summary):
+        yield f"**Incomplete: {text}**"
+    if summary.counts.unmeasured:
+        yield f"**Incomplete: {unmeasured_text(summary.counts.unmeasured)}**"
+
+
+def _diversity(summary: Summary) -> Iterator[str]:
+    if summary.diversity:
+        rows = [(code(grader), code(label), *rest) for grader, label, *rest in diversity_rows(summary)]
+        yield f"### {TITLE}\n\n" + _table(HEADINGS, rows)
 
 
 def _gate(gate: GateFinding) -> tuple[str, ...]:

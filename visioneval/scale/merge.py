@@ -16,6 +16,7 @@ from visioneval.analysis.summary.judge_card import read_pair_cards
 from visioneval.analysis.summary.summary import summarize
 from visioneval.errors import StorageError, UsageError
 from visioneval.records.confirmations import has_confirmations
+from visioneval.records.diversity import read_diversity, update_diversity
 from visioneval.records.files.links import check_links, file_inside
 from visioneval.records.labeling.draws import DRAWS
 from visioneval.records.labeling.labels import ANCHORS, LABELS, append_labels, read_labels
@@ -156,6 +157,7 @@ def _write(shards: Sequence[ShardRun], root: Path, info: RunInfo) -> Path:
     folder = writer.folder
     for record in _records(shards, info.run_id):
         writer.append(record)
+    update_diversity(folder, (line for shard in shards for line in read_diversity(shard.folder)))
     for shard in shards:
         _copy_artifacts(shard.folder, folder)
         _copy_answers(shard, folder, info.run_id)
@@ -165,10 +167,8 @@ def _write(shards: Sequence[ShardRun], root: Path, info: RunInfo) -> Path:
     ended = max((shard.ended_at or shard.started_at for shard in infos), default=info.started_at)
     stopped_by = next((shard.stopped_by for shard in stopped if shard.stopped_by), None)
     merged = writer.finish("interrupted" if stopped else "complete", ended, stopped_by=stopped_by)
-    pairs = preferences_within(folder, merged)
-    writer.write_summary(
-        summarize(merged, read_records(folder), pairs, read_pair_cards(folder), read_pair_costs(folder))
-    )
+    pairs, cards, costs = preferences_within(folder, merged), read_pair_cards(folder), read_pair_costs(folder)
+    writer.write_summary(summarize(merged, read_records(folder), pairs, cards, costs, read_diversity(folder)))
     return folder
 
 

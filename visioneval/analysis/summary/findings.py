@@ -11,6 +11,7 @@ from visioneval.analysis.disagreements import Disagreement
 from visioneval.analysis.rerouting import Rerouting
 from visioneval.analysis.scores import Estimate
 from visioneval.analysis.stats.measure import Statistic
+from visioneval.analysis.summary.diversity import DiversityFinding
 from visioneval.analysis.summary.judge_card import JudgeCard, PairCard
 from visioneval.analysis.summary.questions import QuestionFindings
 from visioneval.analysis.summary.separation import Separation
@@ -158,6 +159,8 @@ class Summary(Frozen):
     """The number of cells that each optional grader could not measure."""
     panels: dict[str, PanelFinding] = Field(default_factory=dict)
     """How far the judges of each panel agree, by grader key."""
+    diversity: tuple[DiversityFinding, ...] = ()
+    """How much the samples of a case differ, by grader and model run."""
     reroutings: tuple[Rerouting, ...] = ()
     """Judges that answered with another model than the one that was asked."""
     unjudged_pairs: int = 0

@@ -12,6 +12,7 @@ from visioneval.analysis.disagreements import Disagreements
 from visioneval.analysis.rerouting import Reroutings
 from visioneval.analysis.scores import CaseNumbers
 from visioneval.analysis.summary.accumulators import Accumulator, Costs, Model, Money, Verdicts, add_costs, most_common
+from visioneval.analysis.summary.diversity import Diversities, unmeasured_groups
 from visioneval.analysis.summary.findings import CostFinding, FailingCell, GateFinding, Summary
 from visioneval.analysis.summary.gates import GateAccumulator
 from visioneval.analysis.summary.judge_card import JudgeCards, PairCard
@@ -20,6 +21,7 @@ from visioneval.analysis.summary.questions import Questions
 from visioneval.analysis.summary.separation import Separations
 from visioneval.analysis.summary.variance import Noises
 from visioneval.errors import ExitCode
+from visioneval.records.diversity import CaseDiversity
 from visioneval.records.model import Record, RunInfo, known_sum, suite_order
 from visioneval.rules import parse_gate, parse_rule
 from visioneval.suite.cases.case import TestCase
@@ -37,12 +39,14 @@ def summarize(
     pairs: Sequence[PreferenceFinding] = (),
     pair_judges: Sequence[PairCard] = (),
     pair_costs: Sequence[CostFinding] = (),
+    diversity: Iterable[CaseDiversity] = (),
 ) -> Summary:
-    """Summarizes a run from its records, in any order, the judged pairs of its own model runs, their judges and costs.
+    """Summarizes a run from its records, in any order, the judged pairs of its own model runs, their judges and costs,
+    and the diversity of its samples.
 
     Reads one record at a time. Its ``exit_code`` is the exit code of the run, wherever the run is shown.
     """
-    builder = _SummaryBuilder(info)
+    builder = _SummaryBuilder(info, diversity)
     for record in records:
         builder.add(record)
     return builder.result(unjudged(pairs), pair_judges, pair_costs)
@@ -51,7 +55,7 @@ def summarize(
 class _SummaryBuilder:
     """Counts everything in one pass over a run."""
 
-    def __init__(self, info: RunInfo) -> None:
+    def __init__(self, info: RunInfo, diversity: Iterable[CaseDiversity]) -> None:
         self._info = info
         numbers = CaseNumbers()
         self._all_cells = Verdicts(numbers)
@@ -76,6 +80,7 @@ class _SummaryBuilder:
         self._optional_unmeasured: Counter[str] = Counter()
         self._reroutings = Reroutings(info)
         self._panels = Panels(info)
+        self._diversities = Diversities(info, diversity, numbers)
         self._accumulators: tuple[Accumulator, ...] = (
             self._all_cells,
             self._disagreements,
@@ -87,6 +92,7 @@ class _SummaryBuilder:
             self._alignments,
             self._costs,
             self._panels,
+            self._diversities,
             *self._gates,
         )
 
@@ -110,6 +116,7 @@ class _SummaryBuilder:
     ) -> Summary:
         info, counts, disagreements = self._info, self._all_cells.result(), self._disagreements.result()
         gates = tuple(gate.result() for gate in self._gates)
+        diversity = self._diversities.result(self._models)
         pairwise_usd = known_sum(*(cost.usd for cost in pair_costs if cost.paid or cost.cached))
         return Summary(
             run_id=info.run_id,
@@ -141,6 +148,7 @@ class _SummaryBuilder:
             gates=gates,
             optional_unmeasured=dict(self._optional_unmeasured),
             panels=self._panels.result(),
+            diversity=diversity,
             reroutings=self._reroutings.result(),
             unjudged_pairs=unjudged_pairs,
             reused_outputs=self._reused,
@@ -150,7 +158,10 @@ class _SummaryBuilder:
             pairwise_usd=pairwise_usd,
             unpriced=self._costs.unknown.total() + sum(cost.unknown for cost in pair_costs),
             exit_code=exit_code(
-                info, gates, unjudged_pairs=unjudged_pairs, missing_cells=info.planned_cells - counts.cells
+                info,
+                gates,
+                unmeasured_pairs=unjudged_pairs + unmeasured_groups(diversity),
+                missing_cells=info.planned_cells - counts.cells,
             ),
         )
 
@@ -179,21 +190,21 @@ def gates_of(suite: Suite) -> tuple[GateRule, ...]:
 
 
 def exit_code(
-    info: RunInfo, gates: Sequence[GateFinding], *, unjudged_pairs: int = 0, missing_cells: int = 0
+    info: RunInfo, gates: Sequence[GateFinding], *, unmeasured_pairs: int = 0, missing_cells: int = 0
 ) -> ExitCode:
     """Returns the exit code of a run, by the first that applies.
 
     3 if its budget or a refused API key ended it; 130 if it was interrupted; 3 if cells are missing or unplanned,
-    pairs were not judged; 0 for a shard, whose gates wait for the other shards; 3 if a gate on errors or unmeasured
-    cells failed, a gate is unmeasured, or a selection left out all gates of the suite; 1 if another gate failed;
-    otherwise 0. ``gates`` begins with those of the suite. A suite without rules has no pass rate to decide: its run
-    passes if its outputs exist.
+    pairs were not judged or measured; 0 for a shard, whose gates wait for the other shards; 3 if a gate on errors or
+    unmeasured cells failed, a gate is unmeasured, or a selection left out all gates of the suite; 1 if another gate
+    failed; otherwise 0. ``gates`` begins with those of the suite. A suite without rules has no pass rate to decide: its
+    run passes if its outputs exist.
     """
     if info.stopped_by:
         return ExitCode.INCOMPLETE
     if info.state in ("interrupted", "stopped"):
         return ExitCode.INTERRUPTED
-    if missing_cells or unjudged_pairs:
+    if missing_cells or unmeasured_pairs:
         return ExitCode.INCOMPLETE
     if info.selection.shard is not None:
         return ExitCode.PASSED

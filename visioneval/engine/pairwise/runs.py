@@ -85,7 +85,7 @@ def pairwise_plan(plan: Plan, judge: str | None) -> Plan:
 
     ``judge`` is ``NAME`` or ``NAME=PROVIDER:MODEL``. Raises ``UsageError`` for an unusable judge.
     """
-    graders = [grader for grader in plan.whole_suite.graders if grader.after_run]
+    graders = [grader for grader in plan.whole_suite.graders if grader.judges_pairs]
     name, _, model = (judge or "").partition("=")
     names = (name,) if name else graders[0].judge_names if graders else ("default",)
     judges: dict[str, Any] = dict(plan.suite.judges)

@@ -101,7 +101,7 @@ def plan_resume(
 def forget_changed_pairs(rest: ResumePlan, stored: RunInfo, plan: Plan, folder: Path) -> None:
     """Deletes preferences of pairs whose cells change, or all of them if the pairwise graders or judges changed."""
     suites = stored.suite, plan.whole_suite
-    before, after = ([grader for grader in suite.graders if grader.after_run] for suite in suites)
+    before, after = ([grader for grader in suite.graders if grader.judges_pairs] for suite in suites)
     judges = [[suite.judges.get(name) for grader in before for name in grader.judge_names] for suite in suites]
     cells = rest.touched | rest.stale
     if before != after or judges[0] != judges[1]:

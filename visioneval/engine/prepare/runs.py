@@ -213,7 +213,7 @@ def prepare_grading(
         source.info.run_id,
         reuse_scores=options.calls.reuse.judgements,
     )
-    is_free = not grading.graded and not any(grader.after_run for grader in plan.suite.graders)
+    is_free = not grading.graded and not any(grader.judges_pairs for grader in plan.suite.graders)
     if not is_free:
         check_budget(plan, options.calls)
     check_session(plan, options.calls, warn)

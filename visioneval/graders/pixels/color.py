@@ -90,9 +90,11 @@ def ciede2000_of_bytes(first: Pixels, second: Pixels) -> Floats:
     rows_at_once = max(1, _PIXELS_AT_ONCE // first.shape[1])
     for top in range(0, first.shape[0], rows_at_once):
         rows = slice(top, top + rows_at_once)
-        if not np.array_equal(first[rows], second[rows]):
-            channels = (np.asarray(cv2.split(to_lab(image[rows])), np.float32) for image in (first, second))
-            difference[rows] = _ciede2000(*channels)
+        columns = np.flatnonzero((first[rows] != second[rows]).any(axis=(0, 2)))
+        if columns.size:
+            part = rows, slice(columns[0], columns[-1] + 1)
+            channels = (np.asarray(cv2.split(to_lab(image[part])), np.float32) for image in (first, second))
+            difference[part] = _ciede2000(*channels)
     return difference
 
 

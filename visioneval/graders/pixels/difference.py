@@ -175,33 +175,39 @@ def changed_visibly(
     smoothing grows by the same factor.
     """
     changed = np.zeros(region.shape, np.bool_)
-    if not (different(base, output) & region).any():
+    differs = different(base, output) & region
+    if not differs.any():
         return changed
-    for shown in on_backgrounds(base, output, base if grainy is None else grainy):
-        changed |= _changed_on_background(*shown, region=region, sigma=FINE_SIGMA * coarseness)
+    sigma = FINE_SIGMA * coarseness
+    window = _surroundings(region, _halo(sigma))
+    if grainy is None or grainy is base:  # with other texture than that of ``base``, grain is added everywhere
+        window = _narrowed(window, differs, _halo(sigma) + round(8 * BROAD_SIGMA) + 2 * _BLOCK)
+    base, output, grainy = (image[window] for image in (base, output, base if grainy is None else grainy))
+    for shown in on_backgrounds(base, output, grainy):
+        changed[window] |= _changed_on_background(*shown, region=region[window], sigma=sigma)
     return changed
 
 
 def _changed_on_background(base: Pixels, output: Pixels, grainy: Pixels, *, region: Mask, sigma: float) -> Mask:
     """``changed_visibly`` for RGB."""
     changed = np.zeros(region.shape, np.bool_)
-    halo = round(4 * sigma * FINE_CHROMA) + FINE_REACH + 4
-    window = _surroundings(region, halo)
-    base, output, grainy, region = base[window], output[window], grainy[window], region[window]
-    changed_in_window = np.zeros(region.shape, np.bool_)
     blocks = []
-    for rows, core, target in _bands(region.shape, halo=halo):
+    for rows, core, target in _bands(region.shape, halo=_halo(sigma)):
         within = region[rows]
         edited = base[rows].copy()
         cv2.copyTo(np.ascontiguousarray(output[rows]), within.astype(np.uint8), edited)
         fine = _fine(to_lab(base[rows]), to_lab(edited), sigma) & within
-        changed_in_window[target] = fine[core]
+        changed[target] = fine[core]
         rest = (within & ~_grown(fine, 3)).astype(np.float32)
         layers = (*cv2.split(base[rows]), *cv2.split(edited), _grain(grainy[rows]), _grain(edited))
         blocks.append(np.dstack([*(_blocks((layer * rest)[core]) for layer in layers), _blocks(rest[core])]))
-    changed_in_window |= _broad(np.concatenate(blocks), region.shape) & region
-    changed[window] = changed_in_window
+    changed |= _broad(np.concatenate(blocks), region.shape) & region
     return changed
+
+
+def _halo(sigma: float) -> int:
+    """How far away, in pixels, a pixel can count for ``_fine``."""
+    return round(4 * sigma * FINE_CHROMA) + FINE_REACH + 4
 
 
 def worst_window(changed: Mask, region: Mask, side: int = WINDOW_PX) -> tuple[float, tuple[int, int, int, int]]:
@@ -320,6 +326,16 @@ def _surroundings(region: Mask, margin: int) -> tuple[slice, slice]:
     return slice(max(0, rows.start - margin), rows.stop + margin), slice(
         max(0, columns.start - margin), columns.stop + margin
     )
+
+
+def _narrowed(window: tuple[slice, slice], mask: Mask, margin: int) -> tuple[slice, slice]:
+    """The part of ``window`` around ``mask``, with a margin, that cuts no block of ``window`` at its top or left."""
+    inner = _surroundings(mask, margin)
+    rows, columns = (
+        slice(max(outer.start, part.start - (part.start - outer.start) % _BLOCK), min(outer.stop, part.stop))
+        for outer, part in zip(window, inner, strict=True)
+    )
+    return rows, columns
 
 
 def _extent(flags: Any) -> slice:

@@ -37,8 +37,8 @@ from visioneval.graders.pixels.difference import (
     mean_ssim,
 )
 from visioneval.graders.pixels.difference_map import difference_map
-from visioneval.graders.pixels.registration import Registration, align, read_pixels
-from visioneval.graders.pixels.transparency import Pixels, alpha_changes, alpha_text, visible_pixels
+from visioneval.graders.pixels.registration import AlignedPair, Registration, align, read_pixels
+from visioneval.graders.pixels.transparency import Mask, Pixels, alpha_changes, alpha_text, visible_pixels
 from visioneval.media.images import room_for
 from visioneval.media.opencv import portable_opencv
 
@@ -66,8 +66,7 @@ class ReferenceFinding:
 def measure_reference(reference: Pixels, output: Pixels) -> ReferenceFinding:
     """Measures an output of any size against the reference. Both are RGB or straight RGBA."""
     aligned = align(reference, output)
-    region = aligned.valid & visible_pixels(aligned.whole_base, aligned.output)
-    region = region if region.any() else aligned.valid  # both are fully transparent
+    region = compared_region(aligned)
     changed = changed_visibly(
         aligned.base,
         aligned.output,
@@ -85,6 +84,12 @@ def measure_reference(reference: Pixels, output: Pixels) -> ReferenceFinding:
         registration=aligned.registration,
         difference_map=difference_map(aligned.output, changed),
     )
+
+
+def compared_region(aligned: AlignedPair) -> Mask:
+    """The pixels that count, ``(height, width)``: those that are not fully transparent in both images."""
+    region = aligned.valid & visible_pixels(aligned.whole_base, aligned.output)
+    return region if region.any() else aligned.valid  # both are fully transparent
 
 
 class Reference:

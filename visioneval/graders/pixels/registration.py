@@ -133,9 +133,10 @@ def align(base: Pixels, image: Pixels, fixed: Mask | None = None) -> AlignedPair
     if aligned.registration.distorted:
         return aligned
     fixed = aligned.valid if fixed is None else fixed
-    if not (different(aligned.base, aligned.output) & fixed).any():
+    differs = different(aligned.base, aligned.output)
+    if not (differs & fixed).any():
         return aligned
-    move, note = _find_move(*_at_working_size(aligned, fixed))
+    move, note = _find_move(*_at_working_size(aligned, fixed), may_be_whole=_may_be_spread(differs))
     if move is None:
         return replace(aligned, registration=replace(aligned.registration, note=note))
     height, width = fixed.shape
@@ -193,11 +194,18 @@ def _outlines(pixels: Pixels) -> Floats:
     return luma(np.ascontiguousarray(pixels[..., :3])) + pixels[..., 3].astype(np.float32) / np.float32(2)
 
 
-def _find_move(base: Floats, image: Floats, fixed: Mask) -> tuple[NDArray[np.float64] | None, str | None]:
-    """The move of the whole image, or ``None`` and, if one was rejected, the reason."""
-    move = _estimate(base, image, fixed)
+def _find_move(
+    base: Floats, image: Floats, fixed: Mask, *, may_be_whole: bool
+) -> tuple[NDArray[np.float64] | None, str | None]:
+    """The move of the whole image, or ``None`` and, if one was rejected, the reason.
+
+    Without ``may_be_whole`` it will be rejected, and a coarse estimate shows whether there is one to report.
+    """
+    if not may_be_whole and _reach(_estimate(base, image, fixed, _LEVELS[:2])).max() < MIN_MOVE_PX:
+        return None, None
+    move = _estimate(base, image, fixed, _LEVELS)
     height, width = base.shape
-    reach = np.array([abs(move[0]) + abs(move[1]) / 2, abs(move[2]) + abs(move[3]) / 2])
+    reach = _reach(move)
     if reach.max() < MIN_MOVE_PX:
         return None, None
     zoom = np.array([move[1] / width, move[3] / height])
@@ -214,6 +222,11 @@ def _find_move(base: Floats, image: Floats, fixed: Mask) -> tuple[NDArray[np.flo
     if not _is_spread(better):
         return None, description + "too little of the image supports them"
     return move, None
+
+
+def _reach(move: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The farthest that a move takes any point, in pixels to the side and up or down."""
+    return np.array([abs(move[0]) + abs(move[1]) / 2, abs(move[2]) + abs(move[3]) / 2])
 
 
 def _mismatch(base: Floats, image: Floats, fixed: Mask, move: NDArray[np.float64]) -> tuple[Any, Any, Mask]:
@@ -243,7 +256,16 @@ def _is_spread(tiles: Mask) -> bool:
     return bool(tall >= _SPREAD and wide >= _SPREAD)
 
 
-def _estimate(base: Floats, image: Floats, fixed: Mask) -> NDArray[np.float64]:
+def _may_be_spread(differs: Mask) -> bool:
+    """Whether tiles that match better after a move can satisfy ``_is_spread``: they touch pixels that differ."""
+    margin = 2 * (_TILES_PX[1] + 8) * max(1.0, max(differs.shape) / _LONGEST)
+    return all(
+        np.ptp(np.flatnonzero(differs.any(axis=axis))) + 1 + margin >= _SPREAD * differs.shape[1 - axis]
+        for axis in (0, 1)
+    )
+
+
+def _estimate(base: Floats, image: Floats, fixed: Mask, levels: tuple[int, ...]) -> NDArray[np.float64]:
     """``(shift x, stretch x, shift y, stretch y)`` in pixels of the base, a stretch over the whole side.
 
     Iteratively reweighted Gauss-Newton from coarse to fine (Lucas and Kanade 1981; Black and Anandan 1996), on
@@ -251,11 +273,14 @@ def _estimate(base: Floats, image: Floats, fixed: Mask) -> NDArray[np.float64]:
     """
     move = np.zeros(4)
     longest = max(base.shape)
-    for level in _LEVELS:
+    whole = bool(fixed.all())
+    for level in levels:
         scale = min(1.0, level / longest)
         size = (max(8, round(base.shape[1] * scale)), max(8, round(base.shape[0] * scale)))
         pair = [cv2.resize(channel, size, interpolation=cv2.INTER_AREA) for channel in (base, image)]
-        weight = exceeds(cv2.resize(fixed.astype(np.float32), size, interpolation=cv2.INTER_AREA), 0.99)
+        weight = np.ones(size[::-1], np.bool_)
+        if not whole:
+            weight = exceeds(cv2.resize(fixed.astype(np.float32), size, interpolation=cv2.INTER_AREA), 0.99)
         ratio = np.array([size[0] / base.shape[1]] * 2 + [size[1] / base.shape[0]] * 2)
         move = _refine(_band_passed(pair[0]), _band_passed(pair[1]), weight, move * ratio) / ratio
         if scale == 1.0:

@@ -19,7 +19,7 @@ SCHEMA_VERSION = 2
 
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 UPGRADES: dict[str, dict[int, Upgrade]] = {
-    kind: {} for kind in ("run", "record", "label", "labeling", "draw", "preference")
+    kind: {} for kind in ("run", "record", "label", "labeling", "draw", "preference", "diversity")
 }
 """For each kind of file and old version, the function that upgrades to the next version."""
 

@@ -16,6 +16,7 @@ _FILES = (
     "labeling.jsonl",
     "labeling_draws.jsonl",
     "preferences.jsonl",
+    "diversity.jsonl",
     "confirmations.jsonl",
     "questions.json",
     "run.json",

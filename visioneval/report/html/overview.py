@@ -19,6 +19,7 @@ from visioneval.report.html.plots import PlotInterval
 from visioneval.report.numbers import gate_value, show_interval
 from visioneval.report.terminal.agreement.judge_card import judge_tables
 from visioneval.report.terminal.noise import noise_lines, noise_rows
+from visioneval.report.terminal.run.diversity import HEADINGS, TITLE, diversity_rows, diversity_text
 from visioneval.report.terminal.run.summary import reused, show_rate, unjudged_pairs_text, unmeasured_text
 from visioneval.report.text import panel_lines, rerouting_text
 
@@ -82,6 +83,7 @@ def overview(info: RunInfo, cells: Sequence[Record], summary: Summary) -> dict[s
             key: disagreement for key, disagreement in summary.judge_disagreements.items() if disagreement.judged
         },
         "panels": [line for key, panel in summary.panels.items() for line in panel_lines(key, panel)],
+        "diversity": {"title": TITLE, "headings": HEADINGS, "rows": diversity_rows(summary)},
         "metrics": metric_rows(summary, cells),
         "reused": reused(summary) if summary.reused_outputs else "",
         "costs": _costs(summary),
@@ -109,6 +111,8 @@ def _outcome(summary: Summary) -> tuple[str, str]:
         return "error", UNFINISHED_TITLES[summary.state]
     if summary.unjudged_pairs:
         return "error", f"Incomplete: {unjudged_pairs_text(summary.unjudged_pairs)}"
+    if text := diversity_text(summary):
+        return "error", f"Incomplete: {text}"
     if summary.shard is not None and summary.exit_code == 0:
         return "error", f"Shard {summary.shard}: gates are evaluated after merging"
     return OUTCOME_TITLES.get(summary.exit_code, ("error", f"Exit code {summary.exit_code}"))

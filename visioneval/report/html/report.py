@@ -18,6 +18,7 @@ from visioneval.analysis.summary.judge_card import read_pair_cards
 from visioneval.analysis.summary.summary import summarize
 from visioneval.atomic import write_whole
 from visioneval.errors import UsageError
+from visioneval.records.diversity import read_diversity
 from visioneval.records.model import Record, RunInfo
 from visioneval.report.html.images import EmbeddedImages, FolderImages, ReportImages
 from visioneval.report.html.overview import overview
@@ -96,7 +97,7 @@ def _write_single_file(run: SlimRun, target: Path, trust: bool) -> Path:
 def _summary(run: SlimRun) -> Summary:
     pairs = preferences_within(run.folder, run.info)
     costs = read_pair_costs(run.folder) if run.label is None else ()
-    return summarize(run.info, run.cells, pairs, read_pair_cards(run.folder), costs)
+    return summarize(run.info, run.cells, pairs, read_pair_cards(run.folder), costs, read_diversity(run.folder))
 
 
 def _prepare_folder(target: Path) -> None:

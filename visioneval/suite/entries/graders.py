@@ -50,6 +50,9 @@ class BaseGrader(Frozen):
     """Whether it can grade a video."""
     after_run: ClassVar[bool] = False
     """Whether it compares pairs of images after the run instead of grading cells."""
+    compares_samples: ClassVar[bool] = False
+    """Whether its pairs are the samples of one case on one model run, measured on this machine. The pairs of all other
+    graders after the run are the outputs of two model runs, shown to a judge."""
 
     asks_questions: ClassVar[bool] = False
     """Whether it asks questions about a prompt. They may be pinned or generated in advance; records contain them."""
@@ -88,6 +91,11 @@ class BaseGrader(Frozen):
         """Whether it applies to a case. Graders that compare pairs skip cases that generate nothing."""
         fits = self.when is None or self.when.fits(case.id, case.task_type, case.tags)
         return fits and not (self.after_run and case.output_of is not None)
+
+    @property
+    def judges_pairs(self) -> bool:
+        """Whether a judge compares the outputs of model runs after the run."""
+        return self.after_run and not self.compares_samples
 
     @abstractmethod
     def metrics(self, case: TestCase) -> dict[str, Metric]:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from math import comb
 from typing import Literal
 
 from visioneval.analysis.past_costs import PastCosts
@@ -155,6 +156,8 @@ def _pairs(plan: Plan, grader: BaseGrader) -> int:
     labels = grader.compared(run.label for run in plan.runs)
     runs = [run for run in plan.runs if run.label in labels]
     cases = [case for case in plan.suite.cases if grader.is_for(case)]
+    if grader.compares_samples:
+        return sum(comb(plan.count(case, run)[1], 2) for case in cases for run in plan.runs)
     sizes_by_case = ([plan.count(case, run)[1] for run in runs] for case in cases)
     return sum(min(pair) for case_sizes in sizes_by_case for pair in combinations(case_sizes, 2))
 

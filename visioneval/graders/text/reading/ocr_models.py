@@ -8,6 +8,7 @@ on them. ONNX Runtime's own switch for this acts on the thread that loads the fi
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
@@ -17,6 +18,15 @@ from typing import Any
 import numpy as np
 
 from visioneval.errors import GraderError
+from visioneval.stopwatch import waiting
+
+
+def processors() -> int:
+    """The processors that this process may use, at least 1: fewer than the machine's in some containers."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
 
 MODELS = {
     "Det": "PP-OCRv6_det_small.onnx",
@@ -26,6 +36,14 @@ INSTALL = "run pip install '.[ocr]' in a checkout of visioneval"
 
 TINY_WEIGHT = 1e-30
 """Weights nearer to 0 than this become 0. They are lost in the rounding of any sum with other weights."""
+
+DETECTIONS_AT_ONCE = max(1, processors() // 2)
+"""How many images may be in the detector, which takes a quarter of a gigabyte for a megapixel.
+
+With two processors, a run of eight images takes 520 MB instead of 660, and a sixth more time if it does nothing else.
+"""
+DETECTING = threading.BoundedSemaphore(DETECTIONS_AT_ONCE)
+"""Held by each thread in the detector."""
 
 _GRAPH, _INITIALIZER = 7, 5
 _DATA_TYPE, _RAW_DATA, _FLOAT = 2, 9, 1
@@ -45,13 +63,23 @@ def model_path(part: str) -> Path:
 
 @cache
 def session(part: str) -> Any:
-    """The inference session of a model, ``Det`` or ``Rec``. Any number of threads may run it.
+    """The inference session of a model, ``Det`` or ``Rec``. Any number of threads may run it; in the detector, those
+    beyond ``DETECTIONS_AT_ONCE`` wait for their turn.
 
     Not locked: a caller that needs one session per process must lock.
     """
     # ONNX Runtime sends usage data to its maker unless this is set before it is first imported.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
+
+    class Detector(onnxruntime.InferenceSession):  # type: ignore[misc]
+        def run(self, *args: Any, **options: Any) -> Any:
+            with waiting():
+                DETECTING.acquire()
+            try:
+                return super().run(*args, **options)
+            finally:
+                DETECTING.release()
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
@@ -61,7 +89,8 @@ def session(part: str) -> Any:
     options.intra_op_num_threads = options.inter_op_num_threads = 1  # images run in parallel instead
     model = bytearray(model_path(part).read_bytes())
     clear_tiny_weights(model)
-    return onnxruntime.InferenceSession(bytes(model), sess_options=options, providers=["CPUExecutionProvider"])
+    kind = Detector if part == "Det" else onnxruntime.InferenceSession
+    return kind(bytes(model), sess_options=options, providers=["CPUExecutionProvider"])
 
 
 def clear_tiny_weights(model: bytearray) -> None:

@@ -20,6 +20,7 @@ from visioneval.analysis.summary.findings import (
 )
 from visioneval.report.numbers import gate_value, show_interval
 from visioneval.report.terminal.run.alignment import alignment_table
+from visioneval.report.terminal.run.diversity import diversity_tables, diversity_text
 from visioneval.report.terminal.run.failure_tags import failure_tag_table
 from visioneval.report.terminal.run.question_tables import pooled_metrics, question_tables
 from visioneval.report.terminal.run.separation import separation_table
@@ -60,6 +61,7 @@ def _parts(summary: Summary, width: int, shown_failing: int) -> Iterator[Rendera
     if summary.separations:
         yield separation_table(summary, width)
     yield from question_tables(summary, width)
+    yield from diversity_tables(summary, width)
     if summary.failing:
         yield _failing_table(summary, width, shown_failing)
     if summary.alignments:
@@ -133,6 +135,8 @@ def _headline(summary: Summary, width: int) -> Text:
         parts.append(Text(summary.state, style="bold yellow"))
     if summary.unjudged_pairs:
         parts.append(Text(unjudged_pairs_text(summary.unjudged_pairs), style="bold yellow"))
+    if text := diversity_text(summary):
+        parts.append(Text(text, style="bold yellow"))
     if summary.reused_outputs:
         parts.append(Text(reused(summary), style="yellow"))
     return _wrap_parts(parts, width)

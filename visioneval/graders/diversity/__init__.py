@@ -1,0 +1,1 @@
+"""The diversity of the samples of one case on one model run."""

@@ -1,0 +1,64 @@
+"""The diversity of samples: ``diversity.jsonl``, read and written only here.
+
+One line per grader, case and model run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter
+
+from visioneval.atomic import write_whole
+from visioneval.errors import StorageError
+from visioneval.records.fields import Number
+from visioneval.records.files.lines import SCHEMA_VERSION, read_lines
+from visioneval.types import Frozen
+
+NAME = "diversity.jsonl"
+DiversityKey = tuple[str, str, str]
+
+
+class CaseDiversity(Frozen):
+    """The mean distance of the samples of one case on one model run.
+
+    ``outputs`` are the SHA-256 hashes of the compared images, in the order of the samples: a line whose cells now have
+    other images does not count. ``distance`` and ``delta_e`` are ``None`` if a pair could not be measured (``error``).
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    grader: str
+    test_id: str
+    model_label: str
+    outputs: tuple[str, ...]
+    distance: Annotated[Number, Field(ge=0, le=2)] | None
+    delta_e: Annotated[Number, Field(ge=0)] | None
+    error: str | None = None
+
+    @property
+    def key(self) -> DiversityKey:
+        """What the line is about: its grader, case and model run."""
+        return self.grader, self.test_id, self.model_label
+
+
+_LINE: TypeAdapter[CaseDiversity] = TypeAdapter(CaseDiversity)
+
+
+def read_diversity(folder: Path) -> list[CaseDiversity]:
+    """The lines of a run; empty if there are none. Raises ``RunFormatError`` with file and line."""
+    path = folder / NAME
+    return list(read_lines(path, _LINE, "diversity")) if path.exists() else []
+
+
+def update_diversity(folder: Path, lines: Iterable[CaseDiversity]) -> None:
+    """Adds lines to a run, which replace those about the same case, model run and grader. Raises ``StorageError``."""
+    path, new = folder / NAME, list(lines)
+    if not new:
+        return
+    by_key = {line.key: line for line in (*read_diversity(folder), *new)}
+    try:
+        write_whole(path, "".join(f"{line.model_dump_json()}\n" for line in by_key.values()))
+    except OSError as error:
+        raise StorageError(f"{path}: cannot write: {error.strerror or error}") from error
