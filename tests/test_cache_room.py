@@ -95,7 +95,7 @@ def test_cache_commands_show_and_clear(open_cache: CacheOpener) -> None:
     assert shown == {
         "folder": str(open_cache.folder),
         "generations": "1",
-        "judgements": "2",
+        "judgments": "2",
         "measurements": "1",
         "size": "0.2 MB of at most 20 GB",
         "oldest": "2025-01-01T00:00:00+00:00",

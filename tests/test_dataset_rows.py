@@ -307,7 +307,7 @@ def test_filters_compare_the_text_of_a_table(cases: Cases) -> None:
         ("kind: {min: 3}", "d.jsonl:1:1: filter: kind is 'sign', which is not a number"),
         ("kind: []", "suite.yaml:2:50: a filter needs a value, a list of values, or min, max and not"),
         ("kind: {}", "suite.yaml:2:50: a filter needs a value, a list of values, or min, max and not"),
-        ("kind: {above: 3}", "suite.yaml:2:50: a filter has no 'above': write a value"),
+        ("kind: {above: 3}", "suite.yaml:2:50: unknown key 'above' in a filter: write a value"),
         ("n: {min: x}", "suite.yaml:2:47: min must be a number"),
         ("kind: [[a]]", "suite.yaml:2:50: a value of a filter must be text, a number, true, false or null"),
         ("knd: sign", "suite.yaml:2:49: the dataset has no column 'knd' (did you mean 'kind'?)"),
@@ -381,7 +381,7 @@ def test_a_template_as_a_field(cases: Cases, problems: Problems) -> None:
     assert (one.prompt, one.tags) == ("A red fox", ("red",))
     assert (render(two.prompt, {}), two.tags) == ("A  {{ x }}", ())
     found = problems(fed(dataset.replace("row.color }} ", "row.colour }} ")), {"d.csv": "id,color,name\na,red,fox\n"})
-    assert found == ["d.csv:2:1: undefined template variable: there is no 'colour' (known: _row, id, color, name)"]
+    assert found == ["d.csv:2:1: undefined template variable: there is no 'colour' (did you mean 'color'?)"]
 
 
 def test_nested_nulls(cases: Cases, problems: Problems) -> None:

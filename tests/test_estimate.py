@@ -63,7 +63,7 @@ def test_unknown_cost_is_reported(toy: Toy) -> None:
     text = " ".join(toy("plan", "suite.yaml").stdout.split())
     assert "unknown for 1 of 2" in text
     assert "own: 1 call, unknown: no price; add one under 'prices:'" in text
-    assert "look by default: 1 call, 0.0238 USD, assuming usual numbers of tokens" in text
+    assert "look by default: 1 call, 0.0238 USD, assuming typical token counts" in text
 
 
 def test_token_prices_without_usage_assume_usual_answers(toy: Toy) -> None:
@@ -114,7 +114,7 @@ def test_a_judge_whose_calls_are_unknown_is_not_counted_as_none(toy: Toy) -> Non
     path = toy.write({}, **{**PAID, "graders": [gecko], "verdict": ["claims >= 0.5"]})
     text = " ".join(toy("plan", path).stdout.split())
     assert "at least 0 judge calls" in text
-    assert "unknown: the number of calls is not known" in text
+    assert "unknown: no earlier run in this folder shows the number of calls" in text
 
 
 def test_earlier_runs_give_mean_cost(toy: Toy) -> None:
@@ -123,7 +123,7 @@ def test_earlier_runs_give_mean_cost(toy: Toy) -> None:
     assert costs(work) == {"toy": (1.5, "earlier runs", 2)}
     text = toy("plan", "suite.yaml", "--trust-suite").stdout
     assert "about 1.50 USD" in text
-    assert "toy: 3 calls, 1.5000 USD, from 2 cells of earlier runs" in text
+    assert "toy: 3 calls, 1.5000 USD, based on 2 cells of earlier runs" in text
     work = estimated(toy.write({}, models=[{"provider": "mine:Generate", "label": "other"}]))
     assert costs(work) == {"other": (None, "none", 0)}
 

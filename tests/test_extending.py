@@ -316,7 +316,7 @@ def test_a_class_without_metrics_leaves_them_to_the_suite(toy: Toy, folder: Path
         ("return [3]", "metrics(case) returned list, not dict, for 'three'"),
         (
             "return {'x': {'type': 'colour', 'beter': 'lower'}}",
-            "metrics(case) defines 'x' wrongly for 'three': type: 'colour' is not one of bool, number; "
+            "metrics(case) returned an invalid 'x' for 'three': type: 'colour' is not one of bool, number; "
             "unknown key 'beter' (did you mean 'better'?)",
         ),
         (

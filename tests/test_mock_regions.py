@@ -41,8 +41,8 @@ def test_each_region_of_a_mask_gets_its_line(tmp_path: Path):
     ("lines", "message"),
     [
         (["a", "b", "c"], "metadata.text has 3 lines, but the mask has 2 separate regions"),
-        (["a", 1], "metadata.text must be a string, the text to draw in the mask, or a list of strings"),
-        (["a", ""], "metadata.text must be a string, the text to draw in the mask, or a list of strings"),
+        (["a", 1], "metadata.text must be a string, the text to render in the mask, or a list of strings"),
+        (["a", ""], "metadata.text must be a string, the text to render in the mask, or a list of strings"),
     ],
 )
 def test_invalid_lines_for_a_mask_are_reported(lines: Any, message: str, tmp_path: Path):

@@ -407,7 +407,7 @@ class TestHiddenModules:
         (problem,) = plugins.problems()
         assert problem == (
             f"{PROVIDER_AT}: colorsys:Draw: cannot be imported: the module 'colorsys' has no 'Draw'; 'colorsys' was"
-            f" loaded from {colorsys.__file__}, which comes before colorsys.py next to the suite: rename colorsys.py"
+            f" loaded from {colorsys.__file__}, which takes precedence over colorsys.py next to the suite: rename colorsys.py"
         )
 
     def test_a_module_in_a_hidden_package_is_explained(self, plugins: PluginSuite) -> None:
@@ -416,17 +416,17 @@ class TestHiddenModules:
         plugins.suite("ours:Draw", "yaml.draws:Draw")
         (problem,) = plugins.problems()
         assert "ModuleNotFoundError: No module named 'yaml.draws'; 'yaml' was loaded from " in problem
-        assert problem.endswith("which comes before yaml/ next to the suite: rename yaml/")
+        assert problem.endswith("which takes precedence over yaml/ next to the suite: rename yaml/")
 
     def test_an_imported_helper_is_explained(self, plugins: PluginSuite) -> None:
         (plugins.toy.folder / "colorsys.py").write_text("def blue(): ...\n")
         plugins.code(("class Draw", "from colorsys import blue\nclass Draw"))
-        assert "which comes before colorsys.py next to the suite" in plugins.problems()[0]
+        assert "which takes precedence over colorsys.py next to the suite" in plugins.problems()[0]
 
     def test_a_module_of_python_itself_has_no_file(self, plugins: PluginSuite) -> None:
         (plugins.toy.folder / "time.py").write_text("class Draw: ...\n")
         plugins.suite("ours:Draw", "time:Draw")
-        assert "'time' was loaded from Python itself, which comes before time.py" in plugins.problems()[0]
+        assert "'time' was loaded from Python itself, which takes precedence over time.py" in plugins.problems()[0]
 
     def test_other_missing_classes_are_not_explained_so(self, plugins: PluginSuite) -> None:
         plugins.suite("ours:Draw", "colorsys:Draw")

@@ -407,11 +407,11 @@ def test_a_budget_stops_the_probe(judged: SuiteRunner) -> None:
 def test_the_cost_is_estimated_before_a_judge_is_asked(judged: SuiteRunner) -> None:
     done = judged(*PROBE, "--budget", "0.03", "--cache", "cache")
     lines = done.stderr.splitlines()
-    start = next(at for at, line in enumerate(lines) if line.startswith("cost, if all changes can be planted"))
+    start = next(at for at, line in enumerate(lines) if line.startswith("cost if all changes can be planted"))
     assert lines[start - 1] == "probing look with up to 7 changes of each of 1 output"
     assert lines[start].endswith("no answer is cached: about 0.08 USD")
     assert lines[start + 1].strip() == "look by default: 8 calls, 0.0800 USD, from the suite's prices"
-    assert "this is over the budget of 0.03 USD: the probe ends when the budget is used up" in lines[start + 2]
+    assert "this is over the budget of 0.03 USD: the probe stops when the budget is used up" in lines[start + 2]
     assert not [line for line in lines[:start] if line.startswith("probed ")]
     within = judged(*PROBE, "--budget", "1", "--cache", "cache")
     assert "over the budget" not in within.stderr

@@ -235,7 +235,7 @@ def test_bad_prompts_are_reported_where_they_are(problems: Problems, line: str, 
     [
         ("models: [{provider: mock, prompts: [styld]}]", "3:37: the suite has no prompt 'styld' (did you mean 'styled'?)"),
         ("models: [{provider: mock, prompts: []}]", "3:36: prompts: must not be empty"),
-        ("models: [{provider: command, argv: [a], grid: {prompt: [x, y]}}]", "3:56: the grid's 'prompt' and the suite's 'prompts' would write"),
+        ("models: [{provider: command, argv: [a], grid: {prompt: [x, y]}}]", "3:56: the grid's 'prompt' and the suite's 'prompts' would set"),
         ("models: [{provider: files, path: '{case}.png', prompts: [styled]}]", "3:48: unknown key 'prompts'"),
     ],
 )  # fmt: skip
@@ -247,7 +247,7 @@ def test_bad_entries_of_models_are_reported_where_they_are(problems: Problems, m
 def test_a_case_without_a_prompt_of_the_axis_is_an_error(problems: Problems) -> None:
     cases = "cases: [{id: one, prompt: a tree, tags: [t]}, {id: two, prompt: b}]"
     found = problems(suite("prompts: [{label: a, template: '{{ case.prompt }}', when: {tags: [t]}}]", cases=cases))
-    assert found == ["suite.yaml:2:47: no entry of 'prompts' is for this case: add one without 'when'"]
+    assert found == ["suite.yaml:2:47: no entry of 'prompts' applies to this case: add one without 'when'"]
 
 
 @pytest.mark.parametrize(
@@ -255,9 +255,9 @@ def test_a_case_without_a_prompt_of_the_axis_is_an_error(problems: Problems) -> 
     [
         (
             "prompts: [{label: a, template: x}, {label: b, template: x, when: {tags: [t], cases: [two]}}]",
-            "6:66: warning: no case matches all of it, so no model run has this prompt",
+            "6:66: warning: no case matches all conditions, so no model run has this prompt",
         ),
-        ("prompts: [{label: a, template: x}]", "6:32: warning: all 2 prompts become the same"),
+        ("prompts: [{label: a, template: x}]", "6:32: warning: all 2 prompts are the same when rendered"),
     ],
 )
 def test_what_may_not_be_intended_is_a_warning(load: Callable[..., LoadedSuite], lines: str, warning: str) -> None:
@@ -274,7 +274,7 @@ def test_prompts_that_no_model_is_sent_are_a_warning(
     of_files = load(suite(axis, models="models: [{provider: files, label: f, path: '{case}.png'}]"))
     assert "6:10: warning: no model of this suite generates" in str(of_files.warnings[0])
     of_one = load(suite(axis, models="models: [{provider: mock, prompts: [a]}]"))
-    assert "6:54: warning: no model has the prompt 'b'" in str(of_one.warnings[0])
+    assert "6:54: warning: no model uses the prompt 'b'" in str(of_one.warnings[0])
 
 
 def test_the_prompt_is_the_last_part_of_a_label() -> None:

@@ -227,7 +227,7 @@ def test_a_shard_decides_no_gate(suite: SuiteRunner) -> None:
     assert {gate["state"] for gate in suite.summary("all")["gates"]} == {"failed", "passed"}
     shown = suite.run("--shard", "1/2", run_id="again").stdout
     assert "shard 1/2" in shown
-    assert "'visioneval merge' unites all 2 shards" in shown
+    assert "'visioneval merge' combines all 2 shards" in shown
 
 
 def test_a_shard_without_cases_is_a_run_too(suite: SuiteRunner) -> None:
@@ -337,15 +337,15 @@ def copied(suite: SuiteRunner) -> list[str]:
     ("names", "message"),
     [
         (lambda suite: ["s1"], "missing shards: 2/2"),
-        (copied, "copy: is shard 2/2, and so is"),
-        (another_version, "new: is of another suite, or another version of it than"),
-        (other_flags, "odd: was run with other selection flags than"),
+        (copied, "copy: is shard 2/2, the same as"),
+        (another_version, "s1 in the suite\n"),
+        (other_flags, "odd: was run with different selection flags than"),
         (whole_run, "whole: is not a shard"),
         (other_count, "third: is shard 2/3, but"),
         (regrade, "again: is a regrade of a shard"),
         (foreign_case, "does not belong to its shard"),
-        (edited_info(visioneval_version="0.0.9"), "is of another version of visioneval than"),
-        (edited_info(source_sha256="0" * 64), "is of another version of the suite's file than"),
+        (edited_info(visioneval_version="0.0.9"), "s1 in the version of visioneval"),
+        (edited_info(source_sha256="0" * 64), "s1 in the suite file"),
         (lambda suite: ["s1", "s2", "s9"], "'s9': no such run"),
     ],
 )

@@ -43,7 +43,7 @@ CUSTOM = "graders: [{key: image, type: properties}, {key: x, type: 'm:C', writes
         ("{x: a + 1}", ["14: the metric 'x' has the key of a grader: use another name"]),
         ("{seconds: a + 1}", ["20: the metric 'seconds' is built in: use another name"]),
         ("{verdict: a + 1}", ["20: the metric 'verdict' is reserved: use another name"]),
-        ("{m: a and ok}", ["14: 'and' needs yes or no: compare the number, such as 'metric > 0'"]),
+        ("{m: a and ok}", ["14: 'and' needs a yes-or-no value: compare the number, such as 'metric > 0'"]),
         ("{m: {expression: ok and ok, range: [0, 1]}}", ["14: the expression gives yes or no, which has no range: remove 'range'"]),
         ("{m: {expression: a, range: [5, 1]}}", ["14: range: 5 is not below 1"]),
         ("{m: {expression: a, range: [5]}}", ["37: range: has too few values"]),

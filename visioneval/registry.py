@@ -133,7 +133,9 @@ def _name_conflict(module: str, folder: Path) -> str:
     if beside is None or loaded is None or _origin(loaded).startswith(f"{folder}{os.sep}"):
         return ""
     source = _origin(loaded) or "Python itself"
-    return f"; {top!r} was loaded from {source}, which comes before {beside} next to the suite: rename {beside}"
+    return (
+        f"; {top!r} was loaded from {source}, which takes precedence over {beside} next to the suite: rename {beside}"
+    )
 
 
 def _origin(module: ModuleType) -> str:

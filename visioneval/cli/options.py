@@ -79,7 +79,7 @@ ShardOfCases = Annotated[
     value(
         "--shard",
         "I/N",
-        "Only part I of N of the selected cases, such as 1/4. 'visioneval merge' makes one run of all parts.",
+        "Only shard I of N of the selected cases, such as 1/4. 'visioneval merge' combines all shards into one run.",
         SELECTION,
     ),
 ]

@@ -90,7 +90,7 @@ def _unreadable(rest: str) -> str:
         return f"the quote {rest[0]} is not closed"
     if rest[0] == "=":
         return "write == to compare"
-    return f"{rest[:10]!r} cannot be read (names with special characters need quotes)"
+    return f"unexpected {rest[:10]!r} (names with special characters need quotes)"
 
 
 class _Parser:

@@ -98,7 +98,7 @@ def _mean(*values: float) -> float:
 
 def _clip(value: float, low: float, high: float) -> float:
     if low > high:
-        raise NoValueError(f"clip to {low:g} and {high:g}, which is below it")
+        raise NoValueError(f"clip to {low:g} and {high:g}, with the low bound above the high bound")
     return min(max(value, low), high)
 
 
@@ -192,7 +192,7 @@ def kind_of(node: Node, kinds: Mapping[str, Kind]) -> Kind:
 
 def _need_bool(kinds: Sequence[Kind], what: str) -> None:
     if "number" in kinds:
-        raise ValueError(f"{what} needs yes or no: compare the number, such as 'metric > 0'")
+        raise ValueError(f"{what} needs a yes-or-no value: compare the number, such as 'metric > 0'")
 
 
 def evaluate(node: Node, scores: Mapping[str, Score], tags: Collection[str] = ()) -> Value:

@@ -21,14 +21,14 @@ def cost_lines(prepared: PreparedProbe, settings: CallSettings, runs: Path) -> I
     if not prepared.request.judges or settings.reuse.offline:
         return
     costs = judging_costs(prepared.plan, gradings(prepared), cache(lambda: read_past_costs(runs)))
-    yield f"cost, if all changes can be planted and no answer is cached: {total_text(costs)}"
+    yield f"cost if all changes can be planted and no answer is cached: {total_text(costs)}"
     yield from (f"  {cost}" for cost in costs)
     limit_usd = budget_of(prepared.plan, settings)
     if limit_usd is None:
         return
     yield from budget_warnings(prepared.plan, limit_usd)
     if sum(cost.usd or 0.0 for cost in costs) > limit_usd:
-        yield f"this is over the budget of {limit_usd:g} USD: the probe ends when the budget is used up"
+        yield f"this is over the budget of {limit_usd:g} USD: the probe stops when the budget is used up"
 
 
 def gradings(prepared: PreparedProbe) -> Counter[str]:

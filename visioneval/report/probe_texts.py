@@ -13,9 +13,9 @@ ABOUT = (
     " cases. An output that could not be measured is not caught."
 )
 ABOUT_FALSE_ALARMS = (
-    "False alarms are the share of harmlessly changed outputs that FAIL, without those that could not be measured."
+    "False alarms are the share of harmlessly changed outputs that FAIL, excluding those that could not be measured."
 )
-ABOUT_WEAKEST = "The weakest strength from which on at least 9 of 10 outputs are caught:"
+ABOUT_WEAKEST = "The weakest strength at and above which at least 9 of 10 outputs are caught:"
 
 
 def title(findings: ProbeFindings) -> str:

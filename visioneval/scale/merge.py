@@ -1,4 +1,4 @@
-"""Unites the runs of all shards of a suite into one run, which equals the run in one piece but for times and ids."""
+"""Combines the runs of all shards of a suite into one, which equals an unsharded run except for times and ids."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from visioneval.suite.cases.outputs import split_run
 from visioneval.suite.metrics import SuiteMetrics
 
 _SAME = {
-    "suite": "another suite, or another version of it",
-    "source_sha256": "another version of the suite's file",
-    "hidden_vars": "other secret variables",
-    "visioneval_version": "another version of visioneval",
+    "suite": "the suite",
+    "source_sha256": "the suite file",
+    "hidden_vars": "the secret variables",
+    "visioneval_version": "the version of visioneval",
 }
-"""What must be equal in the ``run.json`` of all shards, and what a difference means."""
+"""What must be equal in the ``run.json`` of all shards, and how messages name it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def _checked_shards(folders: Sequence[Path]) -> list[ShardRun]:
     for run in runs:
         other = by_number.setdefault(run.number, run)
         if other is not run:
-            raise UsageError(f"{run.folder}: is shard {run.info.selection.shard}, and so is {other.folder}")
+            raise UsageError(f"{run.folder}: is shard {run.info.selection.shard}, the same as {other.folder}")
     count = _count(runs[0])
     if missing := [number for number in range(1, count + 1) if number not in by_number]:
         named = ", ".join(f"{number}/{count}" for number in missing[:10]) + (", ..." if len(missing) > 10 else "")
@@ -107,14 +107,14 @@ def _check_same(first: ShardRun, run: ShardRun) -> None:
     if _count(run) != _count(first):
         raise UsageError(
             f"{run.folder}: is shard {run.info.selection.shard}, but {first.folder} is shard"
-            f" {first.info.selection.shard}: all must be parts of the same number"
+            f" {first.info.selection.shard}: run all shards with the same N"
         )
-    for name, difference in _SAME.items():
+    for name, subject in _SAME.items():
         if getattr(run.info, name) != getattr(first.info, name):
-            raise UsageError(f"{run.folder}: is of {difference} than {first.folder}")
+            raise UsageError(f"{run.folder}: differs from {first.folder} in {subject}")
     flags = [shard.info.selection.model_copy(update={"shard": None}) for shard in (first, run)]
     if flags[0] != flags[1]:
-        raise UsageError(f"{run.folder}: was run with other selection flags than {first.folder}")
+        raise UsageError(f"{run.folder}: was run with different selection flags than {first.folder}")
 
 
 def _warn(shards: Sequence[ShardRun], warn: Callable[[str], None]) -> None:

@@ -78,7 +78,7 @@ class GateRule(Scope):
     rule: str
     weights: dict[str, Weight] | None = Field(
         default=None,
-        description="By tag: the value is the weighted mean of these tags' values, however many cases each has.",
+        description="Weights by tag: the value is the weighted mean of the tags' values, however many cases each has.",
     )
 
     @field_validator("rule")

@@ -73,7 +73,8 @@ class Suite(Frozen):
     cases: Annotated[tuple[TestCase, ...], Field(min_length=1)]
     models: Annotated[tuple[ModelEntry, ...], Field(min_length=1)]
     prompts: tuple[PromptEntry, ...] = Field(
-        default=(), description="Ways to word the prompt that is sent. Each is an axis value of every generating model."
+        default=(),
+        description="Variants of the prompt that is sent. Each model that generates has one model run per variant.",
     )
     samples: Annotated[int, Field(ge=1, le=1000, strict=True)] = Field(
         default=1, description="Calls per case and model run."
@@ -84,8 +85,7 @@ class Suite(Frozen):
     )
     verdict: tuple[RuleEntry, ...] = Field(
         default=(),
-        description="A cell passes if all applicable rules pass. Only suites with 'labels' can do without graders and"
-        " rules.",
+        description="A cell passes if all applicable rules pass. Only suites with 'labels' can omit graders and rules.",
         json_schema_extra={"minItems": 1},
     )
     gates: tuple[GateEntry, ...] = Field(

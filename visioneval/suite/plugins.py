@@ -224,7 +224,7 @@ def _valid_metric(name: str, case: TestCase, metric: Any, meaning: Any) -> Metri
         return Metric.model_validate(meaning)
     except ValidationError as error:
         problems = (explain(entry, Metric.model_json_schema()) for entry in error.errors(include_url=False))
-        message = f"metrics(case) defines {str(metric)!r} wrongly for {case.id!r}: {'; '.join(problems)}"
+        message = f"metrics(case) returned an invalid {str(metric)!r} for {case.id!r}: {'; '.join(problems)}"
         raise UsageError(f"{name}: {message}") from error
 
 

@@ -135,7 +135,7 @@ class Summary(Frozen):
     stopped_by: StoppedBy | None = None
     planned_cells: int
     shard: Shard | None = None
-    """Which part of a run this is: gates are decided when all parts are merged."""
+    """Which part of a run this is: gates are evaluated when all shards are merged."""
     counts: Counts
     models: tuple[ModelFindings, ...]
     metrics: dict[str, Metric]

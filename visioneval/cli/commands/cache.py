@@ -34,7 +34,7 @@ def info(cache: Folder = None) -> None:
         state = opened.info()
     print(f"folder        {state.folder}")
     print(f"generations   {state.generations:,}")
-    print(f"judgements    {state.judgements:,}")
+    print(f"judgments     {state.judgements:,}")
     print(f"measurements  {state.measurements:,}")
     print(f"size          {state.bytes / 1e6:,.1f} MB of at most {state.max_bytes / 1e9:,g} GB")
     print(f"oldest        {state.oldest or '-'}")

@@ -19,9 +19,9 @@ def merge(
     markdown: options.Markdown = None,
     no_fail: options.NoFail = False,
 ) -> None:
-    """Make one run of the runs of all shards (run --shard I/N), and check its gates. Makes no network calls.
+    """Combine the runs of all shards (run --shard I/N) into one, and evaluate its gates. Makes no network calls.
 
-    The result equals a run in one piece, but for times and ids. Exits as that run would.
+    The result equals a run of the whole suite, except for times and IDs. Exits as that run would.
     """
     from visioneval.api.runs import merge as merge_runs
     from visioneval.cli.reports import check_reports, write_reports

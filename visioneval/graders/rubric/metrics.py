@@ -26,7 +26,7 @@ class _CaseMetric(Frozen):
     when: When | None = Field(
         default=None,
         exclude_if=lambda when: when is None,  # so that the hash of a rubric without it stays the same
-        description="The cases that it is about; default: all cases of the grader.",
+        description="The cases that it applies to; default: all cases of the grader.",
     )
 
 

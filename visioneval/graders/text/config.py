@@ -58,8 +58,8 @@ class TextGrader(BaseGrader, PanelOptions):
     measure: tuple[TextScore, ...] = Field(
         default=(),
         exclude_if=lambda measure: not measure,  # so that the hash of a grader without it stays the same
-        description="Further scores, which benchmarks report: word_accuracy, ned (the normalized edit distance) and "
-        "complete (no difference at all), each without case, punctuation and white space.",
+        description="Further scores, as reported by benchmarks: word_accuracy, ned (the normalized edit distance) and "
+        "complete (no difference). They ignore case, punctuation and white space.",
     )
 
     @model_validator(mode="after")

@@ -21,7 +21,7 @@ def word_accuracy(expected: Sequence[str], read: Sequence[str]) -> float:
     """
     wanted = Counter(words(expected))
     if not wanted:
-        raise ValueError("the expected lines have no word")
+        raise ValueError("the expected lines contain no words")
     return (wanted & Counter(words(read))).total() / wanted.total()
 
 

@@ -243,7 +243,7 @@ def _lines_to_draw(case: TestCase) -> tuple[str, ...]:
         return tidy(stated)
     if stated is not None and not isinstance(stated, str):
         raise ProviderError(
-            "mock: metadata.text must be a string, the text to draw in the mask, or a list of strings, one for each "
+            "mock: metadata.text must be a string, the text to render in the mask, or a list of strings, one for each "
             "separate region of the mask",
             kind="invalid",
         )

@@ -114,7 +114,7 @@ def _outcome(summary: Summary) -> tuple[str, str]:
     if text := diversity_text(summary):
         return "error", f"Incomplete: {text}"
     if summary.shard is not None and summary.exit_code == 0:
-        return "error", f"Shard {summary.shard}: gates are decided after merging"
+        return "error", f"Shard {summary.shard}: gates are evaluated after merging"
     return OUTCOME_TITLES.get(summary.exit_code, ("error", f"Exit code {summary.exit_code}"))
 
 

@@ -30,7 +30,7 @@ def probe_page(findings: ProbeFindings, images: Sequence[tuple[bytes, bytes] | N
         stopped=texts.stopped_text(findings),
         tables=[
             (
-                "Weakest damage that is caught",
+                "Weakest damage caught",
                 ["damage", *names],
                 list(texts.weakest_rows(findings)),
                 texts.ABOUT_WEAKEST,

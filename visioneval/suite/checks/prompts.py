@@ -36,7 +36,7 @@ def prompt_entry_problems(suite: Suite) -> Iterator[tuple[Loc, str] | SuiteWarni
                 loc: Loc = ("models", index, "prompts", position)
                 yield loc, f"the suite has no prompt {label!r}{did_you_mean(label, labels)}"
         if suite.prompts and isinstance(model, GeneratingProvider) and _PARAMETER in model.grid:
-            message = f"the grid's {_PARAMETER!r} and the suite's 'prompts' would write the same part of a label"
+            message = f"the grid's {_PARAMETER!r} and the suite's 'prompts' would set the same part of a label"
             yield ("models", index, "grid", _PARAMETER), f"{message}: move these values to 'prompts'"
 
 
@@ -74,8 +74,8 @@ def _template_problems(
             yield loc, f"the prompt of the case {case.id!r} is empty after rendering"
             return
     if len(sent) > 1 == len(set(sent.values())):
-        message = f"all {len(sent):,} prompts become the same: write '{{{{ case.prompt }}}}' for a case's own prompt"
-        yield SuiteWarning(loc, message)
+        message = f"all {len(sent):,} prompts are the same when rendered"
+        yield SuiteWarning(loc, f"{message}: write '{{{{ case.prompt }}}}' for a case's own prompt")
 
 
 def _cases(entry: PromptEntry, suite: Suite) -> Iterator[TestCase]:
@@ -91,10 +91,10 @@ def prompt_warnings(suite: Suite) -> Iterator[tuple[Loc, str]]:
     """Yields prompts that no model is sent."""
     used = {prompt.label for model in suite.models for prompt in suite.prompts_of(model)}
     if suite.prompts and not used:
-        yield ("prompts",), "no model of this suite generates, so none is sent these prompts"
+        yield ("prompts",), "no model of this suite generates, so these prompts are never sent"
         return
     for index, entry in enumerate(suite.prompts):
         if entry.label not in used:
-            yield ("prompts", index), f"no model has the prompt {entry.label!r}"
+            yield ("prompts", index), f"no model uses the prompt {entry.label!r}"
         elif not any(_cases(entry, suite)):
-            yield ("prompts", index, "when"), "no case matches all of it, so no model run has this prompt"
+            yield ("prompts", index, "when"), "no case matches all conditions, so no model run has this prompt"

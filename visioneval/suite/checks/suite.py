@@ -119,7 +119,7 @@ def _run_problems(
     if not runs and is_complete:
         reason = f"no output is labeled {entry.label!r}" if entry.label else "no case has an existing output"
         if isinstance(entry, GeneratingProvider):
-            reason = "none of its prompts is for a case of its tasks"
+            reason = "none of its prompts applies to a case of its tasks"
         yield loc, f"this entry has no model run: {reason}"
     grid = entry.grid if isinstance(entry, GeneratingProvider) else {}
     reported: set[tuple[str, str]] = set()
@@ -292,6 +292,6 @@ def _tasks(view: SuiteContext) -> Problems:
                 f"no model of this suite supports {case.task_type}: add such a model or remove the case",
             )
         elif index not in covered and case.output_of is None:
-            yield ("cases", index), "no entry of 'prompts' is for this case: add one without 'when'"
+            yield ("cases", index), "no entry of 'prompts' applies to this case: add one without 'when'"
         if case.task_type == TaskType.IMAGE_EDITING and not case.images and not case.output_of:
             yield ("cases", index), "an editing case needs 'images': the first is the base image"

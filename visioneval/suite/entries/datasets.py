@@ -79,7 +79,9 @@ def _check_condition(value: Any) -> Any:
 
 def _check_limits(value: dict[str, Any]) -> Any:
     if unknown := sorted(value.keys() - {"min", "max", "not"}):
-        raise ValueError(f"a filter has no {unknown[0]!r}: write a value, a list of values, or min, max and not")
+        raise ValueError(
+            f"unknown key {unknown[0]!r} in a filter: write a value, a list of values, or min, max and not"
+        )
     if not value:
         raise ValueError("a filter needs a value, a list of values, or min, max and not")
     for key in ("min", "max"):
@@ -115,7 +117,7 @@ class TableFile(Frozen):
 
     path: FilePath = Field(description="A path or a URL; {{ vars.NAME }} is a variable of the suite.")
     separator: Separator | None = Field(
-        default=None, description="What separates the values of a row of a CSV file, if not a comma."
+        default=None, description="The separator of a CSV file. Default: a comma, or a tab for .tsv."
     )
 
 
@@ -141,8 +143,10 @@ class Join(TableFile):
     name: Column | None = Field(
         default=None, alias="as", description="Puts the columns of the second file under this name: NAME.column."
     )
-    many: bool = Field(default=False, strict=True, description="All rows that match, as a list under 'as'.")
-    optional: bool = Field(default=False, strict=True, description="Rows without a match stay, without its columns.")
+    many: bool = Field(default=False, strict=True, description="Add all rows that match, as a list under 'as'.")
+    optional: bool = Field(
+        default=False, strict=True, description="Keep rows without a match, without the columns of the second file."
+    )
 
 
 def _as_joins(value: Any) -> Any:
@@ -158,10 +162,10 @@ class Rows(TableFile):
     group_by: Columns = Field(default=(), description="Rows with equal values in these columns are one case.")
     join: Annotated[tuple[Join, ...], BeforeValidator(_as_joins, json_schema_input_type=Join | tuple[Join, ...])] = ()
     filter: dict[Column, Condition] = Field(
-        default_factory=dict, description="Conditions by column; a row is used if all are true."
+        default_factory=dict, description="Conditions by column; a row is used if it meets all of them."
     )
     limit: Annotated[int, Field(ge=1, strict=True)] | None = Field(
-        default=None, description="Only the first so many cases."
+        default=None, description="Use only this many cases, from the start."
     )
 
     @model_serializer(mode="wrap")
@@ -177,7 +181,8 @@ class CaseRows(Rows):
     """
 
     defaults: dict[str, Any] = Field(
-        default_factory=dict, description="Keys of every case; text with {{ row.COLUMN }} is rendered for each row."
+        default_factory=dict,
+        description="Keys of a case where a row has no value; text with {{ row.COLUMN }} is rendered for each row.",
     )
 
 

@@ -15,9 +15,9 @@ from visioneval.types import Frozen
 class PromptEntry(Frozen):
     """One value of the prompts axis. Every entry of ``models`` that generates has a model run with it."""
 
-    label: Name = Field(description="The end of the model run's label: ',prompt=LABEL'.")
+    label: Name = Field(description="Added to the model run's label, as ',prompt=LABEL'.")
     template: Text = Field(description="The prompt that is sent: a template in which case.prompt is the case's own.")
-    when: When | None = Field(default=None, description="The cases that it is for. Default: all.")
+    when: When | None = Field(default=None, description="The cases that it applies to. Default: all.")
     graded_as: Literal["case", "sent"] = Field(
         default="case", description="The prompt that graders and raters see: the case's, or the one that was sent."
     )

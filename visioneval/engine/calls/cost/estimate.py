@@ -49,11 +49,11 @@ class Cost:
         if self.usd is not None:
             basis = {
                 "prices": "from the suite's prices",
-                "earlier runs": f"from {count_of(self.seen, 'cell')} of earlier runs",
-            }.get(self.basis, "assuming usual numbers of tokens")
+                "earlier runs": f"based on {count_of(self.seen, 'cell')} of earlier runs",
+            }.get(self.basis, "assuming typical token counts")
             return f"{self.usd:.4f} USD, {basis}"
         if self.basis == "tokens":
-            return "unknown: the number of calls is not known, and no earlier run here shows it"
+            return "unknown: no earlier run in this folder shows the number of calls"
         return "unknown: no price; add one under 'prices:'"
 
 

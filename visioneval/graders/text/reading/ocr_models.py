@@ -130,9 +130,9 @@ def _fields(data: bytearray, start: int, end: int) -> Iterator[tuple[int, int, i
         elif wire in (_FOUR_BYTES, _EIGHT_BYTES):
             after = start + (4 if wire == _FOUR_BYTES else 8)
         else:
-            raise ValueError(f"no Protocol Buffers wire type: {wire}")
+            raise ValueError(f"unknown Protocol Buffers wire type: {wire}")
         if after > end:
-            raise ValueError("a field ends behind its message")
+            raise ValueError("a field extends beyond its message")
         yield key >> 3, wire, start, after
         start = after
 

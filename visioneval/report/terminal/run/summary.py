@@ -86,7 +86,7 @@ def _parts(summary: Summary, width: int, shown_failing: int) -> Iterator[Rendera
 
 def _gates_title(summary: Summary) -> str:
     if summary.shard is not None:
-        return f"Gates (decided when 'visioneval merge' unites all {summary.shard.count} shards)"
+        return f"Gates (evaluated when 'visioneval merge' combines all {summary.shard.count} shards)"
     return "Gates" if summary.state == "complete" else "Gates (incomplete run)"
 
 
