@@ -89,7 +89,7 @@ def test_exceptions_of_the_code_are_raised_as_they_are(error: Exception) -> None
 
 @pytest.mark.parametrize(
     ("error", "text"),
-    [(ValueError("no"), "ValueError: no"), (KeyError("x"), "KeyError: 'x'"), (OSError(), "OSError: ")],
+    [(ValueError("no"), "ValueError: no"), (KeyError("x"), "KeyError: 'x'"), (OSError(), "OSError")],
 )
 def test_unexpected_exceptions_are_described_with_their_type(error: Exception, text: str) -> None:
     assert describe_error(error) == text
