@@ -37,6 +37,7 @@ def test_jobs_run_on_their_events(workflow: dict[str, Any]) -> None:
     assert set(on) == {"pull_request", "schedule", "push"}
     assert {name: job["if"] for name, job in workflow["jobs"].items() if "if" in job} == {
         "replay": "github.event_name == 'pull_request'",
+        "nightly": "${{ !cancelled() && github.event_name == 'schedule' }}",
         "nightly-shards": "github.event_name == 'schedule'",
         "release": "github.event_name == 'push'",
     }

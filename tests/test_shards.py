@@ -230,6 +230,22 @@ def test_a_shard_decides_no_gate(suite: SuiteRunner) -> None:
     assert "'visioneval merge' combines all 2 shards" in shown
 
 
+@pytest.mark.parametrize(("gates", "code"), [(["pass_rate >= 0"], 3), (["error_rate <= 0.9"], 0)])
+def test_an_error_in_a_shard_is_no_success_if_the_suite_allows_none(
+    gates: list[str], code: int, suite: SuiteRunner
+) -> None:
+    models = [{"provider": "files", "label": "x", "path": "{case}.png"}]
+    suite.write(**{**LOCAL, "models": models, "gates": gates, "samples": 1})
+    for number in (1, 2):
+        done = suite.run("--shard", f"{number}/2", run_id=f"s{number}")
+        assert suite.summary(f"s{number}")["counts"]["errors"] > 0
+        assert done.exit_code == code
+    assert {gate["state"] for gate in suite.summary("s1")["gates"]} == (
+        {"failed", "deferred"} if code else {"deferred"}
+    )
+    assert merge(suite, "s1", "s2").exit_code == 3
+
+
 def test_a_shard_without_cases_is_a_run_too(suite: SuiteRunner) -> None:
     suite.write(**{**LOCAL, "cases": CASES[:1], "gates": ["pass_rate >= 0.4"]})
     names = run_shards(suite, 4)

@@ -83,6 +83,11 @@ class Gate:
         return self.fn in ("error_rate", "unmeasured_rate")
 
     @property
+    def forbids_errors(self) -> bool:
+        """Whether a single error fails it, whatever the other cells are."""
+        return self.is_about_errors and self.op in ("==", "<=") and self.threshold == 0
+
+    @property
     def quantile(self) -> float | None:
         """The quantile that it is about, from 0.01 to 0.99; ``None`` for another function."""
         return int(self.fn[1:]) / 100 if self.fn[1:].isdigit() else None

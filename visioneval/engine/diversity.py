@@ -94,13 +94,15 @@ def _cached(meter: Meter) -> str:
 
 def sample_groups(plan: Plan, config: BaseGrader, records: Iterable[Record], folder: Path) -> list[SampleGroup]:
     """The samples of each case and model run of the plan that the grader is for, also where there are none."""
-    found = {record.cell: contender(record, folder, trusted=False) for record in records}
+    contenders = {record.cell: contender(record, folder, trusted=False) for record in records}
     samples: dict[tuple[str, str], set[int]] = {}
     for call in plan.calls():
         if config.is_for(call.case):
             samples.setdefault((call.case.id, call.run.label), set()).update(call.samples)
     return [
-        SampleGroup(case, label, [image.output for at in sorted(numbers) if (image := found.get((case, label, at)))])
+        SampleGroup(
+            case, label, [image.output for at in sorted(numbers) if (image := contenders.get((case, label, at)))]
+        )
         for (case, label), numbers in samples.items()
     ]
 

@@ -32,9 +32,9 @@ class ProbeResult:
         return self.findings.exit_code
 
     def __repr__(self) -> str:
-        found = self.findings
-        outputs = f"{count_of(found.outputs, 'output')} of {count_of(found.cases, 'case')}"
-        return f"ProbeResult({found.source}: {outputs}, {len(found.missed):,} missed, exit code {self.exit_code})"
+        findings = self.findings
+        outputs = f"{count_of(findings.outputs, 'output')} of {count_of(findings.cases, 'case')}"
+        return f"ProbeResult({findings.source}: {outputs}, {len(findings.missed):,} missed, exit code {self.exit_code})"
 
 
 def run_probe(request: ProbeRequest, suite: SuiteOptions, calls: CallSettings, listener: Listener) -> ProbeResult:

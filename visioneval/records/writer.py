@@ -129,7 +129,7 @@ class RunWriter:
             path.parent.mkdir(parents=True, exist_ok=True)
             if source is None:
                 write_whole(path, data or b"")
-            elif not _hard_link(source, path):
+            elif not hard_link(source, path):
                 self.links = False
                 write_whole(path, source.read_bytes() if data is None else data)
         except OSError as error:
@@ -207,7 +207,7 @@ def _json_bytes(model: BaseModel) -> bytes:
     return to_json(model, indent=2) + b"\n"  # bytes only, without a copy as text: a suite may have many cases
 
 
-def _hard_link(source: Path, path: Path) -> bool:
+def hard_link(source: Path, path: Path) -> bool:
     """Hard-links a file, replacing an older file. Returns ``False`` if the file system cannot."""
     try:
         path.hardlink_to(source)

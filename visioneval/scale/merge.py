@@ -6,7 +6,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from visioneval.records.preferences import append_preferences, read_all_answers
 from visioneval.records.questions import read_questions, write_questions
 from visioneval.records.resume_command import resume_hint
 from visioneval.records.run_state import with_current_state
-from visioneval.records.writer import RunWriter
+from visioneval.records.writer import RunWriter, hard_link
 from visioneval.suite.cases.outputs import split_run
 from visioneval.suite.metrics import SuiteMetrics
 
@@ -196,10 +195,8 @@ def _copy_artifacts(source: Path, target: Path) -> None:
             if path is None or path.is_symlink():
                 continue
             copy = target / relative / name
-            with suppress(OSError, NotImplementedError):
-                copy.hardlink_to(path)
-                continue
-            shutil.copyfile(path, copy)
+            if not hard_link(path, copy):
+                shutil.copyfile(path, copy)
 
 
 def _copy_answers(shard: ShardRun, target: Path, run_id: str) -> None:

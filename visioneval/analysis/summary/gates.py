@@ -152,8 +152,6 @@ class GateAccumulator:
         """Returns the gate's value and state."""
         value, n = self._pool.value()
         low, high = self._pool.limits(self._info.metrics.get(self._gate.metric or ""))
-        is_emptied = self._info.selection.narrows and not _can_match(self._entry, self._gate, self._info)
-        is_emptied |= self._gate.fn == "pass_rate" and not n and not self._info.suite.has_rules  # no model refused
         return GateFinding(
             rule=self._entry.rule,
             scope=describe_scope(self._entry),
@@ -162,16 +160,19 @@ class GateAccumulator:
             high=high,
             n=n,
             errors=self._errors,
-            state="deferred" if self._info.selection.shard else _state(self._gate, value, is_emptied=is_emptied),
+            state=self._state(value, n),
         )
 
-
-def _state(gate: Gate, value: float | None, *, is_emptied: bool) -> GateState:
-    if is_emptied:
-        return "skipped"
-    if value is None:
-        return "unmeasured"
-    return "passed" if gate_passes(gate, value) else "failed"
+    def _state(self, value: float | None, n: int) -> GateState:
+        if self._info.selection.shard is not None:  # other shards can change the value, but cannot undo an error
+            return "failed" if self._gate.forbids_errors and value else "deferred"
+        if self._info.selection.narrows and not _can_match(self._entry, self._gate, self._info):
+            return "skipped"
+        if self._gate.fn == "pass_rate" and not n and not self._info.suite.has_rules:  # no model refused
+            return "skipped"
+        if value is None:
+            return "unmeasured"
+        return "passed" if gate_passes(self._gate, value) else "failed"
 
 
 def _can_match(entry: GateRule, gate: Gate, info: RunInfo) -> bool:

@@ -195,7 +195,8 @@ def exit_code(
     """Returns the exit code of a run, by the first that applies.
 
     3 if its budget or a refused API key ended it; 130 if it was interrupted; 3 if cells are missing or unplanned,
-    pairs were not judged or measured; 0 for a shard, whose gates wait for the other shards; 3 if a gate on errors or
+    pairs were not judged or measured; for a shard, 3 if a gate allows no
+    error and it has one, else 0, as its other gates wait for the other shards; 3 if a gate on errors or
     unmeasured cells failed, a gate is unmeasured, or a selection left out all gates of the suite; 1 if another gate
     failed; otherwise 0. ``gates`` begins with those of the suite. A suite without rules has no pass rate to decide: its
     run passes if its outputs exist.
@@ -207,7 +208,7 @@ def exit_code(
     if missing_cells or unmeasured_pairs:
         return ExitCode.INCOMPLETE
     if info.selection.shard is not None:
-        return ExitCode.PASSED
+        return ExitCode.INCOMPLETE if any(gate.state == "failed" for gate in gates) else ExitCode.PASSED
     incomplete = [
         gate
         for gate in gates

@@ -85,8 +85,8 @@ class Text:
     ) -> dict[str, Score]:
         """The scores of ``measure``, over all readings that count."""
         config = self._config
-        wanted = [name for name in config.measure if f"{config.key}.{name}" in config.metrics(context.case)]
-        if not wanted:
+        names = [name for name in config.measure if f"{config.key}.{name}" in config.metrics(context.case)]
+        if not names:
             return {}
         read = [reading.text for reading in readings if reading.confidence >= config.min_confidence]
         size = sum(map(len, read))
@@ -96,7 +96,7 @@ class Text:
             "ned": round(distance, SCORE_DIGITS),
             "complete": distance == 0,
         }
-        return {f"{config.key}.{name}": scores[name] for name in wanted}
+        return {f"{config.key}.{name}": scores[name] for name in names}
 
     async def _by_judge(self, context: GradingContext, expected: ExpectText) -> Grade:
         """The same comparison without folding: a judge can tell a dash from a hyphen."""

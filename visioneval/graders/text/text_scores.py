@@ -19,10 +19,10 @@ def word_accuracy(expected: Sequence[str], read: Sequence[str]) -> float:
     Source: the word accuracy of J. Chang et al., "OneIG-Bench: Omni-dimensional Nuanced Evaluation for Image
     Generation" (2025), for one image; LongText-Bench of Z. Geng et al., "X-Omni" (2025), reports it too.
     """
-    wanted = Counter(words(expected))
-    if not wanted:
+    required = Counter(words(expected))
+    if not required:
         raise ValueError("the expected lines contain no words")
-    return (wanted & Counter(words(read))).total() / wanted.total()
+    return (required & Counter(words(read))).total() / required.total()
 
 
 def normalized_edit_distance(expected: Sequence[str], read: Sequence[str]) -> float:
@@ -35,9 +35,9 @@ def normalized_edit_distance(expected: Sequence[str], read: Sequence[str]) -> fl
     Challenge on Arbitrary-Shaped Text" (2019), and of Y. Tuo et al., "AnyText: Multilingual Visual Text Generation and
     Editing" (2024). Both report 1 minus it.
     """
-    wanted, found = ("".join(words(lines)) for lines in (expected, read))
-    longest = max(len(wanted), len(found))
-    return levenshtein(wanted, found) / longest if longest else 0.0
+    expected_text, read_text = ("".join(words(lines)) for lines in (expected, read))
+    longest = max(len(expected_text), len(read_text))
+    return levenshtein(expected_text, read_text) / longest if longest else 0.0
 
 
 def levenshtein(a: str, b: str) -> int:

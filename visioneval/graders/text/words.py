@@ -15,7 +15,7 @@ def words(texts: Iterable[str]) -> list[str]:
 
     An apostrophe is left out, other punctuation separates words, and each ideograph and kana is a word.
     """
-    found: list[str] = []
+    complete: list[str] = []
     for text in texts:
         current = ""
         for char in unicodedata.normalize("NFKC", text).casefold():
@@ -25,8 +25,8 @@ def words(texts: Iterable[str]) -> list[str]:
             if unicodedata.category(char)[0] in "LNM" and not is_single:
                 current += char
                 continue
-            found += [current] if current else []
-            found += [char] if is_single and char.isalnum() else []
+            complete += [current] if current else []
+            complete += [char] if is_single and char.isalnum() else []
             current = ""
-        found += [current] if current else []
-    return found
+        complete += [current] if current else []
+    return complete
