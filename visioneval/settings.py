@@ -12,11 +12,13 @@ from visioneval.defaults import MAX_CONCURRENCY, RUNS
 from visioneval.engine.call_settings import CallSettings
 from visioneval.engine.calls.reuse import Reuse, ReuseChoice
 from visioneval.engine.prepare.planning import SuiteOptions
-from visioneval.engine.prepare.runs import RunOptions
+from visioneval.engine.prepare.runs import ClusterOptions, RunOptions
 from visioneval.errors import UsageError, did_you_mean
 from visioneval.records.files.run_folders import find_run
 from visioneval.suite.selection.selection import Selection
 from visioneval.suite.selection.shards import Shard
+
+MAX_WORKERS = 10_000
 
 
 class CallKeywords(TypedDict, total=False):
@@ -79,6 +81,12 @@ class RunKeywords(PlanKeywords, GradeKeywords, total=False):
     """The run to resume."""
     keep_errors: bool
     """Does not repeat the cells of a resumed run that ended in an error."""
+    ray: bool
+    """Does the cells on a Ray cluster, which is started here unless ``ray_address`` names one."""
+    ray_address: str
+    """The address of a running cluster: ``HOST:PORT`` or ``auto``."""
+    workers: int
+    """How many processes of the cluster do cells, each on one core; by default one per core."""
 
 
 def checked_keywords(function: Callable[..., Any], settings: Mapping[str, Any], keywords: type) -> dict[str, Any]:
@@ -115,6 +123,9 @@ def run_options(
     log_file: Path | str | None = None,
     debug: bool = False,
     trust_suite: bool = False,
+    ray: bool = False,
+    ray_address: str | None = None,
+    workers: int | None = None,
     command_line: tuple[str, ...] = (),
 ) -> RunOptions:
     """The options of a run. Raises ``UsageError``."""
@@ -167,7 +178,17 @@ def run_options(
         resume=folder,
         keep_errors=keep_errors,
         command_line=command_line,
+        cluster=_cluster_options(ray, ray_address, workers),
     )
+
+
+def _cluster_options(is_on: bool, address: str | None, workers: int | None) -> ClusterOptions | None:
+    """The cluster of a run. Raises ``UsageError`` for options of a cluster without one."""
+    for name, value in (("--ray-address", address), ("--workers", workers)):
+        if value is not None and not is_on:
+            raise UsageError(f"{name} needs --ray")
+    _check_range("workers", workers, 1, MAX_WORKERS)
+    return ClusterOptions(address, workers) if is_on else None
 
 
 def _check_range(name: str, value: int | None, minimum: int, maximum: int | None) -> None:

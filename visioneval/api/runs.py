@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -36,7 +36,7 @@ from visioneval.engine.prepare.runs import (
     prepare_run,
 )
 from visioneval.engine.prepare.sample_sizes import DetectOptions, SampleSizes, sample_sizes
-from visioneval.engine.run import execute
+from visioneval.engine.run import RunCells, execute, run_cells_here
 from visioneval.errors import AuthError, StorageError, UsageError
 from visioneval.expansion.plan import Plan
 from visioneval.records.diversity import read_diversity
@@ -256,11 +256,25 @@ def run_planned(planned: Sequence[Planned], options: RunOptions, watch: Watch, w
     """Executes plans one after the other, with one budget. All are checked first, and an interrupt ends them all."""
     components = check_runs(planned, options, warn)
     spent_usd = 0.0
-    for suite, parts in zip(planned, components, strict=True):
-        finished, spent_usd = _finish(prepare_run(suite, parts, options), options.calls, watch, spent_usd)
-        yield finished
-        if finished.info.state == "interrupted" and finished.info.stopped_by is None:
-            return
+    with _cells_runner(options) as run_cells:
+        for suite, parts in zip(planned, components, strict=True):
+            prepared = prepare_run(suite, parts, options)
+            finished, spent_usd = _finish(prepared, options.calls, watch, spent_usd, run_cells)
+            yield finished
+            if finished.info.state == "interrupted" and finished.info.stopped_by is None:
+                return
+
+
+@contextmanager
+def _cells_runner(options: RunOptions) -> Iterator[RunCells]:
+    """What does the cells of runs: this process or a cluster."""
+    if options.cluster is None:
+        yield run_cells_here
+        return
+    from visioneval.scale.ray.cluster import connected_cluster
+
+    with connected_cluster(options.cluster, options.calls) as cluster:
+        yield cluster.run_cells
 
 
 def grade_run(name: str, suite: Path | None, options: RunOptions, watch: Watch, warn: Warn) -> Run:
@@ -281,11 +295,17 @@ def _run(suite: Path | str | None, options: RunOptions, watch: Watch) -> Run:
     return finished
 
 
-def _finish(prepared: PreparedRun, calls: CallSettings, watch: Watch, spent_usd: float = 0.0) -> tuple[Run, float]:
+def _finish(
+    prepared: PreparedRun,
+    calls: CallSettings,
+    watch: Watch,
+    spent_usd: float = 0.0,
+    run_cells: RunCells = run_cells_here,
+) -> tuple[Run, float]:
     """Executes a prepared run and summarizes it, which decides its exit code. Also returns what is spent so far."""
     folder = prepared.writer.folder
     with watch(prepared) as listener:
-        info, error, spent_usd = _execute(prepared, calls, listener, spent_usd)
+        info, error, spent_usd = _execute(prepared, calls, listener, spent_usd, run_cells)
     pairs = preferences_within(folder, info)
     cards, costs = read_pair_cards(folder), read_pair_costs(folder)
     summary = summarize(info, read_records(folder), pairs, cards, costs, read_diversity(folder))
@@ -294,7 +314,7 @@ def _finish(prepared: PreparedRun, calls: CallSettings, watch: Watch, spent_usd:
 
 
 def _execute(
-    prepared: PreparedRun, calls: CallSettings, listener: Listener, spent_usd: float
+    prepared: PreparedRun, calls: CallSettings, listener: Listener, spent_usd: float, run_cells: RunCells
 ) -> tuple[RunInfo, str | None, float]:
     """Runs the cells. Whatever happens, ``run.json`` says how the run ended.
 
@@ -303,7 +323,7 @@ def _execute(
     writer, error = prepared.writer, None
     try:
         with open_calls(prepared.plan, calls, writer.info.run_id, listener.say, spent_usd=spent_usd) as session:
-            outcome = execute(prepared.plan, prepared.components, writer, session, listener, prepared.jobs)
+            outcome = execute(prepared.plan, prepared.components, writer, session, listener, prepared.jobs, run_cells)
         stopped_by: StoppedBy | None = "budget" if outcome.out_of_budget else None
     except AuthError as refusal:
         error, stopped_by = str(refusal), "refused_key"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 SELECTION = "Selection"
 OUTPUT = "Output"
 CALLS = "Caching, resume, rate limits and cost"
+CLUSTER = "Cluster"
 
 
 def flag(name: str, text: str, panel: str | None = None) -> Any:

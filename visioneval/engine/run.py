@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -26,7 +26,7 @@ from visioneval.expansion.plan import Plan
 from visioneval.media.images import MAX_BYTES
 from visioneval.records.model import read_records
 from visioneval.records.questions import QuestionsWriter
-from visioneval.records.writer import RunWriter
+from visioneval.records.writer import OutputWriter, RunWriter
 from visioneval.resources import builtin
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.model import template_folders
@@ -43,63 +43,64 @@ def every_cell(plan: Plan) -> Iterator[Job]:
     return (Job(call, call.samples) for call in plan.calls())
 
 
+async def run_cells_here(context: RunContext, jobs: Jobs, progress: Progress, listener: Listener) -> bool:
+    """Runs the jobs in this process. Returns whether any are left."""
+    calls, plan = context.calls, context.plan
+    jobs_by_key = [(limit_key, jobs(part)) for limit_key, part in by_limit_key(plan).items()]
+    async with _reporting(calls, listener), asyncio.TaskGroup() as group:
+        for limit_key, key_jobs in jobs_by_key:
+            for _ in range(min(calls.throttle.max_calls(limit_key) * CELLS_PER_CALL, plan.cells)):
+                group.create_task(_run_worker(key_jobs, progress, context, listener))
+    return any(next(key_jobs, None) is not None for _, key_jobs in jobs_by_key)
+
+
+RunCells = Callable[[RunContext, Jobs, Progress, Listener], Awaitable[bool]]
+"""Runs the jobs of a run and appends their records, here or elsewhere. Returns whether any are left."""
+
+
 def execute(
-    plan: Plan, components: Components, writer: RunWriter, calls: Calls, listener: Listener, jobs: Jobs = every_cell
-) -> Outcome:
-    """Runs every job of the plan.
-
-    The first interrupt (Ctrl-C) lets running calls finish, the second cancels them. Raises ``StorageError`` if the
-    run cannot be written, and ``AuthError`` if a provider refuses an API key, after the calls in flight have ended.
-    """
-    progress = Progress(calls)
-    return run_to_end(
-        lambda: _execute(plan, components, writer, calls, listener, jobs, progress),
-        progress,
-        listener.say,
-        listener.started,
-    )
-
-
-async def _execute(
     plan: Plan,
     components: Components,
     writer: RunWriter,
     calls: Calls,
     listener: Listener,
-    jobs: Jobs,
-    progress: Progress,
+    jobs: Jobs = every_cell,
+    run_cells: RunCells = run_cells_here,
 ) -> Outcome:
-    with open_context(plan, components, writer, calls, listener) as context:
-        jobs_by_key = [(limit_key, jobs(part)) for limit_key, part in by_limit_key(plan).items()]
-        background = [
-            asyncio.create_task(coroutine) for coroutine in (_report_waiting(calls, listener), _trim_memory())
-        ]
-        try:
-            async with asyncio.TaskGroup() as group:
-                for limit_key, key_jobs in jobs_by_key:
-                    for _ in range(min(calls.throttle.max_calls(limit_key) * CELLS_PER_CALL, plan.cells)):
-                        group.create_task(_run_worker(key_jobs, progress, context, listener))
-        finally:
-            for task in background:
-                task.cancel()
-        progress.check()
-        is_left = progress.left > 0 or any(next(key_jobs, None) is not None for _, key_jobs in jobs_by_key)
-        if not is_left:
-            await _compare_pairs(context, progress, listener)
+    """Runs every job of the plan, by ``run_cells``, then what compares cells with each other.
+
+    The first interrupt (Ctrl-C) lets running calls finish, the second cancels them. Raises ``StorageError`` if the
+    run cannot be written, and ``AuthError`` if a provider refuses an API key, after the calls in flight have ended.
+    """
+    progress = Progress(calls)
+
+    async def run_all() -> Outcome:
+        with open_context(plan, components, writer, calls, listener) as context:
+            is_left = await run_cells(context, jobs, progress, listener)
             progress.check()
-            is_left = progress.left > 0
-        out_of_budget = progress.out_of_budget or calls.budget.refused > 0  # includes refused judge calls
-        if calls.budget.refusal is not None:
-            listener.say(calls.budget.refusal)
-        return Outcome(complete=not is_left and not out_of_budget, out_of_budget=out_of_budget)
+            if not is_left and not progress.left:
+                async with _reporting(calls, listener):
+                    await _compare_pairs(context, progress, listener)
+                progress.check()
+            out_of_budget = progress.out_of_budget or calls.budget.refused > 0  # includes refused judge calls
+            if calls.budget.refusal is not None:
+                listener.say(calls.budget.refusal)
+            return Outcome(complete=not (is_left or progress.left or out_of_budget), out_of_budget=out_of_budget)
+
+    return run_to_end(run_all, progress, listener.say, listener.started)
 
 
 @contextlib.contextmanager
 def open_context(
-    plan: Plan, components: Components, writer: RunWriter, calls: Calls, listener: Listener
+    plan: Plan,
+    components: Components,
+    writer: OutputWriter,
+    calls: Calls,
+    listener: Listener,
+    open_questions: Callable[[Path], QuestionsWriter] = QuestionsWriter,
 ) -> Iterator[RunContext]:
     """What the jobs of a plan share. Writes the run's new questions at the end."""
-    with contextlib.closing(QuestionsWriter(writer.folder)) as questions:
+    with contextlib.closing(open_questions(writer.folder)) as questions:
         yield RunContext(
             plan,
             components,
@@ -173,6 +174,17 @@ async def _judge_pairs(context: RunContext, config: BaseGrader, progress: Progre
     matchups = await asyncio.to_thread(matchups_within, context.plan, config, records, context.writer.folder)
     await judge_matchups(session, matchups.pairs, progress)
     return f"{config.key}: {matchups}; {session.meters}"
+
+
+@contextlib.asynccontextmanager
+async def _reporting(calls: Calls, listener: Listener) -> AsyncIterator[None]:
+    """Reports waiting calls, and returns free memory to the operating system, at intervals."""
+    background = [asyncio.create_task(coroutine) for coroutine in (_report_waiting(calls, listener), _trim_memory())]
+    try:
+        yield
+    finally:
+        for task in background:
+            task.cancel()
 
 
 async def _report_waiting(calls: Calls, listener: Listener) -> None:

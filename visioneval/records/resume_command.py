@@ -21,14 +21,22 @@ def resume_command(
     again, with the flags that change it. The values of ``hidden`` variables must be given again: ``***`` replaces them.
     """
     named = [] if suite is None or suite.resolve().is_relative_to(Path.cwd().resolve()) else [str(suite)]
-    with_value = {"--cache", "--reuse", "--budget", "--env-file", *(bound.flag for bound in bounds.ALL)}
+    with_value = {
+        "--cache",
+        "--reuse",
+        "--budget",
+        "--env-file",
+        "--ray-address",
+        "--workers",
+        *(bound.flag for bound in bounds.ALL),
+    }
     with_value |= {"--var", "--judge", "--samples"} if named else set()
     before: list[str] = []
     after: list[str] = []
     arguments = iter(typed)
     for argument in arguments:
         name, sign, value = argument.partition("=")
-        if argument in ("--trust-suite", "--offline"):
+        if argument in ("--trust-suite", "--offline", "--ray"):
             after.append(argument)
         elif name in with_value:
             (before if name == "--env-file" else after).extend((name, value if sign else next(arguments, "")))

@@ -32,14 +32,49 @@ _LOCK_RETRY_S = (0.01, 0.05, 0.2)
 """Seconds between attempts to lock a run: a reader that checks its state locks it for a moment."""
 
 
-class RunWriter:
-    """Appends to one run. Thread-safe. Raises ``StorageError`` for every write error."""
+class OutputWriter:
+    """Saves the files of cells into a run's folder. Thread-safe, and several processes may do it at once."""
 
-    def __init__(self, folder: Path, info: RunInfo, results: BinaryIO) -> None:
+    def __init__(self, folder: Path, info: RunInfo) -> None:
         self.folder = folder
         self.info = info
         self.links = True
         """Whether hard links work in this folder, as far as known: linking is faster than copying."""
+
+    def append(self, record: Record) -> None:
+        """Takes the record of a finished cell. Only a ``RunWriter`` writes it."""
+
+    def save(self, test_id: str, label: str, name: str, data: bytes | None, *, source: Path | None = None) -> str:
+        """Saves a file of a cell. Returns its path relative to the run's folder, with forward slashes.
+
+        ``source`` is an immutable file with the bytes: it is hard-linked if possible.
+        """
+        if not _SAFE_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is not a valid file name: use letters, digits, _ - and . (not first)")
+        relative = f"artifacts/{test_id}/{model_slug(label)}/{name}"
+        path = self.folder / relative
+        if not is_inside(self.folder, f"artifacts/{test_id}/{model_slug(label)}"):
+            raise StorageError(
+                f"{path.parent}: is a link to a folder outside the run: replace it with a real folder (nothing"
+                f" was written)"
+            )
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if source is None:
+                write_whole(path, data or b"")
+            elif not hard_link(source, path):
+                self.links = False
+                write_whole(path, source.read_bytes() if data is None else data)
+        except OSError as error:
+            raise StorageError(f"{path}: cannot write: {error.strerror or error}") from error
+        return relative
+
+
+class RunWriter(OutputWriter):
+    """Appends to one run. Thread-safe. Raises ``StorageError`` for every write error."""
+
+    def __init__(self, folder: Path, info: RunInfo, results: BinaryIO) -> None:
+        super().__init__(folder, info)
         self._results = results
         self._end = results.seek(0, os.SEEK_END)
         self._lock = threading.Lock()
@@ -110,31 +145,6 @@ class RunWriter:
                     self._results.seek(self._end)
                 raise StorageError(f"{self.folder}: cannot write a record: {error.strerror}") from error
             self._end += len(line)
-
-    def save(self, test_id: str, label: str, name: str, data: bytes | None, *, source: Path | None = None) -> str:
-        """Saves a file of a cell. Returns its path relative to the run's folder, with forward slashes.
-
-        ``source`` is an immutable file with the bytes: it is hard-linked if possible.
-        """
-        if not _SAFE_NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is not a valid file name: use letters, digits, _ - and . (not first)")
-        relative = f"artifacts/{test_id}/{model_slug(label)}/{name}"
-        path = self.folder / relative
-        if not is_inside(self.folder, f"artifacts/{test_id}/{model_slug(label)}"):
-            raise StorageError(
-                f"{path.parent}: is a link to a folder outside the run: replace it with a real folder (nothing"
-                f" was written)"
-            )
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if source is None:
-                write_whole(path, data or b"")
-            elif not hard_link(source, path):
-                self.links = False
-                write_whole(path, source.read_bytes() if data is None else data)
-        except OSError as error:
-            raise StorageError(f"{path}: cannot write: {error.strerror or error}") from error
-        return relative
 
     def finish(
         self,

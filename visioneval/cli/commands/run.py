@@ -54,6 +54,19 @@ def run(
     max_concurrency: options.MaxConcurrency = MAX_CONCURRENCY,
     log_file: options.LogFile = None,
     debug: options.Debug = False,
+    ray: Annotated[
+        bool, options.flag("--ray", "Do the cells on a Ray cluster, which is started here.", options.CLUSTER)
+    ] = False,
+    ray_address: Annotated[
+        str | None,
+        options.value("--ray-address", "ADDRESS", "With --ray: join the cluster at HOST:PORT.", options.CLUSTER),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        options.value(
+            "--workers", "N", "With --ray: processes, of one core each; default: all cores.", options.CLUSTER, min=1
+        ),
+    ] = None,
     dry_run: Annotated[bool, options.flag("--dry-run", "Show the plan; make no calls and write nothing.")] = False,
     trust_suite: options.TrustSuite = False,
 ) -> None:
@@ -89,6 +102,9 @@ def run(
         log_file=log_file,
         debug=debug,
         trust_suite=trust_suite,
+        ray=ray,
+        ray_address=ray_address,
+        workers=workers,
         command_line=tuple(sys.argv[1:]),
     )
     with options.prints_on_stderr():

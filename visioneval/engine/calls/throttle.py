@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from visioneval.engine.calls import limiters
 from visioneval.engine.calls.limit_keys import Kind, RateLimitKey
@@ -35,9 +35,22 @@ class Tries:
     count: int = 0
 
 
+class Turn(Protocol):
+    """Where an admitted call reports how it ended, for the calls after it."""
+
+    def succeeded(self) -> None:
+        """The provider answered."""
+
+    def slow_down(self, started: float, retry_after: float | None) -> None:
+        """A call that began at ``started`` (monotonic) got a 429, which asks for a wait of ``retry_after`` seconds."""
+
+
 @dataclass(slots=True)
 class Throttle:
-    """The limiters and rates of a run. ``limits`` are the suite's; ``max_concurrency`` is the default."""
+    """The limiters and rates of a run. ``limits`` are the suite's; ``max_concurrency`` is the default.
+
+    A subclass may get its turns elsewhere, as the workers of a cluster do.
+    """
 
     limits: Mapping[str, Limits]
     max_concurrency: int
@@ -72,7 +85,7 @@ class Throttle:
             try:
                 async with AsyncExitStack() as stack:
                     with waiting():
-                        limiter = await self._wait_for_turn(stack, limit_key, images, admission)
+                        turn = await self.turn(stack, limit_key, images, admission)
                     started = monotonic()
                     limit = asyncio.timeout(timeout_s)
                     try:
@@ -84,13 +97,13 @@ class Throttle:
                         raise ProviderError(message, kind="transient", may_be_billed=True) from None
                     except ProviderError as error:
                         if error.kind == "rate_limit":
-                            limiter.slow_down(started, error.retry_after)
+                            turn.slow_down(started, error.retry_after)
                         elif error.kind == "auth":
                             self.shut()  # before the slot is released, so that no other call starts
                         if error.kind in _RETRYABLE and _wait_is_too_long(error):
                             raise _with_wait(error) from error.__cause__
                         raise
-                    limiter.succeeded()
+                    turn.succeeded()
                     return answer
             except ProviderError as error:
                 if error.kind not in _RETRYABLE or _wait_is_too_long(error) or tries.count >= last:
@@ -98,10 +111,12 @@ class Throttle:
                 with waiting():
                     await self._sleep(limit_key.kind, _retry_wait(error, tries.count))
 
-    async def _wait_for_turn(
-        self, stack: AsyncExitStack, limit_key: RateLimitKey, images: int, admission: Admission
-    ) -> ConcurrencyLimiter:
-        """Waits until a call may start. ``stack`` holds its slots."""
+    async def turn(self, stack: AsyncExitStack, limit_key: RateLimitKey, images: int, admission: Admission) -> Turn:
+        """Waits until a call may start. ``stack`` holds its slots.
+
+        Raises ``ClosingError`` once the run is being stopped, ``ProviderError`` if the provider asks for too long a
+        wait, and what ``admission`` raises.
+        """
         limiter = self.gate(limit_key)
         for name, gate in ((str(limit_key), limiter), (limit_key.provider, self._shared(limit_key))):
             if gate is not None:

@@ -16,7 +16,7 @@ from visioneval.engine.sanitize import Sanitizer
 from visioneval.expansion.keys import HashOf
 from visioneval.expansion.plan import Plan, needed_keys
 from visioneval.records.questions import QuestionsWriter
-from visioneval.records.writer import RunWriter
+from visioneval.records.writer import OutputWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class RunContext:
     plan: Plan
     components: Components
     calls: Calls
-    writer: RunWriter
+    writer: OutputWriter
     hash_of: HashOf
     sanitizer: Sanitizer
     questions: QuestionsWriter

@@ -34,6 +34,16 @@ from visioneval.suite.selection.selection import merged, narrowed_further
 MAX_CHANGED = 3
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """The Ray cluster on which the cells of a run are done."""
+
+    address: str | None = None
+    """Of a running cluster; ``None`` starts Ray here."""
+    workers: int | None = None
+    """``None`` for one per core."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
     """All settings of a run except its suite."""
@@ -48,6 +58,8 @@ class RunOptions:
     """Whether a resumed run does not repeat cells that ended in an error."""
     command_line: tuple[str, ...] = ()
     """As typed, for ``run.json`` and for the command that resumes the run."""
+    cluster: ClusterOptions | None = None
+    """Where the cells are done; ``None`` for this process."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,20 +48,26 @@ def cases_of_shard(cases: Sequence[TestCase], shard: Shard) -> frozenset[str]:
     All cells of a case stay together, and so do cases that share outputs (``output_of``) or a prompt, whose questions
     they share. A group belongs to a shard by a hash of its prompts.
     """
-    groups = _Groups()
-    prompts = {case.id: sha256(case.prompt.encode()).hexdigest() for case in cases}
-    for case in cases:
-        groups.join(case.id, f"prompt {prompts[case.id]}")
-        if case.output_of is not None:
-            groups.join(case.id, case.output_of)
+    groups = case_groups(cases)
     keys: dict[str, str] = {}
     for case in cases:
         if case.output_of is None:  # a case that uses another's output moves with it
-            group = groups.of(case.id)
-            keys[group] = min(keys.get(group, prompts[case.id]), prompts[case.id])
-    return frozenset(
-        case.id for case in cases if int(keys[groups.of(case.id)][:16], 16) % shard.count == shard.number - 1
-    )
+            prompt = sha256(case.prompt.encode()).hexdigest()
+            keys[groups[case.id]] = min(keys.get(groups[case.id], prompt), prompt)
+    return frozenset(case.id for case in cases if int(keys[groups[case.id]][:16], 16) % shard.count == shard.number - 1)
+
+
+def case_groups(cases: Sequence[TestCase]) -> dict[str, str]:
+    """By the id of each case of a suite: the name of its group.
+
+    The cases of a group share outputs (``output_of``) or a prompt, so that their cells may ask a judge the same.
+    """
+    groups = _Groups()
+    for case in cases:
+        groups.join(case.id, f"prompt {sha256(case.prompt.encode()).hexdigest()}")
+        if case.output_of is not None:
+            groups.join(case.id, case.output_of)
+    return {case.id: groups.of(case.id) for case in cases}
 
 
 class _Groups:

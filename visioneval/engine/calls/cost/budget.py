@@ -103,19 +103,19 @@ class Budget:
 class Reservation:
     """The reservation of one call, for ``async with``. ``claim`` is set while the call is in flight."""
 
-    _budget: Budget
-    _limit_key: RateLimitKey
-    _images: int
-    _bound: Callable[[], CostBound]
+    budget: Budget
+    limit_key: RateLimitKey
+    images: int
+    bound: Callable[[], CostBound]
     claim: Claim = field(init=False)
 
     async def __aenter__(self) -> Claim:
         """Waits until the call is affordable. Raises ``BudgetError`` if it cannot be."""
-        self.claim = await self._budget.start(self._limit_key, self._images, self._bound)
+        self.claim = await self.budget.start(self.limit_key, self.images, self.bound)
         return self.claim
 
     async def __aexit__(self, *_: object) -> None:
-        self._budget.end(self.claim)
+        self.budget.end(self.claim)
 
 
 def budget_too_small(limit_usd: float, limit_key: RateLimitKey, bound: CostBound) -> str:

@@ -1,0 +1,73 @@
+"""What the driver gives every worker of a run, and files by which a worker knows that it sees the same folders."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+from visioneval import __version__, bounds
+from visioneval.engine.call_settings import CallSettings
+from visioneval.engine.cells.context import RunContext
+from visioneval.expansion.plan import Plan
+from visioneval.scale.ray.messages import Assignment, Probe
+from visioneval.types import TaskType
+
+
+def assign(context: RunContext, settings: CallSettings, probes: Sequence[Probe]) -> Assignment:
+    """The assignment of every worker. Its paths are absolute."""
+    calls, plan, writer = context.calls, context.plan, context.writer
+    cache = settings.cache if calls.cache is None else calls.cache.folder
+    log = settings.log_file
+    return Assignment(
+        replace(plan, folder=plan.folder.absolute()),  # also drops what it has computed
+        writer.info,
+        writer.folder.absolute(),
+        replace(
+            settings,
+            cache=None if cache is None else cache.absolute(),
+            log_file=None if log is None else log.absolute(),
+        ),
+        calls.budget.limit_usd is not None,
+        Path.cwd(),
+        {bound.variable: bound.override for bound in bounds.ALL},
+        tuple(probes),
+        _extras_of(plan),
+        __version__,
+    )
+
+
+def _extras_of(plan: Plan) -> dict[str, tuple[str, ...]]:
+    """The extras that a plan needs where its cells are done, each with its packages."""
+    extras: dict[str, tuple[str, ...]] = {}
+    if any(grader.type_name == "text" for grader in plan.suite.graders):
+        extras["ocr"] = ("rapidocr", "onnxruntime")
+    if any(case.task_type is TaskType.VIDEO_GENERATION for case in plan.suite.cases):
+        extras["video"] = ("av",)
+    return extras
+
+
+@contextlib.contextmanager
+def written_probes(context: RunContext) -> Iterator[tuple[Probe, ...]]:
+    """Writes a file into the run and into the cache while workers may start, and names one of the suite's folder."""
+    folder, cache, info = context.writer.folder.absolute(), context.calls.cache, context.writer.info
+    folders = [("the run folder", folder)]
+    if cache is not None:
+        folders.append(("the cache", cache.folder.absolute()))
+    token = secrets.token_bytes(16)
+    written: list[Probe] = []
+    with contextlib.ExitStack() as stack:
+        for subject, place in folders:
+            path = place / f".workers-of-{info.run_id}"
+            with contextlib.suppress(OSError):  # a cache that is only read
+                path.write_bytes(token)
+                stack.callback(path.unlink, missing_ok=True)
+                written.append(Probe(subject, path, sha256(token).hexdigest(), is_written=True))
+        suite = Path(info.suite_path).absolute()
+        if suite.is_file():
+            digest = sha256(suite.read_bytes()).hexdigest()
+            written.append(Probe("the suite's folder", suite, digest, is_written=False))
+        yield tuple(written)

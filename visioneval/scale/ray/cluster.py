@@ -1,0 +1,104 @@
+"""Starts Ray here, or joins a cluster. Every fault of an address is one line."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+from visioneval.engine.call_settings import CallSettings
+from visioneval.engine.cells.context import RunContext
+from visioneval.engine.listener import Listener
+from visioneval.engine.prepare.runs import ClusterOptions
+from visioneval.engine.run import Jobs
+from visioneval.engine.shutdown import Progress
+from visioneval.errors import UsageError
+
+ANSWER_S = 5.0
+"""How long an address may take to answer."""
+STORE_BYTES = 256 * 1024**2
+"""Shared memory of a Ray that is started here: the plan is the largest object."""
+
+
+@dataclass(frozen=True, slots=True)
+class RayCluster:
+    """A connected cluster. ``workers`` is how many actors run the cells of each run."""
+
+    settings: CallSettings
+    workers: int
+
+    async def run_cells(self, context: RunContext, jobs: Jobs, progress: Progress, listener: Listener) -> bool:
+        """Runs the jobs of a run on the workers. Returns whether any are left."""
+        from visioneval.scale.ray.driver import DistributedCells
+
+        return await DistributedCells(context, jobs, progress, listener, self.settings, self.workers).run()
+
+
+@contextlib.contextmanager
+def connected_cluster(options: ClusterOptions, settings: CallSettings) -> Iterator[RayCluster]:
+    """Connects to the cluster at ``options.address``, or starts Ray here. A Ray of this process is used as it is.
+
+    Raises ``UsageError`` if Ray is not installed, nobody answers, or the cluster has another version.
+    """
+    if find_spec("ray") is None:
+        raise UsageError("--ray needs an extra: run pip install 'visioneval[ray]'")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    import ray
+
+    if ray.is_initialized():
+        yield RayCluster(settings, options.workers or _cores())
+        return
+    try:
+        _connect(options, shows_logs=settings.debug)
+        yield RayCluster(settings, options.workers or _cores())
+    finally:
+        ray.shutdown()
+
+
+def _connect(options: ClusterOptions, *, shows_logs: bool) -> None:
+    import ray
+
+    common: dict[str, Any] = {"log_to_driver": shows_logs, "logging_level": "ERROR", "namespace": "visioneval"}
+    if options.address is None:
+        cores = max(options.workers or 0, os.cpu_count() or 1)
+        ray.init("local", num_cpus=cores, include_dashboard=False, object_store_memory=STORE_BYTES, **common)
+        return
+    _check_address(options.address)
+    try:
+        ray.init(options.address, **common)
+    except (ConnectionError, TimeoutError) as error:
+        raise UsageError(f"--ray-address {options.address}: no Ray cluster answers there: {_line(error)}") from None
+    except (RuntimeError, ValueError, OSError) as error:
+        reason = " ".join(str(error).split())
+        raise UsageError(f"--ray-address {options.address}: cannot join: {reason}") from None
+
+
+def _check_address(address: str) -> None:
+    """Raises ``UsageError`` for an invalid address, and if nobody listens there: Ray would wait for long."""
+    if address == "auto":
+        return
+    host, _, port = address.rpartition(":")
+    if "://" in address or not host or not port.isdigit() or int(port) > 65535:
+        raise UsageError(
+            f"--ray-address {address}: use HOST:PORT of the cluster's head, or auto on one of its nodes"
+            " (docs/scale.md shows how to submit a run from outside)"
+        )
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_S).close()
+    except OSError as error:
+        raise UsageError(f"--ray-address {address}: nobody answers: {error.strerror or error}") from None
+
+
+def _cores() -> int:
+    import ray
+
+    return max(1, int(ray.cluster_resources().get("CPU", 1)))
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300]

@@ -1,0 +1,299 @@
+"""The cells of one run on the workers of a cluster: the driver's loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError, RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from visioneval.engine.call_settings import CallSettings
+from visioneval.engine.calls.cost.paid_calls import paid_configs
+from visioneval.engine.cells.context import RunContext
+from visioneval.engine.listener import Listener
+from visioneval.engine.run import CELLS_PER_CALL, STATUS_INTERVAL_S, Jobs
+from visioneval.engine.shutdown import Progress
+from visioneval.errors import AuthError, BudgetError, ClosingError, StoppedError, StorageError, UsageError
+from visioneval.scale.ray.assignment import assign, written_probes
+from visioneval.scale.ray.job_queue import JobQueue, shards
+from visioneval.scale.ray.messages import Assignment, JobResult, LimitsStatus, QueuedJob, WorkerReport
+from visioneval.scale.ray.shared_limits import SharedLimits
+from visioneval.scale.ray.worker import CORES, Worker
+
+START_S = 60.0
+"""How long a run waits for workers to start, and for any worker after all are lost."""
+CLOSE_S = 5.0
+"""How long a run waits for its workers to close their files."""
+MAX_LOST = 3
+"""A job that has lost so many workers is given up, as it may be what ends them."""
+WINDOW = 2
+"""Jobs that a worker has at once if no calls are paid: one waits until the other is done."""
+_FAILURES = {"auth": AuthError, "storage": StorageError, "other": StoppedError}
+
+
+class WorkerHandle:
+    """The driver's view of a worker."""
+
+    def __init__(self, number: int, actor: Any) -> None:
+        self.number = number
+        self.actor = actor
+        self.node = "a node that did not answer"
+        self.is_ready = False
+        self.is_lost = False
+
+    async def start(self) -> str | None:
+        """Waits until the worker has started. Returns why it cannot work, if so. Raises ``RayActorError``."""
+        try:
+            report: WorkerReport = await self.actor.start.remote()
+        except RayActorError as error:
+            if (reason := _creation_error(error)) is None:
+                raise
+            return f"a worker cannot start: {reason}"
+        self.node = report.node
+        self.is_ready = report.problem is None
+        return None if report.problem is None else f"{report.node}: {report.problem}"
+
+
+class DistributedCells:
+    """Runs the jobs of one run on ``count`` workers, and writes what they report."""
+
+    def __init__(
+        self,
+        context: RunContext,
+        jobs: Jobs,
+        progress: Progress,
+        listener: Listener,
+        settings: CallSettings,
+        count: int,
+    ) -> None:
+        calls, plan = context.calls, context.plan
+        self._context = context
+        self._progress = progress
+        self._listener = listener
+        self._settings = settings
+        self._count = count
+        self._queue = JobQueue(shards(plan, jobs))
+        self._window = window(context, count)
+        self._workers: list[WorkerHandle] = []
+        self._room = min(count, max(1, int(ray.cluster_resources().get("CPU", 0) // CORES)))
+        """How many workers the cluster has room for now; it may grow."""
+        self._have_started = asyncio.Event()
+        self._may_begin = asyncio.Event()
+        self._limits = _actor(SharedLimits, cores=0, concurrency=2 * count + 100, is_here=True).remote(
+            dict(plan.suite.limits), settings.max_concurrency, calls.budget.limit_usd, calls.budget.spent
+        )
+        self._assignment: Any = None
+
+    async def run(self) -> bool:
+        """Runs all jobs. Returns whether any are left.
+
+        Raises ``UsageError`` before anything is paid if no worker starts, or if one cannot work.
+        """
+        background = []
+        try:
+            with written_probes(self._context) as probes:
+                assignment: Assignment = assign(self._context, self._settings, probes)
+                self._assignment = ray.put(assignment)
+                background = [asyncio.create_task(work) for work in (self._forward_stop(), self._watch())]
+                async with asyncio.TaskGroup() as group:
+                    slots = [group.create_task(self._fill_slot()) for _ in range(self._count)]
+                    slots.append(group.create_task(self._begin()))
+                    await self._queue.join()
+                    for slot in slots:
+                        slot.cancel()
+            await self._close_workers()
+            return self._queue.is_left()
+        finally:
+            for task in background:
+                task.cancel()
+            await asyncio.shield(self._end())
+
+    async def _begin(self) -> None:
+        """Lets the workers begin once all that the cluster has room for have started.
+
+        Raises ``UsageError`` if none has in time.
+        """
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._have_started.wait(), START_S)
+        if not any(worker.is_ready for worker in self._workers):
+            total, free = (found().get("CPU", 0) for found in (ray.cluster_resources, ray.available_resources))
+            raise UsageError(
+                f"no worker has started within {START_S:g} s: of the cluster's {total:g} cores, {free:g} are free"
+            )
+        self._may_begin.set()
+
+    async def _fill_slot(self) -> None:
+        """Keeps one worker at work: a lost one is replaced, as soon as the cluster has room for another."""
+        while True:
+            worker = self._new_worker()
+            try:
+                problem = await worker.start()
+            except RayActorError:
+                await self._lose(worker)
+                await asyncio.sleep(STATUS_INTERVAL_S)
+                continue
+            if problem is not None:
+                if not self._may_begin.is_set():
+                    raise UsageError(problem)
+                self._listener.say(f"{problem}; this run does without it")
+                ray.kill(worker.actor)
+                return
+            if sum(other.is_ready for other in self._workers) >= self._room:
+                self._have_started.set()
+            await self._may_begin.wait()
+            await self._feed(worker)
+            if not worker.is_lost:
+                return
+
+    def _new_worker(self) -> WorkerHandle:
+        number = len(self._workers) + 1
+        actor = _actor(Worker, cores=CORES, concurrency=self._window + 16).remote(
+            self._assignment, self._limits, number
+        )
+        self._workers.append(WorkerHandle(number, actor))
+        return self._workers[-1]
+
+    async def _feed(self, worker: WorkerHandle) -> None:
+        """Gives a worker shard after shard, as many jobs at once as its window, until nothing is left or it is lost."""
+        free, lost = asyncio.Semaphore(self._window), list[QueuedJob]()
+        async with asyncio.TaskGroup() as group:
+            while not worker.is_lost and (shard := await self._queue.take()) is not None:
+                for job in shard:
+                    await free.acquire()
+                    if worker.is_lost:
+                        lost.append(job)
+                    else:
+                        group.create_task(self._run_job(worker, job, free, lost))
+        self._queue.put_back(lost)
+
+    async def _run_job(
+        self, worker: WorkerHandle, job: QueuedJob, free: asyncio.Semaphore, lost: list[QueuedJob]
+    ) -> None:
+        try:
+            result: JobResult = await worker.actor.run.remote(job.job, again=job.lost > 0)
+        except RayActorError:
+            await self._lose(worker)
+            job.lost += 1
+            if job.lost < MAX_LOST:
+                lost.append(job)
+                return
+            self._progress.left += 1
+            self._listener.say(f"{job.job.call.case.id}: given up, as {MAX_LOST} workers were lost over it")
+        except RayError as error:
+            self._progress.leave(StoppedError(f"{worker.node}: {_first_line(error)}"))
+        else:
+            self._collect(result)
+        finally:
+            free.release()
+        self._queue.finish()
+
+    def _collect(self, result: JobResult) -> None:
+        """Writes what a worker did. A failed write does not end the run's other jobs, which are paid for."""
+        context, calls = self._context, self._context.calls
+        for record in result.records:
+            try:
+                context.writer.append(record)
+                self._listener.record(record)
+            except Exception as error:
+                self._progress.leave(error)
+        for message in result.messages:
+            self._listener.say(message)
+        calls.reused_since = min(filter(None, (calls.reused_since, result.reused_since)), default=None)
+        try:
+            for entry in result.questions:
+                context.questions.add(entry)
+        except StorageError as error:
+            self._progress.leave(error)
+        if result.failure is not None:
+            self._progress.leave(_FAILURES[result.failure_kind](result.failure))
+        elif result.left:
+            reason = BudgetError if result.is_out_of_budget else ClosingError
+            self._progress.leave(reason("a worker has left cells"))
+
+    async def _lose(self, worker: WorkerHandle) -> None:
+        """A worker is gone: its calls in flight count as paid, and its jobs go to others."""
+        if worker.is_lost:
+            return
+        worker.is_lost = True
+        if worker.is_ready:
+            self._listener.say(f"lost the worker on {worker.node}: others do its unfinished cells again")
+        worker.is_ready = False
+        ray.kill(worker.actor)
+        await self._limits.lose.remote(worker.number)
+
+    async def _forward_stop(self) -> None:
+        """Hands a stop of the run on to the workers, and a fault that comes after it."""
+        await self._progress.stopping.wait()
+        self._queue.close()
+        all_calls = None
+        while all_calls is not True:
+            if all_calls != (is_fault := self._progress.failure is not None):
+                all_calls = is_fault
+                for actor in (self._limits, *(worker.actor for worker in self._workers if worker.is_ready)):
+                    (actor.close if actor is self._limits else actor.stop).remote(all_calls=all_calls)
+            await asyncio.sleep(0.1)
+
+    async def _watch(self) -> None:
+        """Reports waiting calls, and stops a run that has no workers any more."""
+        loop = asyncio.get_running_loop()
+        alive_at = loop.time()
+        while True:
+            await asyncio.sleep(STATUS_INTERVAL_S)
+            status: LimitsStatus = await self._limits.status.remote()
+            self._listener.waiting(list(status.waiting))
+            if not self._may_begin.is_set() or any(worker.is_ready for worker in self._workers):
+                alive_at = loop.time()
+            elif loop.time() - alive_at > START_S:
+                self._progress.leave(
+                    StoppedError(f"no worker is left, and none has started within {START_S:g} s: resume the run later")
+                )
+                return
+
+    async def _close_workers(self) -> None:
+        closing = [worker.actor.close.remote() for worker in self._workers if worker.is_ready]
+        if closing:
+            await asyncio.to_thread(ray.wait, closing, num_returns=len(closing), timeout=CLOSE_S)
+
+    async def _end(self) -> None:
+        """Takes over what the workers spent, and ends all actors."""
+        budget = self._context.calls.budget
+        with contextlib.suppress(RayError, TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                status: LimitsStatus = await self._limits.status.remote()
+                budget.spent, budget.refused, budget.refusal = status.spent, status.refused, status.refusal
+        for actor in (*(worker.actor for worker in self._workers if not worker.is_lost), self._limits):
+            ray.kill(actor)
+
+
+def window(context: RunContext, workers: int) -> int:
+    """How many jobs a worker has at once: with paid calls, as many as keep the limits of all models busy."""
+    plan, throttle = context.plan, context.calls.throttle
+    paid = sum(throttle.max_calls(limit_key) for limit_key in paid_configs(plan) if limit_key.kind == "generate")
+    judged = max((throttle.max_calls(key) for key in paid_configs(plan) if key.kind == "judge"), default=0)
+    return max(WINDOW, -(-max(paid, judged) * CELLS_PER_CALL // workers))
+
+
+def _actor(cls: type, *, cores: int, concurrency: int, is_here: bool = False) -> Any:
+    """A class as an actor that no failure restarts. ``is_here``: on the driver's node, with which the run ends."""
+    options: dict[str, Any] = {"num_cpus": cores, "max_restarts": 0, "max_concurrency": concurrency}
+    options["scheduling_strategy"] = (
+        NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False) if is_here else "SPREAD"
+    )
+    return ray.remote(cls).options(**options)
+
+
+def _creation_error(error: RayActorError) -> str | None:
+    """Why the class of an actor cannot be loaded or built; ``None`` if the actor is lost for another reason."""
+    text = str(error)
+    if "creation task" not in text and "failed to import" not in text:
+        return None
+    return next((line for line in reversed(text.splitlines()) if line.strip()), text)
+
+
+def _first_line(error: RayError) -> str:
+    cause = getattr(error, "cause", None)
+    lines = str(cause or error).strip().splitlines()
+    return f"{type(cause or error).__name__}: {lines[0] if lines else ''}"

@@ -1,0 +1,100 @@
+"""The jobs of a run, from which the workers take."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import groupby
+
+from visioneval.engine.cells.cell import Job
+from visioneval.engine.run import Jobs
+from visioneval.expansion.plan import Plan
+from visioneval.scale.ray.messages import QueuedJob
+from visioneval.suite.selection.shards import case_groups
+
+
+def shards(plan: Plan, jobs: Jobs) -> Iterator[list[QueuedJob]]:
+    """The jobs of a plan in shards, created on demand: a worker takes one at a time.
+
+    A shard is one job, so that no worker is idle at the end. If judges are paid, it is all jobs of a group of cases,
+    because their cells may ask the same, and one process asks once.
+    """
+    if all(judge.is_free for judge in plan.judges.values()):
+        return ([QueuedJob(job, number)] for number, job in enumerate(jobs(plan)))
+    groups = case_groups(plan.suite.cases)
+    first = {group: index for index, group in reversed(list(enumerate(map(groups.get, groups))))}
+    cases = sorted(plan.suite.cases, key=lambda case: first[groups[case.id]])
+    ordered = replace(plan, suite=plan.suite.model_copy(update={"cases": tuple(cases)}))
+
+    def group_of(job: Job) -> str:
+        return groups[job.call.case.id]
+
+    grouped = groupby(jobs(ordered), key=group_of)
+    return ([QueuedJob(job, number) for job in shard] for number, (_, shard) in enumerate(grouped))
+
+
+class JobQueue:
+    """Hands out shards, and the jobs of lost workers again. For one event loop."""
+
+    def __init__(self, waiting: Iterator[list[QueuedJob]]) -> None:
+        self._waiting = waiting
+        self._returned: deque[list[QueuedJob]] = deque()
+        self._running = 0
+        self._is_closed = False
+        self._changed = asyncio.Event()
+
+    async def take(self) -> list[QueuedJob] | None:
+        """The next shard; ``None`` once nothing is left or the run is being stopped.
+
+        Waits while another worker does the last jobs, as it may be lost.
+        """
+        while not self._is_closed:
+            shard = self._returned.popleft() if self._returned else next(self._waiting, None)
+            if shard is not None:
+                self._running += len(shard)
+                return shard
+            if not self._running:
+                return None
+            await self._changed.wait()
+        return None
+
+    def finish(self) -> None:
+        """A job that was taken is done."""
+        self._running -= 1
+        self._notify()
+
+    def put_back(self, jobs: Iterable[QueuedJob]) -> None:
+        """Jobs that were taken are to be done by other workers, those of a shard by one."""
+        for _, shard in groupby(sorted(jobs, key=lambda job: job.shard), key=lambda job: job.shard):
+            self._returned.append(list(shard))
+            self._running -= len(self._returned[-1])
+        self._notify()
+
+    def close(self) -> None:
+        """Hands out nothing more."""
+        self._is_closed = True
+        self._notify()
+
+    async def join(self) -> None:
+        """Waits until every job is done, or, once the queue is closed, until those that were taken are."""
+        while self._running or not (self._is_closed or self._is_exhausted()):
+            await self._changed.wait()
+
+    def is_left(self) -> bool:
+        """Whether any job was not taken."""
+        return bool(self._returned) or next(self._waiting, None) is not None
+
+    def _is_exhausted(self) -> bool:
+        if self._returned:
+            return False
+        shard = next(self._waiting, None)
+        if shard is None:
+            return True
+        self._returned.append(shard)
+        return False
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
