@@ -6,7 +6,10 @@ READY := $(VENV)/.ready
 # One more than the processors, as many tests wait for servers and child processes.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
-.PHONY: demo quick test soak check figures sentences calibration bench probe wheel clean
+# Clients whose requirements exclude those of others. Each is an extra with tests and an environment of its own.
+CLIENTS := ray
+
+.PHONY: demo quick test integration soak check figures sentences calibration bench probe wheel clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -23,6 +26,15 @@ quick: $(READY)  ## The fast tests: no kills, wheels, browsers or whole suites
 
 test: $(READY)
 	$(BIN)/python -m pytest -n $(WORKERS)
+
+.integration/%/.ready: pyproject.toml
+	$(PYTHON) -m venv .integration/$*
+	.integration/$*/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	.integration/$*/bin/python -m pip install --quiet --editable ".[ocr,$*]" --group integration
+	touch $@
+
+integration: $(CLIENTS:%=.integration/%/.ready)  ## The tests of heavy clients, which never enter .venv
+	for client in $(CLIENTS); do .integration/$$client/bin/python -m pytest tests/integration/$$client || exit 1; done
 
 soak: $(READY)  ## Takes minutes: many kills, many faults, many cells; prints the measurements
 	$(BIN)/python -m pytest -n 0 tests/soak
@@ -64,5 +76,5 @@ wheel: $(READY)
 	cd build/wheel && rm -rf first && bin/visioneval init first && bin/visioneval run first/suite.yaml --runs first/runs
 
 clean:
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .integration dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

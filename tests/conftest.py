@@ -95,9 +95,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Collects soak tests only when they are named, as by ``make soak``."""
-    is_long = collection_path == ROOT / "tests" / "soak"
-    return True if is_long and not any("soak" in argument for argument in config.args) else None
+    """Collects soak tests and those of heavy clients only when they are named, as by ``make soak``."""
+    name = next((name for name in ("soak", "integration") if collection_path == ROOT / "tests" / name), None)
+    return True if name is not None and not any(name in argument for argument in config.args) else None
 
 
 _COUNTER = itertools.count()

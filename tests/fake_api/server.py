@@ -13,6 +13,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
@@ -58,6 +59,8 @@ class LoggedRequest:
     status: int = 0
     fault: str | None = None
     paid: bool = False
+    at: float = 0.0
+    """When it came, in seconds of a monotonic clock."""
 
 
 class FakeAPI:
@@ -250,7 +253,7 @@ class FakeAPI:
 
     def _log(self, request: HttpRequest) -> LoggedRequest:
         headers = {name: value for name, value in request.headers.items() if name not in SECRET}
-        entry = LoggedRequest(request.method, request.path, headers, "")
+        entry = LoggedRequest(request.method, request.path, headers, "", at=monotonic())
         digest = hashlib.sha256(f"{request.method} {request.path}\n".encode())
         kind = request.headers.get("content-type", "")
         form: tuple[FormPart, ...] = ()

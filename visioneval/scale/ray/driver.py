@@ -37,12 +37,17 @@ _FAILURES = {"auth": AuthError, "storage": StorageError, "other": StoppedError}
 class WorkerHandle:
     """The driver's view of a worker."""
 
-    def __init__(self, number: int, actor: Any) -> None:
+    def __init__(self, number: int, actor: Any, window: int) -> None:
         self.number = number
         self.actor = actor
         self.node = "a node that did not answer"
         self.is_ready = False
-        self.is_lost = False
+        self.lost = asyncio.Event()
+        self.load = 0
+        """The jobs that it was given and that are not done; a shard may have more than ``room``."""
+        self.room = asyncio.Semaphore(window)
+        self.unfinished: list[QueuedJob] = []
+        """The jobs of a lost worker."""
 
     async def start(self) -> str | None:
         """Waits until the worker has started. Returns why it cannot work, if so. Raises ``RayActorError``."""
@@ -82,6 +87,8 @@ class DistributedCells:
         """How many workers the cluster has room for now; it may grow."""
         self._have_started = asyncio.Event()
         self._may_begin = asyncio.Event()
+        self._has_room = asyncio.Event()
+        """Set when a worker may have room for another job."""
         self._limits = _actor(SharedLimits, cores=0, concurrency=2 * count + 100, is_here=True).remote(
             dict(plan.suite.limits), settings.max_concurrency, calls.budget.limit_usd, calls.budget.spent
         )
@@ -100,7 +107,7 @@ class DistributedCells:
                 background = [asyncio.create_task(work) for work in (self._forward_stop(), self._watch())]
                 async with asyncio.TaskGroup() as group:
                     slots = [group.create_task(self._fill_slot()) for _ in range(self._count)]
-                    slots.append(group.create_task(self._begin()))
+                    slots += [group.create_task(work) for work in (self._begin(), self._dispatch(group))]
                     await self._queue.join()
                     for slot in slots:
                         slot.cancel()
@@ -141,54 +148,67 @@ class DistributedCells:
                 self._listener.say(f"{problem}; this run does without it")
                 ray.kill(worker.actor)
                 return
+            self._has_room.set()
             if sum(other.is_ready for other in self._workers) >= self._room:
                 self._have_started.set()
-            await self._may_begin.wait()
-            await self._feed(worker)
-            if not worker.is_lost:
-                return
+            await worker.lost.wait()
 
     def _new_worker(self) -> WorkerHandle:
         number = len(self._workers) + 1
         actor = _actor(Worker, cores=CORES, concurrency=self._window + 16).remote(
             self._assignment, self._limits, number
         )
-        self._workers.append(WorkerHandle(number, actor))
+        self._workers.append(WorkerHandle(number, actor, self._window))
         return self._workers[-1]
 
-    async def _feed(self, worker: WorkerHandle) -> None:
-        """Gives a worker shard after shard, as many jobs at once as its window, until nothing is left or it is lost."""
-        free, lost = asyncio.Semaphore(self._window), list[QueuedJob]()
-        async with asyncio.TaskGroup() as group:
-            while not worker.is_lost and (shard := await self._queue.take()) is not None:
-                for job in shard:
-                    await free.acquire()
-                    if worker.is_lost:
-                        lost.append(job)
-                    else:
-                        group.create_task(self._run_job(worker, job, free, lost))
-        self._queue.put_back(lost)
+    async def _dispatch(self, group: asyncio.TaskGroup) -> None:
+        """Gives each shard to the worker with the fewest jobs, so that all are done at the same time."""
+        await self._may_begin.wait()
+        while (shard := await self._queue.take()) is not None:
+            worker = await self._least_loaded()
+            worker.load += len(shard)
+            for job in shard:
+                group.create_task(self._run_job(worker, job))
 
-    async def _run_job(
-        self, worker: WorkerHandle, job: QueuedJob, free: asyncio.Semaphore, lost: list[QueuedJob]
-    ) -> None:
+    async def _least_loaded(self) -> WorkerHandle:
+        """Waits until a worker has room for another job."""
+        while True:
+            ready = (worker for worker in self._workers if worker.is_ready and worker.load < self._window)
+            if (worker := min(ready, key=lambda worker: worker.load, default=None)) is not None:
+                return worker
+            self._has_room.clear()
+            await self._has_room.wait()
+
+    async def _run_job(self, worker: WorkerHandle, job: QueuedJob) -> None:
+        """Has a worker do a job. The jobs of a lost worker go back to the queue together, so that shards stay whole."""
+        async with worker.room:
+            is_done = not worker.lost.is_set() and await self._is_done_by(worker, job)
+        if is_done:
+            self._queue.finish()
+        else:
+            worker.unfinished.append(job)
+        worker.load -= 1
+        if not worker.load and worker.unfinished:
+            self._queue.put_back(worker.unfinished)
+            worker.unfinished = []
+        self._has_room.set()
+
+    async def _is_done_by(self, worker: WorkerHandle, job: QueuedJob) -> bool:
+        """Whether nothing more is to be done for a job: ``False`` if the worker was lost."""
         try:
             result: JobResult = await worker.actor.run.remote(job.job, again=job.lost > 0)
         except RayActorError:
             await self._lose(worker)
             job.lost += 1
             if job.lost < MAX_LOST:
-                lost.append(job)
-                return
+                return False
             self._progress.left += 1
             self._listener.say(f"{job.job.call.case.id}: given up, as {MAX_LOST} workers were lost over it")
         except RayError as error:
             self._progress.leave(StoppedError(f"{worker.node}: {_first_line(error)}"))
         else:
             self._collect(result)
-        finally:
-            free.release()
-        self._queue.finish()
+        return True
 
     def _collect(self, result: JobResult) -> None:
         """Writes what a worker did. A failed write does not end the run's other jobs, which are paid for."""
@@ -215,9 +235,9 @@ class DistributedCells:
 
     async def _lose(self, worker: WorkerHandle) -> None:
         """A worker is gone: its calls in flight count as paid, and its jobs go to others."""
-        if worker.is_lost:
+        if worker.lost.is_set():
             return
-        worker.is_lost = True
+        worker.lost.set()
         if worker.is_ready:
             self._listener.say(f"lost the worker on {worker.node}: others do its unfinished cells again")
         worker.is_ready = False
@@ -264,7 +284,7 @@ class DistributedCells:
             async with asyncio.timeout(CLOSE_S):
                 status: LimitsStatus = await self._limits.status.remote()
                 budget.spent, budget.refused, budget.refusal = status.spent, status.refused, status.refusal
-        for actor in (*(worker.actor for worker in self._workers if not worker.is_lost), self._limits):
+        for actor in (*(worker.actor for worker in self._workers if not worker.lost.is_set()), self._limits):
             ray.kill(actor)
 
 
