@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import signal
+import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import ray
-from api_runs import KEY, ApiRun, case_id, prompt, scripted
-from fake_api import FakeAPI
+from api_runs import KEY, ApiRun, case_id, image_for, scripted, wait_until
+from fake_api import FakeAPI, Fault
 from ray.cluster_utils import Cluster
 
 from visioneval.records.model import read_info, read_records
@@ -57,6 +61,8 @@ def quiet_api(api: FakeAPI) -> None:
     api.requests.clear()
     api.paid_by_digest.clear()
     api.latency.clear()
+    api.faults.clear()
+    api.paid.clear()
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +108,140 @@ def test_sixty_cells_over_both_nodes(cluster: Cluster, api_run: Callable[..., Ap
     assert len(nodes) == 2
     assert (run.generated, run.judged, run.repeated_calls) == (60, 60, 0)
     assert not [path.name for path in run.run_folder.iterdir() if path.name.startswith(".")]
+
+
+def in_flight(api: FakeAPI) -> int:
+    return sum(not entry.status for entry in list(api.requests))
+
+
+def check_whole(run: ApiRun) -> None:
+    """Every cell has a record and its own image."""
+    records = list(read_records(run.run_folder))
+    assert sorted(record.test_id for record in records) == [case_id(at) for at in range(run.cells)]
+    for record in records:
+        assert (run.run_folder / str(record.artifact_path)).read_bytes() == image_for(record.prompt)
+    assert read_info(run.run_folder).state == "complete"
+
+
+def test_node_that_dies_in_the_middle(cluster: Cluster, api: FakeAPI, api_run: Callable[..., ApiRun]) -> None:
+    """Its unfinished cells are done by the other node; only calls in flight at its death are paid again."""
+    api.latency = {"images": 0.3, "judge": 0.3}
+    run = api_run(60)
+    doomed = cluster.add_node(num_cpus=1)
+    program = run.program(*flags(cluster), "--max-concurrency", "6")
+    wait_until(lambda: api.paid.total() > 30, program)
+    unanswered = in_flight(api)
+    cluster.remove_node(doomed, allow_graceful=False)
+    output, errors = program.communicate(timeout=120)
+    assert program.returncode == 0, output + errors
+    assert "lost the worker on node" in errors
+    check_whole(run)
+    assert len(lines(run)) == 60
+    assert run.repeated_calls <= unanswered + 6
+
+
+def test_budget_ends_the_run(cluster: Cluster, api_run: Callable[..., ApiRun]) -> None:
+    prices = {"openai:gpt-image-1.5": {"per_image": 0.04}, "openai:gpt-5.4": {"per_call": 0.01}}
+    run = api_run(40, prices=prices)
+    result = run.run(*flags(cluster), "--budget", "0.63")
+    assert result.exit_code == 3, result.output
+    assert read_info(run.run_folder).stopped_by == "budget"
+    spent = 0.04 * run.generated + 0.01 * run.judged
+    assert 0.5 < spent <= 0.63
+    assert "to resume: visioneval run --resume runs/r" in result.output
+    result = run.run(*flags(cluster), resume=True)
+    assert result.exit_code == 0, result.output
+    check_whole(run)
+    assert run.repeated_calls == 0
+
+
+def test_a_429_of_one_worker_slows_all(cluster: Cluster, api: FakeAPI, api_run: Callable[..., ApiRun]) -> None:
+    """After a 429 no generation starts until the wait that it asks for is over, whichever worker met it."""
+    api.latency = {"images": 0.05}
+    run = api_run(40, graders=GRADERS[1:], verdict=["here"])
+    api.faults.queue(*[None] * 10, Fault("rate_limit", retry_after=3))
+    result = run.run(*flags(cluster), "--max-concurrency", "4")
+    assert result.exit_code == 0, result.output
+    times = [entry.at for entry in api.requests]
+    (limited,) = [entry.at for entry in api.requests if entry.status == 429]
+    assert not [at for at in times if limited + 1 < at < limited + 2.9]
+    assert len([at for at in times if at >= limited + 2.9]) > 20
+
+
+def test_interrupted_once_and_resumed(cluster: Cluster, api: FakeAPI, api_run: Callable[..., ApiRun]) -> None:
+    """Calls in flight are finished and recorded, and the resumed run pays for nothing twice."""
+    api.latency = {"images": 0.3, "judge": 0.3}
+    run = api_run(60)
+    program = run.program(*flags(cluster), "--max-concurrency", "4")
+    wait_until(lambda: api.paid.total() > 15, program)
+    program.send_signal(signal.SIGINT)
+    output, errors = program.communicate(timeout=60)
+    assert program.returncode == 130, output + errors
+    assert "stopping: waiting for the calls in flight" in errors
+    assert "visioneval run --resume runs/r" in output + errors
+    assert f"--ray --ray-address {cluster.address}" in output + errors
+    assert 0 < len(lines(run)) < 60
+    assert read_info(run.run_folder).state == "interrupted"
+    api.latency.clear()
+    result = run.run(*flags(cluster), resume=True)
+    assert result.exit_code == 0, result.output
+    check_whole(run)
+    assert run.repeated_calls == 0
+
+
+def test_interrupted_twice(cluster: Cluster, api: FakeAPI, api_run: Callable[..., ApiRun]) -> None:
+    """Ends at once, with the records up to there."""
+    api.latency = {"images": 60}
+    run = api_run(20)
+    program = run.program(*flags(cluster))
+    wait_until(lambda: in_flight(api) > 0, program)
+    program.send_signal(signal.SIGINT)
+    said: list[str] = []
+    for line in program.stderr or ():
+        said.append(line)
+        if "stopping" in line:
+            break
+    program.send_signal(signal.SIGINT)
+    output, errors = program.communicate(timeout=30)
+    assert program.returncode == 130, output + errors
+    assert read_info(run.run_folder).state == "interrupted"
+
+
+def test_cluster_that_shrinks_to_none(
+    api: FakeAPI, api_run: Callable[..., ApiRun], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run ends with what it has, and says how to resume it."""
+    monkeypatch.setattr("visioneval.scale.ray.driver.NEW_WORKER_S", 2)
+    run = api_run(40)
+    with one_node_cluster(api) as (cluster, node):
+        api.latency = {"images": 0.3, "judge": 0.3}
+        remover = threading.Thread(target=remove_after, args=(cluster, node, lambda: api.paid.total() > 10))
+        remover.start()
+        result = run.run(*flags(cluster), "--max-concurrency", "4")
+        remover.join()
+    assert result.exit_code == 3, result.output
+    assert "no worker is left, and none has started within 2 s" in result.output
+    assert "to resume: visioneval run --resume runs/r" in result.output
+    assert "Traceback" not in result.output
+    assert 0 < len(lines(run)) < 40
+    assert read_info(run.run_folder).state == "interrupted"
+
+
+@contextmanager
+def one_node_cluster(api: FakeAPI) -> Iterator[tuple[Cluster, Any]]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
+        patch.setenv(KEY, api.key)
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+        node = cluster.add_node(num_cpus=1)
+        try:
+            yield cluster, node
+        finally:
+            cluster.shutdown()
+
+
+def remove_after(cluster: Cluster, node: Any, condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    cluster.remove_node(node, allow_graceful=False)

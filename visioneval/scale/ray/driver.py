@@ -24,7 +24,9 @@ from visioneval.scale.ray.shared_limits import SharedLimits
 from visioneval.scale.ray.worker import CORES, Worker
 
 START_S = 60.0
-"""How long a run waits for workers to start, and for any worker after all are lost."""
+"""How long a run waits for its workers to start."""
+NEW_WORKER_S = 60.0
+"""How long a run waits for a new worker after it has lost all."""
 CLOSE_S = 5.0
 """How long a run waits for its workers to close their files."""
 MAX_LOST = 3
@@ -164,8 +166,11 @@ class DistributedCells:
     async def _dispatch(self, group: asyncio.TaskGroup) -> None:
         """Gives each shard to the worker with the fewest jobs, so that all are done at the same time."""
         await self._may_begin.wait()
-        while (shard := await self._queue.take()) is not None:
-            worker = await self._least_loaded()
+        while True:
+            worker = await self._least_loaded()  # first, as a shard that was taken must be done
+            shard = await self._queue.take()
+            if shard is None:
+                return
             worker.load += len(shard)
             for job in shard:
                 group.create_task(self._run_job(worker, job))
@@ -266,10 +271,9 @@ class DistributedCells:
             self._listener.waiting(list(status.waiting))
             if not self._may_begin.is_set() or any(worker.is_ready for worker in self._workers):
                 alive_at = loop.time()
-            elif loop.time() - alive_at > START_S:
-                self._progress.leave(
-                    StoppedError(f"no worker is left, and none has started within {START_S:g} s: resume the run later")
-                )
+            elif loop.time() - alive_at > NEW_WORKER_S:
+                message = f"no worker is left, and none has started within {NEW_WORKER_S:g} s"
+                self._progress.leave(StoppedError(message))
                 return
 
     async def _close_workers(self) -> None:
