@@ -15,6 +15,7 @@ import pytest
 import ray
 from api_runs import KEY, ApiRun, case_id, image_for, scripted, wait_until
 from fake_api import FakeAPI, Fault
+from ray._raylet import GcsClient
 from ray.cluster_utils import Cluster
 
 from visioneval.records.model import read_info, read_records
@@ -245,3 +246,65 @@ def remove_after(cluster: Cluster, node: Any, condition: Callable[[], bool]) -> 
     while not condition() and time.monotonic() < end:
         time.sleep(0.01)
     cluster.remove_node(node, allow_graceful=False)
+
+
+def test_ray_of_another_version(cluster: Cluster, api_run: Callable[..., ApiRun]) -> None:
+    """By what the cluster says of itself."""
+    run = api_run(1)
+    with changed_metadata(cluster, ray_version="2.9.0"):
+        result = run.run(*flags(cluster))
+    assert result.exit_code == 2
+    (line,) = result.output.strip().splitlines()
+    assert line.startswith(f"--ray-address {cluster.address}: cannot join: Version mismatch")
+    assert "Ray: 2.9.0" in line
+    assert not run.run_folder.exists()
+
+
+@contextmanager
+def changed_metadata(cluster: Cluster, **changes: str) -> Iterator[None]:
+    client = GcsClient(address=cluster.address)
+    key, space = b"CLUSTER_METADATA", b"cluster"
+    before = client.internal_kv_get(key, space)
+    client.internal_kv_put(key, json.dumps({**json.loads(before), **changes}).encode(), True, space)
+    try:
+        yield
+    finally:
+        client.internal_kv_put(key, before, True, space)
+
+
+def test_address_that_is_no_cluster(api: FakeAPI, api_run: Callable[..., ApiRun]) -> None:
+    run = api_run(1)
+    result = run.run("--ray", "--ray-address", f"127.0.0.1:{api.port}")
+    assert result.exit_code == 2
+    assert result.output.startswith(f"--ray-address 127.0.0.1:{api.port}: no Ray cluster answers there")
+    assert len(result.output.splitlines()) == 1
+
+
+def test_starts_ray_here(api: FakeAPI, api_run: Callable[..., ApiRun]) -> None:
+    run = api_run(4)
+    program = run.program("--ray", "--workers", "2", "--json")
+    output, errors = program.communicate(timeout=120)
+    assert program.returncode == 0, output + errors
+    assert json.loads(output)["counts"]["passed"] == 4
+    check_whole(run)
+
+
+def test_key_that_the_nodes_lack(cluster: Cluster, api: FakeAPI, api_run: Callable[..., ApiRun]) -> None:
+    """The nodes have no secret of the driver: the error names node and key, and nothing is paid."""
+    run = api_run(
+        2,
+        judges={
+            "eye": {
+                "provider": "openai",
+                "model": "gpt-5.4",
+                "base_url": api.openai_base_url,
+                "api_key_env": "OTHER_API_KEY",
+            }
+        },
+    )
+    program = run.program(*flags(cluster), environment={"OTHER_API_KEY": api.key})
+    output, errors = program.communicate(timeout=60)
+    assert program.returncode == 2, output + errors
+    assert "node" in errors
+    assert "set the environment variable OTHER_API_KEY" in errors
+    assert not api.requests

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -109,15 +109,15 @@ class ApiRun:
         """Runs the command in this process; the working directory must be the folder."""
         return CliRunner().invoke(app, self.arguments(*flags, **more), env={KEY: key or self.api.key})
 
-    def program(self, *flags: str, **more: Any) -> subprocess.Popen[str]:
-        """Runs the command as a separate process."""
+    def program(self, *flags: str, environment: Mapping[str, str] = {}, **more: Any) -> subprocess.Popen[str]:
+        """Runs the command as a separate process, with more variables in its environment."""
         return subprocess.Popen(
             [sys.executable, "-m", "visioneval", *self.arguments(*flags, **more)],
             cwd=self.folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), KEY: self.api.key},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), KEY: self.api.key, **environment},
         )
 
     def check_complete(self) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -18,8 +20,10 @@ from visioneval.engine.run import Jobs
 from visioneval.engine.shutdown import Progress
 from visioneval.errors import UsageError
 
-ANSWER_S = 5.0
-"""How long an address may take to answer."""
+CONNECT_S = 5.0
+"""How long an address may take to accept a connection."""
+ANSWER_S = 20.0
+"""How long a cluster may take to report its status."""
 STORE_BYTES = 256 * 1024**2
 """Shared memory of a Ray that is started here: the plan is the largest object."""
 
@@ -89,9 +93,21 @@ def _check_address(address: str) -> None:
             " (docs/scale.md shows how to submit a run from outside)"
         )
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_S).close()
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
     except OSError as error:
         raise UsageError(f"--ray-address {address}: nobody answers: {error.strerror or error}") from None
+    try:  # in a child, because in this process Ray would wait for minutes, and print what it waits for
+        subprocess.run(  # noqa: S603 - Ray's own command, with a checked address
+            [sys.executable, "-m", "ray.scripts.scripts", "status", "--address", address],
+            capture_output=True,
+            timeout=ANSWER_S,
+            check=True,
+        )
+    except subprocess.TimeoutExpired:
+        raise UsageError(f"--ray-address {address}: no Ray cluster answers there within {ANSWER_S:g} s") from None
+    except subprocess.CalledProcessError as error:
+        if b"ersion mismatch" not in error.stderr + error.stdout:  # that one is reported by the connection itself
+            raise UsageError(f"--ray-address {address}: no Ray cluster answers there") from None
 
 
 def _cores() -> int:
