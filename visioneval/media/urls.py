@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from visioneval.errors import UsageError
+from visioneval.media.buckets import bucket_files, size_in_bucket
 from visioneval.media.hub import HUB, fetch_from_hub, hub_problem
 from visioneval.media.inflate import ACCEPTED, Inflater
 
@@ -138,13 +139,10 @@ def _error_message(error: Exception) -> str:
 def _from_bucket(url: str, scheme: str, limit: int) -> bytes:
     if scheme == "hf":
         return fetch_from_hub(url, limit)
-    import fsspec
-
-    store = fsspec.filesystem(scheme)
-    size = store.info(url)["size"]
-    if size > limit:
+    files = bucket_files(scheme)
+    if size_in_bucket(files, url) > limit:
         raise _too_large(limit)
-    data: bytes = store.cat_file(url)
+    data: bytes = files.cat_file(url)
     if len(data) > limit:  # a compressed object is larger than its declared size
         raise _too_large(limit)
     return data
