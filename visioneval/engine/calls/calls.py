@@ -86,7 +86,7 @@ class Calls:
             )
             outputs = await asyncio.to_thread(_check_outputs, generation, call.task_type)
             return _generation_result(generation, outputs, generation.cost_usd, tries.count)
-        key = await run_in_thread(call_key, call, hash_of, when=call.has_files)
+        key = call_key(call, hash_of)
         cached = await self._cached_generation(key, call)
         if cached is not None:
             self.log.hit(limit_key, key)
