@@ -172,7 +172,8 @@ class Cache:
             return None
         path = self.path(digest)
         try:
-            data = path.read_bytes()
+            with path.open("rb", buffering=0) as file:
+                data = file.readall()
         except OSError as error:
             self._warn(f"{path}: cannot read a cached image: {error.strerror}")
             return None
