@@ -17,23 +17,24 @@ class FileHashes:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._hashes: dict[Path, str] = {}
+        self._hashes: dict[str, str] = {}
 
     async def prepare(self, paths: Iterable[Path]) -> None:
         """Hashes new files in a thread, so that the event loop only looks them up."""
-        new = [path for path in paths if path not in self._hashes]
+        new = [path for path in paths if str(path) not in self._hashes]
         if new:
             await asyncio.to_thread(lambda: [self(path) for path in new])
 
     def __call__(self, path: Path) -> str:
         """The hash of a file, or why it has none: ``missing`` or ``too large``."""
-        known = self._hashes.get(path)
+        name = str(path)
+        known = self._hashes.get(name)
         if known is not None:
             return known
         file_hash = _hash_of(self._folder / path)
         if len(self._hashes) >= MAX_FILES:
             self._hashes.clear()
-        self._hashes[path] = file_hash
+        self._hashes[name] = file_hash
         return file_hash
 
 

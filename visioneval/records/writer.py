@@ -145,7 +145,8 @@ class RunWriter:
                 f"{path}: is a link to a folder outside the run: replace it with a real folder (nothing was written)"
             )
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)  # one after the other: a failed attempt takes longer
+            path.mkdir(exist_ok=True)
         except OSError as error:
             raise StorageError(f"{path}: cannot write: {error.strerror or error}") from error
         if len(self._cell_folders) >= _MAX_CELL_FOLDERS:

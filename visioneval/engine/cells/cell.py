@@ -282,7 +282,7 @@ async def _grade_output(
         is_local = image.path != Path()
         make_record = partial(
             make_record,
-            artifact_path=image.path.relative_to(context.writer.folder).as_posix() if is_local else None,
+            artifact_path=str(image.path).removeprefix(f"{context.writer.folder}/") if is_local else None,
             artifact_sha256=image.sha256 or None,
             mime=image.mime,
             width=image.width or None,
