@@ -9,7 +9,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # Clients whose requirements exclude those of others. Each is an extra with tests and an environment of its own.
 CLIENTS := ray
 
-.PHONY: demo quick test integration soak check figures sentences calibration bench probe wheel clean
+.PHONY: demo quick test integration soak check figures sentences calibration bench bench-scale probe wheel clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -27,10 +27,10 @@ quick: $(READY)  ## The fast tests: no kills, wheels, browsers or whole suites
 test: $(READY)
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-.integration/%/.ready: pyproject.toml
-	$(PYTHON) -m venv .integration/$*
-	.integration/$*/bin/python -m pip install --quiet --upgrade "pip>=25.1"
-	.integration/$*/bin/python -m pip install --quiet --editable ".[ocr,$*]" --group integration
+.integration/ray/.ready: pyproject.toml
+	$(PYTHON) -m venv .integration/ray
+	.integration/ray/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	.integration/ray/bin/python -m pip install --quiet --editable ".[ocr,ray]" --group integration
 	touch $@
 
 integration: $(CLIENTS:%=.integration/%/.ready)  ## The tests of heavy clients, which never enter .venv
@@ -64,6 +64,10 @@ bench: $(READY)
 	$(BIN)/python -m tests.bench.report
 	$(BIN)/python -m tests.bench.compare
 	$(BIN)/python -m tests.bench.datasets
+
+bench-scale: .integration/ray/.ready  ## Two workers of a Ray cluster beside one process, and a simulation of large clusters
+	.integration/ray/bin/python -m tests.bench.scale
+	.integration/ray/bin/python -m tests.bench.cluster_costs
 
 probe: $(READY)  ## What the graders catch of planted damage, on shipped suites and real edits; a quarter of an hour of CPU, LIMIT=1 bounds it
 	$(BIN)/python -m tests.bench.probe $(if $(LIMIT),--limit $(LIMIT))

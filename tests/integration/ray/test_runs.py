@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -93,6 +96,18 @@ def flags(cluster: Cluster) -> tuple[str, ...]:
     return "--ray", "--ray-address", cluster.address
 
 
+def started(run: ApiRun, *flags: str, **environment: str) -> subprocess.Popen[str]:
+    """The command in a new process."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "visioneval", *run.arguments(*flags)],
+        cwd=run.folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, KEY: run.api.key, **environment},
+    )
+
+
 def lines(run: ApiRun) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run.run_folder / "results.jsonl").read_text().splitlines()]
 
@@ -129,7 +144,7 @@ def test_node_that_dies_in_the_middle(cluster: Cluster, api: FakeAPI, api_run: C
     api.latency = {"images": 0.3, "judge": 0.3}
     run = api_run(60)
     doomed = cluster.add_node(num_cpus=1)
-    program = run.program(*flags(cluster), "--max-concurrency", "6")
+    program = started(run, *flags(cluster), "--max-concurrency", "6")
     wait_until(lambda: api.paid.total() > 30, program)
     unanswered = in_flight(api)
     cluster.remove_node(doomed, allow_graceful=False)
@@ -173,7 +188,7 @@ def test_interrupted_once_and_resumed(cluster: Cluster, api: FakeAPI, api_run: C
     """Calls in flight are finished and recorded, and the resumed run pays for nothing twice."""
     api.latency = {"images": 0.3, "judge": 0.3}
     run = api_run(60)
-    program = run.program(*flags(cluster), "--max-concurrency", "4")
+    program = started(run, *flags(cluster), "--max-concurrency", "4")
     wait_until(lambda: api.paid.total() > 15, program)
     program.send_signal(signal.SIGINT)
     output, errors = program.communicate(timeout=60)
@@ -194,7 +209,7 @@ def test_interrupted_twice(cluster: Cluster, api: FakeAPI, api_run: Callable[...
     """Ends at once, with the records up to there."""
     api.latency = {"images": 60}
     run = api_run(20)
-    program = run.program(*flags(cluster))
+    program = started(run, *flags(cluster))
     wait_until(lambda: in_flight(api) > 0, program)
     program.send_signal(signal.SIGINT)
     said: list[str] = []
@@ -282,7 +297,7 @@ def test_address_that_is_no_cluster(api: FakeAPI, api_run: Callable[..., ApiRun]
 
 def test_starts_ray_here(api: FakeAPI, api_run: Callable[..., ApiRun]) -> None:
     run = api_run(4)
-    program = run.program("--ray", "--workers", "2", "--json")
+    program = started(run, "--ray", "--workers", "2", "--json")
     output, errors = program.communicate(timeout=120)
     assert program.returncode == 0, output + errors
     assert json.loads(output)["counts"]["passed"] == 4
@@ -302,7 +317,7 @@ def test_key_that_the_nodes_lack(cluster: Cluster, api: FakeAPI, api_run: Callab
             }
         },
     )
-    program = run.program(*flags(cluster), environment={"OTHER_API_KEY": api.key})
+    program = started(run, *flags(cluster), OTHER_API_KEY=api.key)
     output, errors = program.communicate(timeout=60)
     assert program.returncode == 2, output + errors
     assert "node" in errors

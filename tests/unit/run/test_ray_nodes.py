@@ -66,7 +66,10 @@ def test_a_folder_of_the_same_name_elsewhere(assignment: Assignment, tmp_path: P
 
 def test_an_extra_that_the_node_lacks(assignment: Assignment) -> None:
     lacking = replace(assignment, extras={"ocr": ("json", "no_such_package")})
-    assert problem(lacking) == "lacks the extra 'ocr' (no_such_package): run pip install 'visioneval[ocr]' there"
+    assert (
+        problem(lacking)
+        == "lacks the extra 'ocr' (no_such_package): run pip install '.[ocr]' in a checkout of visioneval there"
+    )
 
 
 def test_another_version_of_visioneval(assignment: Assignment) -> None:
@@ -95,7 +98,7 @@ def test_without_ray(write_suite: Callable[..., Path], tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, ["run", str(write_suite()), "--ray"])
     assert result.exit_code == 2
-    assert result.output == "--ray needs an extra: run pip install 'visioneval[ray]'\n"
+    assert result.output == "--ray needs an extra: run pip install '.[ray]' in a checkout of visioneval\n"
     assert not (tmp_path / "runs").exists()
 
 

@@ -49,7 +49,7 @@ def connected_cluster(options: ClusterOptions, settings: CallSettings) -> Iterat
     Raises ``UsageError`` if Ray is not installed, nobody answers, or the cluster has another version.
     """
     if find_spec("ray") is None:
-        raise UsageError("--ray needs an extra: run pip install 'visioneval[ray]'")
+        raise UsageError("--ray needs an extra: run pip install '.[ray]' in a checkout of visioneval")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     import ray

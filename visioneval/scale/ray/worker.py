@@ -209,7 +209,8 @@ def check_node(assignment: Assignment) -> None:
     for extra, packages in assignment.extras.items():
         for package in packages:
             if find_spec(package) is None:
-                raise UsageError(f"lacks the extra {extra!r} ({package}): run pip install 'visioneval[{extra}]' there")
+                cure = f"run pip install '.[{extra}]' in a checkout of visioneval there"
+                raise UsageError(f"lacks the extra {extra!r} ({package}): {cure}")
     for probe in assignment.probes:
         _check_probe(probe)
 
