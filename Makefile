@@ -36,8 +36,9 @@ test: $(READY)
 integration: $(CLIENTS:%=.integration/%/.ready)  ## The tests of heavy clients, which never enter .venv
 	for client in $(CLIENTS); do .integration/$$client/bin/python -m pytest tests/integration/$$client || exit 1; done
 
-soak: $(READY)  ## Takes minutes: many kills, many faults, many cells; prints the measurements
+soak: $(READY) .integration/ray/.ready  ## Takes minutes: many kills, many faults, many cells; prints the measurements
 	$(BIN)/python -m pytest -n 0 tests/soak
+	.integration/ray/bin/python -m pytest tests/integration/ray_soak
 	HYPOTHESIS_PROFILE=random $(BIN)/python -m pytest -n $(WORKERS) -m hypothesis
 
 check: $(READY)

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic, process_time
+from time import process_time
 from typing import Any
 
 import ray
@@ -42,7 +42,7 @@ KEY = RateLimitKey("openai", "model", "generate")
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds per cell of what is done in one place; ``lease`` is per call."""
+    """CPU seconds per cell of what is done in one place; ``lease`` is per call."""
 
     lease: float
     driver: float
@@ -65,14 +65,20 @@ MOST_CALLS = 4096
 """The highest ``--max-concurrency``, which all workers share."""
 
 
+class MeasuredLimits(SharedLimits):
+    """The shared limits, which also report the CPU time of their process."""
+
+    async def cpu_seconds(self) -> float:
+        return process_time()
+
+
 class Caller:
     """An actor that makes calls which take no time."""
 
-    async def make(self, limits: Any, worker: int, count: int) -> float:
+    async def make(self, limits: Any, worker: int, count: int) -> None:
         leases = Leases(LimitsActor(limits, worker))
         throttle, _ = leased(leases, {}, 256, None)
         serving = asyncio.create_task(leases.serve())
-        start = monotonic()
         left = iter(range(count))
 
         async def nothing() -> None:
@@ -84,7 +90,6 @@ class Caller:
 
         await asyncio.gather(*(caller() for _ in range(64)))
         serving.cancel()
-        return monotonic() - start
 
 
 def write(folder: Path) -> None:
@@ -96,10 +101,11 @@ def write(folder: Path) -> None:
     (folder / "suite.yaml").write_text(json.dumps(suite), encoding="utf-8")
 
 
-def seconds_of(work: Callable[[], object], clock: Callable[[], float] = monotonic) -> float:
-    start = clock()
+def cpu_seconds_of(work: Callable[[], object]) -> float:
+    """The CPU time of this process, with its threads: unlike the time on a clock, other work does not change it."""
+    start = process_time()
     work()
-    return clock() - start
+    return process_time() - start
 
 
 def written_report() -> None:
@@ -109,19 +115,21 @@ def written_report() -> None:
 
 def measured() -> Costs:
     """Measures all costs on this machine."""
-    limits = ray.remote(SharedLimits).options(num_cpus=0).remote({}, 256, None, 0.0)
+    limits = ray.remote(MeasuredLimits).options(num_cpus=0).remote({}, 256, None, 0.0)
     callers = [ray.remote(Caller).remote() for _ in range(2)]
-    elapsed = max(ray.get([caller.make.remote(limits, at, LEASES) for at, caller in enumerate(callers)]))
+    before = ray.get(limits.cpu_seconds.remote())
+    ray.get([caller.make.remote(limits, at, LEASES) for at, caller in enumerate(callers)])
+    lease = (ray.get(limits.cpu_seconds.remote()) - before) / (2 * LEASES)
     options: dict[str, Any] = {"runs": "runs", "cache": "cache"}
     ve.run("suite.yaml", run_id="first", ray=True, workers=2, limit=1, **options)
-    one = seconds_of(lambda: ve.run("suite.yaml", run_id="one", ray=True, workers=2, limit=1, **options), process_time)
-    driver = seconds_of(lambda: ve.run("suite.yaml", run_id="all", ray=True, workers=2, **options), process_time)
-    summary = seconds_of(lambda: ve.load_run("runs/all"))
-    report = seconds_of(written_report)
+    one = cpu_seconds_of(lambda: ve.run("suite.yaml", run_id="one", ray=True, workers=2, limit=1, **options))
+    driver = cpu_seconds_of(lambda: ve.run("suite.yaml", run_id="all", ray=True, workers=2, **options))
+    summary = cpu_seconds_of(lambda: ve.load_run("runs/all"))
+    report = cpu_seconds_of(written_report)
     for part in (1, 2):
         ve.run("suite.yaml", run_id=f"part{part}", shard=f"{part}/2", **options)
-    merge = seconds_of(lambda: ve.merge("runs/part1", "runs/part2", run_id="merged"))
-    return Costs(elapsed / (2 * LEASES), (driver - one) / CELLS, summary / CELLS, report / CELLS, merge / CELLS)
+    merge = cpu_seconds_of(lambda: ve.merge("runs/part1", "runs/part2", run_id="merged"))
+    return Costs(lease, (driver - one) / CELLS, summary / CELLS, report / CELLS, merge / CELLS)
 
 
 def rate(work: Work, workers: int, costs: Costs) -> tuple[float, dict[str, float]]:
@@ -146,7 +154,7 @@ def rate(work: Work, workers: int, costs: Costs) -> tuple[float, dict[str, float
         done = served("driver", granted, costs.driver)
         heapq.heappush(events, (done + work.seconds * draw.uniform(0.5, 1.5), slot))
         count += 1
-    return count / now, {name: seconds / now for name, seconds in busy.items()}
+    return count / now, {name: min(1.0, seconds / now) for name, seconds in busy.items()}
 
 
 def main() -> None:

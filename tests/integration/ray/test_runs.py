@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import ray
-from api_runs import KEY, ApiRun, case_id, image_for, scripted, wait_until
+from api_runs import ApiRun, case_id, image_for, scripted, wait_until
 from fake_api import FakeAPI, Fault
 from ray._raylet import GcsClient
 from ray.cluster_utils import Cluster
+from ray_clusters import flags, running_cluster, started
 
 from visioneval.records.model import read_info, read_records
 
@@ -72,16 +69,8 @@ def quiet_api(api: FakeAPI) -> None:
 @pytest.fixture(scope="module")
 def cluster(api: FakeAPI) -> Iterator[Cluster]:
     """Two nodes of one core, beside a head without any."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv(KEY, api.key)
-        nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-        for _ in range(2):
-            nodes.add_node(num_cpus=1)
+    with running_cluster(api, nodes=2) as (nodes, _):
         yield nodes
-        ray.shutdown()
-        nodes.shutdown()
 
 
 @pytest.fixture
@@ -90,22 +79,6 @@ def api_run(tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> Ca
     monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
     (tmp_path / "where.py").write_text(WHERE)
     return lambda cells, **suite: ApiRun(tmp_path, api, cells, **{"graders": GRADERS, **suite})
-
-
-def flags(cluster: Cluster) -> tuple[str, ...]:
-    return "--ray", "--ray-address", cluster.address
-
-
-def started(run: ApiRun, *flags: str, **environment: str) -> subprocess.Popen[str]:
-    """The command in a new process."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "visioneval", *run.arguments(*flags)],
-        cwd=run.folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, KEY: run.api.key, **environment},
-    )
 
 
 def lines(run: ApiRun) -> list[dict[str, Any]]:
@@ -229,7 +202,7 @@ def test_cluster_that_shrinks_to_none(
     """The run ends with what it has, and says how to resume it."""
     monkeypatch.setattr("visioneval.scale.ray.driver.NEW_WORKER_S", 2)
     run = api_run(40)
-    with one_node_cluster(api) as (cluster, node):
+    with running_cluster(api, nodes=1) as (cluster, (node,)):
         api.latency = {"images": 0.3, "judge": 0.3}
         remover = threading.Thread(target=remove_after, args=(cluster, node, lambda: api.paid.total() > 10))
         remover.start()
@@ -241,19 +214,6 @@ def test_cluster_that_shrinks_to_none(
     assert "Traceback" not in result.output
     assert 0 < len(lines(run)) < 40
     assert read_info(run.run_folder).state == "interrupted"
-
-
-@contextmanager
-def one_node_cluster(api: FakeAPI) -> Iterator[tuple[Cluster, Any]]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
-        patch.setenv(KEY, api.key)
-        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-        node = cluster.add_node(num_cpus=1)
-        try:
-            yield cluster, node
-        finally:
-            cluster.shutdown()
 
 
 def remove_after(cluster: Cluster, node: Any, condition: Callable[[], bool]) -> None:
