@@ -13,6 +13,7 @@ from visioneval.analysis.compare.pairing import CellPair
 from visioneval.analysis.stats.basic import Interval, holm
 from visioneval.analysis.stats.clusters import paired_test
 from visioneval.analysis.stats.power import detectable_mean, detectable_rate
+from visioneval.suite.turns import chain_of
 from visioneval.types import Metric, Score, Verdict
 
 ALPHA = 0.05
@@ -137,7 +138,7 @@ def _difference(
             continue
         higher += b > a
         lower += b < a
-        by_case.setdefault(pair.b.test_id, []).append((float(a), float(b)))
+        by_case.setdefault(chain_of(pair.b.test_id), []).append((float(a), float(b)))  # turns are not independent
     if not by_case:
         return Difference(name, metric, unmeasured=unmeasured)
     a_means = [fsum(a for a, _ in cells) / len(cells) for cells in by_case.values()]

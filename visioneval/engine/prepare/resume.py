@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from visioneval.engine.cells.cell import Job, StoredOutput
+from visioneval.engine.cells.turns import call_on_records, is_edit_of
 from visioneval.engine.prepare.changed_outputs import changed_outputs
 from visioneval.engine.prepare.reusable_grades import has_valid_grades
 from visioneval.engine.run import Jobs, hashes
@@ -72,10 +73,13 @@ def plan_resume(
     changed: dict[CellKey, str] = {}
     hash_of = hashes(plan.folder)
     steps: dict[CellKey, ResumeStep] = {}
-    for call in plan.calls():
-        for sample in call.samples:
-            cell = _cell(call, sample)
+    for planned in plan.calls():
+        for sample in planned.samples:
+            cell = _cell(planned, sample)
+            call = call_on_records(planned, sample, by_cell, folder)
             step = _step(call, sample, by_cell.get(cell), folder, hash_of, keep_errors=keep_errors)
+            if step.action != "generate" and call.previous is not None:
+                step = _turn_step(call, by_cell[cell], steps[_cell(call.previous, sample)]) or step
             if cell in outputs and step.action != "generate":
                 step, changed[cell] = ResumeStep("generate", "with a changed image file"), outputs[cell]
             steps[cell] = step
@@ -124,6 +128,17 @@ def _step(
     return _grading_step(call, record, record, hash_of, folder, keep_errors=keep_errors)
 
 
+def _turn_step(call: Call, record: Record, previous: ResumeStep) -> ResumeStep | None:
+    """The step for a later turn if the image that it edits is, or will be, another one than it edited."""
+    if not call.run.config.has_outputs:
+        return None
+    if previous.action == "generate":
+        return ResumeStep("generate", "edit an image that is generated again")
+    if record.status is not Status.ERROR and not is_edit_of(call, record):
+        return ResumeStep("generate", "edit an image that has changed")
+    return None
+
+
 def _grading_step(
     call: Call, generated: Record, record: Record | None, hash_of: HashOf, folder: Path, *, keep_errors: bool
 ) -> ResumeStep:
@@ -147,17 +162,24 @@ def _cell(call: Call, sample: int) -> CellKey:
 def _resume_jobs(
     plan: Plan, steps: Mapping[CellKey, ResumeStep], by_cell: Mapping[CellKey, Record], folder: Path
 ) -> Iterator[Job]:
-    for call in plan.calls():
-        generate = tuple(sample for sample in call.samples if steps[_cell(call, sample)].action == "generate")
-        regrade = []
-        for sample in call.samples:
-            record = by_cell.get(_cell(call, sample))
-            if record is None:
-                continue
-            for cell_call in (call, *call.dependents):
-                cell = _cell(cell_call, sample)
-                if (action := steps[cell].action) in ("grade", "evaluate"):
-                    graded = by_cell[cell] if action == "evaluate" else None
-                    regrade.append(StoredOutput(cell_call, record, folder, graded=graded))
-        if generate or regrade:
-            yield Job(call, generate, tuple(regrade))
+    for turns in plan.chains():
+        jobs = [_resume_job(call, steps, by_cell, folder) for call in turns]
+        if any(job.generate or job.regrade for job in jobs):
+            yield Job.of_turns(jobs)
+
+
+def _resume_job(
+    call: Call, steps: Mapping[CellKey, ResumeStep], by_cell: Mapping[CellKey, Record], folder: Path
+) -> Job:
+    generate = tuple(sample for sample in call.samples if steps[_cell(call, sample)].action == "generate")
+    regrade = []
+    for sample in call.samples:
+        record = by_cell.get(_cell(call, sample))
+        if record is None:
+            continue
+        for cell_call in (call, *call.dependents):
+            cell = _cell(cell_call, sample)
+            if (action := steps[cell].action) in ("grade", "evaluate"):
+                graded = by_cell[cell] if action == "evaluate" else None
+                regrade.append(StoredOutput(cell_call, record, folder, graded=graded))
+    return Job(call, generate, tuple(regrade), unchanged=by_cell.get(_cell(call, call.samples[0])))
