@@ -7,8 +7,10 @@ slash, so an id tells whether its case is a turn, and of which chain.
 from __future__ import annotations
 
 MAX_TURNS = 99
-CASE_ID = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,119}"
+CASE_ID = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
 """The pattern of an id that a suite may write."""
+TURN = r"/[1-9][0-9]?"
+"""The pattern of what follows it in the id of a turn."""
 
 
 def turn_id(chain: str, number: int) -> str:

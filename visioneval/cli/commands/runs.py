@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import suppress
 from enum import StrEnum
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -120,17 +121,19 @@ def show(
 def _show_case(result: Run, case: str, sample: int | None, verdict: VerdictChoice | None) -> None:
     from visioneval.analysis.summary.summary import in_order
     from visioneval.report.terminal.run.cell import print_cells
+    from visioneval.suite.turns import chain_of
 
     cells = [
         record
         for record in in_order(result.info, result.records)
-        if record.test_id == case
+        if case in (record.test_id, chain_of(record.test_id))
         and sample in (None, record.sample_index)
         and (verdict is None or record.verdict.value == verdict.value)
     ]
     if not cells:
         raise UsageError(_no_cell(case, result.records))
-    print_cells(cells, _rendered_case(result.info, case), result.folder, options.console())
+    for turn, turn_cells in groupby(cells, lambda cell: cell.test_id):
+        print_cells(list(turn_cells), _rendered_case(result.info, turn), result.folder, options.console())
 
 
 def _rendered_case(info: RunInfo, case_id: str) -> TestCase | None:
@@ -148,8 +151,9 @@ def _rendered_case(info: RunInfo, case_id: str) -> TestCase | None:
 
 def _no_cell(case: str, records: Sequence[Record]) -> str:
     from visioneval.suite.loading.messages import did_you_mean
+    from visioneval.suite.turns import chain_of
 
-    ids = {record.test_id for record in records}
+    ids = {name for record in records for name in (record.test_id, chain_of(record.test_id))}
     if case in ids:
         return f"{case!r}: no matching cells in this run"
     return f"no case {case!r} in this run{did_you_mean(case, ids)}"

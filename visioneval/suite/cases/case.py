@@ -20,10 +20,10 @@ from pydantic_core import CoreSchema
 from visioneval.suite.cases.outputs import FilePath, OutputEntry
 from visioneval.suite.cases.questions import Questions
 from visioneval.suite.filters import RuleEntry
-from visioneval.suite.turns import CASE_ID, MAX_TURNS, previous_turn
+from visioneval.suite.turns import CASE_ID, MAX_TURNS, TURN, previous_turn
 from visioneval.types import Frozen, TaskType
 
-CaseId = Annotated[str, StringConstraints(pattern=rf"^{CASE_ID}(/[1-9][0-9]?)?$", strict=True)]
+CaseId = Annotated[str, StringConstraints(pattern=rf"^{CASE_ID}({TURN})?$", max_length=120, strict=True)]
 """The id of a case, or that of a turn (see ``turns``), which a suite cannot write as an ``id``."""
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=60)]
 PRINTABLE = r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,7 @@ from visioneval.suite.cases.case import Turns
 from visioneval.suite.loading.datasets.cases import with_defaults
 from visioneval.suite.loading.document import Document, Origin
 from visioneval.suite.model import suite_schema
-from visioneval.suite.turns import turn_id
+from visioneval.suite.turns import CASE_ID, TURN, turn_id
 from visioneval.types import TaskType
 
 _TURNS: TypeAdapter[Any] = TypeAdapter(Turns)
@@ -28,7 +29,7 @@ def replace_turns(document: Document) -> None:
     cases: list[Any] = []
     origins: list[Origin] = []
     for index, (case, origin) in enumerate(zip(document.cases, document.origins, strict=True)):
-        if not isinstance(case, dict) or ("turns" not in case and "/" not in str(case.get("id"))):
+        if not isinstance(case, dict) or ("turns" not in case and not _is_turn(case)):
             cases.append(case)
             origins.append(origin)
         elif _check(case, index, document):
@@ -42,9 +43,9 @@ def _check(case: Mapping[str, Any], index: int, document: Document) -> bool:
     """Whether the turns of a raw case can replace it. Reports why not."""
     before = len(document.problems)
     case_id, turns = case.get("id"), case.get("turns")
-    if isinstance(case_id, str) and "/" in case_id:
-        message = "an ID has no '/', which stands before the number of a turn"
-        document.report(("cases", index, "id"), f"id: {case_id!r:.60} is not valid: {message}")
+    if _is_turn(case):
+        message = "is the ID of a turn: write the turns of a case under 'turns'"
+        document.report(("cases", index, "id"), f"id: {case_id!r:.60} {message}")
     if "turns" not in case:
         return False
     try:
@@ -64,6 +65,11 @@ def _check(case: Mapping[str, Any], index: int, document: Document) -> bool:
     elif task is None and not case.get("images"):
         document.report(("cases", index, "turns"), "turns edit an image: add 'images' to the case")
     return len(document.problems) == before
+
+
+def _is_turn(case: Mapping[str, Any]) -> bool:
+    """Whether a raw case has an id that only turns have."""
+    return isinstance(case.get("id"), str) and re.fullmatch(f"{CASE_ID}{TURN}", case["id"]) is not None
 
 
 def _turn_cases(case: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
