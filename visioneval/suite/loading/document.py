@@ -34,7 +34,10 @@ class Source:
     def has(self, loc: Sequence[str | int]) -> bool:
         """Whether all of ``loc`` exists in the text, where a case's ``mask`` is short for ``masks``."""
         short = ["mask" if step == "masks" else step for step in loc]
-        return self.positions.find(loc)[2] or self.positions.find(short)[2]
+        return self._has(loc) or self._has(short)
+
+    def _has(self, loc: Sequence[str | int]) -> bool:
+        return all(self.positions.find(loc[:end])[2] for end in range(1, len(loc) + 1))
 
     def position(self, loc: Sequence[str | int], *, of_key: bool = False) -> tuple[str, int, int]:
         """File, line and column of the deepest part of ``loc`` that exists in the text."""
