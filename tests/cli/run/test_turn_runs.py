@@ -203,7 +203,7 @@ class TestResume:
     def test_a_changed_prompt_changes_this_turn_and_all_after_it(self, turns: TurnRuns) -> None:
         turns.edit(cases=[{**CAT, "turns": [TURNS[0], "make it grey", TURNS[2]]}])
         output = self.resume(turns)
-        assert "to generate: 2 (1 prompt changed, 1 turns changed)" in output
+        assert "to generate: 2 (1 prompt changed, 1 earlier-turns changed)" in output
         assert [edit.prompt for edit in turns.take_edits()] == ["make it grey", TURNS[2]]
 
     def test_an_added_turn_edits_the_last_output(self, turns: TurnRuns) -> None:
