@@ -31,6 +31,6 @@ def size_in_bucket(files: Any, url: str) -> int:
     try:
         details = sync(files.loop, files._info, url, timeout=ANSWER_S)  # noqa: SLF001 - info() has no timeout
     except FSTimeoutError:
-        raise UsageError(
-            f"no answer in {ANSWER_S:g} seconds: check the network and the machine's credentials"
-        ) from None
+        message = f"no answer in {ANSWER_S:g} seconds: check the network and the machine's credentials"
+        raise UsageError(message) from None
+    return int(details["size"])

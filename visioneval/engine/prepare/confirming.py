@@ -10,8 +10,8 @@ from visioneval.analysis.compare.must_pass import CaseKey, MustPassCase
 from visioneval.engine.cells.cell import Job
 from visioneval.engine.cells.turns import call_on_records, is_edit_of
 from visioneval.engine.prepare.planning import SuiteOptions, load_stored_plan
-from visioneval.engine.run import hashes
 from visioneval.errors import UsageError
+from visioneval.expansion.file_hashes import FileHashes
 from visioneval.expansion.keys import HashOf, generation_key, grade_key
 from visioneval.expansion.plan import Call, Plan
 from visioneval.records.keys import changed_parts, describe_parts
@@ -110,7 +110,7 @@ class ConfirmationPlan:
         """
         if not broken:
             return ()
-        cases, hash_of = {case.key: case for case in broken}, hashes(self.plan.folder)
+        cases, hash_of = {case.key: case for case in broken}, FileHashes(self.plan.folder)
         chains = list(self._chains(cases))
         keys = {key for source, _ in chains for turn in source for key in (_key(turn), *map(_key, turn.dependents))}
         of_run = {record.cell: record for record in read_records(self.folder) if record.cell[:2] in keys}
