@@ -239,21 +239,16 @@ def test_pairwise_judges_see_first_turns_only(turns: TurnRuns) -> None:
     assert {preference.test_id for preference in read_preferences(turns.out / "r")} == {"cat/1"}
 
 
-def test_models_without_outputs_grade_each_turn_alone(turns: TurnRuns) -> None:
-    answers = [
-        {"case": f"cat/{at}", "questions": [{"id": "q", "question": "Red?", "answer": "yes", "expected": "yes"}]}
-        for at in (1, 2, 3)
-    ]
-    (turns.folder / "answers.json").write_text(json.dumps(answers))
-    info = turns.edit(
-        cases=[{**CAT, "turns": TURNS}],
-        models=[{"provider": "files", "label": "none", "outputs": "none"}],
-        prices=JUDGE,
+def test_recorded_answers_without_images_are_graded_turn_by_turn(turns: TurnRuns) -> None:
+    (turns.folder / "answers.csv").write_text(
+        "case,question,answer\ncat/1,nice,false\ncat/2,nice,true\ncat/3,nice,true\n"
     )
-    assert info is None
-    done = turns("plan", "suite.yaml")
-    assert done.exit_code == 2  # the rubric has no recorded judge
-    assert "needs images, but this model has none" in done.output
+    people = {"default": {"provider": "recorded", "path": "answers.csv"}}
+    turns.edit(
+        cases=[TAGGED], judges=people, models=[{"provider": "files", "label": "m", "outputs": "none"}], prices={}
+    )
+    assert turns.run().exit_code == 1
+    assert [(record.verdict, record.base_path) for record in turns.turns()] == [("FAIL", None), *[("PASS", None)] * 2]
 
 
 def test_diversity_compares_the_samples_of_each_turn(turns: TurnRuns) -> None:
