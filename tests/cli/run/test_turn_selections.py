@@ -239,6 +239,17 @@ def test_pairwise_judges_see_first_turns_only(turns: TurnRuns) -> None:
     assert {preference.test_id for preference in read_preferences(turns.out / "r")} == {"cat/1"}
 
 
+def test_two_runs_are_compared_by_their_first_turns(turns: TurnRuns) -> None:
+    assert turns.run(run_id="a").exit_code == 0
+    turns.salts = dict.fromkeys([*TURNS, "pat it"], "b")
+    assert turns.run(run_id="b").exit_code == 0
+    turns.api.script.judge({"reason": "so", "answer": "A"})
+    done = turns("pairwise", "a", "b", "--runs", turns.out)
+    assert done.exit_code == 0, done.output
+    assert "2 cells of later turns are left out: two outputs of a turn are edits of two images" in done.output
+    assert {preference.test_id for preference in read_preferences(turns.out / "b")} == {"cat/1", "dog"}
+
+
 def test_recorded_answers_without_images_are_graded_turn_by_turn(turns: TurnRuns) -> None:
     (turns.folder / "answers.csv").write_text(
         "case,question,answer\ncat/1,nice,false\ncat/2,nice,true\ncat/3,nice,true\n"
