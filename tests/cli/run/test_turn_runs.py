@@ -226,6 +226,25 @@ class TestResume:
         assert "1 edit an image that has changed, 1 edit an image that is generated again" in self.resume(turns)
         assert [edit.prompt for edit in turns.take_edits()] == TURNS[1:]
 
+    def test_a_resume_that_stops_leaves_no_edit_of_an_output_that_is_gone(self, turns: TurnRuns) -> None:
+        turns.edit(cases=[{**CAT, "turns": ["paint it red", *TURNS[1:]]}])
+        stopped = (
+            "run",
+            turns.folder / "suite.yaml",
+            "--resume",
+            turns.out / "r",
+            "--cache",
+            "two",
+            "--budget",
+            "0.07",
+        )
+        assert turns(*stopped).exit_code == 3
+        assert [(record.test_id, record.prompt) for record in turns.turns()] == [("cat/1", "paint it red")]
+        old = [json.loads(line) for line in (turns.out / "r" / "stale.jsonl").read_text().splitlines()]
+        assert {record["test_id"] for record in old} == {"cat/2", "cat/3"}
+        self.resume(turns)
+        assert [edit.prompt for edit in turns.take_edits()] == ["paint it red", *TURNS[1:]]
+
     def test_changed_criteria_of_a_turn_only_grade_it_again_on_its_own_input(self, turns: TurnRuns) -> None:
         turns.edit(cases=[{**CAT, "turns": [TURNS[0], {"prompt": TURNS[1], "criteria": "Green"}, TURNS[2]]}])
         assert "to generate: 0; to grade again: 1 (1 case changed)" in self.resume(turns)

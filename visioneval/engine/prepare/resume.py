@@ -45,6 +45,8 @@ class ResumePlan:
     """Cells that will be generated or graded again."""
     changed: Mapping[CellKey, str]
     """Cells that are generated again because their output was changed, each with its path."""
+    outdated: frozenset[CellKey]
+    """Later turns, and cells that use their outputs, whose input will be replaced by another image."""
 
     @property
     def cells(self) -> int:
@@ -72,6 +74,7 @@ def plan_resume(
     by_cell = {record.cell: record for record in records}
     outputs = changed_outputs(by_cell.values(), folder, since)
     changed: dict[CellKey, str] = {}
+    outdated: set[CellKey] = set()
     hash_of = FileHashes(plan.folder)
     steps: dict[CellKey, ResumeStep] = {}
     for planned in plan.calls():
@@ -79,8 +82,11 @@ def plan_resume(
             cell = _cell(planned, sample)
             call = call_on_records(planned, sample, by_cell, folder)
             step = _step(call, sample, by_cell.get(cell), folder, hash_of, keep_errors=keep_errors)
-            if step.action != "generate" and call.previous is not None:
-                step = _turn_step(call, by_cell[cell], steps[_cell(call.previous, sample)]) or step
+            if call.previous is not None and call.run.config.has_outputs:
+                is_replaced = steps[_cell(call.previous, sample)].action == "generate"
+                outdated |= {_cell(each, sample) for each in (call, *call.dependents) if is_replaced}
+                if step.action != "generate":
+                    step = _turn_step(call, by_cell[cell], is_replaced=is_replaced) or step
             if cell in outputs and step.action != "generate":
                 step, changed[cell] = ResumeStep("generate", "with a changed image file"), outputs[cell]
             steps[cell] = step
@@ -100,6 +106,7 @@ def plan_resume(
         stale=frozenset(by_cell.keys() - steps.keys()),
         touched=frozenset(cell for cell, step in steps.items() if step.action in ("generate", "grade")),
         changed=changed,
+        outdated=frozenset(outdated & by_cell.keys()),
     )
 
 
@@ -129,11 +136,9 @@ def _step(
     return _grading_step(call, record, record, hash_of, folder, keep_errors=keep_errors)
 
 
-def _turn_step(call: Call, record: Record, previous: ResumeStep) -> ResumeStep | None:
+def _turn_step(call: Call, record: Record, *, is_replaced: bool) -> ResumeStep | None:
     """The step for a later turn if the image that it edits is, or will be, another one than it edited."""
-    if not call.run.config.has_outputs:
-        return None
-    if previous.action == "generate":
+    if is_replaced:
         return ResumeStep("generate", "edit an image that is generated again")
     if record.status is not Status.ERROR and not is_edit_of(call, record):
         return ResumeStep("generate", "edit an image that has changed")
