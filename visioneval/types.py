@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+MUST_PASS = "must_pass"  # noqa: S105 - a tag, not a password
+"""The tag of cases that may not break in a comparison."""
 MAX_NUMBER = 2.0**63
 """The largest absolute value of a score, cost or range bound, so that sums and squares do not overflow."""
 Score = (

@@ -61,8 +61,8 @@ def grouped_rows(table: Table, reader: RowReader, report: Report) -> list[RowGro
                 _check_id(group, row, reader, report)
                 _gather(group, row, values, report)
             elif different := _different(group.values, values):
-                message = f"{different} of {group.case_id!r} differs from line {group.first.line}"
-                report(row.line, f"{message}: rows of the same case must match")
+                message = f"the id {group.case_id!r} is also on line {group.first.line}, with another {different}"
+                report(row.line, f"{message}: each case needs its own id, and rows of the same case must match")
             _add_output(groups[identity], row, reader, table)
         except (ValueError, TemplateError) as error:
             report(row.line, str(error))
