@@ -25,6 +25,10 @@ SECRET_NAME = re.compile(r"(?:.*_)?(?:api_?key|token|secret|password)", re.IGNOR
 """Matches names of parameters and variables that contain secrets."""
 
 
+_HOST_FIELDS = ("base_url", "api_key_env", "google", "output_hosts")
+_NOT_GENERATED = {"label", "tasks", "params", "grid", "prompts", "path", "run", "dataset", "timeout_s", *_HOST_FIELDS}
+
+
 class BaseProvider(Frozen):
     """Options that all entries of ``models`` share."""
 
@@ -48,6 +52,11 @@ class BaseProvider(Frozen):
     def provider_name(self) -> str:
         """The ``provider`` in the suite."""
         return str(getattr(self, "provider", ""))
+
+    @property
+    def key_options(self) -> dict[str, Any]:
+        """The options beside ``params`` that its generations depend on."""
+        return self.model_dump(exclude=_NOT_GENERATED)
 
     @property
     def base_label(self) -> str:
