@@ -9,16 +9,18 @@ runs/<run id>/run.json        the suite, the selection and the state of the run
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 from pydantic import Field, JsonValue, PrivateAttr, TypeAdapter, ValidationError
 
 from visioneval.errors import RunFormatError
 from visioneval.records import fields
-from visioneval.records.files.lines import SCHEMA_VERSION, open_lines, parsed_lines, upgraded
+from visioneval.records.cell_index import CellIndex, written_cell
+from visioneval.records.files.lines import SCHEMA_VERSION, located_lines, open_lines, parse_line, parsed_lines, upgraded
 from visioneval.records.files.run_folders import header_bytes, parse_header
 from visioneval.records.files.untrusted_json import read_json
 from visioneval.records.judge_answers import JudgeAnswer
@@ -272,26 +274,32 @@ def read_info(folder: Path) -> RunInfo:
 def read_records(folder: Path) -> Iterator[Record]:
     """The records of a run, one per cell, in the order of the file.
 
-    Reads the file twice, so that only the cell names stay in memory. Raises ``RunFormatError`` with file and line.
-    Ignores a truncated last line.
+    Reads the file twice, so that only the cells' names stay in memory, and no name for each sample. Raises
+    ``RunFormatError`` with file and line. Ignores a truncated last line.
     """
     path = folder / "results.jsonl"
     with open_lines(path, "record") as lines:
-        is_last = _last_records(parsed_lines(lines, path, _NAME, "record"))
+        index = _indexed(lines, path)
         lines.seek(0)
-        for keep, record in zip(is_last, parsed_lines(lines, path, _RECORD, "record"), strict=False):
-            if keep:
+        parsed = parsed_lines(lines, path, _RECORD, "record")
+        for number, record in zip(range(index.lines), parsed, strict=False):
+            if index.is_last(record.cell, number):
                 yield record
 
 
-def _last_records(names: Iterable[_CellName]) -> bytearray:
-    """A flag for each record of a file: 1 for the last record of its cell."""
-    shared: dict[str, str] = {}
-    last: dict[CellKey, int] = {}
-    for number, cell in enumerate(names):
-        case, label = (shared.setdefault(word, word) for word in (cell.test_id, cell.model_label))
-        last[case, label, cell.sample_index] = number
-    flags = bytearray(max(last.values(), default=-1) + 1)
-    for number in last.values():
-        flags[number] = 1
-    return flags
+def count_cells(folder: Path) -> Counter[str]:
+    """The number of a run's cells by model label. Raises ``RunFormatError`` for lines without a cell."""
+    path = folder / "results.jsonl"
+    with open_lines(path, "record") as lines:
+        return _indexed(lines, path).cells
+
+
+def _indexed(lines: BinaryIO, path: Path) -> CellIndex:
+    index = CellIndex()
+    for line, where in located_lines(lines, path, "record"):
+        if (cell := written_cell(line)) is not None:
+            index.add(cell)
+            continue
+        for name in parse_line("record", line, where, _NAME):
+            index.add((name.test_id, name.model_label, name.sample_index))
+    return index

@@ -63,11 +63,17 @@ def _rerun_hint(path: Path) -> str:
 
 def parsed_lines(lines: BinaryIO, path: Path, adapter: TypeAdapter[PartT], kind: str) -> Iterator[PartT]:
     """The parsed lines of an open file. Raises ``UnfitJsonError`` and ``UnreadableJsonError``."""
+    for line, where in located_lines(lines, path, kind):
+        yield from parse_line(kind, line, where, adapter)
+
+
+def located_lines(lines: BinaryIO, path: Path, kind: str) -> Iterator[tuple[bytes, str]]:
+    """The lines of an open file that are not blank, each with its place in messages. Raises ``UnfitJsonError``."""
     for number, line in enumerate(iter(lambda: lines.readline(LONGEST_LINE), b""), 1):
         if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
             raise UnfitJsonError(f"{path}:{number}: the line is longer than {LONGEST_LINE >> 20} MiB: not a {kind}")
         if not line.isspace():
-            yield from _parse_line(kind, line, f"{path}:{number}", adapter)
+            yield line, f"{path}:{number}"
 
 
 class GrowingFile(Generic[PartT]):
@@ -100,12 +106,12 @@ class GrowingFile(Generic[PartT]):
                 break
             end, count = end + len(line), count + 1
             if not line.isspace():
-                parts += _parse_line(self._kind, line, f"{self._path}:{count}", self._wanted)
+                parts += parse_line(self._kind, line, f"{self._path}:{count}", self._wanted)
         self._file, self._end, self._count = (stat.st_dev, stat.st_ino), end, count
         return parts, not same
 
 
-def _parse_line(kind: str, line: bytes, where: str, adapter: TypeAdapter[PartT]) -> Iterator[PartT]:
+def parse_line(kind: str, line: bytes, where: str, adapter: TypeAdapter[PartT]) -> Iterator[PartT]:
     """The parsed line, or nothing if it is truncated."""
     if line.startswith(_CURRENT) and line.endswith(b"\n"):
         yield read_json(adapter, line, where, kind)
