@@ -59,101 +59,6 @@ verdict: [not image.blank]
 """
 
 
-SLOW = frozenset(
-    [
-        "agreement",
-        "agreement_command",
-        "api",
-        "bounds",
-        "bradley_terry",
-        "broken_replies",
-        "browser",
-        "buckets",
-        "budget",
-        "budget_limit",
-        "calls",
-        "calls_in_flight",
-        "cli",
-        "closed_output",
-        "command",
-        "compare_command",
-        "compare_page",
-        "confirm",
-        "crops",
-        "custom",
-        "dataset_files",
-        "dataset_runs",
-        "engine",
-        "env_file",
-        "estimate",
-        "exit_codes",
-        "extending",
-        "fake_api",
-        "fake_api_faults",
-        "fake_api_gemini",
-        "faults",
-        "gecko_api",
-        "gecko_published",
-        "gecko_suites",
-        "gemini",
-        "gemini_judge",
-        "grade",
-        "hostile_records",
-        "hub",
-        "init_suites",
-        "install_lines",
-        "interrupts",
-        "judge_replies",
-        "kills",
-        "label_files",
-        "label_page",
-        "label_page_display",
-        "label_server",
-        "label_servers",
-        "labels",
-        "labels_alone",
-        "load",
-        "local_paths",
-        "locality",
-        "logo_suite",
-        "mock",
-        "ocr",
-        "openai",
-        "openai_judge",
-        "output_of",
-        "pairwise",
-        "plan",
-        "prediction_powered",
-        "probe",
-        "processors",
-        "published_agreement",
-        "published_correction",
-        "real_data",
-        "report_command",
-        "report_page",
-        "resampling",
-        "resume",
-        "secret_variables",
-        "selections",
-        "start_up",
-        "stats",
-        "stopwatch",
-        "storage",
-        "storage_faults",
-        "text",
-        "transparent_pages",
-        "try_on_suite",
-        "untrusted_runs",
-        "video_run",
-        "web_files",
-        "wheel",
-        "workflow_suites",
-        "workflows_offline",
-    ]
-)
-"""Files of tests, without ``test_``, that take seconds: kills, wheels, browsers, servers, OCR and whole suites."""
-
-
 # Typer builds all commands for each call of its test runner, which takes longer than most of them.
 typer.testing._get_command = cache(typer.testing._get_command)
 
@@ -174,7 +79,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if not hasattr(config, "workerinput") or config.args != config.getini("testpaths"):
         return
     first = int(config.workerinput["workerid"].removeprefix("gw"))
-    for path in sorted((ROOT / "tests").glob("test_*.py"))[first :: config.workerinput["workercount"]]:
+    for path in sorted((ROOT / "tests").glob("*/*/test_*.py"))[first :: config.workerinput["workercount"]]:
+        if str(path.parent) not in sys.path:
+            sys.path.insert(0, str(path.parent))  # as pytest does
         with suppress(Exception):  # collection reports it
             importlib.import_module(path.stem)
 
@@ -182,7 +89,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks the tests that ``make quick`` skips, and begins with them, so that no worker idles at the end."""
     for item in items:
-        if item.path.stem.removeprefix("test_") in SLOW:
+        if item.path.is_relative_to(ROOT / "tests" / "slow"):
             item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
-from tests.browser import ARGS, CHROMIUM
+from tests.support.servers.browser import ARGS, CHROMIUM
 from visioneval.records.model import Record, RunInfo
 from visioneval.records.writer import RunWriter
 from visioneval.suite.model import Suite

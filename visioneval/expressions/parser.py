@@ -12,7 +12,7 @@ from functools import lru_cache
 from visioneval.expressions.tree import (
     COMPARISONS,
     FUNCTIONS,
-    Call,
+    FunctionCall,
     Name,
     Node,
     NoValueError,
@@ -64,7 +64,7 @@ def parse_expression(text: str) -> Expression:
     """Parses an expression. Raises ``ValueError`` with the position, and if its constants have no value."""
     if len(text) > MAX_LENGTH:
         raise ValueError(f"the expression has {len(text):,} characters, over the limit of {MAX_LENGTH:,}")
-    tree = _Parser(list(_tokens(text))).whole()
+    tree = _ExpressionParser(list(_tokens(text))).whole()
     _check_depth(tree)
     names = tuple(dict.fromkeys(names_in(tree)))
     if not names:
@@ -93,7 +93,7 @@ def _unreadable(rest: str) -> str:
     return f"unexpected {rest[:10]!r} (names with special characters need quotes)"
 
 
-class _Parser:
+class _ExpressionParser:
     """A recursive descent over the tokens."""
 
     def __init__(self, tokens: list[_Token]) -> None:
@@ -118,22 +118,22 @@ class _Parser:
         if level == len(_LEVELS):
             return self._unary()
         if level == _COMPARING and self._accept("word", ("not",)):
-            return Call("not", (self._nested(lambda: self._binary(level)),))
+            return FunctionCall("not", (self._nested(lambda: self._binary(level)),))
         node = self._binary(level + 1)
         is_compared = False
         while token := self._accept("word" if level < _COMPARING else "sign", _LEVELS[level]):
             if is_compared:
                 raise self._error(token, "two comparisons in a row: join them with 'and'")
             is_compared = level == _COMPARING
-            node = Call(token.text, (node, self._binary(level + 1)))
+            node = FunctionCall(token.text, (node, self._binary(level + 1)))
         return node
 
     def _unary(self) -> Node:
         if self._accept("sign", ("-",)):
-            return Call("negative", (self._nested(self._unary),))
+            return FunctionCall("negative", (self._nested(self._unary),))
         base = self._operand()
         if self._accept("sign", ("**",)):
-            return Call("**", (base, self._nested(self._unary)))
+            return FunctionCall("**", (base, self._nested(self._unary)))
         return base
 
     def _operand(self) -> Node:
@@ -173,7 +173,7 @@ class _Parser:
         number = FUNCTIONS[token.text]
         if number is not None and len(operands) != number:
             raise self._error(token, f"{token.text} takes {number} argument{'s' * (number > 1)}, not {len(operands)}")
-        return Call(token.text, tuple(operands))
+        return FunctionCall(token.text, tuple(operands))
 
     def _tag(self, token: _Token) -> Node:
         name = self._peek()
@@ -208,14 +208,14 @@ class _Parser:
 def _check_depth(tree: Node) -> None:
     level: list[Node] = [tree]
     for _ in range(MAX_TREE):
-        level = [operand for node in level if isinstance(node, Call) for operand in node.operands]
+        level = [operand for node in level if isinstance(node, FunctionCall) for operand in node.operands]
     if level:
         raise ValueError("the expression has too many operators in a row: use a function such as mean")
 
 
 def _check_constants(node: Node) -> None:
     """Raises ``ValueError`` for a part that has no value whatever the scores are, such as a division by 0."""
-    if not isinstance(node, Call):
+    if not isinstance(node, FunctionCall):
         return
     for operand in node.operands:
         _check_constants(operand)

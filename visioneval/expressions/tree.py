@@ -54,14 +54,14 @@ class Tag:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     """A function or an operator with its operands."""
 
     function: str
     operands: tuple[Node, ...]
 
 
-Node = Number | Name | Tag | Call
+Node = Number | Name | Tag | FunctionCall
 
 
 def _divide(a: float, b: float) -> float:
@@ -131,7 +131,7 @@ def names_in(node: Node) -> Iterator[str]:
     """Every metric that a tree names."""
     if isinstance(node, Name):
         yield node.name
-    elif isinstance(node, Call):
+    elif isinstance(node, FunctionCall):
         for operand in node.operands:
             yield from names_in(operand)
 
@@ -140,7 +140,7 @@ def tags_in(node: Node) -> Iterator[str]:
     """Every tag that a tree names."""
     if isinstance(node, Tag):
         yield node.tag
-    elif isinstance(node, Call):
+    elif isinstance(node, FunctionCall):
         for operand in node.operands:
             yield from tags_in(operand)
 
@@ -149,7 +149,7 @@ def for_case(node: Node, tags: Collection[str]) -> Node:
     """The tree for a case with these tags: without the branches that its tags rule out."""
     if isinstance(node, Tag):
         return Number(float(node.tag in tags))
-    if not isinstance(node, Call):
+    if not isinstance(node, FunctionCall):
         return node
     operands = tuple(for_case(operand, tags) for operand in node.operands)
     condition = _decided(operands[0])
@@ -157,7 +157,7 @@ def for_case(node: Node, tags: Collection[str]) -> Node:
         return operands[1] if condition else operands[2]
     if condition is not None and node.function in ("and", "or"):
         return operands[1] if condition is (node.function == "and") else Number(float(condition))
-    return Call(node.function, operands)
+    return FunctionCall(node.function, operands)
 
 
 def _decided(node: Node) -> bool | None:

@@ -122,11 +122,11 @@ def _answer_start(text: str) -> int:
     return end + len(thoughts[1]) + 3
 
 
-def _parsers(text: str, at: int) -> Iterator[_Parser]:
+def _parsers(text: str, at: int) -> Iterator[_ReplyParser]:
     """Yields a parser at the start of each object. Use it before requesting the next one."""
     while brace := _BRACE.search(text, at):
         start = brace.start()
-        parser = _Parser(text, start)
+        parser = _ReplyParser(text, start)
         if not parser.begins_an_object():  # braces in prose, as in "{them}"
             at = start + 1
             continue
@@ -140,7 +140,7 @@ def _raise_truncated() -> NoReturn:
     raise UnreadableReplyError("the JSON is incomplete: the answer was cut off")
 
 
-class _Parser:
+class _ReplyParser:
     """Parses from an index. It reads each character a fixed number of times, and fails at the first ambiguity."""
 
     def __init__(self, text: str, at: int) -> None:

@@ -27,7 +27,7 @@ GECKO = "gecko"
 
 
 @dataclass(frozen=True, slots=True)
-class AlignedPair:
+class AlignmentPair:
     """The alignment of both sides of a pair by one grader: the scores, 0 to 100, and the gaps as text."""
 
     pair: CellPair
@@ -91,11 +91,11 @@ class Comparison:
         return tuple(sorted(pairs, key=lambda pair: (pair.flaky, not pair.must_pass)))
 
     @property
-    def alignments(self) -> tuple[AlignedPair, ...]:
+    def alignments(self) -> tuple[AlignmentPair, ...]:
         """The alignment of every pair that an alignment grader graded on both sides, the largest losses first."""
         keys = {mark.key for pair in self.pairs for mark in pair.b.graders if mark.type == ALIGNMENT}
         aligned = [
-            AlignedPair(
+            AlignmentPair(
                 pair,
                 key,
                 _number(pair.a.scores[key]),

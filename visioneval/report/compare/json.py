@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from visioneval.analysis.cells import MUST_PASS, Cell, Side
-from visioneval.analysis.compare.compare import AlignedPair, Comparison
+from visioneval.analysis.compare.compare import AlignmentPair, Comparison
 from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.gates import GateResult
 from visioneval.analysis.compare.must_pass import MustPassCase
@@ -69,7 +69,7 @@ def _pair(pair: CellPair) -> dict[str, Any]:
     }
 
 
-def _aligned(item: AlignedPair) -> dict[str, Any]:
+def _aligned(item: AlignmentPair) -> dict[str, Any]:
     return {
         **_cell_name(item.pair.b),
         "grader": item.grader,

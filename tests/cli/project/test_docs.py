@@ -1,0 +1,161 @@
+"""The documentation names every key, field, option and command, and none that does not exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from pydantic import BaseModel
+
+from visioneval.cli import app
+from visioneval.expressions.tree import FUNCTIONS
+from visioneval.label.sittings import LabelSession, LabelStep
+from visioneval.providers.mock.config import MockParams
+from visioneval.records import diversity, preferences
+from visioneval.records import questions as question_file
+from visioneval.records.judge_answers import JudgeAnswer
+from visioneval.records.labeling import draws, labels
+from visioneval.records.model import Record
+from visioneval.registry import GRADERS, JUDGES, PROVIDERS, config_of
+from visioneval.suite import filters as scope
+from visioneval.suite import labels as suite_labels
+from visioneval.suite import model
+from visioneval.suite.cases import case, questions
+from visioneval.suite.entries import judges, limits, panels, prompts
+from visioneval.suite.entries import metrics as suite_metrics
+
+ROOT = Path(__file__).parents[3]
+SHARED = {
+    "label",
+    "tasks",
+    "params",
+    "grid",
+    "prompts",
+    "provider",
+    "key",
+    "type",
+    "when",
+    "optional",
+    "combine",
+    "quorum",
+}
+
+
+def _section(document: str, title: str) -> set[str]:
+    """The first column of the tables under a heading."""
+    text = (ROOT / "docs" / document).read_text(encoding="utf-8")
+    body = re.split(r"^#+ ", text.split(f"# {title}\n", 1)[1], maxsplit=1, flags=re.MULTILINE)[0]
+    return set(re.findall(r"^\| `([^`]+)` \|", body, flags=re.MULTILINE))
+
+
+@pytest.mark.parametrize(
+    ("document", "title", "documented"),
+    [
+        ("suite.md", "Suite", model.Suite),
+        ("suite.md", "Case", case.TestCase),
+        ("suite.md", "Expect", case.Expect),
+        ("suite.md", "Prompt", prompts.PromptEntry),
+        ("suite.md", "openai", config_of(PROVIDERS, "openai")),
+        ("suite.md", "gemini", config_of(PROVIDERS, "gemini")),
+        ("suite.md", "files", config_of(PROVIDERS, "files")),
+        ("suite.md", "mock", MockParams),
+        ("suite.md", "command", config_of(PROVIDERS, "command")),
+        ("suite.md", "openai judge", config_of(JUDGES, "openai")),
+        ("suite.md", "gemini judge", config_of(JUDGES, "gemini")),
+        ("suite.md", "recorded judge", config_of(JUDGES, "recorded")),
+        ("suite.md", "Judges of your own", judges.CustomJudge),
+        ("suite.md", "rubric", config_of(GRADERS, "rubric")),
+        ("suite.md", "alignment", config_of(GRADERS, "alignment")),
+        ("suite.md", "gecko", config_of(GRADERS, "gecko")),
+        ("suite.md", "Questions", questions.GeckoQuestion),
+        ("suite.md", "text", config_of(GRADERS, "text")),
+        ("suite.md", "pairwise", config_of(GRADERS, "pairwise")),
+        ("suite.md", "Panels", panels.PanelOptions),
+        ("suite.md", "locality", config_of(GRADERS, "locality")),
+        ("suite.md", "reference", config_of(GRADERS, "reference")),
+        ("suite.md", "Metrics", suite_metrics.ComputedMetric),
+        ("suite.md", "Rules and gates", scope.VerdictRule),
+        ("suite.md", "Limits", limits.Limits),
+        ("suite.md", "Prices", limits.Price),
+        ("suite.md", "A question", suite_labels.LabelQuestion),
+        ("records.md", "Record", Record),
+        ("records.md", "Panels", JudgeAnswer),
+        ("records.md", "Session", LabelSession),
+        ("records.md", "Step", LabelStep),
+        ("records.md", "Label", labels.Label),
+        ("records.md", "Draw", draws.CellDraw),
+        ("records.md", "Drawn cell", draws.DrawnCell),
+        ("records.md", "Preference", preferences.Preference),
+        ("records.md", "Diversity", diversity.CaseDiversity),
+        ("records.md", "questions.json", question_file.PromptQuestions),
+    ],
+)
+def test_tables_name_exactly_the_fields(document: str, title: str, documented: type[BaseModel]) -> None:
+    fields = {field.alias or name for name, field in documented.model_fields.items()}
+    if not issubclass(documented, judges.BaseJudge) and title not in (
+        "Suite",
+        "Case",
+        "Expect",
+        "Prompt",
+        "Record",
+        "Questions",
+        "Rules and gates",
+        "mock",
+        "A question",
+        "Label",
+        "Panels",
+    ):
+        fields -= SHARED
+    assert _section(document, title) == fields - {"declared"}  # class attributes are in no suite
+
+
+def test_the_tables_of_functions_and_built_in_metrics_are_complete() -> None:
+    functions = {signature.partition("(")[0] for signature in _section("suite.md", "Expressions")}
+    assert functions == set(FUNCTIONS)
+    assert _section("suite.md", "Built-in metrics") == set(suite_metrics.BUILT_IN)
+
+
+def test_the_table_of_judge_templates_is_true() -> None:
+    """What each template must show and may use, as in the suite's checks."""
+    text = (ROOT / "docs" / "suite.md").read_text(encoding="utf-8").split("### Judge templates\n", 1)[1]
+    rows = re.findall(r"^\| (\w+): `(\w+)`[^|]*\| ([^|]*)\| ([^|]*)\|$", text.split("\n## ", 1)[0], flags=re.MULTILINE)
+    documented = {
+        (grader, option): (set(re.findall(r"`(\w+)`", must)), set(re.findall(r"`(\w+)`", may)))
+        for grader, option, must, may in rows
+    }
+    text_case = {"id": "one", "prompt": "a tree", "expect": {"text": {"required": ["x"]}}}
+    item = case.TestCase.model_validate(text_case)
+    metrics = {"fine": {"type": "pass_fail", "description": "x"}}
+    actual = {}
+    graders: dict[str, dict[str, Any]] = {
+        "rubric": {"metrics": metrics},
+        "alignment": {},
+        "gecko": {"check_questions": True},
+        "text": {"extract": "judge", "describe": True},
+        "pairwise": {},
+    }
+    for name, options in graders.items():
+        grader = config_of(GRADERS, name).model_validate({"key": "k", "type": name, **options})
+        contexts = dict(grader.template_contexts(item, item.prompt, variables={"vars": 1}))
+        for template in grader.judge_templates(item, {"vars": 1}):
+            must, known = set(template.must_show), set(contexts[template.name])
+            assert must | set(template.instead) <= known
+            actual[name, template.option] = (must, known - must)
+    assert documented == actual
+
+
+def test_every_provider_and_grader_has_a_section() -> None:
+    text = (ROOT / "docs" / "suite.md").read_text(encoding="utf-8")
+    for name in [*PROVIDERS, *GRADERS]:
+        assert f"\n### {name}\n" in text
+    for name in JUDGES:
+        assert f"\n### {name} judge\n" in text
+
+
+def test_the_readme_names_every_command() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for name in typer.main.get_command(app).commands:  # type: ignore[attr-defined]
+        assert f"visioneval {name}" in readme, name

@@ -1,0 +1,77 @@
+"""Replies from another model than the one that was asked, and the models that shipped suites name."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from genai_prices.data_snapshot import get_snapshot
+from toys import Toy
+
+from visioneval.analysis.rerouting import is_same_model
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered", "is_same"),
+    [
+        ("gpt-5.4", "gpt-5.4", True),
+        ("gpt-5.4", "gpt-5.4-2026-03-05", True),
+        ("gpt-4", "gpt-4-0613", True),
+        ("claude-haiku-4-5", "claude-haiku-4-5@20251001", True),
+        ("gemini-3.5-flash", "models/gemini-3.5-flash", True),
+        ("gemini-3.5-flash", "gemini-3.5-flash-001", True),
+        ("gemini-3.5-flash", "gemini-3.5-flash-preview-05-20", True),
+        ("gemini-flash-latest", "gemini-3.5-flash", True),
+        ("Qwen/Qwen3-VL", "qwen3-vl", True),
+        ("gpt-5.4", "gpt-5.4-mini", False),
+        ("gpt-5.4", "gpt-5.4-mini-2026-03-05", False),
+        ("gpt-5", "gpt-5.4", False),
+        ("gemini-2.5-flash", "gemini-3.5-flash-lite", False),
+        ("gemini-3.5-flash", "gemini-3.5-flash-lite", False),
+    ],
+)
+def test_a_dated_snapshot_is_the_same_model(asked: str, answered: str, is_same: bool) -> None:
+    assert is_same_model(asked, answered) is is_same
+
+
+def test_shipped_suites_name_no_retired_model() -> None:
+    """By the list of genai-prices. The first pattern finds each model that a suite or the README asks for."""
+    files = [*ROOT.glob("suites/*/*.yaml"), ROOT / "README.md"]
+    names = {name for path in files for name in re.findall(r"\b(?:gpt|gemini)-[\w.-]*\w", path.read_text())}
+    assert len(names) > 3
+    retired = {"gemini-2.5-flash"}  # ends on 2026-12-01
+    for name in names:
+        provider = "openai" if name.startswith("gpt") else "google"
+        _, model = get_snapshot().find_provider_model(name, None, provider, None)
+        if model.deprecated:
+            retired.add(name)
+    assert names & retired == set()
+
+
+JUDGE = """
+from visioneval import Reply
+
+class Judge:
+    def __init__(self, config):
+        pass
+
+    async def ask(self, question, about):
+        return Reply(text='{"nice": true, "reason": "it is", "verdict": "PASS"}', model="eye-2-lite")
+"""
+RUBRIC = {"key": "look", "type": "rubric", "metrics": {"nice": {"type": "pass_fail", "description": "it is nice"}}}
+
+
+def test_another_model_is_a_warning_everywhere(toy: Toy) -> None:
+    (toy.folder / "eye.py").write_text(JUDGE)
+    judges = {"default": {"provider": "eye:Judge", "model": "eye-2"}}
+    run = ("--run-id", "r", "--markdown", "r.md")
+    result = toy.run({}, {}, judges=judges, graders=[RUBRIC], verdict=["nice"], arguments=run)
+    warning = "look: asked the model 'eye-2', but 'eye-2-lite' answered in 2 cells"
+    assert result.exit_code == 0, result.output
+    assert toy("report", "r", "--single-file", "-o", "r.html").exit_code == 0
+    outputs = (result.stdout, toy("show", "r").stdout, toy("compare", "r", "r").stdout)
+    files = ((toy.folder / name).read_text().replace("&#39;", "'") for name in ("r.md", "r.html"))
+    assert [text for text in (*outputs, *files) if warning not in " ".join(text.split())] == []

@@ -1,0 +1,16 @@
+"""Waits for child processes."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+
+
+def wait_until(condition: Callable[[], bool], program: subprocess.Popen[str]) -> None:
+    """Waits until a condition holds while the program runs."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert program.poll() is None, program.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.01)

@@ -1,0 +1,344 @@
+"""Everything about a well-formed suite that can be wrong before anything is paid for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from png_bytes import png
+from suite_text import suite
+
+Problems = Callable[..., list[str]]
+Make = Callable[..., Path]
+
+EDIT = "cases: [{id: a, prompt: x, images: [%s], mask: %s}]"
+
+
+def edit(image: str, mask: str = "mask.png") -> str:
+    return suite(cases=EDIT % (image, mask))
+
+
+# --- images
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("gone.png", None, "gone.png: there is no such file"),
+        (".", None, ".: it is a folder, not an image"),
+        ("empty.png", b"", "empty.png: the file is empty"),
+        ("text.png", b"hello", "text.png: not a supported image (supported: png, jpeg, webp, gif, bmp, tiff)"),
+        (
+            "bomb.png",
+            png(50_000, 50_000),
+            "bomb.png: it declares more pixels than the limit of 50 million pixels (to raise it: --max-megapixels N or VISIONEVAL_MAX_MEGAPIXELS=N)",
+        ),
+        (
+            "https://x.org/a.png",
+            None,
+            "'https://x.org/a.png' is a URL: only datasets and existing outputs can be read from URLs",
+        ),
+    ],
+)
+def test_a_image_that_cannot_be_used(
+    problems: Problems, mask: Make, name: str, content: bytes | None, message: str
+) -> None:
+    mask()
+    files = {} if content is None else {name: content}
+    assert problems(edit(name), files) == [f"suite.yaml:2:37: {message}"]
+    assert problems(suite(cases=f"cases: [{{id: a, prompt: x, reference: '{name}'}}]"), files) == [
+        f"suite.yaml:2:39: {message}"
+    ]
+
+
+@pytest.mark.parametrize("kind", ["png", "jpeg", "webp", "gif", "bmp", "tiff"])
+def test_a_truncated_image_is_reported(problems: Problems, mask: Make, tmp_path: Path, kind: str) -> None:
+    mask(size=(300, 200))
+    path = tmp_path / f"a.{kind}"
+    Image.effect_noise((300, 200), 60).save(path)
+    assert problems(edit(path.name)) == []
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    (message,) = problems(edit(path.name))
+    assert message.startswith(f"suite.yaml:2:37: a.{kind}: the image cannot be decoded: ")
+
+
+def test_an_image_named_by_many_cases_is_checked_once(problems: Problems, save_image: Make, mask: Make) -> None:
+    save_image()
+    mask()
+    cases = ", ".join(f"{{id: c{index}, prompt: x, images: [a.png], mask: mask.png}}" for index in range(3000))
+    assert problems(suite(cases=f"cases: [{cases}]")) == []
+
+
+def test_masks(problems: Problems, save_image: Make, mask: Make) -> None:
+    save_image()
+    save_image("large.png", size=(65, 48))
+    mask()
+    assert problems(edit("a.png")) == []
+    assert problems(edit("large.png")) == ["suite.yaml:2:55: mask.png is 64 x 48 pixels, but the base image is 65 x 48"]
+    assert problems(edit("a.png", "a.png")) == [
+        "suite.yaml:2:51: a.png has no alpha channel: mark the inside of the mask with transparent pixels (alpha 0)"
+    ]
+    assert problems(suite(cases="cases: [{id: a, prompt: x, masks: {clothing: mask.png}}]")) == [
+        "suite.yaml:2:35: a mask needs a base image: add 'images' to the case"
+    ]
+    named = "cases: [{id: a, prompt: x, images: [a.png], masks: {editable: mask.png, occluders: a.png}}]"
+    assert problems(suite(cases=named)) == [
+        "suite.yaml:2:84: a.png has no alpha channel: mark the inside of the mask with transparent pixels (alpha 0)"
+    ]
+
+
+def test_a_mask_fits_the_image_as_a_viewer_shows_it(problems: Problems, mask: Make, tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("RGB", (64, 48)).save(tmp_path / "turned.jpg", exif=exif)
+    mask("upright.png", size=(48, 64))
+    mask("as_stored.png", size=(64, 48))
+    assert problems(edit("turned.jpg", "upright.png")) == []
+    assert problems(edit("turned.jpg", "as_stored.png")) == [
+        "suite.yaml:2:56: as_stored.png is 64 x 48 pixels, but the base image is 48 x 64"
+    ]
+
+
+# --- ids, prompts
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        ("a, b, a", ["2:%d: two cases have the ID 'a'"]),
+        ("a, A", ["2:%d: the IDs 'a' and 'A' differ only in upper and lower case"]),
+        ("a, b, C.d-e_1", []),
+    ],
+)
+def test_ids(problems: Problems, ids: str, message: list[str]) -> None:
+    cases = "cases: [" + ", ".join(f"{{prompt: x, id: {item}}}" for item in ids.split(", ")) + "]"
+    position = cases.rfind("id: ") + 5
+    assert problems(suite(cases=cases)) == [f"suite.yaml:{line % position}" for line in message]
+
+
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        ("prompt: '{{ brand }}'", "25: undefined template variable: 'brand' is not set (known: case, expect, metadata)"),
+        ("prompt: '{{ metadata.font }}'", "25: undefined template variable: there is no 'font' (known: nothing)"),
+        ("prompt: '{{ expect.text }}'", "25: undefined template variable: there is no 'text' (known: refusal)"),
+        ("prompt: '{{ case }'", "25: template, line 1: unexpected '}'"),
+        ("prompt: \"{{ 'x' * 1000000000 }}\"", "25: the template cannot be rendered: it takes more than 1,000,000 steps of work (to raise it: --max-template-steps N or VISIONEVAL_MAX_TEMPLATE_STEPS=N)"),
+        ("prompt: '{{ metadata.empty }}', metadata: {empty: ''}", "25: the prompt is empty after rendering"),
+        ("prompt: x, criteria: '{{ brand }}'", "38: undefined template variable: 'brand' is not set (known: case, expect, metadata)"),
+    ],
+)  # fmt: skip
+def test_prompts(problems: Problems, case: str, message: str) -> None:
+    assert problems(suite(cases=f"cases: [{{id: a, {case}}}]")) == [f"suite.yaml:2:{message}"]
+
+
+def test_a_prompt_sees_the_case(problems: Problems) -> None:
+    prompt = "{{ brand }} {{ case.id }} {{ case.tags[0] }} {{ metadata.font }} {{ expect.text.required | join }}"
+    case = f"{{id: a, prompt: '{prompt}', tags: [t], metadata: {{font: F}}, expect: {{text: {{required: [A]}}}}}}"
+    assert problems(suite("vars: {brand: B}", cases=f"cases: [{case}]")) == []
+
+
+# --- tasks and models
+
+
+@pytest.mark.parametrize(
+    ("cases", "models", "message"),
+    [
+        ("{id: a, prompt: x, task: image_editing}", "{provider: mock}",
+         ["2:9: an editing case needs 'images': the first is the base image"]),
+        ("{id: a, prompt: x, task: video_generation}", "{provider: mock}",
+         ["2:9: no model of this suite supports video_generation: add such a model or remove the case",
+          "3:10: this model supports no task of this suite's cases",
+          "5:11: 'not image.blank': no grader writes 'image.blank'"]),
+        ("{id: a, prompt: x}", "{provider: mock, tasks: [video_generation]}",
+         ["2:9: no model of this suite supports image_generation: add such a model or remove the case",
+          "3:34: this provider does not support video_generation"]),
+        ("{id: a, prompt: x}", "{provider: mock}, {provider: mock, label: b, tasks: [image_editing]}",
+         ["3:28: this model supports no task of this suite's cases"]),
+        ("{id: a, prompt: x}", "{provider: mock}, {provider: mock}",
+         ["3:28: two model runs are labeled 'mock': set a different 'label' for each entry"]),
+        ("{id: a, prompt: x}", "{provider: mock, grid: {seed: [1, 2, 1]}}",
+         ["3:10: two model runs are labeled 'mock,seed=1': remove the duplicate value from the grid"]),
+        ("{id: a, prompt: x}", "{provider: mock, grid: {flaw: [tpyo, tpyo2], seed: [1, 2]}}",
+         ["3:40: flaw: 'tpyo' is not one of none, typo, missing_line, extra_text, spill, drift, blank, wrong_size",
+          "3:40: flaw: 'tpyo2' is not one of none, typo, missing_line, extra_text, spill, drift, blank, wrong_size"]),
+        ("{id: a, prompt: x}", "{provider: mock, params: {flow: typo}}", ["3:42: unknown key 'flow' (did you mean 'flaw'?)"]),
+        ("{id: a, prompt: x}", "{provider: mock, params: {size: 5}}", ["3:42: size: expected text, not 5: put it in quotes"]),
+        ("{id: a, prompt: x}", "{provider: files}", ["3:10: this entry has no model run: no case has an existing output"]),
+        ("{id: a, prompt: x}", "{provider: files, run: gone}", ["3:33: there is no run 'gone'"]),
+    ],
+)  # fmt: skip
+def test_models(problems: Problems, cases: str, models: str, message: list[str]) -> None:
+    text = suite(cases=f"cases: [{cases}]", models=f"models: [{models}]")
+    assert problems(text) == [f"suite.yaml:{line}" for line in message]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (
+            r'"a\x1b[31mb"',
+            r"3:10: the label 'command,x=a\x1b[31mb' must be one line of text without leading or trailing spaces",
+        ),
+        ("'b '", "3:10: the label 'command,x=b ' must be one line of text without leading or trailing spaces"),
+        (
+            "y" * 300,
+            f"3:10: the label 'command,x={'y' * 30}'... is over 200 characters long: shorten the label or the grid",
+        ),
+    ],
+)
+def test_invalid_sweep_labels_are_reported(problems: Problems, value: str, message: str) -> None:
+    text = suite(models=f"models: [{{provider: command, argv: [sh], grid: {{x: [{value}]}}}}]")
+    assert problems(text, trust=True) == [f"suite.yaml:{message}"]
+
+
+def test_a_missing_program_is_reported(problems: Problems, tmp_path: Path) -> None:
+    (tmp_path / "generate.sh").write_text("#!/bin/sh\n")
+    (tmp_path / "generate.sh").chmod(0o755)
+    (tmp_path / "plain.sh").write_text("#!/bin/sh\n")
+    for name, there in [
+        ("sh", True),
+        ("./generate.sh", True),
+        ("./plain.sh", False),
+        ("no-such-program", False),
+        ("", False),
+    ]:
+        message = problems(suite(models=f"models: [{{provider: command, argv: ['{name}']}}]"), trust=True)
+        assert message == ([] if there else [f"suite.yaml:3:36: program {name!r} not found on this machine"])
+
+
+# --- rules
+
+
+@pytest.mark.parametrize(
+    ("verdict", "message"),
+    [
+        ("[imge.blank]", ["11: 'imge.blank': no grader writes 'imge.blank' (did you mean 'image.blank'?)"]),
+        ("[image >= 0.5]", ["11: 'image >= 0.5': 'image' is a yes/no metric; write 'METRIC' or 'not METRIC'"]),
+        (
+            "[image, text.recall]",
+            ["18: 'text.recall': 'text.recall' is a numeric metric; compare it: 'METRIC >= NUMBER'"],
+        ),
+        (
+            "[image, {rule: text, tags: [plain]}]",
+            [
+                "18: 'text': no grader writes 'text' for the cases in its scope: "
+                "the grader 'text' writes it only for cases with expect.text, but there are no such cases"
+            ],
+        ),
+        ("[image, text.cre]", ["18: 'text.cre': no grader writes 'text.cre' (did you mean 'text.cer'?)"]),
+        (
+            "[image, image.alpha]",
+            [
+                "18: 'image.alpha': no grader writes 'image.alpha': "
+                "the grader 'image' writes it only for cases with expect.alpha or an image to edit, but there are no such cases"
+            ],
+        ),
+        ("[image, {rule: image, tags: [plian]}]", ["18: no case has the tag 'plian' (did you mean 'plain'?)"]),
+        ("[image, {rule: image, cases: [a*, z]}]", ["18: there is no case 'z' (known: one, two)"]),
+        ("[image, {rule: image, tasks: [image_editing]}]", ["18: no case has the task image_editing"]),
+        ("[image, {rule: image, models: [sktch]}]", ["18: no model run is labeled 'sktch' (known: mock)"]),
+        (
+            "[image, {rule: image, cases: [one], tags: [plain]}]",
+            ["18: 'image' matches no cell of this suite: check its scope (models, cases, tags, tasks)"],
+        ),
+        ("[image, {rule: not image.blank, models: ['mo*'], cases: ['t*']}]", []),
+    ],
+)
+def test_verdict_rules(problems: Problems, verdict: str, message: list[str]) -> None:
+    text = suite(
+        cases="cases: [{id: one, prompt: x, expect: {text: {required: [A]}}}, {id: two, prompt: y, tags: [plain]}]",
+        graders="graders: [{key: image, type: properties}, {key: text, type: text}]",
+        verdict=f"verdict: {verdict}",
+    )
+    if "cases: [a*, z]" in verdict:
+        message = ["18: there is no case 'a*' (known: one, two)", *message]
+    assert problems(text) == [f"suite.yaml:5:{line}" for line in message]
+
+
+@pytest.mark.parametrize(
+    ("cases", "verdict", "message"),
+    [
+        ("{id: a, prompt: x}", "[{rule: image, level: warn}]", ["2:9: no verdict rule applies to the case 'a' on 'mock'"]),
+        ("{id: a, prompt: x, tags: [t]}, {id: b, prompt: y}", "[{rule: image, tags: [t]}]",
+         ["2:40: no verdict rule applies to the case 'b' on 'mock'"]),
+        ("{id: a, prompt: x, expect: {text: {required: [A]}}}, {id: b, prompt: y}", "[text]",
+         ["2:62: no verdict rule applies to the case 'b' on 'mock'"]),
+        ("{id: a, prompt: x, expect: {refusal: true}}, {id: b, prompt: y}", "[{rule: image, cases: [b]}]", []),
+        ("{id: a, prompt: x, verdict: [image]}", "[image]", []),
+        ("{id: a, prompt: x, verdict: [{rule: image, level: warn}]}", "[image]",
+         ["2:9: no verdict rule applies to the case 'a' on 'mock'"]),
+        ("{id: a, prompt: x, verdict: [imge]}", "[image]",
+         ["2:38: 'imge': no grader writes 'imge' (did you mean 'image'?)"]),
+        ("{id: a, prompt: x, verdict: [{rule: image, models: [z]}]}", "[image]",
+         ["2:38: no model run is labeled 'z' (known: mock)"]),
+        ("{id: a, prompt: x}, {id: b, prompt: x}, {id: c, prompt: x}", "[imge]",
+         ["5:11: 'imge': no grader writes 'imge' (did you mean 'image'?)"]),
+    ],
+)  # fmt: skip
+def test_a_case_to_which_no_rule_applies(problems: Problems, cases: str, verdict: str, message: list[str]) -> None:
+    graders = "graders: [{key: image, type: properties}, {key: text, type: text}]"
+    text = suite(cases=f"cases: [{cases}]", graders=graders, verdict=f"verdict: {verdict}")
+    assert problems(text) == [f"suite.yaml:{line}" for line in message]
+
+
+def test_a_case_must_be_judged_on_every_model_run(problems: Problems) -> None:
+    models = "models: [{provider: mock, grid: {flaw: [none, typo]}}]"
+    text = suite(models=models, verdict="verdict: [{rule: image, models: ['*none']}]")
+    assert problems(text) == ["suite.yaml:2:9: no verdict rule applies to the case 'one' on 'mock,flaw=typo'"]
+
+
+@pytest.mark.parametrize(
+    ("gates", "message"),
+    [
+        ("[]", ["8: gates: must not be empty"]),
+        ("[pass_rate >= 0.9, error_rate <= 0.1, refusal_rate == 0, rate(image) > 0, mean(text.recall) > 0]", []),
+        ("[pass_rate > 7]", ["9: 'pass_rate > 7': a rate is between 0 and 1"]),
+        ("[mean(image) > 0]", ["9: 'mean(image) > 0': 'image' is a yes/no metric; use rate(METRIC)"]),
+        (
+            "[rate(text.recall) > 0]",
+            ["9: 'rate(text.recall) > 0': 'text.recall' is a numeric metric; use mean(METRIC)"],
+        ),
+        ("[rate(imge) > 0]", ["9: 'rate(imge) > 0': no grader writes 'imge' (did you mean 'image'?)"]),
+        ("[{rule: pass_rate == 1, models: [z]}]", ["9: no model run is labeled 'z' (known: mock)"]),
+        ("[{rule: pass_rate == 1, tags: [z]}]", ["9: no case has the tag 'z'"]),
+    ],
+)
+def test_gates(problems: Problems, gates: str, message: list[str]) -> None:
+    text = suite(
+        f"gates: {gates}",
+        cases="cases: [{id: one, prompt: x, expect: {text: {required: [A]}}}]",
+        graders="graders: [{key: image, type: properties}, {key: text, type: text}]",
+    )
+    assert problems(text) == [f"suite.yaml:6:{line}" for line in message]
+
+
+@pytest.mark.parametrize(
+    ("graders", "message"),
+    [
+        ("{key: image, type: properties}, {key: image, type: text}", ["49: two graders have the key 'image'"]),
+        ("{key: image, type: properties}, {key: x, type: 'm:C', writes: {image.blank: {}, own: {}}}",
+         ["43: the grader 'image' writes the metric 'image.blank' too: give this grader another key or scope"]),
+        ("{key: image, type: properties, when: {tags: [z]}}", ["48: no case has the tag 'z' (known: t)"]),
+        ("{key: image, type: properties, when: {cases: [one]}}, {key: x, type: 'm:C', when: {cases: [two]}, writes: {image: {}}}", []),
+    ],
+)  # fmt: skip
+def test_graders(problems: Problems, graders: str, message: list[str]) -> None:
+    text = suite(
+        cases="cases: [{id: one, prompt: x, tags: [t]}, {id: two, prompt: y}]",
+        graders=f"graders: [{graders}]",
+        verdict="verdict: [image]",
+    )
+    got = problems(text, trust=True)
+    assert [line for line in got if ":4:" in line] == [f"suite.yaml:4:{line}" for line in message]
+
+
+def test_copy_that_local_ocr_cannot_read(problems: Problems) -> None:
+    text = suite(
+        cases="cases: [{id: a, prompt: x, expect: {text: {required: [OK, 'Привет']}}}]",
+        graders="graders: [{key: image, type: properties}, {key: text, type: text}]",
+    )
+    (message,) = problems(text)
+    assert message.startswith("suite.yaml:2:59: local OCR cannot read ")
