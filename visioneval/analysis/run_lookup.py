@@ -13,9 +13,10 @@ from visioneval.errors import UsageError
 from visioneval.records.baselines import DEFAULT, baseline_path, is_baseline, read_baseline
 from visioneval.records.files.run_folders import find_run
 from visioneval.records.labeling.labels import Label
-from visioneval.records.model import Record, RunInfo, read_info, read_records
+from visioneval.records.model import Record, RunInfo, read_info
 from visioneval.records.resume_command import missing_cells_hint
 from visioneval.records.run_state import with_current_state
+from visioneval.records.stored_records import StoredRecords
 from visioneval.suite.cases.outputs import split_run
 from visioneval.suite.filters import any_glob
 from visioneval.suite.loading.messages import did_you_mean
@@ -42,16 +43,22 @@ def named_run(name: str, runs: Path) -> tuple[Path, RunInfo, str | None]:
 
 
 def read_run(name: str, runs: Path, warn: Warn = ignore) -> tuple[Path, RunInfo, list[Record]]:
-    """Reads a run, or the model runs whose label matches if ``name`` ends in ``@LABEL``. Warns if cells are missing.
+    """Reads a run as ``open_run`` does, with all records in memory."""
+    folder, info, records = open_run(name, runs, warn)
+    return folder, info, list(records)
 
-    Raises ``UsageError``.
+
+def open_run(name: str, runs: Path, warn: Warn = ignore) -> tuple[Path, RunInfo, StoredRecords]:
+    """Opens a run, or the model runs whose label matches if ``name`` ends in ``@LABEL``. Warns if cells are missing.
+
+    Raises ``UsageError``, and ``RunFormatError`` if ``results.jsonl`` cannot be read.
     """
     folder, info, label = named_run(name, runs)
-    records = list(read_records(folder))
+    records = StoredRecords.of_run(folder)
     warn_missing(folder, info, len(records), warn)
     if label is None:
         return folder, info, records
-    records = [record for record in records if any_glob((label,), record.model_label)]
+    records = records.of_model_runs(label)
     return folder, info.of_model_runs(label, len(records)), records
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from visioneval.records.model import CellKey
-
+_Cell = tuple[str, str, int]
+"""The case, the model label and the sample index, like ``CellKey``."""
 _SAMPLES = 64
 """Samples that share one number in memory, with a bit for each."""
 _START = re.compile(
@@ -20,7 +18,7 @@ _ONCE = (b'test_id"', b'model_label"', b'sample_index"')
 """Keys that must not come again: of two equal keys of an object, the last one counts."""
 
 
-def written_cell(line: bytes) -> CellKey | None:
+def written_cell(line: bytes) -> _Cell | None:
     """The cell of a line that ``RunWriter`` wrote, without parsing the line; ``None`` for any other form of line."""
     match = _START.match(line)
     if match is None or not line.endswith(b"\n") or (b"\\" in line and b"\\u" in line):  # an escape may hide a key
@@ -41,12 +39,12 @@ class CellIndex:
         self.lines = 0
         self.cells: Counter[str] = Counter()
         """The number of cells by model label."""
-        self._seen: dict[CellKey, int] = {}
+        self._seen: dict[_Cell, int] = {}
         self._names: dict[str, str] = {}
-        self._last: dict[CellKey, int] = {}
+        self._last: dict[_Cell, int] = {}
         """The last line of each cell with several lines."""
 
-    def add(self, cell: CellKey) -> None:
+    def add(self, cell: _Cell) -> None:
         """Counts the next line, which is about ``cell``."""
         case, label = (self._names.setdefault(name, name) for name in cell[:2])
         block, bit = (case, label, cell[2] // _SAMPLES), 1 << cell[2] % _SAMPLES
@@ -58,6 +56,6 @@ class CellIndex:
             self.cells[label] += 1
         self.lines += 1
 
-    def is_last(self, cell: CellKey, number: int) -> bool:
+    def is_last(self, cell: _Cell, number: int) -> bool:
         """Whether no later line is about the cell of the line with this number, counted from 0."""
         return self._last.get(cell, number) == number

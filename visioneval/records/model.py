@@ -9,11 +9,10 @@ runs/<run id>/run.json        the suite, the selection and the state of the run
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Literal
 
 from pydantic import Field, JsonValue, PrivateAttr, TypeAdapter, ValidationError
 
@@ -274,32 +273,40 @@ def read_info(folder: Path) -> RunInfo:
 def read_records(folder: Path) -> Iterator[Record]:
     """The records of a run, one per cell, in the order of the file.
 
-    Reads the file twice, so that only the cells' names stay in memory, and no name for each sample. Raises
-    ``RunFormatError`` with file and line. Ignores a truncated last line.
+    Reads the file twice, so that only an index of the cells stays in memory. Raises ``RunFormatError`` with file and
+    line. Ignores a truncated last line.
     """
+    yield from indexed_records(folder, index_cells(folder))
+
+
+def index_cells(folder: Path) -> CellIndex:
+    """The cells of a run. Raises ``RunFormatError`` for a line without a cell."""
+    path, index = folder / "results.jsonl", CellIndex()
+    with open_lines(path, "record") as lines:
+        for line, where in located_lines(lines, path, "record"):
+            if (cell := cell_of_line(line, where)) is not None:
+                index.add(cell)
+    return index
+
+
+def cell_of_line(line: bytes, where: str) -> CellKey | None:
+    """The cell of a line of a run; ``None`` for a truncated last line."""
+    if (cell := written_cell(line)) is not None:
+        return cell
+    name = next(parse_line("record", line, where, _NAME), None)
+    return None if name is None else (name.test_id, name.model_label, name.sample_index)
+
+
+def indexed_records(folder: Path, index: CellIndex) -> Iterator[Record]:
+    """The records of a run that are in its index, one per cell. Raises ``RunFormatError``."""
     path = folder / "results.jsonl"
     with open_lines(path, "record") as lines:
-        index = _indexed(lines, path)
-        lines.seek(0)
         parsed = parsed_lines(lines, path, _RECORD, "record")
         for number, record in zip(range(index.lines), parsed, strict=False):
             if index.is_last(record.cell, number):
                 yield record
 
 
-def count_cells(folder: Path) -> Counter[str]:
-    """The number of a run's cells by model label. Raises ``RunFormatError`` for lines without a cell."""
-    path = folder / "results.jsonl"
-    with open_lines(path, "record") as lines:
-        return _indexed(lines, path).cells
-
-
-def _indexed(lines: BinaryIO, path: Path) -> CellIndex:
-    index = CellIndex()
-    for line, where in located_lines(lines, path, "record"):
-        if (cell := written_cell(line)) is not None:
-            index.add(cell)
-            continue
-        for name in parse_line("record", line, where, _NAME):
-            index.add((name.test_id, name.model_label, name.sample_index))
-    return index
+def parse_record(line: bytes, where: str) -> Record | None:
+    """The record of a line; ``None`` for a truncated last line. Raises ``RunFormatError``."""
+    return next(parse_line("record", line, where, _RECORD), None)

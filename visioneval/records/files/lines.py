@@ -67,9 +67,12 @@ def parsed_lines(lines: BinaryIO, path: Path, adapter: TypeAdapter[PartT], kind:
         yield from parse_line(kind, line, where, adapter)
 
 
-def located_lines(lines: BinaryIO, path: Path, kind: str) -> Iterator[tuple[bytes, str]]:
-    """The lines of an open file that are not blank, each with its place in messages. Raises ``UnfitJsonError``."""
-    for number, line in enumerate(iter(lambda: lines.readline(LONGEST_LINE), b""), 1):
+def located_lines(lines: BinaryIO, path: Path, kind: str, first: int = 1) -> Iterator[tuple[bytes, str]]:
+    """The lines of an open file that are not blank, each with its place in messages. Raises ``UnfitJsonError``.
+
+    ``first`` is the number of the line at which the file is.
+    """
+    for number, line in enumerate(iter(lambda: lines.readline(LONGEST_LINE), b""), first):
         if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
             raise UnfitJsonError(f"{path}:{number}: the line is longer than {LONGEST_LINE >> 20} MiB: not a {kind}")
         if not line.isspace():
