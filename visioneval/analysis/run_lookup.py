@@ -100,7 +100,7 @@ def labels_of(name: str, records: Sequence[Record], labels: Sequence[Label]) -> 
 def read_side(name: str, runs: Path, warn: Warn = ignore) -> Side:
     """Reads one side of a comparison: a run as for ``read_run``, a file of records or ``baseline:NAME``."""
     run, label = _split(name)
-    with _without_garbage_collection():
+    with without_garbage_collection():
         side = _whole_side(name, run, runs, warn)
     if label is None:
         return side
@@ -143,10 +143,12 @@ def _split(name: str) -> tuple[str, str | None]:
 
 
 @contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    """While records are read, the collector would scan them again and again and free nothing."""
+def without_garbage_collection() -> Iterator[None]:
+    """While many cells are read or compared, the collector would scan them again and again and free nothing."""
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
+        if was_enabled:
+            gc.enable()

@@ -25,12 +25,11 @@ CHANGES: tuple[Change, ...] = (
     "still_passing",
 )
 """All changes in report order, broken first."""
-_MEASURED: dict[tuple[Verdict, Verdict], Change] = {
-    (Verdict.PASS, Verdict.FAIL): "broken",
-    (Verdict.FAIL, Verdict.PASS): "fixed",
-    (Verdict.FAIL, Verdict.FAIL): "still_failing",
-    (Verdict.PASS, Verdict.PASS): "still_passing",
-    (Verdict.ERROR, Verdict.ERROR): "still_error",
+_BEFORE_AND_AFTER: dict[str, dict[str, Change]] = {
+    Verdict.PASS.value: {Verdict.PASS.value: "still_passing", Verdict.FAIL.value: "broken"},
+    Verdict.FAIL.value: {Verdict.PASS.value: "fixed", Verdict.FAIL.value: "still_failing"},
+    Verdict.ERROR.value: {Verdict.ERROR.value: "still_error"},
+    Verdict.NONE.value: {},
 }
 
 
@@ -46,7 +45,7 @@ class CellPair:
     @property
     def change(self) -> Change:
         """How the verdict changed. An ``ERROR`` on one side is neither broken nor fixed."""
-        change = _MEASURED.get((self.a.verdict, self.b.verdict))
+        change = _BEFORE_AND_AFTER[self.a.verdict.value].get(self.b.verdict.value)  # enums are slow to hash
         if change is not None:
             return change
         return "error_after" if self.b.verdict is Verdict.ERROR else "error_before"
