@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from visioneval.analysis.cells import Side, read_cells, side_of_baseline, side_of_records, side_of_run
+from visioneval.analysis.cell_reader import read_cells
+from visioneval.analysis.cells import Side, side_of_baseline, side_of_records, side_of_run
 from visioneval.errors import UsageError
 from visioneval.records.baselines import DEFAULT, baseline_path, is_baseline, read_baseline
 from visioneval.records.files.run_folders import find_run

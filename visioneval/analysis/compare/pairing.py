@@ -25,12 +25,7 @@ CHANGES: tuple[Change, ...] = (
     "still_passing",
 )
 """All changes in report order, broken first."""
-_BEFORE_AND_AFTER: dict[str, dict[str, Change]] = {
-    Verdict.PASS.value: {Verdict.PASS.value: "still_passing", Verdict.FAIL.value: "broken"},
-    Verdict.FAIL.value: {Verdict.PASS.value: "fixed", Verdict.FAIL.value: "still_failing"},
-    Verdict.ERROR.value: {Verdict.ERROR.value: "still_error"},
-    Verdict.NONE.value: {},
-}
+_UNDECIDED = (Verdict.ERROR, Verdict.NONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +40,14 @@ class CellPair:
     @property
     def change(self) -> Change:
         """How the verdict changed. An ``ERROR`` on one side is neither broken nor fixed."""
-        change = _BEFORE_AND_AFTER[self.a.verdict.value].get(self.b.verdict.value)  # enums are slow to hash
-        if change is not None:
-            return change
-        return "error_after" if self.b.verdict is Verdict.ERROR else "error_before"
+        a, b = self.a.verdict, self.b.verdict  # compared one by one, as enums are slow to hash
+        if b is Verdict.ERROR:
+            return "still_error" if a is Verdict.ERROR else "error_after"
+        if a in _UNDECIDED or b in _UNDECIDED:
+            return "error_before"
+        if b is Verdict.PASS:
+            return "still_passing" if a is Verdict.PASS else "fixed"
+        return "broken" if a is Verdict.PASS else "still_failing"
 
     @property
     def rules_broken(self) -> tuple[str, ...]:

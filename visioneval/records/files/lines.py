@@ -116,7 +116,7 @@ class GrowingFile(Generic[PartT]):
 
 def parse_line(kind: str, line: bytes, where: str, adapter: TypeAdapter[PartT]) -> Iterator[PartT]:
     """The parsed line, or nothing if it is truncated."""
-    if line.startswith(_CURRENT) and line.endswith(b"\n"):
+    if is_current(line):
         yield read_json(adapter, line, where, kind)
         return
     try:
@@ -129,6 +129,11 @@ def parse_line(kind: str, line: bytes, where: str, adapter: TypeAdapter[PartT]) 
         raise UnfitJsonError(f"{where}: not a {kind}: not a JSON object")
     current = upgraded(kind, data, where)
     yield read_json(adapter, line if current is data else json.dumps(current).encode(), where, kind)
+
+
+def is_current(line: bytes) -> bool:
+    """Whether a line is whole and of the current version, as ``RunWriter`` wrote it."""
+    return line.startswith(_CURRENT) and line.endswith(b"\n")
 
 
 def upgraded(kind: str, data: dict[str, Any], where: str) -> dict[str, Any]:

@@ -62,13 +62,18 @@ def _has_safe_numbers(data: bytes) -> bool:
 
     Much faster than a regular expression, which also takes parts of hashes for numbers.
     """
-    if _LONG in data.translate(_TO_ZERO):
+    if has_long_number(data):
         return False
     try:
         orjson.loads(data)
     except orjson.JSONDecodeError:  # not JSON, or with NaN, an infinity or a number beyond the range of floats
         return False
     return True
+
+
+def has_long_number(data: bytes) -> bool:
+    """Whether there may be an integer beyond ``LARGEST``: 19 digits in a row, also in text."""
+    return _LONG in data.translate(_TO_ZERO)
 
 
 class _NumberError(Exception):
