@@ -12,7 +12,7 @@ from visioneval.media.urls import is_url
 from visioneval.types import ModelRun
 
 HashOf = Callable[[Path], str]
-_HOST_FIELDS = ("base_url", "api_key_env", "google")
+_HOST_FIELDS = ("base_url", "api_key_env", "google", "output_hosts")
 _NOT_GENERATED = {"label", "tasks", "params", "grid", "prompts", "path", "run", "dataset", "timeout_s", *_HOST_FIELDS}
 
 
