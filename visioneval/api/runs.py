@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from visioneval.analysis.compare.preferences import preferences_within
 from visioneval.analysis.past_costs import read_past_costs
-from visioneval.analysis.run_lookup import Warn, named_run, open_run, read_side
+from visioneval.analysis.run_lookup import Warn, named_run, open_run, read_side, warn_missing
 from visioneval.analysis.summary.accumulators import read_pair_costs
 from visioneval.analysis.summary.findings import Summary
 from visioneval.analysis.summary.judge_card import read_pair_cards
@@ -224,7 +224,9 @@ def merge(
     if not names:
         raise UsageError("name the runs of all shards")
     folders = [find_run(str(name), Path(runs)) for name in names]
-    return load_run(merge_shards(folders, Path(runs), run_id, note, warn), runs=runs, warn=warn)
+    merged = merge_shards(folders, Path(runs), run_id, note, warn)
+    warn_missing(merged.folder, merged.info, merged.summary.counts.cells, warn)
+    return Run(merged.folder, merged.info, merged.summary, None, resume_hint(merged.folder, merged.info))
 
 
 def estimate_plan(planned: Planned, options: RunOptions, detect: DetectOptions | None = None) -> SuitePlan:

@@ -19,7 +19,7 @@ from pydantic import Field, JsonValue, PrivateAttr, TypeAdapter, ValidationError
 from visioneval.errors import RunFormatError
 from visioneval.records import fields
 from visioneval.records.cell_index import CellIndex, written_cell
-from visioneval.records.files.lines import SCHEMA_VERSION, located_lines, open_lines, parse_line, parsed_lines, upgraded
+from visioneval.records.files.lines import SCHEMA_VERSION, located_lines, open_lines, parse_line, upgraded
 from visioneval.records.files.run_folders import header_bytes, parse_header
 from visioneval.records.files.untrusted_json import read_json
 from visioneval.records.judge_answers import JudgeAnswer
@@ -299,12 +299,20 @@ def cell_of_line(line: bytes, where: str) -> CellKey | None:
 
 def indexed_records(folder: Path, index: CellIndex) -> Iterator[Record]:
     """The records of a run that are in its index, one per cell. Raises ``RunFormatError``."""
-    path = folder / "results.jsonl"
+    return (record for _, record in indexed_lines(folder, index))
+
+
+def indexed_lines(folder: Path, index: CellIndex) -> Iterator[tuple[bytes, Record]]:
+    """The records of a run that are in its index, each with its line. Raises ``RunFormatError``."""
+    path, number = folder / "results.jsonl", 0
     with open_lines(path, "record") as lines:
-        parsed = parsed_lines(lines, path, _RECORD, "record")
-        for number, record in zip(range(index.lines), parsed, strict=False):
-            if index.is_last(record.cell, number):
-                yield record
+        for line, where in located_lines(lines, path, "record"):
+            if number == index.lines:
+                return  # another process appends to the run
+            if (record := parse_record(line, where)) is not None:
+                if index.is_last(record.cell, number):
+                    yield line, record
+                number += 1
 
 
 def parse_record(line: bytes, where: str) -> Record | None:
