@@ -9,7 +9,7 @@ runs/<run id>/run.json        the suite, the selection and the state of the run
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -299,11 +299,14 @@ def cell_of_line(line: bytes, where: str) -> CellKey | None:
 
 def indexed_records(folder: Path, index: CellIndex) -> Iterator[Record]:
     """The records of a run that are in its index, one per cell. Raises ``RunFormatError``."""
-    return (record for _, record in indexed_lines(folder, index))
+    return (record for _, _, record in indexed_lines(folder, index))
 
 
-def indexed_lines(folder: Path, index: CellIndex) -> Iterator[tuple[bytes, Record]]:
-    """The records of a run that are in its index, each with its line. Raises ``RunFormatError``."""
+def indexed_lines(folder: Path, index: CellIndex) -> Iterator[tuple[int, bytes, Record]]:
+    """The records of a run that are in its index, each with the number of its line, from 0, and the line itself.
+
+    Blank lines have no number. Raises ``RunFormatError``.
+    """
     path, number = folder / "results.jsonl", 0
     with open_lines(path, "record") as lines:
         for line, where in located_lines(lines, path, "record"):
@@ -311,8 +314,17 @@ def indexed_lines(folder: Path, index: CellIndex) -> Iterator[tuple[bytes, Recor
                 return  # another process appends to the run
             if (record := parse_record(line, where)) is not None:
                 if index.is_last(record.cell, number):
-                    yield line, record
+                    yield number, line, record
                 number += 1
+
+
+def records_at(folder: Path, numbers: Container[int]) -> Iterator[Record]:
+    """The records of the lines with these numbers, as in ``indexed_lines``. Parses no other line."""
+    path = folder / "results.jsonl"
+    with open_lines(path, "record") as lines:
+        for number, (line, where) in enumerate(located_lines(lines, path, "record")):
+            if number in numbers and (record := parse_record(line, where)) is not None:
+                yield record
 
 
 def parse_record(line: bytes, where: str) -> Record | None:

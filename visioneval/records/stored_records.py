@@ -15,7 +15,7 @@ from visioneval.records.model import (
     RunInfo,
     cell_of_line,
     index_cells,
-    indexed_records,
+    indexed_lines,
     parse_record,
     suite_order,
 )
@@ -50,7 +50,12 @@ class StoredRecords:
 
     def __iter__(self) -> Iterator[Record]:
         """In the order of the file. Raises ``RunFormatError``."""
-        return (record for record in indexed_records(self.folder, self.index) if self._covers(record.model_label))
+        return (record for _, record in self.numbered())
+
+    def numbered(self) -> Iterator[tuple[int, Record]]:
+        """Each with the number of its line, for ``records_at``."""
+        lines = indexed_lines(self.folder, self.index)
+        return ((number, record) for number, _, record in lines if self._covers(record.model_label))
 
     def in_order(self, info: RunInfo) -> Iterator[Record]:
         """In the order of the suite. 24 bytes per cell are in memory: where its line is. Raises ``RunFormatError``."""

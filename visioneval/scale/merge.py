@@ -200,7 +200,7 @@ def _copied_records(shards: Sequence[ShardRun], writer: RunWriter) -> Iterator[R
     owners: dict[str, Path] = {}
     for shard in shards:
         cases = {case.id for case in shard.info.selected_suite.cases}
-        for line, record in indexed_lines(shard.folder, index_cells(shard.folder)):
+        for _, line, record in indexed_lines(shard.folder, index_cells(shard.folder)):
             if record.test_id not in cases:
                 raise UsageError(f"{shard.folder}: case {record.test_id!r} does not belong to its shard")
             owner = owners.setdefault(record.test_id, shard.folder)
