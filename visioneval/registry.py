@@ -200,6 +200,8 @@ def _add_suite_folder(folder: Path) -> None:
     sys.path[:] = [path for path in sys.path if path not in _SUITE_FOLDERS] + [current, *others]
     _SUITE_FOLDERS.pop(current, None)
     _SUITE_FOLDERS[current] = None
+    if not others:
+        return
     for name, module in list(sys.modules.items()):
         top = name.partition(".")[0]
         origin = _origin(module)

@@ -31,7 +31,7 @@ CASES: list[dict[str, Any]] = [
 ]
 SUITE: dict[str, Any] = {
     "cases": CASES,
-    "models": [{"provider": "mock", "grid": {"flaw": ["none", "blank"]}}],
+    "models": [{"provider": "mock", "params": {"size": "64x64"}, "grid": {"flaw": ["none", "blank"]}}],
     "samples": 2,
     "graders": [
         {"key": "file", "type": "properties"},
@@ -185,8 +185,8 @@ def host(suite: SuiteRunner) -> dict[str, Any]:
     }
     # no two images are the same: a judge is asked once about equal images, and shards share no answers
     models = [
-        {"provider": "mock", "label": "none", "params": {"seed": 1}},
-        {"provider": "mock", "label": "two", "params": {"seed": 50}},
+        {"provider": "mock", "label": "none", "params": {"seed": 1, "size": "64x64"}},
+        {"provider": "mock", "label": "two", "params": {"seed": 50, "size": "64x64"}},
     ]
     return {**SUITE, "judges": {"default": judge}, "models": models}
 

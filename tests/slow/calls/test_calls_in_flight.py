@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any, Literal
 import pytest
 from api_runs import KEY, MODELS, ApiRun, case_id, image_for, prompt, quality, scripted, wait_until
 from fake_api import FakeAPI, Fault, GenerationRequest, JudgeRequest
+from fork_server import COMMAND, ForkedProgram
 from typer.testing import CliRunner
 
 from visioneval.cli import app
@@ -415,16 +414,9 @@ def custom(api: FakeAPI, provider: str, **more: Any) -> dict[str, Any]:
     return {"provider": provider, "base_url": url, "api_key_env": KEY, **more}
 
 
-def start_program(
-    api_run: ApiRun, *arguments: str, code: str = "from visioneval.cli import main; main()"
-) -> subprocess.Popen[str]:
-    """Runs a command as a separate process."""
-    path = os.pathsep.join(filter(None, sys.path))
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *arguments],
-        cwd=api_run.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": path, KEY: api_run.api.key},
-    )  # fmt: skip
+def start_program(api_run: ApiRun, *arguments: str, code: str = COMMAND) -> ForkedProgram:
+    """Runs a command in a process of its own."""
+    return ForkedProgram(*arguments, cwd=api_run.folder, environment={KEY: api_run.api.key}, code=code)
 
 
 def test_summary_of_stopped_run_counts_recorded_cells(tmp_path: Path, api: FakeAPI) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 from child_process import wait_until
+from fork_server import ForkedProgram
 from toys import Toy
 
 from visioneval.records.files.run_folders import list_runs
@@ -32,7 +32,7 @@ def results(toy: Toy) -> Path:
     return toy.folder / "runs" / "r" / "results.jsonl"
 
 
-def start_program(toy: Toy, seconds: float) -> subprocess.Popen[str]:
+def start_program(toy: Toy, seconds: float) -> ForkedProgram:
     """A run with four finished and eight slow cells, two of which are running."""
     path = toy.write(*QUICK, *slow_cases(seconds))
     program = toy.program("run", path, "--trust-suite", "--max-concurrency", "2", "--run-id", "r")

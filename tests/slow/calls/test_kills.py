@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from api_runs import ApiRun, scripted, wait_until
 from fake_api import FakeAPI
+from fork_server import ForkedProgram
 
 from visioneval.records.model import read_info
 
@@ -78,7 +78,7 @@ def test_run_killed_at_start_can_be_resumed(tmp_path: Path, api: FakeAPI) -> Non
     assert (api_run.generated, api_run.judged) == (8, 8)
 
 
-def interrupt(program: subprocess.Popen[str]) -> None:
+def interrupt(program: ForkedProgram) -> None:
     """Sends the first interrupt and waits until the program confirms it."""
     program.send_signal(signal.SIGINT)
     assert program.stderr is not None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fork_server import COMMAND
 from toys import Toy
 
 from visioneval.records.model import read_info, read_records
@@ -105,13 +105,10 @@ def test_full_disk_at_start_creates_no_run(toy: Toy) -> None:
 
 def test_file_size_limit_preserves_complete_records(toy: Toy) -> None:
     """Wherever no small disk can be mounted: a limit on the size of files does the same to results.jsonl."""
-
-    def limited_files() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
-
     toy.outputs("a.png")
     path = toy.write({}, samples=300, models=[{"provider": "files", "path": "a.png"}])
-    program = toy.program("run", path, "--trust-suite", preexec_fn=limited_files)
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))"
+    program = toy.program("run", path, "--trust-suite", code=f"{limit}\n{COMMAND}")
     _, errors = program.communicate(timeout=60)
     assert program.returncode == 3, errors
     assert ": cannot write " in errors.splitlines()[-1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -26,8 +25,7 @@ def browser(folder: Path, code: int = 0) -> str:
 
 def open_report(toy: Toy, *arguments: str, **environment: str) -> tuple[int | None, str, str]:
     """The exit code, output and errors of ``report demo-run --open``, run as a separate process."""
-    keep = {"env": {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment}}
-    program = toy.program("report", "demo-run", "--open", *arguments, **keep)
+    program = toy.program("report", "demo-run", "--open", *arguments, **environment)
     output, errors = program.communicate(timeout=60)
     return program.returncode, output, errors
 

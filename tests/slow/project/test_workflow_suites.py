@@ -19,7 +19,7 @@ from visioneval.resources import builtin
 from visioneval.types import Verdict
 
 pytest_plugins = ("fake_api.fixtures",)
-pytestmark = pytest.mark.usefixtures("shared_readings")
+pytestmark = pytest.mark.usefixtures("reduced_readings")
 
 CELLS = {"ui_mockups": 40, "marketing": 45}
 READ = ["“Steep & Sip”", "Oct 3–5 • 10 am–6 pm", "Save 15% + free refills!"]  # noqa: RUF001 - the copy itself

@@ -23,7 +23,7 @@ from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.prompts import rendered
 from visioneval.types import Verdict
 
-pytestmark = pytest.mark.usefixtures("shared_readings")
+pytestmark = pytest.mark.usefixtures("reduced_readings")
 
 WORKFLOWS = ("ui_mockups", "marketing", "try_on", "logo_edits")
 CASES = [(name, case) for name in WORKFLOWS for case in shipped_suite(name).cases]

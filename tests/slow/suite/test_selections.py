@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,6 @@ from toys import LOOK, SECOND, Toy
 from visioneval.api.runs import load_run
 from visioneval.records.model import RunInfo, read_info, read_records
 from visioneval.records.preferences import read_preferences
-
-pytest_plugins = ("fake_api.fixtures",)
 
 MODELS = ("x", "y", "z")
 COLOURS = {"x": "#d01010", "y": "#1010d0", "z": "#d01010"}
@@ -102,12 +101,19 @@ def prefers_blue(request: JudgeRequest) -> Any:
     return {"reason": "calm", "answer": "A" if (a, b) == ("blue", "red") else "B"}
 
 
+@pytest.fixture(scope="module")
+def api() -> Iterator[FakeAPI]:
+    script = Script()
+    script.judge(prefers_blue)
+    with FakeAPI(script) as server:
+        yield server
+
+
 @pytest.fixture(autouse=True)
-def _around(toy: Toy, monkeypatch: pytest.MonkeyPatch, api: FakeAPI, script: Script) -> None:
+def _around(toy: Toy, monkeypatch: pytest.MonkeyPatch, api: FakeAPI) -> None:
     monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
     monkeypatch.setenv("JUDGE_KEY", api.key)
     monkeypatch.chdir(toy.folder)
-    script.judge(prefers_blue)
 
 
 @pytest.fixture
@@ -131,16 +137,38 @@ def suite(toy: Toy, api: FakeAPI) -> Path:
 Selected = Callable[..., RunInfo]
 
 
+@pytest.fixture(scope="module")
+def finished_runs() -> dict[tuple[str, ...], Path]:
+    """Copies of finished runs, by their flags."""
+    return {}
+
+
 @pytest.fixture
-def run_selected(toy: Toy, suite: Path) -> Selected:
+def run_selected(
+    toy: Toy, suite: Path, finished_runs: dict[tuple[str, ...], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Selected:
+    """``run_selected(*flags)`` makes the run ``r``; tests with the same flags begin with copies of the same run."""
+
     def run(*flags: str) -> RunInfo:
-        result = toy("run", suite, "--trust-suite", "--run-id", "r", *flags)
-        assert result.exit_code in (0, 1, 3), result.output
+        if flags in finished_runs:
+            copy_run(finished_runs[flags], toy.folder)
+        else:
+            result = toy("run", suite, "--trust-suite", "--run-id", "r", *flags)
+            assert result.exit_code in (0, 1, 3), result.output
+            finished_runs[flags] = tmp_path_factory.mktemp("finished")
+            copy_run(toy.folder, finished_runs[flags])
         info: RunInfo = read_info(Path("runs/r"))
         assert info.state == "complete"
         return info
 
     return run
+
+
+def copy_run(source: Path, target: Path) -> None:
+    """Copies the run ``r``, as if the suite had been in the folder of the copy."""
+    shutil.copytree(source / "runs/r", target / "runs/r")
+    run_json = target / "runs/r/run.json"
+    run_json.write_text(run_json.read_text().replace(str(source), str(target)))
 
 
 def cells(run: str = "r") -> set[tuple[str, str, int]]:

@@ -18,7 +18,7 @@ from visioneval.suite.load import load_suite
 from visioneval.suite.model import Suite
 from visioneval.types import CaseFiles, TaskType
 
-SIZE = "1024x1024"
+SIZE = "640x640"
 
 
 @cache

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import subprocess
-import sys
 import time
 import zlib
 from collections.abc import Callable
@@ -14,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fake_api import FakeAPI, Fault, GenerationRequest, JudgeRequest, LoggedRequest, Script
+from fork_server import ForkedProgram
 from PIL import Image
 from typer.testing import CliRunner, Result
 
@@ -109,16 +107,9 @@ class ApiRun:
         """Runs the command in this process; the working directory must be the folder."""
         return CliRunner().invoke(app, self.arguments(*flags, **more), env={KEY: key or self.api.key})
 
-    def program(self, *flags: str, **more: Any) -> subprocess.Popen[str]:
-        """Runs the command as a separate process."""
-        return subprocess.Popen(
-            [sys.executable, "-m", "visioneval", *self.arguments(*flags, **more)],
-            cwd=self.folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), KEY: self.api.key},
-        )
+    def program(self, *flags: str, **more: Any) -> ForkedProgram:
+        """Runs the command in a process of its own."""
+        return ForkedProgram(*self.arguments(*flags, **more), cwd=self.folder, environment={KEY: self.api.key})
 
     def check_complete(self) -> None:
         """Checks that every cell is recorded once, with its own image and score."""
@@ -165,7 +156,7 @@ class ApiRun:
         return calls
 
 
-def wait_until(condition: Callable[[], bool], program: subprocess.Popen[str], seconds: float = 60) -> None:
+def wait_until(condition: Callable[[], bool], program: ForkedProgram, seconds: float = 60) -> None:
     """Waits until a condition holds while the program runs."""
     end = time.monotonic() + seconds
     while not condition():

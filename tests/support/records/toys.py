@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+from fork_server import COMMAND, ForkedProgram
 from typer.testing import CliRunner
 
 from visioneval.cli import app
@@ -206,16 +204,9 @@ class Toy:
         """Writes a suite and runs it."""
         return self("run", self.write(*cases, **changes), "--trust-suite", *arguments)
 
-    def program(self, *arguments: str | Path, **more: Any) -> subprocess.Popen[str]:
-        """Starts the command as a separate process."""
-        return subprocess.Popen(
-            [sys.executable, "-m", "visioneval", *map(str, arguments)],
-            cwd=self.folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            **{"env": {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}, **more},
-        )
+    def program(self, *arguments: str | Path, code: str = COMMAND, **environment: str) -> ForkedProgram:
+        """Starts the command, or other ``code``, in a process of its own."""
+        return ForkedProgram(*arguments, cwd=self.folder, environment=environment, code=code)
 
     @property
     def latest(self) -> Path:

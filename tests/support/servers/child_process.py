@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Callable
 
+from fork_server import ForkedProgram
 
-def wait_until(condition: Callable[[], bool], program: subprocess.Popen[str]) -> None:
+
+def wait_until(condition: Callable[[], bool], program: ForkedProgram) -> None:
     """Waits until a condition holds while the program runs."""
     end = time.monotonic() + 60
     while not condition():

@@ -1,13 +1,10 @@
-"""Synthetic runs with images to label, and a label server as a subprocess."""
+"""Synthetic runs with images to label, and a label server in a process of its own."""
 
 from __future__ import annotations
 
 import http.client
 import json
-import os
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -15,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from fork_server import ForkedProgram
 from PIL import Image, ImageDraw
 from record_factory import info, record
 
@@ -98,22 +96,15 @@ def write_run(
 
 
 class Server:
-    """``visioneval label`` as a subprocess. ``url`` is the URL that it printed."""
+    """``visioneval label`` in a process of its own. ``url`` is the URL that it printed."""
 
     def __init__(self, *arguments: str | Path) -> None:
         self.arguments = [*map(str, arguments)]
         self.start()
 
     def start(self, *more: str) -> None:
-        self.program = subprocess.Popen(
-            [sys.executable, "-m", "visioneval", "label", *self.arguments, "--no-open", *more],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        )
+        self.program = ForkedProgram("label", *self.arguments, "--no-open", *more, is_merged=True)
         self.output_lines: list[str] = []
-        assert self.program.stdout is not None
         while not any(line.startswith("open ") for line in self.output_lines):
             line = self.program.stdout.readline()
             assert line, "".join(self.output_lines)
@@ -125,9 +116,8 @@ class Server:
     def kill(self) -> None:
         """Kills the process without a signal handler, like a power failure."""
         self.program.kill()
-        self.program.wait(timeout=60)
-        assert self.program.stdout is not None
-        self.program.stdout.close()
+        if not self.program.stdout.closed:
+            self.program.communicate(timeout=60)
 
     def restart(self) -> None:
         """Restarts on the same port; waits while another test's server uses it."""
