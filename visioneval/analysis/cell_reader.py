@@ -33,12 +33,12 @@ _MOST_SAMPLES = 1_000_000
 _LONGEST_PATH = 4096
 
 
-def read_cells(path: Path) -> list[Cell]:
+def read_cells(path: Path, reader: CellReader | None = None) -> list[Cell]:
     """Reads the cells of a file of records, without loading whole records. The last record of a cell wins.
 
-    Raises the ``RunFormatError`` of ``read_records``.
+    Files that are read by one ``reader`` share values too. Raises the ``RunFormatError`` of ``read_records``.
     """
-    reader = CellReader()
+    reader = reader or CellReader()
     cells: dict[CellKey, Cell] = {}
     with open_lines(path, "record") as lines:
         for line, where in located_lines(lines, path, "record"):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from visioneval.analysis.cell_reader import read_cells
+from visioneval.analysis.cell_reader import CellReader, read_cells
 from visioneval.analysis.cells import Side, side_of_baseline, side_of_records, side_of_run
 from visioneval.errors import UsageError
 from visioneval.records.baselines import DEFAULT, baseline_path, is_baseline, read_baseline
@@ -98,11 +98,14 @@ def labels_of(name: str, records: Sequence[Record], labels: Sequence[Label]) -> 
     return [label for label in labels if label.model_label in model_labels]
 
 
-def read_side(name: str, runs: Path, warn: Warn = ignore) -> Side:
-    """Reads one side of a comparison: a run as for ``read_run``, a file of records or ``baseline:NAME``."""
+def read_side(name: str, runs: Path, warn: Warn = ignore, reader: CellReader | None = None) -> Side:
+    """Reads one side of a comparison: a run as for ``read_run``, a file of records or ``baseline:NAME``.
+
+    Sides with one ``reader`` share equal values, to save memory.
+    """
     run, label = _split(name)
     with without_garbage_collection():
-        side = _whole_side(name, run, runs, warn)
+        side = _whole_side(name, run, runs, warn, reader)
     if label is None:
         return side
     check_label(label, side.labels, run)
@@ -110,7 +113,7 @@ def read_side(name: str, runs: Path, warn: Warn = ignore) -> Side:
     return replace(side, cells=cells, planned_cells=None, is_narrowed=True)
 
 
-def _whole_side(name: str, run: str, runs: Path, warn: Warn) -> Side:
+def _whole_side(name: str, run: str, runs: Path, warn: Warn, reader: CellReader | None) -> Side:
     kind, _, baseline_name = run.partition(":")
     if kind == BASELINE and not Path(run).exists():
         path = baseline_path(baseline_name or DEFAULT)
@@ -121,10 +124,10 @@ def _whole_side(name: str, run: str, runs: Path, warn: Warn) -> Side:
         path = Path(run)
         if is_baseline(path):
             return side_of_baseline(name, read_baseline(path))
-        return side_of_records(name, read_cells(path))
+        return side_of_records(name, read_cells(path, reader))
     folder = find_run(str(Path(run).parent) if Path(run).is_file() else run, runs)
     info = with_current_state(folder, read_info(folder))
-    cells = read_cells(folder / "results.jsonl")
+    cells = read_cells(folder / "results.jsonl", reader)
     warn_missing(folder, info, len(cells), warn)
     if info.state == "complete" and len(cells) < info.planned_cells:
         # A gate over the remaining cells would also pass for the missing ones.

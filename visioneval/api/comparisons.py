@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Unpack, get_args
 
+from visioneval.analysis.cell_reader import CellReader
 from visioneval.analysis.cells import with_built_in
 from visioneval.analysis.compare.compare import Comparison, ComparisonFilters
 from visioneval.analysis.compare.compare import compare as compare_sides
@@ -126,7 +127,8 @@ def compare_named(request: ComparisonRequest, options: RunOptions, listener: Lis
 
 
 def _compared(request: ComparisonRequest, runs: Path, gates: Sequence[FailOn], warn: Warn) -> Comparison:
-    a, b = (read_side(name, runs, warn) for name in (request.a, request.b))
+    reader = CellReader()
+    a, b = (read_side(name, runs, warn, reader) for name in (request.a, request.b))
     named = (*request.filters.metrics, *(gate.metric or "" for gate in gates))
     a, b = with_built_in(a, named), with_built_in(b, named)
     if request.confirm is not None:

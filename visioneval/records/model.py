@@ -143,8 +143,10 @@ class Record(Frozen):
     @property
     def is_unmeasured(self) -> bool:
         """Whether a grader failed that the cell needs, or a computed metric is null that it needs."""
-        failed = any(grader.is_unmeasured and not grader.is_optional for grader in self.graders)
-        return failed or bool(self.unmeasured_metrics)
+        for grader in self.graders:  # a loop, as a summary asks several times for each cell
+            if grader.is_unmeasured and not grader.is_optional:
+                return True
+        return bool(self.unmeasured_metrics)
 
     @property
     def shown_prompt(self) -> str:
