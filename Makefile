@@ -64,6 +64,7 @@ bench: $(READY)
 	$(BIN)/python -m tests.bench.local
 	$(BIN)/python -m tests.bench.report
 	$(BIN)/python -m tests.bench.compare
+	$(BIN)/python -m tests.bench.large
 	$(BIN)/python -m tests.bench.datasets
 
 bench-scale: .integration/ray/.ready  ## Two workers of a Ray cluster beside one process, and a simulation of large clusters

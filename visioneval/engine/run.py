@@ -38,7 +38,7 @@ STATUS_INTERVAL_S = 1.0
 
 def every_cell(plan: Plan) -> Iterator[Job]:
     """The jobs of a new run, which generates every cell."""
-    return (Job(call, call.samples) for call in plan.calls())
+    return (Job.of_turns([Job(call, call.samples) for call in turns]) for turns in plan.chains())
 
 
 async def run_cells_here(context: RunContext, jobs: Jobs, progress: Progress, listener: Listener) -> bool:

@@ -45,8 +45,8 @@ class Shard(Frozen):
 def cases_of_shard(cases: Sequence[TestCase], shard: Shard) -> frozenset[str]:
     """The ids of a suite's cases that belong to a shard.
 
-    All cells of a case stay together, and so do cases that share outputs (``output_of``) or a prompt, whose questions
-    they share. A group belongs to a shard by a hash of its prompts.
+    All cells of a case stay together, and so do turns of a case, and cases that share outputs (``output_of``) or a
+    prompt, whose questions they share. A group belongs to a shard by a hash of its prompts.
     """
     groups = case_groups(cases)
     keys: dict[str, str] = {}
@@ -60,13 +60,14 @@ def cases_of_shard(cases: Sequence[TestCase], shard: Shard) -> frozenset[str]:
 def case_groups(cases: Sequence[TestCase]) -> dict[str, str]:
     """By the id of each case of a suite: the name of its group.
 
-    The cases of a group share outputs (``output_of``) or a prompt, so that their cells may ask a judge the same.
+    The cases of a group are turns of a case, or share outputs (``output_of``) or a prompt, so that their cells may ask
+    a judge the same.
     """
     groups = _Groups()
     for case in cases:
         groups.join(case.id, f"prompt {sha256(case.prompt.encode()).hexdigest()}")
-        if case.output_of is not None:
-            groups.join(case.id, case.output_of)
+        if (used := case.output_of or case.previous_turn) is not None:
+            groups.join(case.id, used)
     return {case.id: groups.of(case.id) for case in cases}
 
 
