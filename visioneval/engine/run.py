@@ -177,7 +177,7 @@ async def _judge_pairs(context: RunContext, config: BaseGrader, progress: Progre
 @contextlib.asynccontextmanager
 async def _reporting(calls: Calls, listener: Listener) -> AsyncIterator[None]:
     """Reports waiting calls, and returns free memory to the operating system, at intervals."""
-    background = [asyncio.create_task(coroutine) for coroutine in (_report_waiting(calls, listener), _trim_memory())]
+    background = [asyncio.create_task(coroutine) for coroutine in (_report_waiting(calls, listener), trim_memory())]
     try:
         yield
     finally:
@@ -191,7 +191,8 @@ async def _report_waiting(calls: Calls, listener: Listener) -> None:
         listener.waiting(calls.throttle.waiting())
 
 
-async def _trim_memory() -> None:
+async def trim_memory() -> None:
+    """Returns free memory to the operating system at intervals, until it is cancelled."""
     while True:
         await asyncio.sleep(TRIM_INTERVAL_S)
         await asyncio.to_thread(release_memory)

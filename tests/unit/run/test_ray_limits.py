@@ -13,7 +13,7 @@ import pytest
 
 from visioneval.engine.calls.cost.bounds import CostBound
 from visioneval.engine.calls.limit_keys import RateLimitKey
-from visioneval.errors import BudgetError, ClosingError, ProviderError
+from visioneval.errors import BudgetError, ClosingError, ProviderError, StoppedError
 from visioneval.scale.ray.leases import LeasedBudget, LeasedThrottle, Leases, leased
 from visioneval.scale.ray.messages import Grant, LeaseEnd, LeaseRequest
 from visioneval.scale.ray.shared_limits import SharedLimits
@@ -217,5 +217,22 @@ def test_a_withdrawn_request_takes_no_turn() -> None:
             await first
             await calls.call(1)
             assert calls.paid == 2
+
+    asyncio.run(run())
+
+
+def test_no_call_starts_without_the_shared_limits() -> None:
+    class Gone(Direct):
+        async def grants(self) -> list[Grant]:
+            await asyncio.sleep(0.01)
+            raise ConnectionError
+
+    async def run() -> None:
+        leases = Leases(Gone(SharedLimits({}, 0, None, 0.0), 1))
+        serving = asyncio.create_task(leases.serve())
+        for _ in range(2):
+            with pytest.raises(StoppedError, match="the limits of the run do not answer: ConnectionError"):
+                await leases.acquire(KEY, 1, None)
+        await serving
 
     asyncio.run(run())

@@ -24,7 +24,9 @@ from visioneval.scale.ray.shared_limits import SharedLimits
 from visioneval.scale.ray.worker import CORES, Worker
 
 START_S = 60.0
-"""How long a run waits for its workers to start."""
+"""How long a run waits for a first worker to start."""
+LATE_S = 10.0
+"""How long it then waits for the others before it begins without them."""
 NEW_WORKER_S = 60.0
 """How long a run waits for a new worker after it has lost all."""
 CLOSE_S = 5.0
@@ -87,7 +89,8 @@ class DistributedCells:
         self._workers: list[WorkerHandle] = []
         self._room = min(count, max(1, int(ray.cluster_resources().get("CPU", 0) // CORES)))
         """How many workers the cluster has room for now; it may grow."""
-        self._have_started = asyncio.Event()
+        self._has_started, self._have_started = asyncio.Event(), asyncio.Event()
+        """Set when the first worker has started, and when all have that there is room for."""
         self._may_begin = asyncio.Event()
         self._has_room = asyncio.Event()
         """Set when a worker may have room for another job."""
@@ -121,12 +124,13 @@ class DistributedCells:
             await asyncio.shield(self._end())
 
     async def _begin(self) -> None:
-        """Lets the workers begin once all that the cluster has room for have started.
+        """Lets the workers begin once all that the cluster has room for have started, or without the late ones.
 
         Raises ``UsageError`` if none has in time.
         """
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._have_started.wait(), START_S)
+            await asyncio.wait_for(self._has_started.wait(), START_S)
+            await asyncio.wait_for(self._have_started.wait(), LATE_S)
         if not any(worker.is_ready for worker in self._workers):
             total, free = (found().get("CPU", 0) for found in (ray.cluster_resources, ray.available_resources))
             raise UsageError(
@@ -151,6 +155,7 @@ class DistributedCells:
                 ray.kill(worker.actor)
                 return
             self._has_room.set()
+            self._has_started.set()
             if sum(other.is_ready for other in self._workers) >= self._room:
                 self._have_started.set()
             await worker.lost.wait()

@@ -22,7 +22,7 @@ def shards(plan: Plan, jobs: Jobs) -> Iterator[list[QueuedJob]]:
     because their cells may ask the same, and one process asks once.
     """
     if all(judge.is_free for judge in plan.judges.values()):
-        return ([QueuedJob(job, number)] for number, job in enumerate(jobs(plan)))
+        return ([QueuedJob(_located(job), number)] for number, job in enumerate(jobs(plan)))
     groups = case_groups(plan.suite.cases)
     first = {group: index for index, group in reversed(list(enumerate(map(groups.get, groups))))}
     cases = sorted(plan.suite.cases, key=lambda case: first[groups[case.id]])
@@ -32,7 +32,14 @@ def shards(plan: Plan, jobs: Jobs) -> Iterator[list[QueuedJob]]:
         return groups[job.call.case.id]
 
     grouped = groupby(jobs(ordered), key=group_of)
-    return ([QueuedJob(job, number) for job in shard] for number, (_, shard) in enumerate(grouped))
+    return ([QueuedJob(_located(job), number) for job in shard] for number, (_, shard) in enumerate(grouped))
+
+
+def _located(job: Job) -> Job:
+    """The job with absolute paths of existing outputs, as a worker may have another working directory."""
+    regrade = tuple(replace(stored, folder=stored.folder.absolute()) for stored in job.regrade)
+    next_turn = None if job.next_turn is None else _located(job.next_turn)
+    return replace(job, regrade=regrade, next_turn=next_turn)
 
 
 class JobQueue:

@@ -13,7 +13,7 @@ from visioneval.engine.calls.cost.bounds import CostBound
 from visioneval.engine.calls.cost.budget import Budget, Claim, Reservation
 from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.engine.calls.throttle import Admission, Throttle
-from visioneval.errors import ClosingError
+from visioneval.errors import ClosingError, StoppedError
 from visioneval.scale.ray.messages import Grant, LeaseEnd, LeaseRequest
 from visioneval.suite.entries.limits import Limits
 
@@ -38,12 +38,19 @@ class Leases:
         self._ends: list[LeaseEnd] = []
         self._waiting: dict[int, asyncio.Future[Grant]] = {}
         self._has_news = asyncio.Event()
+        self._broken: str | None = None
 
     async def serve(self) -> None:
-        """Exchanges messages until it is cancelled. Raises what the connection raises."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._send())
-            group.create_task(self._receive())
+        """Exchanges messages until it is cancelled. If the shared limits are gone, no call starts any more."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._send())
+                group.create_task(self._receive())
+        except* Exception as errors:  # whatever the connection raises
+            self._broken = f"the limits of the run do not answer: {type(errors.exceptions[0]).__name__}"
+            for turn in self._waiting.values():
+                if not turn.done():
+                    turn.set_exception(StoppedError(self._broken))
 
     async def _send(self) -> None:
         while True:
@@ -61,7 +68,9 @@ class Leases:
                     turn.set_result(grant)
 
     async def acquire(self, limit_key: RateLimitKey, images: int, bound: CostBound | None) -> Lease:
-        """Waits for the turn of a call. Raises ``ClosingError``, ``BudgetError`` and ``ProviderError``."""
+        """Waits for the turn of a call. Raises ``StoppedError``, such as ``BudgetError``, and ``ProviderError``."""
+        if self._broken is not None:
+            raise StoppedError(self._broken)
         number = next(self._numbers)
         turn: asyncio.Future[Grant] = asyncio.get_running_loop().create_future()
         self._waiting[number] = turn

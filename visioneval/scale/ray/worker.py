@@ -20,7 +20,7 @@ from visioneval.engine.cells.context import RunContext
 from visioneval.engine.components import build_components
 from visioneval.engine.listener import Listener
 from visioneval.engine.memory import unmap_large_blocks
-from visioneval.engine.run import finish_job, open_context
+from visioneval.engine.run import finish_job, open_context, trim_memory
 from visioneval.engine.shutdown import Progress
 from visioneval.errors import AuthError, StorageError, UsageError, VisionEvalError
 from visioneval.records.model import Record
@@ -94,7 +94,7 @@ class Worker:
         self._client = LimitsActor(limits_actor, number)
         self._stack = contextlib.ExitStack()
         self._run: _OpenRun | None = None
-        self._serving: asyncio.Task[None] | None = None
+        self._background: list[asyncio.Task[None]] = []
         self._is_stopped = False
 
     async def start(self) -> WorkerReport:
@@ -135,7 +135,7 @@ class Worker:
         assert isinstance(context.questions, NewQuestions)
         again = replace(context, calls=replace(calls, reuse=settings.reuse.with_own))
         self._run = _OpenRun(context, again, context.questions, messages)
-        self._serving = asyncio.create_task(leases.serve())
+        self._background = [asyncio.create_task(work) for work in (leases.serve(), trim_memory())]
 
     async def run(self, job: Job, *, again: bool) -> JobResult:
         """Runs a job. ``again``: a lost worker had begun it, so what was paid for is in the cache."""
@@ -171,8 +171,8 @@ class Worker:
 
     async def close(self) -> None:
         """Closes the run's files and the cache."""
-        if self._serving is not None:
-            self._serving.cancel()
+        for task in self._background:
+            task.cancel()
         self._stack.close()
 
 
