@@ -6,19 +6,25 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from api_runs import ApiRun, case_id, image_for, scripted, wait_until
-from fake_api import FakeAPI, Fault
+from api_runs import KEY, ApiRun, case_id, image_for, quality, scripted, wait_until
+from fake_api import FakeAPI, Fault, JudgeRequest
+from gecko_script import judge
+from PIL import Image
 from ray._raylet import GcsClient
 from ray.cluster_utils import Cluster
 from ray_clusters import flags, running_cluster, started
+from typer.testing import CliRunner
 
+from visioneval.cli import app
 from visioneval.records.model import read_info, read_records
+from visioneval.records.preferences import read_all_answers
+from visioneval.records.questions import read_questions
 
 WHERE = """\
 import ray
@@ -52,7 +58,17 @@ GRADERS = [
 
 @pytest.fixture(scope="module")
 def api() -> Iterator[FakeAPI]:
-    with FakeAPI(scripted()) as server:
+    script = scripted()
+    questions = judge(lambda *_: "yes")
+
+    def answer(asked: JudgeRequest) -> Mapping[str, Any]:
+        wanted = (asked.schema or {}).get("properties", {})
+        if "quality" in wanted:
+            return {"quality": quality(asked.images[0].data), "reason": "as it is", "verdict": "PASS"}
+        return questions(asked) if {"keywords", "answers"} & wanted.keys() else {"answer": "tie", "reason": "alike"}
+
+    script.judge(answer)
+    with FakeAPI(script) as server:
         yield server
 
 
@@ -283,3 +299,66 @@ def test_key_that_the_nodes_lack(cluster: Cluster, api: FakeAPI, api_run: Callab
     assert "node" in errors
     assert "set the environment variable OTHER_API_KEY" in errors
     assert not api.requests
+
+
+def comparable(run: ApiRun, run_id: str) -> dict[tuple[str, str, int], Any]:
+    """What two runs of a suite have in common, by cell."""
+    return {
+        record.cell: (record.verdict, record.scores, record.artifact_sha256, record.generation_key, record.grade_key)
+        for record in read_records(run.folder / "runs" / run_id)
+    }
+
+
+def test_equals_a_run_in_one_process(cluster: Cluster, api_run: Callable[..., ApiRun], tmp_path: Path) -> None:
+    """With turns, shared outputs, samples, a pairwise grader and questions that a judge makes."""
+    Image.new("RGB", (64, 48), "white").save(tmp_path / "base.png")
+    pair = {"key": "better", "type": "pairwise", "judge": "eye"}
+    gecko = {"key": "gecko", "type": "gecko", "judge": "eye"}
+    run = api_run(
+        0,
+        samples=2,
+        cases=[
+            {"id": "tree", "prompt": "a tall tree"},
+            {"id": "again", "prompt": "one red tree", "output_of": "tree"},
+            {"id": "boat", "prompt": "a tall tree"},
+            {"id": "edit", "images": ["base.png"], "turns": ["add some stars", "remove every star"]},
+        ],
+        models=[{"provider": "mock", "label": "a"}, {"provider": "mock", "label": "b", "params": {"flaw": "blank"}}],
+        graders=[{"key": "file", "type": "properties"}, gecko, pair],
+        verdict=[{"rule": "not file.blank", "level": "warn"}, "gecko >= 0"],
+    )
+    assert run.run(run_id="here").exit_code == 0
+    run.api.requests.clear()
+    run.api.paid_by_digest.clear()
+    run.cache = tmp_path / "another_cache"
+    result = run.run(*flags(cluster), run_id="there")
+    assert result.exit_code == 0, result.output
+    assert len(comparable(run, "here")) == 5 * 2 * 2
+    assert comparable(run, "there") == comparable(run, "here")
+    folders = [tmp_path / "runs" / name for name in ("here", "there")]
+    questions = [{entry.prompt_sha256 for entry in read_questions(folder)} for folder in folders]
+    assert len(questions[0]) == 4
+    assert questions[0] == questions[1]
+    pairs = [{(answer.test_id, answer.sample_index) for answer in read_all_answers(folder)} for folder in folders]
+    assert pairs[0]
+    assert pairs[0] == pairs[1]
+    assert run.repeated_calls == 0
+
+
+def test_a_local_run_is_resumed_on_a_cluster(
+    cluster: Cluster, api: FakeAPI, api_run: Callable[..., ApiRun], tmp_path: Path
+) -> None:
+    """Whose rules have changed since, so that existing outputs are graded by the workers."""
+    run = api_run(12, graders=GRADERS[:2], verdict=["quality >= 0"])
+    assert run.run("--limit", "5").exit_code == 0
+    before = len(api.requests)
+    suite = json.loads((tmp_path / "suite.yaml").read_text())
+    suite["graders"].append(GRADERS[2])
+    (tmp_path / "suite.yaml").write_text(json.dumps(suite))
+    words = ["run", "suite.yaml", "--resume", "runs/r", "--trust-suite", "--cache", str(run.cache), *flags(cluster)]
+    result = CliRunner().invoke(app, words, env={KEY: api.key})
+    assert result.exit_code == 0, result.output
+    records = list(read_records(run.run_folder))
+    assert len(records) == 5
+    assert all(record.scores["here"] is True for record in records)
+    assert len(api.requests) == before
