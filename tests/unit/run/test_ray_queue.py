@@ -35,18 +35,18 @@ def cases_of(shard: list[QueuedJob]) -> list[str]:
 
 
 def test_without_paid_judges_each_job_is_a_shard(tmp_path: Path) -> None:
-    made = plan(tmp_path, {"prompt": "a tree"}, {"prompt": "a tree"})
-    assert [cases_of(shard) for shard in shards(made, every_cell)] == [["case0"], ["case0"], ["case1"], ["case1"]]
+    small_plan = plan(tmp_path, {"prompt": "a tree"}, {"prompt": "a tree"})
+    assert [cases_of(shard) for shard in shards(small_plan, every_cell)] == [["case0"], ["case0"], ["case1"], ["case1"]]
 
 
 def test_what_may_ask_a_judge_the_same_is_one_shard(tmp_path: Path) -> None:
-    made = plan(tmp_path, {"prompt": "a tree"}, {"prompt": "a boat"}, {"prompt": "a tree"}, judged=True)
-    grouped = [cases_of(shard) for shard in shards(made, every_cell)]
+    small_plan = plan(tmp_path, {"prompt": "a tree"}, {"prompt": "a boat"}, {"prompt": "a tree"}, judged=True)
+    grouped = [cases_of(shard) for shard in shards(small_plan, every_cell)]
     assert grouped == [["case0", "case0", "case2", "case2"], ["case1", "case1"]]
 
 
 def test_cases_that_share_outputs_are_one_shard(tmp_path: Path) -> None:
-    made = plan(
+    small_plan = plan(
         tmp_path,
         {"prompt": "a tree"},
         {"prompt": "a boat"},
@@ -54,13 +54,16 @@ def test_cases_that_share_outputs_are_one_shard(tmp_path: Path) -> None:
         {"prompt": "an oak"},
         judged=True,
     )
-    assert sorted(map(cases_of, shards(made, every_cell))) == [["case0", "case0", "case3", "case3"], ["case1", "case1"]]
+    assert sorted(map(cases_of, shards(small_plan, every_cell))) == [
+        ["case0", "case0", "case3", "case3"],
+        ["case1", "case1"],
+    ]
 
 
 def queue_of(count: int, folder: Path) -> JobQueue:
-    made = plan(folder, *({"prompt": f"tree {at}"} for at in range(count)))
+    small_plan = plan(folder, *({"prompt": f"tree {at}"} for at in range(count)))
     return JobQueue(
-        iter([[QueuedJob(job, at)] for at, job in enumerate(every_cell(made)) if job.call.run.label == "a"])
+        iter([[QueuedJob(job, at)] for at, job in enumerate(every_cell(small_plan)) if job.call.run.label == "a"])
     )
 
 

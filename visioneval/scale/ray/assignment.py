@@ -60,8 +60,8 @@ def written_probes(context: RunContext) -> Iterator[tuple[Probe, ...]]:
     token = secrets.token_bytes(16)
     written: list[Probe] = []
     with contextlib.ExitStack() as stack:
-        for subject, place in folders:
-            path = place / f".workers-of-{info.run_id}"
+        for subject, shared_folder in folders:
+            path = shared_folder / f".workers-of-{info.run_id}"
             with contextlib.suppress(OSError):  # a cache that is only read
                 path.write_bytes(token)
                 stack.callback(path.unlink, missing_ok=True)

@@ -132,7 +132,7 @@ class DistributedCells:
             await asyncio.wait_for(self._has_started.wait(), START_S)
             await asyncio.wait_for(self._have_started.wait(), LATE_S)
         if not any(worker.is_ready for worker in self._workers):
-            total, free = (found().get("CPU", 0) for found in (ray.cluster_resources, ray.available_resources))
+            total, free = ray.cluster_resources().get("CPU", 0), ray.available_resources().get("CPU", 0)
             raise UsageError(
                 f"no worker has started within {START_S:g} s: of the cluster's {total:g} cores, {free:g} are free"
             )
