@@ -177,6 +177,12 @@ class TestComparisons:
         narrowed = turns("compare", "a", "b", "--runs", turns.out, "--json", "--case", "cat")
         assert json.loads(narrowed.stdout)["pass_rate"]["n_pairs"] == 3
 
+    def test_a_baseline_has_every_turn(self, turns: TurnRuns) -> None:
+        assert turns.run(run_id="a").exit_code == 0
+        assert turns("baseline", "set", turns.out / "a").exit_code == 0
+        done = turns("compare", "baseline", turns.out / "a", "--json", "--case", "cat")
+        assert json.loads(done.stdout)["counts"]["still_passing"] == 3
+
     def test_confirm_generates_all_turns_up_to_the_one_that_broke(self, turns: TurnRuns) -> None:
         count = iter(range(100))
         generate = turns._generate
