@@ -9,11 +9,8 @@ from typing import Any
 from visioneval.expansion.digest import digest, short_digest
 from visioneval.expansion.plan import BASE_ROLE, Call
 from visioneval.media.urls import is_url
-from visioneval.types import ModelRun
 
 HashOf = Callable[[Path], str]
-_HOST_FIELDS = ("base_url", "api_key_env", "google", "output_hosts")
-_NOT_GENERATED = {"label", "tasks", "params", "grid", "prompts", "path", "run", "dataset", "timeout_s", *_HOST_FIELDS}
 
 
 def generation_key(call: Call, sample: int, hash_of: HashOf) -> str:
@@ -39,7 +36,7 @@ def call_key(call: Call, hash_of: HashOf) -> str:
 
 def _generation_parts(call: Call, hash_of: HashOf) -> dict[str, Any]:
     parts: dict[str, Any] = {
-        "model": {"provider": call.run.provider, "entry": _own_options(call.run)},
+        "model": {"provider": call.run.provider, "entry": call.run.key_options},
         "params": {} if call.run.config.reads_outputs else call.params,
         "prompt": [call.task_type, call.sent_prompt],
         "images": _case_images(call, hash_of),
@@ -77,11 +74,6 @@ def _case_images(call: Call, hash_of: HashOf) -> list[list[str]]:
 def _graded_fields(call: Call) -> set[str]:
     """The additional fields of a case that its graders depend on."""
     return {name for grader in call.graders for name in grader.case_fields}
-
-
-def _own_options(run: ModelRun) -> dict[str, Any]:
-    dumped: dict[str, Any] = run.config.model_dump(exclude=_NOT_GENERATED)
-    return dumped
 
 
 def _join_parts(parts: Mapping[str, Any]) -> str:

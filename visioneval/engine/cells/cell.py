@@ -40,7 +40,7 @@ from visioneval.media.formats import artifact, ending
 from visioneval.providers.base import GenerationRequest
 from visioneval.records.files.links import is_inside
 from visioneval.records.model import CellError, Record
-from visioneval.stopwatch import measured
+from visioneval.stopwatch import Stopwatch
 from visioneval.suite.entries.metrics import BUILT_IN
 from visioneval.suite.remote_media import address_of
 from visioneval.types import Output, Score, Status, Verdict
@@ -180,7 +180,7 @@ async def generate(call: Call, context: RunContext, deadline: float) -> CallOutc
         samples=call.samples,
         folder=context.folder,
     )
-    with measured() as stopwatch:
+    with Stopwatch() as stopwatch:
         outcome = await _generate(call, context, deadline, request)
     seconds, waited = stopwatch.read()
     return replace(outcome, seconds=seconds, waited_seconds=waited)
