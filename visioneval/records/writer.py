@@ -103,7 +103,10 @@ class RunWriter:
 
     def append(self, record: Record) -> None:
         """Appends a record completely or not at all: removes a part that a full disk truncated."""
-        line = record.model_dump_json().encode() + b"\n"
+        self.append_line(record.model_dump_json().encode() + b"\n")
+
+    def append_line(self, line: bytes) -> None:
+        """Appends the line of a record, which ends with a newline, as ``append`` does."""
         with self._lock:
             try:
                 written = 0
