@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import lru_cache
-from pathlib import Path
 
 from visioneval.engine.calls.calls import Calls
 from visioneval.engine.calls.limit_keys import RateLimitKey, generation_limit_key
@@ -22,8 +19,8 @@ from visioneval.engine.loop import run_to_end
 from visioneval.engine.memory import TRIM_INTERVAL_S, release_memory
 from visioneval.engine.pairwise.session import PairwiseSession, judge_matchups, matchups_within
 from visioneval.engine.shutdown import Outcome, Progress
+from visioneval.expansion.file_hashes import FileHashes
 from visioneval.expansion.plan import Plan
-from visioneval.media.images import MAX_BYTES
 from visioneval.records.model import read_records
 from visioneval.records.questions import QuestionsWriter
 from visioneval.records.writer import RunWriter
@@ -105,7 +102,7 @@ def open_context(
             components,
             calls,
             writer,
-            hashes(plan.folder),
+            FileHashes(plan.folder),
             sanitizer_for(plan),
             questions,
             template_folders=template_folders(plan.suite, plan.folder, builtin("prompts")),
@@ -185,21 +182,3 @@ async def _trim_memory() -> None:
     while True:
         await asyncio.sleep(TRIM_INTERVAL_S)
         await asyncio.to_thread(release_memory)
-
-
-def hashes(folder: Path) -> Callable[[Path], str]:
-    """A cached function that returns the SHA-256 of a file, by its path relative to the suite's folder."""
-
-    @lru_cache(maxsize=4096)
-    def hash_of(path: Path) -> str:
-        try:
-            if not (folder / path).is_file():
-                return "missing"
-            if (folder / path).stat().st_size > MAX_BYTES:
-                return "too large"  # never read by a run
-            with (folder / path).open("rb") as file:
-                return hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError:
-            return "missing"
-
-    return hash_of

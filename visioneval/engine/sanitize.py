@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from visioneval.suite.load import HIDDEN, SHORTEST_SECRET
@@ -60,7 +60,7 @@ class Sanitizer:
 
     def text(self, value: object) -> str:
         """Any value as text that is valid UTF-8, without secrets."""
-        text = str(value)
+        text = value if type(value) is str else str(value)
         if not text.isascii():
             text = text.encode("utf-8", "replace").decode()
         for secret in self.secrets:
@@ -69,13 +69,19 @@ class Sanitizer:
 
     def __call__(self, value: Any, depth: int = 0) -> JsonValue:
         """Any value as JSON data: non-finite numbers become ``None``, unknown types become text."""
-        kind = type(value)
-        if kind is str:  # most values have one of these types, so they are checked first
+        kind = type(value)  # nearly all values have one of these types
+        if kind is str:
             return self.text(value)
-        if kind is float:
-            return value if math.isfinite(value) else None
-        if kind in (dict, list) and depth < MAX_DEPTH:
-            return self._nested(value, depth + 1)
+        if kind is bool or value is None or (kind is float and isfinite(value)):
+            plain: JsonValue = value
+            return plain
+        if kind is dict and depth < MAX_DEPTH:
+            return self.mapping(value, depth + 1)
+        if kind is list and depth < MAX_DEPTH:
+            return self._list(value, depth + 1)
+        return self._converted(value, depth)
+
+    def _converted(self, value: Any, depth: int) -> JsonValue:
         if hasattr(value, "item") and not isinstance(value, (str, Mapping)):
             value = scalar(value)
         if value is None or isinstance(value, bool):
@@ -83,25 +89,27 @@ class Sanitizer:
         if isinstance(value, int):
             return int(value) if abs(value) < MAX_INT else None
         if isinstance(value, float):
-            return float(value) if math.isfinite(value) else None
+            return float(value) if isfinite(value) else None
         if isinstance(value, bytes):
             return f"<{len(value)} bytes>"
         if isinstance(value, (Mapping, list, tuple, Set)) and depth < MAX_DEPTH:
-            return self._nested(value, depth + 1)
+            return self.mapping(value, depth + 1) if isinstance(value, Mapping) else self._list(value, depth + 1)
         return self.text(value)
 
-    def _nested(self, value: Any, depth: int) -> JsonValue:
-        if isinstance(value, (dict, Mapping)):
-            return self.mapping(value, depth)
-        return [self(item, depth) for item in value]
+    def _list(self, value: Iterable[Any], depth: int) -> JsonValue:
+        # long lists are of coordinates, which need no call each
+        return [item if type(item) is float and isfinite(item) else self(item, depth) for item in value]
 
     def mapping(self, value: Mapping[Any, Any] | None, depth: int = 0) -> dict[str, JsonValue]:
         """A mapping as a JSON object."""
-        return {self.text(name): self(item, depth) for name, item in (value or {}).items()}
+        if not value:
+            return {}
+        text = self.text
+        return {text(name): text(item) if type(item) is str else self(item, depth) for name, item in value.items()}
 
     def texts(self, value: Mapping[Any, Any] | None) -> dict[str, str]:
         """A mapping of names to texts."""
-        return {self.text(name): self.text(item) for name, item in (value or {}).items()}
+        return {self.text(name): self.text(item) for name, item in value.items()} if value else {}
 
     def counts(self, value: Mapping[Any, Any] | None) -> dict[str, int] | None:
         """A mapping of names to integers, without values that are not numbers."""
@@ -113,6 +121,8 @@ class Sanitizer:
 
 def scalar(value: Any) -> Any:
     """The Python value of a NumPy scalar; other values unchanged."""
+    if value is None or type(value) in (float, int, bool, str):
+        return value
     try:
         return value.item()
     except Exception:

@@ -12,7 +12,7 @@ from visioneval.media.urls import is_url
 from visioneval.types import ModelRun
 
 HashOf = Callable[[Path], str]
-_HOST_FIELDS = ("base_url", "api_key_env", "google")
+_HOST_FIELDS = ("base_url", "api_key_env", "google", "output_hosts")
 _NOT_GENERATED = {"label", "tasks", "params", "grid", "prompts", "path", "run", "dataset", "timeout_s", *_HOST_FIELDS}
 
 
@@ -40,8 +40,7 @@ def _generation_parts(call: Call, hash_of: HashOf) -> dict[str, Any]:
     }
     if call.run.stand_in:
         parts["expect"] = [call.case.expect.model_dump(exclude={"aligned"}), call.case.metadata]
-    if "path" in call.params and call.run.config.reads_outputs:
-        path = call.params["path"]
+    if (path := call.existing_output) is not None:
         parts["image"] = path if is_url(path) else hash_of(Path(path))
     return parts
 

@@ -60,10 +60,20 @@ class Call:
     """Calls of the cases that use this call's images (``output_of``): the same cells with another prompt."""
 
     @property
-    def has_files(self) -> bool:
-        """Whether its keys depend on files, which must be hashed."""
+    def key_files(self) -> tuple[Path, ...]:
+        """The files whose contents are part of its keys."""
         files = self.files
-        return bool(files.images or files.masks or files.reference or "path" in self.params)
+        paths = [path for _, path in files.images] + list(files.masks.values())
+        if files.reference is not None:
+            paths.append(files.reference)
+        if self.existing_output is not None and not is_url(self.existing_output):
+            paths.append(Path(self.existing_output))
+        return tuple(paths)
+
+    @property
+    def existing_output(self) -> str | None:
+        """The path or URL of the output that it reads; ``None`` if it generates one."""
+        return self.params.get("path") if self.run.config.reads_outputs else None
 
     @property
     def cells(self) -> int:
@@ -226,7 +236,7 @@ class Plan:
 
     def missing_output(self, call: Call) -> str | None:
         """The existing output that a call would read, if it does not exist."""
-        path = call.params.get("path") if call.run.config.reads_outputs else None
+        path = call.existing_output
         if path is None or is_url(path) or (path and (self.folder / path).is_file()):
             return None
         return str(path or call.params.get("row") or f"an image of {call.case.id!r} by {call.run.label!r}")

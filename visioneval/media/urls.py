@@ -10,10 +10,12 @@ import ipaddress
 import os
 import re
 import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from visioneval.errors import UsageError
+from visioneval.media.buckets import bucket_files, size_in_bucket
 from visioneval.media.hub import HUB, fetch_from_hub, hub_problem
 from visioneval.media.inflate import ACCEPTED, Inflater
 
@@ -101,13 +103,19 @@ def _is_public(host: str) -> bool:
         return re.search(r"\.[a-z][a-z0-9-]*$", host) is not None and not host.endswith(private)
 
 
-def fetch(url: str, limit: int) -> bytes:
-    """Reads a file at a URL, of at most ``limit`` bytes. Raises ``UsageError``."""
+def fetch(url: str, limit: int, redirect_problem: Callable[[str], str | None] | None = None) -> bytes:
+    """Reads a file at a URL, of at most ``limit`` bytes. Raises ``UsageError``.
+
+    ``redirect_problem`` says why a redirect to a URL of another origin is not followed. By default, a redirect may lead
+    to every public URL.
+    """
     if problem := unreadable(url):
         raise UsageError(problem)
     scheme = urlsplit(url).scheme
     try:
-        return _from_bucket(url, scheme, limit) if scheme in BUCKETS else _from_web(url, limit)
+        if scheme in BUCKETS:
+            return _from_bucket(url, scheme, limit)
+        return _from_web(url, limit, redirect_problem or _not_public)
     except UsageError:
         raise
     except ImportError:
@@ -131,36 +139,36 @@ def _error_message(error: Exception) -> str:
 def _from_bucket(url: str, scheme: str, limit: int) -> bytes:
     if scheme == "hf":
         return fetch_from_hub(url, limit)
-    import fsspec
-
-    store = fsspec.filesystem(scheme)
-    size = store.info(url)["size"]
-    if size > limit:
+    files = bucket_files(scheme)
+    if size_in_bucket(files, url) > limit:
         raise _too_large(limit)
-    data: bytes = store.cat_file(url)
+    data: bytes = files.cat_file(url)
     if len(data) > limit:  # a compressed object is larger than its declared size
         raise _too_large(limit)
     return data
 
 
-def _from_web(url: str, limit: int) -> bytes:
-    """Reads a page and follows a few redirects. Each redirect to another origin must lead to a public URL."""
+def _not_public(url: str) -> str | None:
+    if url_problem(url) is None:
+        return None
+    return f"{origin_of(url)!r}, which is not public over https: to read it, add its host to {TRUSTED_HOSTS}"
+
+
+def _from_web(url: str, limit: int, redirect_problem: Callable[[str], str | None]) -> bytes:
+    """Reads a page and follows a few redirects."""
     current = url
     for _ in range(_MOST_REDIRECTS + 1):
         data, location = _page(current, limit)
         if location is None:
             return data
         target = urljoin(current, location)
-        if _origin(target) != _origin(current) and url_problem(target):
-            raise UsageError(
-                f"it redirects to {_origin(target)!r}, which is not public over https: to read it, add its host to"
-                f" {TRUSTED_HOSTS}"
-            )
+        if origin_of(target) != origin_of(current) and (problem := redirect_problem(target)):
+            raise UsageError(f"it redirects to {problem}")
         current = target
     raise UsageError(f"it redirects more than {_MOST_REDIRECTS} times")
 
 
-def _origin(url: str) -> str:
+def origin_of(url: str) -> str:
     """A URL without its path and query, which may contain secrets."""
     try:
         parts = urlsplit(url)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, StringConstraints
 
@@ -21,6 +21,8 @@ Number = Annotated[float, Field(ge=-MAX_NUMBER, le=MAX_NUMBER, allow_inf_nan=Fal
 Duration = Annotated[float, Field(ge=0, le=MAX_NUMBER, allow_inf_nan=False)]
 """Seconds."""
 Amount = Annotated[int, Field(ge=-(2**63), le=2**63)]
+JsonObject = dict[str, Any]
+"""Plain data, as a JSON parser or the engine's sanitizer returns it. Checking its values again takes much longer."""
 Pixels = Annotated[int, Field(ge=0, le=10**9)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from visioneval.records import fields
 from visioneval.types import Frozen, Score
@@ -19,7 +19,7 @@ class JudgeAnswer(Frozen):
     reasons: dict[str, str] = Field(default_factory=dict)
     failure_tags: tuple[str, ...] = ()
     error: str | None = None
-    details: dict[str, JsonValue] = Field(default_factory=dict)
+    details: fields.JsonObject = Field(default_factory=dict)
     usage: dict[str, fields.Amount] | None = None
     cost_usd: fields.Number | None = None
     cached: bool = False

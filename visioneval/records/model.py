@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, JsonValue, PrivateAttr, TypeAdapter, ValidationError
+from pydantic import Field, PrivateAttr, TypeAdapter, ValidationError
 
 from visioneval.errors import RunFormatError
 from visioneval.records import fields
@@ -67,7 +67,7 @@ class GraderRecord(Frozen):
     """Whether it raised, or a metric that it owes the cell is null."""
     is_optional: bool = False
     """Whether the cell can have a verdict without it."""
-    details: dict[str, JsonValue] = Field(default_factory=dict)
+    details: fields.JsonObject = Field(default_factory=dict)
     usage: dict[str, fields.Amount] | None = None
     cost_usd: fields.Number | None = None
     seconds: fields.Duration = 0.0
@@ -82,7 +82,7 @@ class GraderRecord(Frozen):
     """The answers of a panel, in its order; empty for a single judge."""
 
     @property
-    def all_details(self) -> tuple[dict[str, JsonValue], ...]:
+    def all_details(self) -> tuple[fields.JsonObject, ...]:
         """Its details and those of each judge of its panel."""
         return self.details, *(answer.details for answer in self.judges)
 
@@ -104,9 +104,9 @@ class Record(Frozen):
     """What graders saw, if that is not ``prompt``."""
     tags: tuple[str, ...] = ()
     flaky: bool = False
-    metadata: dict[str, JsonValue] = Field(default_factory=dict)
+    metadata: fields.JsonObject = Field(default_factory=dict)
     provider: str
-    run_params: dict[str, JsonValue] = Field(default_factory=dict)
+    run_params: fields.JsonObject = Field(default_factory=dict)
     status: Status
     verdict: Verdict
     failed_rules: tuple[fields.RuleText, ...] = ()

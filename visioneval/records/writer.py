@@ -13,6 +13,7 @@ from collections.abc import Collection
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
+from stat import S_ISREG
 from typing import BinaryIO, Self
 
 from pydantic import BaseModel
@@ -28,6 +29,7 @@ _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,150}")
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
+_MAX_CELL_FOLDERS = 1024
 _LOCK_RETRY_S = (0.01, 0.05, 0.2)
 """Seconds between attempts to lock a run: a reader that checks its state locks it for a moment."""
 
@@ -40,6 +42,8 @@ class RunWriter:
         self.info = info
         self.links = True
         """Whether hard links work in this folder, as far as known: linking is faster than copying."""
+        self._cell_folders: set[str] = set()
+        """The last folders of cells that were checked and created."""
         self._results = results
         self._end = results.seek(0, os.SEEK_END)
         self._lock = threading.Lock()
@@ -118,15 +122,9 @@ class RunWriter:
         """
         if not _SAFE_NAME.fullmatch(name):
             raise ValueError(f"{name!r} is not a valid file name: use letters, digits, _ - and . (not first)")
-        relative = f"artifacts/{test_id}/{model_slug(label)}/{name}"
+        relative = f"{self._cell_folder(test_id, label)}/{name}"
         path = self.folder / relative
-        if not is_inside(self.folder, f"artifacts/{test_id}/{model_slug(label)}"):
-            raise StorageError(
-                f"{path.parent}: is a link to a folder outside the run: replace it with a real folder (nothing"
-                f" was written)"
-            )
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
             if source is None:
                 write_whole(path, data or b"")
             elif not hard_link(source, path):
@@ -134,6 +132,26 @@ class RunWriter:
                 write_whole(path, source.read_bytes() if data is None else data)
         except OSError as error:
             raise StorageError(f"{path}: cannot write: {error.strerror or error}") from error
+        return relative
+
+    def _cell_folder(self, test_id: str, label: str) -> str:
+        """The folder of the cells of a case on a model run, relative to the run's folder. Creates it."""
+        relative = f"artifacts/{test_id}/{model_slug(label)}"
+        if relative in self._cell_folders:
+            return relative
+        path = self.folder / relative
+        if not is_inside(self.folder, relative):
+            raise StorageError(
+                f"{path}: is a link to a folder outside the run: replace it with a real folder (nothing was written)"
+            )
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)  # one after the other: a failed attempt takes longer
+            path.mkdir(exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"{path}: cannot write: {error.strerror or error}") from error
+        if len(self._cell_folders) >= _MAX_CELL_FOLDERS:
+            self._cell_folders.clear()
+        self._cell_folders.add(relative)
         return relative
 
     def finish(
@@ -208,8 +226,10 @@ def _json_bytes(model: BaseModel) -> bytes:
 
 
 def hard_link(source: Path, path: Path) -> bool:
-    """Hard-links a file, replacing an older file. Returns ``False`` if the file system cannot."""
+    """Hard-links a regular file, replacing an older file. Returns ``False`` if the file system cannot."""
     try:
+        if not S_ISREG(source.lstat().st_mode):  # a link to a symbolic link would lead out of the folder
+            return False
         path.hardlink_to(source)
     except FileExistsError:
         part = path.with_name(f".{path.name}.{threading.get_ident()}.part")  # two cells may share an image

@@ -15,6 +15,11 @@ from visioneval.types import Frozen
 EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=120)]
 
 
+ANY_HOST = "*"
+HostPattern = Annotated[str, StringConstraints(pattern=r"^(\*|(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*)$", max_length=253)]
+"""A host; ``*.example.com`` for the hosts below it; ``*`` for every public host."""
+
+
 def _plain_host(url: str) -> str:
     """Checks that a URL has an unambiguous host name. Raises ``ValueError``."""
     try:
@@ -84,6 +89,10 @@ class Remote(Frozen):
 
     def credentials_problem(self, *, trusted: bool) -> str | None:  # noqa: ARG002 - most have a key and nothing else
         """Why this machine's credentials must not be used for this entry; ``None`` if allowed or not needed."""
+        return None
+
+    def output_hosts_problem(self, *, trusted: bool) -> str | None:  # noqa: ARG002 - most have none
+        """Why outputs must not be fetched from the declared hosts; ``None`` if allowed or none is declared."""
         return None
 
     def _own_host_problem(self, *, trusted: bool) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from record_factory import generated_png
 from toys import Toy
 
 from visioneval.errors import UsageError
+from visioneval.media import buckets
 from visioneval.media.urls import fetch
 from visioneval.suite.loading.datasets.tables import read_rows
 
@@ -147,6 +149,40 @@ def test_a_bucket_that_denies_access_is_reported_on_one_line(
     message = [line for line in result.output.splitlines() if line]
     assert len(message) == 1, result.output
     assert f"dataset: {name}: access denied" in message[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "endpoint"), [("s3://slow/d.jsonl", "AWS_ENDPOINT_URL"), ("gs://slow/d.jsonl", "STORAGE_EMULATOR_HOST")]
+)
+def test_a_bucket_that_does_not_answer_is_reported_soon_and_on_one_line(
+    toy: Toy, monkeypatch: pytest.MonkeyPatch, name: str, endpoint: str
+) -> None:
+    monkeypatch.setattr(buckets, "ANSWER_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv(endpoint, f"http://127.0.0.1:{silent.getsockname()[1]}")
+        result = run(toy, name)
+    assert result.exit_code == 2
+    message = [line for line in result.output.splitlines() if line]
+    assert len(message) == 1, result.output
+    assert f"dataset: {name}: no answer in 0.5 seconds" in message[0]
+
+
+def test_gcsfs_prints_no_traceback(tmp_path: Path) -> None:
+    code = "from visioneval.media.buckets import bucket_files; bucket_files('gs'); import gcsfs.core;"
+    code += "gcsfs.core.logger.exception('out of retries')"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "STORAGE_EMULATOR_HOST": "http://127.0.0.1:1",
+        },
+    )
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 def test_denied_access_to_an_image_is_the_error_of_its_row(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:

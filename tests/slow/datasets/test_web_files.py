@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import gzip
 import io
-import threading
 import tracemalloc
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from PIL import Image
 from typer.testing import CliRunner, Result
+from web_pages import Page, web
 
 from visioneval.cli import app
 from visioneval.providers.files import generator as files
@@ -30,60 +26,6 @@ models: [{{provider: mock}}]
 graders: [{{key: image, type: properties}}]
 verdict: [not image.blank]
 """
-
-
-@dataclass
-class Page:
-    """A reply: its status, headers and body, whose parts are sent until the client leaves."""
-
-    body: bytes | Iterable[bytes] = b""
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass
-class Web:
-    """A web server on this machine, and the headers of each request."""
-
-    url: str
-    pages: dict[str, Page]
-    seen: list[dict[str, str]] = field(default_factory=list)
-
-
-@contextmanager
-def web(**pages: Page) -> Iterator[Web]:
-    result = Web("", {f"/{name}": page for name, page in pages.items()})
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            result.seen.append({name.lower(): value for name, value in self.headers.items()})
-            page = result.pages[self.path.split("?")[0].removesuffix(".csv").removesuffix(".png")]
-            self.send_response(page.status)
-            for name, value in page.headers.items():
-                self.send_header(name, value)
-            whole = isinstance(page.body, bytes)
-            if whole:
-                self.send_header("content-length", str(len(page.body)))  # type: ignore[arg-type]
-            self.end_headers()
-            try:
-                for part in [page.body] if whole else page.body:
-                    self.wfile.write(part)  # type: ignore[arg-type]
-            except OSError:
-                self.close_connection = True
-
-        def log_message(self, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    result.url = f"http://127.0.0.1:{server.server_port}"
-    try:
-        yield result
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 @pytest.fixture(autouse=True)

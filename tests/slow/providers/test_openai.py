@@ -214,15 +214,6 @@ def test_a_damaged_image_fails_only_its_cell(api: FakeAPI, script: Script) -> No
     assert generate(api.openai_base_url, request({**PLAIN, "n": 3})).outputs == (good, b"", good)
 
 
-def test_a_url_instead_of_an_image_is_reported_with_a_fix() -> None:
-    with canned({"data": [{"url": "https://files.example/1.png"}]}) as server:
-        error = failed(server.url)
-    assert (error.kind, str(error)) == (
-        "invalid",
-        "the answer contains a URL, not an image: set params.response_format to b64_json",
-    )
-
-
 @pytest.mark.parametrize(
     ("fault", "kind", "wait", "words"),
     [

@@ -19,7 +19,7 @@ from visioneval.engine.cells.context import RunContext, sanitizer_for
 from visioneval.engine.components import Components, build_components
 from visioneval.engine.prepare.planning import Planned, SuiteOptions, load_plan
 from visioneval.engine.prepare.provenance import describe_run
-from visioneval.engine.run import hashes
+from visioneval.expansion.file_hashes import FileHashes
 from visioneval.expansion.keys import generation_key, grade_key
 from visioneval.expansion.plan import Call, Plan
 from visioneval.media.images import sha256
@@ -69,7 +69,7 @@ def open_context(
         "components": components or build_components(plan),
         "calls": calls or calls_for(plan),
         "writer": writer,
-        "hash_of": hashes(plan.folder),
+        "hash_of": FileHashes(plan.folder),
         "sanitizer": sanitizer_for(plan),
         "questions": QuestionsWriter(writer.folder),
         "template_folders": template_folders(plan.suite, plan.folder, builtin("prompts")),
@@ -92,7 +92,7 @@ def recorded(folder: Path, plan: Plan, **changes: Any) -> list[Record]:
 
 def record_of(folder: Path, plan: Plan, call: Call, sample: int = 0, **changes: Any) -> Record:
     """The record of one cell that passed. Its image, distinct for every cell, is written to ``folder``."""
-    hash_of = hashes(plan.folder)
+    hash_of = FileHashes(plan.folder)
     source = call.case.output_of or call.case.id
     name = f"artifacts/{source}/{call.run.label}/{sample}.png"
     path = folder / name

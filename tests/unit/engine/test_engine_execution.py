@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from hashlib import sha256
@@ -19,9 +20,11 @@ from visioneval.engine.cells.cell import Job
 from visioneval.engine.components import Components
 from visioneval.engine.listener import Interrupt, Listener
 from visioneval.engine.memory import release_memory, unmap_large_blocks
-from visioneval.engine.run import by_limit_key, every_cell, execute, hashes
+from visioneval.engine.run import by_limit_key, every_cell, execute
 from visioneval.engine.shutdown import Outcome
 from visioneval.errors import AuthError, ProviderError, StorageError
+from visioneval.expansion import file_hashes
+from visioneval.expansion.file_hashes import FileHashes
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.providers.base import Generation, GenerationRequest
 from visioneval.records.model import Record, read_records
@@ -192,21 +195,38 @@ class TestHashes:
     """Digests of input files."""
 
     def test_a_file_is_hashed_once(self, tmp_path: Path) -> None:
-        hash_of = hashes(tmp_path)
+        hash_of = FileHashes(tmp_path)
         (tmp_path / "a").write_bytes(b"x")
         assert hash_of(Path("a")) == sha256(b"x").hexdigest()
         (tmp_path / "a").write_bytes(b"y")
         assert hash_of(Path("a")) == sha256(b"x").hexdigest()
-        assert hashes(tmp_path)(tmp_path / "a") == sha256(b"y").hexdigest()
+        assert FileHashes(tmp_path)(tmp_path / "a") == sha256(b"y").hexdigest()
+
+    def test_files_that_were_prepared_are_not_read_again(self, tmp_path: Path) -> None:
+        hash_of = FileHashes(tmp_path)
+        (tmp_path / "a").write_bytes(b"x")
+        asyncio.run(hash_of.prepare([Path("a"), Path("none")]))
+        (tmp_path / "a").unlink()
+        (tmp_path / "none").write_bytes(b"y")
+        assert [hash_of(Path(name)) for name in ("a", "none")] == [sha256(b"x").hexdigest(), "missing"]
+
+    def test_more_files_than_it_remembers_are_read_again(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(file_hashes, "MAX_FILES", 2)
+        hash_of = FileHashes(tmp_path)
+        for data in (b"x", b"y"):
+            for name in "abc":
+                (tmp_path / name).write_bytes(data)
+            assert [hash_of(Path(name)) for name in "abc"] == [sha256(data).hexdigest()] * 3
+            hash_of(Path("d"))
 
     @pytest.mark.parametrize("name", ["none", ".", "a\0b", "long" * 100])
     def test_a_path_without_a_file_is_missing(self, tmp_path: Path, name: str) -> None:
-        assert hashes(tmp_path)(Path(name)) == "missing"
+        assert FileHashes(tmp_path)(Path(name)) == "missing"
 
     def test_a_file_that_no_run_reads_is_not_hashed(self, tmp_path: Path) -> None:
         with (tmp_path / "a").open("wb") as file:
-            os.truncate(file.fileno(), run_module.MAX_BYTES + 1)
-        assert hashes(tmp_path)(Path("a")) == "too large"
+            os.truncate(file.fileno(), file_hashes.MAX_BYTES + 1)
+        assert FileHashes(tmp_path)(Path("a")) == "too large"
 
 
 def test_memory_is_released_or_the_system_has_no_glibc() -> None:

@@ -170,9 +170,10 @@ class Cache:
         if not _DIGEST.fullmatch(digest):  # of a damaged or hostile entry: it could be any path
             self._warn(f"{self.folder}: ignoring a damaged entry in the cache: {digest!r:.100} names no image")
             return None
-        path = self.path(digest)
+        path = f"{self.folder}/files/{digest[:2]}/{digest}"
         try:
-            data = path.read_bytes()
+            with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - half the time
+                data = file.readall()
         except OSError as error:
             self._warn(f"{path}: cannot read a cached image: {error.strerror}")
             return None
@@ -180,7 +181,7 @@ class Cache:
             return data
         self._warn(f"{path}: ignoring a damaged image in the cache")
         with contextlib.suppress(OSError):
-            path.unlink()
+            self.path(digest).unlink()
         return None
 
     def path(self, digest: str) -> Path:

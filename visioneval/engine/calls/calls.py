@@ -86,7 +86,7 @@ class Calls:
             )
             outputs = await asyncio.to_thread(_check_outputs, generation, call.task_type)
             return _generation_result(generation, outputs, generation.cost_usd, tries.count)
-        key = await run_in_thread(call_key, call, hash_of, when=call.has_files)
+        key = call_key(call, hash_of)
         cached = await self._cached_generation(key, call)
         if cached is not None:
             self.log.hit(limit_key, key)
@@ -263,12 +263,17 @@ class Calls:
 
     def _read_outputs(self, entry: CacheEntry, cache: Cache, task: TaskType) -> tuple[CheckedMedia, ...] | None:
         """The images of a cached generation; ``None`` if one of their files is missing or damaged."""
-        outputs = tuple(CheckedMedia(**image) for image in entry.answer["outputs"])
-        with_bytes = [replace(p, data=cache.read(p.sha256)) if p.fault is None else p for p in outputs]
-        if any(p.fault is None and p.data is None for p in with_bytes):
-            return None
-        checked = (p if p.decoded or p.data is None else check_media(p.data, task) for p in with_bytes)
-        return tuple(map(self._release_bytes, checked))
+        outputs = []
+        for stored in entry.answer["outputs"]:
+            image = CheckedMedia(**stored)
+            if image.fault is None:
+                data = cache.read(image.sha256)
+                if data is None:
+                    return None
+                checked = image if image.decoded else check_media(data, task)
+                image = replace(checked, data=None, kept=cache.path(image.sha256))
+            outputs.append(image)
+        return tuple(outputs)
 
     def _cache_generation(
         self, key: str, generation: Generation, cost: float | None, call: Call

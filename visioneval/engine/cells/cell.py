@@ -139,6 +139,7 @@ async def _generate(call: Call, context: RunContext, deadline: float, request: G
     tries = Tries()
     try:
         provider = context.components.providers[call.run.label]
+        await context.hash_of.prepare(call.key_files)
         async with asyncio.timeout_at(deadline):
             generated = await context.calls.generate(call, context.hash_of, provider, request, tries)
             return CallOutcome(generated=generated)
@@ -169,7 +170,7 @@ async def finish_cell(call: Call, sample: int, outcome: CallOutcome, context: Ru
     has_bytes = any(output.data is not None for output in generated.outputs)
     # while other threads check new images, every system call waits for Python's lock
     is_new = bool(generated.outputs) and generated.stored_at is None
-    is_work = is_new or has_bytes or call.has_files or not context.writer.links
+    is_work = is_new or has_bytes or not context.writer.links
     make_record, stored = await run_in_thread(_store_output, call, sample, outcome, context, when=is_work)
     if isinstance(stored, Record):
         return stored
@@ -181,6 +182,7 @@ async def finish_cell(call: Call, sample: int, outcome: CallOutcome, context: Ru
 async def regrade_output(existing: StoredOutput, context: RunContext, deadline: float) -> Record:
     """Grades an existing output and builds its new record; the generation fields stay the same."""
     call, record = existing.call, existing.record
+    await context.hash_of.prepare(call.key_files)
     make_record = partial(
         Record,
         **{name: getattr(record, name) for name in _GENERATION_FIELDS},
@@ -188,7 +190,7 @@ async def regrade_output(existing: StoredOutput, context: RunContext, deadline: 
         sent_prompt=prompt_of_output(call, record, context),
         run_id=context.writer.info.run_id,
         sample_index=record.sample_index,
-        grade_key=await run_in_thread(grade_key, call, context.hash_of, when=call.has_files),
+        grade_key=grade_key(call, context.hash_of),
     )
     if record.test_id != call.case.id or existing.is_of_another_run:
         free = None if record.cost_usd is None else 0.0
@@ -280,7 +282,7 @@ async def _grade_output(
         is_local = image.path != Path()
         make_record = partial(
             make_record,
-            artifact_path=image.path.relative_to(context.writer.folder).as_posix() if is_local else None,
+            artifact_path=str(image.path).removeprefix(f"{context.writer.folder}/") if is_local else None,
             artifact_sha256=image.sha256 or None,
             mime=image.mime,
             width=image.width or None,

@@ -13,7 +13,7 @@ from visioneval.engine.cells.measurements import Measurements
 from visioneval.engine.cells.single_flight import SingleFlight
 from visioneval.engine.components import Components
 from visioneval.engine.sanitize import Sanitizer
-from visioneval.expansion.keys import HashOf
+from visioneval.expansion.file_hashes import FileHashes
 from visioneval.expansion.plan import Plan, needed_keys
 from visioneval.records.questions import QuestionsWriter
 from visioneval.records.writer import RunWriter
@@ -27,7 +27,7 @@ class RunContext:
     components: Components
     calls: Calls
     writer: RunWriter
-    hash_of: HashOf
+    hash_of: FileHashes
     sanitizer: Sanitizer
     questions: QuestionsWriter
     image_cache: ImageCache = field(default_factory=ImageCache)

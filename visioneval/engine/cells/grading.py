@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from visioneval.engine.sanitize import amount, scalar
 from visioneval.errors import BudgetError, GraderError, ImageError, ProviderError, StoppedError
 from visioneval.expansion.plan import Call
 from visioneval.graders.base import Grade, GradingContext
-from visioneval.graders.measures import MeasureOnce
+from visioneval.graders.measures import MeasureOnce, measure_directly
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.model import CellError, Fingerprint, GraderRecord
@@ -31,6 +31,8 @@ from visioneval.records.questions import PromptQuestions
 from visioneval.stopwatch import Stopwatch, measured
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.types import Metric, Output, Score
+
+SubjectOf = Callable[[BaseGrader, JudgeMeters], GradingContext]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,38 +69,9 @@ async def grade(
     deadline: float,
 ) -> CellGrades:
     """Runs all graders of a cell; ``params`` are those of its generation. Raises only ``StoppedError``."""
-
-    def write(name: str, data: bytes) -> str:
-        source = data.path if isinstance(data, CachedImage) else None
-        return context.writer.save(call.case.id, call.run.label, f"{sample}.{name}", data, source=source)
-
-    images = SavedImages(write)
-    subject = GradingContext(
-        case=call.case,
-        task_type=call.task_type,
-        prompt=call.graded_prompt,
-        requested_size=_requested_size(params),
-        output=image,
-        files=call.files,
-        save=images.save,
-        variables=context.variables,
-        template_folders=context.template_folders,
-        show=CellImages(image, context.image_cache).show,
-        watching=context.components.watching,
-        once=context.once,
-        known_questions=context.questions.find,
-        keep_questions=partial(_keep_questions, context),
-    )
-    about = CellRef(call.case.id, call.run.label, sample)
+    subject_of = _subjects(call, sample, image, params, context)
     graded = await gather_all(
-        _ask(
-            config,
-            replace(subject, save=images.save_checked) if config.runs_code else subject,
-            about,
-            context,
-            deadline,
-            is_optional=config.key in call.optional_graders,
-        )
+        _ask(config, subject_of, context, deadline, is_optional=config.key in call.optional_graders)
         for config in call.graders
     )
     scores: dict[str, Score] = {}
@@ -111,6 +84,45 @@ async def grade(
     return CellGrades(
         scores, reasons, tuple(tags), tuple(record for _, record, _ in graded), tuple(kind for _, _, kind in graded)
     )
+
+
+def _subjects(
+    call: Call, sample: int, image: Output | None, params: Mapping[str, Any], context: RunContext
+) -> SubjectOf:
+    """A function that returns the cell as one of its graders sees it."""
+
+    def write(name: str, data: bytes) -> str:
+        source = data.path if isinstance(data, CachedImage) else None
+        return context.writer.save(call.case.id, call.run.label, f"{sample}.{name}", data, source=source)
+
+    images = SavedImages(write)
+    show = CellImages(image, context.image_cache).show
+    about = CellRef(call.case.id, call.run.label, sample)
+    requested_size, keep_questions = _requested_size(params), partial(_keep_questions, context)
+
+    def subject_of(config: BaseGrader, meters: JudgeMeters) -> GradingContext:
+        return GradingContext(
+            case=call.case,
+            task_type=call.task_type,
+            prompt=call.graded_prompt,
+            requested_size=requested_size,
+            output=image,
+            files=call.files,
+            save=images.save_checked if config.runs_code else images.save,
+            # nothing says what a custom class reads
+            measure=measure_directly if config.runs_code else _measurer(image, context, meters.total),
+            variables=context.variables,
+            template_folders=context.template_folders,
+            judge=next(iter(config.judge_names), None),
+            ask_judge=_judge_asker(about, context, meters),
+            show=show,
+            watching=context.components.watching,
+            once=context.once,
+            known_questions=context.questions.find,
+            keep_questions=keep_questions,
+        )
+
+    return subject_of
 
 
 def _judge_asker(
@@ -131,7 +143,7 @@ def _measurer(output: Output | None, context: RunContext, meter: Meter) -> Measu
     """The function with which one grader measures, and which counts its measurements in ``meter``."""
 
     def hash_of(path: Path) -> str:
-        return output.sha256 if output is not None and path == output.path else context.hash_of(path)
+        return output.sha256 if output is not None and str(path) == str(output.path) else context.hash_of(path)
 
     return partial(context.measurements, hash_of=hash_of, meter=meter)
 
@@ -150,23 +162,11 @@ def _requested_size(params: Mapping[str, Any]) -> str | None:
 
 
 async def _ask(
-    config: BaseGrader,
-    subject: GradingContext,
-    about: CellRef,
-    context: RunContext,
-    deadline: float,
-    *,
-    is_optional: bool,
+    config: BaseGrader, subject_of: SubjectOf, context: RunContext, deadline: float, *, is_optional: bool
 ) -> tuple[Grade, GraderRecord, str]:
     """Runs one grader, once with each of its judges if it has a panel, and builds its record."""
     meters = JudgeMeters()
-    subject = replace(
-        subject,
-        judge=config.judge_names[0] if config.judge_names else None,
-        ask_judge=_judge_asker(about, context, meters),
-        # nothing says what a custom class reads
-        measure=subject.measure if config.runs_code else _measurer(subject.output, context, meters.total),
-    )
+    subject = subject_of(config, meters)
     judges: tuple[JudgeAnswer, ...] = ()
     with measured() as stopwatch:
         if not config.has_panel:
@@ -314,7 +314,7 @@ def _range_problem(value: Any, metric: Metric) -> str | None:
     if metric.type == "bool":
         return None if isinstance(value, bool) else "not true or false"
     number = amount(value)
-    if number is None or not math.isfinite(number):
+    if number is None:
         return "not a number"
     low, high = metric.range or (-math.inf, None)
     if number < low or (high is not None and number > high):

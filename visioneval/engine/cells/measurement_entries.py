@@ -20,7 +20,6 @@ from visioneval.graders.measures import Measure
 
 T = TypeVar("T")
 _HASH_LENGTH = 64
-_TEXT, _TEXTS = TypeAdapter(str), TypeAdapter(dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +65,9 @@ def entry_of(key: str, measure: Measure[T], result: T) -> MeasurementEntry | Non
 
 def checked_entry(key: str, answer: Mapping[str, Any], measure: Measure[Any]) -> tuple[str, dict[str, str]]:
     """The JSON and the hashes of the images of a cached entry. Raises ``ValueError`` if it is damaged."""
-    try:
-        plain, digests = _TEXT.validate_python(answer["result"]), _TEXTS.validate_python(answer["images"])
-    except (LookupError, TypeError, ValueError):
-        raise ValueError("it has no result") from None
+    plain, digests = (answer.get("result"), answer.get("images")) if isinstance(answer, dict) else (None, None)
+    if not isinstance(plain, str) or not isinstance(digests, dict) or not all(map(_is_text, digests.values())):
+        raise ValueError("it has no result")
     if answer.get("sha256") != _checksum(key, plain, digests):
         raise ValueError("its checksum does not match")
     if digests.keys() != set(_image_fields(measure)):
@@ -79,8 +77,12 @@ def checked_entry(key: str, answer: Mapping[str, Any], measure: Measure[Any]) ->
 
 def result_of(plain: str, images: Mapping[str, bytes], measure: Measure[T]) -> T:
     """The result, with the digits that it was measured with. Raises ``ValueError`` for data of another type."""
-    result: T = replace(_adapter(measure).validate_json(plain, strict=True), **images)
-    return result
+    result: T = _adapter(measure).validate_json(plain, strict=True)
+    return replace(cast("Any", result), **images) if images else result
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def _adapter(measure: Measure[Any]) -> TypeAdapter[Any]:

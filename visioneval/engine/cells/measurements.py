@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import file_digest
 from pathlib import Path
-from stat import S_ISREG
 from typing import Any, TypeVar
 
 from visioneval.aio import run_in_thread
@@ -28,6 +26,13 @@ class CachedImage(bytes):
     """An image of a measurement that is also a file of the cache, so that a run can link to it."""
 
     path: Path | None = None
+
+    @classmethod
+    def at(cls, path: Path, data: bytes) -> CachedImage:
+        """The image with its file."""
+        image = cls(data)
+        image.path = path
+        return image
 
 
 SMALL = 256_000
@@ -106,7 +111,7 @@ class Measurements:
         try:
             plain, digests = checked_entry(key, entry.answer, measure)
             images = {
-                name: _linkable(data, cache.path(image_sha256))
+                name: CachedImage.at(cache.path(image_sha256), data)
                 for name, image_sha256 in digests.items()
                 if (data := cache.read(image_sha256)) is not None
             }
@@ -117,11 +122,9 @@ class Measurements:
             return None
 
 
-def _linkable(data: bytes, path: Path) -> CachedImage:
-    image = CachedImage(data)
-    with suppress(OSError):  # a read-only cache has no new files
-        image.path = path if S_ISREG(path.lstat().st_mode) else None
-    return image
+def _linkable(data: bytes, path: Path) -> bytes:
+    """A new image with its file in the cache; a read-only cache has none."""
+    return CachedImage.at(path, data) if path.exists() else data
 
 
 def _sha256_of(path: Path) -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 from visioneval.analysis.compare.must_pass import CaseKey, MustPassCase
 from visioneval.engine.cells.cell import Job
 from visioneval.engine.prepare.planning import SuiteOptions, load_stored_plan
-from visioneval.engine.run import hashes
 from visioneval.errors import UsageError
+from visioneval.expansion.file_hashes import FileHashes
 from visioneval.expansion.keys import HashOf, generation_key, grade_key
 from visioneval.expansion.plan import Call, Plan
 from visioneval.records.keys import changed_parts, describe_parts
@@ -108,7 +108,7 @@ class ConfirmationPlan:
         """
         if not broken:
             return ()
-        cases, hash_of = {case.key: case for case in broken}, hashes(self.plan.folder)
+        cases, hash_of = {case.key: case for case in broken}, FileHashes(self.plan.folder)
         records = [record for record in read_records(self.folder) if record.cell[:2] in cases]
         outputs = frozenset(record.artifact_sha256 for record in records)
         by_cell = {record.cell: record for record in confirmations}

@@ -13,8 +13,9 @@ from pathlib import Path
 from visioneval.engine.cells.cell import Job, StoredOutput
 from visioneval.engine.cells.context import sanitizer_for
 from visioneval.engine.prepare.reusable_grades import has_valid_grades
-from visioneval.engine.run import Jobs, hashes
+from visioneval.engine.run import Jobs
 from visioneval.errors import StorageError
+from visioneval.expansion.file_hashes import FileHashes
 from visioneval.expansion.keys import HashOf, generation_key, grade_key
 from visioneval.expansion.plan import Call, Plan
 from visioneval.records.keys import VERDICT_PARTS, changed_parts
@@ -72,7 +73,7 @@ def plan_regrade(
             and (record.sent_prompt or record.prompt) != as_recorded(call.sent_prompt)
             for record in sample_records
         )
-    hash_of = hashes(plan.folder)
+    hash_of = FileHashes(plan.folder)
     evaluated = _cells_to_evaluate(plan, by_cell, folder, hash_of) if reuse_scores else frozenset()
     return RegradePlan(
         jobs=lambda part: _regrade_jobs(part, by_cell, folder, name, hash_of, evaluated),

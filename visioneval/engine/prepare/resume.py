@@ -11,7 +11,8 @@ from typing import Literal
 from visioneval.engine.cells.cell import Job, StoredOutput
 from visioneval.engine.prepare.changed_outputs import changed_outputs
 from visioneval.engine.prepare.reusable_grades import has_valid_grades
-from visioneval.engine.run import Jobs, hashes
+from visioneval.engine.run import Jobs
+from visioneval.expansion.file_hashes import FileHashes
 from visioneval.expansion.keys import HashOf, generation_key, grade_key
 from visioneval.expansion.plan import Call, Plan
 from visioneval.records.files.links import file_inside
@@ -70,7 +71,7 @@ def plan_resume(
     by_cell = {record.cell: record for record in records}
     outputs = changed_outputs(by_cell.values(), folder, since)
     changed: dict[CellKey, str] = {}
-    hash_of = hashes(plan.folder)
+    hash_of = FileHashes(plan.folder)
     steps: dict[CellKey, ResumeStep] = {}
     for call in plan.calls():
         for sample in call.samples:

@@ -17,6 +17,7 @@ from visioneval.types import Metric
 
 REQUIREMENTS, JUDGE_SCORE = "requirements", "score"
 MAX_REQUIREMENTS = 60
+_PERCENT = Metric(type="number", range=(0, 100), better="higher")
 
 
 class AlignmentOptions(PanelOptions, ShowOptions):
@@ -68,7 +69,7 @@ class AlignmentGrader(BaseGrader, AlignmentOptions):
     type: Literal["alignment"]
 
     def metrics(self, case: TestCase) -> dict[str, Metric]:
-        return {self.key: Metric(type="number", range=(0, 100), better="higher")}
+        return {self.key: _PERCENT}
 
     def judge_templates(self, case: TestCase, variables: Mapping[str, Any]) -> tuple[JudgeTemplate, ...]:
         name = template_name(self.template, case, variables)

@@ -8,8 +8,12 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from visioneval.suite.cases.case import TestCase
-from visioneval.suite.entries.graders import SHARE_DOWN, SSIM, YES, BaseGrader, Share, is_video
+from visioneval.suite.entries.graders import AMOUNT_DOWN, SHARE_DOWN, SSIM, YES, BaseGrader, Share, is_video
 from visioneval.types import Metric
+
+_FACTOR = Metric(type="number", range=(1, None), better="lower")
+_SHARE = Metric(type="number", range=(0, 1), better="none")
+_DETAIL = Metric(type="number", range=(0, None), better="higher")
 
 
 class RegisteringGrader(BaseGrader):
@@ -28,8 +32,8 @@ class RegisteringGrader(BaseGrader):
     def moves(self) -> dict[str, Metric]:
         """The metrics of the shift and the zoom that were undone."""
         return {
-            f"{self.key}.shift": Metric(type="number", range=(0, None), better="lower"),
-            f"{self.key}.magnification": Metric(type="number", range=(1, None), better="lower"),
+            f"{self.key}.shift": AMOUNT_DOWN,
+            f"{self.key}.magnification": _FACTOR,
         }
 
 
@@ -93,8 +97,8 @@ class LocalityGrader(RegisteringGrader):
             f"{self.key}.changed_outside": SHARE_DOWN,
             f"{self.key}.worst_window": SHARE_DOWN,
             f"{self.key}.ssim_outside": SSIM,
-            f"{self.key}.changed_inside": Metric(type="number", range=(0, 1), better="none"),
-            f"{self.key}.sharpness_outside": Metric(type="number", range=(0, None), better="higher"),
+            f"{self.key}.changed_inside": _SHARE,
+            f"{self.key}.sharpness_outside": _DETAIL,
             **(self.moves if self.tolerance == "reencode" else {}),
         }
 
@@ -135,7 +139,7 @@ class ReferenceGrader(RegisteringGrader):
         return {
             self.key: YES,
             f"{self.key}.ssim": SSIM,
-            f"{self.key}.delta_e": Metric(type="number", range=(0, None), better="lower"),
+            f"{self.key}.delta_e": AMOUNT_DOWN,
             **self.moves,
         }
 

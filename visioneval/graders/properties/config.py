@@ -9,6 +9,8 @@ from visioneval.suite.cases.case import TestCase
 from visioneval.suite.entries.graders import YES, BaseGrader, is_video
 from visioneval.types import Metric, TaskType
 
+_BLANK = Metric(type="bool", better="lower")
+
 
 class PropertiesGrader(BaseGrader):
     """Properties of the file: it decodes, is not blank, and matches ``expect``."""
@@ -36,7 +38,7 @@ class PropertiesGrader(BaseGrader):
             metrics[f"{self.key}.format"] = YES
         if isinstance(expect.alpha, bool) or keeps_alpha(case):
             metrics[f"{self.key}.alpha"] = YES
-        metrics[f"{self.key}.blank"] = Metric(type="bool", better="lower")
+        metrics[f"{self.key}.blank"] = _BLANK
         return metrics
 
     def omissible(self, case: TestCase) -> frozenset[str]:

@@ -47,6 +47,8 @@ _LOST_ALPHA = (
 )
 BLANK_PIXELS = 1e-5
 """The share of pixels of a blank image that may differ."""
+MAX_BASES = 4096
+"""How many images to edit the grader remembers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +151,11 @@ def _blurred(output: Pixels) -> Iterator[Pixels]:
 
 
 class Properties:
-    """The grader. Stateless, so that cells can be graded concurrently."""
+    """The grader. Reads each image to edit once per run."""
 
     def __init__(self, config: PropertiesGrader) -> None:
         self._config = config
+        self._transparent_bases: dict[Path, bool] = {}
 
     async def grade(self, context: GradingContext) -> Grade:
         """Raises ``GraderError`` if the file does not decode."""
@@ -174,7 +177,7 @@ class Properties:
             scores[f"{key}.format"] = facts.format == expect.format
             _add_reason(reasons, f"{key}.format", _format_failure(facts, expect.format))
         if keeps_alpha(context.case):
-            if await asyncio.to_thread(_is_base_transparent, context.files.base):
+            if await self._is_base_transparent(context.files.base):
                 scores[f"{key}.alpha"] = facts.transparent
                 _add_reason(reasons, f"{key}.alpha", None if facts.transparent else _LOST_ALPHA)
         elif isinstance(expect.alpha, bool):
@@ -187,6 +190,18 @@ class Properties:
         return Grade(
             scores=scores, reasons=reasons, details=_details(facts), error=unknown, tool_versions=TOOL_VERSIONS
         )
+
+    async def _is_base_transparent(self, base: Path | None) -> bool:
+        """Whether the image to edit has transparent pixels. Raises ``GraderError`` if it does not decode."""
+        if base is None:
+            return False
+        known = self._transparent_bases.get(base)
+        if known is None:
+            known = await asyncio.to_thread(_has_transparent_pixels, base)
+            if len(self._transparent_bases) >= MAX_BASES:
+                self._transparent_bases.clear()
+            self._transparent_bases[base] = known
+        return known
 
 
 def check_size(facts: FileFacts, expect: Expect, requested: str | None) -> tuple[bool | None, str | None, str | None]:
@@ -228,17 +243,15 @@ def _alpha_failure(facts: FileFacts, expected: bool) -> str | None:
     return "some pixels are transparent, expected none"
 
 
-def _is_base_transparent(base: Path | None) -> bool:
-    """Whether the image to edit has transparent pixels. Raises ``GraderError`` if it does not decode."""
-    if base is None:
-        return False
+def _has_transparent_pixels(path: Path) -> bool:
+    """Whether an image has transparent pixels. Raises ``GraderError`` if it does not decode."""
     try:
-        if not has_alpha(base):
+        if not has_alpha(path):
             return False
-        with room_for(base):
-            return is_transparent(load_image(base))
+        with room_for(path):
+            return is_transparent(load_image(path))
     except ImageError as error:
-        raise GraderError(f"{base}: {error}") from error
+        raise GraderError(f"{path}: {error}") from error
 
 
 def _add_reason(reasons: dict[str, str], metric: str, why: str | None) -> None:

@@ -106,11 +106,8 @@ def fold_character(char: str) -> str:
 
 def unreadable(text: str) -> list[str]:
     """The characters of ``text`` that local OCR cannot read, in order, without duplicates."""
-    characters: dict[str, None] = {}
-    for char in unicodedata.normalize("NFC", text):
-        if not char.isspace() and not _is_readable(char):
-            characters[char] = None
-    return list(characters)
+    characters = dict.fromkeys(unicodedata.normalize("NFC", text))
+    return [char for char in characters if not char.isspace() and not _is_readable(char)]
 
 
 @lru_cache(maxsize=65536)

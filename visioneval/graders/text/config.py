@@ -9,14 +9,13 @@ from pydantic import Field, model_validator
 
 from visioneval.graders.text.words import words
 from visioneval.suite.cases.case import TestCase
-from visioneval.suite.entries.graders import SHARE_DOWN, SHARE_UP, YES, BaseGrader, Share, is_video
+from visioneval.suite.entries.graders import AMOUNT_DOWN, SHARE_DOWN, SHARE_UP, YES, BaseGrader, Share, is_video
 from visioneval.suite.entries.judge_prompt import JudgeTemplate
 from visioneval.suite.entries.panels import JudgeNames, PanelOptions
 from visioneval.types import Metric
 
 _OCR_VERSION = "3"
 """Rises when the same image may get another score. A judge's text is compared as before."""
-_COUNT_DOWN = Metric(type="number", range=(0, None), better="lower")
 
 TextScore = Literal["word_accuracy", "ned", "complete"]
 _SCORES: Mapping[TextScore, Metric] = {"word_accuracy": SHARE_UP, "ned": SHARE_DOWN, "complete": YES}
@@ -97,7 +96,7 @@ class TextGrader(BaseGrader, PanelOptions):
         if self.measure and words(expected.required):
             metrics |= {f"{self.key}.{name}": _SCORES[name] for name in self.measure}
         if expected.extra == "forbid":
-            metrics[f"{self.key}.doubtful_extra"] = _COUNT_DOWN
+            metrics[f"{self.key}.doubtful_extra"] = AMOUNT_DOWN
         return metrics
 
     def template_contexts(

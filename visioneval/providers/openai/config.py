@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 from visioneval.suite.cases.case import Text
 from visioneval.suite.entries.judges import BaseJudge, check_params
 from visioneval.suite.entries.providers import GeneratingProvider, model_and_n
-from visioneval.suite.remote import MaskMode, OpenAIOptions
+from visioneval.suite.remote import ANY_HOST, HostPattern, MaskMode, OpenAIOptions
 
 
 class OpenAIProvider(GeneratingProvider, OpenAIOptions):
@@ -23,6 +23,13 @@ class OpenAIProvider(GeneratingProvider, OpenAIOptions):
         " send no mask.",
     )
 
+    output_hosts: tuple[HostPattern, ...] = Field(
+        default=(),
+        description="Hosts from which outputs are fetched if an answer names them by URL, besides the server's own:"
+        ' "files.example.com", "*.example.com", or "*" for every public host, which needs --trust-suite. Only https,'
+        " without a key.",
+    )
+
     @property
     def needs_key(self) -> str | None:
         return self.key_variable
@@ -32,6 +39,11 @@ class OpenAIProvider(GeneratingProvider, OpenAIOptions):
 
     def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield from model_and_n(params)
+
+    def output_hosts_problem(self, *, trusted: bool) -> str | None:
+        if trusted or ANY_HOST not in self.output_hosts:
+            return None
+        return "outputs of every public host: name the hosts, or pass --trust-suite if you trust this suite"
 
 
 class OpenAIJudge(BaseJudge, OpenAIOptions):

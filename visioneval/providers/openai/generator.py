@@ -11,12 +11,12 @@ from typing import Any
 import openai
 from pybase64 import b64decode
 
-from visioneval.errors import ProviderError
 from visioneval.media import images
 from visioneval.providers.base import Generation, GenerationRequest
 from visioneval.providers.masks import MaskUse, mask_use
 from visioneval.providers.openai.config import OpenAIProvider
 from visioneval.providers.openai.connection import (
+    BASE_URL,
     Connection,
     encoded,
     flat_usage,
@@ -24,6 +24,7 @@ from visioneval.providers.openai.connection import (
     provider_errors,
     read_json,
 )
+from visioneval.providers.openai.output_urls import AllowedHosts, fetch_outputs
 
 
 class OpenAIGenerator:
@@ -32,11 +33,12 @@ class OpenAIGenerator:
     def __init__(self, config: OpenAIProvider) -> None:
         self._config = config
         self._connection = Connection(config)
+        self._allowed = AllowedHosts(config.base_url or BASE_URL, config.output_hosts)
 
     async def generate(self, request: GenerationRequest) -> Generation:
         """Generates ``n`` images with one call."""
         body = {**request.params, "prompt": request.prompt}
-        return _generation(await self._connection.post("/images/generations", encoded(body)), request.params)
+        return await self._generation(await self._connection.post("/images/generations", encoded(body)), request.params)
 
     async def edit(self, request: GenerationRequest) -> Generation:
         """Edits the first image; the others are references, in order."""
@@ -53,7 +55,17 @@ class OpenAIGenerator:
             )
             answer = read_json(raw.http_response)
         masked = {"mask_mode": use.mode} if "editable" in request.files.masks else {}
-        return _generation(answer, {**request.params, **masked})
+        return await self._generation(answer, {**request.params, **masked})
+
+    async def _generation(self, answer: Mapping[str, Any], sent: Mapping[str, Any]) -> Generation:
+        with parse_errors():
+            images = [dict(image) for image in answer.get("data") or ()]
+        urls = [str(image["url"]) for image in images if image.get("url") and not image.get("b64_json")]
+        fetched = iter(await fetch_outputs(urls, self._allowed))
+        outputs = tuple(
+            _decoded(image) if image.get("b64_json") or not image.get("url") else next(fetched) for image in images
+        )
+        return Generation(outputs=outputs, usage=flat_usage(answer.get("usage")) or None, run_params=sent)
 
 
 Upload = tuple[str, bytes, str]
@@ -74,20 +86,9 @@ def _upload(path: Path) -> Upload:
     return f"{path.stem}.png", images.encode_png(images.load_image(data)), "image/png"
 
 
-def _generation(answer: Mapping[str, Any], sent: Mapping[str, Any]) -> Generation:
-    with parse_errors():
-        outputs = tuple(map(_decoded, answer.get("data") or ()))
-    return Generation(outputs=outputs, usage=flat_usage(answer.get("usage")) or None, run_params=sent)
-
-
 def _decoded(image: Mapping[str, Any]) -> bytes:
     """The image's bytes; empty if it is damaged, so that only its cell fails."""
-    text = image.get("b64_json")
-    if not text and image.get("url"):
-        raise ProviderError(
-            "the answer contains a URL, not an image: set params.response_format to b64_json", kind="invalid"
-        )
     try:
-        return b64decode(text or "", validate=True)
+        return b64decode(image.get("b64_json") or "", validate=True)
     except (binascii.Error, ValueError, TypeError):
         return b""

@@ -60,6 +60,8 @@ def _remote(entry: Remote, trust: Trust) -> Iterator[tuple[str, str]]:
         yield "base_url", problem
     if problem := entry.credentials_problem(trusted=trust.everything):
         yield "google", problem
+    if problem := entry.output_hosts_problem(trusted=trust.everything):
+        yield "output_hosts", problem
 
 
 def _templates(suite: Suite, folder: Path, trust: Trust) -> Iterator[tuple[Loc, str] | SuiteWarning]:

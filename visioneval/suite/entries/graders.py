@@ -34,6 +34,7 @@ ModuleClass = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][\w.]*:[A-Za-
 YES = Metric(type="bool", better="higher")
 SHARE_UP = Metric(type="number", range=(0, 1), better="higher")
 SHARE_DOWN = Metric(type="number", range=(0, 1), better="lower")
+AMOUNT_DOWN = Metric(type="number", range=(0, None), better="lower")
 SSIM = Metric(type="number", range=(-1, 1), better="higher")
 
 
@@ -118,7 +119,7 @@ class BaseGrader(Frozen):
     @property
     def judge_names(self) -> tuple[str, ...]:
         """The keys under ``judges`` of the judges that it uses: one, several if it has a panel, or none."""
-        return names_of(getattr(self, "judge", None))
+        return names_of(vars(self).get("judge"))  # pydantic's getattr is slow for a missing field
 
     @property
     def has_panel(self) -> bool:
