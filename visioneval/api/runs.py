@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from visioneval.analysis.compare.preferences import preferences_within
 from visioneval.analysis.past_costs import read_past_costs
-from visioneval.analysis.run_lookup import Warn, named_run, read_run, read_side
+from visioneval.analysis.run_lookup import Warn, named_run, open_run, read_side, warn_missing
 from visioneval.analysis.summary.accumulators import read_pair_costs
 from visioneval.analysis.summary.findings import Summary
 from visioneval.analysis.summary.judge_card import read_pair_cards
@@ -43,6 +43,7 @@ from visioneval.records.diversity import read_diversity
 from visioneval.records.files.run_folders import find_run
 from visioneval.records.model import Record, RunInfo, StoppedBy, read_records
 from visioneval.records.resume_command import resume_hint, stopped_text
+from visioneval.records.stored_records import StoredRecords
 from visioneval.scale.merge import merge_shards
 from visioneval.settings import (
     GradeKeywords,
@@ -51,7 +52,6 @@ from visioneval.settings import (
     checked_keywords,
     run_options,
 )
-from visioneval.suite.filters import any_glob
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,11 +80,15 @@ class Run:
         """What the command line exits with: 0 passed, 1 a gate failed, 3 incomplete, 130 interrupted."""
         return self.summary.exit_code
 
+    @property
+    def _stored(self) -> StoredRecords:
+        stored = StoredRecords.of_run(self.folder)
+        return stored if self.label is None else stored.of_model_runs(self.label)
+
     @cached_property
     def records(self) -> tuple[Record, ...]:
         """One record per cell, read from the folder when first used. Raises ``RunFormatError``."""
-        pattern = "*" if self.label is None else self.label
-        return tuple(record for record in read_records(self.folder) if any_glob((pattern,), record.model_label))
+        return tuple(self._stored)
 
     def to_pandas(self) -> pd.DataFrame:
         """One row per cell, with a column per metric, and per judge of a panel.
@@ -199,7 +203,7 @@ def plan(
 def load_run(name: Path | str = "latest", *, runs: Path | str = RUNS, warn: Warn = LOG.warning) -> Run:
     """Reads a run: its path, id, a unique prefix of it or ``latest``; ``RUN@LABEL`` for one model run."""
     folder, _, label = named_run(str(name), Path(runs))
-    _, info, records = read_run(str(folder) if label is None else f"{folder}@{label}", Path(runs), warn)
+    _, info, records = open_run(str(folder) if label is None else f"{folder}@{label}", Path(runs), warn)
     pair_costs = read_pair_costs(folder) if label is None else ()  # no pair belongs to one model run
     pairs, cards = preferences_within(folder, info), read_pair_cards(folder)
     summary = summarize(info, records, pairs, cards, pair_costs, read_diversity(folder))
@@ -220,7 +224,9 @@ def merge(
     if not names:
         raise UsageError("name the runs of all shards")
     folders = [find_run(str(name), Path(runs)) for name in names]
-    return load_run(merge_shards(folders, Path(runs), run_id, note, warn), runs=runs, warn=warn)
+    merged = merge_shards(folders, Path(runs), run_id, note, warn)
+    warn_missing(merged.folder, merged.info, merged.summary.counts.cells, warn)
+    return Run(merged.folder, merged.info, merged.summary, None, resume_hint(merged.folder, merged.info))
 
 
 def estimate_plan(planned: Planned, options: RunOptions, detect: DetectOptions | None = None) -> SuitePlan:
