@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -164,19 +165,19 @@ def _merged_info(shards: Sequence[ShardRun], run_id: str, note: str | None) -> R
 
 
 def _write(shards: Sequence[ShardRun], root: Path, info: RunInfo) -> MergedRun:
-    writer = RunWriter.create(root, info)
-    folder = writer.folder
-    update_diversity(folder, (line for shard in shards for line in read_diversity(shard.folder)))
-    for shard in shards:
-        _copy_artifacts(shard.folder, folder)
-        _copy_answers(shard, folder, info.run_id)
-    write_questions(folder, (entry for shard in shards for entry in read_questions(shard.folder)))
-    ended = _ended(info, [shard.info for shard in shards])
-    pairs, cards, costs = preferences_within(folder, ended), read_pair_cards(folder), read_pair_costs(folder)
-    summary = summarize(ended, _copied_records(shards, writer), pairs, cards, costs, read_diversity(folder))
-    assert ended.ended_at is not None
-    finished = writer.finish(ended.state, ended.ended_at, stopped_by=ended.stopped_by)
-    writer.write_summary(summary)
+    with closing(RunWriter.create(root, info)) as writer:
+        folder = writer.folder
+        update_diversity(folder, (line for shard in shards for line in read_diversity(shard.folder)))
+        for shard in shards:
+            _copy_artifacts(shard.folder, folder)
+            _copy_answers(shard, folder, info.run_id)
+        write_questions(folder, (entry for shard in shards for entry in read_questions(shard.folder)))
+        ended = _ended(info, [shard.info for shard in shards])
+        pairs, cards, costs = preferences_within(folder, ended), read_pair_cards(folder), read_pair_costs(folder)
+        summary = summarize(ended, _copied_records(shards, writer), pairs, cards, costs, read_diversity(folder))
+        assert ended.ended_at is not None
+        finished = writer.finish(ended.state, ended.ended_at, stopped_by=ended.stopped_by)
+        writer.write_summary(summary)
     return MergedRun(folder, finished, summary)
 
 
