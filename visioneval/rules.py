@@ -13,6 +13,7 @@ import operator
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import Literal
 
@@ -36,6 +37,18 @@ _NUMBER = r"(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)"
 _COMPARE = rf"\s*(?P<op>>=|<=|==|!=|>|<)\s*{_NUMBER}"
 _RULE = re.compile(rf"\s*(?P<not>not\s+)?{_NAME}(?:{_COMPARE})?\s*", re.ASCII)
 _GATE = re.compile(rf"\s*(?P<fn>[a-z_]+[0-9]{{0,2}})\s*(?P<call>\(\s*{_NAME}\s*\))?{_COMPARE}\s*", re.ASCII)
+_FUNCTIONS = (*COUNTING, "mean", "rate", "separation")
+_SLIPS = {
+    "=>": ">=",
+    "=<": "<=",
+    "\u2265": ">=",
+    "\u2264": "<=",
+    "\u2260": "!=",
+    r"(?<![<>=!])=(?!=)": "==",
+    r"^\s*(\S+)\s*==\s*(?:yes|true)\s*$": r"\1",
+    r"^\s*(\S+)\s*==\s*(?:no|false)\s*$": r"not \1",
+}
+"""What people write in rules and gates, and what it means here."""
 
 NOISE = 1e-9
 """Values closer than this, relative to the threshold if it is above 1, are equal: sums of decimals are not exact."""
@@ -99,6 +112,9 @@ def parse_rule(text: str) -> Rule:
     _check_length(text, "rule")
     match = _RULE.fullmatch(text)
     if match is None or (match["not"] and match["op"]) or not _finite(match["number"]):
+        suggestion = _suggestion(text, _RULE)
+        if suggestion is not None:
+            raise ValueError(f"{text!r} is not a valid rule: write {suggestion!r}")
         raise ValueError(
             f"{text!r} is not a valid rule: write 'METRIC' or 'not METRIC' for a yes/no metric, or 'METRIC OP NUMBER'"
             " with OP one of >= > <= < == != (put names with special characters in quotes)"
@@ -116,6 +132,9 @@ def parse_gate(text: str) -> Gate:
     match = _GATE.fullmatch(text)
     fn = match["fn"] if match else None
     if match is None or fn not in (MEASURING if match["call"] else COUNTING) or not _finite(match["number"]):
+        suggestion = _suggestion(text, _GATE)
+        if suggestion is not None:
+            raise ValueError(f"{text!r} is not a valid gate: write {suggestion!r}")
         raise ValueError(
             f"{text!r} is not a valid gate: write 'FN OP NUMBER' with FN one of {', '.join(COUNTING)},"
             " mean(METRIC), rate(METRIC), separation(METRIC) or a quantile such as p95(METRIC),"
@@ -123,6 +142,20 @@ def parse_gate(text: str) -> Gate:
         )
     metric = match["single"] or match["double"] or match["plain"]
     return Gate(text.strip(), match["fn"], metric, match["op"], float(match["number"]))
+
+
+def _suggestion(text: str, form: re.Pattern[str]) -> str | None:
+    """What was probably meant, for usual slips: another operator, a percentage, yes or no, a misspelled function."""
+    original = text
+    for pattern, replacement in _SLIPS.items():
+        text = re.sub(pattern, replacement, text)
+    text = re.sub(r"(\d+(?:\.\d+)?)\s*%", lambda share: f"{float(share[1]) / 100:.12g}", text)
+    if form is _GATE and (word := re.match(r"[A-Za-z_]+[0-9]*", text)) and word[0] not in (*COUNTING, *MEASURING):
+        matches = get_close_matches(word[0].lower(), _FUNCTIONS, n=1)
+        if not matches:
+            return None
+        text = text.replace(word[0], matches[0], 1)
+    return text if text != original and form.fullmatch(text) else None
 
 
 def _check_length(text: str, kind: str) -> None:

@@ -18,8 +18,6 @@ from visioneval.suite.metrics import SuiteMetrics
 from visioneval.suite.model import Suite
 from visioneval.types import Metric, Score, Verdict
 
-MUST_PASS = "must_pass"  # noqa: S105 - a tag, not a password
-
 
 @dataclass(slots=True)
 class CellJudge:

@@ -9,6 +9,7 @@ from math import fsum
 from typing import Any
 
 from visioneval.analysis.stats.clusters import case_sums, mean_interval, rate_interval
+from visioneval.suite.turns import chain_of
 from visioneval.types import Frozen, Metric
 
 _MOST_PARTS = 4096
@@ -36,11 +37,15 @@ class Estimate(Frozen):
 
 
 class CaseNumbers(dict[str, int]):
-    """The number of each case id, in order of first use. Shared by all counters of a run to save memory."""
+    """The number of each case id, in order of first use. Shared by all counters of a run to save memory.
+
+    The turns of a case have one number: each edits the output of the one before, so they are not independent.
+    """
 
     def __missing__(self, case_id: str) -> int:
         """Gives a new case the next number."""
-        self[case_id] = len(self)
+        first = chain_of(case_id)
+        self[case_id] = len(self) if first == case_id else self[first]
         return self[case_id]
 
 

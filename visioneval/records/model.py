@@ -106,6 +106,9 @@ class Record(Frozen):
     tags: tuple[str, ...] = ()
     flaky: bool = False
     metadata: fields.JsonObject = Field(default_factory=dict)
+    base_path: fields.PathInRun | None = None
+    """Of a later turn: the image that it edits, which is the output of the turn before."""
+    base_sha256: str | None = None
     provider: str
     run_params: fields.JsonObject = Field(default_factory=dict)
     status: Status

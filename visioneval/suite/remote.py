@@ -68,6 +68,11 @@ class Remote(Frozen):
             host == own_host or host.endswith(f".{own_host}") for own_host in self.own_hosts
         )
 
+    @property
+    def base_url_warning(self) -> str | None:
+        """What is probably missing in ``base_url``."""
+        return None
+
     def host_problem(self, *, trusted: bool) -> str | None:
         """Why a call must not be sent to ``base_url``; ``None`` if it may."""
         if self.key_variable in (_OPENAI_KEYS | _GEMINI_KEYS) - self.usual_keys:
@@ -108,6 +113,13 @@ class OpenAIOptions(Remote):
     own_hosts: ClassVar[tuple[str, ...]] = ("api.openai.com",)
     default_key: ClassVar[str] = "OPENAI_API_KEY"
     usual_keys: ClassVar[frozenset[str]] = _OPENAI_KEYS
+
+    @property
+    def base_url_warning(self) -> str | None:
+        """The path below which nearly all servers answer, if the URL has none."""
+        if self.base_url is None or urlsplit(self.base_url).path.strip("/"):
+            return None
+        return f"most servers answer below /v1: {self.base_url.rstrip('/')}/v1"
 
 
 CloudName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]+$", max_length=63)]

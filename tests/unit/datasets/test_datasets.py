@@ -143,7 +143,10 @@ def test_an_emoji_in_escapes_is_text(load: Load, tmp_path: Path) -> None:
         ('i,p\na,"b\nb"\nc,d,e\n', "4:1: the row has 3 values, but the header has 2"),
         ('i,p\na,"b\nc,d\n', "2:1: not a valid table: unexpected end of data"),
         (b"i,p\na,caf\xe9\n", "2:6: not valid UTF-8: save the file as UTF-8"),
-        ("i,p\na,x\na,y\n", "3:1: prompt of 'a' differs from line 2: rows of the same case must match"),
+        (
+            "i,p\na,x\na,y\n",
+            "3:1: the id 'a' is also on line 2, with another prompt: each case needs its own id, and rows of the same case must match",
+        ),
         (
             "i,p\n../a,x\n",
             "2:1: id: '../a' is not valid: use letters, digits, '_', '-' and '.' (not '-' or '.' first), at most 120 characters",

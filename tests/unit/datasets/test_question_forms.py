@@ -199,7 +199,7 @@ def test_a_run_stores_a_dataset_of_questions_as_it_is_read(load: Load, tmp_path:
         ("{path: q.csv, fields: {questions: q}}", "q\nIs it?\n", "suite.yaml:4:74: fields: map 'questions', and either 'case' or 'prompt'"),
         ("{path: q.csv, fields: {case: c, questions: q}}", "c,q\none,\n", "q.csv:2:1: questions: must not be empty"),
         ("{path: q.csv, fields: {case: c, questions: q}}", "c,q\none,Is it?\none,Green?\n",
-         "q.csv:3:1: questions of 'one' differs from line 2: rows of the same case must match"),
+         "q.csv:3:1: the id 'one' is also on line 2, with another questions: each case needs its own id, and rows of the same case must match"),
         ("{path: q.csv, fields: {case: c, questions: {id: i, question: q, depends_on: d}}, group_by: c}", "c,i,q,d\none,1,Is it?,7\n",
          "q.csv:2:1: '1' depends on '7', but there is no such question"),
         ("{path: ../../q.csv, fields: {case: c, questions: q}}", "", "suite.yaml:4:67: questions: '../../q.csv' is outside"),

@@ -99,6 +99,7 @@ def test_a_byte_order_mark_is_no_text() -> None:
         ),
         ("a: !ruby x", "s.yaml:1:4: the tag !ruby is not supported: use plain values"),
         ("? [a]\n: b", "s.yaml:1:3: a key must be text or a number"),
+        ("a: {{ vars.x }}", "s.yaml:1:5: a key must be text or a number: put a value that begins with {{ in quotes"),
         ("a: 1\n---\nb: 2", "s.yaml:2:1: a second document ('---'): put only one suite in a file"),
         ("a: {<<: 5}", "s.yaml:1:5: '<<' needs a mapping or a list of mappings"),
         ("ключ: \x00", "s.yaml:1:7: invalid YAML: remove the control character U+0000"),

@@ -10,6 +10,8 @@ from PIL import Image
 from png_bytes import png
 from suite_text import suite
 
+from visioneval.suite.load import LoadedSuite
+
 Problems = Callable[..., list[str]]
 Make = Callable[..., Path]
 
@@ -342,3 +344,38 @@ def test_copy_that_local_ocr_cannot_read(problems: Problems) -> None:
     )
     (message,) = problems(text)
     assert message.startswith("suite.yaml:2:59: local OCR cannot read ")
+
+
+def test_usual_slips_have_messages_of_their_own(problems: Problems) -> None:
+    assert problems(
+        "name: x\napi_token: t\njudges: {default: {provider: anthropic}}\ncases: [{id: one, prompt: p}]\n"
+        "models: [{provider: openai, api_key: sk-1, params: {model: m}}]\n"
+        "graders: [{key: image, type: properties}]\nverdict: [not image.blank]\n"
+    ) == [
+        "suite.yaml:2:1: unknown key 'api_token': a suite contains no secrets; name an environment variable with"
+        " api_key_env",
+        "suite.yaml:3:19: unknown provider 'anthropic' (known: gemini, openai, recorded)",
+        "suite.yaml:5:29: unknown key 'api_key': a suite contains no secrets; name an environment variable with"
+        " api_key_env",
+    ]
+    assert problems(
+        "name: x\ncases: [{id: one, prompt: p}]\nmodels: [{provider: mock}]\n"
+        "graders: [{key: image, type: properties}]\nverdict: [passrate >= 0.5]\n"
+    ) == [
+        "suite.yaml:5:11: 'passrate >= 0.5': no grader writes 'passrate': it counts cells, so it belongs under 'gates'"
+    ]
+
+
+def test_a_tag_or_an_address_that_is_nearly_right_is_a_warning(
+    load: Callable[..., LoadedSuite], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "localhost")
+    loaded = load(
+        "name: x\ncases: [{id: one, prompt: p, tags: [must-pass, must_pass]}, {id: two, prompt: p, tags: [must-pass]}]\n"
+        "models: [{provider: openai, label: m, base_url: 'http://localhost:8000/', api_key_env: K, params: {model: m}}]\n"
+        "graders: [{key: image, type: properties}]\nverdict: [not image.blank]\n"
+    )
+    assert [warning.message for warning in loaded.warnings] == [
+        "warning: the tag 'must-pass' protects nothing: comparisons know 'must_pass'",
+        "warning: most servers answer below /v1: http://localhost:8000/v1",
+    ]

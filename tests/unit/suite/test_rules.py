@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -62,7 +63,7 @@ def test_gates(text: str, gate: Gate) -> None:
     "text", ["", "pass_rate", "passrate > 1", "pass_rate(x) > 1", "mean > 1", "mean() > 1", "fit >= 4", "rate(a b) > 0"]
 )
 def test_invalid_gates_are_rejected(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a valid gate: write 'FN OP NUMBER'"):
+    with pytest.raises(ValueError, match="is not a valid gate: write "):
         parse_gate(text)
 
 
@@ -275,3 +276,38 @@ def test_a_number_beside_a_threshold_is_never_shown_on_the_other_side(value: flo
     if abs(value - threshold) > 1e-9 * max(1.0, abs(threshold)):
         assert (shown > threshold) == (value > threshold)
         assert (shown < threshold) == (value < threshold)
+
+
+@pytest.mark.parametrize(
+    ("slip", "rule"),
+    [
+        ("look.quality => 3", "look.quality >= 3"),
+        ("look.quality =< 3", "look.quality <= 3"),
+        ("look.quality = 0.6", "look.quality == 0.6"),
+        ("look.quality \u2265 3", "look.quality >= 3"),
+        ("look.quality \u2260 3", "look.quality != 3"),
+        ("look.share >= 62.5%", "look.share >= 0.625"),
+        ("image.blank == no", "not image.blank"),
+        ("image.ok = true", "image.ok"),
+    ],
+)
+def test_a_usual_slip_in_a_rule_names_what_to_write(slip: str, rule: str) -> None:
+    with pytest.raises(ValueError, match=f"write {rule!r}$"):
+        parse_rule(slip)
+    assert parse_rule(rule)
+
+
+@pytest.mark.parametrize(
+    ("slip", "gate"),
+    [
+        ("pass_rate => 60 %", "pass_rate >= 0.6"),
+        ("passrate >= 0.6", "pass_rate >= 0.6"),
+        ("PassRate = 1", "pass_rate == 1"),
+        ("meen(image.bytes) > 4", "mean(image.bytes) > 4"),
+        ("p95(seconds) =< 20", "p95(seconds) <= 20"),
+    ],
+)
+def test_a_usual_slip_in_a_gate_names_what_to_write(slip: str, gate: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"write {gate!r}") + "$"):
+        parse_gate(slip)
+    assert parse_gate(gate)

@@ -19,8 +19,9 @@ from visioneval.analysis.compare.differences import (
 )
 from visioneval.analysis.compare.pairing import CHANGES, CellPair, Change, pair_cells, parse_map
 from visioneval.errors import UsageError
-from visioneval.suite.filters import any_glob
+from visioneval.suite.filters import any_case, any_glob
 from visioneval.suite.loading.messages import did_you_mean
+from visioneval.suite.turns import chain_of
 from visioneval.types import Metric, Score, Verdict
 
 GECKO = "gecko"
@@ -181,7 +182,7 @@ def _check_filters(filters: ComparisonFilters, metrics: Mapping[str, Metric], a:
     cells = (*a.cells, *b.cells)
     for flag, patterns, names in (
         ("--metric", filters.metrics, set(metrics)),
-        ("--case", filters.cases, {cell.test_id for cell in cells}),
+        ("--case", filters.cases, {name for cell in cells for name in (cell.test_id, chain_of(cell.test_id))}),
         ("--tag", filters.tags, {tag for cell in cells for tag in cell.tags}),
     ):
         for pattern in patterns:
@@ -193,7 +194,7 @@ def _filtered_cells(cells: Iterable[Cell], filters: ComparisonFilters) -> tuple[
     return tuple(
         cell
         for cell in cells
-        if (not filters.cases or any_glob(filters.cases, cell.test_id))
+        if (not filters.cases or any_case(filters.cases, cell.test_id))
         and (not filters.tags or not set(filters.tags).isdisjoint(cell.tags))
     )
 

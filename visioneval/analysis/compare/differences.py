@@ -15,6 +15,7 @@ from visioneval.analysis.compare.pairing import CellPair
 from visioneval.analysis.stats.basic import Interval, holm
 from visioneval.analysis.stats.clusters import paired_test
 from visioneval.analysis.stats.power import detectable_mean, detectable_rate
+from visioneval.suite.turns import chain_of
 from visioneval.types import Metric, Score, Verdict
 
 ALPHA = 0.05
@@ -80,14 +81,14 @@ class Difference:
 
 def pass_rate_difference(pairs: Iterable[CellPair], name: str = PASS_RATE) -> Difference:
     """The difference of the pass rates, without pairs with an error."""
-    rows = ((pair.b.test_id, _passed(pair.a.verdict), _passed(pair.b.verdict)) for pair in pairs)
+    rows = ((chain_of(pair.b.test_id), _passed(pair.a.verdict), _passed(pair.b.verdict)) for pair in pairs)
     return _difference(name, Metric(type="bool", better="higher"), rows)
 
 
 def metric_difference(name: str, metric: Metric, pairs: Iterable[CellPair]) -> Difference:
     """The difference of a metric over pairs in which both cells have it."""
     rows = (
-        (pair.b.test_id, pair.a.scores[name], pair.b.scores[name])
+        (chain_of(pair.b.test_id), pair.a.scores[name], pair.b.scores[name])
         for pair in pairs
         if name in pair.a.scores and name in pair.b.scores
     )
@@ -96,7 +97,7 @@ def metric_difference(name: str, metric: Metric, pairs: Iterable[CellPair]) -> D
 
 def failure_tag_difference(tag: str, pairs: Iterable[CellPair]) -> Difference:
     """The difference of the share of cells with a failure tag, without pairs with an error."""
-    rows = ((pair.b.test_id, _is_tagged(pair.a, tag), _is_tagged(pair.b, tag)) for pair in pairs)
+    rows = ((chain_of(pair.b.test_id), _is_tagged(pair.a, tag), _is_tagged(pair.b, tag)) for pair in pairs)
     return _difference(tag, Metric(type="bool", better="lower"), rows)
 
 
@@ -134,7 +135,7 @@ def _passed(verdict: Verdict) -> bool | None:
 def _difference(name: str, metric: Metric, rows: Iterable[tuple[str, Score, Score]]) -> Difference:
     """Compares one number per case, so that cases count the same and their cells are not taken as independent.
 
-    A row is a case and its scores before and after.
+    A row is a case and its scores before and after. The turns of a case are one case, as they are not independent.
     """
     by_case: dict[str, list[float]] = {}  # before and after of its cells, in turn
     higher = lower = unmeasured = 0

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from visioneval.analysis.cells import MUST_PASS, Cell
+from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import PASS_RATE, Difference
 from visioneval.analysis.compare.must_pass import Confirmation, MustPassCase, describe_cases, must_pass_cases
@@ -16,6 +16,7 @@ from visioneval.defaults import MAX_CONFIRM
 from visioneval.errors import ExitCode, UsageError
 from visioneval.rules import is_true, show_beside
 from visioneval.suite.loading.messages import did_you_mean
+from visioneval.types import MUST_PASS
 
 DEFAULT = ("broken_same_output", "significant", MUST_PASS)
 NAMES = ("broken", *DEFAULT)

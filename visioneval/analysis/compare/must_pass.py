@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from visioneval.analysis.cells import MUST_PASS, Cell
+from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison
-from visioneval.types import Verdict
+from visioneval.types import MUST_PASS, Verdict
 
 CaseKey = tuple[str, str]
 """A case and its model run, by the label in B."""

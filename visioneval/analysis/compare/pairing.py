@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from visioneval.analysis.cells import MUST_PASS, Cell, Side
+from visioneval.analysis.cells import Cell, Side
 from visioneval.errors import UsageError
 from visioneval.records.keys import VERDICT_PARTS, changed_parts
 from visioneval.suite.entries.metrics import BUILT_IN
 from visioneval.suite.entries.prompts import paired_by_prompt
 from visioneval.suite.loading.messages import did_you_mean
-from visioneval.types import Score, Verdict
+from visioneval.types import MUST_PASS, Score, Verdict
 
 Change = Literal["broken", "error_after", "fixed", "error_before", "still_failing", "still_error", "still_passing"]
 CHANGES: tuple[Change, ...] = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import suppress
 from enum import StrEnum
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -120,9 +121,10 @@ def _show_case(run: str, runs: Path, case: str, sample: int | None, verdict: Ver
     from visioneval.analysis.run_lookup import open_run
     from visioneval.analysis.summary.summary import in_order
     from visioneval.report.terminal.run.cell import print_cells
+    from visioneval.suite.turns import chain_of
 
     folder, info, records = open_run(run, runs, options.say)
-    of_case = [record for record in records if record.test_id == case]
+    of_case = [record for record in records if case in (record.test_id, chain_of(record.test_id))]
     cells = [
         record
         for record in in_order(info, of_case)
@@ -130,7 +132,8 @@ def _show_case(run: str, runs: Path, case: str, sample: int | None, verdict: Ver
     ]
     if not cells:
         raise UsageError(_no_cell(case, records, is_known=bool(of_case)))
-    print_cells(cells, _rendered_case(info, case), folder, options.console())
+    for turn, turn_cells in groupby(cells, lambda cell: cell.test_id):
+        print_cells(list(turn_cells), _rendered_case(info, turn), folder, options.console())
 
 
 def _rendered_case(info: RunInfo, case_id: str) -> TestCase | None:
@@ -148,10 +151,12 @@ def _rendered_case(info: RunInfo, case_id: str) -> TestCase | None:
 
 def _no_cell(case: str, records: Iterable[Record], *, is_known: bool) -> str:
     from visioneval.suite.loading.messages import did_you_mean
+    from visioneval.suite.turns import chain_of
 
     if is_known:
         return f"{case!r}: no matching cells in this run"
-    return f"no case {case!r} in this run{did_you_mean(case, {record.test_id for record in records})}"
+    ids = {name for record in records for name in (record.test_id, chain_of(record.test_id))}
+    return f"no case {case!r} in this run{did_you_mean(case, ids)}"
 
 
 def export(

@@ -144,8 +144,8 @@ def _resume(planned: Planned, components: Components, info: RunInfo, options: Ru
     uses_stored_suite = planned.loaded.is_from_run
     since = writing_ended(stored)
     rest = plan_resume(plan, read_records(folder), folder, keep_errors=options.keep_errors, since=since)
-    # records of changed outputs must not count if this run stops before it generates them again
-    stale = rest.stale | rest.changed.keys()
+    # these records must not count if this run stops before it generates their outputs again
+    stale = rest.stale | rest.changed.keys() | rest.outdated
     writer = RunWriter.resume(folder, resumed_info(stored, info, uses_stored_suite=uses_stored_suite), stale)
     forget_changed_pairs(rest, stored, plan, folder)
     notes = [*_warnings(planned), f"resuming {folder}: {rest}"]

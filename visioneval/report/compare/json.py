@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from visioneval.analysis.cells import MUST_PASS, Cell, Side
+from visioneval.analysis.cells import Cell, Side
 from visioneval.analysis.compare.compare import AlignmentPair, Comparison
 from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.gates import GateResult
 from visioneval.analysis.compare.must_pass import MustPassCase
 from visioneval.analysis.compare.pairing import CellPair
 from visioneval.records.files.lines import SCHEMA_VERSION
+from visioneval.types import MUST_PASS
 
 
 def comparison_json(comparison: Comparison, gates: Sequence[GateResult], exit_code: int) -> str:

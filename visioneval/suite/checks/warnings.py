@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from visioneval.registry import GRADERS, check_of
@@ -10,6 +11,8 @@ from visioneval.suite.checks.prompts import prompt_warnings
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.loading.messages import Loc, SuiteWarning
 from visioneval.suite.model import Suite
+from visioneval.suite.remote import Remote
+from visioneval.types import MUST_PASS
 
 
 def suite_warnings(suite: Suite) -> Iterator[SuiteWarning]:
@@ -17,6 +20,8 @@ def suite_warnings(suite: Suite) -> Iterator[SuiteWarning]:
     yield from (SuiteWarning(loc, message) for loc, message in prompt_warnings(suite))
     yield from (SuiteWarning(loc, message) for loc, message in panel_warnings(suite))
     yield from (SuiteWarning(loc, message) for loc, message in _missing_references(suite))
+    yield from (SuiteWarning(loc, message) for loc, message in _misspelled_tags(suite))
+    yield from (SuiteWarning(loc, message) for loc, message in _servers_without_path(suite))
     for name, graders in graders_by_type(suite).items():
         if check := check_of(GRADERS, name, "warnings"):
             yield from (SuiteWarning(loc, message) for loc, message in check(graders))
@@ -28,6 +33,23 @@ def _missing_references(suite: Suite) -> Iterator[tuple[Loc, str]]:
         shown = getattr(grader, "show", None) or ()
         if "reference" in shown and not any(case.reference for case in suite.cases if grader.is_for(case)):
             yield ("graders", index, "show"), "show lists 'reference', but no case of this grader has one"
+
+
+def _misspelled_tags(suite: Suite) -> Iterator[tuple[Loc, str]]:
+    """Yields tags that look like the one that comparisons protect, where they are first."""
+    reported: set[str] = set()
+    for index, case in enumerate(suite.cases):
+        for tag in case.tags:
+            if tag != MUST_PASS and re.sub(r"[^a-z]", "", tag.lower()) == "mustpass" and tag not in reported:
+                reported.add(tag)
+                yield ("cases", index, "tags"), f"the tag {tag!r} protects nothing: comparisons know {MUST_PASS!r}"
+
+
+def _servers_without_path(suite: Suite) -> Iterator[tuple[Loc, str]]:
+    entries: list[tuple[Loc, object]] = [(("models", index), model) for index, model in enumerate(suite.models)]
+    for loc, entry in [*entries, *((("judges", name), judge) for name, judge in suite.judges.items())]:
+        if isinstance(entry, Remote) and (warning := entry.base_url_warning):
+            yield (*loc, "base_url"), warning
 
 
 def graders_by_type(suite: Suite) -> dict[str, list[tuple[int, BaseGrader]]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
@@ -15,14 +14,15 @@ from visioneval.suite.cases.outputs import Finished, RunLabels
 from visioneval.suite.entries.graders import Declared, ModuleClass
 from visioneval.suite.entries.sweep import grid_sweep
 from visioneval.suite.remote import EnvName
+from visioneval.suite.secrets import SECRET_NAME
 from visioneval.types import Frozen, TaskType
 
 Label = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]+$", max_length=200, strip_whitespace=True)]
 GENERATION = frozenset({TaskType.IMAGE_GENERATION, TaskType.IMAGE_EDITING})
 
 
-SECRET_NAME = re.compile(r"(?:.*_)?(?:api_?key|token|secret|password)", re.IGNORECASE)
-"""Matches names of parameters and variables that contain secrets."""
+_HOST_FIELDS = ("base_url", "api_key_env", "google", "output_hosts")
+_NOT_GENERATED = {"label", "tasks", "params", "grid", "prompts", "path", "run", "dataset", "timeout_s", *_HOST_FIELDS}
 
 
 class BaseProvider(Frozen):
@@ -48,6 +48,11 @@ class BaseProvider(Frozen):
     def provider_name(self) -> str:
         """The ``provider`` in the suite."""
         return str(getattr(self, "provider", ""))
+
+    @property
+    def key_options(self) -> dict[str, Any]:
+        """The options beside ``params`` that its generations depend on."""
+        return self.model_dump(exclude=_NOT_GENERATED)
 
     @property
     def base_label(self) -> str:

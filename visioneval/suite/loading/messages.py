@@ -12,6 +12,7 @@ from visioneval.counted import count_of
 from visioneval.errors import did_you_mean as did_you_mean
 from visioneval.suite.cases.case import PRINTABLE
 from visioneval.suite.cases.outputs import ONE_LINE
+from visioneval.suite.secrets import SECRET_NAME
 
 Loc = tuple[str | int, ...]
 
@@ -60,7 +61,7 @@ _LIMITS = {
 }
 _ALTERNATIVE = re.compile(r"(literal|tuple|list|dict|constrained-\w+|function-\w+|lax-or-strict)(\[.*\])?", re.DOTALL)
 _TAGS = ("provider", "type")
-_SHORT_FORMS = ("verdict", "gates", "images")
+_SHORT_FORMS = ("verdict", "gates", "images", "turns")
 
 
 def document_path(loc: Sequence[str | int]) -> Loc:
@@ -73,6 +74,8 @@ def explain(error: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
     kind, loc = error["type"], document_path([step for step in error["loc"] if step != "[key]"])
     name = str(loc[-1]) if loc else "the suite"
     if kind == "extra_forbidden":
+        if SECRET_NAME.fullmatch(name):
+            return f"unknown key {name!r}: a suite contains no secrets; name an environment variable with api_key_env"
         return f"unknown key {name!r}{did_you_mean(name, known_keys(schema, loc[:-1]))}"
     if kind == "missing" and isinstance(loc[-1], str):
         return f"the key {name!r} is missing"
@@ -203,8 +206,9 @@ def _children(node: Mapping[str, Any], step: str | int) -> list[Any]:
         return [node["items"]] if "items" in node else []
     if step in node.get("properties", {}):
         return [node["properties"][step]]
+    matching = [child for pattern, child in node.get("patternProperties", {}).items() if re.search(pattern, step)]
     extra = node.get("additionalProperties")
-    return [extra] if isinstance(extra, dict) else []
+    return matching or ([extra] if isinstance(extra, dict) else [])
 
 
 def _is_tagged(node: Mapping[str, Any], tag: str | int) -> bool:

@@ -214,7 +214,9 @@ class _Builder:
         merged: dict[str, Any] | None = None
         while not isinstance(event := next(self.events), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent):
-                raise _RefusedError("a key must be text or a number", event.start_mark)
+                is_template = isinstance(event, yaml.MappingStartEvent) and event.flow_style
+                hint = ": put a value that begins with {{ in quotes" if is_template else ""
+                raise _RefusedError(f"a key must be text or a number{hint}", event.start_mark)
             key, merges = event.value, event.value == "<<" and event.implicit[0]
             if (merged is not None) if merges else key in data:
                 raise _RefusedError(f"the key {key!r} is duplicated", event.start_mark)

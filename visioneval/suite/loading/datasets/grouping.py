@@ -61,8 +61,8 @@ def grouped_rows(table: Table, reader: RowReader, report: Report) -> list[RowGro
                 _check_id(group, row, reader, report)
                 _gather(group, row, values, report)
             elif different := _different(group.values, values):
-                message = f"{different} of {group.case_id!r} differs from line {group.first.line}"
-                report(row.line, f"{message}: rows of the same case must match")
+                message = f"the id {group.case_id!r} is also on line {group.first.line}, with another {different}"
+                report(row.line, f"{message}: each case needs its own id, and rows of the same case must match")
             _add_output(groups[identity], row, reader, table)
         except (ValueError, TemplateError) as error:
             report(row.line, str(error))
@@ -102,6 +102,8 @@ def _gather(group: RowGroup, row: Row, values: FlatCase, report: Report) -> None
     for key, value in values.items():
         if key in QUESTION_KEYS and isinstance(value, list):
             _add_questions(group, row, key, value, report)
+        elif key == "turns" and isinstance(value, list):
+            group.values.setdefault(key, []).extend(value)  # a prompt may be repeated
         elif key in LISTS and isinstance(value, list):
             group.values.setdefault(key, []).extend(item for item in value if group.is_new(key, item))
         elif key not in group.values:

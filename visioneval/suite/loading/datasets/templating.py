@@ -8,9 +8,8 @@ from typing import Any
 
 from jinja2 import TemplateSyntaxError, meta
 
-from visioneval.suite.entries.providers import SECRET_NAME
 from visioneval.suite.loading.datasets.rows import NUMBER, Row
-from visioneval.suite.secrets import environment_secrets
+from visioneval.suite.secrets import SECRET_NAME, environment_secrets
 from visioneval.templates.render import render, sandbox
 
 _SIGNS = ("{{", "{%")
