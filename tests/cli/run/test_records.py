@@ -33,6 +33,8 @@ FIELDS = [
     "tags",
     "flaky",
     "metadata",
+    "base_path",
+    "base_sha256",
     "provider",
     "run_params",
     "status",
