@@ -34,6 +34,8 @@ FIELDS = [
     "tags",
     "flaky",
     "metadata",
+    "base_path",
+    "base_sha256",
     "provider",
     "run_params",
     "status",
