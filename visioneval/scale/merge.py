@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -152,7 +153,12 @@ def _merged_info(shards: Sequence[ShardRun], run_id: str, note: str | None) -> R
 
 
 def _write(shards: Sequence[ShardRun], root: Path, info: RunInfo) -> Path:
-    writer = RunWriter.create(root, info)
+    with closing(RunWriter.create(root, info)) as writer:
+        _fill(shards, writer, info)
+    return writer.folder
+
+
+def _fill(shards: Sequence[ShardRun], writer: RunWriter, info: RunInfo) -> None:
     folder = writer.folder
     for record in _records(shards, info.run_id):
         writer.append(record)
@@ -168,7 +174,6 @@ def _write(shards: Sequence[ShardRun], root: Path, info: RunInfo) -> Path:
     merged = writer.finish("interrupted" if stopped else "complete", ended, stopped_by=stopped_by)
     pairs, cards, costs = preferences_within(folder, merged), read_pair_cards(folder), read_pair_costs(folder)
     writer.write_summary(summarize(merged, read_records(folder), pairs, cards, costs, read_diversity(folder)))
-    return folder
 
 
 def _records(shards: Sequence[ShardRun], run_id: str) -> Iterator[Record]:
