@@ -87,6 +87,8 @@ class Calls:
             outputs = await asyncio.to_thread(_check_outputs, generation, call.task_type)
             return _generation_result(generation, outputs, generation.cost_usd, tries.count)
         key = call_key(call, hash_of)
+        if self.reuse.generations != "none":
+            await self._pull(key, self.run_id if self.reuse.generations == "own" else None)
         cached = await self._cached_generation(key, call)
         if cached is not None:
             self.log.hit(limit_key, key)
@@ -128,6 +130,7 @@ class Calls:
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._pending[key] = answer
         try:
+            await self._pull(key)
             cached = self._cached_reply(limit_key, key, about)
             reply = cached or await self._ask_judge(limit_key, key, config, judge, question, about)
         except BaseException as error:
@@ -168,9 +171,22 @@ class Calls:
         reply = replace(reply, cost_usd=cost)
         answer = _cached_fields(reply)
         if not self.sanitizer.hides(answer):  # a masked answer would differ on the next run
-            self._store(key, "judge", self.sanitizer.mapping(answer))  # so small that a thread would take longer
+            stored = partial(self._store, key, "judge", self.sanitizer.mapping(answer))
+            # so small that a thread would take longer, unless it makes requests
+            await run_in_thread(stored, when=self.cache is not None and self.cache.is_shared)
         self._stop_if_broken()
         return reply
+
+    async def _pull(self, key: str, run_id: str | None = None) -> None:
+        """Looks for an answer on other machines. If that fails, the run stops: the answer may be paid already."""
+        if self.cache is None or not self.cache.is_shared:
+            return
+        try:
+            await asyncio.to_thread(self.cache.pull, key, run_id)
+        except StorageError as error:
+            self.broken = self.broken or error
+            self._stop_if_broken()
+            raise
 
     def _store(
         self, key: str, kind: Kind, answer: Mapping[str, Any], outputs: Sequence[tuple[str, bytes]] = ()
