@@ -212,6 +212,8 @@ def test_a_lost_segment_is_reported(runner: SuiteRunner, stored: str) -> None:
         2,
         f"{stored}/r/results: the segment {missing} is missing: restore it, or run the suite again\n",
     )
+    listed = runner("runs", "--runs", stored)
+    assert (listed.exit_code, "r    complete" in listed.stdout, missing in listed.stderr) == (0, True, True)
     store.put("r/results/mine.jsonl", b"{}\n")
     with pytest.raises(RunFormatError, match=r"mine.jsonl: is not a segment of a run"):
         find_named_run(f"{stored}/r", Path("runs"))

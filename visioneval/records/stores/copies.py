@@ -35,7 +35,7 @@ from visioneval.records.stores.segments import (
     new_writer,
     parse_segments,
 )
-from visioneval.records.stores.store import ObjectStore, StoredObject
+from visioneval.records.stores.store import ObjectStore, StoredObject, in_threads
 
 _COPY_BYTES = 1 << 20
 
@@ -107,7 +107,7 @@ class RunCopies:
         for path in self.root.iterdir():
             if path.name not in ids:
                 shutil.rmtree(path, ignore_errors=True)
-        headers = [item for run_id in ids for item in self.store.entries(run_id) if item.name == "run.json"]
+        headers = [item for items in in_threads(self.store.entries, ids) for item in items if item.name == "run.json"]
         changed = []
         for item in headers:
             run_id = item.key.partition("/")[0]
@@ -231,8 +231,7 @@ class RunCopies:
         """Adds the segments to a file, or replaces it, after all of them have arrived."""
         part = path.with_name(f".{path.name}.part")
         with part.open("wb") as file:
-            for item in items:
-                data = self.store.read_listed(item)
+            for data in self.store.read_in_order(items):
                 file.write(data if data.endswith(b"\n") or not data else data + b"\n")
         if not is_grown:
             part.replace(path)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from visioneval.errors import UsageError
+from visioneval.errors import RunFormatError, UsageError
 from visioneval.media.urls import is_url
 from visioneval.records.files import run_folders
 from visioneval.records.stores.copies import RunCopies
 from visioneval.records.stores.locations import copies_at, copies_of, runs_folder, shown
+from visioneval.records.stores.store import in_threads
 
 
 def find_run(name: str, root: Path) -> Path:
@@ -44,11 +46,21 @@ def list_runs(root: Path) -> list[tuple[Path, dict[str, Any]]]:
     return run_folders.list_runs(root)
 
 
-def refresh_run(folder: Path) -> None:
-    """Brings the copy of a listed run up to date; nothing to do for a local run."""
-    copies = copies_of(folder)
-    if copies is not None and folder.parent == copies.root:
-        copies.refresh(folder.name)
+def refresh_runs(folders: Sequence[Path]) -> dict[Path, str]:
+    """Brings the copies of listed runs up to date. Returns why some of them cannot be read; local runs can."""
+    copies = copies_at(folders[0].parent) if folders else None
+    if copies is None:
+        return {}
+
+    def problem(folder: Path) -> str | None:
+        try:
+            copies.refresh(folder.name)
+        except (RunFormatError, UsageError) as error:
+            return str(error)
+        return None
+
+    problems = zip(folders, in_threads(problem, folders), strict=True)
+    return {folder: text for folder, text in problems if text is not None}
 
 
 def fetch_outputs(folder: Path) -> None:
@@ -72,4 +84,4 @@ def _find(name: str, copies: RunCopies) -> Path:
     return copies.refresh(runs[-1][0].name)
 
 
-__all__ = ["fetch_outputs", "find_named_run", "find_run", "list_runs", "refresh_run", "runs_folder", "shown"]
+__all__ = ["fetch_outputs", "find_named_run", "find_run", "list_runs", "refresh_runs", "runs_folder", "shown"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,6 +16,7 @@ from visioneval.errors import StorageError, UsageError
 from visioneval.media.buckets import bucket_files
 from visioneval.media.urls import BUCKETS, client_message, is_denied, unreadable
 
+ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
 SCHEMES = ("s3", "gs")
@@ -122,6 +123,12 @@ class ObjectStore:
 
         return self._call(f"cannot read {self._shown(item.key)}", read)
 
+    def read_in_order(self, items: Sequence[StoredObject]) -> Iterator[bytes]:
+        """The contents of listed objects, in order; several are read at once."""
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="store") as threads:
+            for start in range(0, len(items), _THREADS):
+                yield from threads.map(self.read_listed, items[start : start + _THREADS])
+
     def put(self, key: str, data: bytes) -> None:
         """Creates or replaces an object."""
         self._call(f"cannot write {self._shown(key)}", lambda: self._files.pipe_file(self._path(key), data))
@@ -160,11 +167,11 @@ class ObjectStore:
             part.write_bytes(self.read_listed(item))
             part.replace(path)
 
-        _in_threads(fetch, items)
+        in_threads(fetch, items)
 
     def upload(self, files: Iterable[tuple[str, Path]]) -> None:
         """Writes files to objects, by key, several at once."""
-        _in_threads(lambda file: self.put(file[0], file[1].read_bytes()), list(files))
+        in_threads(lambda file: self.put(file[0], file[1].read_bytes()), list(files))
 
     def _read(self, key: str, *, is_large: bool = False) -> bytes:
         # s3fs first asks for the size of what it may read in parts
@@ -230,14 +237,12 @@ def _is_not_implemented(error: Exception) -> bool:
     return "NotImplemented" in text or "not implemented" in text
 
 
-def _in_threads(work: Callable[[Any], None], items: Sequence[Any]) -> None:
+def in_threads(work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:
+    """The results of requests for several items, made at once. Raises the first error."""
     if len(items) < 2:
-        for item in items:
-            work(item)
-        return
+        return [work(item) for item in items]
     with ThreadPoolExecutor(min(_THREADS, len(items)), thread_name_prefix="store") as threads:
-        for _ in threads.map(work, items):
-            pass
+        return list(threads.map(work, items))
 
 
 def _file_system(scheme: str) -> Any:
