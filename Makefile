@@ -51,6 +51,7 @@ bench: $(READY)
 	$(BIN)/python -m tests.bench.local
 	$(BIN)/python -m tests.bench.report
 	$(BIN)/python -m tests.bench.compare
+	$(BIN)/python -m tests.bench.large
 	$(BIN)/python -m tests.bench.datasets
 
 probe: $(READY)  ## What the graders catch of planted damage, on shipped suites and real edits; a quarter of an hour of CPU, LIMIT=1 bounds it

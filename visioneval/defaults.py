@@ -10,3 +10,5 @@ MAX_CONCURRENCY = 64
 """Concurrent calls per model, separately for generation and judging."""
 MAX_CONFIRM = 100
 """The most new samples per case that ``compare --confirm`` generates."""
+MAX_GALLERY_CELLS = 10_000
+"""Cells in the gallery of a report: what a browser and its user can take."""

@@ -13,17 +13,27 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from time import perf_counter
-from typing import Any
+from typing import Any, Self
 
 
 class Stopwatch:
-    """Time at work and time spent waiting since it was created."""
+    """Time at work and time spent waiting since it was created, of everything in its block and in the threads that it
+    uses too."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._start = self._changed = perf_counter()
         self._waits = self._works = 0
         self._waited = 0.0
+
+    def __enter__(self) -> Self:
+        self._tokens = _current.set(self), _is_at_work.set(False)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        current, at_work = self._tokens
+        _current.reset(current)
+        _is_at_work.reset(at_work)
 
     def change(self, *, waits: int, works: int) -> None:
         """Counts waits and work that begin or end now."""
@@ -50,18 +60,6 @@ _current: ContextVar[Stopwatch | None] = ContextVar("stopwatch", default=None)
 _is_at_work: ContextVar[bool] = ContextVar("is_at_work", default=False)
 _thread = threading.local()
 """``stopwatch``: that of the work which a thread of a ``MeasuredPool`` does."""
-
-
-@contextmanager
-def measured() -> Iterator[Stopwatch]:
-    """A stopwatch for everything in this block, in the threads that it uses too."""
-    stopwatch = Stopwatch()
-    current, at_work = _current.set(stopwatch), _is_at_work.set(False)
-    try:
-        yield stopwatch
-    finally:
-        _current.reset(current)
-        _is_at_work.reset(at_work)
 
 
 @contextmanager

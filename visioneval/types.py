@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -111,7 +112,7 @@ class CaseFiles:
         return self.images[0][1] if self.images else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ModelRun:
     """One expanded model configuration. ``config`` is its provider's config model."""
 
@@ -119,6 +120,11 @@ class ModelRun:
     provider: str
     params: Mapping[str, Any]
     config: Any
+
+    @cached_property
+    def key_options(self) -> dict[str, Any]:
+        """The options of its provider that its generations depend on."""
+        return dict(self.config.key_options)
 
     @property
     def stand_in(self) -> bool:

@@ -16,7 +16,7 @@ from visioneval.engine.cells.single_flight import SingleFlight
 from visioneval.errors import ProviderError
 from visioneval.media.pixel_budget import PixelBudget
 from visioneval.records.model import GraderRecord, Record, read_records
-from visioneval.stopwatch import MeasuredPool, measured, waiting, working
+from visioneval.stopwatch import MeasuredPool, Stopwatch, waiting, working
 from visioneval.suite.entries.limits import Limits
 
 STEP = 0.3
@@ -28,7 +28,7 @@ def times(work: Callable[[], Awaitable[object]], *, threads: int = 4) -> tuple[f
     async def run() -> tuple[float, float]:
         with MeasuredPool(threads) as pool:
             asyncio.get_running_loop().set_default_executor(pool)
-            with measured() as stopwatch:
+            with Stopwatch() as stopwatch:
                 await work()
                 at_work, waited = stopwatch.read()
                 return at_work / STEP, waited / STEP
@@ -92,7 +92,7 @@ def test_a_wait_for_a_free_thread() -> None:
             asyncio.get_running_loop().set_default_executor(pool)
             other = asyncio.ensure_future(asyncio.to_thread(time.sleep, 2 * STEP))
             await asyncio.sleep(0)
-            with measured() as stopwatch:
+            with Stopwatch() as stopwatch:
                 await behind_another()
                 at_work, waited = stopwatch.read()
             await other
@@ -121,7 +121,7 @@ def test_a_wait_for_memory_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
         with MeasuredPool(2) as pool:
             other = asyncio.get_running_loop().run_in_executor(pool, decode)
             await asyncio.sleep(STEP / 10)
-            with measured() as stopwatch:
+            with Stopwatch() as stopwatch:
                 await asyncio.get_running_loop().run_in_executor(pool, decode)
                 at_work, waited = stopwatch.read()
             await other
@@ -152,7 +152,7 @@ def test_rate_limits_and_retries_are_waits() -> None:
     async def run() -> tuple[float, float]:
         other = asyncio.ensure_future(throttle.call(key, call))
         await asyncio.sleep(0)
-        with measured() as stopwatch:
+        with Stopwatch() as stopwatch:
             await throttle.call(key, call)
             at_work, waited = stopwatch.read()
         await other
@@ -175,7 +175,7 @@ def test_a_wait_for_the_same_work_of_another_cell() -> None:
         once = SingleFlight()
 
         async def ask() -> tuple[float, float]:
-            with measured() as stopwatch:
+            with Stopwatch() as stopwatch:
                 await once("key", lambda: asyncio.sleep(STEP))
                 at_work, waited = stopwatch.read()
                 return at_work / STEP, waited / STEP

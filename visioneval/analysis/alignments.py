@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from visioneval.records.model import Record, RunInfo
 from visioneval.types import Frozen
 
 ALIGNMENT = "alignment"
 """The type of the graders that list gaps."""
+MAX_LISTED = 5_000
+"""How many cells a summary lists, so that it stays small for a run of any length."""
 
 
 class AlignedCell(Frozen):
@@ -26,12 +28,13 @@ class AlignedCell(Frozen):
 
 
 class Alignments:
-    """Collects the alignment of the cells of a run."""
+    """Collects the alignment of the cells of a run, or of those with the lowest scores if there are many."""
 
     def __init__(self, info: RunInfo) -> None:
         """Finds the alignment graders."""
         self._keys = alignment_keys(info)
         self._cells: list[AlignedCell] = []
+        self._count = 0
 
     def add(self, cell: Record) -> None:
         """Adds the scores of a cell."""
@@ -39,6 +42,7 @@ class Alignments:
             score = cell.scores.get(key)
             if key in cell.scores:
                 number = None if score is None else float(score)
+                self._count += 1
                 self._cells.append(
                     AlignedCell(
                         test_id=cell.test_id,
@@ -49,10 +53,22 @@ class Alignments:
                         gaps=gaps_in(cell, key),
                     )
                 )
+        if len(self._cells) >= 2 * MAX_LISTED:
+            self._cells = list(self.result())
 
     def result(self) -> tuple[AlignedCell, ...]:
-        """The cells in the order of the run."""
-        return tuple(self._cells)
+        """The cells in the order of the run; if there are too many, the lowest scores first."""
+        return tuple(self._cells if self._count <= MAX_LISTED else lowest_first(self._cells)[:MAX_LISTED])
+
+    @property
+    def left_out(self) -> int:
+        """The number of cells that are not listed."""
+        return max(0, self._count - MAX_LISTED)
+
+
+def lowest_first(cells: Iterable[AlignedCell]) -> list[AlignedCell]:
+    """Sorts cells by score. Those that were not measured come first."""
+    return sorted(cells, key=lambda cell: (cell.score is not None, cell.score or 0.0))
 
 
 def alignment_keys(info: RunInfo) -> tuple[str, ...]:

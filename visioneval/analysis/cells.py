@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
-
-from pydantic import TypeAdapter
 
 from visioneval.analysis.rerouting import Rerouting, Reroutings
 from visioneval.records.baselines import Baseline, BaselineGrading, BaselineLine
 from visioneval.records.confirmations import has_confirmations
 from visioneval.records.fields import Duration, ModelLabel, Number, PathInRun, RuleText, SampleIndex
-from visioneval.records.files.lines import read_lines
-from visioneval.records.model import CellError, CellKey, Fingerprint, RunInfo, RunState, known_sum, suite_order
+from visioneval.records.model import CellError, Fingerprint, RunInfo, RunState, suite_order
 from visioneval.registry import PROVIDERS, config_of
 from visioneval.suite.cases.case import CaseId
 from visioneval.suite.entries.metrics import BUILT_IN
@@ -23,7 +19,7 @@ from visioneval.suite.model import Suite
 from visioneval.types import Metric, Score, Verdict
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CellJudge:
     """A judge of a panel that answered about a cell."""
 
@@ -31,7 +27,7 @@ class CellJudge:
     model: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CellGrader:
     """A grader of a cell, with the fingerprint of everything but the image that its scores depend on."""
 
@@ -44,9 +40,12 @@ class CellGrader:
     judges: tuple[CellJudge, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Cell:
-    """One cell of one side. Field names are those of its record."""
+    """One cell of one side. Field names are those of its record.
+
+    Nothing changes it, but it is not frozen, as that doubles the time to create it.
+    """
 
     test_id: CaseId
     model_label: ModelLabel
@@ -74,48 +73,19 @@ class Cell:
     @property
     def is_unmeasured(self) -> bool:
         """Whether a grader failed that the cell needs, or a computed metric is null that it needs."""
-        failed = any(grader.is_unmeasured and not grader.is_optional for grader in self.graders)
-        return failed or bool(self.unmeasured_metrics)
+        for grader in self.graders:  # a loop, which is faster than any()
+            if grader.is_unmeasured and not grader.is_optional:
+                return True
+        return bool(self.unmeasured_metrics)
 
     @property
     def total_cost_usd(self) -> float | None:
         """The known cost of generation and grading, or ``None`` if none is known."""
-        return known_sum(self.cost_usd, *(grader.cost_usd for grader in self.graders))
-
-
-_CELL: TypeAdapter[Cell] = TypeAdapter(Cell)
-
-
-def read_cells(path: Path) -> list[Cell]:
-    """Reads the cells of a file of records, without loading whole records. The last record of a cell wins.
-
-    Raises the ``RunFormatError`` of ``read_records``.
-    """
-    shared: dict[Any, Any] = {}
-    cells: dict[CellKey, Cell] = {}
-    for cell in read_lines(path, _CELL):
-        _intern(cell, shared)
-        cells[cell.test_id, cell.model_label, cell.sample_index] = cell
-    return list(cells.values())
-
-
-def _intern(cell: Cell, shared: dict[Any, Any]) -> None:
-    """Shares equal values between cells to save memory."""
-    for name in ("test_id", "model_label", "prompt", "sent_prompt", "tags", "failed_rules"):
-        value = getattr(cell, name)
-        object.__setattr__(cell, name, shared.setdefault(value, value))
-    for mark in cell.graders:
-        fingerprint = mark.fingerprint
-        tools = tuple(fingerprint.tool_versions.items())
-        key = (
-            fingerprint.version,
-            fingerprint.judge_model,
-            fingerprint.template_sha256,
-            fingerprint.schema_sha256,
-            fingerprint.config_sha256,
-            tools,
-        )
-        object.__setattr__(mark, "fingerprint", shared.setdefault(key, fingerprint))
+        total = self.cost_usd
+        for grader in self.graders:
+            if grader.cost_usd is not None:
+                total = grader.cost_usd if total is None else total + grader.cost_usd
+        return total
 
 
 @dataclass(frozen=True, slots=True)

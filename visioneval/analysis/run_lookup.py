@@ -8,13 +8,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from visioneval.analysis.cells import Side, read_cells, side_of_baseline, side_of_records, side_of_run
+from visioneval.analysis.cell_reader import CellReader, read_cells
+from visioneval.analysis.cells import Side, side_of_baseline, side_of_records, side_of_run
 from visioneval.errors import UsageError
 from visioneval.records.baselines import DEFAULT, baseline_path, is_baseline, read_baseline
 from visioneval.records.labeling.labels import Label
-from visioneval.records.model import Record, RunInfo, read_info, read_records
+from visioneval.records.model import Record, RunInfo, read_info
 from visioneval.records.resume_command import missing_cells_hint
 from visioneval.records.run_state import with_current_state
+from visioneval.records.stored_records import StoredRecords
 from visioneval.records.stores.locations import shown
 from visioneval.records.stores.lookup import find_named_run
 from visioneval.suite.cases.outputs import split_run
@@ -43,16 +45,22 @@ def named_run(name: str, runs: Path) -> tuple[Path, RunInfo, str | None]:
 
 
 def read_run(name: str, runs: Path, warn: Warn = ignore) -> tuple[Path, RunInfo, list[Record]]:
-    """Reads a run, or the model runs whose label matches if ``name`` ends in ``@LABEL``. Warns if cells are missing.
+    """Reads a run as ``open_run`` does, with all records in memory."""
+    folder, info, records = open_run(name, runs, warn)
+    return folder, info, list(records)
 
-    Raises ``UsageError``.
+
+def open_run(name: str, runs: Path, warn: Warn = ignore) -> tuple[Path, RunInfo, StoredRecords]:
+    """Opens a run, or the model runs whose label matches if ``name`` ends in ``@LABEL``. Warns if cells are missing.
+
+    Raises ``UsageError``, and ``RunFormatError`` if ``results.jsonl`` cannot be read.
     """
     folder, info, label = named_run(name, runs)
-    records = list(read_records(folder))
+    records = StoredRecords.of_run(folder)
     warn_missing(folder, info, len(records), warn)
     if label is None:
         return folder, info, records
-    records = [record for record in records if any_glob((label,), record.model_label)]
+    records = records.of_model_runs(label)
     return folder, info.of_model_runs(label, len(records)), records
 
 
@@ -91,11 +99,14 @@ def labels_of(name: str, records: Sequence[Record], labels: Sequence[Label]) -> 
     return [label for label in labels if label.model_label in model_labels]
 
 
-def read_side(name: str, runs: Path, warn: Warn = ignore) -> Side:
-    """Reads one side of a comparison: a run as for ``read_run``, a file of records or ``baseline:NAME``."""
+def read_side(name: str, runs: Path, warn: Warn = ignore, reader: CellReader | None = None) -> Side:
+    """Reads one side of a comparison: a run as for ``read_run``, a file of records or ``baseline:NAME``.
+
+    Sides with one ``reader`` share equal values, to save memory.
+    """
     run, label = _split(name)
-    with _without_garbage_collection():
-        side = _whole_side(name, run, runs, warn)
+    with without_garbage_collection():
+        side = _whole_side(name, run, runs, warn, reader)
     if label is None:
         return side
     check_label(label, side.labels, run)
@@ -103,7 +114,7 @@ def read_side(name: str, runs: Path, warn: Warn = ignore) -> Side:
     return replace(side, cells=cells, planned_cells=None, is_narrowed=True)
 
 
-def _whole_side(name: str, run: str, runs: Path, warn: Warn) -> Side:
+def _whole_side(name: str, run: str, runs: Path, warn: Warn, reader: CellReader | None) -> Side:
     kind, _, baseline_name = run.partition(":")
     if kind == BASELINE and not Path(run).exists():
         path = baseline_path(baseline_name or DEFAULT)
@@ -114,10 +125,10 @@ def _whole_side(name: str, run: str, runs: Path, warn: Warn) -> Side:
         path = Path(run)
         if is_baseline(path):
             return side_of_baseline(name, read_baseline(path))
-        return side_of_records(name, read_cells(path))
+        return side_of_records(name, read_cells(path, reader))
     folder = find_named_run(str(Path(run).parent) if Path(run).is_file() else run, runs)
     info = with_current_state(folder, read_info(folder))
-    cells = read_cells(folder / "results.jsonl")
+    cells = read_cells(folder / "results.jsonl", reader)
     warn_missing(folder, info, len(cells), warn)
     if info.state == "complete" and len(cells) < info.planned_cells:
         # A gate over the remaining cells would also pass for the missing ones.
@@ -137,10 +148,12 @@ def _split(name: str) -> tuple[str, str | None]:
 
 
 @contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    """While records are read, the collector would scan them again and again and free nothing."""
+def without_garbage_collection() -> Iterator[None]:
+    """While many cells are read or compared, the collector would scan them again and again and free nothing."""
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
+        if was_enabled:
+            gc.enable()

@@ -13,6 +13,7 @@ from visioneval.analysis.stats.components import VarianceComponents, case_of_val
 from visioneval.analysis.stats.power import detectable_mean, detectable_rate
 from visioneval.errors import UsageError
 from visioneval.suite.loading.messages import did_you_mean
+from visioneval.suite.turns import chain_of
 from visioneval.types import Metric, Verdict
 
 SAMPLES = (1, 2, 3, 5, 8)
@@ -202,7 +203,7 @@ def _values(detect: Detect, side: Side) -> dict[str, dict[str, list[float]]]:
     for cell in side.cells:
         value = None if cell.flaky else _value(detect, cell)
         if value is not None:
-            values.setdefault(cell.model_label, {}).setdefault(cell.test_id, []).append(value)
+            values.setdefault(cell.model_label, {}).setdefault(chain_of(cell.test_id), []).append(value)
     return values
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from visioneval.analysis.compare.preferences import preferences_within
 from visioneval.analysis.past_costs import read_past_costs
-from visioneval.analysis.run_lookup import Warn, named_run, read_run, read_side
+from visioneval.analysis.run_lookup import Warn, named_run, open_run, read_side, warn_missing
 from visioneval.analysis.summary.accumulators import read_pair_costs
 from visioneval.analysis.summary.findings import Summary
 from visioneval.analysis.summary.judge_card import read_pair_cards
@@ -42,6 +42,7 @@ from visioneval.expansion.plan import Plan
 from visioneval.records.diversity import read_diversity
 from visioneval.records.model import Record, RunInfo, StoppedBy, read_records
 from visioneval.records.resume_command import resume_hint, stopped_text
+from visioneval.records.stored_records import StoredRecords
 from visioneval.records.stores.lookup import fetch_outputs, find_named_run, runs_folder
 from visioneval.records.stores.writing import send_run, writing_root
 from visioneval.scale.merge import merge_shards
@@ -52,7 +53,6 @@ from visioneval.settings import (
     checked_keywords,
     run_options,
 )
-from visioneval.suite.filters import any_glob
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,11 +81,15 @@ class Run:
         """What the command line exits with: 0 passed, 1 a gate failed, 3 incomplete, 130 interrupted."""
         return self.summary.exit_code
 
+    @property
+    def _stored(self) -> StoredRecords:
+        stored = StoredRecords.of_run(self.folder)
+        return stored if self.label is None else stored.of_model_runs(self.label)
+
     @cached_property
     def records(self) -> tuple[Record, ...]:
         """One record per cell, read from the folder when first used. Raises ``RunFormatError``."""
-        pattern = "*" if self.label is None else self.label
-        return tuple(record for record in read_records(self.folder) if any_glob((pattern,), record.model_label))
+        return tuple(self._stored)
 
     def to_pandas(self) -> pd.DataFrame:
         """One row per cell, with a column per metric, and per judge of a panel.
@@ -201,7 +205,7 @@ def load_run(name: Path | str = "latest", *, runs: Path | str = RUNS, warn: Warn
     """Reads a run: its path, id, a unique prefix of it or ``latest``; ``RUN@LABEL`` for one model run."""
     root = runs_folder(runs)
     folder, _, label = named_run(str(name), root)
-    _, info, records = read_run(str(folder) if label is None else f"{folder}@{label}", root, warn)
+    _, info, records = open_run(str(folder) if label is None else f"{folder}@{label}", root, warn)
     pair_costs = read_pair_costs(folder) if label is None else ()  # no pair belongs to one model run
     pairs, cards = preferences_within(folder, info), read_pair_cards(folder)
     summary = summarize(info, records, pairs, cards, pair_costs, read_diversity(folder))
@@ -226,8 +230,9 @@ def merge(
     for folder in folders:
         fetch_outputs(folder)
     merged = merge_shards(folders, writing_root(root, run_id), run_id, note, warn)
-    send_run(merged, root)
-    return load_run(merged, runs=root, warn=warn)
+    send_run(merged.folder, root)
+    warn_missing(merged.folder, merged.info, merged.summary.counts.cells, warn)
+    return Run(merged.folder, merged.info, merged.summary, None, resume_hint(merged.folder, merged.info))
 
 
 def estimate_plan(planned: Planned, options: RunOptions, detect: DetectOptions | None = None) -> SuitePlan:

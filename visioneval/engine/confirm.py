@@ -155,7 +155,7 @@ def _generate(
 def _by_limit_key(samples: Sequence[CaseSamples]) -> dict[RateLimitKey, list[CaseSamples]]:
     by_key: dict[RateLimitKey, list[CaseSamples]] = {}
     for item in samples:
-        run = item.calls[0].run
+        run = item.chains[0][0].run
         by_key.setdefault(generation_limit_key(run.provider, run.params), []).append(item)
     return by_key
 

@@ -37,7 +37,7 @@ STATUS_INTERVAL_S = 1.0
 
 def every_cell(plan: Plan) -> Iterator[Job]:
     """The jobs of a new run, which generates every cell."""
-    return (Job(call, call.samples) for call in plan.calls())
+    return (Job.of_turns([Job(call, call.samples) for call in turns]) for turns in plan.chains())
 
 
 def execute(

@@ -7,35 +7,39 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.expansion.digest import digest, short_digest
-from visioneval.expansion.plan import Call
+from visioneval.expansion.plan import BASE_ROLE, Call
 from visioneval.media.urls import is_url
-from visioneval.types import ModelRun
 
 HashOf = Callable[[Path], str]
-_HOST_FIELDS = ("base_url", "api_key_env", "google", "output_hosts")
-_NOT_GENERATED = {"label", "tasks", "params", "grid", "prompts", "path", "run", "dataset", "timeout_s", *_HOST_FIELDS}
 
 
 def generation_key(call: Call, sample: int, hash_of: HashOf) -> str:
     """What the generation of a cell depends on, as ``part:hash`` words, so that a diff shows which parts changed.
 
-    It contains no host, path or time: two machines compute the same key.
+    It contains no host, path or time: two machines compute the same key. A later turn depends on the generations of
+    all turns before it, whether or not their outputs are known.
     """
-    return f"{_join_parts(_generation_parts(call, hash_of))} sample:{sample}"
+    parts = _generation_parts(call, hash_of)
+    if call.previous is not None:
+        parts["earlier-turns"] = generation_key(call.previous, sample, hash_of)
+    return f"{_join_parts(parts)} sample:{sample}"
 
 
 def call_key(call: Call, hash_of: HashOf) -> str:
-    """The cache key of a generation call, including its samples."""
-    parts = {name: value for name, value in _generation_parts(call, hash_of).items() if value not in (None, [], {})}
-    return f"generate:{digest({**parts, 'samples': call.samples})}"
+    """The cache key of a generation call, including its samples: what is sent, so of a later turn the image itself."""
+    parts = _generation_parts(call, hash_of)
+    if call.base is not None:
+        parts["images"] = [[BASE_ROLE, call.base.sha256], *parts["images"]]
+    sent = {name: value for name, value in parts.items() if value not in (None, [], {})}
+    return f"generate:{digest({**sent, 'samples': call.samples})}"
 
 
 def _generation_parts(call: Call, hash_of: HashOf) -> dict[str, Any]:
     parts: dict[str, Any] = {
-        "model": {"provider": call.run.provider, "entry": _own_options(call.run)},
+        "model": {"provider": call.run.provider, "entry": call.run.key_options},
         "params": {} if call.run.config.reads_outputs else call.params,
         "prompt": [call.task_type, call.sent_prompt],
-        "images": [[role, hash_of(path)] for role, path in call.files.images],
+        "images": _case_images(call, hash_of),
         "masks": {name: hash_of(path) for name, path in sorted(call.files.masks.items())},
     }
     if call.run.stand_in:
@@ -50,7 +54,8 @@ def grade_key(call: Call, hash_of: HashOf) -> str:
     case = call.case.model_dump(include={"criteria", "region", "expect", "metadata", "tags", *_graded_fields(call)})
     parts: dict[str, Any] = {
         "case": [call.graded_prompt, case],
-        "images": [[role, hash_of(path)] for role, path in call.files.images],
+        "images": _case_images(call, hash_of),
+        "edited-image": None if call.base is None else call.base.sha256,
         "masks": {name: hash_of(path) for name, path in sorted(call.files.masks.items())},
         "reference": hash_of(call.files.reference) if call.files.reference else None,
         "rules": [[rule.text, warn] for rule, warn in call.rules],
@@ -61,14 +66,14 @@ def grade_key(call: Call, hash_of: HashOf) -> str:
     return " ".join((_join_parts(parts), *graders))
 
 
+def _case_images(call: Call, hash_of: HashOf) -> list[list[str]]:
+    """Role and hash of each input image that the case names: not of the output that a later turn edits."""
+    return [[role, hash_of(path)] for role, path in call.files.images[call.base is not None :]]
+
+
 def _graded_fields(call: Call) -> set[str]:
     """The additional fields of a case that its graders depend on."""
     return {name for grader in call.graders for name in grader.case_fields}
-
-
-def _own_options(run: ModelRun) -> dict[str, Any]:
-    dumped: dict[str, Any] = run.config.model_dump(exclude=_NOT_GENERATED)
-    return dumped
 
 
 def _join_parts(parts: Mapping[str, Any]) -> str:

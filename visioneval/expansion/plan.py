@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain, groupby, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,12 @@ from visioneval.suite.output_of import dependents_by_case
 from visioneval.suite.remote_media import addressed
 from visioneval.suite.runs import RunCoverage
 from visioneval.suite.selection.selection import Selection
+from visioneval.suite.turns import chain_of, first_turn
 from visioneval.templates.render import template_digest
-from visioneval.types import CaseFiles, Metric, ModelRun, TaskType
+from visioneval.types import CaseFiles, Metric, ModelRun, Output, TaskType
+
+BASE_ROLE = "base"
+"""The role of the image that an edit changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,10 @@ class Call:
     """The computed metrics that no verdict needs."""
     dependents: tuple[Call, ...] = ()
     """Calls of the cases that use this call's images (``output_of``): the same cells with another prompt."""
+    previous: Call | None = None
+    """The call of the turn before, if this is a later turn and the turn before has a cell of its sample."""
+    base: Output | None = None
+    """Of a later turn: the output of the turn before, once it is known. It is then the first image of ``files``."""
 
     @property
     def key_files(self) -> tuple[Path, ...]:
@@ -68,6 +77,8 @@ class Call:
             paths.append(files.reference)
         if self.existing_output is not None and not is_url(self.existing_output):
             paths.append(Path(self.existing_output))
+        if self.previous is not None:
+            paths += self.previous.key_files
         return tuple(paths)
 
     @property
@@ -79,6 +90,21 @@ class Call:
     def cells(self) -> int:
         """The number of cells of the call's images."""
         return len(self.samples) * (1 + len(self.dependents))
+
+    @property
+    def needs_base(self) -> bool:
+        """Whether it is a later turn that edits an output, which is still to be set."""
+        return self.case.previous_turn is not None and self.run.config.has_outputs and self.base is None
+
+    def with_base(self, base: Output) -> Call:
+        """The call, and its dependents, with the output of the turn before as the image to edit."""
+        files = replace(self.files, images=((BASE_ROLE, base.path), *self.files.images))
+        dependents = tuple(dependent.with_base(base) for dependent in self.dependents)
+        return replace(self, base=base, files=files, dependents=dependents)
+
+
+Caller = Callable[[ModelRun, Mapping[str, Any], tuple[int, ...]], Call]
+"""Creates a call of a case for a model run, with parameters and samples."""
 
 
 @dataclass(frozen=True)
@@ -102,24 +128,42 @@ class Plan:
 
     def calls(self) -> Iterator[Call]:
         """Every generation call, case by case, with the cases that use its images."""
+        return chain.from_iterable(self.chains())
+
+    def chains(self) -> Iterator[tuple[Call, ...]]:
+        """Every generation call, where the calls of all turns of a case for one sample are together, in order."""
         rules = [(entry, parse_rule(entry.rule)) for entry in self.suite.verdict]
         dependents_by_id = dependents_by_case(self.suite.cases)
-        for case in self.suite.cases:
-            runs = [run for run in self.runs if self._coverage.has_cells(run.config, case)]
-            if not runs or case.output_of is not None:
+        generating = (case for case in self.suite.cases if case.output_of is None)
+        for _, turns in groupby(generating, lambda case: chain_of(case.id)):
+            cases = list(turns)
+            runs = [run for run in self.runs if self._coverage.has_cells(run.config, cases[0])]
+            if not runs:
                 continue
-            make_call = self._caller(case, rules)
-            dependent_callers = [self._caller(dependent, rules) for dependent in dependents_by_id.get(case.id, ())]
+            callers = [
+                (self._caller(case, rules), [self._caller(each, rules) for each in dependents_by_id.get(case.id, ())])
+                for case in cases
+            ]
             for run in runs:
-                for samples, params in self._samples(case, run):
-                    call = make_call(run, params, samples)
-                    dependents = tuple(make_dependent(run, params, samples) for make_dependent in dependent_callers)
-                    graders = (grader for dependent in (call, *dependents) for grader in dependent.graders)
-                    yield replace(call, dependents=dependents, params=addressed(params, graders, self.suite.judges))
+                for cells in zip_longest(*(self._samples(case, run) for case in cases)):
+                    calls: list[Call] = []
+                    for (make_call, dependent_callers), cell in zip(callers, cells, strict=True):
+                        if cell is None:  # fewer existing outputs than of another turn
+                            continue
+                        samples, params = cell
+                        call = make_call(run, params, samples)
+                        dependents = tuple(make_dependent(run, params, samples) for make_dependent in dependent_callers)
+                        calls.append(self._linked(call, dependents, calls))
+                    yield tuple(calls)
 
-    def _caller(
-        self, case: TestCase, rules: list[tuple[VerdictRule, Rule]]
-    ) -> Callable[[ModelRun, Mapping[str, Any], tuple[int, ...]], Call]:
+    def _linked(self, call: Call, dependents: tuple[Call, ...], before: Sequence[Call]) -> Call:
+        """A call with its dependents, and with the call of the turn before if that is the last one of ``before``."""
+        graders = (grader for cell_call in (call, *dependents) for grader in cell_call.graders)
+        params = addressed(call.params, graders, self.suite.judges)
+        is_next = bool(before) and before[-1].case.id == call.case.previous_turn
+        return replace(call, dependents=dependents, params=params, previous=before[-1] if is_next else None)
+
+    def _caller(self, case: TestCase, rules: list[tuple[VerdictRule, Rule]]) -> Caller:
         """A function that creates the calls of a case; computes what they share only once."""
         rule_entries = rules if case.verdict is None else [(entry, parse_rule(entry.rule)) for entry in case.verdict]
         prompt, criteria = rendered(case, self.suite.vars)
@@ -161,10 +205,11 @@ class Plan:
     def _wordings(self, case: TestCase, prompt: str) -> dict[str, tuple[str, str]]:
         """By the label of a prompt of the suite: the prompt that is sent for a case, and the one that graders see."""
         generating = self._source(case)
+        first = self._by_id.get(first_turn(generating.id), generating)
         wordings = {}
         for entry in self.suite.prompts:
             graded_as_sent = entry.graded_as == "sent"
-            if entry.is_for(generating):
+            if entry.is_for(first):
                 is_rendered = graded_as_sent or case is generating
                 sent = sent_prompt(entry.template, case, prompt, self.suite.vars) if is_rendered else prompt
                 wordings[entry.label] = sent, sent if graded_as_sent else prompt

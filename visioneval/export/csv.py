@@ -24,6 +24,7 @@ _FIELDS = (
     "verdict",
     "artifact_path",
     "artifact_sha256",
+    "base_path",
     "width",
     "height",
     "cost_usd",

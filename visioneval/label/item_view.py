@@ -67,15 +67,20 @@ class ItemView:
         generated = self._output_entries(item)
         stages = [{"title": "A and B" if len(generated) > 1 else "Result", "images": generated}]
         files = self._info.suite.files_of(case, self._suite) if case else CaseFiles()
+        edited = self._edited_entries(item)
+        if edited:
+            stages.append({"title": "Input", "images": edited})
+        if len(edited) == len(generated) == 1:
+            stages.append({"title": "Both", "images": [*edited, *generated]})
         for index, (role, path) in enumerate(files.images):
             title = "Input" if role == "base" else f"Input: {role}"
             image = self._image_entry(item, f"input {index}", title, self._input(path))
             stages.append({"title": title, "images": [image]})
-            if index == 0 and len(generated) == 1:
+            if index == 0 and len(generated) == 1 and not edited:
                 stages.append({"title": "Both", "images": [image, *generated]})
         for name, path in files.masks.items():
             title, mask = _MASKS.get(name, name), self._input(path)
-            base = self._input(files.base) if files.base else None
+            base = self._base(item, files)
             source = mask_overlay(mask, base) if mask else None
             stages.append({"title": title, "images": [self._put(item, f"mask {name}", title, "image", source)]})
         if files.reference:
@@ -84,13 +89,33 @@ class ItemView:
         return stages
 
     def _output_entries(self, item: Item) -> list[ImageEntry]:
+        sides = self._sides(item)
+        titles = ("Result",) if len(sides) == 1 else ("A", "B")
+        return [self._output_entry(item, title, *side) for title, side in zip(titles, sides, strict=True)]
+
+    def _sides(self, item: Item) -> list[tuple[Record, Path]]:
+        """The one or two records of an item as they are shown, each with the folder of its run."""
         subject = item.subject
         if subject.other is None:
-            return [self._output_entry(item, "Result", subject.record, self._folder)]
+            return [(subject.record, self._folder)]
         sides = [(subject.record, self._folder), (subject.other, self._other)]
-        if item.swapped:
-            sides.reverse()
-        return [self._output_entry(item, title, *side) for title, side in zip("AB", sides, strict=True)]
+        return sides[::-1] if item.swapped else sides
+
+    def _edited_entries(self, item: Item) -> list[ImageEntry]:
+        """The images that later turns edit: the outputs of the turns before, each in its run."""
+        sides = self._sides(item)
+        titles = ("Input",) if len(sides) == 1 else ("Input of A", "Input of B")
+        return [
+            self._image_entry(item, title.lower(), title, file_inside(folder, record.base_path))
+            for title, (record, folder) in zip(titles, sides, strict=True)
+            if record.base_path is not None
+        ]
+
+    def _base(self, item: Item, files: CaseFiles) -> Path | None:
+        """The image to edit, if it may be read. Masks are for that of the labeled output."""
+        if item.subject.record.base_path is not None:
+            return file_inside(self._folder, item.subject.record.base_path)
+        return self._input(files.base) if files.base else None
 
     def _output_entry(self, item: Item, title: str, record: Record, folder: Path) -> ImageEntry:
         path = file_inside(folder, record.artifact_path)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from visioneval.errors import UsageError
+from visioneval.engine.cells.turns import call_on_records, is_edit_of
+from visioneval.errors import ImageError, UsageError
 from visioneval.expansion.plan import Call, Plan
+from visioneval.media import images
 from visioneval.media.urls import is_url
 from visioneval.records.files.links import is_inside
 from visioneval.records.model import Record, read_records
 from visioneval.suite.filters import any_glob
-from visioneval.types import Status, Verdict
+from visioneval.types import Output, Status, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class Original:
     @property
     def name(self) -> str:
         """How notes name it."""
-        return f"{self.call.case.id} on {self.call.run.label}, sample {self.sample}"
+        return _name(self)
 
 
 class Notes:
@@ -74,17 +76,16 @@ def passing_outputs(plan: Plan, folder: Path, label: str | None, notes: Notes) -
     """The outputs of a run whose cells passed. Raises ``UsageError`` if there are none."""
     by_cell = {record.cell: record for record in read_records(folder)}
     originals, failed = [], 0
-    for call in _cells(plan):
-        for sample in call.samples:
-            record = by_cell.get((call.case.id, call.run.label, sample))
-            if record is None or not (label is None or any_glob((label,), call.run.label)):
-                continue
-            if record.verdict is not Verdict.PASS or record.status is not Status.COMPLETED:
-                failed += 1
-                continue
-            original = _recorded(call, record, folder, notes)
-            if original is not None:
-                originals.append(original)
+    for cell in _cells(plan, lambda call, sample: call_on_records(call, sample, by_cell, folder)):
+        record = by_cell.get((cell.call.case.id, cell.call.run.label, cell.sample))
+        if record is None or not (label is None or any_glob((label,), cell.call.run.label)):
+            continue
+        if record.verdict is not Verdict.PASS or record.status is not Status.COMPLETED:
+            failed += 1
+            continue
+        original = _recorded(cell, record, folder, notes)
+        if original is not None:
+            originals.append(original)
     if not originals:
         raise UsageError(f"{folder}: no output to probe: none of the selected cells passed with an image")
     if failed:
@@ -92,13 +93,16 @@ def passing_outputs(plan: Plan, folder: Path, label: str | None, notes: Notes) -
     return originals
 
 
-def _recorded(call: Call, record: Record, folder: Path, notes: Notes) -> Original | None:
-    name = f"{call.case.id} on {call.run.label}, sample {record.sample_index}"
+def _recorded(cell: _Cell, record: Record, folder: Path, notes: Notes) -> Original | None:
+    call, name = cell.call, _name(cell)
     if record.mime is None or not record.mime.startswith("image/"):
         notes.skip(name, "is no image")
         return None
     if record.artifact_path is None or not is_inside(folder, record.artifact_path):
         notes.skip(name, "its file is not in the run")
+        return None
+    if cell.lacks_base or not is_edit_of(call, record):
+        notes.skip(name, "the image that it edits is not in the run")
         return None
     path = folder / record.artifact_path
     return Original(call, record.sample_index, path, record.run_params, record.artifact_sha256)
@@ -111,11 +115,14 @@ def suite_outputs(plan: Plan, notes: Notes) -> list[Original]:
     """
     originals: list[Original] = []
     fallbacks: dict[str, Original] = {}
-    for call in _cells(plan):
+    for cell in _cells(plan, lambda call, _: _on_existing(call, plan.folder)):
+        call = cell.call
         if call.run.config.reads_outputs:
-            originals += _existing(call, plan.folder, notes)
+            originals += _existing(cell, plan.folder, notes)
+        elif cell.lacks_base:
+            notes.skip(_name(cell), "edits an output that only a run has: probe that run")
         elif (path := call.files.reference or call.files.base) is not None:
-            fallbacks.setdefault(call.case.id, Original(call, call.samples[0], path))
+            fallbacks.setdefault(call.case.id, Original(call, cell.sample, path))
     covered = {original.call.case.id for original in originals}
     originals += [original for case, original in fallbacks.items() if case not in covered]
     if not originals:
@@ -126,17 +133,46 @@ def suite_outputs(plan: Plan, notes: Notes) -> list[Original]:
     return originals
 
 
-def _existing(call: Call, folder: Path, notes: Notes) -> Iterator[Original]:
-    path = str(call.params.get("path") or "")
-    for sample in call.samples:
-        if not path or is_url(path) or not call.run.config.has_outputs:
-            name = f"{call.case.id} on {call.run.label}, sample {sample}"
-            notes.skip(name, "its output is remote: run the suite, and probe that run" if path else "has no output")
-            continue
-        yield Original(call, sample, folder / path, call.params)
+def _existing(cell: _Cell, folder: Path, notes: Notes) -> Iterator[Original]:
+    call, path = cell.call, str(cell.call.params.get("path") or "")
+    if not path or is_url(path) or not call.run.config.has_outputs:
+        notes.skip(_name(cell), "its output is remote: run the suite, and probe that run" if path else "has no output")
+    elif cell.lacks_base:
+        notes.skip(_name(cell), "the turn before has no output that can be read")
+    else:
+        yield Original(call, cell.sample, folder / path, call.params)
 
 
-def _cells(plan: Plan) -> Iterator[Call]:
-    """Every call of a plan, and the calls that grade its outputs against other prompts."""
-    for call in plan.calls():
-        yield from (call, *call.dependents)
+def _on_existing(call: Call, folder: Path) -> Call:
+    """The call with the existing output of the turn before, if it is a later turn and that can be read."""
+    path = str(call.previous.params.get("path") or "") if call.previous is not None else ""
+    if not call.needs_base or not path or is_url(path):
+        return call
+    try:
+        data = images.read(folder / path)
+        mime, width, height = images.identify(data)
+    except ImageError:
+        return call
+    return call.with_base(Output(folder / path, images.sha256(data), mime, width, height))
+
+
+def _name(cell: _Cell | Original) -> str:
+    return f"{cell.call.case.id} on {cell.call.run.label}, sample {cell.sample}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """A sample of a call. It lacks its base if it is of a later turn, and the output of the turn before is unknown."""
+
+    call: Call
+    sample: int
+    lacks_base: bool
+
+
+def _cells(plan: Plan, on_base: Callable[[Call, int], Call]) -> Iterator[_Cell]:
+    """Every cell of a plan. ``on_base`` returns a call for a sample with the image that it edits, if it is known."""
+    for planned in plan.calls():
+        edits = [on_base(planned, sample) for sample in planned.samples]
+        for number in range(1 + len(planned.dependents)):
+            for sample, edit in zip(planned.samples, edits, strict=True):
+                yield _Cell((edit, *edit.dependents)[number], sample, edit.needs_base)

@@ -46,6 +46,8 @@ def open_subject(original: Original) -> Subject:
     data = images.read(original.path)
     if original.sha256 is not None and images.sha256(data) != original.sha256:
         raise ImageError("it was changed after it was generated")
+    if (base := original.call.base) is not None and images.sha256(images.read(base.path)) != base.sha256:
+        raise ImageError("the image that it edits was changed after it was generated")
     width, height = _size(data)
     if width * height > MAX_MEGAPIXELS * 1_000_000:
         raise ImageError(f"more than {MAX_MEGAPIXELS} megapixels")

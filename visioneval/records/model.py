@@ -9,7 +9,7 @@ runs/<run id>/run.json        the suite, the selection and the state of the run
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -18,7 +18,8 @@ from pydantic import Field, PrivateAttr, TypeAdapter, ValidationError
 
 from visioneval.errors import RunFormatError
 from visioneval.records import fields
-from visioneval.records.files.lines import SCHEMA_VERSION, open_lines, parsed_lines, upgraded
+from visioneval.records.cell_index import CellIndex, written_cell
+from visioneval.records.files.lines import SCHEMA_VERSION, located_lines, open_lines, parse_line, upgraded
 from visioneval.records.files.run_folders import header_bytes, parse_header
 from visioneval.records.files.untrusted_json import read_json
 from visioneval.records.judge_answers import JudgeAnswer
@@ -105,6 +106,9 @@ class Record(Frozen):
     tags: tuple[str, ...] = ()
     flaky: bool = False
     metadata: fields.JsonObject = Field(default_factory=dict)
+    base_path: fields.PathInRun | None = None
+    """Of a later turn: the image that it edits, which is the output of the turn before."""
+    base_sha256: str | None = None
     provider: str
     run_params: fields.JsonObject = Field(default_factory=dict)
     status: Status
@@ -142,8 +146,10 @@ class Record(Frozen):
     @property
     def is_unmeasured(self) -> bool:
         """Whether a grader failed that the cell needs, or a computed metric is null that it needs."""
-        failed = any(grader.is_unmeasured and not grader.is_optional for grader in self.graders)
-        return failed or bool(self.unmeasured_metrics)
+        for grader in self.graders:  # a loop, as a summary asks several times for each cell
+            if grader.is_unmeasured and not grader.is_optional:
+                return True
+        return bool(self.unmeasured_metrics)
 
     @property
     def shown_prompt(self) -> str:
@@ -272,26 +278,60 @@ def read_info(folder: Path) -> RunInfo:
 def read_records(folder: Path) -> Iterator[Record]:
     """The records of a run, one per cell, in the order of the file.
 
-    Reads the file twice, so that only the cell names stay in memory. Raises ``RunFormatError`` with file and line.
-    Ignores a truncated last line.
+    Reads the file twice, so that only an index of the cells stays in memory. Raises ``RunFormatError`` with file and
+    line. Ignores a truncated last line.
     """
+    yield from indexed_records(folder, index_cells(folder))
+
+
+def index_cells(folder: Path) -> CellIndex:
+    """The cells of a run. Raises ``RunFormatError`` for a line without a cell."""
+    path, index = folder / "results.jsonl", CellIndex()
+    with open_lines(path, "record") as lines:
+        for line, where in located_lines(lines, path, "record"):
+            if (cell := cell_of_line(line, where)) is not None:
+                index.add(cell)
+    return index
+
+
+def cell_of_line(line: bytes, where: str) -> CellKey | None:
+    """The cell of a line of a run; ``None`` for a truncated last line."""
+    if (cell := written_cell(line)) is not None:
+        return cell
+    name = next(parse_line("record", line, where, _NAME), None)
+    return None if name is None else (name.test_id, name.model_label, name.sample_index)
+
+
+def indexed_records(folder: Path, index: CellIndex) -> Iterator[Record]:
+    """The records of a run that are in its index, one per cell. Raises ``RunFormatError``."""
+    return (record for _, _, record in indexed_lines(folder, index))
+
+
+def indexed_lines(folder: Path, index: CellIndex) -> Iterator[tuple[int, bytes, Record]]:
+    """The records of a run that are in its index, each with the number of its line, from 0, and the line itself.
+
+    Blank lines have no number. Raises ``RunFormatError``.
+    """
+    path, number = folder / "results.jsonl", 0
+    with open_lines(path, "record") as lines:
+        for line, where in located_lines(lines, path, "record"):
+            if number == index.lines:
+                return  # another process appends to the run
+            if (record := parse_record(line, where)) is not None:
+                if index.is_last(record.cell, number):
+                    yield number, line, record
+                number += 1
+
+
+def records_at(folder: Path, numbers: Container[int]) -> Iterator[Record]:
+    """The records of the lines with these numbers, as in ``indexed_lines``. Parses no other line."""
     path = folder / "results.jsonl"
     with open_lines(path, "record") as lines:
-        is_last = _last_records(parsed_lines(lines, path, _NAME, "record"))
-        lines.seek(0)
-        for keep, record in zip(is_last, parsed_lines(lines, path, _RECORD, "record"), strict=False):
-            if keep:
+        for number, (line, where) in enumerate(located_lines(lines, path, "record")):
+            if number in numbers and (record := parse_record(line, where)) is not None:
                 yield record
 
 
-def _last_records(names: Iterable[_CellName]) -> bytearray:
-    """A flag for each record of a file: 1 for the last record of its cell."""
-    shared: dict[str, str] = {}
-    last: dict[CellKey, int] = {}
-    for number, cell in enumerate(names):
-        case, label = (shared.setdefault(word, word) for word in (cell.test_id, cell.model_label))
-        last[case, label, cell.sample_index] = number
-    flags = bytearray(max(last.values(), default=-1) + 1)
-    for number in last.values():
-        flags[number] = 1
-    return flags
+def parse_record(line: bytes, where: str) -> Record | None:
+    """The record of a line; ``None`` for a truncated last line. Raises ``RunFormatError``."""
+    return next(parse_line("record", line, where, _RECORD), None)

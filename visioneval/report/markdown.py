@@ -241,8 +241,8 @@ def _summary(summary: Summary) -> Iterator[str]:
             for cell in summary.failing[:MAX_ROWS]
         ]  # fmt: skip
         yield "### Cells that did not pass\n\n" + _table(("case", "model run", "sample", "verdict", "why"), failing)
-        if len(summary.failing) > MAX_ROWS:
-            yield f"... and {len(summary.failing) - MAX_ROWS:,} more"
+        if counts.not_passed > MAX_ROWS:
+            yield f"... and {counts.not_passed - MAX_ROWS:,} more"
 
 
 def _incomplete(summary: Summary) -> Iterator[str]:

@@ -7,20 +7,23 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from visioneval.analysis.compare.preferences import preferences_within
 from visioneval.analysis.summary.accumulators import read_pair_costs
+from visioneval.analysis.summary.findings import Summary
 from visioneval.analysis.summary.judge_card import read_pair_cards
 from visioneval.analysis.summary.summary import summarize
 from visioneval.errors import StorageError, UsageError
+from visioneval.records.cell_index import written_cell
 from visioneval.records.confirmations import has_confirmations
 from visioneval.records.diversity import read_diversity, update_diversity
+from visioneval.records.files.lines import SCHEMA_VERSION
 from visioneval.records.files.links import check_links, file_inside
 from visioneval.records.labeling.draws import DRAWS
 from visioneval.records.labeling.labels import ANCHORS, LABELS, append_labels, read_labels
-from visioneval.records.model import CellKey, Record, RunInfo, read_info, read_records
+from visioneval.records.model import Record, RunInfo, index_cells, indexed_lines, read_info
 from visioneval.records.preferences import append_preferences, read_all_answers
 from visioneval.records.questions import read_questions, write_questions
 from visioneval.records.resume_command import resume_hint
@@ -52,10 +55,19 @@ class ShardRun:
         return self.info.selection.shard.number
 
 
+@dataclass(frozen=True, slots=True)
+class MergedRun:
+    """The run that shards were merged into."""
+
+    folder: Path
+    info: RunInfo
+    summary: Summary
+
+
 def merge_shards(
     folders: Sequence[Path], root: Path, run_id: str, note: str | None, warn: Callable[[str], None]
-) -> Path:
-    """Writes the run ``run_id`` below ``root`` from the runs of all shards. Returns its folder.
+) -> MergedRun:
+    """Writes the run ``run_id`` below ``root`` from the runs of all shards, reading each record once.
 
     Pairs were judged in the shards; what the shards leave to the whole is the summary and its gates. Nothing remains
     of a merge that fails. Raises ``UsageError``, ``RunFormatError`` and ``StorageError``.
@@ -68,11 +80,11 @@ def merge_shards(
     try:
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".merging-", dir=root, ignore_cleanup_errors=True) as temporary:
-            folder = _write(shards, Path(temporary), _merged_info(shards, run_id, note))
-            folder.rename(target)
+            merged = _write(shards, Path(temporary), _merged_info(shards, run_id, note))
+            merged.folder.rename(target)
     except OSError as error:
         raise StorageError(f"{target}: cannot write the run here: {error.strerror or error}") from error
-    return target
+    return replace(merged, folder=target)
 
 
 def _checked_shards(folders: Sequence[Path]) -> list[ShardRun]:
@@ -152,42 +164,63 @@ def _merged_info(shards: Sequence[ShardRun], run_id: str, note: str | None) -> R
     )
 
 
-def _write(shards: Sequence[ShardRun], root: Path, info: RunInfo) -> Path:
+def _write(shards: Sequence[ShardRun], root: Path, info: RunInfo) -> MergedRun:
     with closing(RunWriter.create(root, info)) as writer:
-        _fill(shards, writer, info)
-    return writer.folder
+        return _fill(shards, writer, info)
 
 
-def _fill(shards: Sequence[ShardRun], writer: RunWriter, info: RunInfo) -> None:
+def _fill(shards: Sequence[ShardRun], writer: RunWriter, info: RunInfo) -> MergedRun:
     folder = writer.folder
-    for record in _records(shards, info.run_id):
-        writer.append(record)
     update_diversity(folder, (line for shard in shards for line in read_diversity(shard.folder)))
     for shard in shards:
         _copy_artifacts(shard.folder, folder)
         _copy_answers(shard, folder, info.run_id)
     write_questions(folder, (entry for shard in shards for entry in read_questions(shard.folder)))
-    infos = [shard.info for shard in shards]
-    stopped = [shard for shard in infos if shard.state != "complete"]
-    ended = max((shard.ended_at or shard.started_at for shard in infos), default=info.started_at)
-    stopped_by = next((shard.stopped_by for shard in stopped if shard.stopped_by), None)
-    merged = writer.finish("interrupted" if stopped else "complete", ended, stopped_by=stopped_by)
-    pairs, cards, costs = preferences_within(folder, merged), read_pair_cards(folder), read_pair_costs(folder)
-    writer.write_summary(summarize(merged, read_records(folder), pairs, cards, costs, read_diversity(folder)))
+    ended = _ended(info, [shard.info for shard in shards])
+    pairs, cards, costs = preferences_within(folder, ended), read_pair_cards(folder), read_pair_costs(folder)
+    summary = summarize(ended, _copied_records(shards, writer), pairs, cards, costs, read_diversity(folder))
+    assert ended.ended_at is not None
+    finished = writer.finish(ended.state, ended.ended_at, stopped_by=ended.stopped_by)
+    writer.write_summary(summary)
+    return MergedRun(folder, finished, summary)
 
 
-def _records(shards: Sequence[ShardRun], run_id: str) -> Iterator[Record]:
-    """All records under the new id. Raises ``UsageError`` for a cell that two shards have, or that is no shard's."""
-    owners: dict[CellKey, Path] = {}
+def _ended(info: RunInfo, shards: Sequence[RunInfo]) -> RunInfo:
+    """The merged run with the end state of its shards."""
+    stopped = [shard for shard in shards if shard.state != "complete"]
+    return info.model_copy(
+        update={
+            "state": "interrupted" if stopped else "complete",
+            "ended_at": max((shard.ended_at or shard.started_at for shard in shards), default=info.started_at),
+            "stopped_by": next((shard.stopped_by for shard in stopped if shard.stopped_by), None),
+        }
+    )
+
+
+def _copied_records(shards: Sequence[ShardRun], writer: RunWriter) -> Iterator[Record]:
+    """Appends all records under the new id, and yields each.
+
+    Raises ``UsageError`` for a case that two shards have, or that is no shard's.
+    """
+    owners: dict[str, Path] = {}
     for shard in shards:
         cases = {case.id for case in shard.info.selected_suite.cases}
-        for record in read_records(shard.folder):
+        for _, line, record in indexed_lines(shard.folder, index_cells(shard.folder)):
             if record.test_id not in cases:
                 raise UsageError(f"{shard.folder}: case {record.test_id!r} does not belong to its shard")
-            owner = owners.setdefault(record.cell, shard.folder)
+            owner = owners.setdefault(record.test_id, shard.folder)
             if owner != shard.folder:
                 raise UsageError(f"{shard.folder}: case {record.test_id!r} is also in {owner}")
-            yield record.model_copy(update={"run_id": run_id})
+            writer.append_line(_with_run_id(line, record, writer.info.run_id))
+            yield record
+
+
+def _with_run_id(line: bytes, record: Record, run_id: str) -> bytes:
+    """The line of a record under a new id. A line that ``RunWriter`` wrote is not written anew."""
+    start = f'{{"schema_version":{SCHEMA_VERSION},"run_id":"{record.run_id}",'.encode()
+    if written_cell(line) is not None and line.startswith(start) and line.find(b'run_id"', len(start)) < 0:
+        return f'{{"schema_version":{SCHEMA_VERSION},"run_id":"{run_id}",'.encode() + line[len(start) :]
+    return record.model_copy(update={"run_id": run_id}).model_dump_json().encode() + b"\n"
 
 
 def _copy_artifacts(source: Path, target: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from visioneval.rules import WEIGHTABLE, parse_gate, parse_rule
+from visioneval.suite.turns import chain_of
 from visioneval.types import Frozen, TaskType
 
 
@@ -17,6 +18,12 @@ def any_glob(patterns: Iterable[str], text: str) -> bool:
     """Whether ``text`` equals or matches one of the patterns. Brackets are literal, since labels contain them."""
     plain, globs = _split_patterns(tuple(patterns))
     return text in plain or any(fnmatchcase(text, glob) for glob in globs)
+
+
+def any_case(patterns: Iterable[str], case_id: str) -> bool:
+    """Whether one of the patterns is for a case: for its id or, if it is a turn, that of its whole case."""
+    patterns = tuple(patterns)
+    return any_glob(patterns, case_id) or ("/" in case_id and any_glob(patterns, chain_of(case_id)))
 
 
 @lru_cache(maxsize=256)
@@ -38,7 +45,7 @@ class When(Frozen):
         return (
             (not self.tasks or task in self.tasks)
             and (not self.tags or not set(self.tags).isdisjoint(tags))
-            and (not self.cases or any_glob(self.cases, case_id))
+            and (not self.cases or any_case(self.cases, case_id))
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from visioneval.suite.cases.case import TestCase
+from visioneval.suite.turns import previous_turn
 from visioneval.types import TaskType
 
 
@@ -33,6 +34,12 @@ def dependents_by_case(cases: Sequence[TestCase]) -> dict[str, list[TestCase]]:
 
 
 def with_output_sources(chosen: Sequence[TestCase], cases: Sequence[TestCase]) -> tuple[TestCase, ...]:
-    """The chosen cases and the cases whose images they use, in the order of ``cases``."""
-    ids = {case.id for case in chosen} | {case.output_of for case in chosen}
+    """The chosen cases and those whose images they use or edit, with all earlier turns, in the order of ``cases``."""
+    ids: set[str] = set()
+    for case in chosen:
+        name: str | None = case.output_of or case.previous_turn
+        while name is not None and name not in ids:
+            ids.add(name)
+            name = previous_turn(name)
+        ids.add(case.id)
     return tuple(case for case in cases if case.id in ids)

@@ -10,6 +10,7 @@ from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.outputs import Finished, RunLabels
 from visioneval.suite.entries.providers import BaseProvider
 from visioneval.suite.model import Suite
+from visioneval.suite.turns import first_turn
 from visioneval.types import ModelRun, TaskType
 
 
@@ -39,14 +40,19 @@ def _with_prompts(
     if not prompts:
         yield label, changes
     for prompt in prompts:
-        if any(entry.does(case.task_type) and case.output_of is None and prompt.is_for(case) for case in suite.cases):
+        if any(entry.does(case.task_type) and _decides_prompts(case) and prompt.is_for(case) for case in suite.cases):
             yield prompt.model_run_label(label), {**changes, "prompts": (prompt.label,)}
+
+
+def _decides_prompts(case: TestCase) -> bool:
+    """Whether a prompt is for a model run because of this case: no other case decides about it."""
+    return case.output_of is None and case.previous_turn is None
 
 
 class RunCoverage:
     """Which cases each model run of a suite has cells of: by its tasks, and by its prompt's ``when``.
 
-    A case with ``output_of`` has the cells of the case that generates its outputs.
+    A case with ``output_of`` has the cells of the case that generates its outputs, and a later turn those of the first.
     """
 
     def __init__(self, suite: Suite) -> None:
@@ -61,7 +67,7 @@ class RunCoverage:
             return False
         if not self._generating or not (prompts := self._suite.prompts_of(entry)):
             return True
-        generating = self._generating.get(case.output_of or case.id, case)
+        generating = self._generating.get(first_turn(case.output_of or case.id), case)
         return any(prompt.is_for(generating) for prompt in prompts)
 
     def cases_of(self, entry: BaseProvider) -> frozenset[int]:

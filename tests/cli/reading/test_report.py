@@ -18,11 +18,11 @@ from visioneval.cli import app
 from visioneval.errors import UsageError
 from visioneval.graders.gecko.config import GeckoGrader
 from visioneval.records.model import read_info
-from visioneval.report.html.distributions import grading_rows, metric_rows
+from visioneval.report.html.distributions import CellNumbers, grading_rows, metric_rows
 from visioneval.report.html.images import EmbeddedImages, FolderImages
 from visioneval.report.html.page_data import as_block, as_json, as_script, command_of, index_of
 from visioneval.report.html.plots import SMALL_HEIGHT, SMALL_WIDTH, histogram, interval, verdict_bar
-from visioneval.report.html.slim_run import read_slim
+from visioneval.report.html.slim_run import GalleryFilters, read_slim
 from visioneval.types import Verdict
 
 
@@ -218,7 +218,7 @@ def test_overview_shows_costs_reuse_and_stop_reason(tmp_path: Path) -> None:
 def test_a_short_integer_scale_has_a_bar_per_step(tmp_path: Path) -> None:
     info = run_info(tmp_path, {"one": {}})
     cells = [record(model_label=LABELS[0], sample_index=at, scores={"look.score": at}) for at in range(6)]
-    row = next(row for row in metric_rows(summarize(info, cells), cells) if row.name == "look.score")
+    row = next(row for row in metric_rows(summarize(info, cells), CellNumbers(cells)) if row.name == "look.score")
     assert row.distributions[1] is None
     assert row.distributions[0] is not None
     assert [bar.height for bar in row.distributions[0].bars] == [SMALL_HEIGHT] * 6
@@ -227,7 +227,7 @@ def test_a_short_integer_scale_has_a_bar_per_step(tmp_path: Path) -> None:
 
 def test_times_by_model_run_and_by_grader() -> None:
     cells = [record(model_label="m", seconds=second, graders=[grader()]) for second in (1, 2, 9)]
-    (row,) = grading_rows(cells)
+    (row,) = grading_rows(CellNumbers(cells))
     assert (row.name, row.n, row.mean) == ("look", 3, 0.5)
 
 
@@ -271,3 +271,32 @@ def test_questions_by_type_without_full_records_in_memory(tmp_path: Path) -> Non
     expected = report(run).read_text(encoding="utf-8")
     assert "Questions by type: gecko" in expected
     assert re.search(r"colour</th><td class=\"number\">0\.0", expected)
+
+
+def test_a_gallery_of_some_cells_says_what_it_leaves_out(tmp_path: Path) -> None:
+    run = demo(tmp_path, samples=2)
+    target = tmp_path / "three"
+    result = CliRunner().invoke(app, ["report", str(run), "-o", str(target), "--max-cells", "3"])
+    assert result.exit_code == 0, result.output
+    left_out = "The gallery has 3 of 8 cells, those that did not pass first"
+    assert left_out in " ".join(result.stderr.split())
+    page = (target / "index.html").read_text(encoding="utf-8")
+    assert left_out in page
+    assert "<b>4</b> fail" in page  # the overview counts all cells
+    index, details = page_data(target, "index"), page_data(target, "details-0")
+    assert isinstance(index, dict)
+    assert isinstance(details, list)
+    assert (index["count"], index["cells"]["verdict"]) == (3, "FFF")
+    assert [cell["record"]["verdict"] for cell in details] == ["FAIL"] * 3
+
+
+def test_a_gallery_can_have_some_cases_and_tags_only(tmp_path: Path) -> None:
+    run = demo(tmp_path)
+    info = read_info(run)
+    assert {cell.test_id for cell in read_slim(run, info, None, GalleryFilters(cases=("fl*",))).cells} == {"flyer"}
+    slim = read_slim(run, info, "steady", GalleryFilters(tags=("edit",)))
+    assert [cell.cell for cell in slim.cells] == [cell.cell for cell in slim.full_records()] == [("sign", "steady", 0)]
+    assert (slim.left_out or "").startswith("The gallery has 1 of 2 cells")
+    assert read_slim(run, info).left_out is None
+    with pytest.raises(UsageError, match="no cell of the run is of these cases and tags"):
+        read_slim(run, info, None, GalleryFilters(cases=("none",)))

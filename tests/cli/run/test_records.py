@@ -150,7 +150,7 @@ records_ = st.builds(
 @given(records_)
 def test_record_round_trip_is_byte_identical(written: Record) -> None:
     line = written.model_dump_json().encode()
-    (again,) = lines._parse_line("record", line + b"\n", "here", TypeAdapter(Record))
+    (again,) = lines.parse_line("record", line + b"\n", "here", TypeAdapter(Record))
     assert again == written
     assert again.model_dump_json().encode() == line
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from visioneval.stopwatch import MeasuredPool, measured, waiting, working
+from visioneval.stopwatch import MeasuredPool, Stopwatch, waiting, working
 
 
 class Clock:
@@ -26,7 +26,7 @@ class Clock:
         """The time at work and the time spent waiting."""
 
         async def run() -> tuple[float, float]:
-            with measured() as stopwatch:
+            with Stopwatch() as stopwatch:
                 await work()
                 return stopwatch.read()
 
@@ -85,7 +85,7 @@ def test_a_wait_for_a_free_thread(clock: Clock) -> None:
     release = threading.Event()
     with MeasuredPool(1) as pool:
         blocker = pool.submit(release.wait)
-        with measured() as stopwatch:
+        with Stopwatch() as stopwatch:
             task = pool.submit(clock.advance, 1)
             clock.advance(2)
             release.set()
@@ -98,7 +98,7 @@ def test_a_cancelled_wait_for_a_thread_ends(clock: Clock) -> None:
     release = threading.Event()
     with MeasuredPool(1) as pool:
         blocker = pool.submit(release.wait)
-        with measured() as stopwatch:
+        with Stopwatch() as stopwatch:
             task = pool.submit(clock.advance, 1)
             clock.advance(2)
             assert task.cancel()
@@ -114,7 +114,7 @@ def test_a_wait_in_a_thread(clock: Clock) -> None:
         with waiting():
             clock.advance(2)
 
-    with MeasuredPool(1) as pool, measured() as stopwatch:
+    with MeasuredPool(1) as pool, Stopwatch() as stopwatch:
         pool.submit(work).result()
         assert stopwatch.read() == (1, 2)
 

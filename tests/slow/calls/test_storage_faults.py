@@ -17,6 +17,7 @@ from visioneval.analysis.summary.summary import summarize
 from visioneval.engine.calls import cache as cache_module
 from visioneval.engine.prepare import provenance
 from visioneval.records.model import read_info
+from visioneval.report.html.distributions import CellNumbers
 from visioneval.report.html.overview import overview
 
 CELLS = 24
@@ -241,7 +242,7 @@ def test_clock_set_back_changes_only_times(api_run: ApiRun, monkeypatch: pytest.
     assert (api_run.generated, api_run.judged) == (CELLS, CELLS)
     info = read_info(api_run.run_folder)
     assert (info.ended_at or "") < info.started_at
-    facts = overview(info, api_run.records, summarize(info, api_run.records))["facts"]
+    facts = overview(info, CellNumbers(api_run.records), summarize(info, api_run.records))["facts"]
     assert "took" not in dict(facts)
     shutil.rmtree("runs")
     result = api_run.run("--offline")

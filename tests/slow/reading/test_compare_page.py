@@ -11,7 +11,8 @@ from compare_factory import side, verdicts
 from record_factory import record
 from report_runs import png, run_info, save_run
 
-from visioneval.analysis.cells import Side, read_cells, side_of_run
+from visioneval.analysis.cell_reader import read_cells
+from visioneval.analysis.cells import Side, side_of_run
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.compare.gates import check_gates, parse_fail_on
 from visioneval.records.model import read_info

@@ -96,7 +96,7 @@ def test_a_complete_suite_loads(problems: Problems, text: str, message: str) -> 
         ("[{id: a, promt: x}]", "2:17: unknown key 'promt' (did you mean 'prompt'?)"),
         (
             "[{id: a, prompt: x, 5: y}]",
-            f"2:28: unknown key '5' (known: {CASE_KEYS}, reference, region, tags, task, verdict)",
+            f"2:28: unknown key '5' (known: {CASE_KEYS}, reference, region, tags, task, turns, ...)",
         ),
         (
             "[{id: ../a, prompt: x}]",

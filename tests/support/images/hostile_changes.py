@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 from hostile import COMMANDS, FILES, LABEL_PAGE, call, serve_label_page
 from markdown_it import MarkdownIt
 
-from visioneval.analysis.cells import read_cells
+from visioneval.analysis.cell_reader import read_cells
 from visioneval.errors import RunFormatError, VisionEvalError
 from visioneval.label.sittings import read_entries
 from visioneval.records.baselines import read_baseline

@@ -175,7 +175,7 @@ def test_outputs_of_a_group_are_listed_once(cases: Cases) -> None:
         (GROUPED.replace("type: cat", "kind: cat"), GROUPS, "suite.yaml:2:122: a question has no key 'kind'"),
         (GROUPED.replace("question: q, ", ""), GROUPS, "suite.yaml:2:88: questions: map 'question'"),
         (GROUPED.replace("prompt: text", "prompt: [text, q]"), GROUPS, "suite.yaml:2:74: prompt: only an ID can have a list of columns"),
-        (GROUPED.replace("prompt: text", "prompt: {a: text}"), GROUPS, "suite.yaml:2:74: prompt: only questions can have a mapping"),
+        (GROUPED.replace("prompt: text", "prompt: {a: text}"), GROUPS, "suite.yaml:2:74: prompt: only questions and turns can have a mapping"),
     ],
 )  # fmt: skip
 def test_groups_that_do_not_match(problems: Problems, dataset: str, table: str, message: str) -> None:

@@ -12,6 +12,7 @@ from visioneval.analysis.agreement.answers import Answers, Facet, Unit
 from visioneval.analysis.stats.agreement.chance import Level, cohen_kappa, fleiss_kappa, quadratic_kappa
 from visioneval.analysis.stats.interval import Floats, alpha_measure, category_measure
 from visioneval.analysis.stats.measure import Statistic
+from visioneval.suite.turns import chain_of
 from visioneval.types import Frozen
 
 SHOWN = 10
@@ -71,7 +72,7 @@ def agreement_among_raters(answers: Answers) -> tuple[RaterAgreement, ...]:
 def _agreement_on(facet: Facet) -> RaterAgreement:
     shared = {unit: by_rater for unit, by_rater in facet.answers.items() if len(by_rater) > 1}
     counts, values = _counts(list(shared.values()))
-    cases = [unit[1] for unit in shared]
+    cases = [chain_of(unit[1]) for unit in shared]
     levels: tuple[Level, ...] = ("ordinal", "interval") if facet.is_ordered else ("nominal",)
     fleiss, size = _fleiss(counts, cases)
     has_too_many = sum(len(by_rater) * (len(by_rater) - 1) // 2 for by_rater in shared.values()) > MAX_RATER_PAIRS

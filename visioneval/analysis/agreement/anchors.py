@@ -10,6 +10,7 @@ from visioneval.analysis.disagreements import Disagreements
 from visioneval.analysis.stats.clusters import rate_interval
 from visioneval.analysis.summary.judge_card import JudgeCard, JudgeCards, PairCard
 from visioneval.records.model import CellKey, Record, RunInfo
+from visioneval.suite.turns import chain_of
 from visioneval.types import Frozen
 
 
@@ -94,7 +95,7 @@ def _match(
     for cell, answer in agreed.items():
         score = records[cell].scores[metric]
         if score is not None:
-            gaps.setdefault(cell[0], []).append(float(score) - answer)
+            gaps.setdefault(chain_of(cell[0]), []).append(float(score) - answer)
     differences = [gap for case in gaps.values() for gap in case]
     n = len(differences)
     sums = [(float(sum(gap == 0 for gap in case)), len(case)) for case in gaps.values()]

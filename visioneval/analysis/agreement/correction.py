@@ -17,6 +17,7 @@ from visioneval.analysis.stats.measure import Statistic
 from visioneval.errors import UsageError
 from visioneval.records.model import CellKey
 from visioneval.suite.labels import LabelQuestion
+from visioneval.suite.turns import chain_of
 from visioneval.types import Frozen
 
 _ONE_CASE = "all cells are of one case: no interval"
@@ -167,8 +168,8 @@ def name_of(run: LabeledRun) -> str:
 
 
 def _codes(cells: Iterable[CellKey]) -> dict[str, int]:
-    """A number for each case."""
-    return {case: code for code, case in enumerate(dict.fromkeys(cell[0] for cell in cells))}
+    """A number for each case, whose turns are not independent."""
+    return {case: code for code, case in enumerate(dict.fromkeys(chain_of(cell[0]) for cell in cells))}
 
 
 def _arrays(labels: DrawnLabels, codes: Mapping[str, int]) -> tuple[ppi.Floats, ppi.Codes, ppi.LabeledSample]:
@@ -181,7 +182,7 @@ def _arrays(labels: DrawnLabels, codes: Mapping[str, int]) -> tuple[ppi.Floats, 
         weights=np.asarray([entry.weight for entry in labels.labels], dtype=float),
         strata=np.asarray([strata[entry.stratum] for entry in labels.labels], dtype=np.intp),
     )
-    cases = np.asarray([codes[cell[0]] for cell in labels.judge], dtype=np.intp)
+    cases = np.asarray([codes[chain_of(cell[0])] for cell in labels.judge], dtype=np.intp)
     return np.asarray(list(labels.judge.values()), dtype=float), cases, sample
 
 

@@ -32,6 +32,7 @@ from visioneval.rules import Rule, parse_rule
 from visioneval.suite.entries.graders import rubric_scale
 from visioneval.suite.labels import VERDICT
 from visioneval.suite.model import Suite
+from visioneval.suite.turns import chain_of
 from visioneval.types import Frozen, Metric, Verdict
 
 SHOWN = 10
@@ -97,7 +98,7 @@ class _Rows:
     @property
     def cases(self) -> list[str]:
         """The case of each row."""
-        return [unit[1] for unit in self.units]
+        return [chain_of(unit[1]) for unit in self.units]
 
     def only(self, keep: Floats) -> tuple[Floats, Floats, list[str]]:
         """The rows for which ``keep`` is true."""

@@ -16,6 +16,7 @@ from visioneval.analysis.stats.interval import kappa_measure, rate_measure
 from visioneval.analysis.stats.measure import Statistic
 from visioneval.records.labeling.labels import PAIR_ANSWERS
 from visioneval.records.preferences import Preference
+from visioneval.suite.turns import chain_of
 from visioneval.types import Frozen
 
 Winner = Literal["a", "b", "tie"]
@@ -122,6 +123,7 @@ def _winner(codes: Iterable[float]) -> Winner:
 
 def _human_preferences(labeled: _LabeledPairs) -> HumanPreferences:
     winners = list(labeled.winners.values())
+    cases = [chain_of(case) for case, _ in labeled.winners]
     return HumanPreferences(
         question=labeled.question,
         a=labeled.a,
@@ -130,7 +132,7 @@ def _human_preferences(labeled: _LabeledPairs) -> HumanPreferences:
         a_wins=winners.count("a"),
         b_wins=winners.count("b"),
         ties=winners.count("tie"),
-        b_win_rate=rate_measure([_POINTS[winner] for winner in winners], [case for case, _ in labeled.winners]),
+        b_win_rate=rate_measure([_POINTS[winner] for winner in winners], cases),
     )
 
 
@@ -146,7 +148,7 @@ def _judge_agreement(
     question: str, judge: str, compared: Sequence[tuple[str, Winner, Result]]
 ) -> PairwiseJudgeAgreement:
     answered = [row for row in compared if row[2] != "error"]
-    cases = [case for case, _, _ in answered]
+    cases = [chain_of(case) for case, _, _ in answered]
     people = [winner for _, winner, _ in answered]
     judged: list[Winner] = [result if result in ("a", "b") else "tie" for _, _, result in answered]
     decided = [winner != "tie" for winner in people]

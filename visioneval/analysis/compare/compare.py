@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import fsum
 
 from visioneval.analysis.alignments import ALIGNMENT
@@ -19,8 +19,9 @@ from visioneval.analysis.compare.differences import (
 )
 from visioneval.analysis.compare.pairing import CHANGES, CellPair, Change, pair_cells, parse_map
 from visioneval.errors import UsageError
-from visioneval.suite.filters import any_glob
+from visioneval.suite.filters import any_case, any_glob
 from visioneval.suite.loading.messages import did_you_mean
+from visioneval.suite.turns import chain_of
 from visioneval.types import Metric, Score, Verdict
 
 GECKO = "gecko"
@@ -64,6 +65,7 @@ class Comparison:
     ``by_run`` lists pass rates by model run (label in B; empty for a single one), ``by_tag`` pass rates by tag,
     ``by_type`` the metrics ``<gecko key>.<type>``, and ``by_failure_tag`` the shares of cells with a failure tag.
     Holm's adjustment covers only ``metrics``.
+    ``stable_pairs`` are those whose case is not flaky: only these can fail a gate.
     ``labels`` pairs the model runs. ``metric_names`` are the metrics of either run that the filters leave.
     """
 
@@ -83,12 +85,17 @@ class Comparison:
     grading_differences: tuple[GradingDifference, ...]
     cost_usd: Amount
     seconds: Amount
-    counts: Mapping[Change, int] = field(default_factory=dict)
+    by_change: Mapping[Change, Sequence[CellPair]]
+    stable_pairs: tuple[CellPair, ...]
 
-    def changed(self, *changes: Change) -> tuple[CellPair, ...]:
-        """The pairs with one of these changes, ``must_pass`` cases first and flaky cases last."""
-        pairs = (pair for pair in self.pairs if pair.change in changes)
-        return tuple(sorted(pairs, key=lambda pair: (pair.flaky, not pair.must_pass)))
+    @property
+    def counts(self) -> dict[Change, int]:
+        """The number of pairs by change."""
+        return {change: len(self.by_change[change]) for change in CHANGES}
+
+    def changed(self, change: Change) -> tuple[CellPair, ...]:
+        """The pairs with this change, ``must_pass`` cases first and flaky cases last."""
+        return tuple(sorted(self.by_change[change], key=lambda pair: (pair.flaky, not pair.must_pass)))
 
     @property
     def alignments(self) -> tuple[AlignmentPair, ...]:
@@ -108,11 +115,6 @@ class Comparison:
             if key in pair.a.scores and key in pair.b.scores
         ]
         return tuple(sorted(aligned, key=lambda item: (item.b or 0) - (item.a or 0)))
-
-    @property
-    def stable_pairs(self) -> tuple[CellPair, ...]:
-        """The pairs whose case is not flaky. Only these can fail a gate."""
-        return tuple(pair for pair in self.pairs if not pair.flaky)
 
     @property
     def has_other_source(self) -> bool:
@@ -138,7 +140,7 @@ def compare(a: Side, b: Side, filters: ComparisonFilters | None = None, renamed:
     labels = parse_map(renamed, a, b)
     a, b = (replace(side, cells=_filtered_cells(side.cells, filters)) for side in (a, b))
     pairing = pair_cells(a, b, labels)
-    stable_pairs = [pair for pair in pairing.pairs if not pair.flaky]
+    stable_pairs = tuple([pair for pair in pairing.pairs if not pair.flaky])
     names = [name for name in metrics if not filters.metrics or any_glob(filters.metrics, name)]
     differences = _differences(names, metrics, stable_pairs)
     types = _gecko_types(names, pairing.pairs)
@@ -162,7 +164,8 @@ def compare(a: Side, b: Side, filters: ComparisonFilters | None = None, renamed:
         grading_differences=grading_differences([difference.name for difference in differences], pairing.pairs, a, b),
         cost_usd=_amount([(p.a.total_cost_usd, p.b.total_cost_usd) for p in pairing.pairs], mean=False),
         seconds=_amount([(p.a.seconds, p.b.seconds) for p in pairing.pairs], mean=True),
-        counts=_counts(pairing.pairs),
+        by_change=_by_change(pairing.pairs),
+        stable_pairs=stable_pairs,
     )
 
 
@@ -179,7 +182,7 @@ def _check_filters(filters: ComparisonFilters, metrics: Mapping[str, Metric], a:
     cells = (*a.cells, *b.cells)
     for flag, patterns, names in (
         ("--metric", filters.metrics, set(metrics)),
-        ("--case", filters.cases, {cell.test_id for cell in cells}),
+        ("--case", filters.cases, {name for cell in cells for name in (cell.test_id, chain_of(cell.test_id))}),
         ("--tag", filters.tags, {tag for cell in cells for tag in cell.tags}),
     ):
         for pattern in patterns:
@@ -191,7 +194,7 @@ def _filtered_cells(cells: Iterable[Cell], filters: ComparisonFilters) -> tuple[
     return tuple(
         cell
         for cell in cells
-        if (not filters.cases or any_glob(filters.cases, cell.test_id))
+        if (not filters.cases or any_case(filters.cases, cell.test_id))
         and (not filters.tags or not set(filters.tags).isdisjoint(cell.tags))
     )
 
@@ -233,6 +236,8 @@ def _amount(values: Iterable[tuple[float | None, float | None]], *, mean: bool) 
     return Amount(fsum(a for a, _ in complete) / share, fsum(b for _, b in complete) / share, len(complete))
 
 
-def _counts(pairs: Iterable[CellPair]) -> dict[Change, int]:
-    counts = Counter(pair.change for pair in pairs)
-    return {change: counts[change] for change in CHANGES}
+def _by_change(pairs: Iterable[CellPair]) -> dict[Change, list[CellPair]]:
+    groups: dict[Change, list[CellPair]] = {change: [] for change in CHANGES}
+    for pair in pairs:
+        groups[pair.change].append(pair)
+    return groups

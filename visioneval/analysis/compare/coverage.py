@@ -7,7 +7,8 @@ until ``--allow`` accepts it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison
@@ -65,15 +66,24 @@ def _result(kind: str, loss: str, none_lost: str, allowed: Allowed) -> GateResul
 def _lost_metrics(comparison: Comparison) -> str:
     # Without an output, nothing can be measured: such a cell counts as an error.
     pairs = [pair for pair in comparison.pairs if pair.b.error is None or pair.b.error.stage != "generate"]
+    measured_a = Counter(_measured(pair.a for pair in pairs))
+    measured_b = Counter(_measured(pair.b for pair in pairs))
     lost = []
     for name in comparison.metric_names:
         if name in BUILT_IN:
             continue  # an output from the cache has none, and loses nothing by that
-        before = sum(pair.a.scores.get(name) is not None for pair in pairs)
-        after = sum(pair.b.scores.get(name) is not None for pair in pairs)
+        before, after = measured_a[name], measured_b[name]
         if before and (not after or is_true((before - after) / before, ">", MAX_SHARE_LOST)):
             lost.append(f"{name} is measured in {after:,} of {len(pairs):,} pairs, in A in {before:,}")
     return _listed(lost, "; ")
+
+
+def _measured(cells: Iterable[Cell]) -> Iterator[str]:
+    """The measured metrics of all cells."""
+    for cell in cells:
+        for name, score in cell.scores.items():
+            if score is not None:
+                yield name
 
 
 def _new_errors(comparison: Comparison, allowed_rate: float) -> GateResult:

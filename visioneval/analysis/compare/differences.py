@@ -5,14 +5,17 @@ Estimate, interval and p-value are about one quantity: the mean over cases of th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
+from operator import neg
 
+from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.pairing import CellPair
 from visioneval.analysis.stats.basic import Interval, holm
 from visioneval.analysis.stats.clusters import paired_test
 from visioneval.analysis.stats.power import detectable_mean, detectable_rate
+from visioneval.suite.turns import chain_of
 from visioneval.types import Metric, Score, Verdict
 
 ALPHA = 0.05
@@ -76,26 +79,30 @@ class Difference:
         return None if size is not None and widest is not None and size > widest else size
 
 
-def pass_rate_difference(pairs: Sequence[CellPair], name: str = PASS_RATE) -> Difference:
+def pass_rate_difference(pairs: Iterable[CellPair], name: str = PASS_RATE) -> Difference:
     """The difference of the pass rates, without pairs with an error."""
-    before = [_passed(pair.a.verdict) for pair in pairs]
-    after = [_passed(pair.b.verdict) for pair in pairs]
-    return _difference(name, Metric(type="bool", better="higher"), pairs, before, after)
+    rows = ((chain_of(pair.b.test_id), _passed(pair.a.verdict), _passed(pair.b.verdict)) for pair in pairs)
+    return _difference(name, Metric(type="bool", better="higher"), rows)
 
 
-def metric_difference(name: str, metric: Metric, pairs: Sequence[CellPair]) -> Difference:
+def metric_difference(name: str, metric: Metric, pairs: Iterable[CellPair]) -> Difference:
     """The difference of a metric over pairs in which both cells have it."""
-    scored = [pair for pair in pairs if name in pair.a.scores and name in pair.b.scores]
-    return _difference(name, metric, scored, [p.a.scores[name] for p in scored], [p.b.scores[name] for p in scored])
-
-
-def failure_tag_difference(tag: str, pairs: Sequence[CellPair]) -> Difference:
-    """The difference of the share of cells with a failure tag, without pairs with an error."""
-    before, after = (
-        [None if cell.verdict not in _MEASURED else tag in cell.failure_tags for cell in cells]
-        for cells in ([pair.a for pair in pairs], [pair.b for pair in pairs])
+    rows = (
+        (chain_of(pair.b.test_id), pair.a.scores[name], pair.b.scores[name])
+        for pair in pairs
+        if name in pair.a.scores and name in pair.b.scores
     )
-    return _difference(tag, Metric(type="bool", better="lower"), pairs, before, after)
+    return _difference(name, metric, rows)
+
+
+def failure_tag_difference(tag: str, pairs: Iterable[CellPair]) -> Difference:
+    """The difference of the share of cells with a failure tag, without pairs with an error."""
+    rows = ((chain_of(pair.b.test_id), _is_tagged(pair.a, tag), _is_tagged(pair.b, tag)) for pair in pairs)
+    return _difference(tag, Metric(type="bool", better="lower"), rows)
+
+
+def _is_tagged(cell: Cell, tag: str) -> bool | None:
+    return tag in cell.failure_tags if cell.verdict in _MEASURED else None
 
 
 def adjusted(pass_rate: Difference, metrics: Sequence[Difference]) -> tuple[Difference, list[Difference]]:
@@ -125,23 +132,32 @@ def _passed(verdict: Verdict) -> bool | None:
     return verdict is Verdict.PASS if verdict in _MEASURED else None
 
 
-def _difference(
-    name: str, metric: Metric, pairs: Sequence[CellPair], before: Sequence[Score], after: Sequence[Score]
-) -> Difference:
-    """Compares one number per case, so that cases count the same and their cells are not taken as independent."""
-    by_case: dict[str, list[tuple[float, float]]] = {}
+def _difference(name: str, metric: Metric, rows: Iterable[tuple[str, Score, Score]]) -> Difference:
+    """Compares one number per case, so that cases count the same and their cells are not taken as independent.
+
+    A row is a case and its scores before and after. The turns of a case are one case, as they are not independent.
+    """
+    by_case: dict[str, list[float]] = {}  # before and after of its cells, in turn
     higher = lower = unmeasured = 0
-    for pair, a, b in zip(pairs, before, after, strict=True):
+    for case, a, b in rows:
         if a is None or b is None:
             unmeasured += 1
             continue
-        higher += b > a
-        lower += b < a
-        by_case.setdefault(pair.b.test_id, []).append((float(a), float(b)))
+        if a != b:
+            higher += b > a
+            lower += b < a
+        if case in by_case:
+            by_case[case] += (a, b)
+        else:
+            by_case[case] = [a, b]
     if not by_case:
         return Difference(name, metric, unmeasured=unmeasured)
-    a_means = [fsum(a for a, _ in cells) / len(cells) for cells in by_case.values()]
-    changes = [fsum(x for a, b in cells for x in (b, -a)) / len(cells) for cells in by_case.values()]
+    sizes = [len(values) // 2 for values in by_case.values()]
+    a_means = [fsum(values[::2]) / size for values, size in zip(by_case.values(), sizes, strict=True)]
+    changes = [
+        fsum([*values[1::2], *map(neg, values[::2])]) / size
+        for values, size in zip(by_case.values(), sizes, strict=True)
+    ]
     widest = _widest(metric)
     test = paired_test(changes, widest)
     cases, mean_a, change = len(changes), fsum(a_means) / len(a_means), fsum(changes) / len(changes)
@@ -154,7 +170,7 @@ def _difference(
         interval=None if test is None else _clipped(test.interval, widest),
         p=None if test is None else test.p,
         lowest_p=_lowest_p(changes),
-        n_pairs=sum(map(len, by_case.values())),
+        n_pairs=sum(sizes),
         n_cases=cases,
         higher=higher,
         lower=lower,

@@ -6,7 +6,7 @@ with a majority, they mean fewer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -127,9 +127,11 @@ def must_pass_cases(
     A case that broke by B's own samples is judged with those of ``confirmation``.
     """
     labels = dict(comparison.labels)
-    before = _by_case([*(pair.a for pair in comparison.pairs), *comparison.only_a], labels)
-    after = _by_case([*(pair.b for pair in comparison.pairs), *comparison.only_b], {})
-    missing = _by_case(lost, labels)
+    cells_a = [*(pair.a for pair in comparison.pairs), *comparison.only_a]
+    cells_b = [*(pair.b for pair in comparison.pairs), *comparison.only_b]
+    tagged = {cell.test_id for cell in (*cells_a, *cells_b) if MUST_PASS in cell.tags}
+    before, after = _by_case(cells_a, tagged, labels), _by_case(cells_b, tagged, {})
+    missing = _by_case(lost, tagged, labels)
     cases: list[MustPassCase] = []
     for key in dict.fromkeys((*after, *missing)):
         a, b = before.get(key, ()), after.get(key, ())
@@ -145,10 +147,11 @@ def must_pass_cases(
     )
 
 
-def _by_case(cells: Iterable[Cell], labels: Mapping[str, str]) -> dict[CaseKey, list[Cell]]:
+def _by_case(cells: Iterable[Cell], cases: Set[str], labels: Mapping[str, str]) -> dict[CaseKey, list[Cell]]:
     grouped: dict[CaseKey, list[Cell]] = {}
     for cell in cells:
-        grouped.setdefault((cell.test_id, labels.get(cell.model_label, cell.model_label)), []).append(cell)
+        if cell.test_id in cases:
+            grouped.setdefault((cell.test_id, labels.get(cell.model_label, cell.model_label)), []).append(cell)
     return grouped
 
 

@@ -25,13 +25,7 @@ CHANGES: tuple[Change, ...] = (
     "still_passing",
 )
 """All changes in report order, broken first."""
-_MEASURED: dict[tuple[Verdict, Verdict], Change] = {
-    (Verdict.PASS, Verdict.FAIL): "broken",
-    (Verdict.FAIL, Verdict.PASS): "fixed",
-    (Verdict.FAIL, Verdict.FAIL): "still_failing",
-    (Verdict.PASS, Verdict.PASS): "still_passing",
-    (Verdict.ERROR, Verdict.ERROR): "still_error",
-}
+_UNDECIDED = (Verdict.ERROR, Verdict.NONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +40,14 @@ class CellPair:
     @property
     def change(self) -> Change:
         """How the verdict changed. An ``ERROR`` on one side is neither broken nor fixed."""
-        change = _MEASURED.get((self.a.verdict, self.b.verdict))
-        if change is not None:
-            return change
-        return "error_after" if self.b.verdict is Verdict.ERROR else "error_before"
+        a, b = self.a.verdict, self.b.verdict  # compared one by one, as enums are slow to hash
+        if b is Verdict.ERROR:
+            return "still_error" if a is Verdict.ERROR else "error_after"
+        if a in _UNDECIDED or b in _UNDECIDED:
+            return "error_before"
+        if b is Verdict.PASS:
+            return "still_passing" if a is Verdict.PASS else "fixed"
+        return "broken" if a is Verdict.PASS else "still_failing"
 
     @property
     def rules_broken(self) -> tuple[str, ...]:

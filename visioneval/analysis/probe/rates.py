@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from visioneval.analysis.probe.findings import HARMLESS, MissedDamage, ProbedCell, ProbeRate, WeakestCaught
 from visioneval.analysis.stats.clusters import case_sums, rate_interval
 from visioneval.rules import is_true
+from visioneval.suite.turns import chain_of
 from visioneval.types import Verdict
 
 CAUGHT = 0.9
@@ -42,7 +43,7 @@ def rate_of(cells: Sequence[ProbedCell], kind: str, strength: str, metric: str |
     counted = [cell for cell in cells if not (cell.is_harmless and _is_unmeasured(cell, metric))]
     by_case: dict[str, list[float]] = {}
     for cell in counted:
-        by_case.setdefault(cell.case, []).append(float(has_failed(cell, metric)))
+        by_case.setdefault(chain_of(cell.case), []).append(float(has_failed(cell, metric)))
     interval = rate_interval(case_sums(by_case))
     failed = sum(has_failed(cell, metric) for cell in counted)
     return ProbeRate(

@@ -13,7 +13,7 @@ from visioneval.errors import ExitCode, UsageError
 from visioneval.records.model import RunInfo
 from visioneval.records.preferences import Preference
 from visioneval.suite.cases.outputs import split_run
-from visioneval.suite.filters import any_glob
+from visioneval.suite.filters import any_case, any_glob
 from visioneval.suite.loading.messages import did_you_mean
 
 _NO_ANSWERS: dict[RankedBy, str] = {
@@ -135,7 +135,7 @@ def _filtered(
 
     def is_selected(pair: PairAnswers) -> bool:
         return (
-            (not filters.cases or any_glob(filters.cases, pair.test_id))
+            (not filters.cases or any_case(filters.cases, pair.test_id))
             and (not filters.tags or not set(filters.tags).isdisjoint(tags.get(pair.test_id, ())))
             and all(is_ranked(side) for side in (pair.a, pair.b))
         )
@@ -151,5 +151,5 @@ def _filtered(
 
 def _check_matches(flag: str, patterns: Iterable[str], names: set[str]) -> None:
     for pattern in patterns:
-        if not any(any_glob((pattern,), name) for name in names):
+        if not any(any_case((pattern,), name) for name in names):
             raise UsageError(f"{flag} {pattern!r}: no match in these runs{did_you_mean(pattern, names)}")

@@ -15,6 +15,7 @@ from visioneval.analysis.ranking.findings import HeadToHead, IntervalEstimate, R
 from visioneval.analysis.stats.ranks.bradley_terry import Floats, groups
 from visioneval.analysis.stats.ranks.rank_intervals import MIN_CASES, Standings, rank_group
 from visioneval.errors import UsageError
+from visioneval.suite.turns import chain_of
 
 MAX_NAMES = 5
 MAX_MODEL_RUNS = 100
@@ -37,7 +38,7 @@ class _Tally:
         self.pairs += bool(pair.answers)
         self.unanswered += not pair.answers
         if pair.answers:
-            self.cases.add(pair.test_id)
+            self.cases.add(chain_of(pair.test_id))
 
     @property
     def ties(self) -> int:
@@ -61,7 +62,7 @@ def rank_answers(answers: PairwiseAnswers, by: RankedBy) -> Ranking:
     """
     answered = [pair for pair in answers.pairs if pair.answers]
     sides = sorted({side for pair in answers.pairs for side in (pair.a, pair.b)})
-    _check_size(len(sides), len({pair.test_id for pair in answered}))
+    _check_size(len(sides), len({chain_of(pair.test_id) for pair in answered}))
     names = _short_names(sides)
     all_groups = _groups(_points(answered, sides), sides)
     model_runs = _ranked_runs(all_groups, names, answers.pairs)
@@ -69,7 +70,7 @@ def rank_answers(answers: PairwiseAnswers, by: RankedBy) -> Ranking:
         judge=answers.name if by == "judges" else None,
         question=answers.name if by == "people" else None,
         raters=len({rater for pair in answered for rater in pair.raters}) if by == "people" else None,
-        cases=len({pair.test_id for pair in answered}),
+        cases=len({chain_of(pair.test_id) for pair in answered}),
         pairs=len(answered),
         unanswered=len(answers.pairs) - len(answered),
         model_runs=tuple(model_runs),
@@ -98,11 +99,11 @@ def _short_names(sides: Sequence[str]) -> dict[str, str]:
 
 def _points(pairs: Sequence[PairAnswers], sides: Sequence[str]) -> Floats:
     """The points of each side against each other in each case, shape ``(cases, n, n)``. A pair is worth one point."""
-    cases = {case: at for at, case in enumerate(dict.fromkeys(pair.test_id for pair in pairs))}
+    cases = {case: at for at, case in enumerate(dict.fromkeys(chain_of(pair.test_id) for pair in pairs))}
     index = {side: at for at, side in enumerate(sides)}
     points = np.zeros((len(cases), len(sides), len(sides)))
     for pair in pairs:
-        case, a, b = cases[pair.test_id], index[pair.a], index[pair.b]
+        case, a, b = cases[chain_of(pair.test_id)], index[pair.a], index[pair.b]
         points[case, a, b] += pair.share
         points[case, b, a] += 1 - pair.share
     return points

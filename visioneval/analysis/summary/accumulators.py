@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from math import fsum
 from pathlib import Path
 from typing import Protocol
 
-from visioneval.analysis.scores import CaseNumbers, Estimate, Scores, empty_array
+from visioneval.analysis.scores import CaseNumbers, Estimate, ExactSum, Scores
 from visioneval.analysis.summary.findings import CostFinding, CostKind, Counts, ModelFindings
 from visioneval.records.model import Record, RunInfo
 from visioneval.records.preferences import read_all_answers
@@ -75,7 +73,7 @@ def count(cells: Iterable[Record]) -> Counts:
 class Money:
     """Costs in USD. Some of them may be unknown."""
 
-    amounts: array[float] = field(default_factory=empty_array)
+    sum: ExactSum = field(default_factory=ExactSum)
     unknown: int = 0
     paid: int = 0
     cached: int = 0
@@ -86,13 +84,13 @@ class Money:
         if usd is None:
             self.unknown += 1
             return
-        self.amounts.append(usd)
+        self.sum.add(usd)
         self.paid += not cached
 
     @property
     def usd(self) -> float | None:
         """The sum of the known costs, or ``None`` if there are none."""
-        return fsum(self.amounts) if self.amounts else None
+        return self.sum.value if self.sum.count else None
 
 
 def add_costs(money: Money, cell: Record) -> None:
@@ -110,7 +108,7 @@ class Model:
     verdicts: Verdicts = field(init=False)
     scores: dict[str, Scores] = field(default_factory=dict)
     money: Money = field(default_factory=Money)
-    seconds: array[float] = field(default_factory=empty_array)
+    seconds: ExactSum = field(default_factory=ExactSum)
     failure_tags: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -120,7 +118,7 @@ class Model:
     def add(self, cell: Record) -> None:
         """Counts a cell."""
         self.verdicts.add(cell)
-        self.seconds.append(cell.seconds)
+        self.seconds.add(cell.seconds)
         self.failure_tags.update(cell.failure_tags)
         add_costs(self.money, cell)
         for name, score in cell.scores.items():
@@ -139,7 +137,7 @@ class Model:
             },
             cost_usd=self.money.usd,
             unpriced=unpriced,
-            seconds=fsum(self.seconds) / len(self.seconds) if self.seconds else 0.0,
+            seconds=self.seconds.value / self.seconds.count if self.seconds.count else 0.0,
             failure_tags=most_common(self.failure_tags),
         )
 

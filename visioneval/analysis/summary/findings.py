@@ -42,6 +42,11 @@ class Counts(Frozen):
     unmeasured: int
     pass_rate: Estimate
 
+    @property
+    def not_passed(self) -> int:
+        """The number of cells that failed or are errors."""
+        return self.failed + self.errors
+
 
 class ModelFindings(Frozen):
     """The findings of one model run. ``seconds`` is the mean time of a generation.
@@ -152,8 +157,11 @@ class Summary(Frozen):
     noise: tuple[NoiseFinding, ...] = ()
     """Where the variance of the pass rate and of each metric arises."""
     failing: tuple[FailingCell, ...]
+    """The first 5,000 cells that did not pass, in suite order. ``counts`` has the number of all."""
     alignments: tuple[AlignedCell, ...] = ()
-    """The alignment of each cell, passing ones included."""
+    """The alignment of each cell, passing ones included; of more than 5,000, those with the lowest scores."""
+    alignments_left_out: int = 0
+    """How many more cells have an alignment."""
     gates: tuple[GateFinding, ...]
     optional_unmeasured: dict[str, int] = Field(default_factory=dict)
     """The number of cells that each optional grader could not measure."""

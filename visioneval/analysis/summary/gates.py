@@ -8,7 +8,7 @@ from typing import Protocol
 
 from visioneval.analysis.scores import CaseNumbers, Scores
 from visioneval.analysis.stats.basic import Interval
-from visioneval.analysis.stats.clusters import by_case, case_sums, mean_interval, rate_interval
+from visioneval.analysis.stats.clusters import case_sums, mean_interval, rate_interval
 from visioneval.analysis.stats.quantiles import Limits, quantile, quantile_interval
 from visioneval.analysis.stats.weighted import weighted_interval
 from visioneval.analysis.summary.findings import GateFinding, GateState
@@ -71,14 +71,14 @@ class Pool:
         was measured, at least on one side or for one of the weighted tags: the gate fails.
         """
         groups = list(self._groups.values())
-        n = sum(len(group.measured) for group in groups)
-        if not all(group.measured for group in groups):
+        n = sum(group.n for group in groups)
+        if not all(group.n for group in groups):
             return None, n
-        means = [_mean(group.measured) for group in groups]
+        means = [_mean(group) for group in groups]
         if self._weights:
             return fsum(share * mean for share, mean in zip(self._shares, means, strict=True)), n
         if self._gate.quantile is not None:
-            return quantile(groups[0].measured, self._gate.quantile), n
+            return quantile(list(groups[0].values()), self._gate.quantile), n
         return means[0] - sum(means[1:]), n
 
     @property
@@ -92,13 +92,13 @@ class Pool:
         The other values have theirs where they are shown by metric or model run.
         """
         groups = list(self._groups.values())
-        if not all(group.measured for group in groups):
+        if not all(group.n for group in groups):
             return None, None
         if self._gate.quantile is not None:
-            return quantile_interval(list(by_case(groups[0].measured, groups[0].cases).values()), self._gate.quantile)
+            return quantile_interval(list(groups[0].by_case().values()), self._gate.quantile)
         if not self._weights:
             return None, None
-        values = ((_mean(group.measured), _interval(group, metric)) for group in groups)
+        values = ((_mean(group), _interval(group, metric)) for group in groups)
         interval = weighted_interval([(share, *value) for share, value in zip(self._shares, values, strict=True)])
         return (interval.low, interval.high) if interval else (None, None)
 
@@ -107,14 +107,15 @@ _SIDES = ("cells", "counter-examples")
 
 
 def _interval(scores: Scores, metric: Metric | None) -> Interval | None:
-    sums = case_sums(by_case(scores.measured, scores.cases))
+    sums = case_sums(scores.by_case())
     if metric is None or metric.type == "bool":
         return rate_interval(sums)
     return mean_interval(sums, metric.range or (None, None))
 
 
-def _mean(values: Sequence[float]) -> float:
-    return min(max(fsum(values) / len(values), min(values)), max(values))  # rounding must not leave this range
+def _mean(scores: Scores) -> float:
+    low, high = min(scores.values()), max(scores.values())
+    return min(max(fsum(scores.values()) / scores.n, low), high)  # rounding must not leave this range
 
 
 def _cell_value(gate: Gate, cell: CellFacts) -> float | None:

@@ -11,6 +11,7 @@ from visioneval.analysis.scores import empty_array
 from visioneval.analysis.stats.measure import Statistic
 from visioneval.analysis.summary.findings import PanelFinding, PanelMetric
 from visioneval.records.model import GraderRecord, Record, RunInfo
+from visioneval.suite.turns import chain_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -100,7 +101,7 @@ class _PanelAnswers:
 
     def add(self, cell: Record, grader: GraderRecord) -> None:
         self.cells += 1
-        case = self.cases.setdefault(cell.test_id, len(self.cases))
+        case = self.cases.setdefault(chain_of(cell.test_id), len(self.cases))
         self.judges.update(dict.fromkeys(answer.judge for answer in grader.judges))
         self.unanswered.update(answer.judge for answer in grader.judges if not answer.is_complete)
         for name in dict.fromkeys(name for answer in grader.judges for name in answer.scores):

@@ -9,7 +9,6 @@ from visioneval.analysis.scores import CaseNumbers, Scores
 from visioneval.analysis.stats.basic import auroc
 from visioneval.analysis.stats.clusters import (
     auroc_interval,
-    by_case,
     case_sums,
     rate_separation_interval,
     separation_interval,
@@ -85,10 +84,10 @@ class Separations:
 
 def _separation(sides: Sides, metric: Metric) -> Separation | None:
     aligned, counter = sides
-    if not aligned.measured or not counter.measured:
+    if not aligned.n or not counter.n:
         return None
-    high, low = (fsum(side.measured) / len(side.measured) for side in sides)
-    above, below = (by_case(side.measured, side.cases) for side in sides)
+    high, low = (fsum(side.values()) / side.n for side in sides)
+    above, below = (side.by_case() for side in sides)
     if metric.type == "bool":
         difference = rate_separation_interval(case_sums(above), case_sums(below))
     else:
@@ -99,13 +98,13 @@ def _separation(sides: Sides, metric: Metric) -> Separation | None:
     area = auroc_interval(list(above.values()), list(below.values()))
     return Separation(
         aligned=high,
-        aligned_n=len(aligned.measured),
+        aligned_n=aligned.n,
         counter=low,
-        counter_n=len(counter.measured),
+        counter_n=counter.n,
         difference=high - low,
         difference_low=difference and difference.low,
         difference_high=difference and difference.high,
-        auroc=auroc(aligned.measured, counter.measured),
+        auroc=auroc(list(aligned.values()), list(counter.values())),
         auroc_low=area and area.low,
         auroc_high=area and area.high,
     )

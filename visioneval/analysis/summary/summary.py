@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from visioneval.analysis.alignments import Alignments
+from visioneval.analysis.alignments import MAX_LISTED, Alignments
 from visioneval.analysis.compare.preferences import PreferenceFinding, unjudged
 from visioneval.analysis.disagreements import Disagreements
 from visioneval.analysis.rerouting import Reroutings
@@ -145,6 +145,7 @@ class _SummaryBuilder:
             ),
             failing=self._failing.result(),
             alignments=self._alignments.result(),
+            alignments_left_out=self._alignments.left_out,
             gates=gates,
             optional_unmeasured=dict(self._optional_unmeasured),
             panels=self._panels.result(),
@@ -221,10 +222,11 @@ def exit_code(
 
 
 class _FailingCells:
-    """Collects the cells that did not pass."""
+    """Collects the first cells that did not pass, in suite order."""
 
     def __init__(self, info: RunInfo) -> None:
         self._info = info
+        self._order = suite_order(info)
         self._cases = {case.id: case for case in info.suite.cases}
         self._cells: list[FailingCell] = []
 
@@ -243,10 +245,12 @@ class _FailingCells:
                 error=cell.error,
             )
         )
+        if len(self._cells) >= 2 * MAX_LISTED:
+            self._cells = list(self.result())
 
     def result(self) -> tuple[FailingCell, ...]:
-        position = suite_order(self._info)
-        return tuple(sorted(self._cells, key=lambda cell: position(cell.test_id, cell.model_label, cell.sample_index)))
+        in_order = sorted(self._cells, key=lambda cell: self._order(cell.test_id, cell.model_label, cell.sample_index))
+        return tuple(in_order[:MAX_LISTED])
 
 
 def _reasons(cell: Record, case: TestCase | None, suite: Suite) -> dict[str, str]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from itertools import repeat
 from math import fsum, sqrt
 from typing import Literal
 
 from pydantic import Field
 
 from visioneval.analysis.compare.differences import PASS_RATE
-from visioneval.analysis.scores import CaseNumbers, Scores, empty_array, empty_case_array
-from visioneval.analysis.stats.clusters import by_case
+from visioneval.analysis.scores import CaseNumbers, CountedRows, Scores, empty_array, empty_case_array
 from visioneval.analysis.stats.components import (
     CaseTable,
     VarianceComponents,
@@ -65,28 +63,27 @@ class NoiseFinding(Frozen):
         return any((self.case, self.sample, self.vote))
 
 
-@dataclass(slots=True)
-class _Votes:
+class _Votes(CountedRows):
     """The votes about one metric on one model run, a row per cell."""
 
-    cases: array[int] = field(default_factory=empty_case_array)
-    numbers: array[int] = field(default_factory=empty_case_array)
-    means: array[float] = field(default_factory=empty_array)
-    squares: array[float] = field(default_factory=empty_array)
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(empty_case_array(), empty_case_array(), empty_array(), empty_array())
 
     def add(self, values: Sequence[float], case: int) -> None:
         mean = fsum(values) / len(values)
-        self.cases.append(case)
-        self.numbers.append(len(values))
-        self.means.append(mean)
-        self.squares.append(fsum((value - mean) ** 2 for value in values))
+        row = case, len(values), fsum((value - mean) ** 2 for value in values), mean
+        for column, number in zip(self._columns, row, strict=True):
+            column.append(number)
+        if len(self._columns[0]) >= self._limit:
+            self._count_together()
 
     def tables(self) -> list[CaseTable]:
         """One table per case."""
         samples: dict[int, list[tuple[int, float, float]]] = {}
-        rows = zip(self.numbers, self.means, self.squares, strict=True)
-        for case, row in zip(self.cases, rows, strict=True):
-            samples.setdefault(case, []).append(row)
+        for (case, votes, squares, mean), number in self._rows():
+            samples.setdefault(case, []).extend(repeat((votes, mean, squares), number))
         return [case_of_votes(case) for case in samples.values()]
 
 
@@ -141,7 +138,7 @@ def _numbers(values: Sequence[object]) -> Iterator[float]:
 
 
 def _tables(scores: Scores) -> list[CaseTable]:
-    return [case_of_values(values) for values in by_case(scores.measured, scores.cases).values()]
+    return [case_of_values(values) for values in scores.by_case().values()]
 
 
 def _finding(

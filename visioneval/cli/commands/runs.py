@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import suppress
 from enum import StrEnum
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,9 +14,8 @@ from visioneval.defaults import RUNS
 from visioneval.errors import RunFormatError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from visioneval.api.runs import Run
     from visioneval.records.model import Record, RunInfo
     from visioneval.report.terminal.run.run_list import ListedRun
     from visioneval.suite.cases.case import TestCase
@@ -106,12 +106,12 @@ def show(
     from visioneval.report.terminal.noise import print_noise
     from visioneval.report.terminal.run.summary import print_summary
 
-    result = load_run(run, runs=runs, warn=options.say)
     if case is not None:
-        _show_case(result, case, sample, verdict)
+        _show_case(run, runs, case, sample, verdict)
         return
     if sample is not None or verdict is not None:
         raise UsageError("--sample and --verdict need a CASE")
+    result = load_run(run, runs=runs, warn=options.say)
     print_summary(result.summary, options.console())
     print_noise(result.summary.noise, options.console())
     print_judges(result.summary, options.console())
@@ -120,20 +120,23 @@ def show(
         options.say(result.resume_hint)
 
 
-def _show_case(result: Run, case: str, sample: int | None, verdict: VerdictChoice | None) -> None:
+def _show_case(run: str, runs: Path, case: str, sample: int | None, verdict: VerdictChoice | None) -> None:
+    from visioneval.analysis.run_lookup import open_run
     from visioneval.analysis.summary.summary import in_order
     from visioneval.report.terminal.run.cell import print_cells
+    from visioneval.suite.turns import chain_of
 
+    folder, info, records = open_run(run, runs, options.say)
+    of_case = [record for record in records if case in (record.test_id, chain_of(record.test_id))]
     cells = [
         record
-        for record in in_order(result.info, result.records)
-        if record.test_id == case
-        and sample in (None, record.sample_index)
-        and (verdict is None or record.verdict.value == verdict.value)
+        for record in in_order(info, of_case)
+        if sample in (None, record.sample_index) and (verdict is None or record.verdict.value == verdict.value)
     ]
     if not cells:
-        raise UsageError(_no_cell(case, result.records))
-    print_cells(cells, _rendered_case(result.info, case), result.folder, options.console())
+        raise UsageError(_no_cell(case, records, is_known=bool(of_case)))
+    for turn, turn_cells in groupby(cells, lambda cell: cell.test_id):
+        print_cells(list(turn_cells), _rendered_case(info, turn), folder, options.console())
 
 
 def _rendered_case(info: RunInfo, case_id: str) -> TestCase | None:
@@ -149,12 +152,13 @@ def _rendered_case(info: RunInfo, case_id: str) -> TestCase | None:
     return case
 
 
-def _no_cell(case: str, records: Sequence[Record]) -> str:
+def _no_cell(case: str, records: Iterable[Record], *, is_known: bool) -> str:
     from visioneval.suite.loading.messages import did_you_mean
+    from visioneval.suite.turns import chain_of
 
-    ids = {record.test_id for record in records}
-    if case in ids:
+    if is_known:
         return f"{case!r}: no matching cells in this run"
+    ids = {name for record in records for name in (record.test_id, chain_of(record.test_id))}
     return f"no case {case!r} in this run{did_you_mean(case, ids)}"
 
 
@@ -176,16 +180,14 @@ def export(
     In CSV, each judge of a panel has a column of its own, such as 'clear by a'. Text that starts with =, +, - or @ gets
     a leading apostrophe: spreadsheets would read it as a formula.
     """
-    from visioneval.analysis.run_lookup import read_run
-    from visioneval.analysis.summary.summary import in_order
+    from visioneval.analysis.run_lookup import open_run
     from visioneval.export.csv import score_columns, write_csv
     from visioneval.export.labels import format_of
     from visioneval.report.files import open_output
 
     file_format = format_of(form, output, ("csv", "jsonl"))
-    _, info, records = read_run(run, runs, options.say)
-    cells = in_order(info, records)
-
+    _, info, records = open_run(run, runs, options.say)
+    cells = records.in_order(info)
     with open_output(output) as file:
         if file_format == "csv":
             write_csv(cells, score_columns(info), file)

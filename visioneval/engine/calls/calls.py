@@ -287,7 +287,7 @@ class Calls:
                 if data is None:
                     return None
                 checked = image if image.decoded else check_media(data, task)
-                image = replace(checked, data=None, kept=cache.path(image.sha256))
+                image = replace(checked, data=None, kept=cache.file(image.sha256))
             outputs.append(image)
         return tuple(outputs)
 
@@ -311,10 +311,9 @@ class Calls:
 
     def _release_bytes(self, image: CheckedMedia) -> CheckedMedia:
         """Replaces the bytes by the cached file, because a cell may wait long for its judges."""
-        path = self.cache.path(image.sha256) if self.cache is not None and image.data is not None else None
-        if path is None or not path.exists():  # the cache is read-only or very small
-            return image
-        return replace(image, data=None, kept=path)
+        if self.cache is None or image.data is None or not self.cache.path(image.sha256).exists():
+            return image  # the cache is read-only or very small
+        return replace(image, data=None, kept=self.cache.file(image.sha256))
 
 
 class AbandonedError(ProviderError):

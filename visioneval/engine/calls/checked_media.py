@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from visioneval.errors import ImageError
 from visioneval.media.formats import artifact
@@ -19,7 +18,7 @@ class CheckedMedia:
     """
 
     data: bytes | None = None
-    kept: Path | None = None
+    kept: str | None = None
     """The cached file, instead of ``data``."""
     sha256: str = ""
     mime: str = ""

@@ -6,7 +6,7 @@ The steps raise only ``StoppedError``: any other error of a cell becomes part of
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -30,6 +30,7 @@ from visioneval.engine.cells.context import RunContext
 from visioneval.engine.cells.grading import CellGrades, grade
 from visioneval.engine.cells.stored_grades import stored_grades
 from visioneval.engine.cells.suite_metrics import built_in_scores, cell_scores
+from visioneval.engine.cells.turns import call_on_output, is_edit_of, mask_error, other_input
 from visioneval.engine.cells.verdicts import judged_record
 from visioneval.errors import ImageError, ProviderError, StoppedError
 from visioneval.expansion.keys import grade_key
@@ -39,7 +40,7 @@ from visioneval.media.formats import artifact, ending
 from visioneval.providers.base import GenerationRequest
 from visioneval.records.files.links import is_inside
 from visioneval.records.model import CellError, Record
-from visioneval.stopwatch import measured
+from visioneval.stopwatch import Stopwatch
 from visioneval.suite.entries.metrics import BUILT_IN
 from visioneval.suite.remote_media import address_of
 from visioneval.types import Output, Score, Status, Verdict
@@ -58,6 +59,8 @@ class StoredOutput:
     """Whether another run generated it and paid for it."""
     graded: Record | None = None
     """The record of this cell, if its grades are still valid and only the rules are to be evaluated again."""
+    error: CellError | None = None
+    """Why it cannot be graded: it is a later turn, and the image that it edits is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +70,47 @@ class Job:
     call: Call
     generate: tuple[int, ...]
     regrade: tuple[StoredOutput, ...] = ()
+    unchanged: Record | None = None
+    """The record of its cell, if there is nothing to do but later turns may edit its output."""
+    next_turn: Job | None = None
+    """The job of the next turn. It begins when this one is done, as it edits its output."""
+
+    @classmethod
+    def of_turns(cls, jobs: Sequence[Job]) -> Job:
+        """The first of the jobs of a case's turns, each linked to the next."""
+        *before, job = jobs
+        for previous in reversed(before):
+            job = replace(previous, next_turn=job)
+        return job
 
 
 async def run_job(job: Job, context: RunContext) -> AsyncIterator[Record]:
-    """Runs a job and yields the records of its cells as they finish.
+    """Runs a job, then those of its later turns, and yields the records of their cells as they finish.
 
     A cell that fails does not stop the others, because their calls may be in flight and paid for. Raises only
-    ``StoppedError``, after all other cells have finished.
+    ``StoppedError``, after all other cells of a turn have finished.
     """
+    previous: Record | None = None
+    turn: Job | None = job
+    while turn is not None:
+        latest = turn.unchanged
+        async for record in _run_turn(turn, previous, context):
+            latest = record if record.test_id == turn.call.case.id else latest
+            yield record
+        previous, turn = latest, turn.next_turn
+
+
+async def _run_turn(job: Job, previous: Record | None, context: RunContext) -> AsyncIterator[Record]:
+    """Runs the job of one call, on the output of the ``previous`` turn if it is a later turn."""
+    error: CellError | None = None
+    if job.call.needs_base and (job.generate or job.regrade):
+        job, error = await asyncio.to_thread(_on_output, job, previous, context)
     deadline = asyncio.get_running_loop().time() + context.plan.suite.cell_timeout_s
     tasks: list[asyncio.Task[Record]] = []
     if job.generate:
-        outcome = replace(await generate(job.call, context, deadline), share=len(job.generate))
+        outcome = CallOutcome(GenerationResult(attempts=0), error)
+        if error is None:
+            outcome = replace(await generate(job.call, context, deadline), share=len(job.generate))
         if len(job.generate) == 1 and not job.regrade and not job.call.dependents:
             yield await finish_cell(job.call, job.generate[0], outcome, context, deadline)
             return
@@ -97,6 +129,25 @@ async def run_job(job: Job, context: RunContext) -> AsyncIterator[Record]:
             task.cancel()
     if errors:
         raise primary_error(errors)
+
+
+def _on_output(job: Job, previous: Record | None, context: RunContext) -> tuple[Job, CellError | None]:
+    """The job of a later turn on the output of the previous one, or the error that all of its cells end in."""
+    call = call_on_output(job.call, previous, context.writer.folder)
+    error = call if isinstance(call, CellError) else mask_error(call)
+    if isinstance(call, CellError):
+        call = job.call
+    regrade = tuple(_on_base(stored, call, error) for stored in job.regrade)
+    return replace(job, call=call, regrade=regrade), error
+
+
+def _on_base(stored: StoredOutput, turn: Call, error: CellError | None) -> StoredOutput:
+    """An output of a later turn, or of a case that uses it, with the image that the turn edits."""
+    if turn.base is None or error is not None:
+        return replace(stored, error=error)
+    if not is_edit_of(turn, stored.record):
+        return replace(stored, error=other_input(turn))
+    return replace(stored, call=stored.call.with_base(turn.base))
 
 
 def _start_cells(
@@ -129,7 +180,7 @@ async def generate(call: Call, context: RunContext, deadline: float) -> CallOutc
         samples=call.samples,
         folder=context.folder,
     )
-    with measured() as stopwatch:
+    with Stopwatch() as stopwatch:
         outcome = await _generate(call, context, deadline, request)
     seconds, waited = stopwatch.read()
     return replace(outcome, seconds=seconds, waited_seconds=waited)
@@ -199,6 +250,8 @@ async def regrade_output(existing: StoredOutput, context: RunContext, deadline: 
         return refused_record(call, record.reasons.get("refused", ""), make_record)
     if record.status is Status.ERROR and record.mime is None:
         return make_record(status=Status.ERROR, verdict=Verdict.ERROR, error=record.error)
+    if existing.error is not None:
+        return make_record(status=Status.ERROR, verdict=Verdict.ERROR, error=existing.error)
     image = await asyncio.to_thread(_load_output, existing, context)
     if isinstance(image, CellError):
         return make_record(status=Status.ERROR, verdict=Verdict.ERROR, error=image)

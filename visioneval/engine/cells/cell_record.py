@@ -68,7 +68,17 @@ def case_fields(call: Call, context: RunContext) -> dict[str, Any]:
         "tags": call.case.tags,
         "flaky": call.case.flaky,
         "metadata": context.sanitizer.mapping(call.case.metadata),
+        **_base_fields(call, context),
     }
+
+
+def _base_fields(call: Call, context: RunContext) -> dict[str, str | None]:
+    """The fields of a later turn that name the image it edits. A probe edits none of its own run."""
+    if call.base is None:
+        return {}
+    folder, path = context.writer.folder.absolute(), call.base.path
+    inside = path.relative_to(folder).as_posix() if path.is_relative_to(folder) else None
+    return {"base_path": inside, "base_sha256": call.base.sha256}
 
 
 def prompt_of_output(call: Call, record: Record, context: RunContext) -> str | None:

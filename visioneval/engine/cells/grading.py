@@ -28,7 +28,7 @@ from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.model import CellError, Fingerprint, GraderRecord
 from visioneval.records.questions import PromptQuestions
-from visioneval.stopwatch import Stopwatch, measured
+from visioneval.stopwatch import Stopwatch
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.types import Metric, Output, Score
 
@@ -92,7 +92,7 @@ def _subjects(
     """A function that returns the cell as one of its graders sees it."""
 
     def write(name: str, data: bytes) -> str:
-        source = data.path if isinstance(data, CachedImage) else None
+        source = data.file if isinstance(data, CachedImage) else None
         return context.writer.save(call.case.id, call.run.label, f"{sample}.{name}", data, source=source)
 
     images = SavedImages(write)
@@ -168,7 +168,7 @@ async def _ask(
     meters = JudgeMeters()
     subject = subject_of(config, meters)
     judges: tuple[JudgeAnswer, ...] = ()
-    with measured() as stopwatch:
+    with Stopwatch() as stopwatch:
         if not config.has_panel:
             checked = await _attempt(config, subject, context, deadline)
         else:

@@ -25,13 +25,13 @@ T = TypeVar("T")
 class CachedImage(bytes):
     """An image of a measurement that is also a file of the cache, so that a run can link to it."""
 
-    path: Path | None = None
+    file: str | None = None
 
     @classmethod
-    def at(cls, path: Path, data: bytes) -> CachedImage:
+    def of(cls, file: str, data: bytes) -> CachedImage:
         """The image with its file."""
         image = cls(data)
-        image.path = path
+        image.file = file
         return image
 
 
@@ -100,7 +100,7 @@ class Measurements:
         if not self._is_broken:
             try:
                 cache.put(key, "measure", entry.answer, tuple(entry.images.values()))
-                images = {name: _linkable(data, cache.path(sha)) for name, (sha, data) in entry.images.items()}
+                images = {name: _linkable(data, cache.file(sha)) for name, (sha, data) in entry.images.items()}
             except StorageError as error:  # nothing is lost: what is not cached is measured again
                 self._is_broken = True
                 self.warn(f"{error}: measurements of this run are no longer cached")
@@ -111,7 +111,7 @@ class Measurements:
         try:
             plain, digests = checked_entry(key, entry.answer, measure)
             images = {
-                name: CachedImage.at(cache.path(image_sha256), data)
+                name: CachedImage.of(cache.file(image_sha256), data)
                 for name, image_sha256 in digests.items()
                 if (data := cache.read(image_sha256)) is not None
             }
@@ -122,9 +122,9 @@ class Measurements:
             return None
 
 
-def _linkable(data: bytes, path: Path) -> bytes:
+def _linkable(data: bytes, file: str) -> bytes:
     """A new image with its file in the cache; a read-only cache has none."""
-    return CachedImage.at(path, data) if path.exists() else data
+    return CachedImage.of(file, data) if Path(file).exists() else data
 
 
 def _sha256_of(path: Path) -> str:

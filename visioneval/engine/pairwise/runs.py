@@ -40,8 +40,8 @@ _ENTRY: TypeAdapter[Any] = TypeAdapter(JudgeEntry)
 class RunPairs:
     """The pairs of two runs. ``only_a`` and ``only_b`` count cells without a counterpart.
 
-    ``other_prompt`` counts pairs with different prompts, which are judged by the prompt of B. ``pair_keys`` contains
-    every selected pair, including pairs that cannot be shown to a judge.
+    ``other_prompt`` counts pairs with different prompts, which are judged by the prompt of B, and ``later_turns`` cells
+    of B that are left out. ``pair_keys`` contains every selected pair, including pairs that cannot be shown to a judge.
     """
 
     matchups: Matchups
@@ -49,12 +49,14 @@ class RunPairs:
     only_a: int
     only_b: int
     other_prompt: int
+    later_turns: int
 
     def __str__(self) -> str:
         notes = (
             (self.only_a, "cells are only in A"),
             (self.only_b, "cells are only in B"),
             (self.other_prompt, "pairs have different prompts and are judged with the prompt of B"),
+            (self.later_turns, "cells of later turns are left out: two outputs of a turn are edits of two images"),
         )
         return "; ".join([str(self.matchups), *(f"{count} {text}" for count, text in notes if count)])
 
@@ -113,7 +115,8 @@ def pair_runs(plan: Plan, sides: tuple[Side, Side], folders: tuple[Path, Path], 
 
     Raises ``UsageError`` if there are no pairs.
     """
-    left_out = {case.id for case in plan.whole_suite.cases if case.output_of is not None}
+    later_turns = {case.id for case in plan.whole_suite.cases if case.previous_turn is not None}
+    left_out = later_turns | {case.id for case in plan.whole_suite.cases if case.output_of is not None}
     of_run = {case.id for case in read_info(folders[1]).selected_suite.cases}
     left_out |= of_run - {case.id for case in plan.suite.cases}
     a, b = (replace(side, cells=[cell for cell in side.cells if cell.test_id not in left_out]) for side in sides)
@@ -130,6 +133,7 @@ def pair_runs(plan: Plan, sides: tuple[Side, Side], folders: tuple[Path, Path], 
         only_a=len(pairing.only_a),
         only_b=len(pairing.only_b),
         other_prompt=sum(record_a.prompt != record_b.prompt for record_a, record_b in pairs),
+        later_turns=sum(cell.test_id in later_turns for cell in sides[1].cells),
     )
 
 

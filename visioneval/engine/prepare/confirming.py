@@ -8,6 +8,7 @@ from pathlib import Path
 
 from visioneval.analysis.compare.must_pass import CaseKey, MustPassCase
 from visioneval.engine.cells.cell import Job
+from visioneval.engine.cells.turns import call_on_records, is_edit_of
 from visioneval.engine.prepare.planning import SuiteOptions, load_stored_plan
 from visioneval.errors import UsageError
 from visioneval.expansion.file_hashes import FileHashes
@@ -23,14 +24,15 @@ _MAX_ERROR = 200
 
 @dataclass(slots=True)
 class CaseSamples:
-    """New samples of the cases that share one output: a case that broke, and cases with ``output_of`` it.
+    """New samples of the cases that share one output: a case that broke, cases with ``output_of`` it, and its turns.
 
-    ``calls`` generate the new samples, and ``samples`` are the numbers of those that may count. ``records`` are the
-    records that exist, by cell. ``run_outputs`` are the hashes of the run's outputs.
+    ``chains`` generate the new samples: a call, or the calls of all turns up to the last one that broke. ``samples``
+    are the numbers of those that may count. ``records`` are the records that exist, by cell. ``run_outputs`` are the
+    hashes of the run's outputs.
     """
 
     cases: tuple[MustPassCase, ...]
-    calls: tuple[Call, ...]
+    chains: tuple[tuple[Call, ...], ...]
     samples: range
     run_outputs: frozenset[str | None]
     records: dict[CellKey, Record]
@@ -76,18 +78,18 @@ class CaseSamples:
         self.records[record.cell] = record
 
     def jobs(self) -> Iterator[Job]:
-        """The calls that generate the samples that are needed, each with all of its samples."""
+        """The calls that generate the samples that are needed, each with all of its samples and turns."""
         needed = self.needed
-        for call in self.calls:
+        for turns in self.chains:
             if needed <= 0:
                 return
             missing = tuple(
                 sample
-                for sample in call.samples
+                for sample in turns[0].samples
                 if sample in self.samples and any((*case.key, sample) not in self.records for case in self.cases)
             )
             if missing:
-                yield Job(call, missing)
+                yield Job.of_turns([Job(call, missing) for call in turns])
             needed -= len(missing)
 
 
@@ -109,37 +111,49 @@ class ConfirmationPlan:
         if not broken:
             return ()
         cases, hash_of = {case.key: case for case in broken}, FileHashes(self.plan.folder)
-        records = [record for record in read_records(self.folder) if record.cell[:2] in cases]
-        outputs = frozenset(record.artifact_sha256 for record in records)
+        chains = list(self._chains(cases))
+        keys = {key for source, _ in chains for turn in source for key in (_key(turn), *map(_key, turn.dependents))}
+        of_run = {record.cell: record for record in read_records(self.folder) if record.cell[:2] in keys}
+        outputs = frozenset(record.artifact_sha256 for cell, record in of_run.items() if cell[:2] in cases)
         by_cell = {record.cell: record for record in confirmations}
         samples = []
-        for source, calls in self._calls(cases):
-            self._check_unchanged(source, records, hash_of)
-            first = calls[0].samples[0]
+        for source, new in chains:
+            judged = [call for turn in source for call in (turn, *turn.dependents) if _key(call) in cases]
+            self._check_unchanged(source, {_key(call) for call in judged}, of_run, hash_of)
+            first = new[0][0].samples[0]
             numbers = range(first, first + self.samples)
-            judged = [call for call in (source, *source.dependents) if _key(call) in cases]
-            valid = {cell: by_cell[cell] for call in judged for cell in _valid(source, call, numbers, by_cell, hash_of)}
-            samples.append(CaseSamples(tuple(cases[_key(call)] for call in judged), calls, numbers, outputs, valid))
+            valid = {
+                cell: by_cell[cell]
+                for turn in source
+                for cell in _valid(turn, numbers, by_cell, self.folder, hash_of)
+                if cell[:2] in cases
+            }
+            samples.append(CaseSamples(tuple(cases[_key(call)] for call in judged), new, numbers, outputs, valid))
         return tuple(samples)
 
-    def _calls(self, keys: Collection[CaseKey]) -> Iterator[tuple[Call, tuple[Call, ...]]]:
-        """For each output that these cases use: the first call, and the calls after those of the run."""
-        by_case: dict[CaseKey, list[Call]] = {}
-        for call in self.plan.calls():
-            dependents = tuple(dependent for dependent in call.dependents if _key(dependent) in keys)
-            if dependents or _key(call) in keys:
-                by_case.setdefault(_key(call), []).append(replace(call, dependents=dependents))
-        for calls in by_case.values():
-            yield calls[0], tuple(calls[self.info.suite.samples * self.plan.calls_per_sample(calls[0].run) :])
+    def _chains(self, keys: Collection[CaseKey]) -> Iterator[tuple[tuple[Call, ...], tuple[tuple[Call, ...], ...]]]:
+        """For each output that these cases use: the first call with its turns, and those after the calls of the run."""
+        by_case: dict[CaseKey, list[tuple[Call, ...]]] = {}
+        for turns in self.plan.chains():
+            calls = [replace(call, dependents=tuple(d for d in call.dependents if _key(d) in keys)) for call in turns]
+            used = [number for number, call in enumerate(calls, 1) if call.dependents or _key(call) in keys]
+            if used:
+                by_case.setdefault(_key(calls[0]), []).append(tuple(calls[: used[-1]]))
+        for chains in by_case.values():
+            of_run = self.info.suite.samples * self.plan.calls_per_sample(chains[0][0].run)
+            yield chains[0], tuple(chains[of_run:])
 
-    def _check_unchanged(self, source: Call, records: Iterable[Record], hash_of: HashOf) -> None:
-        """Raises ``UsageError`` if a file or a grader is not what it was for these cells of the run."""
-        for call in (source, *source.dependents):
-            grading = grade_key(call, hash_of)
-            for record in records:
-                if record.cell[:2] != _key(call):
+    def _check_unchanged(
+        self, source: Sequence[Call], keys: Collection[CaseKey], records: Mapping[CellKey, Record], hash_of: HashOf
+    ) -> None:
+        """Raises ``UsageError`` if a file or a grader is not what it was for the run's cells of these cases."""
+        for planned in source:
+            for record in records.values():
+                turn = call_on_records(planned, record.sample_index, records, self.folder)
+                call = next((each for each in (turn, *turn.dependents) if _key(each) == record.cell[:2]), None)
+                if call is None or _key(call) not in keys:
                     continue
-                generation = generation_key(source, record.sample_index, hash_of)
+                generation, grading = generation_key(turn, record.sample_index, hash_of), grade_key(call, hash_of)
                 changed = changed_parts(record.generation_key, generation) | changed_parts(record.grade_key, grading)
                 if changed:
                     raise UsageError(
@@ -149,16 +163,18 @@ class ConfirmationPlan:
 
 
 def _valid(
-    source: Call, call: Call, samples: Iterable[int], records: Mapping[CellKey, Record], hash_of: HashOf
+    planned: Call, samples: Iterable[int], records: Mapping[CellKey, Record], folder: Path, hash_of: HashOf
 ) -> Iterator[CellKey]:
-    """The cells of a call whose records count."""
-    grading = grade_key(call, hash_of)
+    """The cells of a call and its dependents whose records count."""
     for sample in samples:
-        record = records.get((*_key(call), sample))
-        if record is None or record.verdict is Verdict.ERROR:
-            continue
-        if (record.generation_key, record.grade_key) == (generation_key(source, sample, hash_of), grading):
-            yield record.cell
+        turn = call_on_records(planned, sample, records, folder)
+        for call in (turn, *turn.dependents):
+            record = records.get((*_key(call), sample))
+            if record is None or record.verdict is Verdict.ERROR or not is_edit_of(turn, record):
+                continue
+            keys = generation_key(turn, sample, hash_of), grade_key(call, hash_of)
+            if (record.generation_key, record.grade_key) == keys:
+                yield record.cell
 
 
 def _key(call: Call) -> CaseKey:
@@ -200,7 +216,7 @@ def plan_confirmation(
 
 def narrowed_to(plan: Plan, samples: Iterable[CaseSamples]) -> Plan:
     """The plan with the cases and model runs of these samples only."""
-    calls = [call for item in samples for call in item.calls]
+    calls = [call for item in samples for turns in item.chains for call in turns]
     ids = {item.case.id for call in calls for item in (call, *call.dependents)}
     labels = {call.run.label for call in calls}
     suite = plan.suite.model_copy(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from visioneval.engine.cells.cell import Job, StoredOutput
 from visioneval.engine.cells.context import sanitizer_for
+from visioneval.engine.cells.turns import call_on_records
 from visioneval.engine.prepare.reusable_grades import has_valid_grades
 from visioneval.engine.run import Jobs
 from visioneval.errors import StorageError
@@ -109,7 +110,8 @@ def _cells_to_evaluate(
             generated = by_cell.get((call.case.id, call.run.label, sample))
             if generated is None:
                 continue
-            for cell_call in (call, *call.dependents):
+            graded_call = call_on_records(call, sample, by_cell, folder)
+            for cell_call in (graded_call, *graded_call.dependents):
                 cell = (cell_call.case.id, call.run.label, sample)
                 key, graded = grade_key(cell_call, hash_of), by_cell.get(cell)
                 if graded is not None and has_valid_grades(cell_call, generated, graded, key, folder):
@@ -136,7 +138,7 @@ def _regrade_jobs(
     hash_of: HashOf,
     evaluated: Collection[CellKey],
 ) -> Iterator[Job]:
-    for call in plan.calls():
+    def job(call: Call) -> Job:
         regrade = []
         for sample in call.samples:
             record = by_cell.get((call.case.id, call.run.label, sample)) or _missing_record(call, sample, name, hash_of)
@@ -144,7 +146,9 @@ def _regrade_jobs(
                 cell = (cell_call.case.id, call.run.label, sample)
                 graded = by_cell[cell] if cell in evaluated else None
                 regrade.append(StoredOutput(cell_call, record, folder, is_of_another_run=True, graded=graded))
-        yield Job(call, (), tuple(regrade))
+        return Job(call, (), tuple(regrade))
+
+    return (Job.of_turns([job(call) for call in turns]) for turns in plan.chains())
 
 
 def _missing_record(call: Call, sample: int, name: str, hash_of: HashOf) -> Record:

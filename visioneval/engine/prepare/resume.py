@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from visioneval.engine.cells.cell import Job, StoredOutput
+from visioneval.engine.cells.turns import call_on_records, is_edit_of
 from visioneval.engine.prepare.changed_outputs import changed_outputs
 from visioneval.engine.prepare.reusable_grades import has_valid_grades
 from visioneval.engine.run import Jobs
@@ -44,6 +45,8 @@ class ResumePlan:
     """Cells that will be generated or graded again."""
     changed: Mapping[CellKey, str]
     """Cells that are generated again because their output was changed, each with its path."""
+    outdated: frozenset[CellKey]
+    """Later turns, and cells that use their outputs, whose input will be replaced by another image."""
 
     @property
     def cells(self) -> int:
@@ -71,12 +74,19 @@ def plan_resume(
     by_cell = {record.cell: record for record in records}
     outputs = changed_outputs(by_cell.values(), folder, since)
     changed: dict[CellKey, str] = {}
+    outdated: set[CellKey] = set()
     hash_of = FileHashes(plan.folder)
     steps: dict[CellKey, ResumeStep] = {}
-    for call in plan.calls():
-        for sample in call.samples:
-            cell = _cell(call, sample)
+    for planned in plan.calls():
+        for sample in planned.samples:
+            cell = _cell(planned, sample)
+            call = call_on_records(planned, sample, by_cell, folder)
             step = _step(call, sample, by_cell.get(cell), folder, hash_of, keep_errors=keep_errors)
+            if call.previous is not None and call.run.config.has_outputs:
+                is_replaced = steps[_cell(call.previous, sample)].action == "generate"
+                outdated |= {_cell(each, sample) for each in (call, *call.dependents) if is_replaced}
+                if step.action != "generate":
+                    step = _turn_step(call, by_cell[cell], is_replaced=is_replaced) or step
             if cell in outputs and step.action != "generate":
                 step, changed[cell] = ResumeStep("generate", "with a changed image file"), outputs[cell]
             steps[cell] = step
@@ -96,6 +106,7 @@ def plan_resume(
         stale=frozenset(by_cell.keys() - steps.keys()),
         touched=frozenset(cell for cell, step in steps.items() if step.action in ("generate", "grade")),
         changed=changed,
+        outdated=frozenset(outdated & by_cell.keys()),
     )
 
 
@@ -125,6 +136,15 @@ def _step(
     return _grading_step(call, record, record, hash_of, folder, keep_errors=keep_errors)
 
 
+def _turn_step(call: Call, record: Record, *, is_replaced: bool) -> ResumeStep | None:
+    """The step for a later turn if the image that it edits is, or will be, another one than it edited."""
+    if is_replaced:
+        return ResumeStep("generate", "edit an image that is generated again")
+    if record.status is not Status.ERROR and not is_edit_of(call, record):
+        return ResumeStep("generate", "edit an image that has changed")
+    return None
+
+
 def _grading_step(
     call: Call, generated: Record, record: Record | None, hash_of: HashOf, folder: Path, *, keep_errors: bool
 ) -> ResumeStep:
@@ -148,17 +168,24 @@ def _cell(call: Call, sample: int) -> CellKey:
 def _resume_jobs(
     plan: Plan, steps: Mapping[CellKey, ResumeStep], by_cell: Mapping[CellKey, Record], folder: Path
 ) -> Iterator[Job]:
-    for call in plan.calls():
-        generate = tuple(sample for sample in call.samples if steps[_cell(call, sample)].action == "generate")
-        regrade = []
-        for sample in call.samples:
-            record = by_cell.get(_cell(call, sample))
-            if record is None:
-                continue
-            for cell_call in (call, *call.dependents):
-                cell = _cell(cell_call, sample)
-                if (action := steps[cell].action) in ("grade", "evaluate"):
-                    graded = by_cell[cell] if action == "evaluate" else None
-                    regrade.append(StoredOutput(cell_call, record, folder, graded=graded))
-        if generate or regrade:
-            yield Job(call, generate, tuple(regrade))
+    for turns in plan.chains():
+        jobs = [_resume_job(call, steps, by_cell, folder) for call in turns]
+        if any(job.generate or job.regrade for job in jobs):
+            yield Job.of_turns(jobs)
+
+
+def _resume_job(
+    call: Call, steps: Mapping[CellKey, ResumeStep], by_cell: Mapping[CellKey, Record], folder: Path
+) -> Job:
+    generate = tuple(sample for sample in call.samples if steps[_cell(call, sample)].action == "generate")
+    regrade = []
+    for sample in call.samples:
+        record = by_cell.get(_cell(call, sample))
+        if record is None:
+            continue
+        for cell_call in (call, *call.dependents):
+            cell = _cell(cell_call, sample)
+            if (action := steps[cell].action) in ("grade", "evaluate"):
+                graded = by_cell[cell] if action == "evaluate" else None
+                regrade.append(StoredOutput(cell_call, record, folder, graded=graded))
+    return Job(call, generate, tuple(regrade), unchanged=by_cell.get(_cell(call, call.samples[0])))

@@ -158,8 +158,8 @@ def _resume_claimed(
     uses_stored_suite = planned.loaded.is_from_run
     since = writing_ended(stored)
     rest = plan_resume(plan, read_records(folder), folder, keep_errors=options.keep_errors, since=since)
-    # records of changed outputs must not count if this run stops before it generates them again
-    stale = rest.stale | rest.changed.keys()
+    # these records must not count if this run stops before it generates their outputs again
+    stale = rest.stale | rest.changed.keys() | rest.outdated
     writer = resume_run(folder, resumed_info(stored, info, uses_stored_suite=uses_stored_suite), stale)
     forget_changed_pairs(rest, stored, plan, folder)
     notes = [*_warnings(planned), f"resuming {shown(folder)}: {rest}"]

@@ -15,6 +15,7 @@ from visioneval.errors import UsageError
 from visioneval.expansion.plan import Plan
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.entries.metrics import BUILT_IN
+from visioneval.suite.turns import chain_of
 
 GECKO = "gecko"
 
@@ -81,16 +82,16 @@ def sample_sizes(
     for samples in SAMPLES:
         resized = replace(plan, suite=plan.suite.model_copy(update={"samples": samples}))
         work = estimated if samples == plan.suite.samples else estimate(resized, past)
-        rows.append(_row(samples, noise.cases_for(detect, _cells(resized, counted)), work, len(counted)))
+        rows.append(_row(samples, noise.cases_for(detect, _cells(resized, counted)), work, _count(counted)))
     return SampleSizes(
         detect,
         noise,
         tuple(rows),
         plan.suite.samples,
-        len(counted),
-        len(relevant) - len(counted),
+        _count(counted),
+        _count(relevant) - _count(counted),
         len(plan.runs),
-        noise.detectable(detect, len(counted), _cells(plan, counted)),
+        noise.detectable(detect, _count(counted), _cells(plan, counted)),
     )
 
 
@@ -104,7 +105,12 @@ def _row(samples: int, cases: int | None, work: CostEstimate, counted: int) -> S
 
 def _cells(plan: Plan, cases: Sequence[TestCase]) -> float:
     """The mean number of cells of a case, over all model runs."""
-    return sum(plan.count(case, run)[1] for case in cases for run in plan.runs) / len(cases)
+    return sum(plan.count(case, run)[1] for case in cases for run in plan.runs) / _count(cases)
+
+
+def _count(cases: Sequence[TestCase]) -> int:
+    """The number of cases. Turns of a case count once: they are not independent."""
+    return len({chain_of(case.id) for case in cases})
 
 
 def _has(case: TestCase, plan: Plan, detect: Detect) -> bool:

@@ -90,7 +90,7 @@ class LocalityGrader(RegisteringGrader):
         return True
 
     def metrics(self, case: TestCase) -> dict[str, Metric]:
-        if not case.images or case.masks is None or case.masks.editable is None:
+        if not case.edits_image or case.masks is None or case.masks.editable is None:
             return {}
         return {
             self.key: YES,

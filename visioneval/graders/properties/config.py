@@ -51,5 +51,5 @@ class PropertiesGrader(BaseGrader):
 
 def keeps_alpha(case: TestCase) -> bool:
     """Whether the output must have transparent pixels if the image to edit has some."""
-    is_edit = case.task_type is TaskType.IMAGE_EDITING and bool(case.images)
+    is_edit = case.task_type is TaskType.IMAGE_EDITING and case.edits_image
     return is_edit and case.expect.alpha is None and case.expect.format != "jpeg"

@@ -54,11 +54,10 @@ class Text:
             "comparison", lambda: context.measure(self._comparison(path, readings, expected))
         )
         measured = await self._measured(context, readings, expected)
-        ocr_grade = _grade(self._config, expected, readings, comparison, "ocr", measured)
+        ocr_grade = _grade(self._config, expected, readings, comparison, "ocr", measured, ocr.tool_versions())
         if comparison.doubtful_extra:
             doubtful = await asyncio.to_thread(_doubtful_extra, self._config, context, readings, comparison)
             ocr_grade = replace(ocr_grade, details={**ocr_grade.details, "doubtful_extra": doubtful})
-        ocr_grade = replace(ocr_grade, tool_versions=ocr.tool_versions())
         if comparison.passed or not by_judge:
             return ocr_grade
         judge_grade = await self._by_judge(context, expected)
@@ -109,7 +108,7 @@ class Text:
         size = sum(len(reading.text) for reading in judge_reading.readings)
         comparison = await run_in_thread(_check_unfolded, judge_reading.readings, expected, when=size > SHORT)
         measured = await self._measured(context, judge_reading.readings, expected)
-        graded = _grade(self._config, expected, judge_reading.readings, comparison, "judge", measured)
+        graded = _grade(self._config, expected, judge_reading.readings, comparison, "judge", measured, {})
         return replace(
             _with_criteria(graded, self._config.key, judge_reading),
             details={**graded.details, **judge_reading.details},
@@ -210,6 +209,7 @@ def _grade(
     comparison: CopyCheck,
     reader: str,
     measured: Mapping[str, Score],
+    tool_versions: Mapping[str, str],
 ) -> Grade:
     key = config.key
     scores: dict[str, Score] = {key: comparison.passed}
@@ -227,6 +227,7 @@ def _grade(
         reasons={key: "; ".join(reasons) or _success_reason(expected, comparison)},
         details=_details(config, readings, comparison, reader),
         error=f"OCR cannot decide: {doubts}" if doubts and None in scores.values() else None,
+        tool_versions=tool_versions,
     )
 
 

@@ -63,11 +63,20 @@ def _rerun_hint(path: Path) -> str:
 
 def parsed_lines(lines: BinaryIO, path: Path, adapter: TypeAdapter[PartT], kind: str) -> Iterator[PartT]:
     """The parsed lines of an open file. Raises ``UnfitJsonError`` and ``UnreadableJsonError``."""
-    for number, line in enumerate(iter(lambda: lines.readline(LONGEST_LINE), b""), 1):
+    for line, where in located_lines(lines, path, kind):
+        yield from parse_line(kind, line, where, adapter)
+
+
+def located_lines(lines: BinaryIO, path: Path, kind: str, first: int = 1) -> Iterator[tuple[bytes, str]]:
+    """The lines of an open file that are not blank, each with its place in messages. Raises ``UnfitJsonError``.
+
+    ``first`` is the number of the line at which the file is.
+    """
+    for number, line in enumerate(iter(lambda: lines.readline(LONGEST_LINE), b""), first):
         if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
             raise UnfitJsonError(f"{path}:{number}: the line is longer than {LONGEST_LINE >> 20} MiB: not a {kind}")
         if not line.isspace():
-            yield from _parse_line(kind, line, f"{path}:{number}", adapter)
+            yield line, f"{path}:{number}"
 
 
 class GrowingFile(Generic[PartT]):
@@ -100,14 +109,14 @@ class GrowingFile(Generic[PartT]):
                 break
             end, count = end + len(line), count + 1
             if not line.isspace():
-                parts += _parse_line(self._kind, line, f"{self._path}:{count}", self._wanted)
+                parts += parse_line(self._kind, line, f"{self._path}:{count}", self._wanted)
         self._file, self._end, self._count = (stat.st_dev, stat.st_ino), end, count
         return parts, not same
 
 
-def _parse_line(kind: str, line: bytes, where: str, adapter: TypeAdapter[PartT]) -> Iterator[PartT]:
+def parse_line(kind: str, line: bytes, where: str, adapter: TypeAdapter[PartT]) -> Iterator[PartT]:
     """The parsed line, or nothing if it is truncated."""
-    if line.startswith(_CURRENT) and line.endswith(b"\n"):
+    if is_current(line):
         yield read_json(adapter, line, where, kind)
         return
     try:
@@ -120,6 +129,11 @@ def _parse_line(kind: str, line: bytes, where: str, adapter: TypeAdapter[PartT])
         raise UnfitJsonError(f"{where}: not a {kind}: not a JSON object")
     current = upgraded(kind, data, where)
     yield read_json(adapter, line if current is data else json.dumps(current).encode(), where, kind)
+
+
+def is_current(line: bytes) -> bool:
+    """Whether a line is whole and of the current version, as ``RunWriter`` wrote it."""
+    return line.startswith(_CURRENT) and line.endswith(b"\n")
 
 
 def upgraded(kind: str, data: dict[str, Any], where: str) -> dict[str, Any]:

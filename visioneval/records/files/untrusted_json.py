@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import unicodedata
 from functools import partial
 from typing import Any, TypeVar
 
+import orjson
 from pydantic import TypeAdapter, ValidationError
 
 from visioneval.errors import RunFormatError
@@ -19,8 +19,9 @@ LARGEST = 2**63
 """The largest absolute value of an integer: runs write none beyond it, and sums and squares fit into a float."""
 _MOST_DIGITS = 4300
 """The maximum of digits of an integer in a suite, as in Python: parsing more takes quadratic time."""
-_MAYBE_BAD_NUMBER = re.compile(rb"NaN|Infinity|\d{19}|[eE]\+?\d{3}")
-"""Matches numbers that may be non-finite or too large. Lines without a match are parsed only once."""
+_TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
+_LONG = b"0" * 19
+"""Digits of an integer that may be larger than ``LARGEST``."""
 _MAX_SHOWN = 80
 _HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
@@ -42,7 +43,7 @@ def read_json(
     ``UnreadableJsonError`` or ``UnfitJsonError``.
     """
     try:
-        if _MAYBE_BAD_NUMBER.search(data):
+        if not _has_safe_numbers(data):
             json.loads(data, parse_constant=_refuse_constant, parse_float=_finite, parse_int=partial(_integer, largest))
         return adapter.validate_json(data)
     except ValidationError as error:
@@ -54,6 +55,25 @@ def read_json(
         raise UnfitJsonError(f"{where}: {error}") from None
     except (ValueError, RecursionError):
         raise UnreadableJsonError(f"{where}: not a {kind}: damaged or truncated") from None
+
+
+def _has_safe_numbers(data: bytes) -> bool:
+    """Whether all numbers are finite and within ``LARGEST``. May be false for unusual text, such as long digit strings.
+
+    Much faster than a regular expression, which also takes parts of hashes for numbers.
+    """
+    if has_long_number(data):
+        return False
+    try:
+        orjson.loads(data)
+    except orjson.JSONDecodeError:  # not JSON, or with NaN, an infinity or a number beyond the range of floats
+        return False
+    return True
+
+
+def has_long_number(data: bytes) -> bool:
+    """Whether there may be an integer beyond ``LARGEST``: 19 digits in a row, also in text."""
+    return _LONG in data.translate(_TO_ZERO)
 
 
 class _NumberError(Exception):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, fsum
 from statistics import median
 
-from visioneval.analysis.scores import Estimate
+from visioneval.analysis.scores import CountedRows, Estimate, empty_array
 from visioneval.analysis.summary.findings import Summary
 from visioneval.records.model import Record
 from visioneval.report.html.plots import BINS, SMALL_WIDTH, Bar, histogram
@@ -48,15 +49,50 @@ class TimeRow:
     bars: tuple[Bar, ...]
 
 
-def metric_rows(summary: Summary, cells: Sequence[Record]) -> list[MetricRow]:
+class _Numbers(CountedRows):
+    """Numbers whose order does not matter."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(empty_array())
+
+    def add(self, number: float) -> None:
+        self._columns[0].append(number)
+        if len(self._columns[0]) >= self._limit:
+            self._count_together()
+
+    def all(self) -> list[float]:
+        return [number for row, times in self._rows() for number in row * times]
+
+
+class CellNumbers:
+    """Scores and times of cells: 8 bytes for each, or less for scores on a scale."""
+
+    def __init__(self, cells: Iterable[Record]) -> None:
+        """Reads one cell at a time."""
+        self.scores: defaultdict[tuple[str, str], _Numbers] = defaultdict(_Numbers)
+        """By metric and model label."""
+        self.generation: defaultdict[str, _Numbers] = defaultdict(_Numbers)
+        """Seconds by model label."""
+        self.grading: defaultdict[str, _Numbers] = defaultdict(_Numbers)
+        """Seconds by grader."""
+        for cell in cells:
+            self.generation[cell.model_label].add(cell.seconds)
+            for grader in cell.graders:
+                self.grading[grader.key].add(grader.seconds)
+            for name, score in cell.scores.items():
+                if score is not None:
+                    self.scores[name, cell.model_label].add(float(score))
+
+
+def metric_rows(summary: Summary, numbers: CellNumbers) -> list[MetricRow]:
     """One row per metric, in the order of the run."""
     labels = [model.label for model in summary.models]
-    values: dict[str, dict[str, list[float]]] = {name: {label: [] for label in labels} for name in summary.metrics}
-    for cell in cells:
-        for name, score in cell.scores.items():
-            if score is not None and name in values:
-                values[name].setdefault(cell.model_label, []).append(float(score))
-    return [_metric_row(name, metric, summary, values[name]) for name, metric in summary.metrics.items()]
+    return [
+        _metric_row(name, metric, summary, {label: numbers.scores[name, label].all() for label in labels})
+        for name, metric in summary.metrics.items()
+    ]
 
 
 def _metric_row(name: str, metric: Metric, summary: Summary, values: Mapping[str, Sequence[float]]) -> MetricRow:
@@ -102,21 +138,20 @@ def _distribution(
     return Distribution(text, histogram(values, low, high, bins) if values else ())
 
 
-def generation_rows(summary: Summary, cells: Iterable[Record]) -> list[TimeRow]:
+def generation_rows(summary: Summary, numbers: CellNumbers) -> list[TimeRow]:
     """Generation times by model run."""
-    return _time_rows({model.label: [] for model in summary.models}, ((c.model_label, c.seconds) for c in cells))
+    return _time_rows({model.label: numbers.generation[model.label] for model in summary.models})
 
 
-def grading_rows(cells: Iterable[Record]) -> list[TimeRow]:
+def grading_rows(numbers: CellNumbers) -> list[TimeRow]:
     """Grading times by grader."""
-    return _time_rows({}, ((grader.key, grader.seconds) for cell in cells for grader in cell.graders))
+    return _time_rows(numbers.grading)
 
 
-def _time_rows(seconds_by_name: dict[str, list[float]], times: Iterable[tuple[str, float]]) -> list[TimeRow]:
-    for name, seconds in times:
-        seconds_by_name.setdefault(name, []).append(seconds)
-    top = max((max(durations, default=0.0) for durations in seconds_by_name.values()), default=0.0)
-    return [_time_row(name, sorted(durations), top) for name, durations in seconds_by_name.items()]
+def _time_rows(numbers: Mapping[str, _Numbers]) -> list[TimeRow]:
+    seconds_by_name = {name: sorted(seconds.all()) for name, seconds in numbers.items()}
+    top = max((ordered[-1] for ordered in seconds_by_name.values() if ordered), default=0.0)
+    return [_time_row(name, ordered, top) for name, ordered in seconds_by_name.items()]
 
 
 def _time_row(name: str, ordered: Sequence[float], top: float) -> TimeRow:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,9 +11,9 @@ from urllib.parse import urlencode
 from visioneval.analysis.scores import Estimate
 from visioneval.analysis.summary.findings import CostFinding, Counts, GateFinding, ModelFindings, Summary
 from visioneval.analysis.summary.questions import QuestionFindings
-from visioneval.records.model import Record, RunInfo
+from visioneval.records.model import RunInfo
 from visioneval.report.html import plots
-from visioneval.report.html.distributions import generation_rows, grading_rows, metric_rows
+from visioneval.report.html.distributions import CellNumbers, generation_rows, grading_rows, metric_rows
 from visioneval.report.html.plots import PlotInterval
 from visioneval.report.numbers import gate_value, show_interval
 from visioneval.report.terminal.agreement.judge_card import judge_tables
@@ -61,7 +60,7 @@ class CountRow:
     width: float
 
 
-def overview(info: RunInfo, cells: Sequence[Record], summary: Summary) -> dict[str, Any]:
+def overview(info: RunInfo, numbers: CellNumbers, summary: Summary) -> dict[str, Any]:
     """All values of ``report.html.j2`` except styles, scripts and data blocks."""
     return {
         "title": f"{summary.suite} \u2013 {summary.run_id}",
@@ -84,7 +83,7 @@ def overview(info: RunInfo, cells: Sequence[Record], summary: Summary) -> dict[s
         },
         "panels": [line for key, panel in summary.panels.items() for line in panel_lines(key, panel)],
         "diversity": {"title": TITLE, "headings": HEADINGS, "rows": diversity_rows(summary)},
-        "metrics": metric_rows(summary, cells),
+        "metrics": metric_rows(summary, numbers),
         "reused": reused(summary) if summary.reused_outputs else "",
         "costs": _costs(summary),
         "questions": {key: _question_rows(disagreement) for key, disagreement in summary.questions.items()},
@@ -93,8 +92,8 @@ def overview(info: RunInfo, cells: Sequence[Record], summary: Summary) -> dict[s
         "noise": noise_rows(summary.noise),
         "noise_lines": list(noise_lines(summary.noise)),
         "show_interval": show_interval,
-        "generation": generation_rows(summary, cells),
-        "grading": grading_rows(cells),
+        "generation": generation_rows(summary, numbers),
+        "grading": grading_rows(numbers),
         "gates": [(gate, _gate_text(gate)) for gate in summary.gates],
     }
 

@@ -118,9 +118,11 @@ def details_of(run: SlimRun, images: ReportImages) -> Iterator[str]:
     while batch := list(islice(pairs, PART)):
         cells = []
         for cell, disagreements in batch:
-            if cell.test_id not in case_json:
-                case_json[cell.test_id] = _json(_case_data(cases.get(cell.test_id), info, images))
             case = cases.get(cell.test_id)
+            if cell.test_id not in case_json:
+                case_json[cell.test_id] = _json(_case_data(case, info, images))
+            # the image that a later turn edits is its cell's own
+            inputs_json = case_json[cell.test_id] if cell.base_path is None else _turn_json(case, cell, info, images)
             metrics = {rule: parse_rule(rule).metric for rule in (*cell.failed_rules, *cell.warned_rules)}
             why = {rule: reason_of(metric, cell, case, info.suite) for rule, metric in metrics.items()}
             broken = [metrics[rule] for rule in cell.failed_rules]
@@ -129,7 +131,7 @@ def details_of(run: SlimRun, images: ReportImages) -> Iterator[str]:
             more = {"why": why, "broken": broken, "exact": exact}
             cell_json = _json({**_detail(cell, record, disagreements, info, images), **more})
             # a run may have a hundred thousand cells: the record's JSON is inserted without parsing it
-            cells.append(f'{cell_json[:-1]},"record":{record},{case_json[cell.test_id][1:]}')
+            cells.append(f'{cell_json[:-1]},"record":{record},{inputs_json[1:]}')
         yield _inert(f"[{','.join(cells)}]")
 
 
@@ -151,11 +153,18 @@ def _case_data(case: TestCase | None, info: RunInfo, images: ReportImages) -> di
     }
 
 
+def _turn_json(case: TestCase | None, cell: Record, info: RunInfo, images: ReportImages) -> str:
+    """The inputs of a later turn: the output of the turn before, and those of its case."""
+    data = _case_data(case, info, images)
+    base = [{"role": "base", **images.run_image(cell.base_path)}] if cell.base_path else []
+    return _json({**data, "inputs": [*base, *data["inputs"]]})
+
+
 def _detail(
     cell: Record, record: str, disagreements: Mapping[str, bool], info: RunInfo, images: ReportImages
 ) -> dict[str, Any]:
     output = (cell.artifact_path or "").startswith("artifacts/")
-    has_files = record.count('"artifacts/') > output
+    has_files = record.count('"artifacts/') > output + (cell.base_path is not None)
     return {
         "prompt": cell.prompt,
         "output": images.run_image(cell.artifact_path) if cell.artifact_path else None,

@@ -7,13 +7,13 @@ scripts because a page opened from disk cannot use fetch.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from visioneval.analysis.compare.preferences import preferences_within
 from visioneval.analysis.summary.accumulators import read_pair_costs
-from visioneval.analysis.summary.findings import Summary
 from visioneval.analysis.summary.judge_card import read_pair_cards
 from visioneval.analysis.summary.summary import summarize
 from visioneval.atomic import write_whole
@@ -21,6 +21,7 @@ from visioneval.errors import UsageError
 from visioneval.records.diversity import read_diversity
 from visioneval.records.model import Record, RunInfo
 from visioneval.records.stores.locations import copies_of, shown
+from visioneval.report.html.distributions import CellNumbers
 from visioneval.report.html.images import EmbeddedImages, FolderImages, ReportImages
 from visioneval.report.html.overview import overview
 from visioneval.report.html.page_data import as_block, as_json, as_script, details_of, index_of, texts_of
@@ -74,7 +75,7 @@ def _write_folder(run: SlimRun, target: Path, trust: bool) -> Path:
         _save(data / f"details-{number}.js", as_script(f"details-{number}", part))
     page = render(
         "report.html.j2",
-        **overview(run.info, run.cells, _summary(run)),
+        **_overview(run),
         policy=policy(),
         style="",
         script="",
@@ -90,7 +91,7 @@ def _write_single_file(run: SlimRun, target: Path, trust: bool) -> Path:
     blocks.append(as_block("index", as_json(index_of(run, _thumbs(run.cells, images)))))
     page = render(
         "report.html.j2",
-        **overview(run.info, run.cells, _summary(run)),
+        **_overview(run),
         policy=policy(script("report"), style()),
         style=style(),
         script=script("report"),
@@ -100,10 +101,17 @@ def _write_single_file(run: SlimRun, target: Path, trust: bool) -> Path:
     return _save(target, page)
 
 
-def _summary(run: SlimRun) -> Summary:
+def _overview(run: SlimRun) -> dict[str, Any]:
+    """All values of the page's template that are about the run, over all of its cells."""
+    cells: Iterable[Record] = run.cells if run.left_out is None else run.records
     pairs = preferences_within(run.folder, run.info)
     costs = read_pair_costs(run.folder) if run.label is None else ()
-    return summarize(run.info, run.cells, pairs, read_pair_cards(run.folder), costs, read_diversity(run.folder))
+    summary = summarize(run.info, cells, pairs, read_pair_cards(run.folder), costs, read_diversity(run.folder))
+    return {
+        **overview(run.info, CellNumbers(cells), summary),
+        "left_out": run.left_out or "",
+        "gallery_cells": len(run.cells),
+    }
 
 
 def _prepare_folder(target: Path) -> None:

@@ -1,36 +1,52 @@
-"""Reads a run twice to save memory: once without large fields for the summary, once for full cells."""
+"""Reads a run several times to save memory: the cells of the gallery without large fields, then in full."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
-from visioneval.analysis.summary.summary import in_order
-from visioneval.records.files.lines import read_lines
+from visioneval.defaults import MAX_GALLERY_CELLS
+from visioneval.errors import UsageError
 from visioneval.records.judge_answers import JudgeAnswer
-from visioneval.records.model import CellKey, Fingerprint, Record, RunInfo
+from visioneval.records.model import Fingerprint, Record, RunInfo, records_at, suite_order
+from visioneval.records.stored_records import StoredRecords
 from visioneval.suite.filters import any_glob
+from visioneval.types import Verdict
 
-_RECORD: TypeAdapter[Record] = TypeAdapter(Record)
+_MIN_RANKED = 1000
 _DETAIL_FIELDS = ("judge_verdict", "prompt_sha256", "source", "coverage", "dropped", "votes", "read")
 _QUESTION_FIELDS = ("question", "type", "score")
 _SHARED = ("run_id", "test_id", "model_label", "prompt", "tags", "failed_rules", "provider")
 
 
 @dataclass(frozen=True, slots=True)
-class SlimRun:
-    """A run whose ``cells``, in the order of the suite, lack large fields.
+class GalleryFilters:
+    """Which cells the gallery has: of these cases (globs) and tags, an empty one being all, and at most how many."""
 
-    ``positions[i]`` is the index of cell i in the output of ``full_records``, which is in the order of the file.
+    cases: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    max_cells: int = MAX_GALLERY_CELLS
+
+    def covers(self, record: Record) -> bool:
+        """Whether a cell is of these cases and tags."""
+        of_case = not self.cases or any_glob(self.cases, record.test_id)
+        return of_case and (not self.tags or not set(self.tags).isdisjoint(record.tags))
+
+
+@dataclass(frozen=True, slots=True)
+class SlimRun:
+    """A run whose ``cells``, those in the gallery in the order of the suite, lack large fields.
+
+    ``records`` are all cells, which stay on disk. ``positions[i]`` is the index of cell i in the output of
+    ``full_records``, which is in the order of the file.
     """
 
     folder: Path
     info: RunInfo
+    records: StoredRecords
     cells: list[Record]
     positions: list[int]
     lines: frozenset[int]
@@ -38,25 +54,49 @@ class SlimRun:
     """The model run, if it is only one of the run."""
 
     def full_records(self) -> Iterator[Record]:
-        """Reads every cell in full from the file. Raises ``RunFormatError``."""
-        for number, record in enumerate(read_lines(self.folder / "results.jsonl", _RECORD)):
-            if number in self.lines:
-                yield record
+        """Reads the cells of the gallery in full from the file. Raises ``RunFormatError``."""
+        return records_at(self.folder, self.lines)
+
+    @property
+    def left_out(self) -> str | None:
+        """Which cells the gallery does not have, and how to choose others; ``None`` if it has all."""
+        if len(self.cells) == len(self.records):
+            return None
+        return (
+            f"The gallery has {len(self.cells):,} of {len(self.records):,} cells, those that did not pass first; the"
+            " overview counts all. To choose others: --case, --tag, RUN@LABEL or --max-cells."
+        )
 
 
-def read_slim(folder: Path, info: RunInfo, label: str | None = None) -> SlimRun:
-    """Reads a run, or its model runs whose label matches. Raises ``RunFormatError``."""
-    shared: dict[Any, Any] = {}
-    last: dict[CellKey, tuple[int, Record]] = {}
-    for number, record in enumerate(read_lines(folder / "results.jsonl", _RECORD)):
-        if label is None or any_glob((label,), record.model_label):
-            last[record.cell] = number, _slim_record(record, shared)
-    ranks = {number: rank for rank, number in enumerate(sorted(number for number, _ in last.values()))}
+def read_slim(folder: Path, info: RunInfo, label: str | None = None, filters: GalleryFilters | None = None) -> SlimRun:
+    """Reads a run, or its model runs whose label matches. Raises ``UsageError`` and ``RunFormatError``."""
+    filters = filters or GalleryFilters()
+    stored = StoredRecords.of_run(folder)
     if label is not None:
-        info = info.of_model_runs(label, len(last))
-    cells = in_order(info, (record for _, record in last.values()))
-    positions = [ranks[last[cell.cell][0]] for cell in cells]
-    return SlimRun(folder, info, cells, positions, frozenset(ranks), label)
+        stored = stored.of_model_runs(label)
+        info = info.of_model_runs(label, len(stored))
+    position = suite_order(info)
+    chosen = _chosen_lines(stored, filters, position)
+    if not chosen and len(stored):
+        raise UsageError("--case, --tag: no cell of the run is of these cases and tags")
+    shared: dict[Any, Any] = {}
+    numbered = zip(sorted(chosen), records_at(folder, chosen), strict=False)
+    slim = [(number, _slim_record(record, shared)) for number, record in numbered]
+    order = sorted(range(len(slim)), key=lambda at: position(*slim[at][1].cell))
+    return SlimRun(folder, info, stored, [slim[at][1] for at in order], order, frozenset(chosen), label)
+
+
+def _chosen_lines(
+    records: StoredRecords, filters: GalleryFilters, position: Callable[[str, str, int], tuple[int, int, int]]
+) -> frozenset[int]:
+    """The numbers of the lines of the cells in the gallery: those that did not pass first, then in suite order."""
+    ranked: list[tuple[bool, tuple[int, int, int], int]] = []
+    for number, record in records.numbered():
+        if filters.covers(record):
+            ranked.append((record.verdict in (Verdict.PASS, Verdict.NONE), position(*record.cell), number))
+            if len(ranked) >= 2 * filters.max_cells + _MIN_RANKED:
+                ranked = sorted(ranked)[: filters.max_cells]
+    return frozenset(number for _, _, number in sorted(ranked)[: filters.max_cells])
 
 
 def _slim_details(details: Mapping[str, Any], shared: dict[Any, Any]) -> dict[str, Any]:

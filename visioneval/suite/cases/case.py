@@ -9,19 +9,26 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     StringConstraints,
+    TypeAdapter,
     model_validator,
 )
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from visioneval.suite.cases.outputs import FilePath, OutputEntry
 from visioneval.suite.cases.questions import Questions
 from visioneval.suite.filters import RuleEntry
+from visioneval.suite.turns import CASE_ID, MAX_TURNS, TURN, previous_turn
 from visioneval.types import Frozen, TaskType
 
-CaseId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=120, strict=True)]
+CaseId = Annotated[str, StringConstraints(pattern=rf"^{CASE_ID}({TURN})?$", max_length=120, strict=True)]
+"""The id of a case, or that of a turn (see ``turns``), which a suite cannot write as an ``id``."""
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=60)]
 PRINTABLE = r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"
 Text = Annotated[str, StringConstraints(min_length=1, pattern=PRINTABLE)]
+Prompt = Annotated[str, StringConstraints(pattern=PRINTABLE)]
 YesNo = Annotated[bool, Field(strict=True)]
 Size = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,4}x[1-9][0-9]{0,4}$")]
 ExpectedSize = Annotated[str, StringConstraints(pattern=r"^(requested|[1-9][0-9]{0,4}x[1-9][0-9]{0,4})$")]
@@ -117,22 +124,19 @@ class Expect(Frozen):
         return self
 
 
-class TestCase(Frozen):
-    """One image or video to generate, or one image to edit."""
+class _CaseFields(Frozen):
+    """What a case and a turn of a case can say."""
 
-    __test__ = False  # pytest would collect a class of this name
     model_config = ConfigDict(
         json_schema_extra=lambda schema: schema["properties"].update(
             mask={"type": "string", "minLength": 1, "description": "Shorthand for masks.editable."}
         )
     )
 
-    id: CaseId
-    task: TaskType | None = None
-    prompt: Annotated[str, StringConstraints(pattern=PRINTABLE)] = Field(
+    prompt: Prompt = Field(
         default="",
         json_schema_extra={"minLength": 1},
-        description="Required unless no model has images (outputs: none).",
+        description="Required unless no model has images (outputs: none), or the case has turns.",
     )
     criteria: str | None = None
     images: tuple[ImageEntry, ...] = ()
@@ -145,9 +149,6 @@ class TestCase(Frozen):
         description="Existing outputs by model label, one path per sample. A dataset's output column fills this in; "
         "a {provider: files} model without a source reads it.",
     )
-    output_of: CaseId | None = Field(
-        default=None, description="The case whose images are graded against this prompt; this case generates nothing."
-    )
     questions: Questions | None = Field(
         default=None, description="Pinned Gecko questions. Without them, a judge generates questions from the prompt."
     )
@@ -155,7 +156,6 @@ class TestCase(Frozen):
     tags: tuple[Name, ...] = ()
     flaky: YesNo = Field(default=False, description="Comparisons report this case but never fail on it.")
     metadata: dict[str, Any] = Field(default_factory=dict)
-
     verdict: Annotated[tuple[RuleEntry, ...], Field(min_length=1)] | None = Field(
         default=None, description="Replaces the suite's rules for this case."
     )
@@ -169,6 +169,58 @@ class TestCase(Frozen):
             raise ValueError("'mask' and 'masks' are both set: use only one")
         rest = {key: value for key, value in data.items() if key != "mask"}
         return {**rest, "masks": {"editable": data["mask"]}}
+
+
+class CaseTurn(_CaseFields):
+    """One turn of an edit. What it does not say, the case says for all turns."""
+
+    prompt: Annotated[Prompt, StringConstraints(min_length=1)]
+    images: tuple[ImageEntry, ...] = Field(
+        default=(), description="More input images of this turn, after the image that it edits."
+    )
+
+
+def _prompt_alone(value: Any) -> Any:
+    return {"prompt": value} if isinstance(value, str) else value
+
+
+TurnEntry = Annotated[
+    CaseTurn,
+    BeforeValidator(_prompt_alone, json_schema_input_type=Annotated[Prompt, Field(min_length=1)] | CaseTurn),
+]
+Turns = Annotated[tuple[TurnEntry, ...], Field(min_length=1, max_length=MAX_TURNS)]
+
+
+class TestCase(_CaseFields):
+    """One image or video to generate, or one image to edit."""
+
+    __test__ = False  # pytest would collect a class of this name
+
+    id: CaseId = Field(json_schema_extra={"pattern": f"^{CASE_ID}$"})
+    task: TaskType | None = None
+    output_of: CaseId | None = Field(
+        default=None, description="The case whose images are graded against this prompt; this case generates nothing."
+    )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """The schema of what a suite writes: also ``turns``, which the loader replaces by a case for each."""
+        schema = handler(core)
+        handler.resolve_ref_schema(schema)["properties"]["turns"] = {
+            **handler(TypeAdapter(Turns).core_schema),
+            "description": "Edits of an image, one after the other: each edits the output of the one before.",
+        }
+        return schema
+
+    @property
+    def previous_turn(self) -> str | None:
+        """The id of the case whose output it edits: the turn before, if this is a later turn."""
+        return previous_turn(self.id)
+
+    @property
+    def edits_image(self) -> bool:
+        """Whether it has an image to edit: its first input image, or the output of the turn before."""
+        return bool(self.images) or self.previous_turn is not None
 
     @property
     def task_type(self) -> TaskType:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.loading.messages import Loc, did_you_mean
+from visioneval.suite.turns import turn_id
 
 OWN_IMAGES = ("images", "masks", "outputs")
 
@@ -22,7 +23,9 @@ def output_of_problems(cases: Sequence[TestCase]) -> Iterator[tuple[Loc, str]]:
 def _problems(case: TestCase, by_id: Mapping[str, TestCase]) -> Iterator[tuple[str, str]]:
     name = str(case.output_of)
     source = by_id.get(name)
-    if source is None:
+    if source is None and turn_id(name, 1) in by_id:
+        yield "output_of", f"{name!r} has turns: name one of them, such as {turn_id(name, 1)!r}"
+    elif source is None:
         yield "output_of", f"there is no case {name!r}{did_you_mean(name, by_id)}"
     elif source is case:
         yield "output_of", f"{name!r} is this case: name another case"

@@ -14,6 +14,7 @@ from visioneval.suite.entries.prompts import PROMPT_PART, PromptEntry
 from visioneval.suite.entries.providers import BaseProvider, GeneratingProvider
 from visioneval.suite.loading.messages import Loc, SuiteWarning
 from visioneval.suite.model import Suite
+from visioneval.suite.turns import first_turn
 
 _PARAMETER = PROMPT_PART.strip(",=")
 _LITERAL = re.compile(r"(?<!\{)\{\s?((?:case|metadata|expect)\.[\w.]+|prompt)\s?\}(?!\})")
@@ -82,8 +83,8 @@ def _cases(entry: PromptEntry, suite: Suite) -> Iterator[TestCase]:
     """The cases for which a template is rendered."""
     generating = {case.id: case for case in suite.cases if case.output_of is None}
     for case in suite.cases:
-        source = generating.get(case.output_of or case.id)
-        if source is not None and entry.is_for(source) and (source is case or entry.graded_as == "sent"):
+        source = generating.get(first_turn(case.output_of or case.id))
+        if source is not None and entry.is_for(source) and (case.output_of is None or entry.graded_as == "sent"):
             yield case
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from visioneval.rules import COUNTING, parse_gate, parse_rule
 from visioneval.suite.entries.metrics import BUILT_IN, RESERVED_NAMES
-from visioneval.suite.filters import GateRule, Scope, VerdictRule, When, any_glob
+from visioneval.suite.filters import GateRule, Scope, VerdictRule, When, any_case, any_glob
 from visioneval.suite.loading.messages import Loc, did_you_mean
 from visioneval.suite.metrics import SuiteMetrics
 from visioneval.suite.model import Suite
@@ -125,7 +125,7 @@ def empty_scope(view: SuiteContext, scope: When) -> Iterator[str]:
             yield f"no case has the tag {tag!r}{did_you_mean(tag, tags)}"
     ids = {case.id for case in cases} if scope.cases else set()
     for pattern in scope.cases:
-        if pattern not in ids and not any(any_glob([pattern], case_id) for case_id in ids):
+        if pattern not in ids and not any(any_case([pattern], case_id) for case_id in ids):
             yield f"there is no case {pattern!r}{did_you_mean(pattern, ids)}"
     for task in scope.tasks:
         if not any(case.task_type == task for case in cases):

@@ -24,6 +24,7 @@ from visioneval.suite.checks.output_of import output_of_problems
 from visioneval.suite.checks.outputs import no_image_problems, prompt_problems
 from visioneval.suite.checks.prompts import prompt_entry_problems
 from visioneval.suite.checks.rules import Problems, SuiteContext, rule_problems
+from visioneval.suite.checks.turns import turn_problems
 from visioneval.suite.checks.warnings import graders_by_type, suite_warnings
 from visioneval.suite.entries.providers import BaseProvider, GeneratingProvider
 from visioneval.suite.loading.messages import Loc, SuiteWarning, untrusted_code_message
@@ -31,6 +32,7 @@ from visioneval.suite.loading.paths import Trust
 from visioneval.suite.model import Suite
 from visioneval.suite.runs import model_runs
 from visioneval.suite.size import cell_problem, grid_problems
+from visioneval.suite.turns import chain_of
 from visioneval.templates.render import render
 from visioneval.types import ModelRun, TaskType
 
@@ -69,6 +71,7 @@ def problems(
         return
     yield from _tasks(suite_context)
     yield from output_of_problems(suite.cases)
+    yield from turn_problems(suite, runs)
     yield from _graders_on_runs(suite_context, broken)
     if not broken & {"graders", "metrics"}:
         yield from rule_problems(suite_context, is_complete="verdict" not in broken)
@@ -149,14 +152,20 @@ def _labels(runs: Sequence[tuple[int, ModelRun]]) -> Problems:
 
 
 def _ids(suite: Suite) -> Problems:
+    """IDs that are repeated. A case and its turns have one name."""
     first: dict[str, str] = {}
+    before = ""
     for index, case in enumerate(suite.cases):
-        folded = case.id.lower()
-        if folded in first:
-            same = f"two cases have the ID {case.id!r}"
-            close = f"the IDs {first[folded]!r} and {case.id!r} differ only in upper and lower case"
-            yield ("cases", index, "id"), same if first[folded] == case.id else close
-        first.setdefault(folded, case.id)
+        name = chain_of(case.id)
+        if case.previous_turn is None:
+            if other := first.get(name.lower()):
+                same = f"two cases have the ID {name!r}"
+                close = f"the IDs {other!r} and {name!r} differ only in upper and lower case"
+                yield ("cases", index, "id"), same if other == name else close
+            first.setdefault(name.lower(), name)
+        elif case.previous_turn != before:
+            yield ("cases", index, "id"), f"the turn {case.id!r} does not follow {case.previous_turn!r}"
+        before = case.id
 
 
 @dataclass(slots=True)
@@ -218,16 +227,19 @@ def _case_files(case: TestCase, files: _ImageFiles) -> Problems:
         for position, path in enumerate(output.path for output in paths):
             if path and (refusal := files.trust.refusal(path, files.folder, remote=True)):
                 yield ("outputs", label, position), refusal
-    if masks and not case.images:
+    if masks and not case.edits_image:
         yield ("masks",), "a mask needs a base image: add 'images' to the case"
     elif not bad:
+        base = None if case.previous_turn else case.images[0].path if masks else None
         for name, path in masks.items():
-            if message := _mask(path, case.images[0].path, files):
+            if message := _mask(path, base, files):
                 yield ("masks", name), message
 
 
-def _mask(path: str, base: str, files: _ImageFiles) -> str | None:
-    mask, image = files.look(path), files.look(base)
+def _mask(path: str, base: str | None, files: _ImageFiles) -> str | None:
+    """What is wrong with a mask; ``base`` is ``None`` if the base image is still to be generated."""
+    mask = files.look(path)
+    image = mask if base is None else files.look(base)
     if isinstance(mask, str) or isinstance(image, str):
         return None
     (size, has_alpha), (base_size, _) = mask, image
@@ -293,5 +305,5 @@ def _tasks(view: SuiteContext) -> Problems:
             )
         elif index not in covered and case.output_of is None:
             yield ("cases", index), "no entry of 'prompts' applies to this case: add one without 'when'"
-        if case.task_type == TaskType.IMAGE_EDITING and not case.images and not case.output_of:
+        if case.task_type == TaskType.IMAGE_EDITING and not case.edits_image and not case.output_of:
             yield ("cases", index), "an editing case needs 'images': the first is the base image"

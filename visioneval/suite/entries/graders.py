@@ -89,9 +89,14 @@ class BaseGrader(Frozen):
         return _without_unset(self.model_dump(exclude={"optional"}))
 
     def is_for(self, case: TestCase) -> bool:
-        """Whether it applies to a case. Graders that compare pairs skip cases that generate nothing."""
+        """Whether it applies to a case.
+
+        Graders that compare pairs skip cases that generate nothing. Judges of pairs also skip later turns: the two
+        outputs of a pair would be edits of two images.
+        """
         fits = self.when is None or self.when.fits(case.id, case.task_type, case.tags)
-        return fits and not (self.after_run and case.output_of is not None)
+        is_skipped = (self.after_run and case.output_of is not None) or (self.judges_pairs and case.previous_turn)
+        return fits and not is_skipped
 
     @property
     def judges_pairs(self) -> bool:

@@ -21,6 +21,10 @@ Label = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]+$", max_len
 GENERATION = frozenset({TaskType.IMAGE_GENERATION, TaskType.IMAGE_EDITING})
 
 
+_HOST_FIELDS = ("base_url", "api_key_env", "google", "output_hosts")
+_NOT_GENERATED = {"label", "tasks", "params", "grid", "prompts", "path", "run", "dataset", "timeout_s", *_HOST_FIELDS}
+
+
 class BaseProvider(Frozen):
     """Options that all entries of ``models`` share."""
 
@@ -44,6 +48,11 @@ class BaseProvider(Frozen):
     def provider_name(self) -> str:
         """The ``provider`` in the suite."""
         return str(getattr(self, "provider", ""))
+
+    @property
+    def key_options(self) -> dict[str, Any]:
+        """The options beside ``params`` that its generations depend on."""
+        return self.model_dump(exclude=_NOT_GENERATED)
 
     @property
     def base_label(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,12 @@ class Source:
         return self._positions
 
     def has(self, loc: Sequence[str | int]) -> bool:
-        """Whether all of ``loc`` exists in the text."""
-        return self.positions.find(loc)[2]
+        """Whether all of ``loc`` exists in the text, where a case's ``mask`` is short for ``masks``."""
+        short = ["mask" if step == "masks" else step for step in loc]
+        return self._has(loc) or self._has(short)
+
+    def _has(self, loc: Sequence[str | int]) -> bool:
+        return all(self.positions.find(loc[:end])[2] for end in range(1, len(loc) + 1))
 
     def position(self, loc: Sequence[str | int], *, of_key: bool = False) -> tuple[str, int, int]:
         """File, line and column of the deepest part of ``loc`` that exists in the text."""
@@ -55,21 +59,36 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a case comes from: ``loc`` in a YAML file, or a line of a dataset with its ``defaults``."""
+    """Where a case comes from: ``loc`` in a YAML file, or a line of a dataset with its ``defaults``.
+
+    If the case is one of the ``turns`` there, ``turn`` is its index. What the turn does not say is where its case is.
+    """
 
     source: Source | str
     loc: Loc = ()
     line: int = 0
     defaults: Written | None = None
+    turn: int | None = None
 
     def position(self, loc: Sequence[str | int], *, of_key: bool = False) -> tuple[str, int, int]:
         """File, line and column of ``loc``, a path in the case."""
+        if self.turn is not None:
+            case, in_turn = replace(self, turn=None), ("turns", self.turn, *loc)
+            is_shared = loc[:1] != ("prompt",) and not case.has(in_turn[:3]) and case.has(loc[:1])
+            is_shared |= self.turn == 0 and loc[:1] == ("images",) and case.has(loc[:2])  # before those of the turn
+            return case.position(loc if is_shared else in_turn, of_key=of_key)
         if not isinstance(self.source, str):
             return self.source.position((*self.loc, *loc), of_key=of_key)
         defaults = self.defaults
         if defaults and loc and loc[0] not in defaults.replaced and defaults.source.has((*defaults.loc, loc[0])):
             return defaults.source.position((*defaults.loc, *loc), of_key=of_key)
         return self.source, self.line, 1
+
+    def has(self, loc: Sequence[str | int]) -> bool:
+        """Whether all of ``loc``, a path in the case, is in a YAML file."""
+        if not isinstance(self.source, str):
+            return self.source.has((*self.loc, *loc))
+        return self.defaults is not None and self.defaults.source.has((*self.defaults.loc, *loc))
 
 
 @dataclass(slots=True)

@@ -20,6 +20,7 @@ from visioneval.suite.loading.datasets.templating import Variables, is_template
 from visioneval.suite.loading.document import Document, Origin, Source, Written
 from visioneval.suite.loading.messages import Loc
 from visioneval.suite.loading.paths import Trust, rebased_case
+from visioneval.suite.loading.turns import replace_turns
 from visioneval.suite.loading.yaml_reader import decode, read_yaml
 from visioneval.suite.model import CaseFile
 from visioneval.suite.output_of import with_inherited_tasks
@@ -47,7 +48,10 @@ def read_bytes(path: Path) -> bytes:
 
 
 def gather_cases(document: Document, trust: Trust) -> None:
-    """Replaces ``cases`` by the cases of all files and sets the suite's task in cases without one."""
+    """Replaces ``cases`` by the cases of all files and sets the suite's task in cases without one.
+
+    A case with turns becomes a case for each turn.
+    """
     entries = document.data.get("cases")
     if not isinstance(entries, list):
         return
@@ -57,6 +61,7 @@ def gather_cases(document: Document, trust: Trust) -> None:
     task = document.data.get("task")
     if task in tuple(TaskType):
         document.cases = [{"task": task, **case} if isinstance(case, dict) else case for case in document.cases]
+    replace_turns(document)
     document.cases = with_inherited_tasks(document.cases)
     document.data = {**document.data, "cases": document.cases}
 

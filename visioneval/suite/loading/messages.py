@@ -61,7 +61,7 @@ _LIMITS = {
 }
 _ALTERNATIVE = re.compile(r"(literal|tuple|list|dict|constrained-\w+|function-\w+|lax-or-strict)(\[.*\])?", re.DOTALL)
 _TAGS = ("provider", "type")
-_SHORT_FORMS = ("verdict", "gates", "images")
+_SHORT_FORMS = ("verdict", "gates", "images", "turns")
 
 
 def document_path(loc: Sequence[str | int]) -> Loc:

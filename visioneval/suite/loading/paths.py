@@ -82,7 +82,10 @@ def rebased_case(case: Mapping[str, Any], start: Path | str, folder: Path) -> di
     if start == folder:
         return dict(case)
     named = {key: value for key, value in case.items() if key in ("mask", "masks", "reference", "images", "outputs")}
-    return {**case, **{key: _moved(value, start, folder, key) for key, value in named.items()}}
+    moved = {key: _moved(value, start, folder, key) for key, value in named.items()}
+    if isinstance(turns := case.get("turns"), list):
+        moved["turns"] = [rebased_case(turn, start, folder) if isinstance(turn, dict) else turn for turn in turns]
+    return {**case, **moved}
 
 
 def _moved(value: Any, start: Path | str, folder: Path, key: str) -> Any:

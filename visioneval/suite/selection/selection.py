@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from visioneval.errors import UsageError
+from visioneval.suite.cases.case import TestCase
 from visioneval.suite.entries.providers import BaseProvider
-from visioneval.suite.filters import any_glob
+from visioneval.suite.filters import any_case, any_glob
 from visioneval.suite.loading.messages import did_you_mean
 from visioneval.suite.model import Suite
 from visioneval.suite.output_of import with_output_sources
 from visioneval.suite.runs import RunCoverage
 from visioneval.suite.selection.shards import Shard, cases_of_shard
+from visioneval.suite.turns import chain_of
 from visioneval.types import Frozen
 
 T = TypeVar("T")
@@ -46,16 +48,17 @@ def selected(suite: Suite, selection: Selection) -> Suite:
     """The suite with the selected cases, model runs and graders only. Other entries may still name what is left out.
 
     ``suite`` has one entry per model run. Leaves out cases without cells on the selected model runs, model runs without
-    cells, and graders without anything to grade; adds the cases whose outputs the selected cases use. A shard can
-    have no cases.
+    cells, and graders without anything to grade; adds the cases whose outputs the selected cases use or edit. A case
+    and its turns count once for the limit. A shard can have no cases.
     """
     models = [entry for entry in suite.models if not selection.models or any_glob(selection.models, _label(entry))]
-    cases = [case for case in suite.cases if not selection.cases or any_glob(selection.cases, case.id)]
+    cases = [case for case in suite.cases if not selection.cases or any_case(selection.cases, case.id)]
     if selection.tags:
         cases = [case for case in cases if not set(case.tags).isdisjoint(selection.tags)]
     coverage = RunCoverage(suite)
-    cases = [case for case in cases if any(coverage.has_cells(entry, case) for entry in models)][: selection.limit]
-    chosen = with_output_sources(cases, suite.cases)
+    cases = [case for case in cases if any(coverage.has_cells(entry, case) for entry in models)]
+    limited = frozenset(list(dict.fromkeys(chain_of(case.id) for case in cases))[: selection.limit])
+    chosen = with_output_sources([case for case in cases if chain_of(case.id) in limited], suite.cases)
     models = [entry for entry in models if any(coverage.has_cells(entry, case) for case in chosen)]
     labels = [_label(entry) for entry in models]
     graders = (grader for grader in suite.graders if not selection.graders or any_glob(selection.graders, grader.key))
@@ -70,7 +73,7 @@ def check_selection(suite: Suite, selection: Selection) -> None:
     """Raises ``UsageError`` for a flag that matches nothing, and if nothing is left of the suite."""
     _check_matches("--model", selection.models, suite.models, _label)
     _check_matches("--grader", selection.graders, suite.graders, lambda grader: grader.key)
-    _check_matches("--case", selection.cases, suite.cases, lambda case: case.id)
+    _check_matches("--case", selection.cases, [name for case in suite.cases for name in _names(case)], str)
     tags = {tag for case in suite.cases for tag in case.tags}
     for tag in selection.tags:
         if tag not in tags:
@@ -112,6 +115,11 @@ def merged(before: Selection, flags: Selection) -> Selection:
             "graders": flags.graders,
         }
     )
+
+
+def _names(case: TestCase) -> set[str]:
+    """The names by which a case is selected: its id, and for a turn also that of the case with all turns."""
+    return {case.id, chain_of(case.id)}
 
 
 def _label(entry: BaseProvider) -> str:

@@ -45,15 +45,15 @@ class Shard(Frozen):
 def cases_of_shard(cases: Sequence[TestCase], shard: Shard) -> frozenset[str]:
     """The ids of a suite's cases that belong to a shard.
 
-    All cells of a case stay together, and so do cases that share outputs (``output_of``) or a prompt, whose questions
-    they share. A group belongs to a shard by a hash of its prompts.
+    All cells of a case stay together, and so do turns of a case, and cases that share outputs (``output_of``) or a
+    prompt, whose questions they share. A group belongs to a shard by a hash of its prompts.
     """
     groups = _Groups()
     prompts = {case.id: sha256(case.prompt.encode()).hexdigest() for case in cases}
     for case in cases:
         groups.join(case.id, f"prompt {prompts[case.id]}")
-        if case.output_of is not None:
-            groups.join(case.id, case.output_of)
+        if (used := case.output_of or case.previous_turn) is not None:
+            groups.join(case.id, used)
     keys: dict[str, str] = {}
     for case in cases:
         if case.output_of is None:  # a case that uses another's output moves with it

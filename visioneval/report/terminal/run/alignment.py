@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from visioneval.analysis.alignments import lowest_first
 from visioneval.analysis.summary.findings import Summary
 from visioneval.report.terminal.table import Cell, Column, table, with_title
 from visioneval.report.text import one_line, plain
@@ -18,7 +19,7 @@ def alignment_table(summary: Summary, width: int, limit: int) -> RenderableType:
     numbers = {model.label: number for number, model in enumerate(summary.models, 1)}
     several_graders = len({cell.grader for cell in summary.alignments}) > 1
     several_samples = any(cell.sample_index for cell in summary.alignments)
-    cells = sorted(summary.alignments, key=lambda cell: (cell.score is not None, cell.score or 0.0))
+    cells = lowest_first(summary.alignments)
     columns = [Column("#", right=True), Column("case", min_width=12)]
     columns += [Column("grader")] if several_graders else []
     columns += [Column("score", right=True), Column("gaps", min_width=24)]
@@ -34,7 +35,7 @@ def alignment_table(summary: Summary, width: int, limit: int) -> RenderableType:
     ]
     body = table(columns, rows, width)
     title = "Alignment by image, lowest first"
-    hidden = len(cells) - limit
+    hidden = len(cells) + summary.alignments_left_out - limit
     if hidden <= 0:
         return with_title(title, body)
     hint = f"... and {hidden} more: 'visioneval export {summary.run_id} -o cells.csv' lists all"

@@ -77,6 +77,7 @@ def _result_rows(record: Record) -> Iterator[tuple[str, Cell]]:
     cost = "" if record.cost_usd is None else f", {record.cost_usd:.4f} USD"
     yield from _non_empty(
         {
+            "edits": record.base_path,
             "size": f"{record.width} x {record.height} {record.mime}" if record.width else "no image",
             "sent prompt": record.sent_prompt,
             "graded prompt": record.graded_prompt,

@@ -310,7 +310,7 @@ def _failing_table(summary: Summary, width: int, limit: int) -> RenderableType:
     ]
     note = "case [sample]" if samples else "case"
     title = f"Cells that did not pass, by model run (#) and {note}"
-    hidden = len(cells) - limit
+    hidden = summary.counts.not_passed - limit
     if hidden <= 0:
         return with_title(title, table(columns, rows, width))
     hint = f"... and {hidden} more: 'visioneval export {summary.run_id} -o cells.csv' lists all"

@@ -21,7 +21,7 @@ from visioneval.suite.loading.yaml_reader import parse_scalar
 TEMPLATE_KEYS = ("prompt", "criteria")
 """The keys of a case that are templates."""
 LISTS = {
-    *("images", "tags", "verdict", "questions", "add_questions"),
+    *("images", "tags", "turns", "verdict", "questions", "add_questions"),
     *("expect.text.required", "expect.text.forbidden", "expect.text.allowed"),
 }
 _MAPPINGS = {"masks", "outputs", "expect", "expect.text", "metadata"}
@@ -93,14 +93,20 @@ class RowReader:
             if key in OUTPUT_KEYS or key == "id":
                 continue
             if isinstance(source, Mapping):
-                value: Any = row_questions(row, source)
+                value: Any = row_questions(row, source) if key in QUESTION_KEYS else self._turns(row, source)
             else:
                 value = self._value_of(source, row)
             if value is None or value == []:
                 continue
-            value = converted(key, value)
-            case[key] = literal(value) if key in TEMPLATE_KEYS and isinstance(value, str) else value
+            case[key] = _as_data(key, converted(key, value))
         return case
+
+    def _turns(self, row: Row, columns: Mapping[str, str]) -> list[dict[str, Any]]:
+        """The turn of a row whose rows are turns; none if the row has no prompt."""
+        values = {key: self._value_of(column, row) for key, column in columns.items()}
+        if values.get("prompt") is None:
+            return []
+        return [nested({key: converted(key, value) for key, value in values.items() if value is not None})]
 
     def _value_of(self, source: Any, row: Row) -> Any:
         """The value at a source; ``None`` for a missing or empty one."""
@@ -108,6 +114,19 @@ class RowReader:
             return "_".join(_as_text(row.get(column)) for column in source) or None
         value = self.variables.text(source, row) if is_template(source) else row.get(source)
         return None if value == "" else value
+
+
+def _as_data(key: str, value: Any) -> Any:
+    """The value of a key without templates, also in the turns of a case."""
+    if key in TEMPLATE_KEYS and isinstance(value, str):
+        return literal(value)
+    if key != "turns":
+        return value
+    return [literal(turn) if isinstance(turn, str) else _turn_data(turn) for turn in value]
+
+
+def _turn_data(turn: Any) -> Any:
+    return {key: _as_data(key, value) for key, value in turn.items()} if isinstance(turn, Mapping) else turn
 
 
 def _as_text(value: Any) -> str:
@@ -149,7 +168,16 @@ def row_defaults(defaults: Mapping[str, Any], variables: Variables, row: Row) ->
     for key in LISTS & filled.keys():
         if isinstance(filled[key], str):
             filled[key] = [filled[key]]
+    if isinstance(turns := defaults.get("turns"), list):
+        filled["turns"] = [_filled_turn(turn, again) for turn, again in zip(turns, filled["turns"], strict=True)]
     return filled
+
+
+def _filled_turn(turn: Any, filled: Any) -> Any:
+    """A turn of defaults for one row: what is rendered is data."""
+    if not isinstance(turn, Mapping):
+        return filled if filled == turn else _as_data("prompt", filled)
+    return {key: value if value == turn[key] else _as_data(key, value) for key, value in filled.items()}
 
 
 def converted(key: str, value: Any) -> Any:
@@ -160,7 +188,7 @@ def converted(key: str, value: Any) -> Any:
         try:
             value = cell_json(value)
         except ValueError as error:
-            if key in QUESTION_KEYS | {"images", "verdict"}:
+            if key in QUESTION_KEYS | {"images", "turns", "verdict"}:
                 raise ValueError(f"{key}: {error}") from None
     if key in QUESTION_KEYS:
         value = listed_questions(value)

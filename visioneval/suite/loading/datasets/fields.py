@@ -50,15 +50,24 @@ def pin_field_problems(fields: Mapping[str, Any]) -> Iterator[Misfit]:
 def _source_problems(key: str, source: Any) -> Iterator[Misfit]:
     if isinstance(source, list | tuple) and key not in ("id", "case"):
         yield ("fields", key), f"{key}: only an ID can have a list of columns"
-    elif isinstance(source, Mapping) and key not in QUESTION_KEYS:
-        yield ("fields", key), f"{key}: only questions can have a mapping of keys to columns"
     elif isinstance(source, Mapping):
+        yield from _mapping_problems(key, source)
+
+
+def _mapping_problems(key: str, columns: Mapping[str, str]) -> Iterator[Misfit]:
+    """What is wrong with a mapping of the keys of questions, or of a turn, to columns."""
+    needed = "prompt" if key == "turns" else "question"
+    if key != "turns" and key not in QUESTION_KEYS:
+        yield ("fields", key), f"{key}: only questions and turns can have a mapping of keys to columns"
+        return
+    for name in columns:
         known = GeckoQuestion.model_fields
-        for name in source:
-            if name not in known:
-                yield ("fields", key, name), f"a question has no key {name!r}{did_you_mean(name, known)}"
-        if "question" not in source:
-            yield ("fields", key), f"{key}: map 'question'"
+        if key == "turns" and (message := _unknown_key(name, ("turns", 0), "a turn")):
+            yield ("fields", key, name), message
+        elif key != "turns" and name not in known:
+            yield ("fields", key, name), f"a question has no key {name!r}{did_you_mean(name, known)}"
+    if needed not in columns:
+        yield ("fields", key), f"{key}: map {needed!r}"
 
 
 def default_problems(defaults: Mapping[str, Any]) -> Iterator[Misfit]:
@@ -84,13 +93,14 @@ def _parents(key: str) -> list[str]:
     return [".".join(steps[:end]) for end in range(1, len(steps))]
 
 
-def _unknown_key(key: str) -> str | None:
+def _unknown_key(key: str, above: Loc = (), owner: str = "a case") -> str | None:
     steps = key.split(".")
     if steps[0] == "metadata" and all(steps):
         return None
     for depth, step in enumerate(steps):
-        known = known_keys(_case_schema(), steps[:depth]) | (OUTPUT_KEYS if len(steps) == 1 else set())
+        known = known_keys(_case_schema(), (*above, *steps[:depth]))
+        known |= OUTPUT_KEYS if len(steps) == 1 and not above else set()
         if step not in known:
             dotted = (".".join([*steps[:depth], name]) for name in known)
-            return f"a case has no key {key!r}{did_you_mean(key, dotted)}"
+            return f"{owner} has no key {key!r}{did_you_mean(key, dotted)}"
     return None

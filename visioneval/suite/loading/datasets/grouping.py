@@ -102,6 +102,8 @@ def _gather(group: RowGroup, row: Row, values: FlatCase, report: Report) -> None
     for key, value in values.items():
         if key in QUESTION_KEYS and isinstance(value, list):
             _add_questions(group, row, key, value, report)
+        elif key == "turns" and isinstance(value, list):
+            group.values.setdefault(key, []).extend(value)  # a prompt may be repeated
         elif key in LISTS and isinstance(value, list):
             group.values.setdefault(key, []).extend(item for item in value if group.is_new(key, item))
         elif key not in group.values:
