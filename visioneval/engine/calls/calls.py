@@ -87,8 +87,6 @@ class Calls:
             outputs = await asyncio.to_thread(_check_outputs, generation, call.task_type)
             return _generation_result(generation, outputs, generation.cost_usd, tries.count)
         key = call_key(call, hash_of)
-        if self.reuse.generations != "none":
-            await self._pull(key, self.run_id if self.reuse.generations == "own" else None)
         cached = await self._cached_generation(key, call)
         if cached is not None:
             self.log.hit(limit_key, key)
@@ -171,9 +169,8 @@ class Calls:
         reply = replace(reply, cost_usd=cost)
         answer = _cached_fields(reply)
         if not self.sanitizer.hides(answer):  # a masked answer would differ on the next run
-            stored = partial(self._store, key, "judge", self.sanitizer.mapping(answer))
-            # so small that a thread would take longer, unless it makes requests
-            await run_in_thread(stored, when=self.cache is not None and self.cache.is_shared)
+            is_shared = self.cache is not None and self.cache.is_shared  # else a thread takes longer
+            await run_in_thread(self._store, key, "judge", self.sanitizer.mapping(answer), when=is_shared)
         self._stop_if_broken()
         return reply
 
@@ -255,6 +252,7 @@ class Calls:
         """The cached generation, if it is complete or the run is offline; ``None`` if it must be generated."""
         if self.cache is None or self.reuse.generations == "none":
             return None
+        await self._pull(key, self.run_id if self.reuse.generations == "own" else None)
         entry = self.cache.get(key)
         if entry is None or (self.reuse.generations == "own" and entry.run_id != self.run_id):
             return None

@@ -81,7 +81,7 @@ class Publisher:
         self._thread = threading.Thread(target=self._work, name="publisher", daemon=True)
 
     def adopt(self) -> None:
-        """Counts the logs and documents as sent: the folder was just made from the store."""
+        """Counts the logs and documents as sent: the folder was just copied from the store."""
         self._state = SentState({log: tail for log in LOGS if (tail := self._tail(log)).sent}, time.time() - _TICK_S)
         for name in DOCUMENTS:
             if (signature := self._signature(name)) is not None:

@@ -13,7 +13,7 @@ from typing import BinaryIO, cast
 from pydantic import BaseModel
 
 from visioneval.errors import StorageError, UsageError, VisionEvalError
-from visioneval.records.model import CellKey, Record, RunInfo, RunState, StoppedBy
+from visioneval.records.model import CellKey, RunInfo, RunState, StoppedBy
 from visioneval.records.stores.claims import Claim
 from visioneval.records.stores.copies import RunCopies
 from visioneval.records.stores.environment import check_environment
@@ -38,9 +38,9 @@ class PublishedRunWriter(RunWriter):
         """Reports when the store cannot be reached."""
         self.publisher.say = say
 
-    def append(self, record: Record) -> None:
+    def append_line(self, line: bytes) -> None:
         """Also counts the record. Raises ``StorageError`` if another process has taken over the run."""
-        super().append(record)
+        super().append_line(line)
         self.publisher.add_cell()
 
     def save(
