@@ -54,6 +54,14 @@ def test_a_lost_reply_to_a_creation_is_no_other_creator(runs: str, s3: FaultySto
     assert fault.seen == 1
 
 
+def test_a_store_that_does_not_name_the_failed_condition(runs: str, s3: FaultyStore) -> None:
+    store = ObjectStore(runs)
+    store.put("a", b"theirs")
+    fault = s3.add("412", "PUT", "/a")
+    assert not store.create("a", b"mine")
+    assert fault.seen == 1
+
+
 @pytest.mark.parametrize("kind", ["503", "cut", "slow", "lost"])
 def test_a_store_that_fails_for_a_while_is_asked_again(
     any_runs: str, request: pytest.FixtureRequest, kind: str

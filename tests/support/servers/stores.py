@@ -66,14 +66,14 @@ def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
         server.server_close()
 
 
-_ERRORS = {"503": "SlowDownForNow", "403": "AccessDenied", "501": "NotImplemented"}
+_ERRORS = {"503": "SlowDownForNow", "403": "AccessDenied", "501": "NotImplemented", "412": "PreconditionFailed"}
 
 
 @dataclass(slots=True)
 class Fault:
     """What happens to the next ``times`` requests of a method whose path contains ``part``."""
 
-    kind: Literal["503", "403", "501", "cut", "slow", "lost", "unconditional"]
+    kind: Literal["503", "403", "501", "412", "cut", "slow", "lost", "unconditional"]
     method: str
     part: str
     times: int = 1

@@ -213,6 +213,8 @@ class ObjectStore:
             except (FileExistsError, NotImplementedError):
                 raise
             except Exception as error:  # each library behind fsspec has its own errors
+                if _is_refused_condition(error):
+                    raise FileExistsError from None
                 if _is_not_implemented(error):
                     raise NotImplementedError from None
                 if is_denied(error):
@@ -230,6 +232,12 @@ def no_exclusive_creation(url: str) -> str:
         f"{url}: this store cannot create an object only where none exists (If-None-Match, ifGenerationMatch), so two"
         " writers could not be kept apart: write the run to a local folder, and copy it there when it is complete"
     )
+
+
+def _is_refused_condition(error: Exception) -> bool:
+    """Whether an object exists already: not every S3 names the condition that failed, as s3fs expects."""
+    reply: Any = getattr(error.__cause__, "response", None)
+    return isinstance(reply, dict) and reply.get("Error", {}).get("Code") in ("PreconditionFailed", "412")
 
 
 def _is_not_implemented(error: Exception) -> bool:
