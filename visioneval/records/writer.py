@@ -180,10 +180,6 @@ class RunWriter:
             raise StorageError(f"{self.folder}: cannot finish the run: {error.strerror or error}") from error
         return self.info
 
-    def close(self) -> None:
-        """Releases the results of a run that got no end state."""
-        self._results.close()
-
     def write_summary(self, summary: BaseModel) -> None:
         """Writes ``summary.json``. Raises ``StorageError``."""
         write_summary(self.folder, summary)
