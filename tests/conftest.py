@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import compileall
+import gc
 import importlib
 import itertools
 import os
@@ -31,6 +32,8 @@ from visioneval.errors import SuiteError, UsageError
 from visioneval.suite.load import LoadedSuite, load_suite
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # tests import OCR's packages themselves
+# else gcsfs looks up the kind of a bucket before each call, with credentials that tests do not have
+os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
 __all__ = ["browser", "open_page", "rate", "readings_folder", "reduced_readings", "serve", "shared_readings"]
 
 ROOT = Path(__file__).parent.parent
@@ -92,6 +95,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.is_relative_to(ROOT / "tests" / "slow"):
             item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def pytest_collection_finish() -> None:
+    """Spares what is imported by now, a million objects, every later search for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

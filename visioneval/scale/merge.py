@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -164,7 +165,11 @@ def _merged_info(shards: Sequence[ShardRun], run_id: str, note: str | None) -> R
 
 
 def _write(shards: Sequence[ShardRun], root: Path, info: RunInfo) -> MergedRun:
-    writer = RunWriter.create(root, info)
+    with closing(RunWriter.create(root, info)) as writer:
+        return _fill(shards, writer, info)
+
+
+def _fill(shards: Sequence[ShardRun], writer: RunWriter, info: RunInfo) -> MergedRun:
     folder = writer.folder
     update_diversity(folder, (line for shard in shards for line in read_diversity(shard.folder)))
     for shard in shards:

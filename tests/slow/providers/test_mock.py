@@ -75,7 +75,7 @@ def test_speaks_both_protocols():
 
 
 def test_exactly_the_required_lines_are_read(read):
-    assert read(output(request(text(*COPY, allowed=[SHOP])))) == squeezed(SHOP, *COPY)
+    assert read(output(request(text(*COPY, allowed=[SHOP]), size="768x768"))) == squeezed(SHOP, *COPY)
 
 
 def test_fifteen_lines_in_the_smallest_square_are_read(read):
@@ -89,20 +89,20 @@ def test_long_lines_are_wrapped_and_read_in_full(read):
 
 
 def test_a_typo_is_read_as_one_other_letter(read):
-    lines = read(output(request(text(*COPY), flaw="typo")))
+    lines = read(output(request(text(*COPY), flaw="typo", size="768x768")))
     wrong = [(a, b) for a, b in zip(lines, squeezed(*COPY), strict=True) if a != b]
     assert len(wrong) == 1
     assert sum(a != b for a, b in zip(*wrong[0], strict=True)) == 1
 
 
 def test_a_missing_line_is_not_read(read):
-    lines = read(output(request(text(*COPY), flaw="missing_line")))
+    lines = read(output(request(text(*COPY), flaw="missing_line", size="768x768")))
     assert len(lines) == len(COPY) - 1
     assert set(lines) < set(squeezed(*COPY))
 
 
 def test_extra_text_is_read_with_all_required_text(read):
-    lines = read(output(request(text(*COPY), flaw="extra_text")))
+    lines = read(output(request(text(*COPY), flaw="extra_text", size="768x768")))
     assert len(lines) == len(COPY) + 1
     assert set(lines) > set(squeezed(*COPY))
 

@@ -33,6 +33,7 @@ def assignment(tmp_path: Path, write_suite: Callable[..., Path], monkeypatch: py
         info=None,  # type: ignore[arg-type]
         folder=tmp_path,
         settings=CallSettings(),
+        cache_url=None,
         has_budget=False,
         working_directory=tmp_path,
         bounds={},
@@ -85,6 +86,7 @@ def test_another_version_of_visioneval(assignment: Assignment) -> None:
         (("--ray-address", "auto"), "--ray-address needs --ray"),
         (("--ray", "--workers", "0"), "--workers: 0 is less than 1"),
         (("--ray", "--workers", "10001"), "workers must be from 1 to 10000, not 10001"),
+        (("--ray", "--runs", "s3://bucket/runs"), "use a folder that all share, not a URL"),
     ],
 )
 def test_flags(flags: tuple[str, ...], message: str, write_suite: Callable[..., Path]) -> None:

@@ -13,6 +13,7 @@ from visioneval import __version__, bounds
 from visioneval.engine.call_settings import CallSettings
 from visioneval.engine.cells.context import RunContext
 from visioneval.expansion.plan import Plan
+from visioneval.records.stores.locations import cache_url
 from visioneval.scale.ray.messages import Assignment, Probe
 from visioneval.types import TaskType
 
@@ -31,6 +32,7 @@ def assign(context: RunContext, settings: CallSettings, probes: Sequence[Probe])
             cache=None if cache is None else cache.absolute(),
             log_file=None if log is None else log.absolute(),
         ),
+        None if settings.cache is None else cache_url(settings.cache),
         calls.budget.limit_usd is not None,
         Path.cwd(),
         {bound.variable: bound.override for bound in bounds.ALL},
@@ -51,11 +53,11 @@ def _extras_of(plan: Plan) -> dict[str, tuple[str, ...]]:
 
 
 @contextlib.contextmanager
-def written_probes(context: RunContext) -> Iterator[tuple[Probe, ...]]:
+def written_probes(context: RunContext, settings: CallSettings) -> Iterator[tuple[Probe, ...]]:
     """Writes a file into the run and into the cache while workers may start, and names one of the suite's folder."""
     folder, cache, info = context.writer.folder.absolute(), context.calls.cache, context.writer.info
     folders = [("the run folder", folder)]
-    if cache is not None:
+    if cache is not None and (settings.cache is None or cache_url(settings.cache) is None):
         folders.append(("the cache", cache.folder.absolute()))
     token = secrets.token_bytes(16)
     written: list[Probe] = []

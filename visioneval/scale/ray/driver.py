@@ -106,7 +106,7 @@ class DistributedCells:
         """
         background = []
         try:
-            with written_probes(self._context) as probes:
+            with written_probes(self._context, self._settings) as probes:
                 assignment: Assignment = assign(self._context, self._settings, probes)
                 self._assignment = ray.put(assignment)
                 background = [asyncio.create_task(work) for work in (self._forward_stop(), self._watch())]

@@ -101,6 +101,8 @@ class Assignment:
     folder: Path
     """The run's."""
     settings: CallSettings
+    cache_url: str | None
+    """The URL of a shared cache, which each node opens by itself."""
     has_budget: bool
     working_directory: Path
     bounds: Mapping[str, int | None]

@@ -25,6 +25,7 @@ from visioneval.engine.shutdown import Progress
 from visioneval.errors import AuthError, StorageError, UsageError, VisionEvalError
 from visioneval.records.model import Record
 from visioneval.records.questions import PromptQuestions, QuestionsWriter
+from visioneval.records.stores.locations import cache_folder
 from visioneval.records.writer import OutputWriter
 from visioneval.registry import describe_user_error
 from visioneval.scale.ray.leases import Leases, leased
@@ -116,6 +117,8 @@ class Worker:
         asyncio.get_running_loop().set_default_executor(MeasuredPool(CORES, thread_name_prefix="measure"))
         unmap_large_blocks()
         plan, settings, messages = assignment.plan, assignment.settings, list[str]()
+        if assignment.cache_url is not None:
+            settings = replace(settings, cache=cache_folder(assignment.cache_url))
         leases = Leases(self._client)
         components = build_components(plan, offline=settings.reuse.offline)
         calls = self._stack.enter_context(open_calls(plan, settings, assignment.info.run_id, messages.append))
