@@ -179,7 +179,7 @@ def main() -> None:
             shares = (busy["shared limits"], busy["driver"])
             print(f"{workers:>8} {speed:>9.1f} {shares[0]:>12.0%} {shares[1]:>12.0%}  {hours}")
     print("\nafter the cells, in one process")
-    for name in ("summary", "report", "merge"):
+    for name in ("summary", "merge"):  # a report shows 10,000 cells at most: tests.bench.large measures large ones
         print(
             f"{name:>8}: " + "  ".join(f"{getattr(costs, name) * size / 60:>10.1f} min of {size:,}" for size in SIZES)
         )
