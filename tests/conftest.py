@@ -32,6 +32,8 @@ from visioneval.errors import SuiteError, UsageError
 from visioneval.suite.load import LoadedSuite, load_suite
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # tests import OCR's packages themselves
+# else gcsfs looks up the kind of a bucket before each call, with credentials that tests do not have
+os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
 __all__ = ["browser", "open_page", "rate", "readings_folder", "reduced_readings", "serve", "shared_readings"]
 
 ROOT = Path(__file__).parent.parent

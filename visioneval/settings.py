@@ -14,7 +14,8 @@ from visioneval.engine.calls.reuse import Reuse, ReuseChoice
 from visioneval.engine.prepare.planning import SuiteOptions
 from visioneval.engine.prepare.runs import RunOptions
 from visioneval.errors import UsageError, did_you_mean
-from visioneval.records.files.run_folders import find_run
+from visioneval.records.stores.locations import cache_folder
+from visioneval.records.stores.lookup import find_named_run, runs_folder
 from visioneval.suite.selection.selection import Selection
 from visioneval.suite.selection.shards import Shard
 
@@ -25,14 +26,14 @@ class CallKeywords(TypedDict, total=False):
     variables: Mapping[str, Any]
     """Override the suite's ``vars``, as ``--var`` does: a text is read as YAML."""
     runs: Path | str
-    """The folder of runs; ``runs`` by default."""
+    """The folder of runs, or its URL in an object store (``s3://``, ``gs://``); ``runs`` by default."""
     reuse: ReuseChoice
     """Which cached answers to reuse: ``all``, ``judges`` (default: answers about identical images, and local
     measurements) or ``none``."""
     offline: bool
     """Makes no network calls: all answers come from the cache. Local graders may measure."""
     cache: Path | str
-    """The cache folder, instead of the user's."""
+    """The cache folder, instead of the user's, or the URL of a cache that several machines share."""
     budget_usd: float
     """The maximum cost in US dollars, instead of the suite's."""
     max_concurrency: int
@@ -148,17 +149,17 @@ def run_options(
         judges=judges or {},
         samples=samples,
         trust=trust_suite,
-        runs=Path(runs),
+        runs=runs_folder(runs),
     )
     calls = CallSettings(
         max_concurrency,
-        None if cache is None else Path(cache),
+        None if cache is None else cache_folder(cache),
         Reuse.of(reuse, offline=offline, resumes=resume is not None),
         budget_usd,
         None if log_file is None else Path(log_file),
         debug,
     )
-    folder = None if resume is None else find_run(str(resume), Path(runs))
+    folder = None if resume is None else find_named_run(str(resume), runs_folder(runs))
     return RunOptions(
         suite=suite,
         calls=calls,

@@ -11,8 +11,8 @@ from pydantic import TypeAdapter
 
 from visioneval.errors import RunFormatError
 from visioneval.records.files.lines import read_lines
-from visioneval.records.files.run_folders import list_runs
 from visioneval.records.model import RunInfo, read_info
+from visioneval.records.stores.lookup import list_runs, refresh_runs
 from visioneval.suite.entries.prompts import without_prompt
 
 MAX_RUNS = 20
@@ -92,7 +92,9 @@ def read_past_costs(root: Path) -> PastCosts:
 
 
 def _runs(root: Path) -> Iterable[tuple[RunInfo, list[RecordedCost]]]:
-    for folder, _ in list_runs(root)[-MAX_RUNS:]:
+    folders = [folder for folder, _ in list_runs(root)[-MAX_RUNS:]]
+    unreadable = refresh_runs(folders)
+    for folder in (folder for folder in folders if folder not in unreadable):
         try:
             yield read_info(folder), list(islice(read_lines(folder / "results.jsonl", _PAID), MAX_RECORDS))
         except RunFormatError:

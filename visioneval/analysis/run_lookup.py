@@ -12,12 +12,13 @@ from visioneval.analysis.cell_reader import CellReader, read_cells
 from visioneval.analysis.cells import Side, side_of_baseline, side_of_records, side_of_run
 from visioneval.errors import UsageError
 from visioneval.records.baselines import DEFAULT, baseline_path, is_baseline, read_baseline
-from visioneval.records.files.run_folders import find_run
 from visioneval.records.labeling.labels import Label
 from visioneval.records.model import Record, RunInfo, read_info
 from visioneval.records.resume_command import missing_cells_hint
 from visioneval.records.run_state import with_current_state
 from visioneval.records.stored_records import StoredRecords
+from visioneval.records.stores.locations import shown
+from visioneval.records.stores.lookup import find_named_run
 from visioneval.suite.cases.outputs import split_run
 from visioneval.suite.filters import any_glob
 from visioneval.suite.loading.messages import did_you_mean
@@ -36,7 +37,7 @@ def named_run(name: str, runs: Path) -> tuple[Path, RunInfo, str | None]:
     Raises ``UsageError``.
     """
     run, label = _split(name)
-    folder = find_run(run, runs)
+    folder = find_named_run(run, runs)
     info = with_current_state(folder, read_info(folder))
     if label is not None:
         check_label(label, [str(entry.label) for entry in info.selected_suite.models], folder.name)
@@ -67,12 +68,12 @@ def warn_missing(folder: Path, info: RunInfo, cells: int, warn: Warn) -> None:
     """Warns of results with more cells than planned, and of a complete run that lacks cells."""
     if cells > info.planned_cells:
         warn(
-            f"{folder}: results.jsonl has {cells:,} cells, more than the {info.planned_cells:,} that were planned:"
-            " some are from another run"
+            f"{shown(folder)}: results.jsonl has {cells:,} cells, more than the {info.planned_cells:,} that were"
+            " planned: some are from another run"
         )
     if info.state == "complete" and cells < info.planned_cells:
         warn(
-            f"{folder}: marked complete, but results.jsonl has {cells:,} of {info.planned_cells:,} cells;"
+            f"{shown(folder)}: marked complete, but results.jsonl has {cells:,} of {info.planned_cells:,} cells;"
             f" {missing_cells_hint(folder, info)}"
         )
 
@@ -125,7 +126,7 @@ def _whole_side(name: str, run: str, runs: Path, warn: Warn, reader: CellReader 
         if is_baseline(path):
             return side_of_baseline(name, read_baseline(path))
         return side_of_records(name, read_cells(path, reader))
-    folder = find_run(str(Path(run).parent) if Path(run).is_file() else run, runs)
+    folder = find_named_run(str(Path(run).parent) if Path(run).is_file() else run, runs)
     info = with_current_state(folder, read_info(folder))
     cells = read_cells(folder / "results.jsonl", reader)
     warn_missing(folder, info, len(cells), warn)

@@ -33,6 +33,8 @@ from visioneval.engine.prepare.runs import (
 from visioneval.errors import UsageError
 from visioneval.expansion.plan import Plan
 from visioneval.records.model import read_info
+from visioneval.records.stores.lookup import fetch_outputs, runs_folder
+from visioneval.records.stores.writing import claim_run, close_run
 from visioneval.records.writer import write_summary
 from visioneval.settings import (
     CallKeywords,
@@ -159,7 +161,7 @@ def rank(
         raise UsageError(f"by: {by!r} is not valid: use {' or '.join(get_args(RankedBy))}")
     if by == "people" and judge is not None:
         raise UsageError("judge: people have no judge; leave it out, or rank by judges")
-    answered = read_answered_runs(list(map(str, names)), by, Path(runs), warn)
+    answered = read_answered_runs(list(map(str, names)), by, runs_folder(runs), warn)
     return rank_runs(answered, by, RankFilters(tuple(cases), tuple(tags), tuple(models)), judge)
 
 
@@ -195,8 +197,12 @@ class PairwiseJob:
 
 def judge_pairs(job: PairwiseJob, calls: CallSettings, listener: Listener) -> PairwiseResult:
     """Asks the judge, stores its answers in run B, and writes the summary of B again, with their cost."""
-    result = compare_runs(job.plan, job.pairs, job.folder, calls, listener)
-    write_summary(job.folder, load_run(job.folder, warn=listener.say).summary)
+    folder = claim_run(job.folder)
+    try:
+        result = compare_runs(job.plan, job.pairs, folder, calls, listener)
+        write_summary(folder, load_run(folder, warn=listener.say).summary)
+    finally:
+        close_run(folder)
     return result
 
 
@@ -206,6 +212,8 @@ def plan_pairs(
     """Pairs the outputs of two runs. Raises ``UsageError``."""
     runs = options.suite.runs
     folders = named_run(a, runs)[0], named_run(b, runs)[0]
+    for folder in folders:
+        fetch_outputs(folder)
     info = read_info(folders[1])
     selection = narrowed_further(info.suite, info.selection, options.suite.selection)
     judged = pairwise_plan(load_stored_plan(folders[1], replace(options.suite, selection=selection)).plan, judge)

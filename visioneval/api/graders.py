@@ -20,6 +20,7 @@ from visioneval.probing.probe import ProbeResult, run_probe
 from visioneval.records.labeling.draws import read_draws
 from visioneval.records.labeling.labels import LABELS, read_anchors, read_labels
 from visioneval.records.preferences import read_preferences
+from visioneval.records.stores.lookup import runs_folder
 from visioneval.settings import (
     SelectionKeywords,
     checked_keywords,
@@ -44,7 +45,7 @@ def agreement(
     """
     if not names:
         raise UsageError("name at least one run")
-    labeled = [_labeled_run(str(name), Path(runs), warn) for name in names]
+    labeled = [_labeled_run(str(name), runs_folder(runs), warn) for name in names]
     required = [Minimum(target, value) for target, value in (minimums or {}).items()]
     required += [Minimum(target, value, "estimate") for target, value in (minimum_points or {}).items()]
     return agree(labeled, required, is_corrected=correct)

@@ -40,10 +40,11 @@ from visioneval.engine.run import execute
 from visioneval.errors import AuthError, StorageError, UsageError
 from visioneval.expansion.plan import Plan
 from visioneval.records.diversity import read_diversity
-from visioneval.records.files.run_folders import find_run
 from visioneval.records.model import Record, RunInfo, StoppedBy, read_records
 from visioneval.records.resume_command import resume_hint, stopped_text
 from visioneval.records.stored_records import StoredRecords
+from visioneval.records.stores.lookup import fetch_outputs, find_named_run, runs_folder
+from visioneval.records.stores.writing import send_run, writing_root
 from visioneval.scale.merge import merge_shards
 from visioneval.settings import (
     GradeKeywords,
@@ -202,8 +203,9 @@ def plan(
 
 def load_run(name: Path | str = "latest", *, runs: Path | str = RUNS, warn: Warn = LOG.warning) -> Run:
     """Reads a run: its path, id, a unique prefix of it or ``latest``; ``RUN@LABEL`` for one model run."""
-    folder, _, label = named_run(str(name), Path(runs))
-    _, info, records = open_run(str(folder) if label is None else f"{folder}@{label}", Path(runs), warn)
+    root = runs_folder(runs)
+    folder, _, label = named_run(str(name), root)
+    _, info, records = open_run(str(folder) if label is None else f"{folder}@{label}", root, warn)
     pair_costs = read_pair_costs(folder) if label is None else ()  # no pair belongs to one model run
     pairs, cards = preferences_within(folder, info), read_pair_cards(folder)
     summary = summarize(info, records, pairs, cards, pair_costs, read_diversity(folder))
@@ -223,8 +225,12 @@ def merge(
     """
     if not names:
         raise UsageError("name the runs of all shards")
-    folders = [find_run(str(name), Path(runs)) for name in names]
-    merged = merge_shards(folders, Path(runs), run_id, note, warn)
+    root = runs_folder(runs)
+    folders = [find_named_run(str(name), root) for name in names]
+    for folder in folders:
+        fetch_outputs(folder)
+    merged = merge_shards(folders, writing_root(root, run_id), run_id, note, warn)
+    send_run(merged.folder, root)
     warn_missing(merged.folder, merged.info, merged.summary.counts.cells, warn)
     return Run(merged.folder, merged.info, merged.summary, None, resume_hint(merged.folder, merged.info))
 
@@ -307,6 +313,7 @@ def _execute(
     Returns its contents, the message of a refused API key, and what is spent so far.
     """
     writer, error = prepared.writer, None
+    writer.watch(listener.say)
     try:
         with open_calls(prepared.plan, calls, writer.info.run_id, listener.say, spent_usd=spent_usd) as session:
             outcome = execute(prepared.plan, prepared.components, writer, session, listener, prepared.jobs)

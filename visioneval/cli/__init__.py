@@ -66,9 +66,10 @@ class ErrorLines(TyperGroup):
 def _error_exit(error: VisionEvalError) -> Exception:
     """Prints an error of ours as one line. Returns the exception that ends the program."""
     from visioneval.engine.sanitize import Sanitizer
+    from visioneval.records.stores.locations import shown_message
     from visioneval.report.text import clean
 
-    print(clean(Sanitizer.around().text(error)), file=sys.stderr)
+    print(clean(shown_message(Sanitizer.around().text(error))), file=sys.stderr)
     return typer.Exit(error.exit_code)
 
 

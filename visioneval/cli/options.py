@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 SELECTION = "Selection"
+STORES = ("s3://", "gs://")
+_RUNS_HELP = "The folder of runs, or its s3:// or gs:// URL."
 OUTPUT = "Output"
 CALLS = "Caching, resume, rate limits and cost"
 
@@ -31,9 +33,8 @@ def flag(name: str, text: str, panel: str | None = None) -> Any:
 
 def value(name: str, metavar: str, text: str, panel: str | None = None, **settings: Any) -> Any:
     """An option with a value; ``name`` can have a short form after a slash."""
-    return typer.Option(
-        *name.split("/"), metavar=metavar, help=text, rich_help_panel=panel, parser=_parser(metavar), **settings
-    )
+    settings.setdefault("parser", _parser(metavar))
+    return typer.Option(*name.split("/"), metavar=metavar, help=text, rich_help_panel=panel, **settings)
 
 
 def argument(metavar: str, text: str) -> Any:
@@ -53,6 +54,24 @@ def local_path(text: str | Path) -> Path:
     return Path(text)
 
 
+def runs_location(text: str | Path) -> Path:
+    """A folder of runs on this machine, or the one that stands for a URL. Raises ``UsageError``."""
+    if not str(text).startswith(STORES):
+        return local_path(text)
+    from visioneval.records.stores.locations import runs_folder
+
+    return runs_folder(str(text))
+
+
+def cache_location(text: str | Path) -> Path:
+    """A cache folder on this machine, or the one that stands for a URL. Raises ``UsageError``."""
+    if not str(text).startswith(STORES):
+        return local_path(text)
+    from visioneval.records.stores.locations import cache_folder
+
+    return cache_folder(str(text))
+
+
 def _parser(metavar: str) -> Callable[[str | Path], Path] | None:
     """Values named DIR, FILE, PATH or SUITE are paths."""
     return local_path if metavar.strip("[].") in ("DIR", "FILE", "PATH", "SUITE") else None
@@ -61,8 +80,8 @@ def _parser(metavar: str) -> Callable[[str | Path], Path] | None:
 Suites = Annotated[list[Path], argument("SUITE", "Suite files.")]
 OptionalSuites = Annotated[list[Path] | None, argument("[SUITE]...", "Suite files; with --resume, none or one.")]
 RunName = Annotated[str, argument("RUN", "Path, ID, unique prefix or 'latest'; RUN@LABEL for model runs (globs).")]
-Runs = Annotated[Path, value("--runs", "DIR", "The folder of runs.", OUTPUT)]
-RunsFolder = Annotated[Path, value("--runs", "DIR", "The folder of runs.")]
+Runs = Annotated[Path, value("--runs", "DIR|URL", _RUNS_HELP, OUTPUT, parser=runs_location)]
+RunsFolder = Annotated[Path, value("--runs", "DIR|URL", _RUNS_HELP, parser=runs_location)]
 Cases = Annotated[list[str] | None, value("--case", "GLOB", "Only these cases. Repeatable.", SELECTION)]
 Tags = Annotated[list[str] | None, value("--tag", "TAG", "Only cases with one of these tags. Repeatable.", SELECTION)]
 Models = Annotated[
@@ -126,7 +145,16 @@ ReuseAnswers = Annotated[
     ),
 ]
 Offline = Annotated[bool, flag("--offline", "Make no network calls; take all answers from the cache.", CALLS)]
-CacheFolder = Annotated[Path | None, value("--cache", "DIR", "The cache folder; default: the user's.", CALLS)]
+CacheFolder = Annotated[
+    Path | None,
+    value(
+        "--cache",
+        "DIR|URL",
+        "The cache folder, or the s3:// or gs:// URL of a shared cache; default: the user's.",
+        CALLS,
+        parser=cache_location,
+    ),
+]
 BudgetUsd = Annotated[
     float | None, value("--budget", "USD", "Maximum spend of this command, in US dollars.", CALLS, min=0.000001)
 ]

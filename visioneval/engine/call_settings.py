@@ -16,10 +16,12 @@ from visioneval.engine.calls.cost.paid_calls import budget_warnings, paid_config
 from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.engine.calls.log import CallLog
 from visioneval.engine.calls.reuse import Reuse
+from visioneval.engine.calls.shared_cache import check_shared_cache, open_cache
 from visioneval.engine.calls.throttle import Throttle
 from visioneval.engine.cells.context import sanitizer_for
 from visioneval.errors import BudgetError, UsageError
 from visioneval.expansion.plan import Plan, asks
+from visioneval.records.stores.locations import cache_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +72,11 @@ def _open_cache(plan: Plan, settings: CallSettings, run_id: str, warn: Callable[
     """
     folder = settings.cache or default_folder()
     if paid_configs(plan):
-        return Cache(folder, run_id=run_id, warn=warn)
+        return open_cache(folder, run_id=run_id, warn=warn)
     if not measures_locally(plan):
         return None
     try:
-        return Cache(folder, run_id=run_id, warn=warn)
+        return open_cache(folder, run_id=run_id, warn=warn)
     except UsageError as error:
         if settings.cache is not None:
             raise
@@ -104,7 +106,9 @@ def check_session(plan: Plan, settings: CallSettings, warn: Callable[[str], None
         if is_named and measures_locally(plan):
             Cache(folder, warn=warn).close()
         return
-    if settings.reuse.offline and settings.cache is not None and not folder.is_dir():
+    check_shared_cache(folder, is_written=not settings.reuse.offline)
+    is_local = cache_url(folder) is None
+    if settings.reuse.offline and settings.cache is not None and is_local and not folder.is_dir():
         raise UsageError(f"{folder}: no cache found: --offline needs an existing cache")
     Cache(folder, warn=warn).close()
 

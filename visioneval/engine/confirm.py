@@ -26,6 +26,8 @@ from visioneval.errors import AuthError, BudgetError, UsageError
 from visioneval.expansion.plan import Plan
 from visioneval.records.confirmations import open_confirmations, read_confirmations
 from visioneval.records.model import Record, read_info
+from visioneval.records.stores.locations import shown
+from visioneval.records.stores.writing import claim_run, close_run
 from visioneval.records.writer import RunWriter
 from visioneval.types import Verdict
 
@@ -54,10 +56,14 @@ def confirm_comparison(
     if not cases:
         return ConfirmationResult(Confirmation(samples, {}))
     broken = [case for case in cases if case.state == "broken"]
-    samples = max(samples, _stored(b.folder, broken))
-    confirming = plan_confirmation(b.folder, read_info(b.folder), cases, samples, options.suite)
     settings = replace(options.calls, reuse=options.calls.reuse.with_own)
-    return confirm(confirming, broken, settings, listener)
+    folder = claim_run(b.folder) if broken else b.folder
+    try:
+        samples = max(samples, _stored(folder, broken))
+        confirming = plan_confirmation(folder, read_info(folder), cases, samples, options.suite)
+        return confirm(confirming, broken, settings, listener)
+    finally:
+        close_run(folder)
 
 
 def _stored(folder: Path, broken: Sequence[MustPassCase]) -> int:
@@ -110,7 +116,7 @@ def _announcement(confirming: ConfirmationPlan, samples: Sequence[CaseSamples]) 
     cases = sum(case.needed > 0 for item in samples for case in item.judged)
     return (
         f"confirming {cases} case{'s' * (cases != 1)} that broke with up to {confirming.samples} new"
-        f" sample{'s' * (confirming.samples != 1)} each, into {confirming.folder}"
+        f" sample{'s' * (confirming.samples != 1)} each, into {shown(confirming.folder)}"
     )
 
 

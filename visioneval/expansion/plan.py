@@ -141,7 +141,7 @@ class Plan:
             if not runs:
                 continue
             callers = [
-                (self._caller(case, rules), [self._caller(each, rules) for each in dependents_by_id.get(case.id, ())])
+                (self._caller(case, rules), [self._caller(user, rules) for user in dependents_by_id.get(case.id, ())])
                 for case in cases
             ]
             for run in runs:

@@ -14,9 +14,9 @@ from pydantic import Field, TypeAdapter
 
 from visioneval.label.sampling import ItemKey, Turn
 from visioneval.records.fields import Moment, SampleIndex
-from visioneval.records.files.jsonl import append_lines
 from visioneval.records.files.lines import SCHEMA_VERSION, GrowingFile, read_lines
 from visioneval.records.labeling.labels import Digest, Rater
+from visioneval.records.stores.appends import append_shared
 from visioneval.types import Frozen
 
 PROGRESS = "labeling.jsonl"
@@ -69,7 +69,7 @@ _ENTRY: TypeAdapter[SessionEntry] = TypeAdapter(SessionEntry)
 
 def append_entries(folder: Path, entries: Iterable[SessionEntry]) -> None:
     """Appends lines atomically and durably. Raises ``StorageError``."""
-    append_lines(folder / PROGRESS, [entry.model_dump_json().encode() for entry in entries])
+    append_shared(folder / PROGRESS, [entry.model_dump_json().encode() for entry in entries])
 
 
 def read_entries(folder: Path) -> list[SessionEntry]:

@@ -16,10 +16,10 @@ from visioneval.label.drawing import RANDOM_KINDS, draw_cells
 from visioneval.label.images import VIDEO_TYPES, can_strip_videos
 from visioneval.label.sampling import Candidate, SelectionSpec, pairs, select_candidates
 from visioneval.label.sittings import LabelSession, SessionEntry, append_entries, read_entries
-from visioneval.records.files.run_folders import find_run
 from visioneval.records.labeling.draws import RecordedDraw, append_draw, read_draws
 from visioneval.records.labeling.labels import LABELS, Label, drop_outdated, is_current, read_anchors, read_labels
 from visioneval.records.model import Record, RunInfo, read_info, read_records
+from visioneval.records.stores.lookup import fetch_outputs, find_named_run
 from visioneval.suite.cases.outputs import split_run
 from visioneval.suite.filters import any_glob
 from visioneval.suite.labels import LabelPair, LabelQuestion
@@ -74,7 +74,8 @@ class _Run:
     def find(cls, name: str, runs_dir: Path) -> _Run:
         path = (Path(name) / "run.json").is_file()
         run, label = (name, None) if path else split_run(name)
-        folder = find_run(run, runs_dir)
+        folder = find_named_run(run, runs_dir)
+        fetch_outputs(folder)
         info, records = read_info(folder), tuple(read_records(folder))
         if label is not None:
             labels = {record.model_label for record in records}

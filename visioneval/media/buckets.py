@@ -12,7 +12,7 @@ ANSWER_S = 20.0
 """Seconds to wait for a bucket's first answer. Its client repeats a call for almost a minute."""
 
 
-def bucket_files(scheme: str) -> Any:
+def bucket_files(scheme: str, **options: Any) -> Any:
     """The ``fsspec`` file system for ``gs`` or ``s3``. Raises ``ImportError`` without its extra."""
     import fsspec
 
@@ -20,7 +20,7 @@ def bucket_files(scheme: str) -> Any:
         # Otherwise gcsfs asks for each bucket's kind first, and prints a traceback if it gets no answer.
         os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
         logging.getLogger("gcsfs").addHandler(logging.NullHandler())  # its errors are raised too
-    return fsspec.filesystem(scheme)
+    return fsspec.filesystem(scheme, **options)
 
 
 def size_in_bucket(files: Any, url: str) -> int:

@@ -125,15 +125,21 @@ def fetch(url: str, limit: int, redirect_problem: Callable[[str], str | None] | 
     except FileNotFoundError:
         raise UsageError("there is no such file") from None
     except Exception as error:  # each library behind fsspec has its own errors
-        raise UsageError(_error_message(error)) from error
+        reason = client_message(error)
+        raise UsageError(reason if is_denied(error) else f"it cannot be read: {reason}") from error
 
 
-def _error_message(error: Exception) -> str:
+def is_denied(error: Exception) -> bool:
+    """Whether an error of a client means that it has no access."""
     codes = (vars(error).get("status"), vars(error).get("code"))
-    is_denied = isinstance(error, PermissionError) or any(str(code) in ("401", "403") for code in codes)
-    is_denied = is_denied or str(error).startswith("Forbidden:")  # gcsfs has only this text
+    is_refused = isinstance(error, PermissionError) or any(str(code) in ("401", "403") for code in codes)
+    return is_refused or str(error).startswith("Forbidden:")  # gcsfs has only this text
+
+
+def client_message(error: Exception) -> str:
+    """The message of an error of a client, on one line."""
     text = " ".join(str(error).split())[:300] or type(error).__name__
-    return f"access denied: {text}" if is_denied else f"it cannot be read: {text}"
+    return f"access denied: {text}" if is_denied(error) else text
 
 
 def _from_bucket(url: str, scheme: str, limit: int) -> bytes:

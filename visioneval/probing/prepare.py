@@ -15,6 +15,7 @@ from visioneval.expansion.plan import Call, Plan
 from visioneval.probing.counter_prompts import PROMPT_KINDS
 from visioneval.probing.damage.kinds import KINDS, Kind, is_within, matching
 from visioneval.probing.originals import Notes, Original, passing_outputs, suite_outputs
+from visioneval.records.stores.lookup import fetch_outputs
 from visioneval.suite.entries.graders import BaseGrader
 
 
@@ -115,6 +116,7 @@ def _load(name: str, options: SuiteOptions) -> tuple[Planned, RunToGrade | None]
     if Path(name).suffix.lower() in (".yaml", ".yml"):
         raise UsageError(f"{name}: there is no such suite file")
     source = RunToGrade(*named_run(name, options.runs))
+    fetch_outputs(source.folder)
     return plan_grading(source, None, options), source
 
 

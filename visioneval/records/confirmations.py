@@ -16,6 +16,7 @@ from visioneval.errors import StorageError
 from visioneval.records.files.jsonl import repair_last_line
 from visioneval.records.files.lines import read_lines
 from visioneval.records.model import Record, RunInfo
+from visioneval.records.stores.writing import open_writer
 from visioneval.records.writer import RunWriter, lock_run
 
 NAME = "confirmations.jsonl"
@@ -53,4 +54,4 @@ def open_confirmations(folder: Path, info: RunInfo) -> Iterator[RunWriter]:
             repair_last_line(lines)
         except OSError as error:
             raise StorageError(f"{folder / NAME}: cannot write: {error.strerror or error}") from error
-        yield RunWriter(folder, info, lines)
+        yield open_writer(folder, info, lines)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from visioneval.records.files.links import is_inside
-from visioneval.records.files.run_folders import find_run
 from visioneval.records.model import read_records
+from visioneval.records.stores.lookup import fetch_outputs, find_run
 from visioneval.suite.cases.outputs import ExistingOutput, Finished, split_run
 from visioneval.suite.entries.providers import BaseProvider
 from visioneval.suite.model import Suite
@@ -21,6 +21,7 @@ def existing_outputs(run: ModelRun, suite: Suite, folder: Path, root: Path) -> F
         return dataset_outputs(run, suite, folder)
     name, label = split_run(config.source_run)
     source = find_run(name, root)
+    fetch_outputs(source)
     outputs: dict[str, dict[int, ExistingOutput | None]] = {}
     for record in read_records(source):
         if record.model_label == label:

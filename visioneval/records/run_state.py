@@ -8,6 +8,7 @@ from typing import Any
 
 from visioneval.records.files.run_folders import read_header
 from visioneval.records.model import RunInfo, read_info
+from visioneval.records.stores.locations import copies_at
 
 
 def with_current_state(folder: Path, info: RunInfo) -> RunInfo:
@@ -19,8 +20,15 @@ def with_current_state(folder: Path, info: RunInfo) -> RunInfo:
 
 
 def current_state(folder: Path, recorded: Any) -> Any:
-    """The current state for a recorded state: the writer of a run locks it until its process ends."""
-    if recorded != "running" or _is_written(folder / "results.jsonl"):
+    """The current state for a recorded state: the writer of a run locks it until its process ends.
+
+    In a store, a writer has a claim, which expires.
+    """
+    if recorded != "running":
+        return recorded
+    if (copies := copies_at(folder.parent)) is not None:
+        return recorded if copies.is_claimed(folder.name) else "stopped"
+    if _is_written(folder / "results.jsonl"):
         return recorded
     again = read_header(folder).get("state")  # the run may have ended since
     return "stopped" if again == "running" else again

@@ -9,7 +9,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -55,10 +55,7 @@ class RunWriter:
 
         Raises ``UsageError`` for an invalid ID or folder, ``StorageError`` if the disk is full.
         """
-        if info.run_id == "latest":
-            raise UsageError("--run-id: 'latest' is reserved for the newest run: use another ID")
-        if not _RUN_ID.fullmatch(info.run_id):
-            raise UsageError(f"--run-id: {info.run_id!r} is not valid: use letters, digits, _ - and . (not first)")
+        check_run_id(info.run_id)
         folder = root / info.run_id
         try:
             data = _json_bytes(info)
@@ -100,6 +97,13 @@ class RunWriter:
         except OSError as error:
             kind = StorageError if error.errno in _FULL_DISK else UsageError
             raise kind(f"{folder}: cannot resume this run: {error.strerror or error}") from None
+
+    def watch(self, say: Callable[[str], None]) -> None:
+        """Where to report problems that do not end the run; a local folder has none."""
+
+    def close(self) -> None:
+        """Closes the run without an end state, which also releases its lock."""
+        self._results.close()
 
     def append(self, record: Record) -> None:
         """Appends a record completely or not at all: removes a part that a full disk truncated."""
@@ -176,13 +180,17 @@ class RunWriter:
             raise StorageError(f"{self.folder}: cannot finish the run: {error.strerror or error}") from error
         return self.info
 
-    def close(self) -> None:
-        """Releases the results of a run that got no end state."""
-        self._results.close()
-
     def write_summary(self, summary: BaseModel) -> None:
         """Writes ``summary.json``. Raises ``StorageError``."""
         write_summary(self.folder, summary)
+
+
+def check_run_id(run_id: str) -> None:
+    """Raises ``UsageError`` for an id that cannot be the name of a run's folder."""
+    if run_id == "latest":
+        raise UsageError("--run-id: 'latest' is reserved for the newest run: use another ID")
+    if not _RUN_ID.fullmatch(run_id):
+        raise UsageError(f"--run-id: {run_id!r} is not valid: use letters, digits, _ - and . (not first)")
 
 
 def write_summary(folder: Path, summary: BaseModel) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,15 +26,27 @@ def check_writable(path: Path) -> None:
 
 @contextmanager
 def open_output(path: Path | None) -> Iterator[TextIO]:
-    """Opens a file for writing, or gives standard output if ``path`` is ``None``. Raises ``UsageError``."""
+    """Opens a file for writing, or gives standard output if ``path`` is ``None``. Raises ``UsageError``.
+
+    An existing file is replaced at the end, and stays as it is if there is an error before.
+    """
     if path is None:
         yield sys.stdout
         return
+    target = path.resolve()
+    part = (
+        target if target.exists() and not target.is_file() else target.with_name(f".{target.name}.{os.getpid()}.part")
+    )
     try:
-        with path.open("w", encoding="utf-8", newline="") as file:
+        with part.open("w", encoding="utf-8", newline="") as file:
             yield file
+        if part != target:
+            part.replace(target)
     except OSError as error:
         raise UsageError(f"{path}: cannot write: {error.strerror or error}") from None
+    finally:
+        if part != target:
+            part.unlink(missing_ok=True)
 
 
 def write_report(path: Path, text: str) -> None:

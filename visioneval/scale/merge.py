@@ -166,18 +166,22 @@ def _merged_info(shards: Sequence[ShardRun], run_id: str, note: str | None) -> R
 
 def _write(shards: Sequence[ShardRun], root: Path, info: RunInfo) -> MergedRun:
     with closing(RunWriter.create(root, info)) as writer:
-        folder = writer.folder
-        update_diversity(folder, (line for shard in shards for line in read_diversity(shard.folder)))
-        for shard in shards:
-            _copy_artifacts(shard.folder, folder)
-            _copy_answers(shard, folder, info.run_id)
-        write_questions(folder, (entry for shard in shards for entry in read_questions(shard.folder)))
-        ended = _ended(info, [shard.info for shard in shards])
-        pairs, cards, costs = preferences_within(folder, ended), read_pair_cards(folder), read_pair_costs(folder)
-        summary = summarize(ended, _copied_records(shards, writer), pairs, cards, costs, read_diversity(folder))
-        assert ended.ended_at is not None
-        finished = writer.finish(ended.state, ended.ended_at, stopped_by=ended.stopped_by)
-        writer.write_summary(summary)
+        return _fill(shards, writer, info)
+
+
+def _fill(shards: Sequence[ShardRun], writer: RunWriter, info: RunInfo) -> MergedRun:
+    folder = writer.folder
+    update_diversity(folder, (line for shard in shards for line in read_diversity(shard.folder)))
+    for shard in shards:
+        _copy_artifacts(shard.folder, folder)
+        _copy_answers(shard, folder, info.run_id)
+    write_questions(folder, (entry for shard in shards for entry in read_questions(shard.folder)))
+    ended = _ended(info, [shard.info for shard in shards])
+    pairs, cards, costs = preferences_within(folder, ended), read_pair_cards(folder), read_pair_costs(folder)
+    summary = summarize(ended, _copied_records(shards, writer), pairs, cards, costs, read_diversity(folder))
+    assert ended.ended_at is not None
+    finished = writer.finish(ended.state, ended.ended_at, stopped_by=ended.stopped_by)
+    writer.write_summary(summary)
     return MergedRun(folder, finished, summary)
 
 

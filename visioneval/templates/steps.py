@@ -15,6 +15,7 @@ CASE_STEPS = 4000
 """Steps that each case adds to the suite's budget: a template may be rendered more than once for a case."""
 
 _COLLECTIONS: Any = (dict, list, tuple, set, frozenset, type({}.keys()), type({}.values()), type({}.items()))
+_SINGLE_STEP = frozenset({bool, float, type(None)})
 
 
 class TooMuchWorkError(Exception):
@@ -86,6 +87,8 @@ def _weight(todo: list[Any], most: int) -> int:
         item: Any = todo.pop()
         if isinstance(item, str):
             total += 1 + len(item) // CHARACTERS_PER_STEP
+        elif type(item) in _SINGLE_STEP:
+            total += 1
         elif isinstance(item, _COLLECTIONS):
             total += 1 + len(item)
             if total <= most:

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from visioneval.cli import app
 from visioneval.engine.calls.cache import Cache
 from visioneval.errors import UsageError
+from visioneval.records.writer import hard_link
 
 
 @pytest.fixture
@@ -83,6 +84,19 @@ def test_damaged_image_is_a_miss_and_is_replaced_by_next_answer(open_cache: Cach
         damage(cache.path(digest(ONE)))
         cache.put("generate:1", "generate", {}, named(ONE))
         assert cache.read(digest(ONE)) == ONE, "though nobody looked in between"
+
+
+def test_an_output_that_is_edited_in_place_is_a_miss_of_the_cache_that_shares_its_file(
+    open_cache: CacheOpener, tmp_path: Path
+) -> None:
+    output = tmp_path / "output.png"
+    with open_cache() as cache:
+        cache.put("generate:1", "generate", {}, named(ONE))
+        assert hard_link(cache.file(digest(ONE)), output)
+        output.write_bytes(TWO)
+        assert cache.read(digest(ONE)) is None
+        cache.put("generate:1", "generate", {}, named(ONE))
+        assert (cache.read(digest(ONE)), output.read_bytes()) == (ONE, TWO)
 
 
 def test_swapped_images_are_misses(open_cache: CacheOpener) -> None:

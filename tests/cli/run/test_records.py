@@ -15,6 +15,7 @@ from toys import Toy
 
 from visioneval.errors import RunFormatError, StorageError, UsageError
 from visioneval.records import writer as run_writer
+from visioneval.records import writer as writer_module
 from visioneval.records.files import lines
 from visioneval.records.files.run_folders import find_run, list_runs
 from visioneval.records.model import CellError, Fingerprint, GraderRecord, Record, read_info, read_records
@@ -33,6 +34,8 @@ FIELDS = [
     "tags",
     "flaky",
     "metadata",
+    "base_path",
+    "base_sha256",
     "provider",
     "run_params",
     "status",
@@ -285,6 +288,35 @@ def test_rejects_file_names_outside_the_run(tmp_path: Path, name: str) -> None:
     writer = RunWriter.create(tmp_path, info())
     with pytest.raises(ValueError, match="is not a valid file name"):
         writer.save("one", "m", name, b"")
+    writer.finish("complete", "")
+
+
+def test_an_output_shares_the_file_of_the_cache_until_it_is_saved_again(tmp_path: Path) -> None:
+    writer, cached = RunWriter.create(tmp_path, info()), tmp_path / "cached"
+    cached.write_bytes(b"first")
+    path = writer.folder / writer.save("one", "m", "0.png", None, source=cached)
+    assert path.samefile(cached)
+    writer.save("one", "m", "0.png", b"second")
+    assert (path.read_bytes(), cached.read_bytes()) == (b"second", b"first")
+    writer.save("one", "m", "0.png", None, source=str(cached))
+    assert (path.samefile(cached), [item.name for item in path.parent.iterdir()]) == (True, ["0.png"])
+    writer.finish("complete", "")
+
+
+def test_a_symbolic_link_is_copied(tmp_path: Path) -> None:
+    writer, link = RunWriter.create(tmp_path, info()), tmp_path / "link"
+    (tmp_path / "file").write_bytes(b"image")
+    link.symlink_to(tmp_path / "file")
+    path = writer.folder / writer.save("one", "m", "0.png", None, source=link)
+    assert (path.is_symlink(), path.read_bytes(), path.stat().st_nlink) == (False, b"image", 1)
+    writer.finish("complete", "")
+
+
+def test_a_run_has_more_folders_than_its_writer_remembers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "_MAX_CELL_FOLDERS", 2)
+    writer = RunWriter.create(tmp_path, info())
+    paths = [writer.save(case, "m", "0.png", b"image") for case in ("one", "two", "three", "one")]
+    assert all((writer.folder / path).is_file() for path in paths)
     writer.finish("complete", "")
 
 

@@ -200,6 +200,14 @@ class TestResume:
         assert [edit.prompt for edit in turns.take_edits()] == TURNS[missing - 1 :]
         assert hashes(turns.turns()) == before
 
+    def test_what_a_killed_run_paid_for_is_not_paid_again(self, turns: TurnRuns) -> None:
+        turns.rewrite("r", lambda record: record if record["test_id"] == "cat/1" else None)
+        done = turns("run", turns.folder / "suite.yaml", "--resume", turns.out / "r", "--cache", "one")
+        assert done.exit_code == 0, done.output
+        assert not turns.api.requests
+        assert [record.cost_usd for record in turns.turns()] == [0.04] * 3
+        assert list(links(turns.turns())) == [True, True]
+
     def test_a_changed_prompt_changes_this_turn_and_all_after_it(self, turns: TurnRuns) -> None:
         turns.edit(cases=[{**CAT, "turns": [TURNS[0], "make it grey", TURNS[2]]}])
         output = self.resume(turns)

@@ -159,8 +159,8 @@ class TestComparisons:
             [cell(name, verdict=Verdict.PASS if (hash_of(name) + shift) % 3 else Verdict.FAIL) for name in names]
             for shift in (0, 1)
         ]
-        found = compare(side(cells[0]), side(cells[1]))
-        rate = found.pass_rate
+        comparison = compare(side(cells[0]), side(cells[1]))
+        rate = comparison.pass_rate
         assert (rate.n_cases, rate.n_pairs) == (4, 12)
         numbers = CaseNumbers()
         assert [numbers[name] for name in ("a", "b/1", "b/2", "c", "b/3")] == [0, 1, 1, 4, 1]
@@ -176,6 +176,12 @@ class TestComparisons:
         assert (result["pass_rate"]["n_pairs"], result["pass_rate"]["n_cases"]) == (4, 2)
         narrowed = turns("compare", "a", "b", "--runs", turns.out, "--json", "--case", "cat")
         assert json.loads(narrowed.stdout)["pass_rate"]["n_pairs"] == 3
+
+    def test_a_baseline_has_every_turn(self, turns: TurnRuns) -> None:
+        assert turns.run(run_id="a").exit_code == 0
+        assert turns("baseline", "set", turns.out / "a").exit_code == 0
+        done = turns("compare", "baseline", turns.out / "a", "--json", "--case", "cat")
+        assert json.loads(done.stdout)["counts"]["still_passing"] == 3
 
     def test_confirm_generates_all_turns_up_to_the_one_that_broke(self, turns: TurnRuns) -> None:
         count = iter(range(100))
@@ -205,8 +211,8 @@ class TestComparisons:
         for sample in {record.sample_index for record in new}:
             chain = [by_cell[name, sample] for name in ("cat/1", "cat/2")]
             assert list(links(chain)) == [True]
-        again = turns(*arguments)
-        assert again.exit_code == 1
+        repeated = turns(*arguments)
+        assert repeated.exit_code == 1
         assert not turns.take_edits()
 
 

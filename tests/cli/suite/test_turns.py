@@ -138,8 +138,8 @@ ONE = "{id: one, images: [a.png], "
     ],
 )  # fmt: skip
 def test_bad_turns_are_reported_where_they_are(problems: Problems, written: str, problem: str) -> None:
-    found = problems(suite(cases=f"cases: [{written}]"))
-    assert [line[: len(problem) + 11] for line in found] == [f"suite.yaml:{problem}"]
+    reported = problems(suite(cases=f"cases: [{written}]"))
+    assert [line[: len(problem) + 11] for line in reported] == [f"suite.yaml:{problem}"]
 
 
 @pytest.mark.usefixtures("files")
@@ -161,8 +161,32 @@ def test_bad_turns_are_reported_where_they_are(problems: Problems, written: str,
     ],
 )
 def test_models_that_cannot_edit_turn_by_turn_are_reported(problems: Problems, models: str, problem: str) -> None:
-    found = problems(suite(cases=f"cases: [{ONE}turns: [x, y]}}]", models=models))
-    assert f"suite.yaml:{problem}" in found
+    reported = problems(suite(cases=f"cases: [{ONE}turns: [x, y]}}]", models=models))
+    assert f"suite.yaml:{problem}" in reported
+
+
+@pytest.mark.parametrize(
+    ("case", "is_valid"),
+    [
+        ({"id": "a", "turns": ["x", {"prompt": "y", "tags": ["z"]}]}, True),
+        ({"id": "a/1", "prompt": "x"}, False),
+        ({"id": "a", "prompt": "x", "output_of": "b/2"}, True),
+        ({"id": "a", "turns": []}, False),
+        ({"id": "a", "turns": [""]}, False),
+        ({"id": "a", "turns": [{"tags": ["z"]}]}, False),
+        ({"id": "a", "turns": [{"prompt": "x", "id": "y"}]}, False),
+    ],
+)
+def test_the_json_schema_knows_turns(case: dict[str, Any], *, is_valid: bool) -> None:
+    graders = [{"key": "image", "type": "properties"}]
+    document = {
+        "name": "d",
+        "cases": [case],
+        "models": [{"provider": "mock"}],
+        "graders": graders,
+        "verdict": ["image"],
+    }
+    assert jsonschema.Draft202012Validator(suite_schema()).is_valid(document) is is_valid
 
 
 @pytest.mark.usefixtures("files")
@@ -176,8 +200,8 @@ def test_a_problem_of_defaults_is_reported_in_them(problems: Problems, save_imag
     save_image("a.png")
     row = '{"id": "r", "steps": ["x"], "file": "a.png"}'
     dataset = "{path: r.jsonl, fields: {id: id, turns: steps, images: file}, defaults: {region: 5}}"
-    found = problems(suite(cases=f"cases: [{{dataset: {dataset}}}]"), {"r.jsonl": row})
-    assert found == ["suite.yaml:2:100: region: expected text, not 5: put it in quotes"]
+    reported = problems(suite(cases=f"cases: [{{dataset: {dataset}}}]"), {"r.jsonl": row})
+    assert reported == ["suite.yaml:2:100: region: expected text, not 5: put it in quotes"]
 
 
 DATASETS: list[tuple[str, str, dict[str, Any], dict[str, tuple[str, str | None]]]] = [
@@ -243,9 +267,9 @@ def test_turns_of_datasets(
     ],
 )
 def test_bad_columns_of_turns_are_reported(problems: Problems, fields: str, problem: str) -> None:
-    found = problems(suite(cases=f"cases: [{{dataset: {{path: r.csv, fields: {fields}}}}}]"), {"r.csv": "id\na\n"})
-    assert len(found) == 1
-    assert problem in found[0]
+    reported = problems(suite(cases=f"cases: [{{dataset: {{path: r.csv, fields: {fields}}}}}]"), {"r.csv": "id\na\n"})
+    assert len(reported) == 1
+    assert problem in reported[0]
 
 
 def test_ids_of_turns() -> None:

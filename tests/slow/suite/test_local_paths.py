@@ -1,4 +1,7 @@
-"""Paths on the command line are local: a URL is refused, and never becomes a folder named s3:."""
+"""Paths on the command line are local: a URL is refused, and never becomes a folder named s3:.
+
+The folder of runs and the cache can be in an object store: see ``tests/slow/stores``.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,10 @@ from toys import Toy
 from visioneval.cli import app, options
 
 URLS = ("s3://bucket/x", "gs://bucket/x.html", "S3://b", "abfs+x://b/c", "https://example.org/a.csv", "file:///tmp/x")
+
+
+LOCATIONS = (options.runs_location, options.cache_location)
+"""What parses the options that can also be s3:// or gs:// URLs."""
 
 
 def commands(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -58,13 +65,15 @@ def test_all_kinds_of_paths_are_checked() -> None:
     for _, command in commands(typer.main.get_command(app)):
         for item in command.params:
             if item.type_descriptor and "Path" in str(item.type_descriptor.annotation):
-                assert item.type_descriptor.parameter_info.parser is options.local_path, item.opts
+                parsers = LOCATIONS if "URL" in str(item.metavar) else (options.local_path,)
+                assert item.type_descriptor.parameter_info.parser in parsers, item.opts
 
 
 @pytest.mark.parametrize(("words", "name"), PATHS, ids=lambda value: value if isinstance(value, str) else value[0])
 def test_a_url_is_refused_in_one_line(toy: Toy, words: list[str], name: str) -> None:
     before = sorted(toy.folder.rglob("*"))
-    for url in URLS[:2]:
+    is_location = name in ("--runs", "--cache") and words[:1] != ["cache"]
+    for url in URLS[2:4] if is_location else URLS[:2]:
         result = toy(*words, url)
         assert result.exit_code == 2, result.output
         (line,) = result.stderr.splitlines()
@@ -76,18 +85,22 @@ def test_a_url_is_refused_in_one_line(toy: Toy, words: list[str], name: str) -> 
 def test_no_run_is_written_into_a_folder_named_like_a_scheme(toy: Toy, url: str) -> None:
     before = sorted(toy.folder.rglob("*"))
     suite = toy.write({})
-    for words in (["--runs", url], [f"--runs={url}"], ["--junit", url], ["--cache", url]):
+    locations = (["--runs", url], [f"--runs={url}"], ["--cache", url])
+    for words in (["--junit", url], *(() if url in URLS[:2] else locations)):
         assert toy("run", suite, "--trust-suite", *words).exit_code == 2
     assert toy("--env-file", url, "run", suite).exit_code == 2
     assert sorted(toy.folder.rglob("*")) == sorted([*before, suite])
 
 
 def test_a_run_is_not_named_by_a_url(toy: Toy) -> None:
-    result = toy("show", "s3://bucket/runs/r")
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "s3://bucket/runs/r: is a URL: only local runs can be read\n",
-    )
+    for name, message in (
+        ("https://example.org/runs/r", "is a URL: only runs in local folders and below --runs can be read"),
+        ("s3://user:key@bucket/runs/r", "is not the URL of a run: write s3://BUCKET/RUNS/ID or gs://BUCKET/RUNS/ID"),
+        ("s3://bucket", "is not the URL of a run: write s3://BUCKET/RUNS/ID or gs://BUCKET/RUNS/ID"),
+    ):
+        result = toy("show", name)
+        shown = "s3://..." if "key" in name else name
+        assert (result.exit_code, result.stderr) == (2, f"{shown}: {message}\n")
 
 
 def test_other_names_are_paths_as_before(toy: Toy) -> None:
@@ -139,6 +152,7 @@ def test_clear_at_a_terminal(toy: Toy, typed: str, dropped: bool) -> None:
 
 
 def test_the_url_of_a_run_is_refused_in_one_line(toy: Toy) -> None:
+    message = f"{URLS[4]}: is a URL: only runs in local folders and below --runs can be read\n"
     for command in ("probe", "show", "report", "grade"):
-        result = toy(command, URLS[0])
-        assert (result.exit_code, result.stderr) == (2, f"{URLS[0]}: is a URL: only local runs can be read\n"), command
+        result = toy(command, URLS[4])
+        assert (result.exit_code, result.stderr) == (2, message), command

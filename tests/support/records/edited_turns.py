@@ -71,8 +71,8 @@ class TurnRuns(SuiteRunner):
         asked = [entry.asked for entry in self.api.requests if isinstance(entry.asked, kind)]
         self.api.requests.clear()
         return [
-            Edit(getattr(one, "prompt", ""), tuple(sha256(image.data).hexdigest() for image in one.images))
-            for one in asked
+            Edit(getattr(request, "prompt", ""), tuple(sha256(image.data).hexdigest() for image in request.images))
+            for request in asked
         ]
 
     def judged_images(self) -> set[tuple[str, ...]]:

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from record_factory import info, record
+from typer.testing import CliRunner
 
+from visioneval.cli import app
 from visioneval.errors import RunFormatError
 from visioneval.records.cell_index import CellIndex, written_cell
 from visioneval.records.model import Record, index_cells, read_records
@@ -112,3 +114,16 @@ def test_lines_that_come_while_a_run_is_read_are_left_for_later(tmp_path: Path) 
         results.write(_line(sample_index=1))
     assert [record.sample_index for record in stored] == [0]
     assert [type(record) for record in stored.in_order(info())] == [Record]
+
+
+def test_an_export_that_fails_leaves_the_older_file_as_it_was(tmp_path: Path) -> None:
+    broken = json.loads(_line(sample_index=1)) | {"verdict": "MAYBE"}
+    folder = _run(tmp_path, [_line(), json.dumps(broken, separators=(",", ":")).encode() + b"\n"])
+    target = tmp_path / "cells.csv"
+    target.write_text("older", encoding="utf-8")
+    result = CliRunner().invoke(app, ["export", str(folder), "-o", str(target)])
+    assert (result.exit_code, target.read_text(encoding="utf-8")) == (2, "older")
+    assert {path.name for path in tmp_path.iterdir()} == {"r", "cells.csv"}
+    (folder / "results.jsonl").write_bytes(_line())
+    assert CliRunner().invoke(app, ["export", str(folder), "-o", str(target)]).exit_code == 0
+    assert len(target.read_text(encoding="utf-8").splitlines()) == 2

@@ -24,11 +24,11 @@ def set_baseline(
 ) -> None:
     """Write a run's results to baselines/NAME.jsonl, to be committed."""
     from visioneval.analysis.cells import writers_of
-    from visioneval.analysis.run_lookup import read_run, why_partial
+    from visioneval.analysis.run_lookup import open_run, why_partial
     from visioneval.records.baselines import baseline_path, make_baseline, write_baseline
 
     path = baseline_path(name)
-    folder, info, records = read_run(run, runs, options.say)
+    folder, info, records = open_run(run, runs, options.say)
     problem = why_partial(info, len(records))
     if not records or (problem is not None and not partial):
         raise UsageError(f"{folder}: {problem}: a baseline needs a complete run, or --partial")

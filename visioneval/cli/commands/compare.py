@@ -148,8 +148,12 @@ def _write(result: ComparisonResult, junit: Path | None, markdown: Path | None, 
 
         write_report(markdown, comparison_markdown(result.comparison, result.gates))
     if html is not None:
+        from visioneval.records.stores.lookup import fetch_outputs
         from visioneval.report.compare.page import comparison_page
 
+        for side in (result.comparison.a, result.comparison.b):
+            if side.folder is not None:
+                fetch_outputs(side.folder)
         write_report(html, comparison_page(result.comparison, result.gates))
 
 

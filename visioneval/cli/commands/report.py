@@ -33,7 +33,7 @@ def report(
         bool,
         options.flag("--trust-suite", "Show input images from outside the suite's folder and the working directory."),
     ] = False,
-    runs: Annotated[Path, options.value("--runs", "DIR", "The folder of runs.")] = RUNS,
+    runs: options.RunsFolder = RUNS,
 ) -> None:
     """Write a run as static HTML: overview, gallery, and every cell with its images, scores and reasons.
 
@@ -41,11 +41,13 @@ def report(
     first those that did not pass.
     """
     from visioneval.analysis.run_lookup import named_run, warn_missing
+    from visioneval.records.stores.lookup import fetch_outputs
     from visioneval.report.html.report import target_of, write_report
     from visioneval.report.html.slim_run import GalleryFilters, read_slim
 
     folder, info, label = named_run(run, runs)
     target = target_of(folder, output, single_file=single_file)
+    fetch_outputs(folder)
     slim_run = read_slim(folder, info, label, GalleryFilters(tuple(case or ()), tuple(tag or ()), max_cells))
     if label is None:
         warn_missing(folder, info, len(slim_run.records), options.say)

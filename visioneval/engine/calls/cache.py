@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import orjson
 
@@ -47,6 +47,14 @@ class CacheEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheOrigin:
+    """When and by which run an answer was stored first."""
+
+    stored_at: str
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class CacheInfo:
     """Statistics of a cache: answers by kind, total size, and the time of the oldest entry."""
 
@@ -71,6 +79,9 @@ def default_folder() -> Path:
 
 class Cache:
     """One folder of cached answers. Thread-safe. Calls ``warn`` for each damaged file."""
+
+    is_shared: ClassVar[bool] = False
+    """Whether ``pull`` and ``put`` make requests, and so belong into a thread."""
 
     def __init__(self, folder: Path, *, run_id: str = "", warn: Callable[[str], None] = print) -> None:
         """Opens or creates the folder; opens it read-only if it is not writable. Raises ``UsageError``."""
@@ -192,17 +203,34 @@ class Cache:
         """The path of an image as text, which is faster to create and to link."""
         return f"{self.folder}/files/{digest[:2]}/{digest}"
 
-    def put(self, key: str, kind: Kind, answer: Mapping[str, Any], images: Sequence[tuple[str, bytes]] = ()) -> None:
+    def pull(self, key: str, run_id: str | None = None) -> None:
+        """Makes the answer that other machines have available to ``get``; a local cache has no others."""
+
+    def origin(self) -> CacheOrigin:
+        """The origin of what is stored now."""
+        return CacheOrigin(datetime.now(UTC).isoformat(timespec="seconds"), self._run_id)
+
+    def put(
+        self,
+        key: str,
+        kind: Kind,
+        answer: Mapping[str, Any],
+        images: Sequence[tuple[str, bytes]] = (),
+        *,
+        origin: CacheOrigin | None = None,
+    ) -> None:
         """Stores an answer and its images (SHA-256 and bytes), replacing an older answer.
 
-        A read-only cache stores nothing and warns once. Raises ``StorageError``.
+        ``origin`` is that of an answer from elsewhere. A read-only cache stores nothing and warns once. Raises
+        ``StorageError``.
         """
         if not self._is_writable:
             self._warn_unwritable()
             return
         data = orjson.dumps(answer)
         size = len(data) + sum(len(image) for _, image in images)
-        row = (key, kind, data, size, datetime.now(UTC).isoformat(timespec="seconds"), self._run_id)
+        origin = origin or self.origin()
+        row = (key, kind, data, size, origin.stored_at, origin.run_id)
         try:
             for digest, image in images:
                 self._write(digest, image)

@@ -128,6 +128,7 @@ class Calls:
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._pending[key] = answer
         try:
+            await self._pull(key)
             cached = self._cached_reply(limit_key, key, about)
             reply = cached or await self._ask_judge(limit_key, key, config, judge, question, about)
         except BaseException as error:
@@ -168,9 +169,21 @@ class Calls:
         reply = replace(reply, cost_usd=cost)
         answer = _cached_fields(reply)
         if not self.sanitizer.hides(answer):  # a masked answer would differ on the next run
-            self._store(key, "judge", self.sanitizer.mapping(answer))  # so small that a thread would take longer
+            is_shared = self.cache is not None and self.cache.is_shared  # else a thread takes longer
+            await run_in_thread(self._store, key, "judge", self.sanitizer.mapping(answer), when=is_shared)
         self._stop_if_broken()
         return reply
+
+    async def _pull(self, key: str, run_id: str | None = None) -> None:
+        """Looks for an answer on other machines. If that fails, the run stops: the answer may be paid already."""
+        if self.cache is None or not self.cache.is_shared:
+            return
+        try:
+            await asyncio.to_thread(self.cache.pull, key, run_id)
+        except StorageError as error:
+            self.broken = self.broken or error
+            self._stop_if_broken()
+            raise
 
     def _store(
         self, key: str, kind: Kind, answer: Mapping[str, Any], outputs: Sequence[tuple[str, bytes]] = ()
@@ -239,6 +252,7 @@ class Calls:
         """The cached generation, if it is complete or the run is offline; ``None`` if it must be generated."""
         if self.cache is None or self.reuse.generations == "none":
             return None
+        await self._pull(key, self.run_id if self.reuse.generations == "own" else None)
         entry = self.cache.get(key)
         if entry is None or (self.reuse.generations == "own" and entry.run_id != self.run_id):
             return None

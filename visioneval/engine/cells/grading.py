@@ -297,15 +297,16 @@ def checked_scores(
     scores: dict[str, Score] = {}
     bad = [f"wrote the undeclared metric {name!r}" for name in reported if name not in declared]
     for name, metric in declared.items():
-        if name in optional and name not in reported and reported:
+        if name not in reported:
+            if name not in optional or not reported:
+                scores[name] = None
+                bad.append(f"{name} was not measured")
             continue
-        value = scalar(reported.get(name))
+        value = scalar(reported[name])
         wrong = None if value is None else _range_problem(value, metric)
         scores[name] = value if wrong is None else None
         if wrong is not None:
             bad.append(f"{name} is {value!r:.60}, {wrong}")
-        elif name not in reported:
-            bad.append(f"{name} was not measured")
     return scores, bad
 
 

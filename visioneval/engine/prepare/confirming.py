@@ -150,7 +150,7 @@ class ConfirmationPlan:
         for planned in source:
             for record in records.values():
                 turn = call_on_records(planned, record.sample_index, records, self.folder)
-                call = next((each for each in (turn, *turn.dependents) if _key(each) == record.cell[:2]), None)
+                call = next((c for c in (turn, *turn.dependents) if _key(c) == record.cell[:2]), None)
                 if call is None or _key(call) not in keys:
                     continue
                 generation, grading = generation_key(turn, record.sample_index, hash_of), grade_key(call, hash_of)

@@ -84,7 +84,7 @@ def plan_resume(
             step = _step(call, sample, by_cell.get(cell), folder, hash_of, keep_errors=keep_errors)
             if call.previous is not None and call.run.config.has_outputs:
                 is_replaced = steps[_cell(call.previous, sample)].action == "generate"
-                outdated |= {_cell(each, sample) for each in (call, *call.dependents) if is_replaced}
+                outdated |= {_cell(cell_call, sample) for cell_call in (call, *call.dependents) if is_replaced}
                 if step.action != "generate":
                     step = _turn_step(call, by_cell[cell], is_replaced=is_replaced) or step
             if cell in outputs and step.action != "generate":

@@ -27,6 +27,9 @@ from visioneval.errors import UsageError
 from visioneval.expansion.plan import Plan
 from visioneval.records.model import RunInfo, read_info, read_records
 from visioneval.records.resume_command import resume_command
+from visioneval.records.stores.locations import shown
+from visioneval.records.stores.lookup import fetch_outputs
+from visioneval.records.stores.writing import claim_run, create_run, release_run, resume_run
 from visioneval.records.writer import RunWriter
 from visioneval.suite.load import HIDDEN
 from visioneval.suite.selection.selection import merged, narrowed_further
@@ -127,28 +130,39 @@ def prepare_run(planned: Planned, components: Components, options: RunOptions) -
     plan, loaded = planned.plan, planned.loaded
     info = describe_run(plan, loaded, run_id=options.run_id, note=options.note, command_line=options.command_line)
     if options.resume is None:
-        writer = RunWriter.create(options.suite.runs, info)
+        writer = create_run(options.suite.runs, info)
         hint = resume_command(writer.folder, _typed_words(info, options), loaded.path, info.hidden_vars)
         return PreparedRun(plan, components, writer, every_cell, plan.cells, f"to resume: {hint}", _warnings(planned))
     return _resume(planned, components, info, options)
 
 
 def _resume(planned: Planned, components: Components, info: RunInfo, options: RunOptions) -> PreparedRun:
-    plan, folder = planned.plan, options.resume
-    assert folder is not None
-    stored = read_info(folder)
-    if stored.graded_from is not None:
+    assert options.resume is not None
+    source = read_info(options.resume).graded_from
+    if source is not None:
         raise UsageError(
-            f"{folder} grades the outputs of {stored.graded_from}: repeat that 'visioneval grade' command instead"
+            f"{options.resume} grades the outputs of {source}: repeat that 'visioneval grade' command instead"
         )
+    folder = claim_run(options.resume)
+    try:
+        return _resume_claimed(planned, components, info, options, folder)
+    except BaseException:
+        release_run(folder)
+        raise
+
+
+def _resume_claimed(
+    planned: Planned, components: Components, info: RunInfo, options: RunOptions, folder: Path
+) -> PreparedRun:
+    plan, stored = planned.plan, read_info(folder)
     uses_stored_suite = planned.loaded.is_from_run
     since = writing_ended(stored)
     rest = plan_resume(plan, read_records(folder), folder, keep_errors=options.keep_errors, since=since)
     # these records must not count if this run stops before it generates their outputs again
     stale = rest.stale | rest.changed.keys() | rest.outdated
-    writer = RunWriter.resume(folder, resumed_info(stored, info, uses_stored_suite=uses_stored_suite), stale)
+    writer = resume_run(folder, resumed_info(stored, info, uses_stored_suite=uses_stored_suite), stale)
     forget_changed_pairs(rest, stored, plan, folder)
-    notes = [*_warnings(planned), f"resuming {folder}: {rest}"]
+    notes = [*_warnings(planned), f"resuming {shown(folder)}: {rest}"]
     if rest.stale:
         notes.append(f"{len(rest.stale)} cells are no longer in the suite: moved to stale.jsonl")
     if rest.changed:
@@ -175,7 +189,7 @@ def _typed_words(info: RunInfo, options: RunOptions) -> tuple[str, ...]:
     suite, calls = options.suite, options.calls
     flags = {"--trust-suite": suite.trust, "--offline": calls.reuse.offline}
     values = [
-        ("--cache", calls.cache),
+        ("--cache", None if calls.cache is None else shown(calls.cache)),
         ("--reuse", calls.reuse.choice),
         ("--budget", calls.budget_usd),
         ("--samples", suite.samples),
@@ -197,6 +211,7 @@ def prepare_grading(
 
     Raises ``SuiteError``, ``UsageError`` and ``BudgetError``.
     """
+    fetch_outputs(source.folder)
     planned = plan_grading(source, suite, options.suite)
     plan = replace(planned.plan, generates=False)
     info = describe_run(
@@ -218,8 +233,12 @@ def prepare_grading(
         check_budget(plan, options.calls)
     check_session(plan, options.calls, warn)
     components = build_components(plan, offline=options.calls.reuse.offline or is_free)
-    writer = RunWriter.create(options.suite.runs, info)
-    copy_questions(source.folder, writer.folder)
+    writer = create_run(options.suite.runs, info)
+    try:
+        copy_questions(source.folder, writer.folder)
+    except BaseException:
+        release_run(writer.folder)
+        raise
     notes = (*_warnings(planned), *filter(None, [str(grading)]))
     return PreparedRun(plan, components, writer, grading.jobs, plan.cells, _grade_again_hint(options), notes)
 

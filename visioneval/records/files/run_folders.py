@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def find_run(name: str, root: Path) -> Path:
 
 def _find_run(name: str, root: Path) -> Path:
     if is_url(name):
-        raise UsageError(f"{name}: is a URL: only local runs can be read")
+        raise UsageError(f"{name}: is a URL: only runs in local folders and below --runs can be read")
     if (Path(name) / "run.json").is_file():
         return Path(name)
     if name == "latest":
@@ -61,12 +62,16 @@ def _find_run(name: str, root: Path) -> Path:
         if not runs:
             raise UsageError(f"{root}: contains no runs")
         return runs[-1][0]
-    matches = [path.parent for path in sorted(root.glob("*/run.json")) if path.parent.name.startswith(name)]
-    exact = [path for path in matches if path.name == name]
-    if len(exact or matches) == 1:
-        return (exact or matches)[0]
+    return root / choose_run(name, [path.parent.name for path in sorted(root.glob("*/run.json"))], str(root))
+
+
+def choose_run(name: str, run_ids: Sequence[str], where: str) -> str:
+    """The run whose ID is ``name``, or the only one whose ID starts with it. Raises ``UsageError``."""
+    matches = [run_id for run_id in run_ids if run_id.startswith(name)]
+    if name in matches:
+        return name
+    if len(matches) == 1:
+        return matches[0]
     if matches:
-        raise UsageError(
-            f"{name!r} is ambiguous: it matches {len(matches)} runs: {', '.join(path.name for path in matches[:5])}"
-        )
-    raise UsageError(f"{name!r}: no such run in {root}: list runs with 'visioneval runs'")
+        raise UsageError(f"{name!r} is ambiguous: it matches {len(matches)} runs: {', '.join(matches[:5])}")
+    raise UsageError(f"{name!r}: no such run in {where}: list runs with 'visioneval runs'")

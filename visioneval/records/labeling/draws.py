@@ -17,10 +17,10 @@ from pydantic import Field, StringConstraints, TypeAdapter
 
 from visioneval.errors import RunFormatError
 from visioneval.records.fields import CellCount, ModelLabel, Moment, SampleIndex
-from visioneval.records.files.jsonl import append_lines
 from visioneval.records.files.lines import SCHEMA_VERSION, read_lines
 from visioneval.records.labeling.labels import Digest, Line
 from visioneval.records.model import CellKey, Record
+from visioneval.records.stores.appends import append_shared
 from visioneval.types import Frozen, Status
 
 DRAWS = "labeling_draws.jsonl"
@@ -107,7 +107,7 @@ def append_draw(folder: Path, draw: RecordedDraw) -> None:
     if any(draw.about.draw == known.about.draw for known in read_draws(folder)):
         return
     entries = [DrawEntry(at=draw.at, draw=draw.about), *(DrawEntry(at=draw.at, cell=cell) for cell in draw.cells)]
-    append_lines(folder / DRAWS, [entry.model_dump_json(exclude_none=True).encode() for entry in entries])
+    append_shared(folder / DRAWS, [entry.model_dump_json(exclude_none=True).encode() for entry in entries])
 
 
 def read_draws(folder: Path) -> list[RecordedDraw]:

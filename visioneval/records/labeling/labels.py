@@ -15,9 +15,9 @@ from pydantic import StringConstraints, TypeAdapter, ValidationError
 
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.records.fields import Duration, Moment, SampleIndex
-from visioneval.records.files.jsonl import append_lines
 from visioneval.records.files.lines import SCHEMA_VERSION, GrowingFile, read_lines
 from visioneval.records.model import RunInfo
+from visioneval.records.stores.appends import append_shared
 from visioneval.suite.cases.outputs import ONE_LINE
 from visioneval.suite.loading.paths import Trust
 from visioneval.types import Frozen, Score
@@ -97,7 +97,7 @@ def rater_name(text: str) -> str:
 
 def append_labels(path: Path, labels: Sequence[Label]) -> None:
     """Appends answers to a file, all or none, and syncs them to disk. Raises ``StorageError``."""
-    append_lines(path, [label.model_dump_json().encode() for label in labels])
+    append_shared(path, [label.model_dump_json().encode() for label in labels])
 
 
 def read_labels(path: Path) -> list[Label]:

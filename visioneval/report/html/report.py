@@ -20,6 +20,7 @@ from visioneval.atomic import write_whole
 from visioneval.errors import UsageError
 from visioneval.records.diversity import read_diversity
 from visioneval.records.model import Record, RunInfo
+from visioneval.records.stores.locations import copies_of, shown
 from visioneval.report.html.distributions import CellNumbers
 from visioneval.report.html.images import EmbeddedImages, FolderImages, ReportImages
 from visioneval.report.html.overview import overview
@@ -46,7 +47,12 @@ def write_report(run: SlimRun, target: Path, *, single_file: bool, trust: bool) 
 
 
 def target_of(folder: Path, out: Path | None, *, single_file: bool) -> Path:
-    """The path of a report: ``out``, or ``report`` or ``report.html`` in the run folder."""
+    """The path of a report: ``out``, or ``report`` or ``report.html`` in the run folder.
+
+    Raises ``UsageError`` without ``out`` for a run in a store.
+    """
+    if out is None and copies_of(folder) is not None:
+        raise UsageError(f"{shown(folder)}: is in an object store: name where to write the report: --output PATH")
     if not single_file:
         return folder / "report" if out is None else out
     if out is None:

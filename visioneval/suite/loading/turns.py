@@ -77,12 +77,12 @@ def _turn_cases(case: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     shared = _with_masks({key: value for key, value in case.items() if key not in ("id", "turns", "images")})
     shared["task"] = str(TaskType.IMAGE_EDITING)
     for number, turn in enumerate(case["turns"], 1):
-        said = _with_masks({"prompt": turn} if isinstance(turn, str) else turn)
-        images = said.get("images", [])
+        values = _with_masks({"prompt": turn} if isinstance(turn, str) else turn)
+        images = values.get("images", [])
         if number == 1:
             first = case.get("images", [])
             images = [*first, *images] if isinstance(first, list) else first
-        yield {**with_defaults(said, shared), "id": turn_id(case["id"], number), "images": images}
+        yield {**with_defaults(values, shared), "id": turn_id(case["id"], number), "images": images}
 
 
 def _with_masks(case: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from visioneval.analysis.summary.findings import (
     ModelFindings,
     Summary,
 )
+from visioneval.records.stores.locations import shown
 from visioneval.report.numbers import gate_value, show_interval
 from visioneval.report.terminal.run.alignment import alignment_table
 from visioneval.report.terminal.run.diversity import diversity_tables, diversity_text
@@ -348,11 +349,12 @@ def _gate_row(gate: GateFinding) -> tuple[Cell, ...]:
 
 def last_line(folder: Path, summary: Summary, default: Path) -> str:
     """The run folder and a useful next command. Uses the run id if the run is in ``default``."""
-    name = folder.name if folder.parent == default else str(folder)
+    location = shown(folder)
+    name = folder.name if folder.parent == default else location
     first = next(iter(summary.failing), None)
     command = (
         ["visioneval", "show", name]
         if first is None
         else ["visioneval", "show", f"{name}@{first.model_label}", first.test_id]
     )
-    return f"run: {clean(str(folder))}   next: {clean(shlex.join(command))}"
+    return f"run: {clean(location)}   next: {clean(shlex.join(command))}"

@@ -169,7 +169,7 @@ def row_defaults(defaults: Mapping[str, Any], variables: Variables, row: Row) ->
         if isinstance(filled[key], str):
             filled[key] = [filled[key]]
     if isinstance(turns := defaults.get("turns"), list):
-        filled["turns"] = [_filled_turn(turn, again) for turn, again in zip(turns, filled["turns"], strict=True)]
+        filled["turns"] = [_filled_turn(*pair) for pair in zip(turns, filled["turns"], strict=True)]
     return filled
 
 

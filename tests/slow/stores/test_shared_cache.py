@@ -1,0 +1,176 @@
+"""A cache in a store: no answer is paid twice, on whichever machine it is needed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_api import FakeAPI
+from stores import FaultyStore, Machines
+from suite_runner import SuiteRunner
+
+import visioneval as ve
+from visioneval.records.stores.publishing import Publisher
+from visioneval.records.stores.store import ObjectStore
+
+pytest_plugins = ("fake_api.fixtures",)
+
+
+@pytest.fixture
+def cache(any_runs: str) -> str:
+    """The URL of a cache of its own."""
+    return f"{any_runs}-cache"
+
+
+@pytest.fixture
+def s3_cache(runs: str) -> str:
+    return f"{runs}-cache"
+
+
+def run(runner: SuiteRunner, cache: str, *words: str, run_id: str = "r", runs: str = "runs") -> Any:
+    suite = runner.folder / "suite.yaml"
+    return runner("run", suite, "--runs", runs, "--run-id", run_id, "--cache", cache, *words)
+
+
+def test_what_one_machine_paid_is_free_on_another(runner: SuiteRunner, cache: str, machines: Machines) -> None:
+    runner.write()
+    assert run(runner, cache).exit_code == 0
+    assert runner.called == (2, 2)
+    machines.use("b")
+    assert run(runner, cache, "--reuse", "all", run_id="again").exit_code == 0
+    assert runner.called == (2, 2)
+    first, again = runner.records("r"), runner.records("again")
+    assert {cell: record.artifact_sha256 for cell, record in again.items()} == {
+        cell: record.artifact_sha256 for cell, record in first.items()
+    }
+    assert all(record.cached and record.total_cost_usd == 0 for record in again.values())
+    machines.use("c")
+    assert run(runner, cache, "--offline", run_id="offline").exit_code == 0
+    assert runner.called == (2, 2)
+    names = {item.key.partition("/")[0] for item in ObjectStore(cache).walk("")}
+    assert names == {"visioneval-cache.json", "answers", "files"}
+
+
+def test_judges_are_asked_once_about_an_image(runner: SuiteRunner, s3_cache: str, machines: Machines) -> None:
+    runner.write()
+    assert run(runner, s3_cache).exit_code == 0
+    machines.use("b")
+    assert runner("grade", "runs/r", "--runs", "runs", "--cache", s3_cache).exit_code == 0
+    assert runner.called == (2, 2)
+
+
+def test_a_run_is_resumed_elsewhere_without_paying_again(
+    runner: SuiteRunner, runs: str, s3_cache: str, machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The records of a writer that was killed before it sent them are lost, and what they cost is not."""
+    runner.write()
+    with monkeypatch.context() as patched:
+        patched.setattr(Publisher, "send", lambda self: None)
+        assert run(runner, s3_cache, runs=runs).exit_code == 0
+    machines.use("b")
+    shown = runner("show", "r", "--runs", runs)
+    assert (shown.exit_code, "results.jsonl has 0 of 2 cells" in shown.stderr) == (0, True), shown.output
+    result = runner("run", "--resume", "r", "--runs", runs, "--cache", s3_cache)
+    assert (result.exit_code, runner.called) == (0, (2, 2)), result.output
+    (costs,) = {record.cost_usd for record in ve.load_run("r", runs=runs).records}
+    assert costs == 0.04  # this run has paid them
+
+
+def test_an_answer_is_in_the_store_before_its_record(
+    runner: SuiteRunner, runs: str, s3_cache: str, s3: FaultyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VISIONEVAL_SEGMENT_CELLS", "1")
+    runner.write()
+    assert run(runner, s3_cache, runs=runs).exit_code == 0
+    puts = [path for method, path in s3.requests if method == "PUT"]
+    answers = [index for index, path in enumerate(puts) if "/answers/" in path]
+    last_segment = max(index for index, path in enumerate(puts) if "/results/" in path)
+    assert len(answers) == 4
+    assert max(answers) < last_segment
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"key": "x"}'])
+def test_a_damaged_entry_is_paid_again(runner: SuiteRunner, s3_cache: str, machines: Machines, data: bytes) -> None:
+    runner.write("tree")
+    assert run(runner, s3_cache).exit_code == 0
+    store = ObjectStore(s3_cache)
+    for item in store.walk("answers"):
+        store.put(item.key, data)
+    machines.use("b")
+    result = run(runner, s3_cache, "--reuse", "all", run_id="again")
+    assert (result.exit_code, runner.called) == (0, (2, 2))
+    assert result.stderr.count(f"{s3_cache}: ignoring a damaged entry in the cache: answers/") == 2
+
+
+def test_an_entry_of_another_question_and_a_damaged_image_are_misses(
+    runner: SuiteRunner, s3_cache: str, machines: Machines
+) -> None:
+    runner.write("tree")
+    assert run(runner, s3_cache).exit_code == 0
+    store = ObjectStore(s3_cache)
+    entries = {item.key: json.loads(store.read(item.key)) for item in store.walk("answers")}
+    (judged,) = (key for key, entry in entries.items() if entry["kind"] == "judge")
+    entries[judged]["answer"]["text"] = entries[judged]["answer"]["text"].replace("PASS", "FAIL")
+    store.put(judged, json.dumps(entries[judged]).encode())
+    for item in store.walk("files"):
+        store.put(item.key, store.read(item.key)[:-1])
+    machines.use("b")
+    result = run(runner, s3_cache, "--reuse", "all", run_id="again")
+    assert (result.exit_code, runner.called) == (0, (2, 2))
+    assert "ignoring a damaged image in the cache: files/" in result.stderr
+
+
+@pytest.mark.parametrize(("kind", "method"), [("503", "PUT"), ("503", "HEAD"), ("403", "PUT")])
+def test_a_cache_that_fails_stops_the_run(
+    runner: SuiteRunner, s3_cache: str, s3: FaultyStore, machines: Machines, kind: str, method: str
+) -> None:
+    runner.write(*(f"case{number}" for number in range(8)))
+    s3.add(kind, method, "/answers/", times=10_000)
+    result = run(runner, s3_cache, "--max-concurrency", "1", "--reuse", "all")
+    assert result.exit_code == 3, result.output
+    assert "/answers/" in result.stderr.splitlines()[0] or "/answers/" in result.stderr
+    assert sum(runner.called) <= 3
+    s3.faults.clear()
+    result = runner("run", runner.folder / "suite.yaml", "--resume", "runs/r", "--cache", s3_cache)
+    assert result.exit_code == 0, result.output
+    assert runner.called == (8, 8)
+
+
+def test_a_cache_that_cannot_be_used_costs_nothing(runner: SuiteRunner, s3_cache: str, s3: FaultyStore) -> None:
+    runner.write()
+    result = run(runner, s3_cache, "--offline")
+    message = f"{s3_cache}: no cache found: --offline needs an existing cache\n"
+    assert (result.exit_code, result.stderr) == (2, message)
+    s3.add("403", "PUT", "visioneval-cache.json", times=100)
+    result = run(runner, s3_cache)
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+    assert f"cannot write {s3_cache}/visioneval-cache.json: access denied" in result.stderr
+    s3.faults.clear()
+    ObjectStore(s3_cache).put("visioneval-cache.json", b'{"visioneval_cache":99}')
+    result = run(runner, s3_cache)
+    assert (result.exit_code, runner.called) == (2, (0, 0))
+    assert result.stderr.startswith(f"{s3_cache}: written by another version of visioneval: choose another folder")
+    assert run(runner, "s3://nowhere/cache").exit_code == 2
+
+
+def test_a_cache_that_fails_for_a_while_is_asked_again(runner: SuiteRunner, s3_cache: str, s3: FaultyStore) -> None:
+    runner.write()
+    for kind, method, part in (("503", "PUT", "/answers/"), ("lost", "PUT", "/files/"), ("503", "HEAD", "/answers/")):
+        s3.add(kind, method, part)
+    assert run(runner, s3_cache).exit_code == 0
+    assert runner.called == (2, 2)
+
+
+def test_the_api_takes_the_url_of_a_cache(
+    runner: SuiteRunner, s3_cache: str, machines: Machines, api: FakeAPI, caplog: pytest.LogCaptureFixture
+) -> None:
+    path: Path = runner.write()
+    assert ve.run(path, cache=s3_cache, run_id="a").exit_code == 0
+    machines.use("b")
+    again = ve.run(path, cache=s3_cache, run_id="b", reuse="all", budget_usd=0.001)
+    assert again.exit_code == 0
+    assert runner.called == (2, 2)
+    stopped = ve.run(path, cache=s3_cache, run_id="c", budget_usd=0.05)
+    assert f"--cache {s3_cache} " in str(stopped.resume_hint)

@@ -1,0 +1,87 @@
+"""Which folders on this machine stand for a URL, and how messages name them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from visioneval.errors import UsageError
+from visioneval.media.urls import is_url, is_url_like
+from visioneval.records.stores.copies import RunCopies, folder_for
+from visioneval.records.stores.store import ObjectStore
+
+_COPIES: dict[Path, RunCopies] = {}
+"""By the folder of the copies. Only flags, keywords and names that a user typed add to it."""
+_CACHES: dict[Path, str] = {}
+
+
+def runs_folder(location: Path | str) -> Path:
+    """The folder that stands for a location of runs: a folder itself, or that of the copies of a URL.
+
+    Makes no call. Raises ``UsageError`` for a URL that cannot be used.
+    """
+    text = _checked(location)
+    if not is_url(text):
+        return Path(location)
+    copies = RunCopies(text)
+    return _COPIES.setdefault(copies.root, copies).root
+
+
+def cache_folder(location: Path | str) -> Path:
+    """The folder that stands for the location of a cache: a folder itself, or that in front of a URL.
+
+    Makes no call. Raises ``UsageError`` for a URL that cannot be used.
+    """
+    text = _checked(location)
+    if not is_url(text):
+        return Path(location)
+    url = ObjectStore(text).url
+    folder = folder_for(url) / "cache"
+    _CACHES[folder] = url
+    return folder
+
+
+def cache_url(folder: Path) -> str | None:
+    """The URL of the cache that a folder stands for; ``None`` for a local cache."""
+    return _CACHES.get(folder)
+
+
+def _checked(location: Path | str) -> str:
+    """A location as text. Raises ``UsageError`` for a URL that no store has, and for one that became a path."""
+    text = str(location)
+    if is_url_like(text) and not text.startswith(("s3://", "gs://")):
+        raise UsageError(f"{text}: runs and caches can be in a local folder, or at an s3:// or gs:// URL, as a string")
+    return text
+
+
+def copies_at(root: Path) -> RunCopies | None:
+    """The copies whose folder this is; ``None`` for a local folder of runs."""
+    return _COPIES.get(root)
+
+
+def copies_of(folder: Path) -> RunCopies | None:
+    """The copies that a run's folder belongs to, also a folder that it is written in; ``None`` for a local run."""
+    if not _COPIES:
+        return None
+    parent = folder.parent
+    return next((copies for copies in _COPIES.values() if parent in (copies.root, copies.work)), None)
+
+
+def shown(folder: Path | str) -> str:
+    """The name of a folder for the user: a folder that stands for a URL is named by its URL."""
+    text = _with_urls(str(folder))
+    for copies in _COPIES.values():
+        text = text.replace(str(copies.work), copies.url)
+    return text
+
+
+def shown_message(text: str) -> str:
+    """A message in which copies are named by their URLs; a folder that a run is written in stays, for what is lost."""
+    return _with_urls(text)
+
+
+def _with_urls(text: str) -> str:
+    for copies in _COPIES.values():
+        text = text.replace(str(copies.root), copies.url)
+    for folder, url in _CACHES.items():
+        text = text.replace(str(folder), url)
+    return text

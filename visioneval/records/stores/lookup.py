@@ -1,0 +1,87 @@
+"""Finds runs by name in a local folder or in a store, and brings what is read of them up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from visioneval.errors import RunFormatError, UsageError
+from visioneval.media.urls import is_url
+from visioneval.records.files import run_folders
+from visioneval.records.stores.copies import RunCopies
+from visioneval.records.stores.locations import copies_at, copies_of, runs_folder, shown
+from visioneval.records.stores.store import in_threads
+
+
+def find_run(name: str, root: Path) -> Path:
+    """Finds a run by path, ID, unique ID prefix, or ``latest``. Raises ``UsageError`` and ``RunFormatError``.
+
+    A URL is refused: a suite, which may be a stranger's, must not choose a store.
+    """
+    copies = copies_at(root)
+    if copies is None or is_url(name) or (Path(name) / "run.json").is_file():
+        return run_folders.find_run(name, root)
+    return _find(name, copies)
+
+
+def find_named_run(name: str, root: Path) -> Path:
+    """Like ``find_run``, for a name that a user typed: it can also be the URL of a run."""
+    if not name.startswith(("s3://", "gs://")):
+        return find_run(name, root)
+    url, _, run_id = name.rstrip("/").rpartition("/")
+    copies = None if url.endswith(":/") else copies_at(runs_folder(url))
+    if copies is None:
+        raise UsageError(
+            f"{_url_start(name)}: is not the URL of a run: write s3://BUCKET/RUNS/ID or gs://BUCKET/RUNS/ID"
+        )
+    return copies.refresh(run_folders.choose_run(run_id, copies.run_ids(), url))
+
+
+def list_runs(root: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """All runs in a folder with the raw contents of ``run.json``, oldest first. Skips invalid runs."""
+    copies = copies_at(root)
+    if copies is not None:
+        copies.refresh_headers()
+    return run_folders.list_runs(root)
+
+
+def refresh_runs(folders: Sequence[Path]) -> dict[Path, str]:
+    """Brings the copies of listed runs up to date. Returns why some of them cannot be read; local runs can."""
+    copies = copies_at(folders[0].parent) if folders else None
+    if copies is None:
+        return {}
+
+    def problem(folder: Path) -> str | None:
+        try:
+            copies.refresh(folder.name)
+        except (RunFormatError, UsageError) as error:
+            return str(error)
+        return None
+
+    problems = zip(folders, in_threads(problem, folders), strict=True)
+    return {folder: text for folder, text in problems if text is not None}
+
+
+def fetch_outputs(folder: Path) -> None:
+    """Downloads the outputs of a run in a store, before they are read; nothing to do for a local run."""
+    copies = copies_of(folder)
+    if copies is not None and folder.parent == copies.root:
+        copies.fetch_outputs(folder.name)
+
+
+def _url_start(url: str) -> str:
+    """A URL without what may be credentials: before its @, which also separates a run and a label."""
+    return url if url.count(":") == 1 else f"{url.partition('://')[0]}://..."
+
+
+def _find(name: str, copies: RunCopies) -> Path:
+    if name != "latest":
+        return copies.refresh(run_folders.choose_run(name, copies.run_ids(), copies.url))
+    runs = list_runs(copies.root)
+    if not runs:
+        raise UsageError(f"{copies.url}: contains no runs")
+    return copies.refresh(runs[-1][0].name)
+
+
+__all__ = ["fetch_outputs", "find_named_run", "find_run", "list_runs", "refresh_runs", "runs_folder", "shown"]

@@ -1,0 +1,272 @@
+"""An object store through fsspec: bounded retries, complete reads, and objects that only one process can create."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from visioneval.errors import StorageError, UsageError
+from visioneval.media.buckets import bucket_files
+from visioneval.media.urls import BUCKETS, client_message, is_denied, unreadable
+
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
+
+SCHEMES = ("s3", "gs")
+FIRST_WAIT_S = 0.25
+"""The wait before the second attempt; each further wait is twice as long."""
+_ATTEMPTS = {"s3": 6, "gs": 1}
+"""Attempts of one operation; gcsfs makes six of its own in each, over half a minute."""
+_THREADS = 16
+_LARGE = 64 << 20
+"""Objects of more bytes are read in parts, several at once."""
+
+
+class MissingObjectError(StorageError):
+    """An object that does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An object, or a folder of objects, below a store's URL.
+
+    ``key`` is relative to that URL. ``version`` changes with the content.
+    """
+
+    key: str
+    is_folder: bool
+    bytes: int = 0
+    version: str = ""
+    modified: datetime | None = None
+
+    @property
+    def name(self) -> str:
+        """The last part of the key."""
+        return self.key.rpartition("/")[2]
+
+
+def store_url_problem(url: str) -> str | None:
+    """Why a URL cannot be that of a store."""
+    if "@" in url:
+        return (
+            f"{url.partition('://')[0]}://...: a store's URL must not contain credentials: set them in the environment"
+        )
+    if problem := unreadable(url):
+        return problem
+    parts = urlsplit(url)
+    if parts.scheme not in SCHEMES:
+        return f"{url!r}: runs and caches can be in s3:// or gs:// only"
+    if parts.query or parts.fragment or any(part in (".", "..") for part in parts.path.split("/")):
+        return f"{url!r}: write s3://BUCKET/FOLDER or gs://BUCKET/FOLDER"
+    return None
+
+
+class ObjectStore:
+    """The objects below one URL. Thread-safe. Raises ``StorageError`` for an operation that all attempts failed."""
+
+    def __init__(self, url: str) -> None:
+        """Makes no call. Raises ``UsageError`` for a URL that cannot be used, and without the extra that it needs."""
+        if problem := store_url_problem(url):
+            raise UsageError(problem)
+        self.url = url.rstrip("/")
+        self._scheme, _, path = self.url.partition("://")
+        self._root = path.rstrip("/")
+        self._files = _file_system(self._scheme)
+
+    def __str__(self) -> str:
+        return self.url
+
+    def entries(self, folder: str = "") -> list[StoredObject]:
+        """The objects and folders directly in a folder, by key; empty if nothing is there."""
+        entries = self._call(f"cannot list {self._shown(folder)}", lambda: self._entries(folder))
+        return sorted((self._object(entry) for entry in entries), key=lambda item: item.key)
+
+    def walk(self, folder: str) -> list[StoredObject]:
+        """All objects below a folder, by key."""
+        path = self._path(folder)
+        entries = self._call(f"cannot list {self._shown(folder)}", lambda: self._files.find(path, detail=True))
+        return sorted((self._object(entry) for entry in entries.values()), key=lambda item: item.key)
+
+    def check_readable(self) -> None:
+        """Raises ``UsageError`` if the bucket does not exist or does not allow listing."""
+        if not self.entries():
+            bucket = self._root.partition("/")[0]
+            try:
+                self._call(f"cannot list {self.url}", lambda: self._files.ls(bucket, detail=False))
+            except MissingObjectError:
+                raise UsageError(f"{self.url}: there is no such bucket") from None
+
+    def read(self, key: str, limit: int | None = None) -> bytes:
+        """The content of an object. Raises ``MissingObjectError``, and ``UsageError`` beyond ``limit`` bytes."""
+        if limit is not None:
+            info = self._call(f"cannot read {self._shown(key)}", lambda: self._files.info(self._path(key)))
+            if info["size"] > limit:
+                raise UsageError(f"{self._shown(key)}: over the limit of {limit:,} bytes")
+        data: bytes = self._call(f"cannot read {self._shown(key)}", lambda: self._read(key))
+        return data
+
+    def read_listed(self, item: StoredObject) -> bytes:
+        """The complete content of a listed object, or of one that has replaced it. Raises ``MissingObjectError``."""
+
+        def read() -> bytes:
+            data = self._read(item.key, is_large=item.bytes > _LARGE)
+            if len(data) != item.bytes and len(data) != (size := self._files.info(self._path(item.key))["size"]):
+                raise OSError(f"received {len(data):,} of {size:,} bytes")
+            return data
+
+        return self._call(f"cannot read {self._shown(item.key)}", read)
+
+    def read_in_order(self, items: Sequence[StoredObject]) -> Iterator[bytes]:
+        """The contents of listed objects, in order; several are read at once."""
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="store") as threads:
+            for start in range(0, len(items), _THREADS):
+                yield from threads.map(self.read_listed, items[start : start + _THREADS])
+
+    def put(self, key: str, data: bytes) -> None:
+        """Creates or replaces an object."""
+        self._call(f"cannot write {self._shown(key)}", lambda: self._files.pipe_file(self._path(key), data))
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Creates an object, unless it exists. Returns whether this call created it: no two processes get ``True``.
+
+        ``data`` must be unique: it tells a lost reply to our own request from another creator. Raises ``UsageError``
+        for a store that cannot create exclusively.
+        """
+        try:
+            self._call(
+                f"cannot create {self._shown(key)}",
+                lambda: self._files.pipe_file(self._path(key), data, mode="create"),
+            )
+        except FileExistsError:
+            return self.read(key) == data
+        except NotImplementedError:
+            raise UsageError(no_exclusive_creation(self.url)) from None
+        return True
+
+    def delete(self, key: str) -> None:
+        """Deletes an object, if it exists."""
+        try:
+            self._call(f"cannot delete {self._shown(key)}", lambda: self._files.rm_file(self._path(key)))
+        except MissingObjectError:
+            return
+
+    def download(self, items: Sequence[StoredObject], target: Callable[[StoredObject], Path]) -> None:
+        """Writes listed objects to files, several at once. A file is replaced only when its object is complete."""
+
+        def fetch(item: StoredObject) -> None:
+            path = target(item)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_name(f".{path.name}.part")
+            part.write_bytes(self.read_listed(item))
+            part.replace(path)
+
+        in_threads(fetch, items)
+
+    def upload(self, files: Iterable[tuple[str, Path]]) -> None:
+        """Writes files to objects, by key, several at once."""
+        in_threads(lambda file: self.put(file[0], file[1].read_bytes()), list(files))
+
+    def _read(self, key: str, *, is_large: bool = False) -> bytes:
+        # s3fs first asks for the size of what it may read in parts
+        options = {"max_concurrency": 1} if self._scheme == "s3" and not is_large else {}
+        data: bytes = self._files.cat_file(self._path(key), **options)
+        return data
+
+    def _entries(self, folder: str) -> list[dict[str, Any]]:
+        try:
+            entries: list[dict[str, Any]] = self._files.ls(self._path(folder), detail=True)
+        except FileNotFoundError:
+            return []
+        return [entry for entry in entries if entry["name"].strip("/") != self._path(folder)]
+
+    def _object(self, entry: dict[str, Any]) -> StoredObject:
+        key = entry["name"].strip("/").removeprefix(self._root).lstrip("/")
+        version = next((str(entry[name]) for name in ("ETag", "etag", "generation") if entry.get(name)), "")
+        modified = entry.get("LastModified") or entry.get("mtime") or entry.get("updated")
+        if isinstance(modified, str):
+            modified = datetime.fromisoformat(modified)
+        if modified is not None and modified.tzinfo is None:
+            modified = modified.replace(tzinfo=UTC)
+        return StoredObject(key, entry["type"] == "directory", int(entry.get("size") or 0), version, modified)
+
+    def _path(self, key: str) -> str:
+        return f"{self._root}/{key}".rstrip("/")
+
+    def _shown(self, key: str) -> str:
+        return f"{self.url}/{key}".rstrip("/")
+
+    def _call(self, what: str, operation: Callable[[], ResultT]) -> ResultT:
+        """Calls the store until it answers. Missing and existing objects and denied access are answers."""
+        wait = FIRST_WAIT_S
+        for attempt in range(1, _ATTEMPTS[self._scheme] + 1):
+            try:
+                return operation()
+            except FileNotFoundError:
+                raise MissingObjectError(f"{what}: there is no such object") from None
+            except (FileExistsError, NotImplementedError):
+                raise
+            except Exception as error:  # each library behind fsspec has its own errors
+                if _is_refused_condition(error):
+                    raise FileExistsError from None
+                if _is_not_implemented(error):
+                    raise NotImplementedError from None
+                if is_denied(error):
+                    raise UsageError(f"{what}: {client_message(error)}") from None
+                if attempt == _ATTEMPTS[self._scheme]:
+                    raise StorageError(f"{what}: {client_message(error)}") from error
+            time.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 - spreads retries
+            wait *= 2
+        raise AssertionError("the last attempt returns or raises")
+
+
+def no_exclusive_creation(url: str) -> str:
+    """The message for a store in which two writers could not be kept apart."""
+    return (
+        f"{url}: this store cannot create an object only where none exists (If-None-Match, ifGenerationMatch), so two"
+        " writers could not be kept apart: write the run to a local folder, and copy it there when it is complete"
+    )
+
+
+def _is_refused_condition(error: Exception) -> bool:
+    """Whether an object exists already: not every S3 names the condition that failed, as s3fs expects."""
+    reply: Any = getattr(error.__cause__, "response", None)
+    return isinstance(reply, dict) and reply.get("Error", {}).get("Code") in ("PreconditionFailed", "412")
+
+
+def _is_not_implemented(error: Exception) -> bool:
+    text = f"{type(error).__name__} {error} {error.__cause__}"
+    return "NotImplemented" in text or "not implemented" in text
+
+
+def in_threads(work: Callable[[ItemT], ResultT], items: Sequence[ItemT]) -> list[ResultT]:
+    """The results of requests for several items, made at once. Raises the first error."""
+    if len(items) < 2:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(min(_THREADS, len(items)), thread_name_prefix="store") as threads:
+        return list(threads.map(work, items))
+
+
+def _file_system(scheme: str) -> Any:
+    """The client, with the user's settings of fsspec, but without cached listings and without retries of S3 inside."""
+    import fsspec
+
+    options: dict[str, Any] = {"use_listings_cache": False}
+    if scheme == "s3":
+        configured = fsspec.config.conf.get("s3", {}).get("config_kwargs", {})
+        options["config_kwargs"] = {"retries": {"max_attempts": 0}, **configured}
+    try:
+        files = bucket_files(scheme, **options)
+    except ImportError:
+        raise UsageError(
+            f"{scheme}:// needs an extra: run pip install '.[{BUCKETS[scheme]}]' in a checkout of visioneval"
+        ) from None
+    if scheme == "s3":
+        files.retries = 1
+    return files
