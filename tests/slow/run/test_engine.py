@@ -185,14 +185,14 @@ def test_workers_pull_jobs_on_demand(toy: Toy, monkeypatch: pytest.MonkeyPatch) 
     from visioneval.expansion.plan import Plan
 
     ahead: list[int] = []
-    calls = Plan.calls
+    chains = Plan.chains
 
     def counted(plan: Plan) -> Any:
-        for created, call in enumerate(calls(plan), 1):
+        for created, calls in enumerate(chains(plan), 1):
             ahead.append(created - sys.modules["mine"].Generate.started)
-            yield call
+            yield calls
 
-    monkeypatch.setattr(Plan, "calls", counted)
+    monkeypatch.setattr(Plan, "chains", counted)
     toy.run(*[{} for _ in range(40)], arguments=("--max-concurrency", "2"))
     assert len(ahead) == 40
     assert max(ahead) <= 4  # two are generated, and two more are graded or wait for their turn
