@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from visioneval.suite.load import HIDDEN, SHORTEST_SECRET
 from visioneval.suite.secrets import SHORTEST_ENVIRONMENT_SECRET, environment_secrets
@@ -14,6 +16,12 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
 MAX_DEPTH = 30
+_STRICT = (
+    orjson.OPT_STRICT_INTEGER
+    | orjson.OPT_PASSTHROUGH_SUBCLASS
+    | orjson.OPT_PASSTHROUGH_DATACLASS
+    | orjson.OPT_PASSTHROUGH_DATETIME
+)
 MAX_INT = 2**63
 
 
@@ -22,6 +30,12 @@ class Sanitizer:
     """Converts any value to plain data, and removes secrets from its text."""
 
     secrets: tuple[str, ...] = ()
+    escaped_secrets: tuple[bytes, ...] = field(init=False, repr=False)
+    """As they are in JSON. A text with a lone surrogate cannot be in JSON."""
+
+    def __post_init__(self) -> None:
+        escaped = (orjson.dumps(secret)[1:-1] for secret in self.secrets if _is_utf8(secret))
+        object.__setattr__(self, "escaped_secrets", tuple(escaped))
 
     @classmethod
     def without(cls, secrets: Iterable[str]) -> Sanitizer:
@@ -107,6 +121,17 @@ class Sanitizer:
         text = self.text
         return {text(name): text(item) if type(item) is str else self(item, depth) for name, item in value.items()}
 
+    def shallow(self, value: Mapping[str, Any]) -> dict[str, JsonValue]:
+        """Like ``mapping``, several times as fast, for data of this package: without enums, and not nested deeply."""
+        try:
+            data = orjson.dumps(value, option=_STRICT)
+        except TypeError:
+            return self.mapping(value)
+        if any(secret in data for secret in self.escaped_secrets):
+            return self.mapping(value)
+        plain: dict[str, JsonValue] = orjson.loads(data)
+        return plain
+
     def texts(self, value: Mapping[Any, Any] | None) -> dict[str, str]:
         """A mapping of names to texts."""
         return {self.text(name): self.text(item) for name, item in value.items()} if value else {}
@@ -117,6 +142,10 @@ class Sanitizer:
             return None
         numbers = {self.text(name): amount(item) for name, item in value.items()}
         return {name: int(number) for name, number in numbers.items() if number is not None}
+
+
+def _is_utf8(text: str) -> bool:
+    return text.encode("utf-8", "replace").decode() == text
 
 
 def scalar(value: Any) -> Any:

@@ -89,6 +89,11 @@ def _path_length(*args: Any, **more: Any) -> int:
     return 1 + sum(value.count(".") for value in (*args, *more.values()) if isinstance(value, str))
 
 
+_COMPILED: dict[tuple[Any, ...], tuple[int, str | CodeType]] = {}
+"""The numbers of tokens of template files, and their code."""
+_MAX_COMPILED = 100
+
+
 class _Missing(jinja2.StrictUndefined):
     __slots__ = ()
 
@@ -149,14 +154,24 @@ class Sandbox(ImmutableSandboxedEnvironment):
         raw: bool = False,
         defer_init: bool = False,
     ) -> Any:
-        """Checks a template and adds the counting before compilation."""
-        if isinstance(source, str):
-            source = self._instrumented(source, name, filename)
-        compiled: str | CodeType = super().compile(source, name, filename, raw, defer_init)  # type: ignore[call-overload]
-        return compiled
+        """Checks a template and adds the counting before compilation.
+
+        A file is compiled once in a process, as the suites of every folder use the built-in ones. Each use is charged
+        like a compilation.
+        """
+        if not isinstance(source, str):
+            return super().compile(source, name, filename, raw, defer_init)  # type: ignore[call-overload]
+        key = (source, name, filename, raw, defer_init)
+        tokens, code = _COMPILED.get(key) or (self._tokens(source, name, filename), None)
+        take_from_suite(COMPILING * tokens)
+        if code is None:
+            tree = self._instrumented(source, name, filename)
+            code = super().compile(tree, name, filename, raw, defer_init)  # type: ignore[call-overload]
+            if filename is not None and len(_COMPILED) < _MAX_COMPILED:
+                _COMPILED[key] = (tokens, code)
+        return code
 
     def _instrumented(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
-        take_from_suite(COMPILING * self._tokens(source, name, filename))
         tree = super().parse(source, name, filename)
         for node in tree.find_all(_REFUSED_NODES):
             message = f"{type(node).__name__.lower()!r} is not allowed in a suite's templates"

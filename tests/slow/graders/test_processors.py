@@ -19,7 +19,9 @@ import numpy as np
 import pytest
 from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__  # the names NumPy's variable takes
 from PIL import Image, ImageDraw, ImageFont
+from typer.testing import CliRunner
 
+from visioneval.cli import app
 from visioneval.graders.pixels.reference import measure_reference
 from visioneval.media.opencv import portable_opencv
 from visioneval.records.model import Record, read_records
@@ -71,18 +73,19 @@ def processors() -> dict[str, Processor]:
 PROCESSORS = processors()
 
 
-def run(suite: Path, processor: Processor) -> list[dict[str, Any]]:
-    """What a run on this processor leaves: all of a record that does not name the run or its times."""
+def run(suite: Path, processor: Processor | None = None) -> list[dict[str, Any]]:
+    """What a run on a processor, else on this one, leaves: all of a record that does not name the run or its times."""
     out = suite.parent / f"runs{len(list(suite.parent.glob('runs*')))}"
-    done = subprocess.run(
-        [sys.executable, "-c", processor.code, "run", str(suite), "--runs", str(out)],
-        env={**os.environ, **processor.environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode in (0, 1), done.stdout + done.stderr
+    arguments = ["run", str(suite), "--runs", str(out)]
+    if processor is None:
+        code = CliRunner().invoke(app, arguments).exit_code
+    else:
+        command, environment = (
+            [sys.executable, "-c", processor.code, *arguments],
+            {**os.environ, **processor.environment},
+        )
+        code = subprocess.run(command, env=environment, timeout=300, check=False).returncode
+    assert code in (0, 1)
     (folder,) = out.iterdir()
     return [summary_of(record, folder) for record in sorted(read_records(folder), key=lambda record: record.cell)]
 
@@ -155,7 +158,7 @@ def synthetic(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict
     scene = a_scene()
     cases = {"scene": (scene, a_mask(scene.size, (150, 120, 300, 240)), outputs_of(scene))}
     suite = write_suite(tmp_path_factory.mktemp("synthetic"), cases, MEASURES)
-    return suite, run(suite, Processor({}))
+    return suite, run(suite)
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +174,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str,
         smaller = output.resize((350, 300), Image.Resampling.LANCZOS)
         cases[case] = (base, mask, {"as_made": output, "smaller": smaller})
     suite = write_suite(tmp_path_factory.mktemp("real"), cases, MEASURES)
-    return suite, run(suite, Processor({}))
+    return suite, run(suite)
 
 
 @pytest.mark.parametrize("processor", PROCESSORS)
@@ -195,7 +198,7 @@ def test_reading_lines_of_equal_length_is_deterministic(tmp_path: Path) -> None:
         ImageDraw.Draw(page).text((20, 15 + row * 40), words, font=ImageFont.load_default(size=22), fill="#404040")
     cases = {"page": (page, a_mask(page.size, (0, 0, 20, 20)), {"same": page})}
     suite = write_suite(tmp_path, cases, ("{key: copy, type: text}", MEASURES[1], MEASURES[2], MEASURES[0]))
-    expected = run(suite, Processor({}))
+    expected = run(suite)
     assert len(expected[0]["details"][0]["lines"]) > 12
     assert run(suite, PROCESSORS["without vector code"]) == expected
 

@@ -58,11 +58,11 @@ def test_closed_output_is_ignored(toy: Toy, suite: Path, closed: str) -> None:
 
 
 def test_rejects_resume_of_another_suite(toy: Toy, suite: Path) -> None:
-    assert shell(toy, "$V run suite.yaml --trust-suite --run-id r").returncode == 0
+    assert toy("run", "suite.yaml", "--trust-suite", "--run-id", "r").exit_code == 0
     toy.write({"id": "else"}, name="other.yaml")
     (toy.folder / "other.yaml").write_text((toy.folder / "other.yaml").read_text().replace('"toy"', '"other"', 1))
     before = (toy.folder / "runs/r/results.jsonl").read_bytes()
-    done = shell(toy, "$V run other.yaml --trust-suite --resume r")
-    assert done.returncode == 2
+    done = toy("run", "other.yaml", "--trust-suite", "--resume", "r")
+    assert done.exit_code == 2
     assert "is a run of the suite 'toy', not of 'other'" in done.stderr
     assert (toy.folder / "runs/r/results.jsonl").read_bytes() == before

@@ -15,6 +15,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -36,6 +37,7 @@ IMPORTS = (
     "visioneval.providers.openai.generator",
     "visioneval.providers.openai.judge",
 )
+_NUMBER = struct.Struct("i")
 
 
 class ForkedProgram:
@@ -68,13 +70,17 @@ class ForkedProgram:
             socket.send_fds(_server(), [json.dumps(request).encode() + b"\n"], files)
         os.close(to_out)
         os.close(to_err)
-        self.pid = int(self._status.recv(20))
+        self.pid = self._received()
 
     def poll(self) -> int | None:
         if self.returncode is None and select.select([self._status], [], [], 0)[0]:
             with self._status:
-                self.returncode = int(self._status.recv(20))
+                self.returncode = self._received()
         return self.returncode
+
+    def _received(self) -> int:
+        """The next number from the server: the id of the process, then its exit code."""
+        return int(_NUMBER.unpack(self._status.recv(_NUMBER.size))[0])
 
     def communicate(self, timeout: float) -> tuple[str, str]:
         """The rest of its output and errors, once it has ended."""
@@ -125,7 +131,7 @@ def _serve(requests: socket.socket) -> str | None:
         for pid in [pid for pid in statuses if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)]:
             code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             with statuses.pop(pid) as status:
-                status.sendall(str(code).encode())
+                status.sendall(_NUMBER.pack(code))
         if not ready:
             continue
         text, files, *_ = socket.recv_fds(requests, 1 << 20, 4)
@@ -141,7 +147,7 @@ def _serve(requests: socket.socket) -> str | None:
         for file in files[:3]:
             os.close(file)
         statuses[pid] = socket.socket(fileno=files[3])
-        statuses[pid].sendall(str(pid).encode())
+        statuses[pid].sendall(_NUMBER.pack(pid))
 
 
 def _become(request: dict[str, object], files: list[int]) -> str:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from engine_parts import plan_of
+from hypothesis import given
+from hypothesis import strategies as st
 from toys import Toy
 
 from visioneval.engine.cells.context import sanitizer_for
@@ -108,6 +110,32 @@ def test_secrets_are_removed_from_names_and_values() -> None:
 )
 def test_secrets_are_detected_in_plain_data(value: Any, hides: bool) -> None:
     assert Sanitizer.without([SECRET]).hides(value) is hides
+
+
+NASTY = 'a "key" \\ with\nlines and ümläut'
+DATA = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.sampled_from([SECRET, NASTY, f"x{NASTY}y"]),
+    lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text() | st.just(NASTY), inner),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(st.text() | st.sampled_from([SECRET, NASTY]), DATA))
+def test_shallow_data_is_converted_as_all_other_data(value: dict[str, Any]) -> None:
+    sanitizer = Sanitizer.without([SECRET, NASTY, "lone \ud800 surrogate"])
+    converted = sanitizer.shallow(value)
+    assert repr(converted) == repr(sanitizer.mapping(value))
+    assert not sanitizer.hides(converted)
+
+
+@pytest.mark.parametrize("value", [{"a": Path("b")}, {1: "a"}, {"a": np.float32(0.5)}, {"a": {1, 2}}, {"a": "\ud800"}])
+def test_shallow_data_of_other_types_is_converted(value: dict[Any, Any]) -> None:
+    assert Sanitizer().shallow(value) == Sanitizer().mapping(value)
 
 
 def test_longer_secrets_are_replaced_first() -> None:

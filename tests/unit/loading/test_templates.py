@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import resource
+from pathlib import Path
 from typing import Any
 
+import jinja2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from visioneval.errors import TemplateError
 from visioneval.suite.loading.datasets.cases import literal
+from visioneval.templates import sandbox
 from visioneval.templates.render import MAX_CHARACTERS, render
+from visioneval.templates.steps import counted
 
 VALUES: dict[str, Any] = {
     "brand": "Butter & Flour",
@@ -25,6 +29,26 @@ def refusal(text: str) -> str:
     with pytest.raises(TemplateError) as caught:
         render(text, VALUES)
     return str(caught.value)
+
+
+def test_a_file_is_compiled_once_for_all_folders_and_charged_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shared.j2").write_text("{{ brand }} is open.")
+    taken: list[int] = []
+    monkeypatch.setattr(sandbox, "take_from_suite", taken.append)
+    monkeypatch.setattr(sandbox, "_COMPILED", {})
+    environments = [sandbox.Sandbox((tmp_path / name, tmp_path)) for name in "ab"]
+    templates = [environment.get_template("shared.j2") for environment in environments]
+    assert len(sandbox._COMPILED) == 1
+    assert taken == [sandbox.COMPILING * len(list(environments[0].lex("{{ brand }} is open.")))] * 2
+    with counted():
+        assert {template.render(VALUES) for template in templates} == {"Butter & Flour is open."}
+    (tmp_path / "shared.j2").write_text("{% set brand = 1 %}")
+    for _ in range(2):
+        with pytest.raises(jinja2.TemplateSyntaxError, match="'assign' is not allowed"):
+            sandbox.Sandbox((tmp_path,)).get_template("shared.j2")
+    assert len(sandbox._COMPILED) == 1
 
 
 @pytest.mark.parametrize(

@@ -217,12 +217,13 @@ def _checked_grade(
             for name in _null_scores(result.scores, scores)
         ]
     sanitizer = context.sanitizer
+    plain_details = sanitizer.shallow if config.measures_locally and not config.judge_names else sanitizer.mapping
     tags = [result.failure_tags] if isinstance(result.failure_tags, str) else result.failure_tags
     grade = Grade(
         scores=scores,
         reasons=sanitizer.texts(result.reasons),
         failure_tags=tuple(map(sanitizer.text, tags)),
-        details=sanitizer.mapping(result.details),
+        details=plain_details(result.details),
         error=sanitizer.text(result.error or _with_await_hint("; ".join(bad))) or None,
         usage=sanitizer.counts(result.usage),
         cost_usd=amount(result.cost_usd),
