@@ -54,5 +54,5 @@ def test_it_runs_outside_the_tree(installed: Path, tmp_path: Path) -> None:
     assert "shop/assets/person.png" in visioneval(installed, tmp_path, "init", "shop", "--template", "try_on")
     assert "wrote" in visioneval(installed, tmp_path, "init", "first", "--template", "editing")
     message = visioneval(installed, tmp_path, "run", "first/suite.yaml", "--model", "*none", "--grader", "place")
-    assert "1 PASS" in message
+    assert "3 PASS" in message
     assert "index.html" in visioneval(installed, tmp_path, "report", "latest")

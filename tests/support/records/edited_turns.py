@@ -18,6 +18,8 @@ from suite_runner import SuiteRunner
 from visioneval.records.model import Record, read_records
 
 TURNS = ["make it red", "make it green", "make it blue"]
+COLORS = dict(zip(TURNS, ((224, 0, 0), (0, 224, 0), (0, 0, 224)), strict=True))
+"""The darkest shade of a prompt's outputs; the shade depends on the images that are sent."""
 CAT: dict[str, Any] = {"id": "cat", "images": ["base.png"], "tags": ["must_pass"], "turns": TURNS}
 
 
@@ -55,8 +57,10 @@ class TurnRuns(SuiteRunner):
         seen = sha256("".join((request.prompt, self.salts.get(request.prompt, ""))).encode())
         for image in request.images:
             seen.update(image.data)
+        color = COLORS.get(request.prompt, (128, 128, 0))
+        shade = tuple(channel + byte % 32 for channel, byte in zip(color, seen.digest(), strict=False))
         out = io.BytesIO()
-        Image.new("RGB", (32, 24), tuple(seen.digest()[:3])).save(out, "PNG")
+        Image.new("RGB", (32, 24), shade).save(out, "PNG")
         return out.getvalue()
 
     def _judge(self, request: JudgeRequest) -> Any:
