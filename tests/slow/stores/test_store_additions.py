@@ -14,7 +14,7 @@ from suite_runner import SuiteRunner
 
 from visioneval.label.labeling import Labeling
 from visioneval.label.work import LabelRequest, prepare
-from visioneval.records.stores.claims import Claim, read_claim
+from visioneval.records.stores.claims import RunClaim, read_claim
 from visioneval.records.stores.locations import copies_at, runs_folder
 from visioneval.records.stores.store import ObjectStore
 
@@ -85,7 +85,7 @@ def test_preferences_are_asked_once_for_all_machines(runner: SuiteRunner, two_mo
 def test_a_run_that_is_written_takes_labels_but_no_preferences(
     runner: SuiteRunner, two_models: str, machines: Machines
 ) -> None:
-    claim = Claim.acquire(ObjectStore(two_models), "r")
+    claim = RunClaim.acquire(ObjectStore(two_models), "r")
     machines.use("b")
     result = runner("pairwise", "r@red", "r@blue", "--runs", two_models)
     assert (result.exit_code, runner.called) == (2, (0, 0))

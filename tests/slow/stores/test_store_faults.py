@@ -16,7 +16,7 @@ from toys import Toy
 
 import visioneval as ve
 from visioneval.errors import UsageError
-from visioneval.records.stores.claims import Claim
+from visioneval.records.stores.claims import RunClaim
 from visioneval.records.stores.store import ObjectStore
 
 pytest_plugins = ("fake_api.fixtures",)
@@ -33,7 +33,7 @@ def test_of_many_writers_at_once_one_gets_the_run(any_runs: str) -> None:
     def claim() -> None:
         barrier.wait()
         try:
-            winners.append(Claim.acquire(store, "r"))
+            winners.append(RunClaim.acquire(store, "r"))
         except UsageError as error:
             losers.append(str(error))
 
@@ -49,7 +49,7 @@ def test_of_many_writers_at_once_one_gets_the_run(any_runs: str) -> None:
 def test_a_second_writer_is_refused_before_it_pays(runner: SuiteRunner, runs: str, machines: Machines) -> None:
     runner.write()
     assert run(runner, runs).exit_code == 0
-    claim, called = Claim.acquire(ObjectStore(runs), "r"), runner.called
+    claim, called = RunClaim.acquire(ObjectStore(runs), "r"), runner.called
     machines.use("b")
     for words in (("--run-id", "r"), ("--resume", "r")):
         result = runner("run", runner.folder / "suite.yaml", "--runs", runs, *words)
@@ -183,12 +183,12 @@ def test_a_writer_that_lost_its_claim_stops(
     """As after a machine slept: another one took over, and what the first still has is not sent."""
     store = ObjectStore(runs)
 
-    def take_over(self: Claim) -> None:
+    def take_over(self: RunClaim) -> None:
         store.put("r/claims/000002.json", self.body.model_dump_json().encode())
 
     runner.write()
-    original = Claim.check
-    monkeypatch.setattr(Claim, "check", lambda self: (take_over(self), original(self))[1])
+    original = RunClaim.check
+    monkeypatch.setattr(RunClaim, "check", lambda self: (take_over(self), original(self))[1])
     result = run(runner, runs)
     assert result.exit_code == 3
     assert f"{runs}/r: another process has taken over this run" in result.stderr.splitlines()[-1]

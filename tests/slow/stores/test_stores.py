@@ -10,7 +10,7 @@ from stores import FaultyStore
 
 from visioneval.errors import StorageError, UsageError
 from visioneval.records.stores import claims
-from visioneval.records.stores.claims import Claim, read_claim
+from visioneval.records.stores.claims import RunClaim, read_claim
 from visioneval.records.stores.locations import cache_folder, runs_folder
 from visioneval.records.stores.store import MissingObjectError, ObjectStore
 
@@ -124,14 +124,14 @@ def test_denied_access_and_a_missing_bucket_are_usage_errors(runs: str, s3: Faul
 
 def test_a_claim_keeps_a_second_writer_out_until_it_is_released(any_runs: str) -> None:
     store = ObjectStore(any_runs)
-    claim = Claim.acquire(store, "r")
+    claim = RunClaim.acquire(store, "r")
     with pytest.raises(
         UsageError, match=rf"^{any_runs}/r: is being written by process \d+ on .* since 20.*, last heard"
     ):
-        Claim.acquire(store, "r")
+        RunClaim.acquire(store, "r")
     claim.renew()
     claim.release()
-    second = Claim.acquire(store, "r")
+    second = RunClaim.acquire(store, "r")
     assert (claim.number, second.number) == (1, 2)
     state = read_claim(store, "r")
     assert state is not None
@@ -144,14 +144,14 @@ def test_a_claim_keeps_a_second_writer_out_until_it_is_released(any_runs: str) -
 
 def test_a_claim_whose_writer_is_silent_expires(any_runs: str, monkeypatch: pytest.MonkeyPatch) -> None:
     store = ObjectStore(any_runs)
-    first = Claim.acquire(store, "r")
+    first = RunClaim.acquire(store, "r")
     first.renew()
     now = claims._time_of_store(store, "r")
     monkeypatch.setattr(claims, "_time_of_store", lambda *_: now + timedelta(seconds=110))
     with pytest.raises(UsageError, match="if it was killed, its claim expires 120 s after it was last heard from"):
-        Claim.acquire(store, "r")
+        RunClaim.acquire(store, "r")
     monkeypatch.setattr(claims, "_time_of_store", lambda *_: now + timedelta(seconds=125))
-    assert Claim.acquire(store, "r").number == 2
+    assert RunClaim.acquire(store, "r").number == 2
     with pytest.raises(StorageError, match="another process has taken over this run"):
         first.check()
 
@@ -159,4 +159,4 @@ def test_a_claim_whose_writer_is_silent_expires(any_runs: str, monkeypatch: pyte
 def test_a_store_that_ignores_or_refuses_conditions_is_refused(runs: str, s3: FaultyStore) -> None:
     s3.add("501", "PUT", "/r/claims/000001.json", times=99)
     with pytest.raises(UsageError, match="two writers could not be kept apart"):
-        Claim.acquire(ObjectStore(runs), "r")
+        RunClaim.acquire(ObjectStore(runs), "r")

@@ -97,7 +97,7 @@ def _is_released(store: ObjectStore, beat: StoredObject) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class RunClaim:
     """A run that this process may write. Raises ``StorageError``."""
 
     store: ObjectStore
@@ -106,7 +106,7 @@ class Claim:
     body: ClaimBody
 
     @classmethod
-    def acquire(cls, store: ObjectStore, run_id: str) -> Claim:
+    def acquire(cls, store: ObjectStore, run_id: str) -> RunClaim:
         """Claims a run. Raises ``UsageError`` if a live process has it, and for a store that cannot keep two apart."""
         body = ClaimBody(writer=_writer(), nonce=secrets.token_hex(8), since=_now(), expiry_s=CLAIM_EXPIRY_S.value)
         state = read_claim(store, run_id)

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from visioneval.atomic import write_whole
 from visioneval.errors import StorageError, VisionEvalError
-from visioneval.records.stores.claims import Claim, LostClaimError
+from visioneval.records.stores.claims import LostClaimError, RunClaim
 from visioneval.records.stores.copies import RunCopies
 from visioneval.records.stores.environment import SEGMENT_CELLS, SEGMENT_S
 from visioneval.records.stores.segments import DOCUMENTS, LOGS, OUTPUTS, SegmentName, new_writer, parse_segments
@@ -62,7 +62,7 @@ class UnsentSegment:
 class Publisher:
     """Sends the folder of one run, in a thread of its own. Raises ``StorageError``."""
 
-    def __init__(self, copies: RunCopies, run_id: str, claim: Claim) -> None:
+    def __init__(self, copies: RunCopies, run_id: str, claim: RunClaim) -> None:
         self.folder = copies.work / run_id
         self.url = f"{copies.url}/{run_id}"
         self.say: Callable[[str], None] = lambda _: None

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from visioneval.errors import StorageError, UsageError, VisionEvalError
 from visioneval.records.model import CellKey, RunInfo, RunState, StoppedBy
-from visioneval.records.stores.claims import Claim
+from visioneval.records.stores.claims import RunClaim
 from visioneval.records.stores.copies import RunCopies
 from visioneval.records.stores.environment import check_environment
 from visioneval.records.stores.locations import copies_at, copies_of
@@ -71,7 +71,7 @@ class PublishedRunWriter(RunWriter):
 
 
 def create_run(root: Path, info: RunInfo) -> RunWriter:
-    """Creates a run in a local folder or in a store. Raises the errors of ``RunWriter.create`` and of ``Claim``."""
+    """Creates a run in a local folder or in a store. Raises the errors of ``RunWriter.create`` and of ``RunClaim``."""
     copies = copies_at(root)
     if copies is None:
         return RunWriter.create(root, info)
@@ -173,17 +173,17 @@ def send_run(folder: Path, root: Path) -> None:
         publisher.finish()
 
 
-def _publisher(copies: RunCopies, run_id: str, claim: Claim) -> Publisher:
+def _publisher(copies: RunCopies, run_id: str, claim: RunClaim) -> Publisher:
     publisher = Publisher(copies, run_id, claim)
     _PUBLISHERS[publisher.folder] = publisher
     return publisher
 
 
 @contextmanager
-def _claimed(copies: RunCopies, run_id: str) -> Iterator[Claim]:
+def _claimed(copies: RunCopies, run_id: str) -> Iterator[RunClaim]:
     """Claims a run; releases it if what follows fails."""
     check_environment()
-    claim = Claim.acquire(copies.store, run_id)
+    claim = RunClaim.acquire(copies.store, run_id)
     try:
         yield claim
     except BaseException:
@@ -203,7 +203,7 @@ def _check_unused(folder: Path) -> None:
         lock_run(cast("BinaryIO", results), folder)
 
 
-def _send_leftovers(copies: RunCopies, run_id: str, claim: Claim) -> None:
+def _send_leftovers(copies: RunCopies, run_id: str, claim: RunClaim) -> None:
     """Sends what an earlier process on this machine wrote and could not send."""
     if (copies.work / run_id / "run.json").is_file() and (copies.work / f"{run_id}.sent.json").is_file():
         publisher = Publisher(copies, run_id, claim)
