@@ -35,7 +35,7 @@ class Tries:
     count: int = 0
 
 
-class Turn(Protocol):
+class CallTurn(Protocol):
     """Where an admitted call reports how it ended, for the calls after it."""
 
     def succeeded(self) -> None:
@@ -111,7 +111,7 @@ class Throttle:
                 with waiting():
                     await self._sleep(limit_key.kind, _retry_wait(error, tries.count))
 
-    async def turn(self, stack: AsyncExitStack, limit_key: RateLimitKey, images: int, admission: Admission) -> Turn:
+    async def turn(self, stack: AsyncExitStack, limit_key: RateLimitKey, images: int, admission: Admission) -> CallTurn:
         """Waits until a call may start. ``stack`` holds its slots.
 
         Raises ``ClosingError`` once the run is being stopped, ``ProviderError`` if the provider asks for too long a
