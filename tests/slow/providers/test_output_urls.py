@@ -97,7 +97,7 @@ def test_a_download_is_repeated_and_not_the_call() -> None:
         (Page(status=503), 3, "it answers 503"),
         (Page(b"x" * 2000), 1, "over the limit of 1,000 bytes"),
         (Page(headers={"location": "http://169.254.169.254/latest"}, status=302), 1,
-         "it redirects to http://169.254.169.254 is not the server that answered: if it may be read, add its host to"
+         "it redirects to another host: http://169.254.169.254 is not the server that answered: if it may be read, add its host to"
          " output_hosts"),
     ],
 )  # fmt: skip

@@ -43,6 +43,11 @@ class AllowedHosts(NamedTuple):
             return f"{origin} is not public over https"
         return None
 
+    def redirect_problem(self, url: str) -> str | None:
+        """Why a redirect must not be followed; ``None`` if it may."""
+        problem = self.problem(url)
+        return problem and f"another host: {problem}"
+
 
 def _matches(host: str, pattern: str) -> bool:
     return pattern in (ANY_HOST, host) or (pattern.startswith("*.") and host.endswith(pattern[1:]))
@@ -68,7 +73,7 @@ async def _fetched(url: str, allowed: AllowedHosts) -> bytes:
     loop = asyncio.get_running_loop()
     for wait in (*WAITS_S, None):
         try:
-            return await loop.run_in_executor(_FETCHING, fetch, url, MAX_BYTES, allowed.problem)
+            return await loop.run_in_executor(_FETCHING, fetch, url, MAX_BYTES, allowed.redirect_problem)
         except UsageError as error:
             if wait is None or not _is_temporary(error):
                 raise _error(f"{origin_of(url)}: {_reason(error)}") from None
