@@ -17,7 +17,7 @@ from visioneval.records.model import Record, RunInfo, read_info
 from visioneval.records.resume_command import missing_cells_hint
 from visioneval.records.run_state import with_current_state
 from visioneval.records.stored_records import StoredRecords
-from visioneval.records.stores.locations import shown
+from visioneval.records.stores.locations import display_name
 from visioneval.records.stores.lookup import find_named_run
 from visioneval.suite.cases.outputs import split_run
 from visioneval.suite.filters import any_glob
@@ -68,12 +68,12 @@ def warn_missing(folder: Path, info: RunInfo, cells: int, warn: Warn) -> None:
     """Warns of results with more cells than planned, and of a complete run that lacks cells."""
     if cells > info.planned_cells:
         warn(
-            f"{shown(folder)}: results.jsonl has {cells:,} cells, more than the {info.planned_cells:,} that were"
+            f"{display_name(folder)}: results.jsonl has {cells:,} cells, more than the {info.planned_cells:,} that were"
             " planned: some are from another run"
         )
     if info.state == "complete" and cells < info.planned_cells:
         warn(
-            f"{shown(folder)}: marked complete, but results.jsonl has {cells:,} of {info.planned_cells:,} cells;"
+            f"{display_name(folder)}: marked complete, but results.jsonl has {cells:,} of {info.planned_cells:,} cells;"
             f" {missing_cells_hint(folder, info)}"
         )
 

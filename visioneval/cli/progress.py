@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from visioneval.cli.options import ResultOptions, console, say
 from visioneval.counted import count_of
 from visioneval.records.model import known_sum
-from visioneval.records.stores.locations import shown
+from visioneval.records.stores.locations import display_name
 from visioneval.types import Verdict
 
 if TYPE_CHECKING:
@@ -100,7 +100,8 @@ def progress_of(output: ResultOptions, *, debug: bool) -> Callable[[PreparedRun]
             return
         for note in prepared.notes:
             say(note)
-        say(f"{prepared.plan.suite.name}: {count_of(prepared.cells, 'cell')} into {shown(prepared.writer.folder)}")
+        folder = display_name(prepared.writer.folder)
+        say(f"{prepared.plan.suite.name}: {count_of(prepared.cells, 'cell')} into {folder}")
         if sys.stderr.isatty() and not debug:
             with _live(prepared.cells) as live:
                 yield Listener(live.add, live.set_waiting, say, on_error, say)

@@ -26,7 +26,7 @@ from visioneval.errors import AuthError, BudgetError, UsageError
 from visioneval.expansion.plan import Plan
 from visioneval.records.confirmations import open_confirmations, read_confirmations
 from visioneval.records.model import Record, read_info
-from visioneval.records.stores.locations import shown
+from visioneval.records.stores.locations import display_name
 from visioneval.records.stores.writing import claim_run, close_run
 from visioneval.records.writer import RunWriter
 from visioneval.types import Verdict
@@ -116,7 +116,7 @@ def _announcement(confirming: ConfirmationPlan, samples: Sequence[CaseSamples]) 
     cases = sum(case.needed > 0 for item in samples for case in item.judged)
     return (
         f"confirming {cases} case{'s' * (cases != 1)} that broke with up to {confirming.samples} new"
-        f" sample{'s' * (confirming.samples != 1)} each, into {shown(confirming.folder)}"
+        f" sample{'s' * (confirming.samples != 1)} each, into {display_name(confirming.folder)}"
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from visioneval import bounds
 from visioneval.records.model import RunInfo
-from visioneval.records.stores.locations import shown
+from visioneval.records.stores.locations import display_name
 from visioneval.suite.load import HIDDEN
 
 
@@ -43,12 +43,12 @@ def resume_command(
             (before if name == "--env-file" else after).extend((name, value if sign else next(arguments, "")))
     if not named:
         after += [argument for name in hidden for argument in ("--var", f"{name}={HIDDEN}")]
-    return shlex.join(("visioneval", *before, "run", *named, "--resume", shown(folder), *after))
+    return shlex.join(("visioneval", *before, "run", *named, "--resume", display_name(folder), *after))
 
 
 def stopped_text(folder: Path, hint: str | None) -> str:
     """What the user should know if a run ends early."""
-    return f"stopped: the records in {shown(folder)} are complete up to here; {hint}"
+    return f"stopped: the records in {display_name(folder)} are complete up to here; {hint}"
 
 
 def resume_hint(folder: Path, info: RunInfo) -> str | None:
@@ -57,7 +57,7 @@ def resume_hint(folder: Path, info: RunInfo) -> str | None:
         return None
     reasons = {"budget": "stopped by its budget", "refused_key": "stopped by a refused API key", None: "interrupted"}
     how = "killed" if info.state == "stopped" else reasons[info.stopped_by]
-    return f"{shown(folder)} was {how}; {missing_cells_hint(folder, info)}"
+    return f"{display_name(folder)} was {how}; {missing_cells_hint(folder, info)}"
 
 
 def missing_cells_hint(folder: Path, info: RunInfo) -> str:

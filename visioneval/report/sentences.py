@@ -9,7 +9,7 @@ from visioneval.analysis.cells import Cell, Side
 from visioneval.analysis.compare.compare import Amount, Comparison
 from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.pairing import CellPair, Change
-from visioneval.records.stores.locations import shown
+from visioneval.records.stores.locations import display_name
 from visioneval.report.text import one_line, rerouting_text
 from visioneval.rules import parse_rule
 
@@ -225,7 +225,7 @@ def next_command(comparison: Comparison) -> str | None:
     if not broken or comparison.b.folder is None:
         return None
     cell = broken[0].b
-    return shlex.join(["visioneval", "show", f"{shown(comparison.b.folder)}@{cell.model_label}", cell.test_id])
+    return shlex.join(["visioneval", "show", f"{display_name(comparison.b.folder)}@{cell.model_label}", cell.test_id])
 
 
 def cost_and_time_rows(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:

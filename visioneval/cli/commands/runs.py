@@ -43,17 +43,17 @@ def list_all(
     """List the runs of a folder, by experiment, oldest first."""
     from visioneval.records.resume_command import resume_command
     from visioneval.records.run_state import current_state
-    from visioneval.records.stores.lookup import list_runs, refresh_runs, shown
+    from visioneval.records.stores.lookup import display_name, list_runs, refresh_runs
     from visioneval.report.terminal.run.run_list import print_failure_tags, print_runs
 
     listed = list_runs(runs)
     for path in sorted({path.parent for path in runs.glob("*/run.json")} - {path for path, _ in listed}):
-        options.say(f"{shown(path)}: skipped: its run.json cannot be read")
+        options.say(f"{display_name(path)}: skipped: its run.json cannot be read")
     listed = [(path, info) for path, info in listed if experiment in (None, info.get("experiment"))]
     problems = refresh_runs([path for path, _ in listed])
     selected = [(path, {**info, "state": current_state(path, info.get("state"))}) for path, info in listed]
     if not selected:
-        print(f"{shown(runs)}: no runs here" + (f" of the experiment {experiment!r}" if experiment else ""))
+        print(f"{display_name(runs)}: no runs here" + (f" of the experiment {experiment!r}" if experiment else ""))
         return
     listed_runs = [_listed(path, info, problems.get(path)) for path, info in selected]
     print_runs(listed_runs, options.console())
@@ -61,14 +61,14 @@ def list_all(
         print_failure_tags(listed_runs, options.console())
     stopped = [path for path, info in selected if info["state"] == "stopped" and not info.get("graded_from")]
     for path in stopped[-MAX_STOPPED:]:
-        options.say(f"{shown(path)}: the run was killed; to resume: {resume_command(path)}")
+        options.say(f"{display_name(path)}: the run was killed; to resume: {resume_command(path)}")
 
 
 def _listed(folder: Path, info: Mapping[str, Any], problem: str | None) -> ListedRun:
     """A run as it is listed; without counts if its records cannot be read."""
     from visioneval.analysis.summary.accumulators import count
     from visioneval.records.model import read_records
-    from visioneval.records.stores.locations import shown
+    from visioneval.records.stores.locations import display_name
     from visioneval.report.terminal.run.run_list import ListedRun
     from visioneval.report.text import clean
 
@@ -85,7 +85,7 @@ def _listed(folder: Path, info: Mapping[str, Any], problem: str | None) -> Liste
     try:
         return ListedRun(folder.name, info, count(counted(read_records(folder))), tags)
     except RunFormatError as error:
-        options.say(clean(shown(str(error))))
+        options.say(clean(display_name(str(error))))
         return ListedRun(folder.name, info, None)
 
 

@@ -27,7 +27,7 @@ from visioneval.errors import UsageError
 from visioneval.expansion.plan import Plan
 from visioneval.records.model import RunInfo, read_info, read_records
 from visioneval.records.resume_command import resume_command
-from visioneval.records.stores.locations import shown
+from visioneval.records.stores.locations import display_name
 from visioneval.records.stores.lookup import fetch_outputs
 from visioneval.records.stores.writing import claim_run, create_run, release_run, resume_run
 from visioneval.records.writer import RunWriter
@@ -174,7 +174,7 @@ def _resume_claimed(
     stale = rest.stale | rest.changed.keys() | rest.outdated
     writer = resume_run(folder, resumed_info(stored, info, uses_stored_suite=uses_stored_suite), stale)
     forget_changed_pairs(rest, stored, plan, folder)
-    notes = [*_warnings(planned), f"resuming {shown(folder)}: {rest}"]
+    notes = [*_warnings(planned), f"resuming {display_name(folder)}: {rest}"]
     if rest.stale:
         notes.append(f"{len(rest.stale)} cells are no longer in the suite: moved to stale.jsonl")
     if rest.changed:
@@ -201,7 +201,7 @@ def _typed_words(info: RunInfo, options: RunOptions) -> tuple[str, ...]:
     suite, calls = options.suite, options.calls
     flags = {"--trust-suite": suite.trust, "--offline": calls.reuse.offline}
     values = [
-        ("--cache", None if calls.cache is None else shown(calls.cache)),
+        ("--cache", None if calls.cache is None else display_name(calls.cache)),
         ("--reuse", calls.reuse.choice),
         ("--budget", calls.budget_usd),
         ("--samples", suite.samples),

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 from visioneval.errors import UsageError
 from visioneval.label.work import LabelRequest, prepare
 from visioneval.records.labeling.labels import LABELS, rater_name
-from visioneval.records.stores.locations import shown
+from visioneval.records.stores.locations import display_name
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -63,7 +63,7 @@ def serve(request: LabelRequest, *, host: str, port: int | None, rater: str | No
         if open_page:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
         _run(application(Labeling(task), hosts=hosts, token=token, rater=rater), listener)
-        log(f"stopped; the answers are in {shown(task.folder / LABELS)}")
+        log(f"stopped; the answers are in {display_name(task.folder / LABELS)}")
 
 
 def _authority(host: str, port: int) -> str:

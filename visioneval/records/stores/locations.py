@@ -66,7 +66,7 @@ def copies_of(folder: Path) -> RunCopies | None:
     return next((copies for copies in _COPIES.values() if parent in (copies.root, copies.work)), None)
 
 
-def shown(folder: Path | str) -> str:
+def display_name(folder: Path | str) -> str:
     """The name of a folder for the user: a folder that stands for a URL is named by its URL."""
     text = _with_urls(str(folder))
     for copies in _COPIES.values():

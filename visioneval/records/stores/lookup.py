@@ -10,7 +10,7 @@ from visioneval.errors import RunFormatError, UsageError
 from visioneval.media.urls import is_url
 from visioneval.records.files import run_folders
 from visioneval.records.stores.copies import RunCopies
-from visioneval.records.stores.locations import copies_at, copies_of, runs_folder, shown
+from visioneval.records.stores.locations import copies_at, copies_of, display_name, runs_folder
 from visioneval.records.stores.store import in_threads
 
 
@@ -84,4 +84,4 @@ def _find(name: str, copies: RunCopies) -> Path:
     return copies.refresh(runs[-1][0].name)
 
 
-__all__ = ["fetch_outputs", "find_named_run", "find_run", "list_runs", "refresh_runs", "runs_folder", "shown"]
+__all__ = ["display_name", "fetch_outputs", "find_named_run", "find_run", "list_runs", "refresh_runs", "runs_folder"]

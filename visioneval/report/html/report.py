@@ -20,7 +20,7 @@ from visioneval.atomic import write_whole
 from visioneval.errors import UsageError
 from visioneval.records.diversity import read_diversity
 from visioneval.records.model import Record, RunInfo
-from visioneval.records.stores.locations import copies_of, shown
+from visioneval.records.stores.locations import copies_of, display_name
 from visioneval.report.html.distributions import CellNumbers
 from visioneval.report.html.images import EmbeddedImages, FolderImages, ReportImages
 from visioneval.report.html.overview import overview
@@ -52,7 +52,9 @@ def target_of(folder: Path, out: Path | None, *, single_file: bool) -> Path:
     Raises ``UsageError`` without ``out`` for a run in a store.
     """
     if out is None and copies_of(folder) is not None:
-        raise UsageError(f"{shown(folder)}: is in an object store: name where to write the report: --output PATH")
+        raise UsageError(
+            f"{display_name(folder)}: is in an object store: name where to write the report: --output PATH"
+        )
     if not single_file:
         return folder / "report" if out is None else out
     if out is None:

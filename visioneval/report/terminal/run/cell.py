@@ -12,7 +12,7 @@ from rich.text import Text
 
 from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.model import GraderRecord, Record
-from visioneval.records.stores.locations import shown
+from visioneval.records.stores.locations import display_name
 from visioneval.report.numbers import show_score, thresholds_of
 from visioneval.report.terminal.run.summary import COLORS
 from visioneval.report.terminal.table import Cell, Column, key_values, table, with_title
@@ -60,7 +60,7 @@ def _print_cell(record: Record, folder: Path, console: Console) -> None:
     console.print(Rule(title, align="left"))
     if record.artifact_path:
         # not wrapped by us, so that the path can be copied from the terminal
-        console.print(Text(clean(shown(folder / record.artifact_path))), soft_wrap=True)
+        console.print(Text(clean(display_name(folder / record.artifact_path))), soft_wrap=True)
     console.print(key_values(_result_rows(record)))
     if record.scores:
         console.print()

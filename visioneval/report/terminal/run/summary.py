@@ -18,7 +18,7 @@ from visioneval.analysis.summary.findings import (
     ModelFindings,
     Summary,
 )
-from visioneval.records.stores.locations import shown
+from visioneval.records.stores.locations import display_name
 from visioneval.report.numbers import gate_value, show_interval
 from visioneval.report.terminal.run.alignment import alignment_table
 from visioneval.report.terminal.run.diversity import diversity_tables, diversity_text
@@ -349,7 +349,7 @@ def _gate_row(gate: GateFinding) -> tuple[Cell, ...]:
 
 def last_line(folder: Path, summary: Summary, default: Path) -> str:
     """The run folder and a useful next command. Uses the run id if the run is in ``default``."""
-    location = shown(folder)
+    location = display_name(folder)
     name = folder.name if folder.parent == default else location
     first = next(iter(summary.failing), None)
     command = (
