@@ -279,9 +279,10 @@ class Calls:
         tries = tries or Tries()
 
         def bound() -> CostBound:
-            return CostBound(0.0, is_strict=True) if is_paid() else bound_of(self.prices, limit_key, size())
+            return CostBound(0.0, is_strict=True) if paid[-1] else bound_of(self.prices, limit_key, size())
 
         def admission() -> Reservation:
+            paid.append(is_paid())
             reservations.append(self.budget.reserve(limit_key, images, bound))
             return reservations[-1]
 
@@ -298,13 +299,15 @@ class Calls:
             outputs = len(answer.outputs) if isinstance(answer, Generation) else 0
             cost = self.prices.cost(limit_key, usage, outputs) if reported_cost is None else amount(reported_cost)
             status = "refused" if getattr(answer, "refused", None) is not None else "ok"
-            self.budget.settle(reservations[-1].claim, 0.0 if cost is None and status == "refused" else cost)
+            is_free = paid[-1] or (cost is None and status == "refused")
+            self.budget.settle(reservations[-1].claim, 0.0 if is_free else cost)
             costs.append(cost)
             self.log.call(limit_key, key, status, tries.count, perf_counter() - start, usage=usage or {}, cost=cost)
             return answer
 
         costs: list[float | None] = []
         reservations: list[Reservation] = []
+        paid: list[bool] = []
         answer = await self.throttle.call(
             limit_key,
             priced,
