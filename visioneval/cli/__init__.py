@@ -6,6 +6,7 @@ import errno
 import gc
 import io
 import os
+import shutil
 import sys
 import traceback
 from pathlib import Path
@@ -20,7 +21,7 @@ from visioneval.cli import options
 from visioneval.cli.commands import baseline, cache, compare, grade, init, merge, probe, report, run, runs, suite
 from visioneval.cli.commands.judging import agreement, label, pairwise, questions, rank
 from visioneval.cli.usage import WRONG_USAGE, usage_message
-from visioneval.errors import ExitCode, UsageError, VisionEvalError
+from visioneval.errors import ExitCode, SuiteError, UsageError, VisionEvalError
 
 _MAX_ENV_FILE_BYTES = 1_000_000
 CLOSED_PIPE = 141
@@ -64,12 +65,19 @@ class ErrorLines(TyperGroup):
 
 
 def _error_exit(error: VisionEvalError) -> Exception:
-    """Prints an error of ours as one line. Returns the exception that ends the program."""
+    """Prints an error of ours as one line, and on a terminal the source of each problem of a suite.
+
+    Returns the exception that ends the program.
+    """
+    from visioneval.cli.excerpts import with_excerpts
     from visioneval.engine.sanitize import Sanitizer
     from visioneval.records.stores.locations import shown_message
     from visioneval.report.text import clean
 
-    print(clean(shown_message(Sanitizer.around().text(error))), file=sys.stderr)
+    message = str(error)
+    if isinstance(error, SuiteError) and sys.stderr.isatty():
+        message = "\n".join(with_excerpts(error.listed(), shutil.get_terminal_size().columns))
+    print(clean(shown_message(Sanitizer.around().text(message))), file=sys.stderr)
     return typer.Exit(error.exit_code)
 
 
