@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def show_result(result: Run, output: options.ResultOptions) -> None:
     """Prints a finished run. A reader that has closed the output does not change the exit code."""
     from visioneval.records.resume_command import stopped_text
-    from visioneval.report.terminal.run.diversity import diversity_text
+    from visioneval.report.outcome import diversity_text, unjudged_pairs_text
     from visioneval.report.terminal.run.summary import last_lines, print_summary
 
     summary = result.summary
@@ -28,8 +28,6 @@ def show_result(result: Run, output: options.ResultOptions) -> None:
         if not output.as_json and not output.quiet:
             print_summary(summary, options.console(), all_metrics=False)
         if summary.unjudged_pairs:
-            from visioneval.report.outcome import unjudged_pairs_text
-
             options.say(f"{unjudged_pairs_text(summary.unjudged_pairs)}; {result.resume_hint}")
         if text := diversity_text(summary):
             options.say(f"{text}; {result.resume_hint}")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from visioneval.analysis.summary.diversity import unmeasured_groups
 from visioneval.analysis.summary.findings import Summary
 from visioneval.counted import count_of
-from visioneval.report.terminal.run.diversity import diversity_text
 
 Tone = Literal["pass", "fail", "error"]
 _UNFINISHED = {"running": "Still running", "stopped": "Stopped before completion", "interrupted": "Interrupted"}
@@ -51,3 +51,9 @@ def _by_exit_code(summary: Summary) -> tuple[Tone, str]:
 def unjudged_pairs_text(unjudged: int) -> str:
     """How many pairs of outputs have no answer from a judge."""
     return f"{count_of(unjudged, 'pair')} could not be judged"
+
+
+def diversity_text(summary: Summary) -> str:
+    """How many sets of samples a grader failed to measure; empty if none."""
+    failed = unmeasured_groups(summary.diversity)
+    return f"{failed:,} set{'s' * (failed != 1)} of samples could not be compared" if failed else ""

@@ -21,9 +21,9 @@ from visioneval.analysis.summary.findings import (
 from visioneval.counted import count_of
 from visioneval.records.stores.locations import display_name
 from visioneval.report.numbers import gate_value, show_interval
-from visioneval.report.outcome import Tone, outcome, unjudged_pairs_text
+from visioneval.report.outcome import Tone, diversity_text, outcome, unjudged_pairs_text
 from visioneval.report.terminal.run.alignment import alignment_table
-from visioneval.report.terminal.run.diversity import diversity_tables, diversity_text
+from visioneval.report.terminal.run.diversity import diversity_tables
 from visioneval.report.terminal.run.failure_tags import failure_tag_table
 from visioneval.report.terminal.run.failures import failures_table
 from visioneval.report.terminal.run.question_tables import pooled_metrics, question_tables
