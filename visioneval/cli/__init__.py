@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from visioneval import __version__
 from visioneval.bounds import check_environment
 from visioneval.cli import options
 from visioneval.cli.commands import baseline, cache, compare, grade, init, merge, probe, report, run, runs, suite
 from visioneval.cli.commands.judging import agreement, label, pairwise, questions, rank
+from visioneval.cli.help_pages import HelpWithoutTypes
 from visioneval.cli.usage import WRONG_USAGE, usage_message
 from visioneval.errors import ExitCode, SuiteError, UsageError, VisionEvalError
 
@@ -31,7 +31,7 @@ _NEW_OBJECTS_PER_COLLECTION = 50_000
 unreachable cycles again and again, which took a tenth of the processor time of a run and freed next to nothing."""
 
 
-class ErrorLines(TyperGroup):
+class ErrorLines(HelpWithoutTypes):
     """The one place where our errors become one line and an exit code."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
