@@ -12,6 +12,7 @@
     |-- ImageError             -   an image that does not decode; becomes a record or a suite problem
     |-- TemplateError          -   a template that does not compile or render; becomes a suite problem
     |-- ProviderError          -   a failed generation or judgement; becomes a record
+    |   `-- OperationError     -   an operation that has ended without an output
     `-- GraderError            -   a failed measurement; becomes a null score
 
 The other exit codes are in ``ExitCode``.
@@ -136,7 +137,8 @@ class TemplateError(VisionEvalError):
     """A Jinja template that does not compile, is not there, or asks for a variable that nobody set."""
 
 
-ProviderErrorKind = Literal["rate_limit", "transient", "auth", "invalid", "refused", "bad_image", "offline"]
+ProviderErrorKind = Literal["rate_limit", "transient", "auth", "invalid", "refused", "bad_image", "offline", "pending"]
+"""``pending`` is an operation that has begun and whose end is unknown: resuming the run asks for it again."""
 
 
 LONGEST_RETRY_AFTER_S = 30 * 86_400.0
@@ -166,6 +168,10 @@ class ProviderError(VisionEvalError):
         is_given = retry_after is not None and isfinite(retry_after)
         self.retry_after = min(max(retry_after or 0.0, 0.0), LONGEST_RETRY_AFTER_S) if is_given else None
         self.may_be_billed = may_be_billed
+
+
+class OperationError(ProviderError):
+    """An operation that has ended without an output, or that the provider no longer knows: asking again is useless."""
 
 
 class GraderError(VisionEvalError):

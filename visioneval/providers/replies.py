@@ -13,6 +13,7 @@ import httpx2
 
 from visioneval.bounds import REPLY_MB
 from visioneval.errors import ProviderError
+from visioneval.media.images import MAX_BYTES
 from visioneval.media.inflate import ACCEPTED, CodingError, Inflater
 
 ACCEPT_ENCODING = {"accept-encoding": ACCEPTED}
@@ -31,14 +32,16 @@ def check_reply() -> Hook:
     truncated instead.
     """
 
-    limit = REPLY_MB.limit * MEGABYTE
+    reply_limit = REPLY_MB.limit * MEGABYTE
 
     async def check(response: httpx2.Response) -> None:
+        is_video = response.headers.get("content-type", "").startswith("video/")  # which is streamed to a file
+        limit = max(reply_limit, MAX_BYTES) if is_video else reply_limit
         if 300 <= response.status_code < 400:
             raise _redirected(response)
         declared = response.headers.get("content-length", "")
         if response.is_success and declared.isdecimal() and int(declared[:20]) > limit:
-            raise _too_large(limit)
+            raise _too_large(limit, is_video=is_video)
         response.stream = _BoundedStream(response, limit)
         response.headers.pop("content-encoding", None)  # the stream is decompressed already
         response.encoding = "utf-8"  # the encoding of JSON; a charset from the server could be a decompressor
@@ -67,7 +70,9 @@ def _origin(url: str, location: str | None) -> str:
         return "an invalid URL"
 
 
-def _too_large(limit: int) -> ProviderError:
+def _too_large(limit: int, *, is_video: bool = False) -> ProviderError:
+    if is_video:
+        return ProviderError(f"the video is over the limit of {limit:,} bytes", kind="invalid", may_be_billed=True)
     megabytes = f"{limit / MEGABYTE:,.6g} MB"
     message = f"the reply is over the limit of {megabytes}: {REPLY_MB.flag} or {REPLY_MB.variable} raises it"
     return ProviderError(message, kind="invalid", may_be_billed=True)
@@ -85,6 +90,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
         self._wire = response.stream
         self._is_error = not response.is_success
         self._limit = MAX_ERROR_BYTES if self._is_error else limit
+        self._is_video = response.headers.get("content-type", "").startswith("video/")
         self._inflater = Inflater(response.headers.get("content-encoding", ""))
         if self._inflater.problem and not self._is_error:
             message = f"the answer could not be read: {self._inflater.problem}"
@@ -103,7 +109,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
             self._inflater.finish()
         except _FullError:
             if not self._is_error:
-                raise _too_large(self._limit) from None
+                raise _too_large(self._limit, is_video=self._is_video) from None
         except CodingError as error:
             if not self._is_error:
                 raise httpx2.DecodingError(str(error)) from None

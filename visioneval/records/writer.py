@@ -49,6 +49,9 @@ class OutputWriter:
     def append(self, record: Record) -> None:
         """Takes the record of a finished cell. Only a ``RunWriter`` writes it."""
 
+    def flush(self) -> None:
+        """Sends what was written so far to where it outlives this machine; a local folder is all there is."""
+
     def save(self, test_id: str, label: str, name: str, data: bytes | None, *, source: StrPath | None = None) -> str:
         """Saves a file of a cell. Returns its path relative to the run's folder, with forward slashes.
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import binascii
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import openai
 from pybase64 import b64decode
 
-from visioneval.media import images
 from visioneval.providers.base import Generation, GenerationRequest
+from visioneval.providers.input_images import Upload, accepted_image
 from visioneval.providers.masks import MaskUse, mask_use
 from visioneval.providers.openai.config import OpenAIProvider
 from visioneval.providers.openai.connection import (
@@ -25,6 +24,7 @@ from visioneval.providers.openai.connection import (
     read_json,
 )
 from visioneval.providers.openai.output_urls import AllowedHosts, fetch_outputs
+from visioneval.providers.openai.videos import OpenAIVideos
 
 
 class OpenAIGenerator:
@@ -34,6 +34,15 @@ class OpenAIGenerator:
         self._config = config
         self._connection = Connection(config)
         self._allowed = AllowedHosts(config.base_url or BASE_URL, config.output_hosts)
+        self._videos = OpenAIVideos(self._connection)
+
+    async def begin(self, request: GenerationRequest) -> str | Generation:
+        """Begins to generate a video."""
+        return await self._videos.begin(request)
+
+    async def poll(self, name: str, request: GenerationRequest) -> Generation | None:
+        """The generated video, once its job has ended."""
+        return await self._videos.poll(name, request)
 
     async def generate(self, request: GenerationRequest) -> Generation:
         """Generates ``n`` images with one call."""
@@ -68,22 +77,11 @@ class OpenAIGenerator:
         return Generation(outputs=outputs, usage=flat_usage(answer.get("usage")) or None, run_params=sent)
 
 
-Upload = tuple[str, bytes, str]
-
-
 def _uploads(request: GenerationRequest, use: MaskUse) -> tuple[list[Upload], Upload | None]:
-    outputs = [_upload(path) for _, path in request.files.images]
+    outputs = [accepted_image(path) for _, path in request.files.images]
     if use.as_image is not None:
         outputs.append(("mask.png", use.image(), "image/png"))
     return outputs, ("mask.png", use.argument(), "image/png") if use.sent is not None else None
-
-
-def _upload(path: Path) -> Upload:
-    data = path.read_bytes()
-    mime, _, _ = images.inspect(data)
-    if mime in ("image/png", "image/jpeg", "image/webp"):
-        return path.name, data, mime
-    return f"{path.stem}.png", images.encode_png(images.load_image(data)), "image/png"
 
 
 def _decoded(image: Mapping[str, Any]) -> bytes:
