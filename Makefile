@@ -30,7 +30,7 @@ test: $(READY)
 .integration/ray/.ready: pyproject.toml
 	$(PYTHON) -m venv .integration/ray
 	.integration/ray/bin/python -m pip install --quiet --upgrade "pip>=25.1"
-	.integration/ray/bin/python -m pip install --quiet --editable ".[ocr,ray]" --group integration
+	.integration/ray/bin/python -m pip install --quiet --editable ".[ocr,ray,s3]" --group integration
 	touch $@
 
 integration: $(CLIENTS:%=.integration/%/.ready)  ## The tests of heavy clients, which never enter .venv
