@@ -17,7 +17,20 @@ import typer
 from visioneval import __version__
 from visioneval.bounds import check_environment
 from visioneval.cli import options
-from visioneval.cli.commands import baseline, cache, compare, grade, init, merge, probe, report, run, runs, suite
+from visioneval.cli.commands import (
+    baseline,
+    cache,
+    compare,
+    export,
+    grade,
+    init,
+    merge,
+    probe,
+    report,
+    run,
+    runs,
+    suite,
+)
 from visioneval.cli.commands.judging import agreement, label, pairwise, questions, rank
 from visioneval.cli.help_pages import HelpWithoutTypes
 from visioneval.cli.usage import WRONG_USAGE, usage_message
@@ -151,7 +164,7 @@ app.command()(grade.grade)
 app.command()(questions.questions)
 app.command("runs")(runs.list_all)
 app.command()(runs.show)
-app.command()(runs.export)
+app.command()(export.export)
 app.command()(report.report)
 app.command()(compare.compare)
 app.command()(pairwise.pairwise)
