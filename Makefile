@@ -6,8 +6,12 @@ READY := $(VENV)/.ready
 # Two more than the processors, as many tests wait for servers and child processes.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
-# Clients whose requirements exclude those of others. Each is an extra with tests and an environment of its own.
-CLIENTS := ray
+# Clients whose requirements exclude those of others. Each has tests and an environment of its own, with the extra of its
+# name and the dependency group `integration`, if nothing else is stated.
+CLIENTS := ray tables
+EXTRA_ray := ray,s3,video
+EXTRA_tables := parquet
+GROUP_tables := tables
 
 .PHONY: demo quick test integration soak check figures sentences calibration bench bench-scale probe wheel clean
 
@@ -27,10 +31,10 @@ quick: $(READY)  ## The fast tests: no kills, wheels, browsers or whole suites
 test: $(READY)
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-.integration/ray/.ready: pyproject.toml
-	$(PYTHON) -m venv .integration/ray
-	.integration/ray/bin/python -m pip install --quiet --upgrade "pip>=25.1"
-	.integration/ray/bin/python -m pip install --quiet --editable ".[ocr,ray,video]" --group integration
+.integration/%/.ready: pyproject.toml
+	$(PYTHON) -m venv .integration/$*
+	.integration/$*/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	.integration/$*/bin/python -m pip install --quiet --editable ".[ocr,$(or $(EXTRA_$*),$*)]" --group $(or $(GROUP_$*),integration)
 	touch $@
 
 integration: $(CLIENTS:%=.integration/%/.ready)  ## The tests of heavy clients, which never enter .venv

@@ -20,7 +20,7 @@ The other exit codes are in ``ExitCode``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import IntEnum
@@ -78,20 +78,29 @@ class Problem:
 
 
 SHOWN_PROBLEMS = 100
+TRUST_HINT = "pass --trust-suite if you trust this suite"
+"""Ends the message of a path that needs trust: of a dataset, that may be a path in every row."""
 
 
 class SuiteError(VisionEvalError):
-    """A suite that cannot be run, with all of its problems. The message lists the first ``SHOWN_PROBLEMS`` per file."""
+    """A suite that cannot be run, with all of its problems. The message has a line for each that is listed."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(set(problems)))
-        lines: list[str] = []
+        super().__init__("\n".join(map(str, self.listed())))
+
+    def listed(self) -> Iterator[Problem]:
+        """The first ``SHOWN_PROBLEMS`` of each file and its first untrusted path, then how many are left out."""
         for file, file_problems in groupby(self.problems, lambda problem: problem.file):
-            file_lines = list(map(str, file_problems))
-            lines += file_lines[:SHOWN_PROBLEMS]
-            if (hidden_count := len(file_lines) - SHOWN_PROBLEMS) > 0:
-                lines.append(f"{file}: ... and {hidden_count:,} more problem{'s' * (hidden_count != 1)} in this file")
-        super().__init__("\n".join(lines))
+            untrusted: list[Problem] = []
+            listed: list[Problem] = []
+            for problem in file_problems:
+                (untrusted if problem.message.endswith(TRUST_HINT) else listed).append(problem)
+            yield from sorted([*listed[:SHOWN_PROBLEMS], *untrusted[:1]])
+            if (count := len(untrusted) - 1) > 0:
+                yield Problem(file, 0, 0, f"... and {count:,} more that --trust-suite would allow")
+            if (count := len(listed) - SHOWN_PROBLEMS) > 0:
+                yield Problem(file, 0, 0, f"... and {count:,} more problem{'s' * (count != 1)} in this file")
 
 
 class RunFormatError(VisionEvalError):

@@ -28,6 +28,7 @@ from visioneval.providers.openai.config import OpenAIProvider
 from visioneval.providers.openai.video_params import longest_video_s
 from visioneval.records.operations import OperationFile
 from visioneval.records.writer import OutputWriter
+from visioneval.scale.ray.outputs import ExclusiveWriter
 from visioneval.suite.entries.limits import Price
 from visioneval.types import CaseFiles, TaskType
 
@@ -180,6 +181,17 @@ class TestOperationFiles:
         assert file.read() == "operations/7"
         file.end("operations/7")
         assert file.read() is None
+        file.begin("operations/8")
+        assert file.read() == "operations/8"
+
+    def test_a_worker_of_a_cluster_replaces_no_file(self, tmp_path: Path) -> None:
+        for by_content in (False, True):
+            writer = ExclusiveWriter(tmp_path, None, by_content=by_content)  # type: ignore[arg-type]
+            file = OperationFile(writer, "fox", "m", "gemini", (0,), "generate:1")
+            file.begin(f"operations/{by_content}")
+            file.end(f"operations/{by_content}")
+            assert file.read() is None
+        assert len(list(tmp_path.rglob("operation-0-*.json"))) == 4
 
     @pytest.mark.parametrize(
         "changes", [{"key": "generate:2"}, {"samples": (1,)}, {"provider": "openai"}, {"test_id": "hen"}]
