@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
 # Clients whose requirements exclude those of others. Each is an extra with tests and an environment of its own.
-CLIENTS := ray
+CLIENTS := ray litellm
 
 .PHONY: demo quick test integration soak check figures sentences calibration bench bench-scale probe wheel clean
 
@@ -27,13 +27,21 @@ quick: $(READY)  ## The fast tests: no kills, wheels, browsers or whole suites
 test: $(READY)
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-.integration/ray/.ready: pyproject.toml
-	$(PYTHON) -m venv .integration/ray
-	.integration/ray/bin/python -m pip install --quiet --upgrade "pip>=25.1"
-	.integration/ray/bin/python -m pip install --quiet --editable ".[ocr,ray]" --group integration
+# ray needs the extra ray, litellm the extra litellm.
+.integration/%/.ready: pyproject.toml
+	$(PYTHON) -m venv .integration/$*
+	.integration/$*/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	.integration/$*/bin/python -m pip install --quiet --editable ".[ocr,$*]" --group integration
 	touch $@
 
-integration: $(CLIENTS:%=.integration/%/.ready)  ## The tests of heavy clients, which never enter .venv
+# LiteLLM's proxy is a server of its own: what it requires excludes what this program requires.
+.integration/litellm_proxy/.ready: pyproject.toml
+	$(PYTHON) -m venv .integration/litellm_proxy
+	.integration/litellm_proxy/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	.integration/litellm_proxy/bin/python -m pip install --quiet "litellm[proxy]==1.83.*"
+	touch $@
+
+integration: $(CLIENTS:%=.integration/%/.ready) .integration/litellm_proxy/.ready  ## The tests of heavy clients, which never enter .venv
 	for client in $(CLIENTS); do .integration/$$client/bin/python -m pytest tests/integration/$$client || exit 1; done
 
 soak: $(READY) .integration/ray/.ready  ## Takes minutes: many kills, many faults, many cells; prints the measurements

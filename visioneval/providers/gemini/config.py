@@ -24,8 +24,8 @@ class GeminiProvider(GeneratingProvider, GeminiOptions):
     )
 
     @property
-    def needs_key(self) -> str | None:
-        return None if self.google else self.key_variable
+    def needs_keys(self) -> tuple[str, ...]:
+        return () if self.google else (self.key_variable,)
 
     def calls_per_sample(self, params: dict[str, Any]) -> int:
         return int(params.get("n") or 1)
@@ -49,5 +49,5 @@ class GeminiJudge(BaseJudge, GeminiOptions):
         return check_params(params, {"contents", "http_options", "model", "tools"})
 
     @property
-    def needs_key(self) -> str | None:
-        return None if self.google else self.key_variable
+    def needs_keys(self) -> tuple[str, ...]:
+        return () if self.google else (self.key_variable,)

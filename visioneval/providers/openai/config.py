@@ -10,10 +10,10 @@ from pydantic import Field, field_validator
 from visioneval.suite.cases.case import Text
 from visioneval.suite.entries.judges import BaseJudge, check_params
 from visioneval.suite.entries.providers import GeneratingProvider, model_and_n
-from visioneval.suite.remote import ANY_HOST, HostPattern, MaskMode, OpenAIOptions
+from visioneval.suite.remote import DeclaredHosts, MaskMode, OpenAIOptions
 
 
-class OpenAIProvider(GeneratingProvider, OpenAIOptions):
+class OpenAIProvider(GeneratingProvider, OpenAIOptions, DeclaredHosts):
     """OpenAI's Images API, or a compatible server. Parameters are passed through as written."""
 
     provider: Literal["openai"]
@@ -23,27 +23,15 @@ class OpenAIProvider(GeneratingProvider, OpenAIOptions):
         " send no mask.",
     )
 
-    output_hosts: tuple[HostPattern, ...] = Field(
-        default=(),
-        description="Hosts from which outputs are fetched if an answer names them by URL, besides the server's own:"
-        ' "files.example.com", "*.example.com", or "*" for every public host, which needs --trust-suite. Only https,'
-        " without a key.",
-    )
-
     @property
-    def needs_key(self) -> str | None:
-        return self.key_variable
+    def needs_keys(self) -> tuple[str, ...]:
+        return (self.key_variable,)
 
     def outputs_per_call(self, params: dict[str, Any]) -> int:
         return int(params.get("n") or 1)
 
     def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield from model_and_n(params)
-
-    def output_hosts_problem(self, *, trusted: bool) -> str | None:
-        if trusted or ANY_HOST not in self.output_hosts:
-            return None
-        return "outputs of every public host: name the hosts, or pass --trust-suite if you trust this suite"
 
 
 class OpenAIJudge(BaseJudge, OpenAIOptions):
@@ -62,5 +50,5 @@ class OpenAIJudge(BaseJudge, OpenAIOptions):
         return check_params(params, {"input", "messages", "model", "stream", "tools"})
 
     @property
-    def needs_key(self) -> str | None:
-        return self.key_variable
+    def needs_keys(self) -> tuple[str, ...]:
+        return (self.key_variable,)

@@ -28,7 +28,7 @@ FRAME_TOKENS = 1_000
 """Input tokens of overhead: roles, tool declarations and the provider's own instructions."""
 _MAX_TOKEN_PARAMS = ("max_output_tokens", "maxOutputTokens", "max_completion_tokens", "max_tokens")
 _CANDIDATE_PARAMS = ("n", "candidate_count", "candidateCount")
-_PASS_THROUGH_PROVIDERS = ("openai", "gemini")
+_PASS_THROUGH_PROVIDERS = ("openai", "gemini", "litellm")
 """Providers that send ``params`` unchanged, so that a maximum in them is enforced."""
 
 
@@ -56,7 +56,7 @@ class CostBound:
 
 def bound_of(prices: Prices, limit_key: RateLimitKey, size: CallSize) -> CostBound:
     """The cost bound of a call: strict if only calls and images are priced, or a maximum of output tokens is set."""
-    price = prices.stated(limit_key)
+    price = prices.fixed(limit_key)
     if price is not None and not (price.input_per_million or price.output_per_million):
         return CostBound(prices.cost(limit_key, None, size.images) or 0.0, is_strict=True)
     output_tokens = size.likely_output_tokens if size.max_output_tokens is None else size.max_output_tokens
