@@ -8,7 +8,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
 # Clients whose requirements exclude those of others. Each has tests and an environment of its own, with the extra of its
 # name and the dependency group `integration`, if nothing else is stated.
-CLIENTS := ray tables
+CLIENTS := ray tables litellm
 EXTRA_ray := ray,s3
 EXTRA_tables := parquet
 GROUP_tables := tables
@@ -37,7 +37,14 @@ test: $(READY)
 	.integration/$*/bin/python -m pip install --quiet --editable ".[ocr,$(or $(EXTRA_$*),$*)]" --group $(or $(GROUP_$*),integration)
 	touch $@
 
-integration: $(CLIENTS:%=.integration/%/.ready)  ## The tests of heavy clients, which never enter .venv
+# LiteLLM's proxy is a server of its own: what it requires excludes what this program requires.
+.integration/litellm_proxy/.ready: pyproject.toml
+	$(PYTHON) -m venv .integration/litellm_proxy
+	.integration/litellm_proxy/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	.integration/litellm_proxy/bin/python -m pip install --quiet "litellm[proxy]==1.83.*"
+	touch $@
+
+integration: $(CLIENTS:%=.integration/%/.ready) .integration/litellm_proxy/.ready  ## The tests of heavy clients, which never enter .venv
 	for client in $(CLIENTS); do .integration/$$client/bin/python -m pytest tests/integration/$$client || exit 1; done
 
 soak: $(READY) .integration/ray/.ready  ## Takes minutes: many kills, many faults, many cells; prints the measurements
