@@ -9,7 +9,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 # Clients whose requirements exclude those of others. Each has tests and an environment of its own, with the extra of its
 # name and the dependency group `integration`, if nothing else is stated.
 CLIENTS := ray tables litellm
-EXTRA_ray := ray,s3
+EXTRA_ray := ray,s3,video
 EXTRA_tables := parquet
 GROUP_tables := tables
 
