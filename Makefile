@@ -6,8 +6,12 @@ READY := $(VENV)/.ready
 # Two more than the processors, as many tests wait for servers and child processes.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
-# Clients whose requirements exclude those of others. Each is an extra with tests and an environment of its own.
-CLIENTS := ray litellm
+# Clients whose requirements exclude those of others. Each has tests and an environment of its own, with the extra of its
+# name and the dependency group `integration`, if nothing else is stated.
+CLIENTS := ray tables litellm
+EXTRA_ray := ray,s3
+EXTRA_tables := parquet
+GROUP_tables := tables
 
 .PHONY: demo quick test integration soak check figures sentences calibration bench bench-scale probe wheel clean
 
@@ -27,11 +31,10 @@ quick: $(READY)  ## The fast tests: no kills, wheels, browsers or whole suites
 test: $(READY)
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-# ray needs the extra ray, litellm the extra litellm.
 .integration/%/.ready: pyproject.toml
 	$(PYTHON) -m venv .integration/$*
 	.integration/$*/bin/python -m pip install --quiet --upgrade "pip>=25.1"
-	.integration/$*/bin/python -m pip install --quiet --editable ".[ocr,$*]" --group integration
+	.integration/$*/bin/python -m pip install --quiet --editable ".[ocr,$(or $(EXTRA_$*),$*)]" --group $(or $(GROUP_$*),integration)
 	touch $@
 
 # LiteLLM's proxy is a server of its own: what it requires excludes what this program requires.

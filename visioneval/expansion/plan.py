@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -390,3 +391,8 @@ def needed_keys(plan: Plan) -> dict[str, list[str]]:
         for key in judge.needs_keys:
             needed.setdefault(key, []).append(f"the judge {name!r}")
     return needed
+
+
+def unset_keys(plan: Plan) -> dict[str, list[str]]:
+    """Those of ``needed_keys`` that the environment lacks."""
+    return {name: users for name, users in needed_keys(plan).items() if not os.environ.get(name)}

@@ -15,6 +15,7 @@ import httpx2
 
 from visioneval.bounds import REPLY_MB
 from visioneval.errors import ProviderError
+from visioneval.media.images import MAX_BYTES
 from visioneval.media.inflate import ACCEPTED, CodingError, Inflater
 
 ACCEPT_ENCODING = {"accept-encoding": ACCEPTED}
@@ -61,7 +62,9 @@ def _origin(url: str, location: str | None) -> str:
         return "an invalid URL"
 
 
-def _too_large(limit: int) -> ProviderError:
+def _too_large(limit: int, *, is_video: bool = False) -> ProviderError:
+    if is_video:
+        return ProviderError(f"the video is over the limit of {limit:,} bytes", kind="invalid", may_be_billed=True)
     megabytes = f"{limit / MEGABYTE:,.6g} MB"
     message = f"the reply is over the limit of {megabytes}: {REPLY_MB.flag} or {REPLY_MB.variable} raises it"
     return ProviderError(message, kind="invalid", may_be_billed=True)
@@ -83,10 +86,12 @@ class ReplyContent:
         if 300 <= response.status_code < 400:
             raise _redirected(response)
         self._is_error = not response.is_success
-        self._limit = MAX_ERROR_BYTES if self._is_error else REPLY_MB.limit * MEGABYTE
+        self._is_video = response.headers.get("content-type", "").startswith("video/")  # which is streamed to a file
+        limit = REPLY_MB.limit * MEGABYTE
+        self._limit = MAX_ERROR_BYTES if self._is_error else max(limit, MAX_BYTES) if self._is_video else limit
         declared = response.headers.get("content-length", "")
         if not self._is_error and declared.isdecimal() and int(declared[:20]) > self._limit:
-            raise _too_large(self._limit)
+            raise _too_large(self._limit, is_video=self._is_video)
         self._inflater = Inflater(response.headers.get("content-encoding", ""))
         if self._inflater.problem and not self._is_error:
             message = f"the answer could not be read: {self._inflater.problem}"
@@ -124,7 +129,7 @@ class ReplyContent:
 
     def _check(self, size: int) -> None:
         if size > self._limit:
-            raise TruncatedError if self._is_error else _too_large(self._limit)
+            raise TruncatedError if self._is_error else _too_large(self._limit, is_video=self._is_video)
 
 
 class _BoundedStream(httpx2.AsyncByteStream):

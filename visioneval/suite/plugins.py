@@ -29,6 +29,7 @@ Problems = Iterator[tuple[Loc, str]]
 _METHODS_BY_TASK: Mapping[TaskType, str] = {
     TaskType.IMAGE_GENERATION: "generate",
     TaskType.IMAGE_EDITING: "edit",
+    TaskType.VIDEO_GENERATION: "generate",
 }
 _MAIN_METHODS: Mapping[type[Any], tuple[str, ...]] = {
     CustomGrader: ("grade",),

@@ -14,7 +14,7 @@ import openai
 import orjson
 from aiohttp.http import HttpProcessingError
 
-from visioneval.errors import ProviderError, ProviderErrorKind, UsageError
+from visioneval.errors import OperationError, ProviderError, ProviderErrorKind, UsageError
 from visioneval.providers.replies import ACCEPT_ENCODING, check_reply
 from visioneval.providers.retry_after import retry_after
 from visioneval.providers.tls import tls_context
@@ -74,6 +74,8 @@ def provider_errors(client: openai.AsyncOpenAI) -> Iterator[None]:
     """Converts exceptions of the SDK and its transport to ``ProviderError``; removes the key from messages."""
     try:
         yield
+    except OperationError:
+        raise
     except ProviderError as error:
         raise _provider_error(
             client, str(error), error.kind, error.retry_after, may_be_billed=error.may_be_billed

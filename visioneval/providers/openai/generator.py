@@ -20,6 +20,7 @@ from visioneval.providers.openai.connection import (
     provider_errors,
     read_json,
 )
+from visioneval.providers.openai.videos import OpenAIVideos
 from visioneval.providers.output_urls import AllowedHosts, read_outputs
 from visioneval.providers.uploads import uploads
 
@@ -31,6 +32,15 @@ class OpenAIGenerator:
         self._config = config
         self._connection = Connection(config)
         self._allowed = AllowedHosts(config.base_url or BASE_URL, config.output_hosts)
+        self._videos = OpenAIVideos(self._connection)
+
+    async def begin(self, request: GenerationRequest) -> str | Generation:
+        """Begins to generate a video."""
+        return await self._videos.begin(request)
+
+    async def poll(self, name: str, request: GenerationRequest) -> Generation | None:
+        """The generated video, once its job has ended."""
+        return await self._videos.poll(name, request)
 
     async def generate(self, request: GenerationRequest) -> Generation:
         """Generates ``n`` images with one call."""

@@ -68,6 +68,10 @@ class BaseProvider(Frozen):
         """Whether this entry supports a task and its ``tasks`` do not exclude it."""
         return task in self.can_do and (not self.tasks or task in self.tasks)
 
+    def longest_video_s(self, params: Mapping[str, Any]) -> float:
+        """The greatest length of a video that it generates with these parameters, in seconds."""
+        return 0.0
+
     def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """Each parameter that this provider does not accept, with the reason."""
         yield from ()

@@ -183,13 +183,14 @@ class _Pricing:
     def generation(self, run: ModelRun, calls: int, first: Call | None) -> Cost:
         """The cost of all generations of a model run, whose ``first`` call stands for the size of all."""
         limit_key, images = generation_limit_key(run.provider, run.params), calls * self._plan.outputs_per_call(run)
-        stated = self._stated(limit_key, calls, images)
+        size = assumed_generation(first) if first else CallSize()
+        stated = self._stated(limit_key, calls, images, calls * size.video_seconds)
         if stated is not None:
             return Cost(run.label, stated, self._basis(limit_key), calls=calls)
         mean = self.past.generations.get((run.provider, without_prompt(run.label)))
         if mean is not None:
             return Cost(run.label, mean.usd * images, "earlier runs", mean.times, calls)
-        return self._by_tokens(run.label, limit_key, calls, assumed_generation(first) if first else CallSize())
+        return self._by_tokens(run.label, limit_key, calls, size)
 
     def paid_judges(self, grader: BaseGrader) -> list[str]:
         """The names of a grader's judges that may cost money."""
@@ -223,12 +224,12 @@ class _Pricing:
             return Cost(name, mean.usd * times, "earlier runs", mean.times, calls)
         return self._by_tokens(name, limit_key, calls, assumed_answer(grader, cases))
 
-    def _stated(self, limit_key: RateLimitKey, calls: int, images: int) -> float | None:
-        """The cost by the price per call and image; ``None`` if there is none or tokens are priced too."""
+    def _stated(self, limit_key: RateLimitKey, calls: int, images: int, video_s: float = 0.0) -> float | None:
+        """The cost by the price per call, image and second; ``None`` if there is none or tokens are priced too."""
         price = self._prices.fixed(limit_key)
         if price is None or price.input_per_million or price.output_per_million:
             return None
-        return (price.per_call or 0.0) * calls + (price.per_image or 0.0) * images
+        return (price.per_call or 0.0) * calls + (price.per_image or 0.0) * images + (price.per_second or 0.0) * video_s
 
     def _basis(self, limit_key: RateLimitKey) -> Basis:
         return "list" if self._prices.stated(limit_key) is None else "prices"

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from visioneval.engine.calls.limit_keys import RateLimitKey
+from visioneval.providers.base import VIDEO_MS
 from visioneval.providers.litellm.catalog import listed_price
 from visioneval.suite.entries.limits import Price
 
@@ -34,6 +35,7 @@ _TOKENS = {
     "cache_read_tokens": ("input_cached_tokens", "prompt_cached_tokens", "cached_content_token_count"),
     "input_image_tokens": ("input_image_tokens", "prompt_image_tokens"),
     "output_image_tokens": ("output_image_tokens", "candidates_image_tokens"),
+    "output_video_tokens": ("output_video_tokens", "candidates_video_tokens"),
     "cache_image_read_tokens": ("input_cached_image_tokens", "prompt_cached_image_tokens", "cache_image_tokens"),
 }
 """The token names of genai-prices, and the names that providers use for them."""
@@ -58,14 +60,15 @@ class Prices:
     def cost(self, limit_key: RateLimitKey, usage: Mapping[str, int] | None, images: int) -> float | None:
         """The cost in US dollars of one call that generated ``images`` images.
 
-        ``None`` if unknown, also where public prices tell image tokens from text tokens and the usage does not.
+        ``None`` if unknown, also where public prices tell image or video tokens from text and the usage does not.
         """
         price = self.fixed(limit_key)
         if price is not None:
             by_token = price.input_per_million or price.output_per_million
-            return None if by_token and not usage else _cost_by_price(price, usage or {}, images)
+            is_unknown = (by_token and not usage) or (price.per_second and images and VIDEO_MS not in (usage or {}))
+            return None if is_unknown else _cost_by_price(price, usage or {}, images)
         name, public = self._public_name(limit_key), self._public(limit_key)
-        if not usage or name is None or public is None or (images and _hides_image_tokens(usage, public[1])):
+        if not usage or name is None or public is None or (images and _hides_media_tokens(usage, public[1])):
             return None
         return _public_cost(*name, tuple(sorted(usage.items())))
 
@@ -100,6 +103,7 @@ def _cost_by_price(price: Price, usage: Mapping[str, int], images: int) -> float
     return (
         (price.per_call or 0.0)
         + (price.per_image or 0.0) * images
+        + (price.per_second or 0.0) * usage.get(VIDEO_MS, 0) / 1e3
         + (price.input_per_million or 0.0) * tokens["input_tokens"] / 1e6
         + (price.output_per_million or 0.0) * tokens["output_tokens"] / 1e6
     )
@@ -110,16 +114,17 @@ def tokens_of(usage: Mapping[str, int]) -> dict[str, int]:
     return {ours: sum(usage.get(name, 0) for name in names) for ours, names in _TOKENS.items()}
 
 
-def _hides_image_tokens(usage: Mapping[str, int], model: ModelInfo) -> bool:
-    """Whether a count may contain image tokens that have a price of their own, and does not say how many."""
+def _hides_media_tokens(usage: Mapping[str, int], model: ModelInfo) -> bool:
+    """Whether a count may contain image or video tokens of a price of their own, and does not say how many."""
     tokens = tokens_of(usage)
     prices = model.prices if isinstance(model.prices, list) else [model.prices]
     return any(
         tokens[f"{direction}_tokens"]
-        and not tokens[f"{direction}_image_tokens"]
+        and not tokens.get(f"{direction}_{medium}_tokens")
         and usage.keys().isdisjoint(names)
-        and any(getattr(getattr(price, "prices", price), f"{direction}_image_mtok", None) for price in prices)
+        and any(getattr(getattr(price, "prices", price), f"{direction}_{medium}_mtok", None) for price in prices)
         for direction, names in _TEXT_TOKENS.items()
+        for medium in ("image", "video")
     )
 
 
