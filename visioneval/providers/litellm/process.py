@@ -227,6 +227,9 @@ async def _read(running: _Running) -> None:
         for waiting in running.waiting.values():
             if not waiting.done():
                 waiting.set_exception(error)
+        with contextlib.suppress(ProcessLookupError):
+            running.process.kill()  # it may be alive if something else wrote there
+        running.home.cleanup()
 
 
 def _ended(running: _Running) -> str:
@@ -246,8 +249,6 @@ def _stderr(home: tempfile.TemporaryDirectory[str]) -> Path:
 async def _end(running: _Running) -> None:
     """Ends a process by the end of its input; kills it if it does not follow."""
     process = running.process
-    if running.reader is not None:
-        running.reader.cancel()
     assert process.stdin is not None
     process.stdin.close()
     try:
