@@ -9,7 +9,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 # Clients whose requirements exclude those of others. Each is an extra with tests and an environment of its own.
 CLIENTS := ray
 
-.PHONY: demo quick test integration soak check figures sentences calibration bench bench-scale probe wheel clean
+.PHONY: demo quick test readings integration soak check figures sentences calibration bench bench-scale probe wheel clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -26,6 +26,9 @@ quick: $(READY)  ## The fast tests: no kills, wheels, browsers or whole suites
 
 test: $(READY)
 	$(BIN)/python -m pytest -n $(WORKERS)
+
+readings: $(READY)  ## Records what OCR's models read in the images of tests whose subject is not OCR
+	RECORD_READINGS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
 .integration/ray/.ready: pyproject.toml
 	$(PYTHON) -m venv .integration/ray
