@@ -13,7 +13,7 @@ EXTRA_ray := ray,s3,video
 EXTRA_tables := parquet
 GROUP_tables := tables
 
-.PHONY: demo quick test integration soak check figures sentences calibration bench bench-scale probe wheel clean
+.PHONY: demo quick test readings integration soak check figures sentences calibration bench bench-scale probe wheel clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -30,6 +30,9 @@ quick: $(READY)  ## The fast tests: no kills, wheels, browsers or whole suites
 
 test: $(READY)
 	$(BIN)/python -m pytest -n $(WORKERS)
+
+readings: $(READY)  ## Records what OCR's models read in the images of tests whose subject is not OCR
+	RECORD_READINGS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
 .integration/%/.ready: pyproject.toml
 	$(PYTHON) -m venv .integration/$*
