@@ -385,11 +385,11 @@ def needed_keys(plan: Plan) -> dict[str, list[str]]:
     """The environment variables with keys that a plan needs, each with its model runs and judges."""
     needed: dict[str, list[str]] = {}
     for run in plan.runs:
-        if plan.generates and run.config.needs_key:
-            needed.setdefault(run.config.needs_key, []).append(run.label)
+        for key in run.config.needs_keys if plan.generates else ():
+            needed.setdefault(key, []).append(run.label)
     for name, judge in plan.judges.items():
-        if judge.needs_key:
-            needed.setdefault(judge.needs_key, []).append(f"the judge {name!r}")
+        for key in judge.needs_keys:
+            needed.setdefault(key, []).append(f"the judge {name!r}")
     return needed
 
 

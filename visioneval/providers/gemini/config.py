@@ -32,8 +32,8 @@ class GeminiProvider(GeneratingProvider, GeminiOptions):
     )
 
     @property
-    def needs_key(self) -> str | None:
-        return None if self.google else self.key_variable
+    def needs_keys(self) -> tuple[str, ...]:
+        return () if self.google else (self.key_variable,)
 
     def does(self, task: TaskType) -> bool:
         """A model generates either images or videos."""
@@ -60,10 +60,11 @@ class GeminiProvider(GeneratingProvider, GeminiOptions):
         if is_by_address and self.google is not None and "output_gcs_uri" not in params:
             yield "delivery", "on Vertex AI, delivery: uri needs output_gcs_uri: gs://BUCKET/FOLDER"
 
-    def credentials_problem(self, *, trusted: bool) -> str | None:
+    def credentials_problem(self, *, trusted: bool) -> tuple[str, str] | None:
         """A bucket is written and read with this machine's credentials."""
         if not trusted and ("output_gcs_uri" in self.params or "output_gcs_uri" in self.grid):
-            return "output_gcs_uri needs this machine's credentials: pass --trust-suite if you trust this suite"
+            message = "output_gcs_uri needs this machine's credentials: pass --trust-suite if you trust this suite"
+            return "params", message
         return super().credentials_problem(trusted=trusted)
 
 
@@ -82,5 +83,5 @@ class GeminiJudge(BaseJudge, GeminiOptions):
         return check_params(params, {"contents", "http_options", "model", "tools"})
 
     @property
-    def needs_key(self) -> str | None:
-        return None if self.google else self.key_variable
+    def needs_keys(self) -> tuple[str, ...]:
+        return () if self.google else (self.key_variable,)

@@ -12,11 +12,11 @@ from visioneval.providers.param_checks import model_problems
 from visioneval.suite.cases.case import Text
 from visioneval.suite.entries.judges import BaseJudge, check_params
 from visioneval.suite.entries.providers import GeneratingProvider, model_and_n
-from visioneval.suite.remote import ANY_HOST, HostPattern, MaskMode, OpenAIOptions
+from visioneval.suite.remote import DeclaredHosts, MaskMode, OpenAIOptions
 from visioneval.types import TaskType
 
 
-class OpenAIProvider(GeneratingProvider, OpenAIOptions):
+class OpenAIProvider(GeneratingProvider, OpenAIOptions, DeclaredHosts):
     """OpenAI's Images API, or a compatible server. Parameters are passed through as written.
 
     With ``api: videos``, a server that speaks ``/v1/videos``.
@@ -34,16 +34,9 @@ class OpenAIProvider(GeneratingProvider, OpenAIOptions):
         " send no mask.",
     )
 
-    output_hosts: tuple[HostPattern, ...] = Field(
-        default=(),
-        description="Hosts from which outputs are fetched if an answer names them by URL, besides the server's own:"
-        ' "files.example.com", "*.example.com", or "*" for every public host, which needs --trust-suite. Only https,'
-        " without a key.",
-    )
-
     @property
-    def needs_key(self) -> str | None:
-        return self.key_variable
+    def needs_keys(self) -> tuple[str, ...]:
+        return (self.key_variable,)
 
     @property
     def key_options(self) -> dict[str, Any]:
@@ -69,11 +62,6 @@ class OpenAIProvider(GeneratingProvider, OpenAIOptions):
     def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield from model_problems(OpenAIVideoParams, params) if self.api == "videos" else model_and_n(params)
 
-    def output_hosts_problem(self, *, trusted: bool) -> str | None:
-        if trusted or ANY_HOST not in self.output_hosts:
-            return None
-        return "outputs of every public host: name the hosts, or pass --trust-suite if you trust this suite"
-
 
 class OpenAIJudge(BaseJudge, OpenAIOptions):
     """A vision model with the Responses API, or with chat completions (``api: chat``)."""
@@ -91,5 +79,5 @@ class OpenAIJudge(BaseJudge, OpenAIOptions):
         return check_params(params, {"input", "messages", "model", "stream", "tools"})
 
     @property
-    def needs_key(self) -> str | None:
-        return self.key_variable
+    def needs_keys(self) -> tuple[str, ...]:
+        return (self.key_variable,)

@@ -81,7 +81,7 @@ def provider_errors(client: openai.AsyncOpenAI) -> Iterator[None]:
             client, str(error), error.kind, error.retry_after, may_be_billed=error.may_be_billed
         ) from None
     except openai.APIStatusError as error:
-        kind = error_kind(error.status_code, error.code)
+        kind = kind_of_status(error.status_code, error.code)
         raise _provider_error(client, _error_message(error), kind, retry_after(error.response.headers)) from None
     except openai.APIConnectionError as error:  # includes timeouts
         cause = error.__cause__ or error  # the SDK reports all of them as timeouts
@@ -148,7 +148,7 @@ def error_in_reply(error: object, wait: float | None = None) -> ProviderError:
     status = int(code) if re.fullmatch("[45][0-9][0-9]", code) else next(by_name, 500)
     message = fields.get("message") or (error if isinstance(error, str) else orjson.dumps(error).decode())
     return ProviderError(
-        f"the reply is an error: {message}"[:_MAX_MESSAGE], kind=error_kind(status, code), retry_after=wait
+        f"the reply is an error: {message}"[:_MAX_MESSAGE], kind=kind_of_status(status, code), retry_after=wait
     )
 
 
@@ -162,8 +162,8 @@ def parse_errors() -> Iterator[None]:
         raise ProviderError(message[:_MAX_MESSAGE], kind="transient", may_be_billed=True) from None
 
 
-def error_kind(status: int, code: object) -> ProviderErrorKind:
-    """The kind of an error by its HTTP status and OpenAI's code."""
+def kind_of_status(status: int, code: object) -> ProviderErrorKind:
+    """The kind of an error by its HTTP status and the provider's code."""
     if str(code) in _REFUSALS:
         return "refused"
     if status == 401 or code == "insufficient_quota":

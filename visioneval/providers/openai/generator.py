@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import binascii
 from collections.abc import Mapping
 from typing import Any
 
 import openai
-from pybase64 import b64decode
 
 from visioneval.providers.base import Generation, GenerationRequest
-from visioneval.providers.input_images import Upload, accepted_image
-from visioneval.providers.masks import MaskUse, mask_use
+from visioneval.providers.masks import mask_use
 from visioneval.providers.openai.config import OpenAIProvider
 from visioneval.providers.openai.connection import (
     BASE_URL,
@@ -23,8 +20,9 @@ from visioneval.providers.openai.connection import (
     provider_errors,
     read_json,
 )
-from visioneval.providers.openai.output_urls import AllowedHosts, fetch_outputs
 from visioneval.providers.openai.videos import OpenAIVideos
+from visioneval.providers.output_urls import AllowedHosts, read_outputs
+from visioneval.providers.uploads import uploads
 
 
 class OpenAIGenerator:
@@ -52,7 +50,7 @@ class OpenAIGenerator:
     async def edit(self, request: GenerationRequest) -> Generation:
         """Edits the first image; the others are references, in order."""
         use = mask_use(self._config.mask_mode, request.files)
-        outputs, mask = await asyncio.to_thread(_uploads, request, use)
+        outputs, mask = await asyncio.to_thread(uploads, request, use)
         prompt = use.worded(request.prompt, len(outputs))
         client = await self._connection.client()
         with provider_errors(client):
@@ -69,24 +67,5 @@ class OpenAIGenerator:
     async def _generation(self, answer: Mapping[str, Any], sent: Mapping[str, Any]) -> Generation:
         with parse_errors():
             images = [dict(image) for image in answer.get("data") or ()]
-        urls = [str(image["url"]) for image in images if image.get("url") and not image.get("b64_json")]
-        fetched = iter(await fetch_outputs(urls, self._allowed))
-        outputs = tuple(
-            _decoded(image) if image.get("b64_json") or not image.get("url") else next(fetched) for image in images
-        )
+        outputs = await read_outputs(images, self._allowed)
         return Generation(outputs=outputs, usage=flat_usage(answer.get("usage")) or None, run_params=sent)
-
-
-def _uploads(request: GenerationRequest, use: MaskUse) -> tuple[list[Upload], Upload | None]:
-    outputs = [accepted_image(path) for _, path in request.files.images]
-    if use.as_image is not None:
-        outputs.append(("mask.png", use.image(), "image/png"))
-    return outputs, ("mask.png", use.argument(), "image/png") if use.sent is not None else None
-
-
-def _decoded(image: Mapping[str, Any]) -> bytes:
-    """The image's bytes; empty if it is damaged, so that only its cell fails."""
-    try:
-        return b64decode(image.get("b64_json") or "", validate=True)
-    except (binascii.Error, ValueError, TypeError):
-        return b""

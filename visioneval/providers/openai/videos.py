@@ -17,7 +17,7 @@ from visioneval.errors import OperationError, ProviderError, ProviderErrorKind
 from visioneval.media.images import MAX_BYTES
 from visioneval.providers.base import VIDEO_MS, Generation, GenerationRequest, OutputFile
 from visioneval.providers.input_images import VideoInputs, accepted_image
-from visioneval.providers.openai.connection import Connection, error_kind, provider_errors, read_json
+from visioneval.providers.openai.connection import Connection, kind_of_status, provider_errors, read_json
 
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,300}")
 _RUNNING = ("queued", "in_progress", "pending", "processing", "running")
@@ -98,7 +98,7 @@ def _failure(name: str, job: Mapping[str, Any]) -> OperationError:
     error = job.get("error")
     fields: Mapping[str, Any] = error if isinstance(error, Mapping) else {"message": error}
     code, text = fields.get("code"), " ".join(str(fields.get("message") or "no reason is given").split())[:_MAX_MESSAGE]
-    kind: ProviderErrorKind = error_kind(500 if "server" in str(code) or "internal" in str(code) else 400, code)
+    kind: ProviderErrorKind = kind_of_status(500 if "server" in str(code) or "internal" in str(code) else 400, code)
     if kind == "refused":
         return OperationError(text, kind="refused")
     return OperationError(f"the video {name} ended as {job.get('status')!r:.40}: {text}", kind=kind)

@@ -34,7 +34,7 @@ FRAME_TOKENS = 1_000
 """Input tokens of overhead: roles, tool declarations and the provider's own instructions."""
 _MAX_TOKEN_PARAMS = ("max_output_tokens", "maxOutputTokens", "max_completion_tokens", "max_tokens")
 _CANDIDATE_PARAMS = ("n", "candidate_count", "candidateCount")
-_PASS_THROUGH_PROVIDERS = ("openai", "gemini")
+_PASS_THROUGH_PROVIDERS = ("openai", "gemini", "litellm")
 """Providers that send ``params`` unchanged, so that a maximum in them is enforced."""
 
 
@@ -64,7 +64,7 @@ class CostBound:
 
 def bound_of(prices: Prices, limit_key: RateLimitKey, size: CallSize) -> CostBound:
     """The cost bound of a call: strict if only calls and images are priced, or a maximum of output tokens is set."""
-    price, length = prices.stated(limit_key), {VIDEO_MS: round(1000 * size.video_seconds)}
+    price, length = prices.fixed(limit_key), {VIDEO_MS: round(1000 * size.video_seconds)}
     if price is not None and not (price.input_per_million or price.output_per_million):
         return CostBound(prices.cost(limit_key, length, size.images) or 0.0, is_strict=True)
     output_tokens = size.likely_output_tokens if size.max_output_tokens is None else size.max_output_tokens

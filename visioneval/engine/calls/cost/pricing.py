@@ -1,4 +1,4 @@
-"""Prices of calls: the suite's prices, or public prices from genai-prices."""
+"""Prices of calls: the suite's prices, public prices from genai-prices, or LiteLLM's list for its models."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.providers.base import VIDEO_MS
+from visioneval.providers.litellm.catalog import listed_price
 from visioneval.suite.entries.limits import Price
 
 if TYPE_CHECKING:
@@ -17,6 +18,17 @@ if TYPE_CHECKING:
 
 
 _PROVIDER_NAMES = {"openai": "openai", "gemini": "google"}
+_LITELLM = "litellm"
+_NAMES_IN_LITELLM = {
+    "anthropic": "anthropic",
+    "gemini": "google",
+    "mistral": "mistral",
+    "openai": "openai",
+    "openrouter": "openrouter",
+    "vertex_ai": "google",
+    "xai": "x-ai",
+}
+"""Names of providers in genai-prices, by LiteLLM's."""
 _TOKENS = {
     "input_tokens": ("input_tokens", "prompt_tokens", "prompt_token_count", "tool_use_prompt_token_count"),
     "output_tokens": ("output_tokens", "completion_tokens", "candidates_token_count", "thoughts_token_count"),
@@ -35,41 +47,55 @@ _TEXT_TOKENS = {
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """The cost of a call by the suite's ``prices``, or else by genai-prices for a provider's own host."""
+    """The cost of a call by the suite's ``prices``, or else by a public list for a provider's own host."""
 
     suite_prices: Mapping[str, Price] = field(default_factory=dict)
     custom_hosts: frozenset[RateLimitKey] = frozenset()
-    """Rate-limit keys whose calls go to a custom host, which genai-prices does not cover."""
+    """Rate-limit keys whose calls go to a custom host, which public lists do not cover."""
 
     def knows(self, limit_key: RateLimitKey) -> bool:
         """Whether the price of a call is known."""
-        return self.stated(limit_key) is not None or self._public(limit_key) is not None
+        return self.fixed(limit_key) is not None or self._public(limit_key) is not None
 
     def cost(self, limit_key: RateLimitKey, usage: Mapping[str, int] | None, images: int) -> float | None:
         """The cost in US dollars of one call that generated ``images`` images.
 
         ``None`` if unknown, also where public prices tell image or video tokens from text and the usage does not.
         """
-        price = self.stated(limit_key)
+        price = self.fixed(limit_key)
         if price is not None:
             by_token = price.input_per_million or price.output_per_million
             is_unknown = (by_token and not usage) or (price.per_second and images and VIDEO_MS not in (usage or {}))
             return None if is_unknown else _cost_by_price(price, usage or {}, images)
-        public = self._public(limit_key)
-        if not usage or public is None or (images and _hides_media_tokens(usage, public[1])):
+        name, public = self._public_name(limit_key), self._public(limit_key)
+        if not usage or name is None or public is None or (images and _hides_media_tokens(usage, public[1])):
             return None
-        return _public_cost(_PROVIDER_NAMES[limit_key.provider], str(limit_key.model), tuple(sorted(usage.items())))
+        return _public_cost(*name, tuple(sorted(usage.items())))
 
     def stated(self, limit_key: RateLimitKey) -> Price | None:
         """The suite's price for a rate-limit key."""
         names = (str(limit_key), limit_key.model or "", limit_key.provider)
         return next((self.suite_prices[name] for name in names if name in self.suite_prices), None)
 
+    def fixed(self, limit_key: RateLimitKey) -> Price | None:
+        """The suite's price for a rate-limit key, or that of LiteLLM's list if genai-prices has none."""
+        price = self.stated(limit_key)
+        is_listed = limit_key.provider == _LITELLM and limit_key.model and limit_key not in self.custom_hosts
+        if price is not None or not is_listed or self._public(limit_key) is not None:
+            return price
+        return listed_price(str(limit_key.model))
+
     def _public(self, limit_key: RateLimitKey) -> Any:
-        public_name = _PROVIDER_NAMES.get(limit_key.provider)
-        if public_name is None or limit_key.model is None or limit_key in self.custom_hosts:
-            return None
-        return _public_model(public_name, limit_key.model)
+        name = self._public_name(limit_key)
+        return None if name is None else _public_model(*name)
+
+    def _public_name(self, limit_key: RateLimitKey) -> tuple[str, str] | None:
+        """The provider and the model in genai-prices, if the provider is there."""
+        provider, model = _PROVIDER_NAMES.get(limit_key.provider), limit_key.model or ""
+        if limit_key.provider == _LITELLM:
+            prefix, _, model = model.partition("/")
+            provider = _NAMES_IN_LITELLM.get(prefix)
+        return (provider, model) if provider and model and limit_key not in self.custom_hosts else None
 
 
 def _cost_by_price(price: Price, usage: Mapping[str, int], images: int) -> float:
