@@ -32,6 +32,7 @@ from .http1 import (
 from .openai_wire import OpenAI
 from .outcomes import Provider, decide
 from .script import GenerationRequest, Script
+from .videos import Videos
 from .wire import raw_reply
 
 BACKLOG = 4096
@@ -90,6 +91,7 @@ class FakeAPI:
         self.script = script or Script()
         self.faults = Faults()
         self.key = key
+        self.videos = Videos()
         self.latency: dict[str, float | tuple[float, float]] = {}
         self.packing: str | None = None
         self.requests: list[LoggedRequest] = []
@@ -228,6 +230,9 @@ class FakeAPI:
 
     async def _carry_out(self, provider: Provider, request: HttpRequest, entry: LoggedRequest) -> Reply:
         provider.authenticate(request)
+        if (name := self.videos.endpoint(request)) is not None:
+            entry.endpoint = name
+            return self.videos.answer(request, name, _json_or_none(request.body))
         endpoint = provider.endpoint(request)
         entry.endpoint = endpoint.name
         asked = endpoint.read(request)

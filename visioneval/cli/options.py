@@ -119,7 +119,7 @@ Note = Annotated[
     str | None, value("--note", "TEXT", "A note that is stored with the run and listed by 'runs'.", OUTPUT)
 ]
 AsJson = Annotated[bool, flag("--json", "Print the summary as one line of JSON per suite.", OUTPUT)]
-Quiet = Annotated[bool, flag("--quiet", "Print only the last line.", OUTPUT)]
+Quiet = Annotated[bool, flag("--quiet", "Print only where the run is.", OUTPUT)]
 Junit = Annotated[Path | None, value("--junit", "FILE", "Also write JUnit XML.", OUTPUT)]
 Markdown = Annotated[Path | None, value("--markdown", "FILE", "Also write Markdown, for a job summary.", OUTPUT)]
 NoFail = Annotated[bool, flag("--no-fail", "Exit 0 instead of 1 if a gate fails.", OUTPUT)]

@@ -95,8 +95,8 @@ def _print_templates() -> None:
 
 def _needed_keys(suite: Suite) -> list[str]:
     """The environment variables with keys that a suite needs."""
-    keys = [entry.needs_key for entry in suite.models] + [judge.needs_key for judge in suite.judges.values()]
-    return sorted(set(filter(None, keys)))
+    keys = [entry.needs_keys for entry in suite.models] + [judge.needs_keys for judge in suite.judges.values()]
+    return sorted({key for entry_keys in keys for key in entry_keys})
 
 
 def _copy(files: Mapping[Path, Path], folder: Path) -> None:
