@@ -9,11 +9,11 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 # Clients whose requirements exclude those of others. Each has tests and an environment of its own, with the extra of its
 # name and the dependency group `integration`, if nothing else is stated.
 CLIENTS := ray tables litellm
-EXTRA_ray := ray,s3
+EXTRA_ray := ray,s3,video
 EXTRA_tables := parquet
 GROUP_tables := tables
 
-.PHONY: demo quick test integration soak check figures sentences calibration bench bench-scale probe wheel clean
+.PHONY: demo quick test readings integration soak check figures sentences calibration bench bench-scale probe wheel clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -30,6 +30,9 @@ quick: $(READY)  ## The fast tests: no kills, wheels, browsers or whole suites
 
 test: $(READY)
 	$(BIN)/python -m pytest -n $(WORKERS)
+
+readings: $(READY)  ## Records what OCR's models read in the images of tests whose subject is not OCR
+	RECORD_READINGS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
 .integration/%/.ready: pyproject.toml
 	$(PYTHON) -m venv .integration/$*

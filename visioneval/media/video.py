@@ -54,7 +54,7 @@ def video_at(path: Path, data: bytes) -> Output:
     """Describes video ``data`` stored, or to be stored, at ``path``. Raises ``ImageError`` if it has no frame."""
     mime = video_mime(data)
     if mime is None:
-        raise ImageError(f"not a supported video (supported: {', '.join(EXTENSIONS.values())})")
+        raise _unsupported()
     _check_bytes(len(data))
     return Output(path, sha256(data), mime, *_frame_size(io.BytesIO(data), mime))
 
@@ -64,11 +64,15 @@ def video_file(path: Path) -> Output:
     with path.open("rb") as file:
         mime = video_mime(file.read(64))
         if mime is None:
-            raise ImageError(f"not a supported video (supported: {', '.join(EXTENSIONS.values())})")
+            raise _unsupported()
         _check_bytes(path.stat().st_size)
         file.seek(0)
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return Output(path, digest, mime, *_frame_size(str(path), mime))
+
+
+def _unsupported() -> ImageError:
+    return ImageError(f"not a supported video (supported: {', '.join(EXTENSIONS.values())})")
 
 
 def _check_bytes(size: int) -> None:
@@ -87,7 +91,9 @@ def _frame_size(source: Any, mime: str) -> tuple[int, int]:
 def seconds_of(video: bytes | Path) -> float:
     """How long a video says that it is, in seconds. Raises ``ImageError``."""
     with io.BytesIO(video) if isinstance(video, bytes) else video.open("rb") as file:
-        mime = video_mime(file.read(64)) or ""
+        mime = video_mime(file.read(64))
+    if mime is None:
+        raise _unsupported()
     with _opened(io.BytesIO(video) if isinstance(video, bytes) else str(video), mime) as (container, _):
         if not container.duration:
             raise ImageError("the video does not say how long it is")

@@ -59,11 +59,11 @@ class OutputWriter:
         """
         if not _SAFE_NAME.fullmatch(name):
             raise ValueError(f"{name!r} is not a valid file name: use letters, digits, _ - and . (not first)")
-        cell_folder = self._cell_folder(test_id, label)
+        folder = self._cell_folder(test_id, label)
         try:
-            return f"{cell_folder}/{self._write(cell_folder, name, data, source)}"
+            return f"{folder}/{self._write(folder, name, data, source)}"
         except OSError as error:
-            path = f"{self.folder}/{cell_folder}/{name}"
+            path = f"{self.folder}/{folder}/{name}"
             raise StorageError(f"{path}: cannot write: {error.strerror or error}") from error
 
     def _write(self, cell_folder: str, name: str, data: bytes | None, source: StrPath | None) -> str:
@@ -78,7 +78,7 @@ class OutputWriter:
 
     def _cell_folder(self, test_id: str, label: str) -> str:
         """The folder of the cells of a case on a model run, relative to the run's folder. Creates it."""
-        relative = f"artifacts/{test_id}/{model_slug(label)}"
+        relative = cells_folder(test_id, label)
         if relative in self._cell_folders:
             return relative
         path = f"{self.folder}/{relative}"
@@ -243,6 +243,11 @@ def _move_stale(folder: Path, stale: Collection[CellKey]) -> None:
     with (folder / "stale.jsonl").open("ab") as stale_file:
         stale_file.writelines(removed)
     write_whole(folder / "results.jsonl", b"".join(remaining))
+
+
+def cells_folder(test_id: str, label: str) -> str:
+    """The folder of the cells of a case on a model run, relative to the run's folder."""
+    return f"artifacts/{test_id}/{model_slug(label)}"
 
 
 @lru_cache(maxsize=1024)

@@ -26,11 +26,13 @@ from visioneval.engine.cells.cell import Job
 from visioneval.engine.cells.stored_grades import saved_files
 from visioneval.errors import StorageError, VisionEvalError
 from visioneval.records.model import RunInfo
+from visioneval.records.operations import PREFIX
 from visioneval.records.questions import NAME as QUESTIONS
 from visioneval.records.stores.segments import is_safe_key
 from visioneval.records.stores.store import MissingObjectError, ObjectStore
-from visioneval.records.writer import OutputWriter, StrPath
+from visioneval.records.writer import OutputWriter, StrPath, cells_folder
 from visioneval.scale.ray.messages import Assignment, UnsentFile
+from visioneval.types import TaskType
 
 _THREADS = 16
 """Files that a worker sends at once."""
@@ -86,9 +88,17 @@ def named_by_content(name: str, data: bytes) -> str:
 class JobWriter(ExclusiveWriter):
     """Saves the files of one job in a folder of this node, and notes them: ``saved`` has their cells and names."""
 
-    def __init__(self, folder: Path, info: RunInfo, *, by_content: bool) -> None:
+    def __init__(
+        self, folder: Path, info: RunInfo, *, by_content: bool, send_now: Callable[[str], bool] = lambda _: False
+    ) -> None:
         super().__init__(folder, info, by_content=by_content)
         self.saved: dict[str, tuple[str, str, str]] = {}
+        self._send_now = send_now
+
+    def flush(self) -> None:
+        """Sends what was saved so far; what the store does not take is sent at the end of the job."""
+        for relative in [name for name in self.saved if self._send_now(name)]:
+            del self.saved[relative]
 
     def save(self, test_id: str, label: str, name: str, data: bytes | None, *, source: StrPath | None = None) -> str:
         """Also notes the file."""
@@ -157,7 +167,9 @@ class StoreOutputs:
         folder.mkdir()
         try:
             await self._in_thread(self._fetch, folder, sorted(set(existing_files(job, run_folder))))
-            writer = JobWriter(folder, self._assignment.info, by_content=by_content)
+            await self._in_thread(self._fetch_operations, folder, job)
+            send_now = partial(self._is_sent, folder)
+            writer = JobWriter(folder, self._assignment.info, by_content=by_content, send_now=send_now)
             yield OpenJob(moved(job, run_folder, folder), writer, partial(self._send, writer))
         finally:
             await self._in_thread(shutil.rmtree, folder, True)
@@ -175,6 +187,21 @@ class StoreOutputs:
             path = folder / relative
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
+
+    def _fetch_operations(self, folder: Path, job: Job) -> None:
+        """Downloads what is written down of the operations that an earlier attempt has begun."""
+        call = job.call
+        if call.task_type is TaskType.VIDEO_GENERATION and job.generate:
+            cells = cells_folder(call.case.id, call.run.label)
+            items = self._store.entries(f"{self._run_id}/{cells}")
+            self._fetch(folder, [f"{cells}/{item.name}" for item in items if item.name.startswith(PREFIX)])
+
+    def _is_sent(self, folder: Path, relative: str) -> bool:
+        """Sends a file at once. Returns whether the store has it."""
+        try:
+            return self._store.create(f"{self._run_id}/{relative}", (folder / relative).read_bytes())
+        except VisionEvalError:
+            return False
 
     async def _send(self, writer: JobWriter) -> tuple[UnsentFile, ...]:
         sent = [
