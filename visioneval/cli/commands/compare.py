@@ -95,7 +95,7 @@ def compare(
     Exits 1 if a gate (--fail-on) failed. Exits 3 if one could not be measured, or if B lost metrics, measured cells or
     cells of A (see --allow). Makes calls only with --confirm, which needs a complete run B that generated its images.
     """
-    from visioneval.analysis.compare.compare import ComparisonFilters
+    from visioneval.analysis.compare.filters import ComparisonFilters
     from visioneval.api.comparisons import ComparisonRequest, compare_named
     from visioneval.cli.progress import ProgressCounts, print_traceback
     from visioneval.cli.reports import check_reports
@@ -169,6 +169,8 @@ def _print(result: ComparisonResult, *, as_json: bool) -> None:
     from visioneval.report.terminal.compare import print_comparison
 
     if as_json:
-        print(comparison_json(result.comparison, result.gates, result.exit_code))
+        for part in comparison_json(result.comparison, result.gates, result.exit_code):
+            print(part, end="")
+        print()
     else:
         print_comparison(result.comparison, result.gates, options.console())
