@@ -71,6 +71,24 @@ class TestABucket:
         assert resume(runner).status == "completed"
         assert len(api.videos.created) == 2
 
+    @pytest.mark.parametrize("uri", ["gs://other/1.mp4", "gs://bkt/films-of-others/1.mp4", "gs://bkt/films/../1.mp4"])
+    def test_an_object_elsewhere_is_not_read(
+        self, uri: str, api: FakeAPI, runner: SuiteRunner, google: ProxyLog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:9")
+        api.videos.ends = {"response": {"videos": [{"gcsUri": uri, "mimeType": "video/mp4"}]}}
+        write(runner, entry(api, "veo", params={"output_gcs_uri": "gs://bkt/films"}))
+        assert failed(runner).endswith("names its video by an address that is not below output_gcs_uri")
+
+    @pytest.mark.parametrize("kind", ["veo", "omni"], indirect=True)
+    def test_no_bucket_is_read_that_the_suite_does_not_name(self, kind: str, api: FakeAPI, runner: SuiteRunner) -> None:
+        video = {"type": "video", "uri": "gs://bkt/films/1.mp4", "mime_type": "video/mp4"}
+        of_omni = {"steps": [{"type": "model_output", "content": [video]}]}
+        of_veo = {"response": {"videos": [{"gcsUri": video["uri"], "mimeType": "video/mp4"}]}}
+        api.videos.ends = of_veo if kind == "veo" else of_omni
+        write(runner, entry(api, kind))
+        assert failed(runner).endswith("names its video by an address that is not below output_gcs_uri")
+
 
 class TestEndings:
     def test_a_filtered_video_is_a_refusal(self, api: FakeAPI, runner: SuiteRunner, google: ProxyLog) -> None:
