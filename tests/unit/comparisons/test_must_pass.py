@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from calibration.must_pass import Design, is_failed, rate
 from compare_factory import cell, side
-from scipy.stats import binom
 
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison, ComparisonFilters, compare
@@ -206,6 +205,9 @@ def test_json_has_every_case_with_its_samples() -> None:
 
 def broken_probability(count: int, fails_a: float, fails_b: float, planned: int = 0) -> float:
     """The exact probability that one case is judged as broken, by the real rule."""
+
+    from scipy.stats import binom
+
     return sum(
         binom.pmf(failed_a, count, fails_a) * binom.pmf(failed_b, count, fails_b) * _confirmed(case, fails_b, planned)
         for failed_a in range(count + 1)
@@ -246,6 +248,9 @@ def test_equal_runs_seldom_fail_with_confirmation(noise: float, limit: float) ->
 
 def test_confirmation_is_the_binomial_majority() -> None:
     """The rule that stops early gives what all planned samples would."""
+
+    from scipy.stats import binom
+
     for fails in (0.02, 0.1, 0.5, 0.8):
         assert broken_probability(1, 0, fails, planned=4) == pytest.approx(fails * binom.sf(1, 4, fails))
 
