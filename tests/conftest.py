@@ -21,6 +21,7 @@ from browser import browser, open_page
 from fake_api import FakeAPI
 from hypothesis import HealthCheck, settings
 from label_server import rate, serve
+from official_documents import invalid_bodies
 from PIL import Image
 from recorded_readings import RECORDING, RECORDINGS, folder_of_readings, record, recorded_readings, reduced_readings
 from suite_runner import SuiteRunner
@@ -44,6 +45,7 @@ settings.register_profile(
     "random", deadline=None, suppress_health_check=list(HealthCheck), max_examples=1000, print_blob=True
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+FakeAPI.check_requests = staticmethod(invalid_bodies)
 _LEAKS = re.compile(
     r".*(_API_KEY|_TOKEN|_SECRET)|(GOOGLE|OPENAI|GEMINI|ANTHROPIC|AZURE|AWS|VISIONEVAL|XDG|HF)_.*"
     r"|NO_COLOR|FORCE_COLOR|CLICOLOR.*|COLUMNS|LINES|GITHUB_ACTIONS|CI"

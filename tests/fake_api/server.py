@@ -11,11 +11,11 @@ import struct
 import threading
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from .faults import RAW, STATUS, WIRE, Fault, Faults, ModelRequest
 from .gemini_wire import Gemini
@@ -71,8 +71,12 @@ class FakeAPI:
     ``vertex``) or a kind of call (``images``, ``judge``) to seconds, or to a (least, most) pair. ``models`` adds
     names to those that the services know; ``chat_formats`` and ``chat_tools`` restrict the chat endpoint, to imitate a
     compatible server with fewer features. ``packing`` is the content encoding of replies, ``gzip`` or ``deflate``.
-    Exceptions of the script are raised again at the end of ``with``.
+    Exceptions of the script are raised again at the end of ``with``, and what ``check_requests`` says against the
+    requests is an ``AssertionError`` there.
     """
+
+    check_requests: ClassVar[Callable[[Sequence[LoggedRequest]], Iterable[str]]] = staticmethod(lambda _: ())
+    """Set by the tests' configuration, for all servers."""
 
     def __init__(
         self,
@@ -133,6 +137,9 @@ class FakeAPI:
         self._thread.join()
         if self.errors and error is None:
             raise self.errors[0]
+        if error is None:
+            problems = list(self.check_requests(self.requests))
+            assert not problems, "\n".join(problems)
 
     def requests_to(self, endpoint: str) -> list[LoggedRequest]:
         """The requests to an endpoint, in order of arrival."""

@@ -107,6 +107,23 @@ class TestWhatIsSent:
         assert (job.body["background"], job.body["store"]) == (True, True)
         assert job.images == (image(runner, role).read_bytes(),)
 
+    def test_omni_on_vertex_is_called_with_the_machines_credentials(
+        self, api: FakeAPI, runner: SuiteRunner, google: ProxyLog
+    ) -> None:
+        model = {"provider": "gemini", "label": "m", "params": {"model": MODELS["omni"]}}
+        write(runner, {**model, "google": {"project": "shop", "location": "us-central1"}})
+        assert run(runner)["fox", 0].mime == "video/mp4"
+        assert len(api.videos.created) == 1
+        paths = {request.path for request in api.requests_to("omni")}
+        assert paths == {"/v1beta1/projects/shop/locations/us-central1/interactions"}
+
+    def test_a_call_without_background_is_no_operation(self, api: FakeAPI, runner: SuiteRunner) -> None:
+        write(runner, entry(api, "omni", params={"background": False}))
+        assert run(runner)["fox", 0].mime == "video/mp4"
+        (job,) = api.videos.created
+        assert (job.body["background"], job.polls) == (False, 0)
+        assert list((runner.out / "r").rglob("operation-*")) == []
+
     def test_a_server_gets_a_form(self, api: FakeAPI, runner: SuiteRunner) -> None:
         params = {"seconds": 4, "size": "1280x720", "seed": 7, "guidance_scale": 3.5, "extra": {"tiled": True}}
         write(runner, entry(api, "videos", params=params), cases=[case_with(runner, "base")])

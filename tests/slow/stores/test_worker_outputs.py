@@ -13,14 +13,19 @@ from stores import FaultyStore
 
 from visioneval.engine.cells.cell import Job, StoredOutput
 from visioneval.errors import StorageError, UsageError
+from visioneval.records.operations import OperationFile
 from visioneval.records.questions import read_questions
 from visioneval.records.stores.store import ObjectStore
 from visioneval.scale.ray.messages import UnsentFile
 from visioneval.scale.ray.outputs import StoreOutputs, named_by_content
+from visioneval.types import TaskType
 
 OLD, NEW = b"an output", b"another output"
 PATH = "artifacts/tree/m/0.png"
-JOB = Job(call=None, generate=(0,))  # type: ignore[arg-type]
+JOB = Job(call=SimpleNamespace(task_type="image_generation"), generate=(0,))  # type: ignore[arg-type]
+CELL: Any = SimpleNamespace(
+    task_type=TaskType.VIDEO_GENERATION, case=SimpleNamespace(id="fox"), run=SimpleNamespace(label="m")
+)
 
 
 @pytest.fixture
@@ -92,6 +97,32 @@ def test_request_whose_reply_is_lost(store: ObjectStore, s3: FaultyStore, worker
     s3.add("lost", "PUT", "/artifacts/")
     assert sent(worker("first"), OLD) == (PATH, [])
     assert store.read(f"r/{PATH}") == OLD
+
+
+def operation(folder: Any) -> OperationFile:
+    return OperationFile(folder, "fox", "m", "gemini", (0,), "generate:1")
+
+
+def test_another_worker_asks_for_an_operation_that_a_lost_one_has_begun(
+    store: ObjectStore, worker: Callable[..., StoreOutputs]
+) -> None:
+    job = Job(call=CELL, generate=(0,))
+
+    async def lost_before_it_sends() -> None:
+        async with worker("lost").opened(job, again=False) as opened:
+            await asyncio.to_thread(operation(opened.writer).begin, "operations/7")
+            assert any("operation-0-" in item.key for item in store.walk("r/artifacts"))
+
+    async def next_attempt(name: str) -> str | None:
+        async with worker(name).opened(job, again=True) as opened:
+            begun = operation(opened.writer).read()
+            operation(opened.writer).end("operations/7")
+            assert await opened.send() == ()
+            return begun
+
+    asyncio.run(lost_before_it_sends())
+    assert asyncio.run(next_attempt("second")) == "operations/7"
+    assert asyncio.run(next_attempt("third")) is None
 
 
 @pytest.mark.parametrize(("kind", "times"), [("503", 12), ("403", 2)])
