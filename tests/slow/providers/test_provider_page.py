@@ -7,6 +7,7 @@ import io
 import json
 import re
 import shutil
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -168,14 +169,18 @@ def test_what_the_table_calls_tested(
 
 
 @pytest.mark.parametrize(
-    ("name", "images", "message"),
-    [("xAI", 1, "415: the body must be application/json"), ("Ollama", 1, "404: there is no /v1/images/edits")],
+    ("name", "changes", "message"),
+    [
+        ("xAI", {"edit_body": "form"}, "415: the body must be application/json"),
+        ("Ollama", {}, "404: there is no /v1/images/edits"),
+    ],
 )
-def test_what_the_table_says_no_to(
-    image: bytes, request_of: Callable[..., GenerationRequest], name: str, images: int, message: str
+def test_edits_that_a_server_refuses(
+    image: bytes, request_of: Callable[..., GenerationRequest], name: str, changes: dict[str, Any], message: str
 ) -> None:
+    entry = {**ENTRIES[name]["models"][0], **changes}
     with compatible(FORMS[name], image) as server, pytest.raises(ProviderError, match=message) as raised:
-        generated(server.url, ENTRIES[name]["models"][0], request_of, images=images)
+        generated(server.url, entry, request_of, images=1)
     assert raised.value.kind == "invalid"
 
 
@@ -194,6 +199,17 @@ def test_an_image_by_url_or_by_path_is_read_from_the_server(
     by_url = {**entry, "params": {**entry["params"], "response_format": "url"}}
     with compatible(FORMS[name], image) as server:
         assert generated(server.url, by_url, request_of) == image
+
+
+def test_the_body_of_an_edit_is_in_no_cache_key(
+    image: bytes, request_of: Callable[..., GenerationRequest], mask: Callable[..., Path]
+) -> None:
+    entry = ENTRIES["xAI"]["models"][0]
+    config = OpenAIProvider.model_validate(entry)
+    assert config.key_options == OpenAIProvider.model_validate({**entry, "edit_body": "form"}).key_options
+    with compatible(FORMS["xAI"], image) as server:
+        generated(server.url, entry, request_of, images=1, masked=True)
+    assert server.used[0]["mask"]["url"] == f"data:image/png;base64,{b64encode(mask().read_bytes()).decode()}"
 
 
 def test_omni_ignores_the_argument_of_a_mask(image: bytes, request_of: Callable[..., GenerationRequest]) -> None:

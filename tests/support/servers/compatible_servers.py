@@ -90,6 +90,10 @@ def _used(form: ServerForm, path: str, kind: str, body: bytes) -> dict[str, Any]
     if kind != "application/json":
         raise _RefusedError(415, "the body must be application/json")
     used: dict[str, Any] = json.loads(body)
+    if path == EDIT:
+        given = used["images"] if "images" in used else [used["image"]]
+        urls = [image["url"] for image in given if image["type"] == "image_url"]
+        used["images"] = [base64.b64decode(url.removeprefix("data:image/png;base64,")) for url in urls]
     return used
 
 
