@@ -51,12 +51,14 @@ GRADERS: Mapping[str, Part] = {
     "locality": _part("graders.pixels", "LocalityGrader", "locality:Locality"),
     "reference": _part("graders.pixels", "ReferenceGrader", "reference:Reference"),
     "properties": _part("graders.properties", "PropertiesGrader", "grader:Properties"),
+    "video": _part("graders.video", "VideoGrader", "grader:Video"),
     "diversity": _part("graders.diversity", "DiversityGrader", "grader:Diversity"),
     "pairwise": _part("graders.pairwise", "PairwiseGrader", "grader:Pairwise", checks=True),
 }
 PROVIDERS: Mapping[str, Part] = {
     "openai": _part("providers.openai", "OpenAIProvider", "generator:OpenAIGenerator"),
     "gemini": _part("providers.gemini", "GeminiProvider", "generator:GeminiGenerator"),
+    "litellm": _part("providers.litellm", "LiteLLMProvider", "generator:LiteLLMGenerator", checks=True),
     "files": _part("providers.files", "FilesProvider", "generator:Files", checks=True),
     "mock": _part("providers.mock", "MockProvider", "generator:Mock"),
     "command": _part("providers.command", "CommandProvider", "generator:Command", checks=True),
@@ -64,6 +66,7 @@ PROVIDERS: Mapping[str, Part] = {
 JUDGES: Mapping[str, Part] = {
     "openai": _part("providers.openai", "OpenAIJudge", "judge:open_judge"),
     "gemini": _part("providers.gemini", "GeminiJudge", "judge:GeminiJudgeClient"),
+    "litellm": _part("providers.litellm", "LiteLLMJudge", "judge:open_judge", checks=True),
     "recorded": _part("providers.recorded", "RecordedJudge", "judge:Recorded", checks=True),
 }
 

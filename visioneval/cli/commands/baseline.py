@@ -7,10 +7,13 @@ from typing import Annotated
 import typer
 
 from visioneval.cli import options
+from visioneval.cli.help_pages import HelpWithoutTypes
 from visioneval.defaults import RUNS
 from visioneval.errors import UsageError
 
-app = typer.Typer(help="Store a run's results in a small file to commit to a repository.", no_args_is_help=True)
+app = typer.Typer(
+    cls=HelpWithoutTypes, help="Store a run's results in a small file to commit to a repository.", no_args_is_help=True
+)
 
 
 @app.command("set")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from visioneval.cli import options
+from visioneval.cli import completion, options
 from visioneval.defaults import MAX_CONCURRENCY, MAX_CONFIRM, RUNS
 from visioneval.errors import UsageError
 
@@ -18,11 +18,18 @@ SIDE = "Path, ID, unique prefix, 'latest', a JSONL file or baseline:NAME; RUN@LA
 
 
 def compare(
-    a: Annotated[str, options.argument("A", f"The baseline run. {SIDE}")],
+    a: Annotated[str, options.argument("A", f"The baseline run. {SIDE}", autocompletion=completion.run_names)],
     b: Annotated[str, options.argument("B", "The candidate run, named the same way.")],
     model_map: options.ModelMap = None,
     metric: Annotated[
-        list[str] | None, options.value("--metric", "GLOB", "Only these metrics. Repeatable.", options.SELECTION)
+        list[str] | None,
+        options.value(
+            "--metric",
+            "GLOB",
+            "Only these metrics. Repeatable.",
+            options.SELECTION,
+            autocompletion=completion.metric_names,
+        ),
     ] = None,
     tag: options.Tags = None,
     case: options.Cases = None,
