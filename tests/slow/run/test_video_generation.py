@@ -107,6 +107,23 @@ class TestWhatIsSent:
         assert (job.body["background"], job.body["store"]) == (True, True)
         assert job.images == (image(runner, role).read_bytes(),)
 
+    def test_omni_on_vertex_is_called_with_the_machines_credentials(
+        self, api: FakeAPI, runner: SuiteRunner, google: ProxyLog
+    ) -> None:
+        model = {"provider": "gemini", "label": "m", "params": {"model": MODELS["omni"]}}
+        write(runner, {**model, "google": {"project": "shop", "location": "us-central1"}})
+        assert run(runner)["fox", 0].mime == "video/mp4"
+        assert len(api.videos.created) == 1
+        paths = {request.path for request in api.requests_to("omni")}
+        assert paths == {"/v1beta1/projects/shop/locations/us-central1/interactions"}
+
+    def test_a_call_without_background_is_no_operation(self, api: FakeAPI, runner: SuiteRunner) -> None:
+        write(runner, entry(api, "omni", params={"background": False}))
+        assert run(runner)["fox", 0].mime == "video/mp4"
+        (job,) = api.videos.created
+        assert (job.body["background"], job.polls) == (False, 0)
+        assert list((runner.out / "r").rglob("operation-*")) == []
+
     def test_a_server_gets_a_form(self, api: FakeAPI, runner: SuiteRunner) -> None:
         params = {"seconds": 4, "size": "1280x720", "seed": 7, "guidance_scale": 3.5, "extra": {"tiled": True}}
         write(runner, entry(api, "videos", params=params), cases=[case_with(runner, "base")])
@@ -150,6 +167,14 @@ class TestBudget:
         write(runner, entry(api, "videos"), prices={MODELS["videos"]: PRICE})
         assert runner.run("--trust-suite").exit_code == 3
         assert resume(runner, "--budget", "0.1").cost_usd == 2.0
+
+    def test_one_that_cannot_be_asked_for_counts_as_a_whole(self, api: FakeAPI, runner: SuiteRunner) -> None:
+        api.videos.poll.append(ApiError(403, "not here"))
+        write(runner, entry(api, "videos", params={"seconds": 4}), prices={MODELS["videos"]: PRICE}, samples=2)
+        result = runner.run("--trust-suite", "--budget", "3.9", "--max-concurrency", "1")
+        assert result.exit_code == 3
+        assert "the budget of 3.9 USD is used up: 2 USD spent" in result.output
+        assert len(api.videos.created) == 1
 
     def test_the_plan_estimates_the_longest(self, kind: str, api: FakeAPI, runner: SuiteRunner) -> None:
         path = write(runner, entry(api, kind), prices={MODELS[kind]: PRICE}, samples=2)

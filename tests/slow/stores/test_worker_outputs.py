@@ -24,6 +24,9 @@ OLD, NEW = b"an output", b"another output"
 PATH = "artifacts/tree/m/0.png"
 CALL: Any = SimpleNamespace(task_type=TaskType.IMAGE_GENERATION)
 JOB = Job(CALL, generate=(0,))
+CELL: Any = SimpleNamespace(
+    task_type=TaskType.VIDEO_GENERATION, case=SimpleNamespace(id="fox"), run=SimpleNamespace(label="m")
+)
 
 
 def store_with_run(url: str) -> ObjectStore:
@@ -107,6 +110,32 @@ def test_request_whose_reply_is_lost(store: ObjectStore, s3: FaultyStore, worker
     s3.add("lost", "PUT", "/artifacts/")
     assert sent(worker(store, "first"), OLD) == (PATH, [])
     assert store.read(f"r/{PATH}") == OLD
+
+
+def operation(folder: Any) -> OperationFile:
+    return OperationFile(folder, "fox", "m", "gemini", (0,), "generate:1")
+
+
+def test_another_worker_asks_for_an_operation_that_a_lost_one_has_begun(
+    store: ObjectStore, worker: Callable[..., StoreOutputs]
+) -> None:
+    job = Job(call=CELL, generate=(0,))
+
+    async def lost_before_it_sends() -> None:
+        async with worker("lost").opened(job, again=False) as opened:
+            await asyncio.to_thread(operation(opened.writer).begin, "operations/7")
+            assert any("operation-0-" in item.key for item in store.walk("r/artifacts"))
+
+    async def next_attempt(name: str) -> str | None:
+        async with worker(name).opened(job, again=True) as opened:
+            begun = operation(opened.writer).read()
+            operation(opened.writer).end("operations/7")
+            assert await opened.send() == ()
+            return begun
+
+    asyncio.run(lost_before_it_sends())
+    assert asyncio.run(next_attempt("second")) == "operations/7"
+    assert asyncio.run(next_attempt("third")) is None
 
 
 @pytest.mark.parametrize(("kind", "times"), [("503", 12), ("403", 2)])

@@ -26,8 +26,8 @@ def set_baseline(
     runs: options.RunsFolder = RUNS,
 ) -> None:
     """Write a run's results to baselines/NAME.jsonl, to be committed."""
-    from visioneval.analysis.cells import writers_of
     from visioneval.analysis.run_lookup import open_run, why_partial
+    from visioneval.analysis.sides import writers_of
     from visioneval.records.baselines import baseline_path, make_baseline, write_baseline
 
     path = baseline_path(name)

@@ -49,6 +49,11 @@ _END_S = 5.0
 _STDERR_CHARS = 1000
 
 
+def is_setting(name: str) -> bool:
+    """Whether every process gets a variable, so that its value is no secret of an entry."""
+    return name in _SETTINGS or name in ("HOME", "USERPROFILE") or _PASSED.fullmatch(name) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Environment:
     """Which variables a process gets: LiteLLM's name of each, with the name of the variable that contains its value."""
@@ -150,6 +155,7 @@ class LiteLLMProcess:
         try:
             yield
         finally:
+            _PROCESSES.pop(asyncio.get_running_loop(), None)  # its values refer to the loop
             if self._running is not None:
                 await _end(self._running)
 
