@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from visioneval.engine.calls.cost.pricing import Prices
+from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.errors import UsageError
 from visioneval.providers.litellm import catalog
 from visioneval.providers.litellm.checks import warnings
@@ -19,6 +21,7 @@ from visioneval.providers.litellm.generator import LiteLLMGenerator
 from visioneval.providers.litellm.judge import open_judge
 from visioneval.providers.litellm.process import Environment
 from visioneval.suite.entries.judges import BaseJudge
+from visioneval.suite.entries.limits import Price
 
 Problems = Callable[..., list[str]]
 FLUX = "fal_ai/fal-ai/flux-pro/v1.1"
@@ -180,3 +183,15 @@ verdict: [not file.blank]
     assert "LiteLLM gets several environment variables: pass --trust-suite" in first
     assert second.startswith("suite.yaml:6:")
     assert "'api_base' controls LiteLLM" in second
+
+
+def test_public_prices_are_those_of_the_provider_behind_litellm() -> None:
+    usage = {"prompt_tokens": 1_000_000, "completion_tokens": 0}
+    behind = RateLimitKey("litellm", "openai/gpt-4o", "judge")
+    direct = Prices().cost(RateLimitKey("openai", "gpt-4o", "judge"), usage, 0)
+    assert direct is not None
+    assert Prices().cost(behind, usage, 0) == direct
+    assert not Prices(custom_hosts=frozenset({behind})).knows(behind)
+    stated = Prices({"litellm": Price(per_call=2.0)}, custom_hosts=frozenset({behind}))
+    assert stated.cost(behind, usage, 0) == 2.0
+    assert not Prices().knows(RateLimitKey("litellm", "nowhere/flux", "generate"))
