@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -122,6 +123,7 @@ def test_the_process_gets_what_the_entry_names_and_nothing_else(monkeypatch: pyt
     assert (values["HOME"], values["HTTPS_PROXY"]) == ("/tmp/empty", "http://proxy.example")
     assert (values["LITELLM_LOCAL_MODEL_COST_MAP"], values["LITELLM_MODE"]) == ("true", "PRODUCTION")
     assert [name for name, value in values.items() if value.startswith("value of")] == ["AWS_ACCESS_KEY_ID"]
+    assert Path(values["PYTHONPATH"].split(os.pathsep)[0], "visioneval").is_dir()
 
     values = Environment.of(model(machine_credentials=True)).values("/tmp/empty")
     assert values["HOME"] == os.environ["HOME"]
