@@ -103,8 +103,7 @@ class StoredCells(Cells):
                 else:
                     return
         except RunFormatError:
-            self.check()
-            raise
+            pass  # a record is invalid, or no record begins where it did
         self.check()
         raise RunFormatError(f"{self.path}: changed while it was read: run this command again")
 

@@ -90,7 +90,7 @@ def provider_errors(client: openai.AsyncOpenAI) -> Iterator[None]:
     except aiohttp.ClientResponseError as error:  # invalid HTTP, which the SDK does not catch
         message = f"the answer is not HTTP: {' '.join(error.message.split())}"
         raise _provider_error(client, message, "transient", may_be_billed=True) from None
-    except (aiohttp.ClientError, HttpProcessingError, OSError) as error:
+    except (aiohttp.ClientError, HttpProcessingError, httpx2.HTTPError, OSError) as error:  # also while streaming
         message = f"no answer: {' '.join(str(error).split()) or type(error).__name__}"
         raise _provider_error(client, message, "transient", may_be_billed=_may_be_sent(error)) from None
     except (openai.OpenAIError, ValueError, RecursionError) as error:
