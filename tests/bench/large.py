@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "merge": ("merge", "shard1", "shard2", "--run-id", "merged"),
     "export csv": ("export", "a", "-o", "cells.csv"),
     "export jsonl": ("export", "a", "-o", "cells.jsonl"),
+    "export parquet": ("export", "a", "-o", "cells.parquet"),
     "report": ("report", "a", "-o", "page"),
 }
 METRICS: dict[str, Any] = {

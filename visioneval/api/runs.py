@@ -92,18 +92,13 @@ class Run:
         return tuple(self._stored)
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per cell, with a column per metric, and per judge of a panel.
+        """One row per cell, with a column per metric, and per judge of a panel, in nullable types.
 
         Raises ``UsageError`` if pandas is not installed.
         """
-        from visioneval.export.csv import cell_row, score_columns
+        from visioneval.export.data_frame import data_frame
 
-        try:
-            import pandas as pd
-        except ImportError:
-            raise UsageError("to_pandas needs pandas: run pip install pandas") from None
-        columns = score_columns(self.info)
-        return pd.DataFrame([cell_row(record, columns) for record in self.records])
+        return data_frame(self.records, self.info)
 
     def __repr__(self) -> str:
         counts = self.summary.counts

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from visioneval.analysis.alignments import alignment_keys, gaps_in
-from visioneval.analysis.cells import writers_of
+from visioneval.analysis.sides import writers_of
 from visioneval.records.labeling.labels import AS_FORMULA
 from visioneval.records.model import Record, RunInfo
 from visioneval.report.text import clean
@@ -33,7 +33,8 @@ _FIELDS = (
     "prompt",
     "sent_prompt",
 )
-_LIST_FIELDS = ("failed_rules", "warned_rules", "failure_tags", "tags")
+LIST_FIELDS = ("failed_rules", "warned_rules", "failure_tags", "tags")
+"""The columns whose values are lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,9 @@ class ScoreColumn:
 
     @property
     def header(self) -> str:
-        """The name of the column."""
-        return self.metric if self.judge is None else f"{self.metric} by {self.judge}"
+        """The name of the column: that of the metric, unless a field of records has it."""
+        name = f"{self.metric} score" if self.metric in Record.model_fields else self.metric
+        return name if self.judge is None else f"{name} by {self.judge}"
 
     def value(self, record: Record) -> Score:
         """The score in a record; ``None`` if it was not measured or does not apply."""
@@ -97,15 +99,20 @@ def write_csv(records: Iterable[Record], columns: Sequence[Column], out: TextIO)
     read as a formula with an apostrophe, since prompts and names may come from an untrusted source.
     """
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*_FIELDS, *_LIST_FIELDS, "error", *(escape_formula(column.header) for column in columns)])
+    writer.writerow(map(escape_formula, row_names(columns)))
     writer.writerows(map(_cell, cell_row(record, columns).values()) for record in records)
+
+
+def row_names(columns: Iterable[Column]) -> list[str]:
+    """The names of the values of ``cell_row``."""
+    return [*_FIELDS, *LIST_FIELDS, "error", *(column.header for column in columns)]
 
 
 def cell_row(record: Record, columns: Iterable[Column]) -> dict[str, Any]:
     """The fields of a cell and its scores, which are ``None`` if they were not measured."""
     error = record.error
     row: dict[str, Any] = {name: getattr(record, name) for name in _FIELDS}
-    row |= {name: list(getattr(record, name)) for name in _LIST_FIELDS}
+    row |= {name: list(getattr(record, name)) for name in LIST_FIELDS}
     row["error"] = f"{error.stage}/{error.kind}: {error.message}" if error else None
     return row | {column.header: column.value(record) for column in columns}
 

@@ -33,13 +33,22 @@ def open_output(path: Path | None) -> Iterator[TextIO]:
     if path is None:
         yield sys.stdout
         return
+    with part_of(path) as part, part.open("w", encoding="utf-8", newline="") as file:
+        yield file
+
+
+@contextmanager
+def part_of(path: Path) -> Iterator[Path]:
+    """The path of a new file, which replaces ``path`` at the end unless there is an error. Raises ``UsageError``.
+
+    What is no regular file, such as a pipe, is written directly.
+    """
     target = path.resolve()
     part = (
         target if target.exists() and not target.is_file() else target.with_name(f".{target.name}.{os.getpid()}.part")
     )
     try:
-        with part.open("w", encoding="utf-8", newline="") as file:
-            yield file
+        yield part
         if part != target:
             part.replace(target)
     except OSError as error:

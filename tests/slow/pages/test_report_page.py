@@ -40,7 +40,7 @@ def test_overview_shows_facts_and_links_to_the_gallery(page_url: str, open_page:
     page = open_page(page_url)
     text = page.inner_text("#view-overview")
     for fact in (
-        "A gate failed",
+        " failed",
         "4 of 4 cells",
         "50.0% [5.5, 94.5] n=2",
         "demo-run",

@@ -67,6 +67,7 @@ def test_every_command_reads_a_run_in_a_store(
         (("show", "latest"), 0, "2 PASS"),
         (("show", "r", "tree"), 0, f"{stored}/r/artifacts/tree/m/0.png"),
         (("export", "r", "-o", "cells.csv"), 0, "wrote cells.csv"),
+        (("export", "r", "-o", "cells.parquet"), 0, "wrote cells.parquet"),
         (("report", "r", "-o", "pages"), 0, "wrote pages/index.html"),
         (("label", "import", "labels.csv", "r"), 0, "labels added: 2"),
         (("label", "draw", "r", "random:1"), 0, "drawn: 1 cell"),

@@ -9,9 +9,11 @@ import pytest
 from compare_factory import METRICS, cell, mark, scored, side, verdicts
 from scipy.stats import binomtest, ttest_1samp
 
-from visioneval.analysis.cells import Cell, Side
-from visioneval.analysis.compare.compare import Comparison, ComparisonFilters, compare
+from visioneval.analysis.cells import Cell
+from visioneval.analysis.compare.compare import Comparison, compare
 from visioneval.analysis.compare.differences import Difference
+from visioneval.analysis.compare.filters import ComparisonFilters
+from visioneval.analysis.sides import Side
 from visioneval.errors import UsageError
 from visioneval.types import Metric
 

@@ -13,9 +13,9 @@ import pytest
 from record_factory import record
 from scipy.stats import bootstrap, ttest_1samp
 
-from visioneval.analysis.cells import Side
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.run_lookup import read_side
+from visioneval.analysis.sides import Side
 
 Scores = dict[str, dict[str, float]]
 

@@ -12,7 +12,8 @@ from compare_factory import cell, side
 from scipy.stats import binom
 
 from visioneval.analysis.cells import Cell
-from visioneval.analysis.compare.compare import Comparison, ComparisonFilters, compare
+from visioneval.analysis.compare.compare import Comparison, compare
+from visioneval.analysis.compare.filters import ComparisonFilters
 from visioneval.analysis.compare.gates import GateResult, check_gates, exit_code, parse_fail_on
 from visioneval.analysis.compare.must_pass import Confirmation, MustPassCase, SampleCounts
 from visioneval.report.compare.json import comparison_json
@@ -188,7 +189,7 @@ def test_no_more_samples_are_needed_than_may_decide(letters: str, new: str, need
 def test_json_has_every_case_with_its_samples() -> None:
     compared = comparison(samples("PP"), samples("FF"))
     gates = [gate(compared, Confirmation(4, {("boat", "m"): [LETTERS["F"], LETTERS["P"], LETTERS["F"]]}))]
-    (entry,) = json.loads(comparison_json(compared, gates, 1))["gates"]
+    (entry,) = json.loads("".join(comparison_json(compared, gates, 1)))["gates"]
     assert entry["cases"] == [
         {
             "test_id": "boat",
@@ -200,7 +201,9 @@ def test_json_has_every_case_with_its_samples() -> None:
             "new": {"passed": 1, "failed": 2, "errors": 0},
         }
     ]
-    (other,) = json.loads(comparison_json(compared, check_gates(compared, parse_fail_on(["broken"])), 1))["gates"]
+    (other,) = json.loads("".join(comparison_json(compared, check_gates(compared, parse_fail_on(["broken"])), 1)))[
+        "gates"
+    ]
     assert "cases" not in other
 
 

@@ -354,7 +354,7 @@ def test_usual_slips_have_messages_of_their_own(problems: Problems) -> None:
     ) == [
         "suite.yaml:2:1: unknown key 'api_token': a suite contains no secrets; name an environment variable with"
         " api_key_env",
-        "suite.yaml:3:19: unknown provider 'anthropic' (known: gemini, openai, recorded)",
+        "suite.yaml:3:19: unknown provider 'anthropic' (known: gemini, litellm, openai, recorded)",
         "suite.yaml:5:29: unknown key 'api_key': a suite contains no secrets; name an environment variable with"
         " api_key_env",
     ]

@@ -1,4 +1,4 @@
-"""Commands that read runs: runs, show, export."""
+"""Commands that read runs: runs, show."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from visioneval.cli import options
+from visioneval.cli import completion, options
 from visioneval.defaults import RUNS
 from visioneval.errors import RunFormatError, UsageError
 
@@ -91,7 +91,9 @@ def _listed(folder: Path, info: Mapping[str, Any], problem: str | None) -> Liste
 
 def show(
     run: options.RunName,
-    case: Annotated[str | None, options.argument("CASE", "A case ID: show its cells in full.")] = None,
+    case: Annotated[
+        str | None, options.argument("CASE", "A case ID: show its cells in full.", autocompletion=completion.case_ids)
+    ] = None,
     sample: Annotated[int | None, options.value("--sample", "N", "Only this sample of the case.", min=0)] = None,
     verdict: Annotated[
         VerdictChoice | None,
@@ -160,38 +162,3 @@ def _no_cell(case: str, records: Iterable[Record], *, is_known: bool) -> str:
         return f"{case!r}: no matching cells in this run"
     ids = {name for record in records for name in (record.test_id, chain_of(record.test_id))}
     return f"no case {case!r} in this run{did_you_mean(case, ids)}"
-
-
-def export(
-    run: options.RunName,
-    output: Annotated[
-        Path | None, options.value("--output/-o", "FILE", "Write to this file instead of standard output.")
-    ] = None,
-    form: Annotated[
-        str | None,
-        options.value(
-            "--format", "csv|jsonl", "csv: a row per cell; jsonl: whole records. Default: by the file extension."
-        ),
-    ] = None,
-    runs: options.RunsFolder = RUNS,
-) -> None:
-    """Export the cells of a run.
-
-    In CSV, each judge of a panel has a column of its own, such as 'clear by a'. Text that starts with =, +, - or @ gets
-    a leading apostrophe: spreadsheets would read it as a formula.
-    """
-    from visioneval.analysis.run_lookup import open_run
-    from visioneval.export.csv import score_columns, write_csv
-    from visioneval.export.labels import format_of
-    from visioneval.report.files import open_output
-
-    file_format = format_of(form, output, ("csv", "jsonl"))
-    _, info, records = open_run(run, runs, options.say)
-    cells = records.in_order(info)
-    with open_output(output) as file:
-        if file_format == "csv":
-            write_csv(cells, score_columns(info), file)
-        else:
-            file.writelines(cell.model_dump_json() + "\n" for cell in cells)
-    if output is not None:
-        print(f"wrote {output}")

@@ -1,0 +1,169 @@
+"""Tables of a run: columns and types do not depend on its records."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from pyarrow import parquet
+from record_factory import record
+from table_runs import HOSTILE, PLAIN_CELLS, table_info, table_records, table_run
+from typer.testing import CliRunner
+
+from visioneval.analysis.cell_reader import read_cells
+from visioneval.api.runs import load_run
+from visioneval.cli import app
+from visioneval.export import parquet as tables
+from visioneval.export.csv import score_columns, write_csv
+from visioneval.export.jsonl import READ_ROWS, write_jsonl
+from visioneval.records.model import Record
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the run ``r``."""
+    root = tmp_path_factory.mktemp("tables")
+    table_run(root)
+    return root
+
+
+def exported(root: Path, name: str, run: str = "r") -> Path:
+    path = root / name
+    result = CliRunner().invoke(app, ["export", run, "-o", str(path), "--runs", str(root)])
+    assert result.exit_code == 0, result.output
+    return path
+
+
+def test_a_parquet_table_has_typed_nested_columns(root: Path) -> None:
+    rows = parquet.read_table(exported(root, "cells.parquet")).to_pylist(maps_as_pydicts="strict")
+    assert len(rows) == PLAIN_CELLS + 3
+    full, failed, turn = (row for row in rows if row["test_id"] in (f"case{PLAIN_CELLS}", f"case{PLAIN_CELLS + 1}"))
+    assert full["prompt"] == HOSTILE
+    assert full["scores"] == {"look": 0.0, "look.score": 2.5, "seconds": 1.25}
+    assert full["metadata"] == {"n": "1", "nested": '{"a":[1]}', "text": HOSTILE}
+    (grader,) = full["graders"]
+    assert grader["details"]["gaps"] == ["no red"]
+    assert grader["details"]["votes"] == {"look.score": [3.0, None]}
+    (question,) = grader["details"]["questions"]
+    assert (question["question"], question["choices"], question["right"]) == ("Red?", ["yes", "no"], False)
+    assert (question["score"], question["answer"], question["depends_on"]) == (0.0, None, [])
+    assert json.loads(grader["details"]["json"])["deep"] == {"list": [1, "a", {}]}
+    assert grader["usage"] == {"input": 2**63 - 1}
+    assert grader["judges"][0]["scores"] == {"look": None}
+    assert (full["look"], full["look.score"], full["seconds"], full["seconds score"]) == (False, 2.5, 1.25, 1.25)
+    assert (failed["error"]["kind"], failed["look"], failed["scores"], failed["cost_usd"]) == (
+        "timeout",
+        None,
+        {},
+        None,
+    )
+    assert (turn["base_path"], turn["cost_usd"], turn["error"]) == ("artifacts/one/m/0.png", 2.0, None)
+    assert rows[0]["scores"] == {"look": 1.0, "look.score": None}
+
+
+def test_all_runs_have_the_same_columns_of_records(tmp_path: Path) -> None:
+    def schema(records: list[Record], path: Path) -> object:
+        info = table_info()
+        tables.write_parquet(records, info, score_columns(info), path)
+        return parquet.read_schema(path)
+
+    records = list(table_records())
+    schemas = [schema(part, tmp_path / "a.parquet") for part in ([], records[:1], records[-1:], records)]
+    assert all(other == schemas[0] for other in schemas)
+    fields = [name for name in Record.model_fields if name != "schema_version"]
+    assert tables.table_schema(table_info(), ()).names == fields
+    assert schemas[0].names == [*fields, "look", "look.score", "seconds score"]
+
+
+def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "ROWS", 40)
+    tables.write_parquet(table_records(), table_info(), (), tmp_path / "a.parquet")
+    file = parquet.ParquetFile(tmp_path / "a.parquet")
+    assert [file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)] == [40, 40, 40, 33]
+
+
+def test_a_score_of_another_type_than_its_metric_is_missing_in_its_column(tmp_path: Path) -> None:
+    info = table_info()
+    odd = record(scores={"look": 3, "look.score": True})
+    tables.write_parquet([odd], info, score_columns(info), tmp_path / "a.parquet")
+    (row,) = parquet.read_table(tmp_path / "a.parquet").to_pylist(maps_as_pydicts="strict")
+    assert (row["look"], row["look.score"], row["scores"]) == (None, 1.0, {"look": 3.0, "look.score": 1.0})
+
+
+def test_the_first_lines_of_jsonl_have_all_fields(root: Path) -> None:
+    path = exported(root, "cells.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert len(lines) == PLAIN_CELLS + 3
+    first = [line["test_id"] for line in lines[:4]]
+    assert first == ["case0", f"case{PLAIN_CELLS}", f"case{PLAIN_CELLS + 1}", f"case{PLAIN_CELLS + 1}"]
+    assert [line["test_id"] for line in lines[4:]] == [f"case{at}" for at in range(1, PLAIN_CELLS)]
+    assert json.loads(lines[1]["metadata"])["nested"] == {"a": [1]}
+    assert json.loads(lines[1]["graders"][0]["details"])["gaps"] == ["no red"]
+    assert json.loads(lines[1]["graders"][0]["judges"][0]["details"]) == {"gaps": [HOSTILE]}
+
+
+def test_compare_reads_the_cells_of_exported_jsonl(root: Path) -> None:
+    def by_name(path: Path) -> dict[tuple[str, int], object]:
+        return {(cell.test_id, cell.sample_index): cell for cell in read_cells(path)}
+
+    assert by_name(exported(root, "again.jsonl")) == by_name(root / "r" / "results.jsonl")
+
+
+@pytest.mark.parametrize(("metrics", "is_complete"), [(READ_ROWS - 1, True), (READ_ROWS, False)])
+def test_fields_beyond_the_first_hundred_lines_are_reported(metrics: int, is_complete: bool) -> None:
+    cells = [record(), *(record(test_id=f"c{at}", scores={f"m{at}": 1.0}) for at in range(metrics))]
+    out = io.StringIO()
+    assert write_jsonl(lambda: cells, out) is is_complete
+    assert len(out.getvalue().splitlines()) == len(cells)
+
+
+def test_a_metric_with_the_name_of_a_field_has_a_column_of_its_own_in_csv() -> None:
+    out = io.StringIO()
+    write_csv(table_records(), score_columns(table_info()), out)
+    rows = list(csv.DictReader(io.StringIO(out.getvalue())))
+    assert {None} & set(rows[0]) == set()
+    full = rows[PLAIN_CELLS]
+    assert (full["seconds"], full["seconds score"], full["look.score"]) == ("1.25", "1.25", "2.5")
+
+
+def test_a_data_frame_has_nullable_types(root: Path) -> None:
+    frame = load_run("r", runs=root).to_pandas()
+    types = {name: str(kind) for name, kind in frame.dtypes.items()}
+    assert (types["look"], types["look.score"], types["cost_usd"], types["width"]) == (
+        "boolean",
+        "Float64",
+        "Float64",
+        "Int64",
+    )
+    assert types["error"] == types["sent_prompt"] == "string"
+    assert frame["look"].isna().sum() == 2
+    assert frame["look"].sum() == PLAIN_CELLS
+    assert (frame["verdict"] == "PASS").sum() == PLAIN_CELLS + 1
+    assert frame.iloc[PLAIN_CELLS]["failure_tags"] == ["wrong color"]
+    empty = load_run("r@other", runs=root).to_pandas().iloc[:0]
+    assert {name: str(kind) for name, kind in empty.dtypes.items()} == types
+
+
+BAD_TABLES = [
+    (["--format", "parquet"], "--format parquet: name the file with --output"),
+    (["-o", "cells.xlsx"], "cells.xlsx: give --format, one of csv, jsonl, parquet"),
+    (["-o", "missing/cells.parquet"], "missing/cells.parquet: cannot write"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD_TABLES)
+def test_a_table_that_cannot_be_written_is_one_line(root: Path, arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(app, ["export", "r", "--runs", str(root), *arguments])
+    assert result.exit_code == 2
+    assert result.stderr.startswith(message)
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_without_pyarrow_the_extra_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("visioneval.suite.loading.datasets.parquet.find_spec", lambda name: None)
+    result = CliRunner().invoke(app, ["export", "r", "--runs", str(root), "-o", str(root / "no.parquet")])
+    assert (result.exit_code, "pip install '.[parquet]'" in result.stderr) == (2, True)
+    assert not (root / "no.parquet").exists()

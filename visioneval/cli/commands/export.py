@@ -1,0 +1,67 @@
+"""The command ``export``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from visioneval.cli import options
+from visioneval.defaults import RUNS
+from visioneval.errors import UsageError
+
+if TYPE_CHECKING:
+    from visioneval.records.model import RunInfo
+    from visioneval.records.stored_records import StoredRecords
+
+_FORMATS = ("csv", "jsonl", "parquet")
+
+
+def export(
+    run: options.RunName,
+    output: Annotated[
+        Path | None, options.value("--output/-o", "FILE", "Write to this file instead of standard output.")
+    ] = None,
+    form: Annotated[
+        str | None,
+        options.value(
+            "--format",
+            "csv|jsonl|parquet",
+            "csv: a row per cell; jsonl: records; parquet: typed columns. Default: by the file extension.",
+        ),
+    ] = None,
+    runs: options.RunsFolder = RUNS,
+) -> None:
+    """Export the cells of a run.
+
+    In CSV, each judge of a panel has a column of its own, such as 'clear by a'. Text that starts with =, +, - or @ gets
+    a leading apostrophe: spreadsheets would read it as a formula.
+    """
+    from visioneval.analysis.run_lookup import open_run
+    from visioneval.export.labels import format_of
+
+    file_format = format_of(form, output, _FORMATS)
+    _, info, records = open_run(run, runs, options.say)
+    _write_table(file_format, info, records, output)
+    if output is not None:
+        print(f"wrote {output}")
+
+
+def _write_table(file_format: str, info: RunInfo, records: StoredRecords, output: Path | None) -> None:
+    from visioneval.export.csv import score_columns, write_csv
+    from visioneval.export.jsonl import READ_ROWS, write_jsonl
+    from visioneval.export.parquet import write_parquet
+    from visioneval.report.files import open_output
+
+    if file_format == "parquet":
+        if output is None:
+            raise UsageError("--format parquet: name the file with --output")
+        write_parquet(records.in_order(info), info, score_columns(info), output)
+        return
+    with open_output(output) as file:
+        if file_format == "csv":
+            write_csv(records.in_order(info), score_columns(info), file)
+        elif not write_jsonl(lambda: records.in_order(info), file):
+            options.say(
+                f"the first {READ_ROWS} rows do not have all fields: read all rows for the schema (polars:"
+                " infer_schema_length=None), or use --format parquet"
+            )
