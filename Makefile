@@ -8,9 +8,11 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
 # Clients whose requirements exclude those of others. Each has tests and an environment of its own, with the extra of its
 # name and the dependency group `integration`, if nothing else is stated.
-CLIENTS := ray tables
+CLIENTS := ray tables mlflow wandb vertex
 EXTRA_tables := parquet
 GROUP_tables := tables
+GROUP_mlflow := mlflow-server
+GROUP_vertex := vertex-client
 
 .PHONY: demo quick test integration soak check figures sentences calibration bench bench-scale probe wheel clean
 
