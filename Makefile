@@ -8,13 +8,14 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
 # Clients whose requirements exclude those of others. Each has tests and an environment of its own, with the extra of its
 # name and the dependency group `integration`, if nothing else is stated.
-CLIENTS := ray tables mlflow wandb vertex
+CLIENTS := ray tables litellm mlflow wandb vertex
+EXTRA_ray := ray,s3,video
 EXTRA_tables := parquet
 GROUP_tables := tables
 GROUP_mlflow := mlflow-server
 GROUP_vertex := vertex-client
 
-.PHONY: demo quick test integration soak check figures sentences calibration bench bench-scale probe wheel clean
+.PHONY: demo quick test readings integration soak check figures sentences calibration bench bench-scale probe wheel clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -32,13 +33,23 @@ quick: $(READY)  ## The fast tests: no kills, wheels, browsers or whole suites
 test: $(READY)
 	$(BIN)/python -m pytest -n $(WORKERS)
 
+readings: $(READY)  ## Records what OCR's models read in the images of tests whose subject is not OCR
+	RECORD_READINGS=1 $(BIN)/python -m pytest -n $(WORKERS)
+
 .integration/%/.ready: pyproject.toml
 	$(PYTHON) -m venv .integration/$*
 	.integration/$*/bin/python -m pip install --quiet --upgrade "pip>=25.1"
 	.integration/$*/bin/python -m pip install --quiet --editable ".[ocr,$(or $(EXTRA_$*),$*)]" --group $(or $(GROUP_$*),integration)
 	touch $@
 
-integration: $(CLIENTS:%=.integration/%/.ready)  ## The tests of heavy clients, which never enter .venv
+# LiteLLM's proxy is a server of its own: what it requires excludes what this program requires.
+.integration/litellm_proxy/.ready: pyproject.toml
+	$(PYTHON) -m venv .integration/litellm_proxy
+	.integration/litellm_proxy/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	.integration/litellm_proxy/bin/python -m pip install --quiet "litellm[proxy]==1.83.*"
+	touch $@
+
+integration: $(CLIENTS:%=.integration/%/.ready) .integration/litellm_proxy/.ready  ## The tests of heavy clients, which never enter .venv
 	for client in $(CLIENTS); do .integration/$$client/bin/python -m pytest tests/integration/$$client || exit 1; done
 
 soak: $(READY) .integration/ray/.ready  ## Takes minutes: many kills, many faults, many cells; prints the measurements

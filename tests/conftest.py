@@ -21,8 +21,9 @@ from browser import browser, open_page
 from fake_api import FakeAPI
 from hypothesis import HealthCheck, settings
 from label_server import rate, serve
+from official_documents import invalid_bodies
 from PIL import Image
-from shared_readings import readings_folder, reduced_readings, shared_readings
+from recorded_readings import RECORDING, RECORDINGS, folder_of_readings, record, recorded_readings, reduced_readings
 from suite_runner import SuiteRunner
 from toys import Toy
 
@@ -34,7 +35,7 @@ from visioneval.suite.load import LoadedSuite, load_suite
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # tests import OCR's packages themselves
 # else gcsfs looks up the kind of a bucket before each call, with credentials that tests do not have
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
-__all__ = ["browser", "open_page", "rate", "readings_folder", "reduced_readings", "serve", "shared_readings"]
+__all__ = ["browser", "open_page", "rate", "recorded_readings", "reduced_readings", "serve"]
 
 ROOT = Path(__file__).parent.parent
 settings.register_profile(
@@ -44,6 +45,7 @@ settings.register_profile(
     "random", deadline=None, suppress_health_check=list(HealthCheck), max_examples=1000, print_blob=True
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+FakeAPI.check_requests = staticmethod(invalid_bodies)
 _LEAKS = re.compile(
     r".*(_API_KEY|_TOKEN|_SECRET)|(GOOGLE|OPENAI|GEMINI|ANTHROPIC|AZURE|AWS|VISIONEVAL|XDG|HF)_.*"
     r"|NO_COLOR|FORCE_COLOR|CLICOLOR.*|COLUMNS|LINES|GITHUB_ACTIONS|CI"
@@ -90,7 +92,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the tests that ``make quick`` skips, and begins with them, so that no worker idles at the end."""
+    """Marks the tests that ``make quick`` skips, and begins with them, so that no worker idles at the end.
+
+    ``make readings`` runs only the tests that take recorded readings.
+    """
+    if RECORDING:
+        items[:] = [item for item in items if "recorded_readings" in getattr(item, "fixturenames", ())]
     for item in items:
         if item.path.is_relative_to(ROOT / "tests" / "slow"):
             item.add_marker(pytest.mark.slow)
@@ -101,6 +108,15 @@ def pytest_collection_finish() -> None:
     """Spares what is imported by now, a million objects, every later search for garbage."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Records all readings of the session by OCR, or says how many cost time because they are not recorded."""
+    folder = folder_of_readings(config._tmp_path_factory.getbasetemp())
+    if RECORDING:
+        terminalreporter.write_line(f"{record(folder)} readings are in {RECORDINGS.relative_to(ROOT)}")
+    elif new := len(list(folder.iterdir())):
+        terminalreporter.write_line(f"{new} images were read by OCR's models, as they are not recorded: make readings")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import threading
 from pathlib import Path
 
@@ -16,3 +17,19 @@ def write_whole(path: Path, data: bytes | str) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def create_whole(path: Path, data: bytes) -> bool:
+    """Creates a file atomically, unless it exists. Returns whether this call created it.
+
+    Needs hard links. Any number of machines may do this at once. Raises ``OSError``.
+    """
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+    try:
+        part.write_bytes(data)
+        path.hardlink_to(part)
+    except FileExistsError:
+        return False
+    finally:
+        part.unlink(missing_ok=True)
+    return True

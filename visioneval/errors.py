@@ -13,6 +13,7 @@
     |-- ImageError             -   an image that does not decode; becomes a record or a suite problem
     |-- TemplateError          -   a template that does not compile or render; becomes a suite problem
     |-- ProviderError          -   a failed generation or judgement; becomes a record
+    |   `-- OperationError     -   an operation that has ended without an output
     `-- GraderError            -   a failed measurement; becomes a null score
 
 The other exit codes are in ``ExitCode``.
@@ -20,7 +21,7 @@ The other exit codes are in ``ExitCode``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import IntEnum
@@ -78,20 +79,29 @@ class Problem:
 
 
 SHOWN_PROBLEMS = 100
+TRUST_HINT = "pass --trust-suite if you trust this suite"
+"""Ends the message of a path that needs trust: of a dataset, that may be a path in every row."""
 
 
 class SuiteError(VisionEvalError):
-    """A suite that cannot be run, with all of its problems. The message lists the first ``SHOWN_PROBLEMS`` per file."""
+    """A suite that cannot be run, with all of its problems. The message has a line for each that is listed."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(set(problems)))
-        lines: list[str] = []
+        super().__init__("\n".join(map(str, self.listed())))
+
+    def listed(self) -> Iterator[Problem]:
+        """The first ``SHOWN_PROBLEMS`` of each file and its first untrusted path, then how many are left out."""
         for file, file_problems in groupby(self.problems, lambda problem: problem.file):
-            file_lines = list(map(str, file_problems))
-            lines += file_lines[:SHOWN_PROBLEMS]
-            if (hidden_count := len(file_lines) - SHOWN_PROBLEMS) > 0:
-                lines.append(f"{file}: ... and {hidden_count:,} more problem{'s' * (hidden_count != 1)} in this file")
-        super().__init__("\n".join(lines))
+            untrusted: list[Problem] = []
+            listed: list[Problem] = []
+            for problem in file_problems:
+                (untrusted if problem.message.endswith(TRUST_HINT) else listed).append(problem)
+            yield from sorted([*listed[:SHOWN_PROBLEMS], *untrusted[:1]])
+            if (count := len(untrusted) - 1) > 0:
+                yield Problem(file, 0, 0, f"... and {count:,} more that --trust-suite would allow")
+            if (count := len(listed) - SHOWN_PROBLEMS) > 0:
+                yield Problem(file, 0, 0, f"... and {count:,} more problem{'s' * (count != 1)} in this file")
 
 
 class RunFormatError(VisionEvalError):
@@ -132,7 +142,8 @@ class TemplateError(VisionEvalError):
     """A Jinja template that does not compile, is not there, or asks for a variable that nobody set."""
 
 
-ProviderErrorKind = Literal["rate_limit", "transient", "auth", "invalid", "refused", "bad_image", "offline"]
+ProviderErrorKind = Literal["rate_limit", "transient", "auth", "invalid", "refused", "bad_image", "offline", "pending"]
+"""``pending`` is an operation that has begun and whose end is unknown: resuming the run asks for it again."""
 
 
 LONGEST_RETRY_AFTER_S = 30 * 86_400.0
@@ -162,6 +173,10 @@ class ProviderError(VisionEvalError):
         is_given = retry_after is not None and isfinite(retry_after)
         self.retry_after = min(max(retry_after or 0.0, 0.0), LONGEST_RETRY_AFTER_S) if is_given else None
         self.may_be_billed = may_be_billed
+
+
+class OperationError(ProviderError):
+    """An operation that has ended without an output, or that the provider no longer knows: asking again is useless."""
 
 
 class GraderError(VisionEvalError):

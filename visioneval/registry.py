@@ -57,6 +57,7 @@ GRADERS: Mapping[str, Part] = {
 PROVIDERS: Mapping[str, Part] = {
     "openai": _part("providers.openai", "OpenAIProvider", "generator:OpenAIGenerator"),
     "gemini": _part("providers.gemini", "GeminiProvider", "generator:GeminiGenerator"),
+    "litellm": _part("providers.litellm", "LiteLLMProvider", "generator:LiteLLMGenerator", checks=True),
     "files": _part("providers.files", "FilesProvider", "generator:Files", checks=True),
     "mock": _part("providers.mock", "MockProvider", "generator:Mock"),
     "command": _part("providers.command", "CommandProvider", "generator:Command", checks=True),
@@ -64,6 +65,7 @@ PROVIDERS: Mapping[str, Part] = {
 JUDGES: Mapping[str, Part] = {
     "openai": _part("providers.openai", "OpenAIJudge", "judge:open_judge"),
     "gemini": _part("providers.gemini", "GeminiJudge", "judge:GeminiJudgeClient"),
+    "litellm": _part("providers.litellm", "LiteLLMJudge", "judge:open_judge", checks=True),
     "recorded": _part("providers.recorded", "RecordedJudge", "judge:Recorded", checks=True),
 }
 

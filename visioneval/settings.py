@@ -14,7 +14,7 @@ from visioneval.engine.calls.reuse import Reuse, ReuseChoice
 from visioneval.engine.prepare.planning import SuiteOptions
 from visioneval.engine.prepare.runs import ClusterOptions, RunOptions
 from visioneval.errors import UsageError, did_you_mean
-from visioneval.records.stores.locations import cache_folder, copies_at, copies_of
+from visioneval.records.stores.locations import cache_folder
 from visioneval.records.stores.lookup import find_named_run, runs_folder
 from visioneval.suite.selection.selection import Selection
 from visioneval.suite.selection.shards import Shard
@@ -171,9 +171,6 @@ def run_options(
         debug,
     )
     folder = None if resume is None else find_named_run(str(resume), runs_folder(runs))
-    cluster = _cluster_options(ray, ray_address, workers)
-    if cluster is not None and (copies_at(suite.runs) or (folder is not None and copies_of(folder))):
-        raise UsageError("--ray: workers write into the folder of the run: use a folder that all share, not a URL")
     return RunOptions(
         suite=suite,
         calls=calls,
@@ -182,7 +179,7 @@ def run_options(
         resume=folder,
         keep_errors=keep_errors,
         command_line=command_line,
-        cluster=cluster,
+        cluster=_cluster_options(ray, ray_address, workers),
     )
 
 

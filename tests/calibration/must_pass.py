@@ -16,10 +16,11 @@ from math import sqrt
 
 import numpy as np
 
-from visioneval.analysis.cells import Cell, Side
+from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.compare.gates import check_gates, parse_fail_on
 from visioneval.analysis.compare.must_pass import Confirmation, MustPassCase
+from visioneval.analysis.sides import Side
 from visioneval.types import MUST_PASS, Verdict
 
 TAGGED, BAD = 5, 0.8

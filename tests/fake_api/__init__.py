@@ -14,6 +14,7 @@ from __future__ import annotations
 from .faults import KINDS, Fault, Faults
 from .script import GenerationRequest, JudgeRequest, Script, SentFile, SentImage, Tool, ToolCall, ToolResult
 from .server import FakeAPI, LoggedRequest
+from .videos import VideoJob, Videos
 
 __all__ = [
     "KINDS",
@@ -29,4 +30,6 @@ __all__ = [
     "Tool",
     "ToolCall",
     "ToolResult",
+    "VideoJob",
+    "Videos",
 ]

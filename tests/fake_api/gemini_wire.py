@@ -25,6 +25,7 @@ VERTEX: Final = re.compile(
     r"/(v1|v1beta1)/(projects/(?P<project>[^/]+)/locations/(?P<location>[^/]+)/)?"
     r"publishers/google/models/(?P<model>[^/:]+):(?P<method>\w+)"
 )
+VERTEX_PATH: Final = re.compile(r"/(v1|v1beta1)/(projects/|publishers/)")
 KNOWN: Final = re.compile(
     r"gemini-([2-9](\.\d)?-)?(pro|flash|flash-lite)(-image)?(-preview|-latest)?(-\d{2,3}(-\d{4})?)?"
 )
@@ -147,7 +148,7 @@ class Gemini:
     def authenticate(self, request: HttpRequest) -> None:
         key = request.headers.get("x-goog-api-key") or request.query.get("key")
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        if key is None and scheme == "Bearer" and VERTEX.fullmatch(request.path):
+        if key is None and scheme == "Bearer" and VERTEX_PATH.match(request.path):
             if token != self._key:
                 raise _unauthenticated()
         elif key is None:

@@ -11,11 +11,11 @@ import struct
 import threading
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from .faults import RAW, STATUS, WIRE, Fault, Faults, ModelRequest
 from .gemini_wire import Gemini
@@ -32,6 +32,7 @@ from .http1 import (
 from .openai_wire import OpenAI
 from .outcomes import Provider, decide
 from .script import GenerationRequest, Script
+from .videos import Videos
 from .wire import raw_reply
 
 BACKLOG = 4096
@@ -70,8 +71,12 @@ class FakeAPI:
     ``vertex``) or a kind of call (``images``, ``judge``) to seconds, or to a (least, most) pair. ``models`` adds
     names to those that the services know; ``chat_formats`` and ``chat_tools`` restrict the chat endpoint, to imitate a
     compatible server with fewer features. ``packing`` is the content encoding of replies, ``gzip`` or ``deflate``.
-    Exceptions of the script are raised again at the end of ``with``.
+    Exceptions of the script are raised again at the end of ``with``, and what ``check_requests`` says against the
+    requests is an ``AssertionError`` there.
     """
+
+    check_requests: ClassVar[Callable[[Sequence[LoggedRequest]], Iterable[str]]] = staticmethod(lambda _: ())
+    """Set by the tests' configuration, for all servers."""
 
     def __init__(
         self,
@@ -86,6 +91,7 @@ class FakeAPI:
         self.script = script or Script()
         self.faults = Faults()
         self.key = key
+        self.videos = Videos()
         self.latency: dict[str, float | tuple[float, float]] = {}
         self.packing: str | None = None
         self.requests: list[LoggedRequest] = []
@@ -131,6 +137,9 @@ class FakeAPI:
         self._thread.join()
         if self.errors and error is None:
             raise self.errors[0]
+        if error is None:
+            problems = list(self.check_requests(self.requests))
+            assert not problems, "\n".join(problems)
 
     def requests_to(self, endpoint: str) -> list[LoggedRequest]:
         """The requests to an endpoint, in order of arrival."""
@@ -221,6 +230,9 @@ class FakeAPI:
 
     async def _carry_out(self, provider: Provider, request: HttpRequest, entry: LoggedRequest) -> Reply:
         provider.authenticate(request)
+        if (name := self.videos.endpoint(request)) is not None:
+            entry.endpoint = name
+            return self.videos.answer(request, name, _json_or_none(request.body))
         endpoint = provider.endpoint(request)
         entry.endpoint = endpoint.name
         asked = endpoint.read(request)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -17,9 +16,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from visioneval.analysis.cells import Cell, CellGrader, CellJudge
 from visioneval.records.fields import ModelLabel, RuleText
-from visioneval.records.files.lines import is_current, located_lines, open_lines, parse_line
+from visioneval.records.files.lines import is_current, parse_line
 from visioneval.records.files.untrusted_json import has_long_number
-from visioneval.records.model import CellKey, Fingerprint
+from visioneval.records.model import Fingerprint
 from visioneval.suite.cases.case import CaseId
 from visioneval.types import MAX_NUMBER, Score, Verdict
 
@@ -30,21 +29,9 @@ _LABEL: TypeAdapter[str] = TypeAdapter(ModelLabel)
 _RULES: TypeAdapter[tuple[str, ...]] = TypeAdapter(tuple[RuleText, ...])
 _VERDICTS = {verdict.value: verdict for verdict in Verdict}
 _MOST_SAMPLES = 1_000_000
+_EMPTY: list[Any] = []
+_NONE: dict[str, Any] = {}
 _LONGEST_PATH = 4096
-
-
-def read_cells(path: Path, reader: CellReader | None = None) -> list[Cell]:
-    """Reads the cells of a file of records, without loading whole records. The last record of a cell wins.
-
-    Files that are read by one ``reader`` share values too. Raises the ``RunFormatError`` of ``read_records``.
-    """
-    reader = reader or CellReader()
-    cells: dict[CellKey, Cell] = {}
-    with open_lines(path, "record") as lines:
-        for line, where in located_lines(lines, path, "record"):
-            if (cell := reader.read(line, where)) is not None:
-                cells[cell.test_id, cell.model_label, cell.sample_index] = cell
-    return list(cells.values())
 
 
 class _SurpriseError(Exception):
@@ -77,55 +64,59 @@ class CellReader:
     def _cell(self, data: Mapping[str, Any]) -> Cell:
         """The cell of a parsed record. Raises any of the errors that ``read`` catches for an unusual one."""
         get = data.get
-        sample, error, graders = data["sample_index"], get("error"), get("graders", [])
+        sample, graders, attempts, flaky = data["sample_index"], get("graders", _EMPTY), get("attempts"), get("flaky")
         if (
             type(sample) is not int
             or not 0 <= sample <= _MOST_SAMPLES
-            or error is not None
+            or get("error") is not None
             or type(graders) is not list
+            or not (flaky is False or flaky is True or "flaky" not in data)
+            or not (attempts is None or type(attempts) is int)
         ):
             raise _SurpriseError
-        cost, seconds, attempts, flaky = get("cost_usd"), get("seconds"), get("attempts"), get("flaky", False)
-        if type(flaky) is not bool or not (attempts is None or type(attempts) is int):
-            raise _SurpriseError
+        cost, seconds, sent_prompt = get("cost_usd"), get("seconds"), get("sent_prompt")
+        texts, lists = self._texts, self._list
+        provider = get("provider", "")
         return Cell(
-            test_id=_checked(data["test_id"], self._cases, _CASE),
-            model_label=_checked(data["model_label"], self._labels, _LABEL),
-            sample_index=sample,
-            verdict=_VERDICTS[data["verdict"]],
-            scores=_scores(get("scores", {})),
-            reasons=_reasons(get("reasons", {})),
-            prompt=self._text(get("prompt", "")),
-            sent_prompt=None if get("sent_prompt") is None else self._text(data["sent_prompt"]),
-            tags=self._list(get("tags", [])),
-            flaky=flaky,
-            unmeasured_metrics=self._list(get("unmeasured_metrics", [])),
-            failed_rules=_checked(_tuple(get("failed_rules", [])), self._rules, _RULES),
-            failure_tags=self._list(get("failure_tags", [])),
-            artifact_path=_path(get("artifact_path")),
-            artifact_sha256=_text_or_none(get("artifact_sha256")),
-            provider=self._text(get("provider", "")),
-            cost_usd=None if cost is None else _number(cost, -MAX_NUMBER),
-            seconds=None if seconds is None else _number(seconds, 0.0),
-            attempts=attempts,
-            grade_key=_text(get("grade_key", "")),
-            graders=tuple([self._grader(grader) for grader in graders]),
+            _checked(data["test_id"], self._cases, _CASE),
+            _checked(data["model_label"], self._labels, _LABEL),
+            sample,
+            _VERDICTS[data["verdict"]],
+            _scores(get("scores", _NONE)),
+            _reasons(get("reasons", _NONE)),
+            _text(get("prompt", "")),
+            None if sent_prompt is None else _text(sent_prompt),
+            () if (tags := get("tags", _EMPTY)) == _EMPTY else lists(tags),
+            bool(flaky),
+            () if (unmeasured := get("unmeasured_metrics", _EMPTY)) == _EMPTY else lists(unmeasured),
+            () if (rules := get("failed_rules", _EMPTY)) == _EMPTY else _checked(_tuple(rules), self._rules, _RULES),
+            () if (failures := get("failure_tags", _EMPTY)) == _EMPTY else lists(failures),
+            None,
+            _path(get("artifact_path")),
+            _text_or_none(get("artifact_sha256")),
+            texts[provider] if provider in texts else self._text(provider),
+            None if cost is None else _number(cost, -MAX_NUMBER),
+            None if seconds is None else _number(seconds, 0.0),
+            attempts,
+            _text(get("grade_key", "")),
+            tuple([self._grader(grader) for grader in graders]),
         )
 
     def _grader(self, data: Mapping[str, Any]) -> CellGrader:
-        get = data.get
-        cost, unmeasured, optional = get("cost_usd"), get("is_unmeasured", False), get("is_optional", False)
-        judges = get("judges", [])
+        get, texts = data.get, self._texts
+        key, kind, judges, cost = data["key"], data["type"], get("judges", _EMPTY), get("cost_usd")
+        unmeasured, optional = get("is_unmeasured", False), get("is_optional", False)
         if type(unmeasured) is not bool or type(optional) is not bool or type(judges) is not list:
             raise _SurpriseError
+        fingerprint = self._fingerprints.get(orjson.dumps(data["fingerprint"]))
         return CellGrader(
-            key=self._text(data["key"]),
-            type=self._text(data["type"]),
-            fingerprint=self._fingerprint(data["fingerprint"]),
-            cost_usd=None if cost is None else _number(cost, -MAX_NUMBER),
-            is_unmeasured=unmeasured,
-            is_optional=optional,
-            judges=tuple([CellJudge(self._text(judge["judge"]), _text_or_none(judge.get("model"))) for judge in judges])
+            texts[key] if key in texts else self._text(key),
+            texts[kind] if kind in texts else self._text(kind),
+            self._fingerprint(data["fingerprint"]) if fingerprint is None else fingerprint,
+            None if cost is None else _number(cost, -MAX_NUMBER),
+            unmeasured,
+            optional,
+            tuple([CellJudge(self._text(judge["judge"]), _text_or_none(judge.get("model"))) for judge in judges])
             if judges
             else (),
         )
@@ -158,7 +149,6 @@ class CellReader:
             cell,
             test_id=self._cases.setdefault(cell.test_id, cell.test_id),
             model_label=self._labels.setdefault(cell.model_label, cell.model_label),
-            prompt=self._texts.setdefault(cell.prompt, cell.prompt),
             tags=self._lists.setdefault(cell.tags, cell.tags),
             failed_rules=self._rules.setdefault(cell.failed_rules, cell.failed_rules),
             graders=tuple(replace(grader, fingerprint=self._same(grader.fingerprint)) for grader in cell.graders),

@@ -49,14 +49,17 @@ class GraderMark(Protocol):
 class Reroutings:
     """Counts the graders' answers by model."""
 
-    def __init__(self, info: RunInfo) -> None:
-        """Reads which model each grader of the run asks."""
-        self._models = {name: getattr(judge, "model", None) for name, judge in info.suite.judges.items()}
-        self._judges = {grader.key: grader.judge_names for grader in info.suite.graders}
+    def __init__(self, info: RunInfo | None) -> None:
+        """Reads which model each grader of the run asks. Without a run, nothing is counted."""
+        judges, graders = ({}, ()) if info is None else (info.suite.judges, info.suite.graders)
+        self._models = {name: getattr(judge, "model", None) for name, judge in judges.items()}
+        self._judges = {grader.key: grader.judge_names for grader in graders} if any(self._models.values()) else {}
         self._counts: Counter[tuple[str, str, str, str]] = Counter()
 
     def add_graders(self, graders: Iterable[GraderMark]) -> None:
         """Counts the graders of a cell."""
+        if not self._judges:
+            return
         for grader in graders:
             for judge, answered in self._answers(grader):
                 asked = self._models.get(judge)

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from visioneval.analysis.cell_reader import CellReader, read_cells
-from visioneval.analysis.cells import Side, side_of_baseline, side_of_records, side_of_run
+from visioneval.analysis.cell_reader import CellReader
+from visioneval.analysis.cell_tables import stored_cells
+from visioneval.analysis.sides import Side, side_of_baseline, side_of_records, side_of_run
 from visioneval.errors import UsageError
 from visioneval.records.baselines import DEFAULT, baseline_path, is_baseline, read_baseline
 from visioneval.records.labeling.labels import Label
@@ -102,7 +103,7 @@ def labels_of(name: str, records: Sequence[Record], labels: Sequence[Label]) -> 
 def read_side(name: str, runs: Path, warn: Warn = ignore, reader: CellReader | None = None) -> Side:
     """Reads one side of a comparison: a run as for ``read_run``, a file of records or ``baseline:NAME``.
 
-    Sides with one ``reader`` share equal values, to save memory.
+    Cells stay on disk, and are read when they are needed. Sides with one ``reader`` share equal values.
     """
     run, label = _split(name)
     with without_garbage_collection():
@@ -110,8 +111,12 @@ def read_side(name: str, runs: Path, warn: Warn = ignore, reader: CellReader | N
     if label is None:
         return side
     check_label(label, side.labels, run)
-    cells = [cell for cell in side.cells if any_glob((label,), cell.model_label)]
-    return replace(side, cells=cells, planned_cells=None, is_narrowed=True)
+    selected = {known for known in side.labels if any_glob((label,), known)}
+    cells, others = (
+        side.cells.where(lambda cell, is_in=is_in: (cell[1] in selected) is is_in)  # type: ignore[misc]
+        for is_in in (True, False)
+    )
+    return replace(side, cells=cells, others=others, planned_cells=None, is_narrowed=True)
 
 
 def _whole_side(name: str, run: str, runs: Path, warn: Warn, reader: CellReader | None) -> Side:
@@ -125,10 +130,10 @@ def _whole_side(name: str, run: str, runs: Path, warn: Warn, reader: CellReader 
         path = Path(run)
         if is_baseline(path):
             return side_of_baseline(name, read_baseline(path))
-        return side_of_records(name, read_cells(path, reader))
+        return side_of_records(name, stored_cells(path, reader))
     folder = find_named_run(str(Path(run).parent) if Path(run).is_file() else run, runs)
     info = with_current_state(folder, read_info(folder))
-    cells = read_cells(folder / "results.jsonl", reader)
+    cells = stored_cells(folder / "results.jsonl", reader)
     warn_missing(folder, info, len(cells), warn)
     if info.state == "complete" and len(cells) < info.planned_cells:
         # A gate over the remaining cells would also pass for the missing ones.

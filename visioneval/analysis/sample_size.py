@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
-from visioneval.analysis.cells import Cell, Side
+from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.differences import ALPHA, metric_difference, pass_rate_difference
 from visioneval.analysis.compare.pairing import pair_cells
+from visioneval.analysis.sides import Side
 from visioneval.analysis.stats.components import VarianceComponents, case_of_values, components
 from visioneval.analysis.stats.power import detectable_mean, detectable_rate
 from visioneval.errors import UsageError

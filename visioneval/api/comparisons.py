@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Unpack, get_args
 
 from visioneval.analysis.cell_reader import CellReader
-from visioneval.analysis.cells import with_built_in
-from visioneval.analysis.compare.compare import Comparison, ComparisonFilters
+from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.compare import compare as compare_sides
 from visioneval.analysis.compare.coverage import check_coverage, parse_allowed
+from visioneval.analysis.compare.filters import ComparisonFilters
 from visioneval.analysis.compare.gates import FailOn, GateResult, check_confirm, check_gates, exit_code, parse_fail_on
 from visioneval.analysis.ranking.findings import RankedBy, Rankings
 from visioneval.analysis.ranking.ranking import RankFilters, rank_runs
 from visioneval.analysis.ranking.reading import read_answered_runs
 from visioneval.analysis.run_lookup import Warn, named_run, read_side, without_garbage_collection
+from visioneval.analysis.sides import with_built_in
 from visioneval.api.messages import LOG, log_listener
 from visioneval.api.runs import Run, load_run
 from visioneval.counted import count_of

@@ -6,13 +6,13 @@ import errno
 import gc
 import io
 import os
+import shutil
 import sys
 import traceback
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from visioneval import __version__
 from visioneval.bounds import check_environment
@@ -32,8 +32,9 @@ from visioneval.cli.commands import (
     suite,
 )
 from visioneval.cli.commands.judging import agreement, label, pairwise, questions, rank
+from visioneval.cli.help_pages import HelpWithoutTypes
 from visioneval.cli.usage import WRONG_USAGE, usage_message
-from visioneval.errors import ExitCode, UsageError, VisionEvalError
+from visioneval.errors import ExitCode, SuiteError, UsageError, VisionEvalError
 
 _MAX_ENV_FILE_BYTES = 1_000_000
 CLOSED_PIPE = 141
@@ -43,7 +44,7 @@ _NEW_OBJECTS_PER_COLLECTION = 50_000
 unreachable cycles again and again, which took a tenth of the processor time of a run and freed next to nothing."""
 
 
-class ErrorLines(TyperGroup):
+class ErrorLines(HelpWithoutTypes):
     """The one place where our errors become one line and an exit code."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
@@ -77,12 +78,19 @@ class ErrorLines(TyperGroup):
 
 
 def _error_exit(error: VisionEvalError) -> Exception:
-    """Prints an error of ours as one line. Returns the exception that ends the program."""
+    """Prints an error of ours as one line, and on a terminal the source of each problem of a suite.
+
+    Returns the exception that ends the program.
+    """
+    from visioneval.cli.excerpts import with_excerpts
     from visioneval.engine.sanitize import Sanitizer
     from visioneval.records.stores.locations import shown_message
     from visioneval.report.text import clean
 
-    print(clean(shown_message(Sanitizer.around().text(error))), file=sys.stderr)
+    message = str(error)
+    if isinstance(error, SuiteError) and sys.stderr.isatty():
+        message = "\n".join(with_excerpts(error.listed(), shutil.get_terminal_size().columns))
+    print(clean(shown_message(Sanitizer.around().text(message))), file=sys.stderr)
     return typer.Exit(error.exit_code)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from visioneval.cli import completion
 from visioneval.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -38,9 +39,9 @@ def value(name: str, metavar: str, text: str, panel: str | None = None, **settin
     return typer.Option(*name.split("/"), metavar=metavar, help=text, rich_help_panel=panel, **settings)
 
 
-def argument(metavar: str, text: str) -> Any:
+def argument(metavar: str, text: str, **settings: Any) -> Any:
     """A positional argument."""
-    return typer.Argument(metavar=metavar, show_default=False, help=text, parser=_parser(metavar))
+    return typer.Argument(metavar=metavar, show_default=False, help=text, parser=_parser(metavar), **settings)
 
 
 def local_path(text: str | Path) -> Path:
@@ -80,15 +81,42 @@ def _parser(metavar: str) -> Callable[[str | Path], Path] | None:
 
 Suites = Annotated[list[Path], argument("SUITE", "Suite files.")]
 OptionalSuites = Annotated[list[Path] | None, argument("[SUITE]...", "Suite files; with --resume, none or one.")]
-RunName = Annotated[str, argument("RUN", "Path, ID, unique prefix or 'latest'; RUN@LABEL for model runs (globs).")]
+RunName = Annotated[
+    str,
+    argument(
+        "RUN",
+        "Path, ID, unique prefix or 'latest'; RUN@LABEL for model runs (globs).",
+        autocompletion=completion.run_names,
+    ),
+]
 Runs = Annotated[Path, value("--runs", "DIR|URL", _RUNS_HELP, OUTPUT, parser=runs_location)]
 RunsFolder = Annotated[Path, value("--runs", "DIR|URL", _RUNS_HELP, parser=runs_location)]
-Cases = Annotated[list[str] | None, value("--case", "GLOB", "Only these cases. Repeatable.", SELECTION)]
-Tags = Annotated[list[str] | None, value("--tag", "TAG", "Only cases with one of these tags. Repeatable.", SELECTION)]
-Models = Annotated[
-    list[str] | None, value("--model", "GLOB", "Only these model runs, by label. Repeatable.", SELECTION)
+Cases = Annotated[
+    list[str] | None,
+    value("--case", "GLOB", "Only these cases. Repeatable.", SELECTION, autocompletion=completion.case_ids),
 ]
-Graders = Annotated[list[str] | None, value("--grader", "GLOB", "Only these graders, by key. Repeatable.", SELECTION)]
+Tags = Annotated[
+    list[str] | None,
+    value(
+        "--tag", "TAG", "Only cases with one of these tags. Repeatable.", SELECTION, autocompletion=completion.case_tags
+    ),
+]
+Models = Annotated[
+    list[str] | None,
+    value(
+        "--model",
+        "GLOB",
+        "Only these model runs, by label. Repeatable.",
+        SELECTION,
+        autocompletion=completion.model_labels,
+    ),
+]
+Graders = Annotated[
+    list[str] | None,
+    value(
+        "--grader", "GLOB", "Only these graders, by key. Repeatable.", SELECTION, autocompletion=completion.grader_keys
+    ),
+]
 Limit = Annotated[int | None, value("--limit", "N", "Only the first N selected cases.", SELECTION, min=1)]
 Samples = Annotated[
     int | None,
@@ -119,7 +147,7 @@ Note = Annotated[
     str | None, value("--note", "TEXT", "A note that is stored with the run and listed by 'runs'.", OUTPUT)
 ]
 AsJson = Annotated[bool, flag("--json", "Print the summary as one line of JSON per suite.", OUTPUT)]
-Quiet = Annotated[bool, flag("--quiet", "Print only the last line.", OUTPUT)]
+Quiet = Annotated[bool, flag("--quiet", "Print only where the run is.", OUTPUT)]
 Junit = Annotated[Path | None, value("--junit", "FILE", "Also write JUnit XML.", OUTPUT)]
 Markdown = Annotated[Path | None, value("--markdown", "FILE", "Also write Markdown, for a job summary.", OUTPUT)]
 NoFail = Annotated[bool, flag("--no-fail", "Exit 0 instead of 1 if a gate fails.", OUTPUT)]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 from rich.console import Console
@@ -14,7 +13,7 @@ from visioneval.api.runs import SuitePlan
 from visioneval.cli.sample_size_table import print_sizes, sizes_data
 from visioneval.counted import count_of
 from visioneval.engine.calls.cost.estimate import CostEstimate, total_text
-from visioneval.expansion.plan import Plan, needed_keys
+from visioneval.expansion.plan import Plan, unset_keys
 from visioneval.report.terminal.table import Cell, Column, fit_columns, key_values, table, with_title
 from visioneval.report.text import clean, one_line
 from visioneval.suite.cases.case import TestCase
@@ -76,7 +75,7 @@ def _work(plan: Plan, work: CostEstimate) -> Iterator[tuple[str, Cell]]:
     if len(work.costs) > MAX_COSTS:
         yield "", f"... and {len(work.costs) - MAX_COSTS:,} more"
     yield from (("budget", Text(one_line(line))) for line in work.budget_warnings)
-    missing = list(missing_keys(plan))
+    missing = list(missing_key_lines(unset_keys(plan)))
     yield from (("missing key", line) for line in missing)
     for path in work.missing_files[:MAX_FILES]:
         yield "missing image", Text(one_line(path))
@@ -116,15 +115,14 @@ def plan_json(suite_plan: SuitePlan) -> str:
         "local_measurements": work.local_measurements,
         "costs": [asdict(cost) for cost in work.costs],
         "budget_warnings": work.budget_warnings,
-        "missing_keys": sorted(name for name in needed_keys(plan) if not os.environ.get(name)),
+        "missing_keys": sorted(unset_keys(plan)),
         "missing_files": work.missing_files,
         "detect": None if suite_plan.sizes is None else sizes_data(suite_plan.sizes),
     }
     return json.dumps(data)
 
 
-def missing_keys(plan: Plan) -> Iterator[str]:
-    """One line for each missing environment variable."""
-    for name, users in needed_keys(plan).items():
-        if not os.environ.get(name):
-            yield f"set {name} for {clean(', '.join(users))}"
+def missing_key_lines(keys: Mapping[str, Collection[str]]) -> Iterator[str]:
+    """One line for each environment variable that is not set and its users."""
+    for name, users in keys.items():
+        yield f"set {name} for {clean(', '.join(users))}"

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def show_result(result: Run, output: options.ResultOptions) -> None:
     """Prints a finished run. A reader that has closed the output does not change the exit code."""
     from visioneval.records.resume_command import stopped_text
-    from visioneval.report.terminal.run.diversity import diversity_text
-    from visioneval.report.terminal.run.summary import last_line, print_summary
+    from visioneval.report.outcome import diversity_text, unjudged_pairs_text
+    from visioneval.report.terminal.run.summary import last_lines, print_summary
 
     summary = result.summary
     with options.ignore_closed_output():
@@ -26,10 +26,8 @@ def show_result(result: Run, output: options.ResultOptions) -> None:
             options.say(stopped_text(result.folder, result.resume_hint))
             return
         if not output.as_json and not output.quiet:
-            print_summary(summary, options.console())
+            print_summary(summary, options.console(), all_metrics=False)
         if summary.unjudged_pairs:
-            from visioneval.report.terminal.run.summary import unjudged_pairs_text
-
             options.say(f"{unjudged_pairs_text(summary.unjudged_pairs)}; {result.resume_hint}")
         if text := diversity_text(summary):
             options.say(f"{text}; {result.resume_hint}")
@@ -39,11 +37,11 @@ def show_result(result: Run, output: options.ResultOptions) -> None:
             options.say(str(result.resume_hint))
         if not output.as_json and not output.quiet:
             print_pairs(result)
-        line = last_line(result.folder, summary, RUNS)
+        lines = last_lines(result.folder, summary, RUNS)
         if output.as_json:
-            options.say(line)
+            options.say(lines)
         else:
-            print(line)
+            print(lines.splitlines()[0] if output.quiet else lines)
 
 
 def print_pairs(result: Run) -> None:

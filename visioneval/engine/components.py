@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from visioneval.errors import ProviderError, UsageError
-from visioneval.expansion.plan import Plan, asks, needed_keys
+from visioneval.expansion.plan import Plan, asks, unset_keys
 from visioneval.graders.base import Grader
 from visioneval.providers.base import CellRef, Generation, GenerationRequest, Judge, Question, Reply
 from visioneval.registry import GRADERS, JUDGES, PROVIDERS
@@ -70,8 +69,7 @@ def missing_keys(plan: Plan) -> list[str]:
     """A message for each API key that the plan needs and the environment lacks."""
     return [
         f"set the environment variable {name}: required by {', '.join(users)}"
-        for name, users in needed_keys(plan).items()
-        if not os.environ.get(name)
+        for name, users in unset_keys(plan).items()
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -384,9 +385,14 @@ def needed_keys(plan: Plan) -> dict[str, list[str]]:
     """The environment variables with keys that a plan needs, each with its model runs and judges."""
     needed: dict[str, list[str]] = {}
     for run in plan.runs:
-        if plan.generates and run.config.needs_key:
-            needed.setdefault(run.config.needs_key, []).append(run.label)
+        for key in run.config.needs_keys if plan.generates else ():
+            needed.setdefault(key, []).append(run.label)
     for name, judge in plan.judges.items():
-        if judge.needs_key:
-            needed.setdefault(judge.needs_key, []).append(f"the judge {name!r}")
+        for key in judge.needs_keys:
+            needed.setdefault(key, []).append(f"the judge {name!r}")
     return needed
+
+
+def unset_keys(plan: Plan) -> dict[str, list[str]]:
+    """Those of ``needed_keys`` that the environment lacks."""
+    return {name: users for name, users in needed_keys(plan).items() if not os.environ.get(name)}

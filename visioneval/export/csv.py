@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from visioneval.analysis.alignments import alignment_keys, gaps_in
-from visioneval.analysis.cells import writers_of
+from visioneval.analysis.sides import writers_of
 from visioneval.records.labeling.labels import AS_FORMULA
 from visioneval.records.model import Record, RunInfo
 from visioneval.report.text import clean

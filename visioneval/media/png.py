@@ -17,7 +17,9 @@ _PALETTE_COLOUR = 3
 _HIGHEST_FILTER = 4
 _ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 """For each pass of an interlaced image: first column, first row, column step, row step."""
-_AT_ONCE = 1 << 16
+_AT_ONCE = 1 << 20
+"""Bytes that are decompressed in one call: each call releases Python's lock and waits for it, as does the event loop
+for each of these calls."""
 
 
 def certainly_decodes(data: bytes) -> bool:
@@ -91,17 +93,29 @@ def _row_bytes(data: bytes, columns: int) -> int:
 
 
 def _decompressed(data: bytes) -> Iterator[bytes]:
-    """The pixel data, 64 KiB at a time. Raises ``zlib.error``, also after the last piece if the data is truncated."""
+    """The pixel data, 1 MiB at a time. Raises ``zlib.error``, also after the last piece if the data is truncated."""
     inflate = zlib.decompressobj()
-    for name, content in _chunks(data):
-        for start in range(0, len(content) if name == b"IDAT" else 0, _AT_ONCE):
-            part: bytes | memoryview = content[start : start + _AT_ONCE]
-            while part and not inflate.eof:
-                yield inflate.decompress(part, _AT_ONCE)
-                part = inflate.unconsumed_tail
+    for part in _compressed(data):
+        while part and not inflate.eof:
+            yield inflate.decompress(part, _AT_ONCE)
+            part = inflate.unconsumed_tail
     yield inflate.flush()
     if not inflate.eof:
         raise zlib.error("truncated")
+
+
+def _compressed(data: bytes) -> Iterator[bytes]:
+    """The content of the ``IDAT`` chunks, 1 to 2 MiB at a time: encoders write chunks of 8 KiB or 64 KiB."""
+    parts: list[memoryview] = []
+    size = 0
+    for name, content in _chunks(data):
+        for start in range(0, len(content) if name == b"IDAT" else 0, _AT_ONCE):
+            parts.append(content[start : start + _AT_ONCE])
+            size += len(parts[-1])
+            if size >= _AT_ONCE:
+                yield b"".join(parts)
+                parts, size = [], 0
+    yield b"".join(parts)
 
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, memoryview]]:

@@ -5,6 +5,7 @@ Needs PyAV (the extra ``video``).
 
 from __future__ import annotations
 
+import hashlib
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -53,13 +54,50 @@ def video_at(path: Path, data: bytes) -> Output:
     """Describes video ``data`` stored, or to be stored, at ``path``. Raises ``ImageError`` if it has no frame."""
     mime = video_mime(data)
     if mime is None:
-        raise ImageError(f"not a supported video (supported: {', '.join(EXTENSIONS.values())})")
-    if len(data) > MAX_BYTES:
-        raise ImageError(f"the file has {len(data):,} bytes, over the limit of {MAX_BYTES:,}")
-    with _opened(io.BytesIO(data), mime) as (container, stream):
+        raise _unsupported()
+    _check_bytes(len(data))
+    return Output(path, sha256(data), mime, *_frame_size(io.BytesIO(data), mime))
+
+
+def video_file(path: Path) -> Output:
+    """Describes a video in a file, which need not fit into memory. Raises ``ImageError`` if it has no frame."""
+    with path.open("rb") as file:
+        mime = video_mime(file.read(64))
+        if mime is None:
+            raise _unsupported()
+        _check_bytes(path.stat().st_size)
+        file.seek(0)
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return Output(path, digest, mime, *_frame_size(str(path), mime))
+
+
+def _unsupported() -> ImageError:
+    return ImageError(f"not a supported video (supported: {', '.join(EXTENSIONS.values())})")
+
+
+def _check_bytes(size: int) -> None:
+    if size > MAX_BYTES:
+        raise ImageError(f"the file has {size:,} bytes, over the limit of {MAX_BYTES:,}")
+
+
+def _frame_size(source: Any, mime: str) -> tuple[int, int]:
+    """The width and height of a video whose first frame can be decoded."""
+    with _opened(source, mime) as (container, stream):
         if next(container.decode(stream), None) is None:
             raise ImageError("the video has no frames")
-        return Output(path, sha256(data), mime, stream.codec_context.width, stream.codec_context.height)
+        return stream.codec_context.width, stream.codec_context.height
+
+
+def seconds_of(video: bytes | Path) -> float:
+    """How long a video says that it is, in seconds. Raises ``ImageError``."""
+    with io.BytesIO(video) if isinstance(video, bytes) else video.open("rb") as file:
+        mime = video_mime(file.read(64))
+    if mime is None:
+        raise _unsupported()
+    with _opened(io.BytesIO(video) if isinstance(video, bytes) else str(video), mime) as (container, _):
+        if not container.duration:
+            raise ImageError("the video does not say how long it is")
+        return float(container.duration / 1_000_000)
 
 
 def sample_frames(path: Path, count: int) -> list[Frame]:
@@ -91,8 +129,7 @@ def without_metadata(path: Path) -> bytes:
     """
     import av
 
-    if path.stat().st_size > MAX_BYTES:
-        raise ImageError(f"the file has {path.stat().st_size:,} bytes, over the limit of {MAX_BYTES:,}")
+    _check_bytes(path.stat().st_size)
     with path.open("rb") as file:
         mime = video_mime(file.read(64)) or ""
     if mime not in _MUXERS:

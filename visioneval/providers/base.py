@@ -27,6 +27,12 @@ class GenerationRequest:
     samples: tuple[int, ...]
     folder: Path
     """The suite's folder. Relative paths in parameters are relative to it."""
+    scratch: Path | None = None
+    """Of an operation: a folder for outputs that are too large for memory. It is deleted after the call."""
+
+
+VIDEO_MS = "video_milliseconds"
+"""The key of ``Generation.usage`` for the length of the generated videos together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +43,7 @@ class Generation:
     secrets.
     """
 
-    outputs: tuple[bytes | Address, ...] = ()
+    outputs: tuple[bytes | OutputFile | Address, ...] = ()
     refused: str | None = None
     usage: Mapping[str, int] | None = None
     cost_usd: float | None = None
@@ -52,6 +58,13 @@ class Address:
     mime: str
 
 
+@dataclass(frozen=True, slots=True)
+class OutputFile:
+    """An output in a file in the ``scratch`` folder of the request, as it may be too large for memory."""
+
+    path: Path
+
+
 @runtime_checkable
 class Generator(Protocol):
     """Generates from a prompt: a coroutine, or a function that is called in a thread. Raises ``ProviderError``."""
@@ -64,6 +77,23 @@ class Editor(Protocol):
     """Edits the first image of a case as the prompt requests. Raises ``ProviderError``."""
 
     def edit(self, request: GenerationRequest, /) -> Generation | Awaitable[Generation]: ...
+
+
+@runtime_checkable
+class OperationGenerator(Protocol):
+    """Generates videos by operations, which take minutes. The engine asks for the end of each, also after a kill."""
+
+    async def begin(self, request: GenerationRequest, /) -> str | Generation:
+        """Begins an operation, which is paid. Returns its name, or the result of a call that has ended already.
+
+        Raises ``ProviderError``.
+        """
+
+    async def poll(self, name: str, request: GenerationRequest, /) -> Generation | None:
+        """The result of an operation, with its videos; ``None`` while it runs. Costs nothing.
+
+        Raises ``OperationError`` if it has ended without a result, and another ``ProviderError`` if that is unknown.
+        """
 
 
 @dataclass(frozen=True)

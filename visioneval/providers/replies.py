@@ -6,13 +6,16 @@ compressed and decompressed.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import httpx2
 
 from visioneval.bounds import REPLY_MB
 from visioneval.errors import ProviderError
+from visioneval.media.images import MAX_BYTES
 from visioneval.media.inflate import ACCEPTED, CodingError, Inflater
 
 ACCEPT_ENCODING = {"accept-encoding": ACCEPTED}
@@ -31,22 +34,14 @@ def check_reply() -> Hook:
     truncated instead.
     """
 
-    limit = REPLY_MB.limit * MEGABYTE
-
     async def check(response: httpx2.Response) -> None:
-        if 300 <= response.status_code < 400:
-            raise _redirected(response)
-        declared = response.headers.get("content-length", "")
-        if response.is_success and declared.isdecimal() and int(declared[:20]) > limit:
-            raise _too_large(limit)
-        response.stream = _BoundedStream(response, limit)
-        response.headers.pop("content-encoding", None)  # the stream is decompressed already
-        response.encoding = "utf-8"  # the encoding of JSON; a charset from the server could be a decompressor
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        response.stream = _BoundedStream(response.stream, ReplyContent(response))
 
     return check
 
 
-def _redirected(response: httpx2.Response) -> ProviderError:
+def _redirected(response: Any) -> ProviderError:
     location = response.headers.get("location")
     return ProviderError(
         f"{response.status_code}: the server redirects to {_origin(str(response.url), location)}; redirects are not"
@@ -67,50 +62,91 @@ def _origin(url: str, location: str | None) -> str:
         return "an invalid URL"
 
 
-def _too_large(limit: int) -> ProviderError:
+def _too_large(limit: int, *, is_video: bool = False) -> ProviderError:
+    if is_video:
+        return ProviderError(f"the video is over the limit of {limit:,} bytes", kind="invalid", may_be_billed=True)
     megabytes = f"{limit / MEGABYTE:,.6g} MB"
     message = f"the reply is over the limit of {megabytes}: {REPLY_MB.flag} or {REPLY_MB.variable} raises it"
     return ProviderError(message, kind="invalid", may_be_billed=True)
 
 
-class _FullError(Exception):
-    """The limit is reached."""
+class TruncatedError(Exception):
+    """The rest of an error reply is not read."""
 
 
-class _BoundedStream(httpx2.AsyncByteStream):
-    """The decompressed content of a reply. An error reply is truncated where it cannot be read further."""
+class ReplyContent:
+    """Decompresses the content of a reply within the limit.
 
-    def __init__(self, response: httpx2.Response, limit: int) -> None:
-        assert isinstance(response.stream, httpx2.AsyncByteStream)
-        self._wire = response.stream
+    An error reply is truncated where it cannot be read further. ``response`` is one of httpx or httpx2. It then has
+    its content without a coding.
+    """
+
+    def __init__(self, response: Any) -> None:
+        """Raises ``ProviderError`` for a redirect, an unsupported coding, and a declared size over the limit."""
+        if 300 <= response.status_code < 400:
+            raise _redirected(response)
         self._is_error = not response.is_success
-        self._limit = MAX_ERROR_BYTES if self._is_error else limit
+        self._is_video = response.headers.get("content-type", "").startswith("video/")  # which is streamed to a file
+        limit = REPLY_MB.limit * MEGABYTE
+        self._limit = MAX_ERROR_BYTES if self._is_error else max(limit, MAX_BYTES) if self._is_video else limit
+        declared = response.headers.get("content-length", "")
+        if not self._is_error and declared.isdecimal() and int(declared[:20]) > self._limit:
+            raise _too_large(self._limit, is_video=self._is_video)
         self._inflater = Inflater(response.headers.get("content-encoding", ""))
         if self._inflater.problem and not self._is_error:
             message = f"the answer could not be read: {self._inflater.problem}"
             raise ProviderError(message, kind="invalid", may_be_billed=True)
+        self._compressed = self._decompressed = 0
+        response.headers.pop("content-encoding", None)  # the content is decompressed already
+        response.encoding = "utf-8"  # the encoding of JSON; a charset from the server could be a decompressor
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        compressed = decompressed = 0
-        try:
-            async for data in self._wire:
-                compressed += len(data)
-                for piece in self._inflater.feed(data):
-                    decompressed += len(piece)
-                    self._check(decompressed)
-                    yield piece
-                self._check(compressed)
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The decompressed pieces of a part of the content.
+
+        Raises ``ProviderError`` over the limit, ``CodingError`` for damaged content, ``TruncatedError`` in an error.
+        """
+        self._compressed += len(data)
+        with self._truncated():
+            for piece in self._inflater.feed(data):
+                self._decompressed += len(piece)
+                self._check(self._decompressed)
+                yield piece
+            self._check(self._compressed)
+
+    def finish(self) -> None:
+        """Raises ``CodingError`` if the content is incomplete, and ``TruncatedError`` in an error."""
+        with self._truncated():
             self._inflater.finish()
-        except _FullError:
-            if not self._is_error:
-                raise _too_large(self._limit) from None
-        except CodingError as error:
-            if not self._is_error:
-                raise httpx2.DecodingError(str(error)) from None
+
+    @contextmanager
+    def _truncated(self) -> Iterator[None]:
+        try:
+            yield
+        except CodingError:
+            if self._is_error:
+                raise TruncatedError from None
+            raise
 
     def _check(self, size: int) -> None:
         if size > self._limit:
-            raise _FullError
+            raise TruncatedError if self._is_error else _too_large(self._limit, is_video=self._is_video)
+
+
+class _BoundedStream(httpx2.AsyncByteStream):
+    def __init__(self, wire: httpx2.AsyncByteStream, content: ReplyContent) -> None:
+        self._wire = wire
+        self._content = content
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for data in self._wire:
+                for piece in self._content.feed(data):
+                    yield piece
+            self._content.finish()
+        except TruncatedError:
+            pass
+        except CodingError as error:
+            raise httpx2.DecodingError(str(error)) from None
 
     async def aclose(self) -> None:
         await self._wire.aclose()

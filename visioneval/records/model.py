@@ -248,10 +248,17 @@ class RunInfo(Frozen):
         return info
 
 
+def suite_places(info: RunInfo) -> tuple[dict[str, int], dict[str, int]]:
+    """The places of the cases in the suite of a run, by id, and those of its model runs, by label."""
+    return (
+        {case.id: index for index, case in enumerate(info.suite.cases)},
+        {str(entry.label): index for index, entry in enumerate(info.suite.models)},
+    )
+
+
 def suite_order(info: RunInfo) -> Callable[[str, str, int], tuple[int, int, int]]:
     """A sort key for suite order: by case, model run and sample; cells that the suite lacks come last."""
-    cases = {case.id: index for index, case in enumerate(info.suite.cases)}
-    labels = {str(entry.label): index for index, entry in enumerate(info.suite.models)}
+    cases, labels = suite_places(info)
     return lambda test_id, label, sample: (cases.get(test_id, len(cases)), labels.get(label, len(labels)), sample)
 
 

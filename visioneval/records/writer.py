@@ -49,6 +49,9 @@ class OutputWriter:
     def append(self, record: Record) -> None:
         """Takes the record of a finished cell. Only a ``RunWriter`` writes it."""
 
+    def flush(self) -> None:
+        """Sends what was written so far to where it outlives this machine; a local folder is all there is."""
+
     def save(self, test_id: str, label: str, name: str, data: bytes | None, *, source: StrPath | None = None) -> str:
         """Saves a file of a cell. Returns its path relative to the run's folder, with forward slashes.
 
@@ -56,21 +59,26 @@ class OutputWriter:
         """
         if not _SAFE_NAME.fullmatch(name):
             raise ValueError(f"{name!r} is not a valid file name: use letters, digits, _ - and . (not first)")
-        relative = f"{self._cell_folder(test_id, label)}/{name}"
-        path = f"{self.folder}/{relative}"
+        folder = self._cell_folder(test_id, label)
         try:
-            if source is None:
-                write_whole(Path(path), data or b"")
-            elif not hard_link(source, path):
-                self.links = False
-                write_whole(Path(path), Path(source).read_bytes() if data is None else data)
+            return f"{folder}/{self._write(folder, name, data, source)}"
         except OSError as error:
+            path = f"{self.folder}/{folder}/{name}"
             raise StorageError(f"{path}: cannot write: {error.strerror or error}") from error
-        return relative
+
+    def _write(self, cell_folder: str, name: str, data: bytes | None, source: StrPath | None) -> str:
+        """Writes or replaces a file of a cell. Returns its name."""
+        path = f"{self.folder}/{cell_folder}/{name}"
+        if source is None:
+            write_whole(Path(path), data or b"")
+        elif not hard_link(source, path):
+            self.links = False
+            write_whole(Path(path), Path(source).read_bytes() if data is None else data)
+        return name
 
     def _cell_folder(self, test_id: str, label: str) -> str:
         """The folder of the cells of a case on a model run, relative to the run's folder. Creates it."""
-        relative = f"artifacts/{test_id}/{model_slug(label)}"
+        relative = cells_folder(test_id, label)
         if relative in self._cell_folders:
             return relative
         path = f"{self.folder}/{relative}"
@@ -235,6 +243,11 @@ def _move_stale(folder: Path, stale: Collection[CellKey]) -> None:
     with (folder / "stale.jsonl").open("ab") as stale_file:
         stale_file.writelines(removed)
     write_whole(folder / "results.jsonl", b"".join(remaining))
+
+
+def cells_folder(test_id: str, label: str) -> str:
+    """The folder of the cells of a case on a model run, relative to the run's folder."""
+    return f"artifacts/{test_id}/{model_slug(label)}"
 
 
 @lru_cache(maxsize=1024)

@@ -15,6 +15,7 @@ from visioneval.analysis.compare.pairing import CellPair, Change
 from visioneval.analysis.ranking.findings import Ranking, Rankings
 from visioneval.analysis.summary.findings import GateFinding, Summary
 from visioneval.report.numbers import gate_value
+from visioneval.report.outcome import diversity_text, outcome, unjudged_pairs_text
 from visioneval.report.ranking_texts import ABOUT, by_group, ranking_title, show_chance, show_rank, show_strength
 from visioneval.report.sentences import (
     TITLES,
@@ -30,12 +31,11 @@ from visioneval.report.sentences import (
     show_value,
     unpaired_lines,
 )
-from visioneval.report.terminal.run.diversity import HEADINGS, TITLE, diversity_rows, diversity_text
+from visioneval.report.terminal.run.diversity import HEADINGS, TITLE, diversity_rows
 from visioneval.report.terminal.run.separation import auroc_text, difference_text
 from visioneval.report.terminal.run.summary import (
     show_estimate,
     show_rate,
-    unjudged_pairs_text,
     unmeasured_text,
     why,
     without_verdict_text,
@@ -197,7 +197,7 @@ def summary_markdown(summary: Summary) -> str:
 
 def _summary(summary: Summary) -> Iterator[str]:
     counts = summary.counts
-    yield f"## visioneval: {code(summary.suite)}"
+    yield f"## visioneval: {code(summary.suite)}: {outcome(summary)[1]}"
     state = "" if summary.state == "complete" else f", **{summary.state}**"
     verdicts = f"{counts.passed} PASS, {counts.failed} FAIL, {counts.errors} ERROR"
     if counts.without_verdict:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from visioneval.analysis.cells import Cell, Side
-from visioneval.analysis.compare.compare import Amount, Comparison
+from visioneval.analysis.cell_tables import Cells
+from visioneval.analysis.cells import Cell
+from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import Difference
-from visioneval.analysis.compare.pairing import CellPair, Change
+from visioneval.analysis.compare.metric_tally import Amount
+from visioneval.analysis.compare.pairing import CellPair, Change, Pairs
+from visioneval.analysis.sides import Side
 from visioneval.records.stores.locations import display_name
 from visioneval.report.text import one_line, rerouting_text
 from visioneval.rules import parse_rule
@@ -67,7 +71,7 @@ def notes(comparison: Comparison) -> Iterator[str]:
             yield f"{side.name} is partial: it was set with --partial, from a run without all cells of its suite"
     for name, side in (("A", comparison.a), ("B", comparison.b)):
         yield from (f"{name}: {rerouting_text(rerouting)}" for rerouting in side.reroutings)
-    yield from _moved_by_rules(comparison.pairs)
+    yield from _moved_by_rules(comparison.marks.moved_by_rules(comparison.pairs))
     if comparison.b.unused_confirmations:
         yield "B has new samples from an earlier --confirm: not used here"
     if comparison.has_other_source:
@@ -82,15 +86,15 @@ def notes(comparison: Comparison) -> Iterator[str]:
         )
 
 
-def _moved_by_rules(pairs: Sequence[CellPair]) -> Iterator[str]:
+def _moved_by_rules(moved: Pairs) -> Iterator[str]:
     """The verdicts that changed although output and scores are identical, with the first cases."""
-    moved = [pair for pair in pairs if pair.is_moved_by_rules]
     if moved:
-        names = [f"{pair.b.test_id} [{pair.b.sample_index}] {pair.a.verdict} -> {pair.b.verdict}" for pair in moved]
-        more = f" and {len(names) - MAX_LISTED:,} more" if len(names) > MAX_LISTED else ""
+        first = moved[:MAX_LISTED]
+        names = [f"{pair.b.test_id} [{pair.b.sample_index}] {pair.a.verdict} -> {pair.b.verdict}" for pair in first]
+        more = f" and {len(moved) - MAX_LISTED:,} more" if len(moved) > MAX_LISTED else ""
         yield (
             f"{len(moved):,} verdict{'s' * (len(moved) != 1)} moved by changed rules only (same output, same scores):"
-            f" {', '.join(names[:MAX_LISTED])}{more}"
+            f" {', '.join(names)}{more}"
         )
 
 
@@ -207,15 +211,18 @@ def unpaired_lines(comparison: Comparison) -> list[str]:
     ]
 
 
-def _list_cells(cells: tuple[Cell, ...]) -> str:
-    by_label: dict[str, list[str]] = {}
-    for cell in cells:
-        by_label.setdefault(cell.model_label, []).append(f"{cell.test_id} [{cell.sample_index}]")
+def _list_cells(cells: Cells) -> str:
+    first: dict[str, list[str]] = {}
+    counts: Counter[str] = Counter()
+    for test_id, label, sample in cells.names():
+        counts[label] += 1
+        if counts[label] <= MAX_LISTED:
+            first.setdefault(label, []).append(f"{test_id} [{sample}]")
     parts = []
-    for label, names in list(by_label.items())[:MAX_LISTED]:
-        more = f" and {len(names) - MAX_LISTED:,} more" if len(names) > MAX_LISTED else ""
-        parts.append(f"{label}: {', '.join(names[:MAX_LISTED])}{more}")
-    more_runs = len(by_label) - MAX_LISTED
+    for label, names in list(first.items())[:MAX_LISTED]:
+        more = f" and {counts[label] - MAX_LISTED:,} more" if counts[label] > MAX_LISTED else ""
+        parts.append(f"{label}: {', '.join(names)}{more}")
+    more_runs = len(first) - MAX_LISTED
     return "; ".join(parts) + (f"; and {more_runs} more model runs" if more_runs > 0 else "")
 
 

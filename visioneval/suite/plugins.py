@@ -29,6 +29,7 @@ Problems = Iterator[tuple[Loc, str]]
 _METHODS_BY_TASK: Mapping[TaskType, str] = {
     TaskType.IMAGE_GENERATION: "generate",
     TaskType.IMAGE_EDITING: "edit",
+    TaskType.VIDEO_GENERATION: "generate",
 }
 _MAIN_METHODS: Mapping[type[Any], tuple[str, ...]] = {
     CustomGrader: ("grade",),
@@ -162,8 +163,7 @@ def _with_declaration(
 
 def _has_key(entry: Any) -> bool:
     """Whether the API key of an entry is set, if it needs one. Without it, the class may be unable to start."""
-    name = getattr(entry, "needs_key", None)
-    return name is None or bool(os.environ.get(name))
+    return all(os.environ.get(name) for name in getattr(entry, "needs_keys", ()))
 
 
 def _options_of(name: str, cls: Any) -> type[BaseModel] | None:

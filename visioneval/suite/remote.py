@@ -34,8 +34,8 @@ def _plain_host(url: str) -> str:
 
 Url = Annotated[str, StringConstraints(pattern=r"^https?://[^\s@\\]+$", max_length=500), AfterValidator(_plain_host)]
 
-_OPENAI_KEYS = frozenset({"OPENAI_API_KEY", "OPENAI_ADMIN_KEY"})
-_GEMINI_KEYS = frozenset({"GEMINI_API_KEY", "GOOGLE_API_KEY"})
+OPENAI_KEYS = frozenset({"OPENAI_API_KEY", "OPENAI_ADMIN_KEY"})
+GEMINI_KEYS = frozenset({"GEMINI_API_KEY", "GOOGLE_API_KEY"})
 
 
 class Remote(Frozen):
@@ -75,7 +75,7 @@ class Remote(Frozen):
 
     def host_problem(self, *, trusted: bool) -> str | None:
         """Why a call must not be sent to ``base_url``; ``None`` if it may."""
-        if self.key_variable in (_OPENAI_KEYS | _GEMINI_KEYS) - self.usual_keys:
+        if self.key_variable in (OPENAI_KEYS | GEMINI_KEYS) - self.usual_keys:
             return f"{self.key_variable} is another provider's key: set api_key_env to a different variable"
         if self.base_url is None:
             return self._own_host_problem(trusted=trusted)
@@ -92,8 +92,11 @@ class Remote(Frozen):
             return None
         return f"base_url {host!r} is not the provider's own host: pass --trust-suite, or add it to {TRUSTED_HOSTS}"
 
-    def credentials_problem(self, *, trusted: bool) -> str | None:  # noqa: ARG002 - most have a key and nothing else
-        """Why this machine's credentials must not be used for this entry; ``None`` if allowed or not needed."""
+    def credentials_problem(self, *, trusted: bool) -> tuple[str, str] | None:  # noqa: ARG002 - most have one key
+        """Why this machine's credentials must not be used for this entry, after the option that asks for them.
+
+        ``None`` if they may be used or are not needed.
+        """
         return None
 
     def output_hosts_problem(self, *, trusted: bool) -> str | None:  # noqa: ARG002 - most have none
@@ -107,12 +110,29 @@ class Remote(Frozen):
         return f"{self.key_variable} is not a usual key variable of this provider: pass --trust-suite to allow it"
 
 
+class DeclaredHosts(Remote):
+    """A provider whose answers may name their outputs by URL."""
+
+    output_hosts: tuple[HostPattern, ...] = Field(
+        default=(),
+        description="Hosts from which outputs are fetched if an answer names them by URL, besides the server's own:"
+        ' "files.example.com", "*.example.com", or "*" for every public host, which needs --trust-suite. Only https,'
+        " without a key.",
+    )
+
+    def output_hosts_problem(self, *, trusted: bool) -> str | None:
+        """Refuses every public host without trust."""
+        if trusted or ANY_HOST not in self.output_hosts:
+            return None
+        return "outputs of every public host: name the hosts, or pass --trust-suite if you trust this suite"
+
+
 class OpenAIOptions(Remote):
     """The OpenAI API, or a compatible server (vLLM, Ollama, llama.cpp, LocalAI)."""
 
     own_hosts: ClassVar[tuple[str, ...]] = ("api.openai.com",)
     default_key: ClassVar[str] = "OPENAI_API_KEY"
-    usual_keys: ClassVar[frozenset[str]] = _OPENAI_KEYS
+    usual_keys: ClassVar[frozenset[str]] = OPENAI_KEYS
 
     @property
     def base_url_warning(self) -> str | None:
@@ -151,7 +171,7 @@ class GeminiOptions(Remote):
 
     own_hosts: ClassVar[tuple[str, ...]] = ("generativelanguage.googleapis.com", "aiplatform.googleapis.com")
     default_key: ClassVar[str] = "GEMINI_API_KEY"
-    usual_keys: ClassVar[frozenset[str]] = _GEMINI_KEYS
+    usual_keys: ClassVar[frozenset[str]] = GEMINI_KEYS
 
     google: GoogleCloud | None = Field(
         default=None, description="Set project and location to use Vertex AI without an API key."
@@ -176,17 +196,18 @@ class GeminiOptions(Remote):
             " https"
         )
 
-    def credentials_problem(self, *, trusted: bool) -> str | None:
+    def credentials_problem(self, *, trusted: bool) -> tuple[str, str] | None:
         """Checks each project in use, since a model or a cache may belong to another project."""
         if self.google is None or trusted:
             return None
         named = self.model_dump(include={"model", "params", "grid"})
         for project in (self.google.project, *_projects_in(named)):
             if project not in trusted_projects():
-                return (
+                message = (
                     "Vertex AI uses this machine's Google credentials: pass --trust-suite if you trust"
                     f" this suite, or add the project {project!r} to {TRUSTED_PROJECTS}"
                 )
+                return "google", message
         return None
 
 

@@ -126,7 +126,7 @@ def test_a_comparison_shows_both_images_side_by_side() -> None:
     assert shown["c1"] == (50, 60, "No dog.", "No dog.")
     assert shown["c2"] == (90, None, "", "")
     assert "c3" not in shown
-    data = json.loads(comparison_json(result, [], 0))["alignments"]
+    data = json.loads("".join(comparison_json(result, [], 0)))["alignments"]
     assert {item["test_id"]: (item["a"]["score"], item["b"]["gaps"]) for item in data} == {
         "c0": (100, "No cat."),
         "c1": (50, "No dog."),

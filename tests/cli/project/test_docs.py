@@ -60,6 +60,8 @@ def _section(document: str, title: str) -> set[str]:
         ("suite.md", "Prompt", prompts.PromptEntry),
         ("suite.md", "openai", config_of(PROVIDERS, "openai")),
         ("suite.md", "gemini", config_of(PROVIDERS, "gemini")),
+        ("suite.md", "litellm", config_of(PROVIDERS, "litellm")),
+        ("suite.md", "litellm judge", config_of(JUDGES, "litellm")),
         ("suite.md", "files", config_of(PROVIDERS, "files")),
         ("suite.md", "mock", MockParams),
         ("suite.md", "command", config_of(PROVIDERS, "command")),

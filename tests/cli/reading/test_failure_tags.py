@@ -80,7 +80,7 @@ def test_every_form_of_a_comparison_has_the_tags() -> None:
     print_comparison(result, [], console)
     assert "Cells by failure tag (p not adjusted)" in text_of(console)
     assert "### Cells by failure tag" in comparison_markdown(result, [])
-    data = json.loads(comparison_json(result, [], 0))
+    data = json.loads("".join(comparison_json(result, [], 0)))
     assert [(item["name"], item["a"], item["b"]) for item in data["by_failure_tag"]] == [("wrong", 0.5, 0.0)]
 
 

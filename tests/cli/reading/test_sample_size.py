@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from toys import Toy
 
-from visioneval.analysis.cells import Cell, Side
+from visioneval.analysis.cells import Cell
 from visioneval.analysis.sample_size import Detect, Noise, noise_of, parse_detect, stated_noise
+from visioneval.analysis.sides import Side
 from visioneval.analysis.stats.clusters import paired_test
 from visioneval.errors import UsageError
 from visioneval.types import Metric, Verdict

@@ -10,7 +10,7 @@ import pytest
 from record_factory import record, run_of
 from toys import Toy
 
-from visioneval.analysis.cells import Side, side_of_baseline, writers_of
+from visioneval.analysis.sides import Side, side_of_baseline, writers_of
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.records.baselines import Baseline, is_baseline, make_baseline, read_baseline, write_baseline
 from visioneval.records.model import Record

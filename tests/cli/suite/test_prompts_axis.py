@@ -292,7 +292,7 @@ def test_model_runs_that_differ_only_in_the_prompt_are_paired() -> None:
     a, b = side(axis_cells("m,prompt=plain", "n,prompt=plain")), side(axis_cells("n,prompt=styled", "m,prompt=styled"))
     pairing = pair_cells(a, b)
     assert dict(pairing.labels) == {"m,prompt=plain": "m,prompt=styled", "n,prompt=plain": "n,prompt=styled"}
-    assert (len(pairing.pairs), pairing.only_a, pairing.only_b) == (4, (), ())
+    assert (len(pairing.pairs), len(pairing.only_a), len(pairing.only_b)) == (4, 0, 0)
     assert all(without_prompt(pair.a.model_label) == without_prompt(pair.b.model_label) for pair in pairing.pairs)
 
 

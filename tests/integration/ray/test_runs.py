@@ -6,95 +6,24 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from api_runs import KEY, ApiRun, case_id, image_for, quality, scripted, wait_until
-from fake_api import FakeAPI, Fault, JudgeRequest
-from gecko_script import judge
+from api_runs import KEY, ApiRun, case_id, image_for, wait_until
+from fake_api import FakeAPI, Fault
 from PIL import Image
 from ray._raylet import GcsClient
 from ray.cluster_utils import Cluster
-from ray_clusters import flags, running_cluster, started
+from ray_clusters import GRADERS, flags, in_flight, running_cluster, started
 from typer.testing import CliRunner
 
 from visioneval.cli import app
 from visioneval.records.model import read_info, read_records
 from visioneval.records.preferences import read_all_answers
 from visioneval.records.questions import read_questions
-
-WHERE = """\
-import ray
-from visioneval import Grade
-
-
-class Where:
-    def __init__(self, config): pass
-
-    async def grade(self, context):
-        return Grade(scores={"here": True}, details={"node": ray.get_runtime_context().get_node_id()})
-"""
-GRADERS = [
-    {
-        "key": "look",
-        "type": "rubric",
-        "judge": "eye",
-        "metrics": {
-            "quality": {
-                "type": "score",
-                "scale": [0, 5],
-                "description": "How good is it?",
-                "anchors": {"0": "bad", "5": "good"},
-            }
-        },
-    },
-    {"key": "file", "type": "properties"},
-    {"key": "where", "type": "where:Where", "writes": {"here": {"type": "bool"}}},
-]
-
-
-@pytest.fixture(scope="module")
-def api() -> Iterator[FakeAPI]:
-    script = scripted()
-    questions = judge(lambda *_: "yes")
-
-    def answer(asked: JudgeRequest) -> Mapping[str, Any]:
-        wanted = (asked.schema or {}).get("properties", {})
-        if "quality" in wanted:
-            return {"quality": quality(asked.images[0].data), "reason": "as it is", "verdict": "PASS"}
-        return questions(asked) if {"keywords", "answers"} & wanted.keys() else {"answer": "tie", "reason": "alike"}
-
-    script.judge(answer)
-    with FakeAPI(script) as server:
-        yield server
-
-
-@pytest.fixture(autouse=True)
-def quiet_api(api: FakeAPI) -> None:
-    """Forgets the requests of the test before."""
-    api.requests.clear()
-    api.paid_by_digest.clear()
-    api.latency.clear()
-    api.faults.clear()
-    api.paid.clear()
-
-
-@pytest.fixture(scope="module")
-def cluster(api: FakeAPI) -> Iterator[Cluster]:
-    """Two nodes of one core, beside a head without any."""
-    with running_cluster(api, nodes=2) as (nodes, _):
-        yield nodes
-
-
-@pytest.fixture
-def api_run(tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> Callable[..., ApiRun]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
-    (tmp_path / "where.py").write_text(WHERE)
-    return lambda cells, **suite: ApiRun(tmp_path, api, cells, **{"graders": GRADERS, **suite})
 
 
 def lines(run: ApiRun) -> list[dict[str, Any]]:
@@ -113,10 +42,6 @@ def test_sixty_cells_over_both_nodes(cluster: Cluster, api_run: Callable[..., Ap
     assert len(nodes) == 2
     assert (run.generated, run.judged, run.repeated_calls) == (60, 60, 0)
     assert not [path.name for path in run.run_folder.iterdir() if path.name.startswith(".")]
-
-
-def in_flight(api: FakeAPI) -> int:
-    return sum(not entry.status for entry in list(api.requests))
 
 
 def check_whole(run: ApiRun) -> None:

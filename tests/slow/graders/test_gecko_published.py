@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from published import dsg_suite, likert_rows, tifa_suite
-from scipy.stats import kendalltau, spearmanr
 from typer.testing import CliRunner
 
 from visioneval.analysis.summary.findings import Summary
@@ -96,6 +95,8 @@ def rated(data: Path) -> dict[tuple[str, str], float]:
 def correlations(
     scores: Mapping[tuple[str, str], Any], ratings: Mapping[tuple[str, str], float]
 ) -> tuple[float, float]:
+    from scipy.stats import kendalltau, spearmanr
+
     cells = sorted(scores)
     pair = [scores[cell] for cell in cells], [ratings[cell] for cell in cells]
     return round(spearmanr(*pair).statistic, 4), round(kendalltau(*pair).statistic, 4)

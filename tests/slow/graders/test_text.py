@@ -19,7 +19,7 @@ pytest.importorskip("rapidocr")
 
 from visioneval.graders.text.grader import Text
 
-pytestmark = pytest.mark.usefixtures("shared_readings")
+pytestmark = pytest.mark.usefixtures("recorded_readings")
 EDITS = Path(__file__).resolve().parents[4] / "shared" / "data" / "edits"
 
 

@@ -39,12 +39,12 @@ def open_unchecked_page(browser: Browser, server: Server, rater: str) -> Iterato
 
 
 def test_two_raters_with_reload_and_restart(browser: Browser, serve: Serve, tmp_path: Path) -> None:
-    run = write_run(tmp_path, TWENTY)
+    run = write_run(tmp_path, TWENTY[:10])
     server = serve(run)
     sent: dict[str, dict[str, bool]] = {"ann": {}, "ben": {}}
     with open_unchecked_page(browser, server, "ann") as ann, open_unchecked_page(browser, server, "ben") as ben:
         pages = {"ann": ann, "ben": ben}
-        for at in range(20):
+        for at in range(10):
             for rater, page in pages.items():
                 case = page.inner_text("#facts dd")
                 sent[rater][case] = (at + (rater == "ben")) % 3 > 0
@@ -52,11 +52,11 @@ def test_two_raters_with_reload_and_restart(browser: Browser, serve: Serve, tmp_
                 page.keyboard.press(str(at % 5 + 1))
                 if at % 4 == 0:
                     page.keyboard.press("m")
-                if at == 7:
+                if at == 3:
                     page.reload()
                     page.wait_for_selector(READY)
                     assert page.locator("input:checked").count() == 2, "what was chosen outlives a reload"
-                if at == 12 and rater == "ann":
+                if at == 8 and rater == "ann":
                     server.kill()
                     page.keyboard.press("Enter")
                     page.wait_for_selector("#trouble:not([hidden])")
@@ -68,13 +68,13 @@ def test_two_raters_with_reload_and_restart(browser: Browser, serve: Serve, tmp_
                     assert page.inner_text("#facts dd") == case
                     assert page.locator("input:checked").count() == 3, "what was chosen outlives the server"
                 page.keyboard.press("Enter")
-                wait_for_progress(page, at + 1, 20)
+                wait_for_progress(page, at + 1, 10)
     for rater, chosen in sent.items():
         result = answers(run, rater)
         assert {case: result[case, "usable"] for case, _ in result} == chosen
-        assert len(chosen) == 20
+        assert len(chosen) == 10
     order = [line["test_id"] for line in lines(run / "labels.jsonl") if line["question"] == "usable"]
-    assert len(order) == 40
+    assert len(order) == 20
     assert list(sent["ann"]) != list(sent["ben"])
 
 

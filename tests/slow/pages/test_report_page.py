@@ -40,7 +40,7 @@ def test_overview_shows_facts_and_links_to_the_gallery(page_url: str, open_page:
     page = open_page(page_url)
     text = page.inner_text("#view-overview")
     for fact in (
-        "A gate failed",
+        " failed",
         "4 of 4 cells",
         "50.0% [5.5, 94.5] n=2",
         "demo-run",
@@ -72,26 +72,30 @@ def test_filters_select_cells_and_update_the_url(page_url: str, open_page: OpenP
     assert second.input_value("select[name=metric]") == "look.score"
 
 
-@pytest.mark.parametrize(
-    ("state", "expected"),
-    [
-        ("q=BAKERY", "2 of 4 cells"),
-        ("q=spills+butter", "1 of 4 cells"),
-        ("q=nowhere", "0 of 4 cells"),
-        ("failure=spill", "1 of 4 cells"),
-        ("rule=look", "2 of 4 cells"),
-        ("model=steady", "2 of 4 cells"),
-        ("metric=look.cer&max=1", "2 of 4 cells"),
-        ("metric=look.cer", "4 cells"),
-        ("metric=no_such&min=0", "0 of 4 cells"),
-        ("verdict=ERROR", "0 of 4 cells"),
-        ("verdict=PASS%2CFAIL", "4 cells"),
-        ("tag=unheard", "0 of 4 cells"),
-    ],
-)
-def test_url_selects_the_view(page_url: str, open_page: OpenPage, state: str, expected: str) -> None:
-    page = open_page(f"{page_url}#gallery?{state}")
-    wait_until(page, f"document.getElementById('result')?.textContent === {expected!r}")
+def test_url_selects_the_view(page_url: str, open_page: OpenPage) -> None:
+    """A page is opened once, and the rest are links within it: a page of its own takes a second."""
+    counts = {
+        "q=BAKERY": "2 of 4 cells",
+        "q=spills+butter": "1 of 4 cells",
+        "q=nowhere": "0 of 4 cells",
+        "failure=spill": "1 of 4 cells",
+        "rule=look": "2 of 4 cells",
+        "metric=look.cer": "4 cells",
+        "model=steady": "2 of 4 cells",
+        "verdict=PASS%2CFAIL": "4 cells",
+        "metric=look.cer&max=1": "2 of 4 cells",
+        "metric=no_such&min=0": "0 of 4 cells",
+        "verdict=PASS": "2 of 4 cells",
+        "verdict=ERROR": "0 of 4 cells",
+        "": "4 cells",
+        "tag=unheard": "0 of 4 cells",
+    }
+    page = open_page(f"{page_url}#gallery?q=BAKERY")
+    for state, expected in counts.items():
+        page.goto(f"{page_url}#gallery?{state}")
+        wait_until(page, f"document.getElementById('result')?.textContent === {expected!r}")
+    second = open_page(f"{page_url}#gallery?q=spills+butter&verdict=FAIL")
+    wait_until(second, "document.getElementById('result')?.textContent === '1 of 4 cells'")
 
 
 def test_cell_view_shows_all_details(page_url: str, open_page: OpenPage) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from visioneval.cli import app
+from visioneval.cli.commands.init import MODELINE, SCHEMA_FILE, SUITE_FILE
 from visioneval.records.model import read_records
 from visioneval.resources import suite_folders
+from visioneval.suite.model import json_schema
 from visioneval.types import Verdict
 
 pytestmark = pytest.mark.usefixtures("reduced_readings")
@@ -53,8 +56,11 @@ def test_init_writes_any_shipped_suite_whole(template: str, tmp_path: Path) -> N
     assert done.exit_code == 0, done.output
     source, target = suite_folders()[template], tmp_path / "own"
     names = {path.relative_to(source) for path in source.rglob("*") if path.is_file()}
-    assert {path.relative_to(target) for path in target.rglob("*") if path.is_file()} == names
-    assert all((target / name).read_bytes() == (source / name).read_bytes() for name in names)
+    assert {path.relative_to(target) for path in target.rglob("*") if path.is_file()} == {*names, SCHEMA_FILE}
+    others = names - {SUITE_FILE}
+    assert all((target / name).read_bytes() == (source / name).read_bytes() for name in others)
+    assert (target / SUITE_FILE).read_bytes() == MODELINE + (source / SUITE_FILE).read_bytes()
+    assert json.loads((target / SCHEMA_FILE).read_bytes()) == json_schema()
     checked = CliRunner().invoke(app, ["validate", str(target / "suite.yaml")])
     assert checked.exit_code == 0 or "outputs that do not exist: videos/" in checked.output, checked.output
 
@@ -105,12 +111,14 @@ def test_existing_files_are_not_overwritten(tmp_path: Path) -> None:
 
 
 def test_a_failed_write_leaves_no_part_of_a_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def disk_full(source: Path, target: Path) -> None:
+    write = Path.write_bytes
+
+    def disk_full(target: Path, data: bytes) -> int:
         if target.name == "suite.yaml":
             raise OSError(28, "No space left on device")
-        target.write_bytes(source.read_bytes())
+        return write(target, data)
 
-    monkeypatch.setattr("shutil.copyfile", disk_full)
+    monkeypatch.setattr(Path, "write_bytes", disk_full)
     done = CliRunner().invoke(app, ["init", str(tmp_path / "own"), "--template", "editing"])
     assert done.exit_code == 2
     assert "cannot write: No space left on device; nothing was written" in done.output

@@ -67,7 +67,9 @@ def run(suite: Path, out: Path, *flags: str) -> tuple[int, Path]:
 
 
 @pytest.fixture(scope="module")
-def edits(tmp_path_factory: pytest.TempPathFactory, shared_readings: None) -> tuple[int, dict[tuple[str, str], Record]]:
+def edits(
+    tmp_path_factory: pytest.TempPathFactory, recorded_readings: None
+) -> tuple[int, dict[tuple[str, str], Record]]:
     data = SUITES.parent.parent.parent / "shared" / "data" / "edits"
     if not data.is_dir():
         pytest.skip("../shared/data is not here")

@@ -89,9 +89,7 @@ def test_without_trust_skipped_option_checks_are_reported(toy: Toy, folder: Path
     changed(folder, "suite.yaml", ("tolerance", "tolerence"))
     result = toy("validate", "suite.yaml")
     assert result.exit_code == 2
-    assert (
-        result.stderr.count("pass --trust-suite if you trust this suite; until then, its options are not checked") == 3
-    )
+    assert result.stderr.count("pass --trust-suite if you trust it; until then, its options are not checked") == 3
     assert len(result.stderr.splitlines()) == 3
 
 

@@ -15,6 +15,7 @@ from mock_outputs import generated, output, request, text
 from PIL import Image
 
 from visioneval.errors import ProviderError
+from visioneval.graders.text.reading import ocr
 from visioneval.media.images import load_rgb
 from visioneval.providers.base import Editor, Generator
 from visioneval.providers.mock.config import SEEN_BY, Flaw, MockParams
@@ -49,18 +50,13 @@ def outside() -> np.ndarray[Any, Any]:
     return region
 
 
-@pytest.fixture(scope="module")
-def read():
+@pytest.fixture
+def read(recorded_readings: None):
     """Reads an image's lines, top to bottom, without their spaces."""
-    one_thread = {
-        "EngineConfig.onnxruntime.intra_op_num_threads": 1,
-        "EngineConfig.onnxruntime.inter_op_num_threads": 1,
-    }
-    engine = pytest.importorskip("rapidocr").RapidOCR(params={"Global.log_level": "critical", **one_thread})
 
     def lines(image: Image.Image) -> list[str]:
-        result = engine(np.asarray(image.convert("RGB"))[:, :, ::-1], use_cls=False)
-        return [line.replace(" ", "") for line in result.txts or ()]
+        readings = ocr.read(image.convert("RGB"))
+        return [reading.text.replace(" ", "") for reading in readings if reading.confidence >= 0.5]
 
     return lines
 
@@ -360,8 +356,8 @@ def test_a_round_mask_fits_the_complete_word(tmp_path: Path):
 
 
 def test_the_table_of_flaws_is_complete():
-    assert set(SEEN_BY) == {TaskType.IMAGE_GENERATION, TaskType.IMAGE_EDITING}
+    assert set(SEEN_BY) == set(TaskType)
     for table in SEEN_BY.values():
         assert tuple(table) == get_args(Flaw)
         assert not table["none"]
-    assert MockParams().model_dump() == {"model": "mock", "flaw": "none", "size": "1024x1024", "seed": 0}
+    assert MockParams().of_images == {"model": "mock", "flaw": "none", "size": "1024x1024", "seed": 0}

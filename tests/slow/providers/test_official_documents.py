@@ -1,4 +1,4 @@
-"""Every body that the server of any test accepts is valid against OpenAI's own document (see ``fake_api.fixtures``)."""
+"""Every body that the server of any test accepts is valid against OpenAI's own document (see ``FakeAPI.check_requests``)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def problems(path: str, body: dict[str, Any]) -> list[str]:
         reply = httpx2.post(f"{server.openai_base_url}{path}", headers=headers, json=body)
         assert reply.status_code in (200, 400)
         (request,) = server.requests
-        request.status = 200  # as if this server accepted what the document may not
-        return list(invalid_bodies([request]))
+    request.status = 200  # as if this server accepted what the document may not
+    return list(invalid_bodies([request]))
 
 
 @pytest.mark.parametrize(

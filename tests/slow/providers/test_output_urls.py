@@ -15,11 +15,11 @@ from suite_runner import SuiteRunner
 from web_pages import Page, web
 
 from visioneval.errors import ProviderError
+from visioneval.providers import output_urls
 from visioneval.providers.base import GenerationRequest
-from visioneval.providers.openai import output_urls
 from visioneval.providers.openai.config import OpenAIProvider
 from visioneval.providers.openai.generator import OpenAIGenerator
-from visioneval.providers.openai.output_urls import AllowedHosts
+from visioneval.providers.output_urls import AllowedHosts
 from visioneval.suite.cases.case import TestCase
 from visioneval.types import CaseFiles, TaskType
 

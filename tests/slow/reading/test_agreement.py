@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from answer_factory import CELLS, GOOD, HUMAN, answered_by
 from labeled_runs import BETTER, CLEAR, SHARP, USABLE, label, labeled
-from statsmodels.stats.proportion import proportion_confint
 
 from visioneval.analysis.agreement import among_raters
 from visioneval.analysis.agreement.agreement import agree
@@ -23,6 +22,8 @@ def against(*runs: Any, question: str = "usable") -> Any:
 
 
 def test_yes_no_question_with_known_result() -> None:
+    from statsmodels.stats.proportion import proportion_confint
+
     finding = against(labeled(CELLS, answered_by(HUMAN)))
     assert (finding.metric, finding.kind, finding.cells, finding.headline) == ("good", "bool", 8, "kappa")
     values = {name: measure.value for name, measure in finding.measures.items()}

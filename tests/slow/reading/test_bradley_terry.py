@@ -6,7 +6,6 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-import statsmodels.api as sm
 from calibration.ranking import Design, coverage
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,6 +27,9 @@ def points_of(cases: int, n: int, seed: int, pairs: list[tuple[int, int]] | None
 
 def by_statsmodels(points: Floats, **fit: object) -> tuple[Floats, Floats, Floats]:
     """Strengths with mean 0, and their covariance by a binomial model, as fitted and without robustness."""
+
+    import statsmodels.api as sm
+
     cases, n, _ = points.shape
     rows = [(case, i, j) for case in range(cases) for i, j in combinations(range(n), 2)]
     rows = [(case, i, j) for case, i, j in rows if points[case, i, j] + points[case, j, i] > 0]

@@ -11,10 +11,10 @@ from compare_factory import side, verdicts
 from record_factory import record
 from report_runs import png, run_info, save_run
 
-from visioneval.analysis.cell_reader import read_cells
-from visioneval.analysis.cells import Side, side_of_run
+from visioneval.analysis.cell_tables import stored_cells
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.compare.gates import check_gates, parse_fail_on
+from visioneval.analysis.sides import Side, side_of_run
 from visioneval.records.model import read_info
 from visioneval.report.compare.page import comparison_page
 
@@ -46,7 +46,7 @@ def run(root: Path, name: str, verdicts: str, colour: str, **changes: Any) -> Si
         }
         lines.append(record(**{**known, **changes}).model_dump_json() + "\n")
     (folder / "results.jsonl").write_text("".join(lines), encoding="utf-8")
-    return side_of_run(name, read_info(folder), read_cells(folder / "results.jsonl"), folder)
+    return side_of_run(name, read_info(folder), stored_cells(folder / "results.jsonl"), folder)
 
 
 def page_of(folder: Path, a: Side, b: Side) -> str:

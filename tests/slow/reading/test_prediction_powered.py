@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from calibration.correction import Design, coverage
-from scipy import stats
 
 from visioneval.analysis.stats.agreement.prediction_powered import (
     LabeledSample,
@@ -32,6 +31,9 @@ def cells(n: int, accuracy: float, seed: int = 0) -> tuple[np.ndarray, np.ndarra
 
 def test_estimate_and_variance_are_those_of_the_published_formulas() -> None:
     """PPI++ takes labeled and unlabeled cells apart. Each cell is its own case."""
+
+    from scipy import stats
+
     people, judge = cells(4000, 0.85)
     judge = judge * 3 + np.random.default_rng(1).normal(size=4000)
     rows = np.random.default_rng(2).permutation(4000)[:800]
@@ -92,6 +94,9 @@ def test_cells_of_a_case_are_one_observation() -> None:
 @pytest.mark.parametrize("count", [20, 50, 200])
 def test_labels_that_never_contradict_the_judge_are_no_certainty(count: int) -> None:
     """The interval is about as wide as that of a rate of contradictions of which none was seen."""
+
+    from scipy import stats
+
     judge = np.tile([1.0, 1.0, 1.0, 0.0], 125)
     result = corrected_mean(judge, np.arange(500), sample_of(judge[:count], np.arange(count)))
     without = judge_mean(judge, np.arange(500)).interval()

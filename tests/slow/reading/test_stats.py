@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest, mannwhitneyu
-from statsmodels.stats.multitest import multipletests
 
 from visioneval.analysis.stats.basic import auroc, holm, wilson_interval
 
@@ -27,6 +25,8 @@ def test_wilson_interval_matches_published_values(successes: int, n: int, low: f
 
 @given(st.integers(1, 3000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), st.sampled_from([0.8, 0.95]))
 def test_wilson_interval_matches_scipy(pair: tuple[int, int], confidence: float) -> None:
+    from scipy.stats import binomtest
+
     successes, n = pair
     expected = binomtest(successes, n).proportion_ci(confidence, method="wilson")
     low, high = wilson_interval(successes, n, confidence)
@@ -42,6 +42,8 @@ def test_wilson_interval_rejects_invalid_counts(successes: int, n: int) -> None:
 
 @pytest.mark.parametrize("p_values", [[0.3], [0.01, 0.04, 0.03], [0.5, 0.5, 0.001, 0.9, 0.0, 1.0, 0.02]])
 def test_holm_matches_statsmodels(p_values: list[float]) -> None:
+    from statsmodels.stats.multitest import multipletests
+
     assert holm(p_values) == pytest.approx(list(multipletests(p_values, method="holm")[1]))
 
 
@@ -66,6 +68,8 @@ def test_auroc_counts_ties_half() -> None:
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=40), st.lists(st.integers(0, 5), min_size=1, max_size=40))
 def test_auroc_matches_scipy(above: list[int], below: list[int]) -> None:
+    from scipy.stats import mannwhitneyu
+
     expected = mannwhitneyu(above, below, method="asymptotic").statistic / (len(above) * len(below))
     assert auroc(above, below) == pytest.approx(expected, abs=1e-12)
 

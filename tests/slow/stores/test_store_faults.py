@@ -122,7 +122,7 @@ def test_what_a_failing_store_did_not_take_is_sent_by_the_next_resume(
     line = result.stderr.splitlines()[-1]
     assert line.startswith(f"cannot write {runs}/r/results/")
     assert line.endswith(f"visioneval run --resume {runs}/r")
-    folder = Path(line.partition("the whole run is in ")[2].partition("; to send")[0])
+    folder = Path(line.partition("what it lacks is in ")[2].partition("; to send")[0])
     assert len((folder / "results.jsonl").read_text().splitlines()) == 2
     fault.times = 0
     called = runner.called
@@ -141,7 +141,7 @@ def test_credentials_that_expire_lose_nothing(runner: SuiteRunner, runs: str, s3
     result = run(runner, runs)
     assert result.exit_code == 3, result.output
     assert "access denied" in result.stderr.splitlines()[-1]
-    assert "nothing is lost: the whole run is in " in result.stderr.splitlines()[-1]
+    assert "nothing is lost: what it lacks is in " in result.stderr.splitlines()[-1]
 
 
 def test_a_reader_reports_a_failing_store_in_one_line(runner: SuiteRunner, runs: str, s3: FaultyStore) -> None:

@@ -202,7 +202,7 @@ def test_models(problems: Problems, models: str, message: str) -> None:
         ("[{key: a, type: text, min_confidence: 5}]", "4:48: min_confidence: must be at most 1, not 5"),
         (
             "[{key: a, type: 'm:C'}]",
-            "4:26: 'm:C' runs code from the suite: pass --trust-suite if you trust this suite",
+            "4:26: 'm:C' runs code from the suite: pass --trust-suite if you trust it",
         ),
         (
             "[{key: a, type: 'm:C', writes: {x: {range: [1]}}}]",

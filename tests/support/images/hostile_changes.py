@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 from hostile import COMMANDS, FILES, LABEL_PAGE, call, serve_label_page
 from markdown_it import MarkdownIt
 
-from visioneval.analysis.cell_reader import read_cells
+from visioneval.analysis.cell_tables import stored_cells
 from visioneval.errors import RunFormatError, VisionEvalError
 from visioneval.label.sittings import read_entries
 from visioneval.records.baselines import read_baseline
@@ -136,7 +136,7 @@ def _door(name: str) -> Callable[[Path], Any]:
     files = {
         "labels.jsonl": read_labels,
         "anchors.jsonl": read_labels,
-        "loose.jsonl": read_cells,
+        "loose.jsonl": lambda path: list(stored_cells(path)),
         "main.jsonl": read_baseline,
     }
     last = Path(name).name

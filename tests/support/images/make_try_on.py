@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from PIL import Image, ImageChops, ImageDraw, ImageFilter
-from skimage.data import astronaut
 
 SIDE = 512
 """Width and height of every image, in pixels."""
@@ -49,6 +48,9 @@ def main(folder: Path) -> None:
 
 def all_images() -> dict[str, Image.Image]:
     """Every image by its file name."""
+
+    from skimage.data import astronaut
+
     return {
         "person.png": Image.fromarray(astronaut()),
         "rain-jacket.png": garment(_rain_jacket),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from visioneval.analysis.cells import Cell, CellGrader, Side
+from visioneval.analysis.cells import Cell, CellGrader
+from visioneval.analysis.sides import Side
 from visioneval.records.model import Fingerprint
 from visioneval.types import Metric, Verdict
 

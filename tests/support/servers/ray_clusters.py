@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,20 +17,64 @@ from api_runs import KEY, ApiRun
 from fake_api import FakeAPI
 from ray.cluster_utils import Cluster
 
+WHERE = """\
+import ray
+from visioneval import Grade
+
+
+class Where:
+    def __init__(self, config): pass
+
+    async def grade(self, context):
+        return Grade(scores={"here": True}, details={"node": ray.get_runtime_context().get_node_id()})
+"""
+GRADERS = [
+    {
+        "key": "look",
+        "type": "rubric",
+        "judge": "eye",
+        "metrics": {
+            "quality": {
+                "type": "score",
+                "scale": [0, 5],
+                "description": "How good is it?",
+                "anchors": {"0": "bad", "5": "good"},
+            }
+        },
+    },
+    {"key": "file", "type": "properties"},
+    {"key": "where", "type": "where:Where", "writes": {"here": {"type": "bool"}}},
+]
+
 
 @contextmanager
-def running_cluster(api: FakeAPI, nodes: int) -> Iterator[tuple[Cluster, tuple[Any, ...]]]:
-    """A head without cores, and so many nodes of one core, whose environment has the key of the server."""
+def running_cluster(api: FakeAPI, nodes: int, folder: Path | None = None) -> Iterator[tuple[Cluster, tuple[Any, ...]]]:
+    """A head without cores, and so many nodes of one core, whose environment has the key of the server.
+
+    With ``folder``, each node has folders of its own for stores and caches there.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv(KEY, api.key)
         cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
         try:
-            yield cluster, tuple(cluster.add_node(num_cpus=1) for _ in range(nodes))
+            yield cluster, tuple(add_node(cluster, folder) for _ in range(nodes))
         finally:
             ray.shutdown()
             cluster.shutdown()
+
+
+def add_node(cluster: Cluster, folder: Path | None = None) -> Any:
+    """A node of one core; with ``folder``, one that shares none of its own with others."""
+    with pytest.MonkeyPatch.context() as patch:
+        if folder is not None:
+            patch.setenv("VISIONEVAL_STORES", str(folder / secrets.token_hex(4)))
+        return cluster.add_node(num_cpus=1)
+
+
+def in_flight(api: FakeAPI) -> int:
+    return sum(not entry.status for entry in list(api.requests))
 
 
 def flags(cluster: Cluster) -> tuple[str, ...]:
@@ -36,10 +82,10 @@ def flags(cluster: Cluster) -> tuple[str, ...]:
     return "--ray", "--ray-address", cluster.address
 
 
-def started(run: ApiRun, *flags: str, **environment: str) -> subprocess.Popen[str]:
+def started(run: ApiRun, *flags: str, out: str = "runs", **environment: str) -> subprocess.Popen[str]:
     """The command of a run in a new process."""
     return subprocess.Popen(
-        [sys.executable, "-m", "visioneval", *run.arguments(*flags)],
+        [sys.executable, "-m", "visioneval", *run.arguments(*flags, out=out)],
         cwd=run.folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -55,6 +55,7 @@ class _QuietServer(ThreadingHTTPServer):
 
 @contextmanager
 def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """The URL of a server in a thread of this process."""
     server = _QuietServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()

@@ -11,8 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from labeled_runs import label, labeled
-from statsmodels.stats.inter_rater import cohens_kappa
-from statsmodels.stats.proportion import proportion_confint
 
 from tests.calibration import agreement as calibration
 from visioneval.analysis.agreement.agreement import agree
@@ -34,6 +32,8 @@ from visioneval.analysis.stats.rare_events import exact_low, rare_event_interval
 
 @pytest.mark.parametrize(("events", "n"), [(1, 1), (3, 3), (1, 20), (2, 50), (3, 5000)])
 def test_exact_limit(events: int, n: int) -> None:
+    from statsmodels.stats.proportion import proportion_confint
+
     limits = proportion_confint(events, n, alpha=0.1, method="beta")
     assert exact_low(events, n) == pytest.approx(limits[0], abs=1e-9)
 
@@ -50,6 +50,9 @@ def test_only_rates_near_a_limit_have_a_wider_bound(events: int) -> None:
 
 def test_interval_of_a_rare_failure_covers_where_wilson_does_not() -> None:
     """The probability that an interval of 50 labels contains an accuracy of 0.99, exactly."""
+
+    from statsmodels.stats.proportion import proportion_confint
+
     misses = np.arange(51)
     weights = np.exp([_log_binomial(50, miss, 0.01) for miss in misses])
     covered = {
@@ -101,6 +104,8 @@ def columns(n: int, agree: float, share: float = 0.5, seed: int = 0) -> tuple[np
 
 
 def test_interval_of_kappa_is_close_to_the_published_one_where_that_holds() -> None:
+    from statsmodels.stats.inter_rater import cohens_kappa
+
     first, second = columns(1000, 0.85)
     measure = kappa_measure(first, second, list(range(1000)), undefined="")
     table = [[np.sum((first == a) & (second == b)) for b in (0, 1)] for a in (0, 1)]

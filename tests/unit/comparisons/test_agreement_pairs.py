@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from labeled_runs import label, labeled
 from preference_factory import pair
-from statsmodels.stats.proportion import proportion_confint
 
 from visioneval.analysis.agreement.agreement import Agreement, agree
 from visioneval.analysis.agreement.answers import LabeledRun
@@ -36,6 +35,8 @@ def judged(answers: dict[str, str], a: str = "r@m", b: str = "s@n", **more: Any)
 
 
 def test_win_rate_of_people() -> None:
+    from statsmodels.stats.proportion import proportion_confint
+
     (finding,) = agree([run(preferred(ANSWERS))]).preferences
     assert (finding.question, finding.a, finding.b, finding.raters) == ("better", "r@m", "s@n", 1)
     assert (finding.b_wins, finding.a_wins, finding.ties) == (8, 3, 1)

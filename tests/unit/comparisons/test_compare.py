@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from compare_factory import METRICS, cell, mark, scored, side, verdicts
-from scipy.stats import binomtest, ttest_1samp
 
-from visioneval.analysis.cells import Cell, Side
-from visioneval.analysis.compare.compare import Comparison, ComparisonFilters, compare
+from visioneval.analysis.cells import Cell
+from visioneval.analysis.compare.compare import Comparison, compare
 from visioneval.analysis.compare.differences import Difference
+from visioneval.analysis.compare.filters import ComparisonFilters
+from visioneval.analysis.sides import Side
 from visioneval.errors import UsageError
 from visioneval.types import Metric
 
@@ -25,6 +26,8 @@ def metric(result: Comparison, name: str) -> Difference:
 
 
 def test_pass_rate_difference_and_flips() -> None:
+    from scipy.stats import binomtest
+
     result = compared(verdicts("PPPPPPPPFFPP!"), verdicts("FFFFFFFPPFPPP"))
     assert result.counts["broken"] == 7
     assert result.counts["fixed"] == 1
@@ -40,6 +43,8 @@ def test_pass_rate_difference_and_flips() -> None:
 
 
 def test_a_number_is_tested_by_the_mean_difference_of_its_cases() -> None:
+    from scipy.stats import ttest_1samp
+
     before, after = [5, 4, 4, 3, 5, 2, 4, 5, 3, 4, 1, 2], [4, 2, 3, 3, 1, 1, 3, 4, 4, 2, 0, 1]
     looks = metric(compared(scored("look", before), scored("look", after)), "look")
     differences = [b - a for a, b in zip(before, after, strict=True)]

@@ -11,11 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from record_factory import record
-from scipy.stats import bootstrap, ttest_1samp
 
-from visioneval.analysis.cells import Side
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.run_lookup import read_side
+from visioneval.analysis.sides import Side
 
 Scores = dict[str, dict[str, float]]
 
@@ -68,6 +67,8 @@ def _pairs(scores: Scores) -> Iterator[tuple[str, str, np.ndarray]]:
 
 
 def test_five_models_pairwise(scores: Scores, sides: dict[str, Side]) -> None:
+    from scipy.stats import bootstrap, ttest_1samp
+
     assert len(scores) == 5
     significant = 0
     for a, b, differences in _pairs(scores):

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from calibration.must_pass import Design, is_failed, rate
 from compare_factory import cell, side
-from scipy.stats import binom
 
 from visioneval.analysis.cells import Cell
-from visioneval.analysis.compare.compare import Comparison, ComparisonFilters, compare
+from visioneval.analysis.compare.compare import Comparison, compare
+from visioneval.analysis.compare.filters import ComparisonFilters
 from visioneval.analysis.compare.gates import GateResult, check_gates, exit_code, parse_fail_on
 from visioneval.analysis.compare.must_pass import Confirmation, MustPassCase, SampleCounts
 from visioneval.report.compare.json import comparison_json
@@ -188,7 +189,7 @@ def test_no_more_samples_are_needed_than_may_decide(letters: str, new: str, need
 def test_json_has_every_case_with_its_samples() -> None:
     compared = comparison(samples("PP"), samples("FF"))
     gates = [gate(compared, Confirmation(4, {("boat", "m"): [LETTERS["F"], LETTERS["P"], LETTERS["F"]]}))]
-    (entry,) = json.loads(comparison_json(compared, gates, 1))["gates"]
+    (entry,) = json.loads("".join(comparison_json(compared, gates, 1)))["gates"]
     assert entry["cases"] == [
         {
             "test_id": "boat",
@@ -200,12 +201,17 @@ def test_json_has_every_case_with_its_samples() -> None:
             "new": {"passed": 1, "failed": 2, "errors": 0},
         }
     ]
-    (other,) = json.loads(comparison_json(compared, check_gates(compared, parse_fail_on(["broken"])), 1))["gates"]
+    (other,) = json.loads("".join(comparison_json(compared, check_gates(compared, parse_fail_on(["broken"])), 1)))[
+        "gates"
+    ]
     assert "cases" not in other
 
 
 def broken_probability(count: int, fails_a: float, fails_b: float, planned: int = 0) -> float:
     """The exact probability that one case is judged as broken, by the real rule."""
+
+    from scipy.stats import binom
+
     return sum(
         binom.pmf(failed_a, count, fails_a) * binom.pmf(failed_b, count, fails_b) * _confirmed(case, fails_b, planned)
         for failed_a in range(count + 1)
@@ -246,6 +252,9 @@ def test_equal_runs_seldom_fail_with_confirmation(noise: float, limit: float) ->
 
 def test_confirmation_is_the_binomial_majority() -> None:
     """The rule that stops early gives what all planned samples would."""
+
+    from scipy.stats import binom
+
     for fails in (0.02, 0.1, 0.5, 0.8):
         assert broken_probability(1, 0, fails, planned=4) == pytest.approx(fails * binom.sf(1, 4, fails))
 
@@ -257,15 +266,17 @@ def test_a_case_that_fails_most_of_the_time_is_seen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("design", "probability"),
+    ("design", "calculate"),
     [
-        (Design(5, 3, 0, 0.1, 0.1), false_alarm(3, 0.1)),
-        (Design(5, 1, 4, 0.1, 0.1), false_alarm(1, 0.1, planned=4)),
-        (Design(1, 1, 4, 0.0, 0.8), broken_probability(1, 0, 0.8, planned=4)),
+        (Design(5, 3, 0, 0.1, 0.1), lambda: false_alarm(3, 0.1)),
+        (Design(5, 1, 4, 0.1, 0.1), lambda: false_alarm(1, 0.1, planned=4)),
+        (Design(1, 1, 4, 0.0, 0.8), lambda: broken_probability(1, 0, 0.8, planned=4)),
     ],
+    ids=["samples", "confirmed", "broken"],
 )
-def test_simulated_comparisons_fail_as_often_as_calculated(design: Design, probability: float) -> None:
+def test_simulated_comparisons_fail_as_often_as_calculated(design: Design, calculate: Callable[[], float]) -> None:
     share, _ = rate(design, 200)
+    probability = calculate()
     assert share == pytest.approx(probability, abs=4 * (probability * (1 - probability) / 200) ** 0.5)
 
 

@@ -12,7 +12,7 @@ from visioneval.suite.loading.paths import Trust, rebased, rebased_case
 
 Problems = Callable[..., list[str]]
 OUTSIDE = "is outside the suite's folder and the working directory: pass --trust-suite if you trust this suite"
-CODE = "runs code from the suite: pass --trust-suite if you trust this suite"
+CODE = "runs code from the suite: pass --trust-suite if you trust it"
 
 
 @pytest.fixture

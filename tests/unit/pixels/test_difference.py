@@ -5,8 +5,6 @@ import io
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw
-from skimage.color import deltaE_ciede2000, rgb2lab
-from skimage.metrics import structural_similarity
 
 from visioneval.graders.pixels import difference
 from visioneval.graders.pixels.color import NEUTRAL_CHROMA, ciede2000, ciede2000_of_bytes, to_lab
@@ -63,16 +61,22 @@ def with_neutral_greys(lab: np.ndarray) -> np.ndarray:
 
 
 def test_lab_agrees_with_scikit_image(pair: tuple[np.ndarray, np.ndarray]) -> None:
+    from skimage.color import rgb2lab
+
     for output in pair:  # scikit-image's white is not its matrix times (1, 1, 1), which tints its greys
         assert np.abs(to_lab(output) - rgb2lab(output)).max() < 6e-3
 
 
 def test_ciede2000_agrees_with_scikit_image(pair: tuple[np.ndarray, np.ndarray]) -> None:
+    from skimage.color import deltaE_ciede2000
+
     first, second = (with_neutral_greys(to_lab(output).astype(np.float64)) for output in pair)
     assert np.abs(ciede2000(first, second) - deltaE_ciede2000(first, second)).max() < 1e-4
 
 
 def test_colour_differences_of_images_agree_with_scikit_image(pair: tuple[np.ndarray, np.ndarray]) -> None:
+    from skimage.color import deltaE_ciede2000, rgb2lab
+
     expected = deltaE_ciede2000(*(with_neutral_greys(rgb2lab(output)) for output in pair))
     assert np.abs(ciede2000(*map(to_lab, pair)) - expected).max() < 1e-2
     assert mean_delta_e(*pair, everywhere(pair[0])) == pytest.approx(expected.mean(), abs=1e-3)
@@ -114,6 +118,8 @@ def test_ciede2000_gives_the_published_values(row: tuple[float, ...]) -> None:
 
 
 def test_ssim_agrees_with_scikit_image(pair: tuple[np.ndarray, np.ndarray]) -> None:
+    from skimage.metrics import structural_similarity
+
     single, other = (luma(output) for output in pair)
     expected, full = structural_similarity(
         single.astype(np.float64),
@@ -131,6 +137,8 @@ def test_ssim_agrees_with_scikit_image(pair: tuple[np.ndarray, np.ndarray]) -> N
 
 
 def test_ssim_is_precise_on_bright_flat_images() -> None:
+    from skimage.metrics import structural_similarity
+
     rng = np.random.default_rng(3)
     single = (250 + rng.normal(0, 0.2, (64, 64))).astype(np.float32)
     other = (250 + rng.normal(0, 0.2, (64, 64))).astype(np.float32)

@@ -74,7 +74,7 @@ def test_limits_and_prices_are_accepted_for_called_models(problems: Problems, li
         (
             "prices: {openai: {}}",
             10,
-            "the price is empty: set per_image, per_call, input_per_million or output_per_million",
+            "the price is empty: set per_image, per_second, per_call, input_per_million or output_per_million",
         ),
         ("prices: {openai: {per_picture: 1}}", 19, "per_picture"),
         ("prices: {openai: {per_image: free}}", 19, "per_image"),

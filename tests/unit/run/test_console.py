@@ -15,9 +15,9 @@ from rich.console import Console
 
 from visioneval.analysis.summary.findings import Summary
 from visioneval.analysis.summary.summary import summarize
-from visioneval.records.model import Fingerprint, GraderRecord, Record, RunInfo
+from visioneval.records.model import Fingerprint, GraderRecord, Record
 from visioneval.report.terminal.run.cell import print_cells
-from visioneval.report.terminal.run.summary import last_line, print_summary, show_usd, why
+from visioneval.report.terminal.run.summary import last_lines, print_summary, show_usd, why
 from visioneval.report.terminal.table import Column, table
 from visioneval.report.text import clean, one_line
 
@@ -133,6 +133,23 @@ def test_summary_at_80_columns() -> None:
     lines = [line.rstrip() for line in printed(summary_of(2, "m{}"), 80).splitlines()]
     assert lines == [
         "demo  6 of 6 cells  2 PASS  2 FAIL  2 ERROR",
+        "Incomplete: 2 cells could not be measured (exit code 3)",
+        "",
+        "Gates",
+        "        gate                   scope       value",
+        "───────────────────────────────────────────────────────────────",
+        "FAILED  pass_rate >= 0.9       all cells   0.5 n=4, 2 errors",
+        "FAILED  mean(text.cer) <= 0.1  models: m0  0.1235 n=2, 1 error",
+        "FAILED  error_rate == 0        all cells   0.3333 n=6, 2 errors",
+        "passed  unmeasured_rate == 0   all cells   0 n=6, 2 errors",
+        "",
+        "Why cells did not pass, with examples by model run (#)",
+        "cells  reason             #  case             example",
+        "───────────────────────────────────────────────────────",
+        "    2  fine               1  flyer            it is not",
+        "                          2  flyer            it is not",
+        "    2  grade, unmeasured  1  checkout_screen  too dark",
+        "                          2  checkout_screen  too dark",
         "",
         "Model runs",
         "#  model run  pass rate [95%]        fail  error  s/generate        USD",
@@ -148,14 +165,6 @@ def test_summary_at_80_columns() -> None:
         "a_metric_with_quite_a_long_name         1.23e+06 (2)         1.23e+06 (2)",
         "",
         "!n: not measured in n more cells",
-        "",
-        "Cells that did not pass, by model run (#) and case",
-        "#  case             verdict  why",
-        "────────────────────────────────────────────────────────",
-        "1  flyer            FAIL     fine: it is not",
-        "1  checkout_screen  ERROR    grade, unmeasured: too dark",
-        "2  flyer            FAIL     fine: it is not",
-        "2  checkout_screen  ERROR    grade, unmeasured: too dark",
         "",
         "By tag",
         "tag     pass rate [95%]       fail  error",
@@ -179,14 +188,6 @@ def test_summary_at_80_columns() -> None:
         "generation  m0  >= 0.1234     1           0        2",
         "generation  m1  >= 0.1234     1           0        2",
         "all             >= 0.2468",
-        "",
-        "Gates",
-        "        gate                   scope       value",
-        "───────────────────────────────────────────────────────────────",
-        "FAILED  pass_rate >= 0.9       all cells   0.5 n=4, 2 errors",
-        "FAILED  mean(text.cer) <= 0.1  models: m0  0.1235 n=2, 1 error",
-        "FAILED  error_rate == 0        all cells   0.3333 n=6, 2 errors",
-        "passed  unmeasured_rate == 0   all cells   0 n=6, 2 errors",
         "",
     ]
 
@@ -241,7 +242,7 @@ def test_hostile_text_is_printed_as_text(width: int) -> None:
         assert "木🌳" in text
         assert max(map(cell_len, text.splitlines())) <= width
     summary = summarize(info, [hostile])
-    assert not CONTROL.search(last_line(folder(), summary, folder()))
+    assert not CONTROL.search(last_lines(folder(), summary, folder()))
 
 
 def folder() -> Any:
@@ -272,14 +273,6 @@ def test_long_reason_is_truncated_in_the_summary_only() -> None:
     print_cells(cells_of("m", reason)[:1], None, folder(), console)
     assert out.getvalue().count("very") == 200
     assert "blurred" in out.getvalue()
-
-
-def test_only_the_first_failing_cells_are_listed() -> None:
-    cells = [record(test_id=f"c{at}", verdict="FAIL", failed_rules=["fine"]) for at in range(50)]
-    info: RunInfo = run_of({f"c{at}": {} for at in range(50)}, ["m"], [], METRICS)
-    text = printed(summarize(info, cells), 80)
-    assert ("c19 " in text, "c20 " in text) == (True, False)
-    assert "... and 30 more: 'visioneval export r -o cells.csv' lists all" in text
 
 
 def test_shows_sample_numbers_for_several_samples() -> None:
@@ -357,3 +350,83 @@ def test_a_table_never_cuts_a_number(rows: list[tuple[str, str, int]], width: in
     assert max(map(cell_len, out.getvalue().splitlines())) <= width
     for _, _, number in rows:
         assert re.search(rf"\b{number}\b", out.getvalue())
+
+
+def failing_summary(reasons: list[str], **changes: Any) -> Summary:
+    """A run of two model runs in which one cell failed for each reason, on the first model run but for the last."""
+    cases = {f"case{at}": {} for at in range(len(reasons))}
+    cells = [
+        record(
+            test_id=f"case{at}",
+            model_label="b" if at == len(reasons) - 1 else "a",
+            verdict="FAIL",
+            failed_rules=[reason.split(":")[0]],
+            reasons={reason.split(":")[0]: reason.split(":")[1]},
+            scores={reason.split(":")[0]: False},
+        )
+        for at, reason in enumerate(reasons)
+    ]
+    metrics = {reason.split(":")[0]: {"type": "bool"} for reason in reasons}
+    return summarize(run_of(cases, ["a", "b"], [], metrics), cells).model_copy(update=changes)
+
+
+def test_failures_are_counted_by_reason_and_their_examples_differ() -> None:
+    text = printed(failing_summary(["copy:typo", "copy:typo", "copy:missing", "mask:spill", "copy:typo"]), 80)
+    rows = [line.split() for line in text.splitlines() if line.strip()]
+    start = next(at for at, row in enumerate(rows) if row[:2] == ["cells", "reason"])
+    assert rows[start + 2 : start + 5] == [
+        ["4", "copy", "1", "case0", "typo"],
+        ["1", "case2", "missing"],
+        ["2", "case4", "typo"],
+    ]
+    assert rows[start + 6] == ["1", "mask", "1", "case3", "spill"]
+
+
+@pytest.mark.parametrize("reasons", [1, 9, 30])
+def test_at_most_ten_examples_are_shown_and_rare_reasons_get_one(reasons: int) -> None:
+    text = printed(failing_summary([f"rule{at % reasons}:text{at}" for at in range(60)]), 100)
+    assert sum(bool(re.search(r"case\d+ +text\d+", line)) for line in text.splitlines()) == 10
+    assert all(f"rule{at} " in text for at in range(min(reasons, 20)))
+    assert ("... and 10 more reasons" in text) is (reasons == 30)
+
+
+def test_the_outcome_comes_first_then_gates_then_failures_then_numbers() -> None:
+    text = printed(summary_of(2), 80)
+    assert text.splitlines()[1].endswith("(exit code 3)")
+    parts = ["6 of 6 cells", "Incomplete: 2 cells could not be measured", "Gates", "Why cells", "Model runs", "By tag"]
+    positions = [text.index(part) for part in parts]
+    assert positions == sorted(positions)
+
+
+def test_metrics_that_decide_nothing_are_left_out_when_space_is_short() -> None:
+    console, out = rendered(80)
+    print_summary(summary_of(8), console, all_metrics=False)
+    assert "a_metric_with_quite_a_long_name" not in out.getvalue()
+    assert "text.cer" in out.getvalue()
+    assert "1 more metric that no rule or gate reads" in out.getvalue()
+    assert "a_metric_with_quite_a_long_name" in printed(summary_of(8), 80)
+
+
+def test_long_labels_break_between_their_parts() -> None:
+    console, out = rendered(40)
+    columns = [Column("model run", min_width=12)]
+    console.print(table(columns, [["gpt-image-1.5,quality=high,size=1024x1024"]], 20))
+    assert [line.strip() for line in out.getvalue().splitlines()[2:]] == [
+        "gpt-image-1.5,",
+        "quality=high,",
+        "size=1024x1024",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"state": "interrupted"}, "Interrupted"),
+        ({"stopped_by": "budget", "state": "interrupted"}, "Stopped by its budget"),
+        ({"unjudged_pairs": 2}, "Incomplete: 2 pairs could not be judged"),
+        ({"exit_code": 0}, "All gates passed"),
+        ({"exit_code": 1}, "1 of 3 gates failed"),
+    ],
+)
+def test_outcome(changes: dict[str, Any], sentence: str) -> None:
+    assert sentence in printed(failing_summary(["copy:typo"], **changes), 80).splitlines()[1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
@@ -17,6 +19,7 @@ from visioneval.cli import app
 from visioneval.engine.call_settings import CallSettings
 from visioneval.engine.prepare.runs import ClusterOptions
 from visioneval.errors import UsageError
+from visioneval.scale.ray import cluster
 from visioneval.scale.ray.messages import Assignment, Probe
 from visioneval.scale.ray.worker import check_node
 from visioneval.settings import run_options
@@ -32,6 +35,8 @@ def assignment(tmp_path: Path, write_suite: Callable[..., Path], monkeypatch: py
         plan=plan,
         info=None,  # type: ignore[arg-type]
         folder=tmp_path,
+        runs_url=None,
+        has_outputs=False,
         settings=CallSettings(),
         cache_url=None,
         has_budget=False,
@@ -86,7 +91,6 @@ def test_another_version_of_visioneval(assignment: Assignment) -> None:
         (("--ray-address", "auto"), "--ray-address needs --ray"),
         (("--ray", "--workers", "0"), "--workers: 0 is less than 1"),
         (("--ray", "--workers", "10001"), "workers must be from 1 to 10000, not 10001"),
-        (("--ray", "--runs", "s3://bucket/runs"), "use a folder that all share, not a URL"),
     ],
 )
 def test_flags(flags: tuple[str, ...], message: str, write_suite: Callable[..., Path]) -> None:
@@ -107,3 +111,26 @@ def test_without_ray(write_suite: Callable[..., Path], tmp_path: Path, monkeypat
 def test_options_of_the_python_api() -> None:
     assert run_options(ray=True, ray_address="auto", workers=3).cluster == ClusterOptions("auto", 3)
     assert run_options().cluster is None
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        (b"InvalidAuthToken: Authentication token is missing or incorrect", "this cluster asks for its token"),
+        (b"enabled but no authentication token was found", "set RAY_AUTH_MODE=token, with the token in ~/.ray/"),
+        (b"Ray cluster is not found", "no Ray cluster answers there"),
+    ],
+)
+def test_cluster_that_refuses_to_report_its_status(
+    output: bytes, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def status(*_: object, **__: object) -> None:
+        raise subprocess.CalledProcessError(1, "ray", stderr=output, output=b"")
+
+    monkeypatch.setattr(cluster.subprocess, "run", status)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(UsageError) as raised:
+            cluster._check_address(address)
+    assert str(raised.value).startswith(f"--ray-address {address}: ")
+    assert message in str(raised.value)

@@ -6,8 +6,6 @@ from math import isnan, nan
 
 import numpy as np
 import pytest
-from statsmodels.stats.inter_rater import cohens_kappa, to_table
-from statsmodels.stats.inter_rater import fleiss_kappa as oracle_fleiss
 
 from visioneval.analysis.stats.agreement.chance import cohen_kappa, fleiss_kappa, krippendorff_alpha, quadratic_kappa
 
@@ -79,6 +77,9 @@ def test_cohen_kappa_of_a_known_table() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_kappas_match_statsmodels(seed: int) -> None:
+    from statsmodels.stats.inter_rater import cohens_kappa, to_table
+    from statsmodels.stats.inter_rater import fleiss_kappa as oracle_fleiss
+
     random = np.random.default_rng(seed)
     first = random.integers(1, 6, 200)
     second = np.clip(first + random.integers(-1, 3, 200), 1, 5)
@@ -90,6 +91,8 @@ def test_kappas_match_statsmodels(seed: int) -> None:
 
 
 def test_quadratic_weights_use_the_scale_and_not_the_used_values() -> None:
+    from statsmodels.stats.inter_rater import cohens_kappa, to_table
+
     first, second = [1, 1, 5, 5, 2], [1, 5, 5, 5, 1]
     table, _ = to_table(np.stack([first, second], axis=1), bins=np.arange(0.5, 6))
     assert quadratic_kappa(first, second) == pytest.approx(cohens_kappa(table, wt="quadratic").kappa)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import statsmodels.api as sm
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
-from statsmodels.stats.proportion import proportion_confint
 
 from visioneval.analysis.stats.basic import Interval
 from visioneval.analysis.stats.clusters import (
@@ -36,12 +33,17 @@ def ends(interval: Interval | None) -> tuple[float, float]:
 
 @pytest.mark.parametrize(("passed", "cases"), [(0, 5), (3, 7), (29, 30), (120, 200)])
 def test_one_cell_per_case_is_wilsons_interval(passed: int, cases: int) -> None:
+    from statsmodels.stats.proportion import proportion_confint
+
     interval = rate_interval([(float(case < passed), 1) for case in range(cases)])
     assert ends(interval) == pytest.approx(proportion_confint(passed, cases, method="wilson"), abs=1e-12)
 
 
 def test_samples_that_always_agree_count_once() -> None:
     """The effective number of cells is then the number of cases (minus one, as it is estimated)."""
+
+    from scipy import stats
+
     interval = rate_interval([(8.0 * (case < 12), 8) for case in range(20)])
     cases = 20
     t, n = stats.t.ppf(0.975, cases - 1), (cases - 1)
@@ -58,6 +60,8 @@ def test_samples_without_any_difference_between_cases_count_as_independent_cells
 
 @pytest.mark.parametrize("rate", [0.0, 1.0])
 def test_all_or_none_counts_each_case_once(rate: float) -> None:
+    from statsmodels.stats.proportion import proportion_confint
+
     interval = rate_interval([(8 * rate, 8)] * 10)
     assert ends(interval) == pytest.approx(proportion_confint(10 * rate, 10, method="wilson"), abs=1e-12)
 
@@ -71,6 +75,8 @@ def test_ties_narrow_the_interval_of_a_rate() -> None:
 
 
 def test_the_mean_is_an_intercept_with_errors_clustered_by_case() -> None:
+    import statsmodels.api as sm
+
     counts = np.full(15, 3)
     values = [RANDOM.normal(case % 4, 1, count) for case, count in enumerate(counts)]
     model = sm.OLS(np.concatenate(values), np.ones(counts.sum())).fit(
@@ -102,6 +108,8 @@ def test_intervals_stay_within_the_range_of_the_metric() -> None:
 
 
 def test_separation_with_one_cell_per_case_is_welchs_interval() -> None:
+    from scipy import stats
+
     above, below = RANDOM.normal(2, 1, 12), RANDOM.normal(0, 3, 9)
     expected = stats.ttest_ind(above, below, equal_var=False).confidence_interval()
     low, high = ends(separation_interval(sums_of(above[:, None]), sums_of(below[:, None])))
@@ -123,6 +131,8 @@ def test_a_side_on_which_everything_passes_is_not_certain() -> None:
 
 
 def test_the_variance_of_an_auroc_is_delongs() -> None:
+    from scipy import stats
+
     above, below = RANDOM.normal(1, 1, 30).round(1), RANDOM.normal(0, 1, 25).round(1)
     wins = (above[:, None] > below[None, :]) + 0.5 * (above[:, None] == below[None, :])
     rate = wins.mean()
@@ -156,6 +166,8 @@ def test_a_paired_test_is_significant_exactly_where_its_interval_excludes_0(diff
 def test_pairs_that_differ_by_one_are_about_as_significant_as_in_mcnemars_exact_test(
     worse: int, better: int, is_significant: bool
 ) -> None:
+    from scipy import stats
+
     test = paired_test([-1.0] * worse + [1.0] * better + [0.0] * (50 - worse - better))
     assert test is not None
     assert (test.p < 0.05) is is_significant
@@ -163,6 +175,8 @@ def test_pairs_that_differ_by_one_are_about_as_significant_as_in_mcnemars_exact_
 
 
 def test_many_cases_approach_the_t_test() -> None:
+    from scipy import stats
+
     differences = RANDOM.normal(0.2, 1, 3000)
     test = paired_test(list(differences))
     assert test is not None

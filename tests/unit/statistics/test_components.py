@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import statsmodels.api as sm
 from numpy.typing import NDArray
 
 from visioneval.analysis.stats.components import CaseTable, case_of_values, case_of_votes, components
@@ -51,6 +50,8 @@ def test_balanced_data_give_the_mean_squares_of_the_textbook_table() -> None:
 
 
 def test_balanced_data_agree_with_restricted_maximum_likelihood() -> None:
+    import statsmodels.api as sm
+
     table = nested((30, 4, 1), (2, 1, 0))[..., 0]
     fitted = sm.MixedLM(table.ravel(), np.ones(table.size), groups=np.repeat(np.arange(30), 4)).fit(reml=True)
     result = components([stratum(table[..., None])])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
-from statsmodels.stats.power import TTestPower
 
 from visioneval.analysis.stats.power import detectable_mean, detectable_rate
 
 
 def test_mean_difference_matches_the_power_of_the_t_test() -> None:
+    from statsmodels.stats.power import TTestPower
+
     effect = TTestPower().solve_power(nobs=50, alpha=0.05, power=0.8)
     assert detectable_mean(50, 4.0) == pytest.approx(effect * 2, rel=0.03)
 
@@ -20,6 +20,9 @@ def test_mean_difference_matches_the_power_of_the_t_test() -> None:
 @pytest.mark.parametrize("correlation", [0.0, 0.8])
 def test_rate_difference_has_the_requested_power(cases: int, samples: int, correlation: float) -> None:
     """Every case loses the same share of what passed; the test is written out with NumPy."""
+
+    from scipy import stats
+
     rate, worlds = 0.8, 3000
     variance = 2 * rate * (1 - rate) * (1 - correlation) / samples
     difference = detectable_rate(cases, rate, variance, samples)

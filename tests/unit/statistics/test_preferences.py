@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from preference_factory import pair, preference
-from statsmodels.stats.proportion import proportion_confint
 
 from visioneval.analysis.compare.preferences import summarize_preferences
 from visioneval.analysis.stats.clusters import rate_interval
@@ -57,6 +56,8 @@ def test_judges_and_runs_are_summarized_separately() -> None:
 
 
 def test_samples_of_a_case_widen_the_interval() -> None:
+    from statsmodels.stats.proportion import proportion_confint
+
     cases = {f"c{at}": "b" if at < 12 else "a" for at in range(20)}
     lines = [line for case, won in cases.items() for sample in range(5) for line in pair(case, won, won, sample)]
     (summary,) = summarize_preferences(lines)
@@ -68,6 +69,8 @@ def test_samples_of_a_case_widen_the_interval() -> None:
 
 
 def test_identical_cases_have_an_interval() -> None:
+    from statsmodels.stats.proportion import proportion_confint
+
     (summary,) = summarize_preferences(line for at in range(24) for line in pair(f"c{at % 8}", "b", "b", at // 8))
     assert summary.interval is not None
     assert summary.interval.low == pytest.approx(proportion_confint(8, 8, method="wilson")[0])

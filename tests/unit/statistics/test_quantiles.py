@@ -7,7 +7,6 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 from calibration.quantiles import quantiles, weighted
-from scipy import stats
 
 from visioneval.analysis.stats import quantiles as module
 from visioneval.analysis.stats.basic import Interval
@@ -27,6 +26,8 @@ def test_the_quantile_is_numpys(p: float, n: int) -> None:
 
 @pytest.mark.parametrize(("n", "p"), [(20, 0.5), (100, 0.5), (100, 0.9), (200, 0.95), (5000, 0.95)])
 def test_independent_values_give_the_ranks_of_the_binomial(n: int, p: float) -> None:
+    from scipy import stats
+
     low, high = quantile_interval([[float(value)] for value in range(1, n + 1)], p)
     assert low is not None
     assert high is not None

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from visioneval.analysis.stats.ranks.correlation import kendall, spearman
 
 
 @given(st.lists(st.tuples(st.integers(-4, 4), st.floats(0, 1).map(lambda x: round(x, 1))), min_size=2, max_size=60))
 def test_correlations_with_ties_match_scipy(rows: list[tuple[int, float]]) -> None:
+    from scipy import stats
+
     first, second = (np.asarray(column, dtype=float) for column in zip(*rows, strict=True))
     if len(set(first)) == 1 or len(set(second)) == 1:
         assert isnan(spearman(first, second))
@@ -25,6 +26,8 @@ def test_correlations_with_ties_match_scipy(rows: list[tuple[int, float]]) -> No
 
 
 def test_correlations_of_many_rows_match_scipy() -> None:
+    from scipy import stats
+
     random = np.random.default_rng(1)
     first = random.normal(size=20_000)
     second = np.round(first + random.normal(size=20_000), 1)

@@ -150,13 +150,13 @@ def test_a_prompt_sees_the_case(problems: Problems) -> None:
     [
         ("{id: a, prompt: x, task: image_editing}", "{provider: mock}",
          ["2:9: an editing case needs 'images': the first is the base image"]),
-        ("{id: a, prompt: x, task: video_generation}", "{provider: mock}",
+        ("{id: a, prompt: x, task: video_generation}", "{provider: mock, tasks: [image_generation]}",
          ["2:9: no model of this suite supports video_generation: add such a model or remove the case",
           "3:10: this model supports no task of this suite's cases",
           "5:11: 'not image.blank': no grader writes 'image.blank'"]),
         ("{id: a, prompt: x}", "{provider: mock, tasks: [video_generation]}",
          ["2:9: no model of this suite supports image_generation: add such a model or remove the case",
-          "3:34: this provider does not support video_generation"]),
+          "3:10: this model supports no task of this suite's cases"]),
         ("{id: a, prompt: x}", "{provider: mock}, {provider: mock, label: b, tasks: [image_editing]}",
          ["3:28: this model supports no task of this suite's cases"]),
         ("{id: a, prompt: x}", "{provider: mock}, {provider: mock}",
@@ -164,8 +164,8 @@ def test_a_prompt_sees_the_case(problems: Problems) -> None:
         ("{id: a, prompt: x}", "{provider: mock, grid: {seed: [1, 2, 1]}}",
          ["3:10: two model runs are labeled 'mock,seed=1': remove the duplicate value from the grid"]),
         ("{id: a, prompt: x}", "{provider: mock, grid: {flaw: [tpyo, tpyo2], seed: [1, 2]}}",
-         ["3:40: flaw: 'tpyo' is not one of none, typo, missing_line, extra_text, spill, drift, blank, wrong_size",
-          "3:40: flaw: 'tpyo2' is not one of none, typo, missing_line, extra_text, spill, drift, blank, wrong_size"]),
+         ["3:40: flaw: 'tpyo' is not one of none, typo, missing_line, extra_text, spill, drift, blank, wrong_size, frozen, black, flicker, short",
+          "3:40: flaw: 'tpyo2' is not one of none, typo, missing_line, extra_text, spill, drift, blank, wrong_size, frozen, black, flicker, short"]),
         ("{id: a, prompt: x}", "{provider: mock, params: {flow: typo}}", ["3:42: unknown key 'flow' (did you mean 'flaw'?)"]),
         ("{id: a, prompt: x}", "{provider: mock, params: {size: 5}}", ["3:42: size: expected text, not 5: put it in quotes"]),
         ("{id: a, prompt: x}", "{provider: files}", ["3:10: this entry has no model run: no case has an existing output"]),
@@ -354,7 +354,7 @@ def test_usual_slips_have_messages_of_their_own(problems: Problems) -> None:
     ) == [
         "suite.yaml:2:1: unknown key 'api_token': a suite contains no secrets; name an environment variable with"
         " api_key_env",
-        "suite.yaml:3:19: unknown provider 'anthropic' (known: gemini, openai, recorded)",
+        "suite.yaml:3:19: unknown provider 'anthropic' (known: gemini, litellm, openai, recorded)",
         "suite.yaml:5:29: unknown key 'api_key': a suite contains no secrets; name an environment variable with"
         " api_key_env",
     ]

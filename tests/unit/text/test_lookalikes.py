@@ -97,11 +97,10 @@ def test_the_text_that_the_glyphs_show_counts_as_read() -> None:
 
 
 @pytest.fixture(scope="module")
-def header() -> Image.Image:
+def header(recorded_readings: None) -> Image.Image:
     """The heading of a real terminal's table: Box Office, in a font with dotted zeros."""
     if not SCREENS.is_dir():
         pytest.skip("../shared/data is not here")
-    pytest.importorskip("rapidocr")
     with Image.open(SCREENS / "rich_table.png") as image:
         return image.convert("RGB").crop((1300, 212, 1536, 272))
 

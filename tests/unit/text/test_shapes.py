@@ -130,8 +130,7 @@ def graded(path: Path, saved: dict[str, bytes], expected: dict[str, Any]) -> Gra
     return asyncio.run(Text(TextGrader(type="text", key="copy")).grade(context))
 
 
-def test_a_flyer_with_shapes_passes_and_shows_them(tmp_path: Path) -> None:
-    pytest.importorskip("rapidocr")
+def test_a_flyer_with_shapes_passes_and_shows_them(tmp_path: Path, recorded_readings: None) -> None:
     saved: dict[str, bytes] = {}
     expected = {"required": ["GRAND OPENING", "20% OFF"], "extra": "forbid"}
     grade = graded(flyer(tmp_path / "flyer.png", "GRAND OPENING", "20% OFF"), saved, expected)

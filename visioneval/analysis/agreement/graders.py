@@ -22,7 +22,7 @@ from visioneval.analysis.agreement.measures import (
     failures,
     rank_measures,
 )
-from visioneval.analysis.cells import writers_of
+from visioneval.analysis.sides import writers_of
 from visioneval.analysis.stats.interval import Floats
 from visioneval.analysis.stats.measure import Statistic
 from visioneval.analysis.stats.ranks.correlation import mean_ranks

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from visioneval.analysis.cells import Side
 from visioneval.analysis.compare.differences import PASS_RATE
 from visioneval.analysis.compare.pairing import CellPair
+from visioneval.analysis.sides import Side
 from visioneval.records.keys import key_parts
 from visioneval.records.model import Fingerprint
 
@@ -29,64 +29,66 @@ class GradingDifference:
     pairs: int
 
 
-def grading_differences(
-    metrics: Sequence[str], pairs: Sequence[CellPair], a: Side, b: Side
-) -> tuple[GradingDifference, ...]:
-    """Finds grading differences by metric. Verdict rules and case data are listed under ``pass_rate``."""
-    sources = {name: (*a.sources.get(name, ()), *b.sources.get(name, ())) for name in {**a.sources, **b.sources}}
-    return (*_key_differences(pairs), *_grader_differences(metrics, pairs, {**a.writers, **b.writers}, sources))
+class GradingTally:
+    """Counts how pairs of cells were graded."""
 
+    def __init__(self) -> None:
+        """No pairs."""
+        self._changed: Counter[str] = Counter()
+        """Pairs by the part of their grading keys that differs, of those that do not belong to a grader."""
+        self._examples: dict[str, tuple[str, str]] = {}
+        self._times: Counter[tuple[str, int, int]] = Counter()
+        """Pairs by grader and identity of its fingerprints, as equal fingerprints are shared."""
+        self._fingerprints: dict[int, Fingerprint] = {}
 
-def _key_differences(pairs: Sequence[CellPair]) -> Iterator[GradingDifference]:
-    """Compares the parts of the grading keys that do not belong to a grader."""
-    changed: Counter[str] = Counter()
-    example: dict[str, tuple[str, str]] = {}
-    for pair in pairs:
-        if pair.a.grade_key != pair.b.grade_key and pair.a.grade_key and pair.b.grade_key:
-            before, after = key_parts(pair.a.grade_key), key_parts(pair.b.grade_key)
-            for part in _PARTS:
-                if before.get(part) != after.get(part):
-                    changed[part] += 1
-                    example.setdefault(part, (before.get(part, "none"), after.get(part, "none")))
-    return (
-        GradingDifference(PASS_RATE, what, *example[part], changed[part])
-        for part, what in _PARTS.items()
-        if changed[part]
-    )
+    def add(self, pair: CellPair) -> None:
+        """Counts a pair."""
+        a, b = pair.a, pair.b
+        if a.grade_key != b.grade_key and a.grade_key and b.grade_key:
+            self._add_keys(a.grade_key, b.grade_key)
+        fingerprints = {grader.key: grader.fingerprint for grader in a.graders}
+        for grader in b.graders:
+            before = fingerprints.get(grader.key)
+            if before is not None and before is not grader.fingerprint:
+                self._add_fingerprints(grader.key, before, grader.fingerprint)
 
+    def _add_keys(self, a: str, b: str) -> None:
+        before, after = key_parts(a), key_parts(b)
+        for part in _PARTS:
+            if before.get(part) != after.get(part):
+                self._changed[part] += 1
+                self._examples.setdefault(part, (before.get(part, "none"), after.get(part, "none")))
 
-def _grader_differences(
-    metrics: Sequence[str],
-    pairs: Sequence[CellPair],
-    writers: Mapping[str, str],
-    sources: Mapping[str, Sequence[str]],
-) -> Iterator[GradingDifference]:
-    by_grader: dict[str, dict[str, tuple[str, str, int]]] = {}
-    for (key, before, after), times in _fingerprint_pairs(pairs):
-        for what, a, b in _changed_fields(before, after):
-            examples = by_grader.setdefault(key, {})
-            first_a, first_b, count = examples.get(what, (a, b, 0))
-            examples[what] = first_a, first_b, count + times
-    for metric in metrics:
-        keys = dict.fromkeys(writers.get(name, name.partition(".")[0]) for name in sources.get(metric, (metric,)))
-        for key in keys:
-            for what, (a, b, times) in by_grader.get(key, {}).items():
-                yield GradingDifference(metric, what, a, b, times)
+    def _add_fingerprints(self, key: str, a: Fingerprint, b: Fingerprint) -> None:
+        self._fingerprints[id(a)], self._fingerprints[id(b)] = a, b
+        self._times[key, id(a), id(b)] += 1
 
+    def differences(self, metrics: Sequence[str], a: Side, b: Side) -> tuple[GradingDifference, ...]:
+        """The differences by metric. Verdict rules and case data are listed under ``pass_rate``."""
+        sources = {name: (*a.sources.get(name, ()), *b.sources.get(name, ())) for name in {**a.sources, **b.sources}}
+        return (*self._of_keys(), *self._of_graders(metrics, {**a.writers, **b.writers}, sources))
 
-def _fingerprint_pairs(pairs: Sequence[CellPair]) -> Iterator[tuple[tuple[str, Fingerprint, Fingerprint], int]]:
-    """Counts the pairs of fingerprints of each grader. Compares by identity, as equal fingerprints are shared."""
-    times: Counter[tuple[str, int, int]] = Counter()
-    by_id: dict[int, Fingerprint] = {}
-    for pair in pairs:
-        before = {grader.key: grader.fingerprint for grader in pair.a.graders}
-        for grader in pair.b.graders:
-            earlier = before.get(grader.key)
-            if earlier is not None:
-                by_id[id(earlier)], by_id[id(grader.fingerprint)] = earlier, grader.fingerprint
-                times[grader.key, id(earlier), id(grader.fingerprint)] += 1
-    for (key, a, b), count in times.items():
-        yield (key, by_id[a], by_id[b]), count
+    def _of_keys(self) -> Iterator[GradingDifference]:
+        return (
+            GradingDifference(PASS_RATE, what, *self._examples[part], self._changed[part])
+            for part, what in _PARTS.items()
+            if self._changed[part]
+        )
+
+    def _of_graders(
+        self, metrics: Sequence[str], writers: Mapping[str, str], sources: Mapping[str, Sequence[str]]
+    ) -> Iterator[GradingDifference]:
+        by_grader: dict[str, dict[str, tuple[str, str, int]]] = {}
+        for (key, before, after), times in self._times.items():
+            for what, a, b in _changed_fields(self._fingerprints[before], self._fingerprints[after]):
+                examples = by_grader.setdefault(key, {})
+                first_a, first_b, count = examples.get(what, (a, b, 0))
+                examples[what] = first_a, first_b, count + times
+        for metric in metrics:
+            keys = dict.fromkeys(writers.get(name, name.partition(".")[0]) for name in sources.get(metric, (metric,)))
+            for key in keys:
+                for what, (a, b, times) in by_grader.get(key, {}).items():
+                    yield GradingDifference(metric, what, a, b, times)
 
 
 def _changed_fields(before: Fingerprint, after: Fingerprint) -> Iterator[tuple[str, str, str]]:

@@ -7,17 +7,14 @@ until ``--allow`` accepts it.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.gates import FailOn, GateResult, cells_lost
 from visioneval.errors import UsageError
 from visioneval.rules import is_true
 from visioneval.suite.entries.metrics import BUILT_IN
 from visioneval.suite.loading.messages import did_you_mean
-from visioneval.types import Verdict
 
 METRICS, ERRORS, CELLS = KINDS = ("missing-metrics", "errors", "missing-cells")
 MAX_SHARE_LOST = 0.05
@@ -64,47 +61,30 @@ def _result(kind: str, loss: str, none_lost: str, allowed: Allowed) -> GateResul
 
 
 def _lost_metrics(comparison: Comparison) -> str:
-    # Without an output, nothing can be measured: such a cell counts as an error.
-    pairs = [pair for pair in comparison.pairs if pair.b.error is None or pair.b.error.stage != "generate"]
-    measured_a = Counter(_measured(pair.a for pair in pairs))
-    measured_b = Counter(_measured(pair.b for pair in pairs))
-    lost = []
-    for name in comparison.metric_names:
+    lost, pairs = [], comparison.coverage.pairs_with_output
+    for name, (before, after) in comparison.coverage.measured.items():
         if name in BUILT_IN:
             continue  # an output from the cache has none, and loses nothing by that
-        before, after = measured_a[name], measured_b[name]
         if before and (not after or is_true((before - after) / before, ">", MAX_SHARE_LOST)):
-            lost.append(f"{name} is measured in {after:,} of {len(pairs):,} pairs, in A in {before:,}")
+            lost.append(f"{name} is measured in {after:,} of {pairs:,} pairs, in A in {before:,}")
     return _listed(lost, "; ")
 
 
-def _measured(cells: Iterable[Cell]) -> Iterator[str]:
-    """The measured metrics of all cells."""
-    for cell in cells:
-        for name, score in cell.scores.items():
-            if score is not None:
-                yield name
-
-
 def _new_errors(comparison: Comparison, allowed_rate: float) -> GateResult:
-    new = [pair for pair in comparison.pairs if _is_incomplete(pair.b) and not _is_incomplete(pair.a)]
+    new = comparison.marks.new_errors(comparison.pairs)
     if not new:
         return GateResult(FailOn(ERRORS), "passed", "no cell of B has an error that A has not")
     rate = len(new) / len(comparison.pairs)
-    names = _listed(list(dict.fromkeys(pair.b.test_id for pair in new)), ", ")
+    names = _listed(new.columns.used_cases, ", ")
     message = f"{len(new):,} of {len(comparison.pairs):,} cells were measured in A and have errors in B: {names}"
     if is_true(rate, "<=", allowed_rate):
         return GateResult(FailOn(ERRORS), "passed", f"{message} (allowed)")
     return GateResult(FailOn(ERRORS), "unmeasured", message)
 
 
-def _is_incomplete(cell: Cell) -> bool:
-    return cell.verdict is Verdict.ERROR or cell.is_unmeasured
-
-
 def _lost_cells(comparison: Comparison) -> str:
     lost = cells_lost(comparison)
-    names = _listed(list(dict.fromkeys(cell.test_id for cell in lost)), ", ")
+    names = _listed(lost.columns.used_cases, ", ")
     return f"{len(lost):,} cells of A are missing in B: {names}" if lost else ""
 
 

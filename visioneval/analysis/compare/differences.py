@@ -8,18 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
-from operator import neg
+from operator import truediv
+from typing import NamedTuple
 
-from visioneval.analysis.cells import Cell
+from visioneval.analysis.compare.paired_scores import CaseSums, PairedScores
 from visioneval.analysis.compare.pairing import CellPair
+from visioneval.analysis.scores import CaseNumbers
 from visioneval.analysis.stats.basic import Interval, holm
 from visioneval.analysis.stats.clusters import paired_test
 from visioneval.analysis.stats.power import detectable_mean, detectable_rate
-from visioneval.suite.turns import chain_of
-from visioneval.types import Metric, Score, Verdict
+from visioneval.types import Metric, Verdict
 
 ALPHA = 0.05
 PASS_RATE = "pass_rate"  # noqa: S105 - a rate, not a password
+PASSED = Metric(type="bool", better="higher")
+"""The metric of a pass rate."""
 _MEASURED = (Verdict.PASS, Verdict.FAIL)
 _NOISE = 1e-24
 """A variance below this, relative to the squared mean, comes from rounding."""
@@ -79,30 +82,26 @@ class Difference:
         return None if size is not None and widest is not None and size > widest else size
 
 
-def pass_rate_difference(pairs: Iterable[CellPair], name: str = PASS_RATE) -> Difference:
+def pass_rate_difference(pairs: Iterable[CellPair]) -> Difference:
     """The difference of the pass rates, without pairs with an error."""
-    rows = ((chain_of(pair.b.test_id), _passed(pair.a.verdict), _passed(pair.b.verdict)) for pair in pairs)
-    return _difference(name, Metric(type="bool", better="higher"), rows)
+    scores, cases = PairedScores(), CaseNumbers()
+    for pair in pairs:
+        scores.add(cases[pair.b.test_id], passed(pair.a.verdict), passed(pair.b.verdict))
+    return scores_difference(PASS_RATE, PASSED, scores)
 
 
 def metric_difference(name: str, metric: Metric, pairs: Iterable[CellPair]) -> Difference:
     """The difference of a metric over pairs in which both cells have it."""
-    rows = (
-        (chain_of(pair.b.test_id), pair.a.scores[name], pair.b.scores[name])
-        for pair in pairs
-        if name in pair.a.scores and name in pair.b.scores
-    )
-    return _difference(name, metric, rows)
+    scores, cases = PairedScores(), CaseNumbers()
+    for pair in pairs:
+        if name in pair.a.scores and name in pair.b.scores:
+            scores.add(cases[pair.b.test_id], pair.a.scores[name], pair.b.scores[name])
+    return scores_difference(name, metric, scores)
 
 
-def failure_tag_difference(tag: str, pairs: Iterable[CellPair]) -> Difference:
-    """The difference of the share of cells with a failure tag, without pairs with an error."""
-    rows = ((chain_of(pair.b.test_id), _is_tagged(pair.a, tag), _is_tagged(pair.b, tag)) for pair in pairs)
-    return _difference(tag, Metric(type="bool", better="lower"), rows)
-
-
-def _is_tagged(cell: Cell, tag: str) -> bool | None:
-    return tag in cell.failure_tags if cell.verdict in _MEASURED else None
+def passed(verdict: Verdict) -> bool | None:
+    """Whether a cell passed; ``None`` if it was not measured."""
+    return verdict is Verdict.PASS if verdict in _MEASURED else None
 
 
 def adjusted(pass_rate: Difference, metrics: Sequence[Difference]) -> tuple[Difference, list[Difference]]:
@@ -128,39 +127,32 @@ def _decided(difference: Difference, p_holm: float | None, alpha: float) -> Diff
     return replace(difference, p_holm=p_holm, detectable=difference.detectable_at(alpha))
 
 
-def _passed(verdict: Verdict) -> bool | None:
-    return verdict is Verdict.PASS if verdict in _MEASURED else None
+def scores_difference(name: str, metric: Metric, scores: PairedScores) -> Difference:
+    """The difference of the scores of a metric, each row of which has the number of a case."""
+    counts = PairCounts(scores.higher, scores.lower, scores.unmeasured)
+    return cases_difference(name, metric, scores.by_case(), counts)
 
 
-def _difference(name: str, metric: Metric, rows: Iterable[tuple[str, Score, Score]]) -> Difference:
+class PairCounts(NamedTuple):
+    """The pairs in which B is higher or lower, and those that lack a score."""
+
+    higher: int
+    lower: int
+    unmeasured: int
+
+
+def cases_difference(name: str, metric: Metric, cases: CaseSums, counts: PairCounts) -> Difference:
     """Compares one number per case, so that cases count the same and their cells are not taken as independent.
 
-    A row is a case and its scores before and after. The turns of a case are one case, as they are not independent.
+    The turns of a case are one case, as they are not independent.
     """
-    by_case: dict[str, list[float]] = {}  # before and after of its cells, in turn
-    higher = lower = unmeasured = 0
-    for case, a, b in rows:
-        if a is None or b is None:
-            unmeasured += 1
-            continue
-        if a != b:
-            higher += b > a
-            lower += b < a
-        if case in by_case:
-            by_case[case] += (a, b)
-        else:
-            by_case[case] = [a, b]
-    if not by_case:
-        return Difference(name, metric, unmeasured=unmeasured)
-    sizes = [len(values) // 2 for values in by_case.values()]
-    a_means = [fsum(values[::2]) / size for values, size in zip(by_case.values(), sizes, strict=True)]
-    changes = [
-        fsum([*values[1::2], *map(neg, values[::2])]) / size
-        for values, size in zip(by_case.values(), sizes, strict=True)
-    ]
+    number = len(cases.pairs)
+    if not number:
+        return Difference(name, metric, unmeasured=counts.unmeasured)
+    changes = list(map(truediv, cases.change, cases.pairs))
     widest = _widest(metric)
     test = paired_test(changes, widest)
-    cases, mean_a, change = len(changes), fsum(a_means) / len(a_means), fsum(changes) / len(changes)
+    mean_a, change = fsum(map(truediv, cases.before, cases.pairs)) / number, fsum(changes) / number
     return Difference(
         name,
         metric,
@@ -170,12 +162,12 @@ def _difference(name: str, metric: Metric, rows: Iterable[tuple[str, Score, Scor
         interval=None if test is None else _clipped(test.interval, widest),
         p=None if test is None else test.p,
         lowest_p=_lowest_p(changes),
-        n_pairs=sum(sizes),
-        n_cases=cases,
-        higher=higher,
-        lower=lower,
+        n_pairs=sum(cases.pairs),
+        n_cases=number,
+        higher=counts.higher,
+        lower=counts.lower,
         changed_cases=sum(value != 0 for value in changes),
-        unmeasured=unmeasured,
+        unmeasured=counts.unmeasured,
         variance=_variance(changes, change),
     )
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from visioneval.analysis.cells import Cell
+from visioneval.analysis.cell_tables import Cells
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import PASS_RATE, Difference
 from visioneval.analysis.compare.must_pass import Confirmation, MustPassCase, describe_cases, must_pass_cases
-from visioneval.analysis.compare.pairing import CellPair
 from visioneval.defaults import MAX_CONFIRM
 from visioneval.errors import ExitCode, UsageError
+from visioneval.records.model import CellKey
 from visioneval.rules import is_true, show_beside
 from visioneval.suite.loading.messages import did_you_mean
 from visioneval.types import MUST_PASS
@@ -115,23 +115,18 @@ def _check(gate: FailOn, comparison: Comparison, confirmation: Confirmation | No
     return _check_broken(gate, comparison)
 
 
-_SCOPES: dict[str, tuple[str, Callable[[CellPair], bool]]] = {
-    "broken": ("cells", lambda _: True),
-    "broken_same_output": ("cells with the same image", lambda pair: pair.same_output),
-}
+_SCOPES = {"broken": "cells", "broken_same_output": "cells with the same image"}
 
 
 def _check_broken(gate: FailOn, comparison: Comparison) -> GateResult:
     """Fails if a cell that passed in A fails in B. Unmeasured if such a cell is an error in B."""
-    subject, is_covered = _SCOPES[gate.text]
-    pairs = [pair for pair in comparison.stable_pairs if is_covered(pair)]
-    broken = [pair for pair in pairs if pair.change == "broken"]
-    unmeasured = [pair for pair in pairs if pair.change == "error_after" and pair.a.verdict == "PASS"]
+    subject = _SCOPES[gate.text]
+    pairs, broken, unmeasured = comparison.marks.breaks(same_output=gate.text == "broken_same_output")
     if not pairs:
         return GateResult(gate, "passed", f"no {subject}")
-    message = f"{len(broken)} of {len(pairs)} {subject} broke"
+    message = f"{broken} of {pairs} {subject} broke"
     if unmeasured:
-        message += f", {len(unmeasured)} that passed in A could not be measured in B"
+        message += f", {unmeasured} that passed in A could not be measured in B"
     return GateResult(gate, "failed" if broken else "unmeasured" if unmeasured else "passed", message)
 
 
@@ -145,17 +140,17 @@ def _check_must_pass(gate: FailOn, comparison: Comparison, confirmation: Confirm
     return GateResult(gate, state, describe_cases(cases, confirmation), cases)
 
 
-def cells_lost(comparison: Comparison) -> list[Cell]:
+def cells_lost(comparison: Comparison) -> Cells:
     """Cells that only A has, without those that flags or ``RUN@LABEL`` left out of B."""
-    renamed = dict(comparison.labels)
-    return [
-        cell
-        for cell in comparison.only_a
-        if not (comparison.b.is_narrowed and cell.model_label not in renamed)
-        and not comparison.b.leaves_out(
-            cell.test_id, renamed.get(cell.model_label, cell.model_label), cell.sample_index
+    renamed, b = dict(comparison.labels), comparison.b
+
+    def is_lost(cell: CellKey) -> bool:
+        test_id, label, sample = cell
+        return not (b.is_narrowed and label not in renamed) and not b.leaves_out(
+            test_id, renamed.get(label, label), sample
         )
-    ]
+
+    return comparison.only_a.where(is_lost)
 
 
 def _check_significant(gate: FailOn, comparison: Comparison) -> GateResult:

@@ -6,13 +6,15 @@ with a majority, they mean fewer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from visioneval.analysis.cells import Cell
+from visioneval.analysis.cell_tables import Cells
 from visioneval.analysis.compare.compare import Comparison
-from visioneval.types import MUST_PASS, Verdict
+from visioneval.analysis.compare.marks import MarkedCase, add_mark
+from visioneval.types import Verdict
 
 CaseKey = tuple[str, str]
 """A case and its model run, by the label in B."""
@@ -33,6 +35,11 @@ class SampleCounts:
         """Counts verdicts."""
         listed = list(verdicts)
         return cls(listed.count(Verdict.PASS), listed.count(Verdict.FAIL), listed.count(Verdict.ERROR))
+
+    @classmethod
+    def of_marks(cls, case: MarkedCase) -> SampleCounts:
+        """Counts the cells of a case."""
+        return cls(*(case.verdicts[verdict.value] for verdict in (Verdict.PASS, Verdict.FAIL, Verdict.ERROR)))
 
     @property
     def total(self) -> int:
@@ -120,25 +127,22 @@ class Confirmation:
 
 
 def must_pass_cases(
-    comparison: Comparison, lost: Iterable[Cell], confirmation: Confirmation | None = None
+    comparison: Comparison, lost: Cells, confirmation: Confirmation | None = None
 ) -> tuple[MustPassCase, ...]:
     """The ``must_pass`` cases that are not flaky, in the order of B. ``lost`` are the cells that B should have.
 
     A case that broke by B's own samples is judged with those of ``confirmation``.
     """
     labels = dict(comparison.labels)
-    cells_a = [*(pair.a for pair in comparison.pairs), *comparison.only_a]
-    cells_b = [*(pair.b for pair in comparison.pairs), *comparison.only_b]
-    tagged = {cell.test_id for cell in (*cells_a, *cells_b) if MUST_PASS in cell.tags}
-    before, after = _by_case(cells_a, tagged, labels), _by_case(cells_b, tagged, {})
-    missing = _by_case(lost, tagged, labels)
+    tagged, before, after = _tagged_cases(comparison, labels)
+    names_lost = lost.names() if tagged else iter(())
+    missing = Counter((test_id, labels.get(label, label)) for test_id, label, _ in names_lost if test_id in tagged)
     cases: list[MustPassCase] = []
     for key in dict.fromkeys((*after, *missing)):
-        a, b = before.get(key, ()), after.get(key, ())
-        cells = (*a, *b)
-        if a and any(MUST_PASS in cell.tags for cell in cells) and not any(cell.flaky for cell in cells):
-            counts_a, counts_b = (SampleCounts.of(cell.verdict for cell in side) for side in (a, b))
-            cases.append(MustPassCase(*key, counts_a, counts_b, missing=len(missing.get(key, ()))))
+        a, b = before.get(key), after.get(key, MarkedCase())
+        if a is not None and (a.must_pass or b.must_pass) and not (a.flaky or b.flaky):
+            counts_a, counts_b = (SampleCounts.of_marks(side) for side in (a, b))
+            cases.append(MustPassCase(*key, counts_a, counts_b, missing=missing[key]))
     if confirmation is None:
         return tuple(cases)
     planned, verdicts = confirmation.planned, confirmation.verdicts
@@ -147,12 +151,21 @@ def must_pass_cases(
     )
 
 
-def _by_case(cells: Iterable[Cell], cases: Set[str], labels: Mapping[str, str]) -> dict[CaseKey, list[Cell]]:
-    grouped: dict[CaseKey, list[Cell]] = {}
-    for cell in cells:
-        if cell.test_id in cases:
-            grouped.setdefault((cell.test_id, labels.get(cell.model_label, cell.model_label)), []).append(cell)
-    return grouped
+_MarkedCases = dict[CaseKey, MarkedCase]
+
+
+def _tagged_cases(comparison: Comparison, labels: Mapping[str, str]) -> tuple[set[str], _MarkedCases, _MarkedCases]:
+    """The cases that either side tags, and on each side the cells of these cases by model run."""
+    pairs, marks = comparison.pairs, comparison.marks
+    parts_a = ((marks.a, pairs.columns_of_a), (comparison.marks_of_only_a, comparison.only_a.columns))
+    parts_b = ((marks.b, pairs.columns), (comparison.marks_of_only_b, comparison.only_b.columns))
+    tagged = set[str]().union(*(cells.cases_tagged(columns) for cells, columns in (*parts_a, *parts_b)))
+    sides: list[_MarkedCases] = [{}, {}]
+    for parts, names, cases in ((parts_a, labels, sides[0]), (parts_b, {}, sides[1])):
+        for cells, columns in parts if tagged else ():
+            for (test_id, label, _), mark in cells.of_cases(columns, tagged):
+                add_mark(mark, cases.setdefault((test_id, names.get(label, label)), MarkedCase()))
+    return tagged, sides[0], sides[1]
 
 
 def describe_cases(cases: Sequence[MustPassCase], confirmation: Confirmation | None = None) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, overload
 
-from visioneval.analysis.cells import Cell, Side
+from visioneval.analysis.cell_tables import Cells
+from visioneval.analysis.cells import Cell
+from visioneval.analysis.sides import Side
 from visioneval.errors import UsageError
+from visioneval.records.cell_lines import CellColumns, matching_positions, taken, without
 from visioneval.records.keys import VERDICT_PARTS, changed_parts
 from visioneval.suite.entries.metrics import BUILT_IN
 from visioneval.suite.entries.prompts import paired_by_prompt
@@ -95,14 +99,53 @@ class CellPair:
         return MUST_PASS in self.b.tags or MUST_PASS in self.a.tags
 
 
+class Pairs(Sequence[CellPair]):
+    """Pairs of cells that are read when they are needed."""
+
+    def __init__(self, a: Cells, b: Cells, positions: tuple[array[int], array[int]], computed: frozenset[str]) -> None:
+        """Pairs the cells at these positions of A and B."""
+        self._a, self._b, self.positions, self._computed = a, b, positions, computed
+
+    def __len__(self) -> int:
+        return len(self.positions[0])
+
+    @overload
+    def __getitem__(self, at: int) -> CellPair: ...
+    @overload
+    def __getitem__(self, at: slice) -> Pairs: ...
+    def __getitem__(self, at: int | slice) -> CellPair | Pairs:
+        selected = range(len(self))[at]
+        return self.take(selected) if isinstance(selected, range) else next(iter(self.take((selected,))))
+
+    def __iter__(self) -> Iterator[CellPair]:
+        computed, (in_a, in_b) = self._computed, self.positions
+        for a, b in zip(self._a.read(in_a), self._b.read(in_b), strict=True):
+            yield CellPair(a, b, computed)
+
+    def take(self, selected: Sequence[int]) -> Pairs:
+        """Some of the pairs."""
+        in_a, in_b = (taken(column, selected) for column in self.positions)
+        return Pairs(self._a, self._b, (in_a, in_b), self._computed)
+
+    @property
+    def columns(self) -> CellColumns:
+        """The names of the cells of B."""
+        return self._b.columns.take(self.positions[1])
+
+    @property
+    def columns_of_a(self) -> CellColumns:
+        """The names of the cells of A."""
+        return self._a.columns.take(self.positions[0])
+
+
 @dataclass(frozen=True, slots=True)
 class Pairing:
     """The paired cells of two runs. ``labels`` pairs model runs of A and B."""
 
-    pairs: tuple[CellPair, ...]
+    pairs: Pairs
     labels: tuple[tuple[str, str], ...]
-    only_a: tuple[Cell, ...]
-    only_b: tuple[Cell, ...]
+    only_a: Cells
+    only_b: Cells
 
 
 def pair_cells(a: Side, b: Side, renamed: Mapping[str, str] | None = None) -> Pairing:
@@ -113,25 +156,12 @@ def pair_cells(a: Side, b: Side, renamed: Mapping[str, str] | None = None) -> Pa
     ``UsageError`` if it maps two labels of A to one of B, or if no cells match.
     """
     labels = _labels(a, b, renamed or {})
-    computed = frozenset({*BUILT_IN, *a.sources, *b.sources})
-    by_key = {
-        (cell.test_id, labels[cell.model_label], cell.sample_index): cell
-        for cell in a.cells
-        if cell.model_label in labels
-    }
-    pairs: list[CellPair] = []
-    only_b: list[Cell] = []
-    for cell in b.cells:
-        earlier = by_key.pop((cell.test_id, cell.model_label, cell.sample_index), None)
-        if earlier is None:
-            only_b.append(cell)
-        else:
-            pairs.append(CellPair(earlier, cell, computed))
-    if not pairs:
+    in_a, in_b = matching_positions(a.cells.columns, b.cells.columns, labels)
+    if not in_a:
         raise UsageError(_nothing_in_common(a, b, labels))
-    unpaired = {id(cell) for cell in by_key.values()}
-    only_a = tuple(cell for cell in a.cells if cell.model_label not in labels or id(cell) in unpaired)
-    return Pairing(tuple(pairs), tuple(labels.items()), only_a, tuple(only_b))
+    pairs = Pairs(a.cells, b.cells, (in_a, in_b), frozenset({*BUILT_IN, *a.sources, *b.sources}))
+    only_a, only_b = (side.cells.take(without(paired, len(side.cells))) for side, paired in ((a, in_a), (b, in_b)))
+    return Pairing(pairs, tuple(labels.items()), only_a, only_b)
 
 
 def parse_map(entries: Sequence[str], a: Side, b: Side) -> dict[str, str]:
@@ -180,7 +210,7 @@ def _nothing_in_common(a: Side, b: Side, labels: Mapping[str, str]) -> str:
             f"the runs have no model run in common: {a.name} has {_few(a.labels)}; {b.name} has {_few(b.labels)}:"
             " select one of each with RUN@LABEL, or pair them with --map OLD=NEW"
         )
-    cases = [tuple(dict.fromkeys(cell.test_id for cell in side.cells)) for side in (a, b)]
+    cases = [side.cells.columns.used_cases for side in (a, b)]
     return f"the runs have no cell in common: {a.name} has the cases {_few(cases[0])}; {b.name} has {_few(cases[1])}"
 
 

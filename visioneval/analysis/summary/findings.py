@@ -92,6 +92,15 @@ class FailingCell(Frozen):
     reasons: dict[str, str]
     error: CellError | None
 
+    @property
+    def explanations(self) -> dict[str, str]:
+        """Why it did not pass: each failed rule, ``refused``, or the stage and kind of its error, with its text."""
+        rules = self.failed_rules or tuple(self.reasons)
+        texts = {rule: self.reasons.get(rule, "") for rule in rules}
+        if self.error is not None:
+            texts[f"{self.error.stage}, {self.error.kind}"] = self.error.message
+        return texts
+
 
 class GateFinding(Frozen):
     """The result of a gate: its value over ``n`` measured cells, and the ``errors`` in its scope.
@@ -158,6 +167,11 @@ class Summary(Frozen):
     """Where the variance of the pass rate and of each metric arises."""
     failing: tuple[FailingCell, ...]
     """The first 5,000 cells that did not pass, in suite order. ``counts`` has the number of all."""
+    failure_reasons: dict[str, int] = Field(default_factory=dict)
+    """How many cells did not pass for each reason: a failed rule, ``refused``, or the stage and kind of an error. A
+    cell can have several. Most frequent first."""
+    deciding_metrics: tuple[str, ...] = ()
+    """The metrics that verdict rules and gates read, sorted."""
     alignments: tuple[AlignedCell, ...] = ()
     """The alignment of each cell, passing ones included; of more than 5,000, those with the lowest scores."""
     alignments_left_out: int = 0

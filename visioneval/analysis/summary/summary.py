@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import chain
 
 from visioneval.analysis.alignments import MAX_LISTED, Alignments
 from visioneval.analysis.compare.preferences import PreferenceFinding, unjudged
@@ -144,6 +145,8 @@ class _SummaryBuilder:
                 [model.scores for model in self._models.values()],
             ),
             failing=self._failing.result(),
+            failure_reasons=most_common(self._failing.reasons),
+            deciding_metrics=_deciding_metrics(info.suite),
             alignments=self._alignments.result(),
             alignments_left_out=self._alignments.left_out,
             gates=gates,
@@ -221,6 +224,14 @@ def exit_code(
     return ExitCode.GATE_FAILED if any(gate.state == "failed" for gate in gates) else ExitCode.PASSED
 
 
+def _deciding_metrics(suite: Suite) -> tuple[str, ...]:
+    """The names of the metrics that rules and gates read, sorted."""
+    by_case = (case.verdict for case in suite.cases if case.verdict is not None)
+    rules = (parse_rule(entry.rule).metric for entry in chain(suite.verdict, *by_case))
+    gates = (parse_gate(entry.rule).metric for entry in suite.gates)
+    return tuple(sorted({name for name in chain(rules, gates) if name is not None}))
+
+
 class _FailingCells:
     """Collects the first cells that did not pass, in suite order."""
 
@@ -229,22 +240,24 @@ class _FailingCells:
         self._order = suite_order(info)
         self._cases = {case.id: case for case in info.suite.cases}
         self._cells: list[FailingCell] = []
+        self.reasons: Counter[str] = Counter()
+        """The number of cells by reason, of all cells that did not pass."""
 
     def add(self, cell: Record) -> None:
         if cell.verdict in (Verdict.PASS, Verdict.NONE):
             return
-        self._cells.append(
-            FailingCell(
-                test_id=cell.test_id,
-                model_label=cell.model_label,
-                sample_index=cell.sample_index,
-                verdict=cell.verdict,
-                failed_rules=cell.failed_rules,
-                failure_tags=cell.failure_tags,
-                reasons=_reasons(cell, self._cases.get(cell.test_id), self._info.suite),
-                error=cell.error,
-            )
+        failing = FailingCell(
+            test_id=cell.test_id,
+            model_label=cell.model_label,
+            sample_index=cell.sample_index,
+            verdict=cell.verdict,
+            failed_rules=cell.failed_rules,
+            failure_tags=cell.failure_tags,
+            reasons=_reasons(cell, self._cases.get(cell.test_id), self._info.suite),
+            error=cell.error,
         )
+        self.reasons.update(failing.explanations.keys())
+        self._cells.append(failing)
         if len(self._cells) >= 2 * MAX_LISTED:
             self._cells = list(self.result())
 

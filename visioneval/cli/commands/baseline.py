@@ -7,10 +7,13 @@ from typing import Annotated
 import typer
 
 from visioneval.cli import options
+from visioneval.cli.help_pages import HelpWithoutTypes
 from visioneval.defaults import RUNS
 from visioneval.errors import UsageError
 
-app = typer.Typer(help="Store a run's results in a small file to commit to a repository.", no_args_is_help=True)
+app = typer.Typer(
+    cls=HelpWithoutTypes, help="Store a run's results in a small file to commit to a repository.", no_args_is_help=True
+)
 
 
 @app.command("set")
@@ -23,8 +26,8 @@ def set_baseline(
     runs: options.RunsFolder = RUNS,
 ) -> None:
     """Write a run's results to baselines/NAME.jsonl, to be committed."""
-    from visioneval.analysis.cells import writers_of
     from visioneval.analysis.run_lookup import open_run, why_partial
+    from visioneval.analysis.sides import writers_of
     from visioneval.records.baselines import baseline_path, make_baseline, write_baseline
 
     path = baseline_path(name)

@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from visioneval.cli import options
+from visioneval.cli.help_pages import HelpWithoutTypes
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
     from visioneval.engine.calls.cache import Cache
 
-app = typer.Typer(no_args_is_help=True, help="Inspect or clear the cache of paid answers and local measurements.")
+app = typer.Typer(
+    cls=HelpWithoutTypes,
+    no_args_is_help=True,
+    help="Inspect or clear the cache of paid answers and local measurements.",
+)
 Folder = Annotated[Path | None, options.value("--cache", "DIR", "The cache folder; default: the user's.")]
 
 

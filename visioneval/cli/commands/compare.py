@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from visioneval.cli import options
+from visioneval.cli import completion, options
 from visioneval.defaults import MAX_CONCURRENCY, MAX_CONFIRM, RUNS
 from visioneval.errors import UsageError
 
@@ -18,11 +18,18 @@ SIDE = "Path, ID, unique prefix, 'latest', a JSONL file or baseline:NAME; RUN@LA
 
 
 def compare(
-    a: Annotated[str, options.argument("A", f"The baseline run. {SIDE}")],
+    a: Annotated[str, options.argument("A", f"The baseline run. {SIDE}", autocompletion=completion.run_names)],
     b: Annotated[str, options.argument("B", "The candidate run, named the same way.")],
     model_map: options.ModelMap = None,
     metric: Annotated[
-        list[str] | None, options.value("--metric", "GLOB", "Only these metrics. Repeatable.", options.SELECTION)
+        list[str] | None,
+        options.value(
+            "--metric",
+            "GLOB",
+            "Only these metrics. Repeatable.",
+            options.SELECTION,
+            autocompletion=completion.metric_names,
+        ),
     ] = None,
     tag: options.Tags = None,
     case: options.Cases = None,
@@ -88,7 +95,7 @@ def compare(
     Exits 1 if a gate (--fail-on) failed. Exits 3 if one could not be measured, or if B lost metrics, measured cells or
     cells of A (see --allow). Makes calls only with --confirm, which needs a complete run B that generated its images.
     """
-    from visioneval.analysis.compare.compare import ComparisonFilters
+    from visioneval.analysis.compare.filters import ComparisonFilters
     from visioneval.api.comparisons import ComparisonRequest, compare_named
     from visioneval.cli.progress import ProgressCounts, print_traceback
     from visioneval.cli.reports import check_reports
@@ -162,6 +169,8 @@ def _print(result: ComparisonResult, *, as_json: bool) -> None:
     from visioneval.report.terminal.compare import print_comparison
 
     if as_json:
-        print(comparison_json(result.comparison, result.gates, result.exit_code))
+        for part in comparison_json(result.comparison, result.gates, result.exit_code):
+            print(part, end="")
+        print()
     else:
         print_comparison(result.comparison, result.gates, options.console())

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from visioneval.cli import options
+from visioneval.cli import completion, options
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
     from visioneval.suite.model import Suite
 
 DEFAULT_TEMPLATE = "quickstart"
-SUITE_FILE = Path("suite.yaml")
+SUITE_FILE, SCHEMA_FILE = Path("suite.yaml"), Path("visioneval.schema.json")
+MODELINE = f"# yaml-language-server: $schema={SCHEMA_FILE}\n".encode()
+"""Editors with a YAML language server check and complete the suite by this schema."""
 
 
 class Ci(StrEnum):
@@ -33,7 +36,12 @@ def init(
     ] = Path(),
     template: Annotated[
         str | None,
-        options.value("--template", "NAME", "The suite to write; default: quickstart. --list shows all of them."),
+        options.value(
+            "--template",
+            "NAME",
+            "The suite to write; default: quickstart. --list shows all of them.",
+            autocompletion=completion.template_names,
+        ),
     ] = None,
     list_templates: Annotated[
         bool, options.flag("--list", "List the templates, one line each, and write nothing.")
@@ -45,21 +53,25 @@ def init(
         ),
     ] = None,
 ) -> None:
-    """Write a runnable, commented suite with its images, or a CI workflow."""
+    """Write a runnable, commented suite with its images and a schema for editors, or a CI workflow."""
+    from visioneval.suite.model import json_schema
+
     if list_templates:
         if template is not None or ci is not None:
             raise UsageError("--list writes nothing: leave out --template and --ci")
         _print_templates()
         return
-    files: dict[Path, Path] = {}
+    files: dict[Path, bytes] = {}
     if template is not None or ci is None:
         source = _template_folder(DEFAULT_TEMPLATE if template is None else template)
         paths = (path for path in source.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-        files = {path.relative_to(source): path for path in sorted(paths)}
+        files = {path.relative_to(source): path.read_bytes() for path in sorted(paths)}
+        files[SUITE_FILE] = MODELINE + files[SUITE_FILE]
+        files[SCHEMA_FILE] = (json.dumps(json_schema(), indent=2) + "\n").encode()
     if ci is not None:
         source_file, target = WORKFLOWS[ci]
-        files[target] = source_file
-    _copy(files, folder)
+        files[target] = source_file.read_bytes()
+    _write(files, folder)
     if SUITE_FILE not in files:
         print("next: set SUITE in the workflow, then: visioneval baseline set latest")
         return
@@ -95,14 +107,12 @@ def _print_templates() -> None:
 
 def _needed_keys(suite: Suite) -> list[str]:
     """The environment variables with keys that a suite needs."""
-    keys = [entry.needs_key for entry in suite.models] + [judge.needs_key for judge in suite.judges.values()]
-    return sorted(set(filter(None, keys)))
+    keys = [entry.needs_keys for entry in suite.models] + [judge.needs_keys for judge in suite.judges.values()]
+    return sorted({key for entry_keys in keys for key in entry_keys})
 
 
-def _copy(files: Mapping[Path, Path], folder: Path) -> None:
-    """Copies all files, or none if one exists already or cannot be written. Raises ``UsageError``."""
-    from shutil import copyfile
-
+def _write(files: Mapping[Path, bytes], folder: Path) -> None:
+    """Writes all files, or none if one exists already or cannot be written. Raises ``UsageError``."""
     written: list[Path] = []
     try:
         existing = [str(folder / name) for name in files if (folder / name).exists()]
@@ -110,10 +120,10 @@ def _copy(files: Mapping[Path, Path], folder: Path) -> None:
             raise UsageError(
                 f"{existing[0]}: already exists; nothing was written. Choose another folder: visioneval init DIR"
             )
-        for name, source in files.items():
+        for name, content in files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             written.append(folder / name)
-            copyfile(source, folder / name)
+            (folder / name).write_bytes(content)
     except OSError as error:
         for path in written:
             with suppress(OSError):

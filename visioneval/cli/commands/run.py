@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from visioneval import bounds
-from visioneval.cli import options
+from visioneval.cli import completion, options
 from visioneval.cli.bound_flags import bounded
 from visioneval.defaults import MAX_CONCURRENCY, RUNS
 from visioneval.errors import ExitCode, UsageError
@@ -41,7 +41,13 @@ def run(
     no_fail: options.NoFail = False,
     resume: Annotated[
         str | None,
-        options.value("--resume", "RUN", "Resume a run, with its own suite or the given one.", options.CALLS),
+        options.value(
+            "--resume",
+            "RUN",
+            "Resume a run, with its own suite or the given one.",
+            options.CALLS,
+            autocompletion=completion.run_names,
+        ),
     ] = None,
     keep_errors: Annotated[
         bool,

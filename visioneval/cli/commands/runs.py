@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from visioneval.cli import options
+from visioneval.cli import completion, options
 from visioneval.defaults import RUNS
 from visioneval.errors import RunFormatError, UsageError
 
@@ -91,7 +91,9 @@ def _listed(folder: Path, info: Mapping[str, Any], problem: str | None) -> Liste
 
 def show(
     run: options.RunName,
-    case: Annotated[str | None, options.argument("CASE", "A case ID: show its cells in full.")] = None,
+    case: Annotated[
+        str | None, options.argument("CASE", "A case ID: show its cells in full.", autocompletion=completion.case_ids)
+    ] = None,
     sample: Annotated[int | None, options.value("--sample", "N", "Only this sample of the case.", min=0)] = None,
     verdict: Annotated[
         VerdictChoice | None,

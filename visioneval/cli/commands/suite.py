@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from visioneval import bounds
 from visioneval.cli import options
 from visioneval.cli.bound_flags import bounded
-from visioneval.counted import count_of
 from visioneval.defaults import RUNS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from visioneval.cli.problem_formats import ValidSuite
+    from visioneval.engine.prepare.planning import SuiteOptions
 
 DETECT = "Sample size"
 
@@ -21,13 +28,19 @@ def validate(
     judge: options.Judges = None,
     trust_suite: options.TrustSuite = False,
     runs: options.RunsFolder = RUNS,
+    form: Annotated[
+        str,
+        options.value("--format", "text|json|github", "text; json: one object; github: annotations for pull requests."),
+    ] = "text",
 ) -> None:
     """Check suites. Prints all problems at once, as file:line:column."""
-    from visioneval.cli.plan_table import missing_keys
-    from visioneval.engine.prepare.planning import load_plan, missing_outputs
-    from visioneval.errors import Problem, SuiteError
+    from visioneval.cli.problem_formats import github_annotations, problems_json
+    from visioneval.engine.sanitize import Sanitizer
+    from visioneval.errors import ExitCode, Problem, SuiteError, UsageError, did_you_mean
     from visioneval.settings import run_options
 
+    if form not in (formats := ("text", "json", "github")):
+        raise UsageError(f"--format: unknown format {form!r}{did_you_mean(form, formats)}")
     settings = run_options(
         variables=options.pairs("--var", "NAME=VALUE", var),
         judges=options.pairs("--judge", "NAME=PROVIDER:MODEL", judge),
@@ -35,24 +48,38 @@ def validate(
         trust_suite=trust_suite,
     )
     problems: list[Problem] = []
+    valid: list[ValidSuite] = []
     for path in suites:
         try:
-            planned = load_plan(path, settings.suite)
+            valid.append(suite := _checked_suite(path, settings.suite))
         except SuiteError as error:
             problems.extend(error.problems)
-            continue
-        if missing := list(missing_outputs(path, planned, settings.suite)):
-            problems.extend(missing)
-            continue
-        plan = planned.plan
-        counts = ((len(plan.suite.cases), "case"), (len(plan.runs), "model run"), (plan.cells, "cell"))
-        print(f"{path}: valid: {', '.join(count_of(number, name) for number, name in counts)}")
-        for warning in planned.loaded.warnings:
-            print(warning)
-        for line in missing_keys(plan):
-            print(f"{path}: missing key: {line}")
-    if problems:
+        else:
+            if form == "text":
+                print("\n".join(suite.lines()))
+    if form == "text" and problems:
         raise SuiteError(problems)
+    if form != "text":
+        listed = [*problems, *(warning for suite in valid for warning in suite.warnings)]
+        text = problems_json(valid, listed) if form == "json" else "\n".join(github_annotations(listed))
+        print(Sanitizer.around().text(text))
+    if problems:
+        raise typer.Exit(ExitCode.USAGE)
+
+
+def _checked_suite(path: Path, settings: SuiteOptions) -> ValidSuite:
+    """The size of a suite, its warnings and missing keys. Raises ``SuiteError``."""
+    from visioneval.cli.problem_formats import ValidSuite
+    from visioneval.engine.prepare.planning import load_plan, missing_outputs
+    from visioneval.errors import SuiteError
+    from visioneval.expansion.plan import unset_keys
+
+    planned = load_plan(path, settings)
+    if missing := list(missing_outputs(path, planned, settings)):
+        raise SuiteError(missing)
+    plan = planned.plan
+    sizes = len(plan.suite.cases), len(plan.runs), plan.cells
+    return ValidSuite(str(path), *sizes, planned.loaded.warnings, unset_keys(plan))
 
 
 @bounded(*bounds.ALL)

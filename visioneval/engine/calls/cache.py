@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 import orjson
 
-from visioneval.atomic import write_whole
+from visioneval.engine.calls.cache_files import Content, clear_scratch, content_size, scratch_folder, store_content
 from visioneval.engine.calls.cache_index import USE_ANOTHER_FOLDER, connect_index, index_format
 from visioneval.errors import StorageError, UsageError
 
@@ -215,11 +215,11 @@ class Cache:
         key: str,
         kind: Kind,
         answer: Mapping[str, Any],
-        images: Sequence[tuple[str, bytes]] = (),
+        images: Sequence[tuple[str, Content]] = (),
         *,
         origin: CacheOrigin | None = None,
     ) -> None:
-        """Stores an answer and its images (SHA-256 and bytes), replacing an older answer.
+        """Stores an answer and its images (SHA-256, and bytes or a file), replacing an older answer.
 
         ``origin`` is that of an answer from elsewhere. A read-only cache stores nothing and warns once. Raises
         ``StorageError``.
@@ -228,12 +228,12 @@ class Cache:
             self._warn_unwritable()
             return
         data = orjson.dumps(answer)
-        size = len(data) + sum(len(image) for _, image in images)
+        size = len(data) + sum(content_size(image) for _, image in images)
         origin = origin or self.origin()
         row = (key, kind, data, size, origin.stored_at, origin.run_id)
         try:
             for digest, image in images:
-                self._write(digest, image)
+                store_content(self.path(digest), image)
             self._insert_or_rebuild(row, dict(images))
         except (OSError, sqlite3.Error, UsageError) as error:
             raise StorageError(
@@ -250,7 +250,7 @@ class Cache:
                 self._warned_unwritable = True
                 self._warn(f"{self.folder}: the cache is read-only: new answers are not cached")
 
-    def _insert_or_rebuild(self, row: tuple[Any, ...], images: Mapping[str, bytes]) -> None:
+    def _insert_or_rebuild(self, row: tuple[Any, ...], images: Mapping[str, Content]) -> None:
         """Inserts into the index, replacing the index with a new one if it is damaged."""
         index = self._index
         try:
@@ -264,7 +264,7 @@ class Cache:
                     self._index = self._start_over(error)
             self._insert(row, images)
 
-    def _insert(self, row: tuple[Any, ...], images: Mapping[str, bytes]) -> None:
+    def _insert(self, row: tuple[Any, ...], images: Mapping[str, Content]) -> None:
         """Inserts an answer, replacing an older one, whose images ``close`` deletes.
 
         Images are only deleted under the lock of the index, so files on disk stay until the answer refers to them.
@@ -276,15 +276,11 @@ class Cache:
             self._replaced.update(set(before[0].split()).difference(names) if before else ())
             for digest, image in images.items():
                 if not self.path(digest).exists():
-                    self._write(digest, image)
+                    store_content(self.path(digest), image)
 
-    def _write(self, digest: str, data: bytes) -> None:
-        path = self.path(digest)
-        with contextlib.suppress(FileNotFoundError):
-            if path.read_bytes() == data:
-                return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, data)
+    def scratch(self) -> contextlib.AbstractContextManager[Path]:
+        """A folder for files that are to be cached; it is deleted at the end."""
+        return scratch_folder(self.folder if self._is_writable else None)
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -330,6 +326,7 @@ class Cache:
             for path in self.folder.glob("files/??/*"):
                 if path.name not in named and not path.name.startswith("."):
                     path.unlink(missing_ok=True)
+            clear_scratch(self.folder)
         with self._lock, contextlib.suppress(sqlite3.OperationalError):  # another process is reading it
             self._index.execute("VACUUM")
         return len(dropped)

@@ -5,32 +5,51 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
 
 from visioneval.aio import run_in_thread
+from visioneval.engine.calls.attempts.operations import OperationCall
+from visioneval.engine.calls.attempts.outcomes import (
+    generation_of,
+    may_be_billed,
+    refusal_as_result,
+    reply_of,
+    status_of,
+)
 from visioneval.engine.calls.cache import Cache, CacheEntry, Kind
-from visioneval.engine.calls.checked_media import CheckedMedia, check_media
-from visioneval.engine.calls.checked_results import check_generation, check_reply
-from visioneval.engine.calls.cost.bounds import CallSize, bound_of, generation_size, question_size
+from visioneval.engine.calls.cache_files import Content
+from visioneval.engine.calls.checked_media import CheckedMedia, check_media, check_outputs, is_whole
+from visioneval.engine.calls.cost.bounds import CallSize, CostBound, bound_of, generation_size, question_size
 from visioneval.engine.calls.cost.budget import Budget, Reservation
 from visioneval.engine.calls.cost.meter import Meter
 from visioneval.engine.calls.cost.pricing import Prices
+from visioneval.engine.calls.judge_answers import AbandonedError, cached_fields, question_key
 from visioneval.engine.calls.limit_keys import RateLimitKey, generation_limit_key, judge_limit_key
 from visioneval.engine.calls.log import CallLog
 from visioneval.engine.calls.reuse import Reuse
 from visioneval.engine.calls.throttle import Throttle, Tries
-from visioneval.engine.calls.user_code import call_user_code
 from visioneval.engine.sanitize import Sanitizer, amount
-from visioneval.errors import ProviderError, StoppedError, StorageError
-from visioneval.expansion.digest import digest
+from visioneval.errors import ProviderError, StorageError
 from visioneval.expansion.keys import HashOf, call_key
 from visioneval.expansion.plan import Call
-from visioneval.providers.base import CellRef, Generation, GenerationRequest, Judge, Part, Question, Reply, ToolCall
+from visioneval.providers.base import (
+    CellRef,
+    Generation,
+    GenerationRequest,
+    Judge,
+    OperationGenerator,
+    Question,
+    Reply,
+    ToolCall,
+)
+from visioneval.records.operations import OperationFile
 from visioneval.stopwatch import waiting
 from visioneval.suite.entries.judges import BaseJudge
+from visioneval.suite.entries.limits import OPERATION_TIMEOUT_S
 from visioneval.types import TaskType
 
 T = TypeVar("T")
@@ -72,19 +91,26 @@ class Calls:
     _pending: dict[str, asyncio.Future[Reply]] = field(default_factory=dict)
 
     async def generate(
-        self, call: Call, hash_of: HashOf, provider: Any, request: GenerationRequest, tries: Tries | None = None
+        self,
+        call: Call,
+        hash_of: HashOf,
+        provider: Any,
+        request: GenerationRequest,
+        tries: Tries | None = None,
+        operation_of: Callable[[str], OperationFile] | None = None,
     ) -> GenerationResult:
         """Generates images, or returns cached ones. ``tries`` counts all attempts, failed ones included.
 
-        Raises ``ProviderError`` and ``BudgetError``.
+        ``operation_of`` returns where the operation of a call is written down, by the call's key. Raises
+        ``ProviderError`` and ``BudgetError``.
         """
         tries = tries or Tries()
         limit_key = generation_limit_key(call.run.provider, call.run.params)
         if call.run.config.is_free:
             generation = await self.throttle.call(
-                limit_key, lambda: _generation(provider, call, request), tries=tries, limits_itself=True
+                limit_key, lambda: generation_of(provider, call, request), tries=tries, limits_itself=True
             )
-            outputs = await asyncio.to_thread(_check_outputs, generation, call.task_type)
+            outputs = await asyncio.to_thread(check_outputs, generation, call.task_type)
             return _generation_result(generation, outputs, generation.cost_usd, tries.count)
         key = call_key(call, hash_of)
         cached = await self._cached_generation(key, call)
@@ -96,10 +122,13 @@ class Calls:
             raise ProviderError(
                 f"not in the cache: the generation of {call.case.id!r} by {call.run.label!r}", kind="offline"
             )
+        is_video = call.task_type is TaskType.VIDEO_GENERATION
+        if is_video and operation_of is not None and isinstance(provider, OperationGenerator):
+            return await self._operate(limit_key, call, provider, request, operation_of(key), tries)
         generation, cost = await self._paid(
             limit_key,
             key,
-            lambda: _generation_or_refusal(provider, call, request),
+            lambda: refusal_as_result(generation_of(provider, call, request)),
             lambda: generation_size(call),
             tries=tries,
             images=len(call.samples),
@@ -109,13 +138,42 @@ class Calls:
         self._stop_if_broken()
         return _generation_result(generation, outputs, cost, tries.count)
 
+    async def _operate(
+        self,
+        limit_key: RateLimitKey,
+        call: Call,
+        provider: OperationGenerator,
+        request: GenerationRequest,
+        file: OperationFile,
+        tries: Tries,
+    ) -> GenerationResult:
+        """Generates a video by an operation, or takes the end of the one that a killed run has begun."""
+        limit_s = self.throttle.timeout_s(limit_key, OPERATION_TIMEOUT_S) or OPERATION_TIMEOUT_S
+        with contextlib.nullcontext() if self.cache is None else self.cache.scratch() as scratch:
+            operation = OperationCall(provider, replace(request, scratch=scratch), file, limit_s)
+            generation, cost = await self._paid(
+                limit_key,
+                file.key,
+                lambda: refusal_as_result(operation.run()),
+                lambda: generation_size(call),
+                tries=tries,
+                images=len(call.samples),
+                is_operation=True,
+                is_paid=lambda: file.read() is not None,
+            )
+            outputs = await asyncio.to_thread(self._cache_generation, file.key, generation, cost, call)
+            if generation.refused is None and not is_whole(outputs, call.samples):
+                await operation.forget()
+        self._stop_if_broken()
+        return _generation_result(generation, outputs, cost, tries.count)
+
     async def ask(self, config: BaseJudge, judge: Judge, question: Question, about: CellRef, meter: Meter) -> Reply:
         """Asks a judge one question, or returns the cached answer to the same text and images.
 
         Concurrent calls with the same question share one request. Raises ``ProviderError`` and ``BudgetError``.
         """
         if config.is_free:
-            reply = await _reply(judge, question, about)
+            reply = await reply_of(judge, question, about)
             meter.add(replace(reply, cost_usd=0.0), cached=False)
             return reply
         limit_key = judge_limit_key(config)
@@ -165,9 +223,9 @@ class Calls:
         self, limit_key: RateLimitKey, key: str, config: BaseJudge, judge: Judge, question: Question, about: CellRef
     ) -> Reply:
         asked = partial(question_size, config, question)
-        reply, cost = await self._paid(limit_key, key, lambda: _reply(judge, question, about), asked)
+        reply, cost = await self._paid(limit_key, key, lambda: reply_of(judge, question, about), asked)
         reply = replace(reply, cost_usd=cost)
-        answer = _cached_fields(reply)
+        answer = cached_fields(reply)
         if not self.sanitizer.hides(answer):  # a masked answer would differ on the next run
             is_shared = self.cache is not None and self.cache.is_shared  # else a thread takes longer
             await run_in_thread(self._store, key, "judge", self.sanitizer.mapping(answer), when=is_shared)
@@ -186,7 +244,7 @@ class Calls:
             raise
 
     def _store(
-        self, key: str, kind: Kind, answer: Mapping[str, Any], outputs: Sequence[tuple[str, bytes]] = ()
+        self, key: str, kind: Kind, answer: Mapping[str, Any], outputs: Sequence[tuple[str, Content]] = ()
     ) -> None:
         """Caches an answer. If that fails, the answer still counts because it is paid for, but the run stops."""
         try:
@@ -210,17 +268,22 @@ class Calls:
         tries: Tries | None = None,
         images: int = 0,
         limits_itself: bool = False,
+        is_operation: bool = False,
+        is_paid: Callable[[], bool] = lambda: False,
     ) -> tuple[T, float | None]:
         """Makes a call within the budget and the throttle. Returns its result and cost. Logs every attempt.
 
-        An attempt that may have been billed although its reply was lost counts towards the budget.
+        An attempt that may have been billed although its reply was lost counts towards the budget. One that ``is_paid``
+        before it begins needs none of it.
         """
         tries = tries or Tries()
 
+        def bound() -> CostBound:
+            return CostBound(0.0, is_strict=True) if paid[-1] else bound_of(self.prices, limit_key, size())
+
         def admission() -> Reservation:
-            reservations.append(
-                self.budget.reserve(limit_key, images, lambda: bound_of(self.prices, limit_key, size()))
-            )
+            paid.append(is_paid())
+            reservations.append(self.budget.reserve(limit_key, images, bound))
             return reservations[-1]
 
         async def priced() -> T:
@@ -228,23 +291,31 @@ class Calls:
             try:
                 answer = await work()
             except BaseException as error:
-                self.log.call(limit_key, key, _status(error), tries.count, perf_counter() - start)
-                if _may_be_billed(error):
+                self.log.call(limit_key, key, status_of(error), tries.count, perf_counter() - start)
+                if may_be_billed(error):
                     self.budget.settle(reservations[-1].claim, None)
                 raise
             usage, reported_cost = getattr(answer, "usage", None), getattr(answer, "cost_usd", None)
             outputs = len(answer.outputs) if isinstance(answer, Generation) else 0
             cost = self.prices.cost(limit_key, usage, outputs) if reported_cost is None else amount(reported_cost)
             status = "refused" if getattr(answer, "refused", None) is not None else "ok"
-            self.budget.settle(reservations[-1].claim, 0.0 if cost is None and status == "refused" else cost)
+            is_free = paid[-1] or (cost is None and status == "refused")
+            self.budget.settle(reservations[-1].claim, 0.0 if is_free else cost)
             costs.append(cost)
             self.log.call(limit_key, key, status, tries.count, perf_counter() - start, usage=usage or {}, cost=cost)
             return answer
 
         costs: list[float | None] = []
         reservations: list[Reservation] = []
+        paid: list[bool] = []
         answer = await self.throttle.call(
-            limit_key, priced, images=images, tries=tries, limits_itself=limits_itself, admission=admission
+            limit_key,
+            priced,
+            images=images,
+            tries=tries,
+            limits_itself=limits_itself,
+            is_operation=is_operation,
+            admission=admission,
         )
         return answer, costs[-1]
 
@@ -292,106 +363,33 @@ class Calls:
     def _cache_generation(
         self, key: str, generation: Generation, cost: float | None, call: Call
     ) -> tuple[CheckedMedia, ...]:
-        outputs = _check_outputs(generation, call.task_type)
-        is_all = generation.refused is not None or len(outputs) >= len(call.samples)
+        outputs = check_outputs(generation, call.task_type)
         if self.cache is None or not (generation.refused or any(p.fault is None for p in outputs)):
             return outputs
         answer = {
-            "outputs": [asdict(replace(p, data=None)) for p in outputs],
+            "outputs": [asdict(replace(p, data=None, kept=None)) for p in outputs],
             "refused": None if generation.refused is None else self.sanitizer.text(generation.refused),
             "usage": self.sanitizer.counts(generation.usage),
             "cost_usd": cost,
             "run_params": self.sanitizer.mapping(generation.run_params),
-            "whole": is_all and all(p.fault is None for p in outputs),
+            "whole": generation.refused is not None or is_whole(outputs, call.samples),
         }
-        self._store(key, "generate", answer, [(p.sha256, p.data) for p in outputs if p.data is not None])
+        files = [(p.sha256, p.content) for p in outputs if p.content is not None]
+        self._store(key, "generate", answer, files)
         return tuple(self._release_bytes(p) for p in outputs)
 
     def _release_bytes(self, image: CheckedMedia) -> CheckedMedia:
         """Replaces the bytes by the cached file, because a cell may wait long for its judges."""
-        if self.cache is None or image.data is None or not self.cache.path(image.sha256).exists():
-            return image  # the cache is read-only or very small
+        if self.cache is None or image.content is None:
+            return image
+        if not self.cache.path(image.sha256).exists():  # the cache is read-only or very small
+            return image if image.kept is None else replace(image, data=Path(image.kept).read_bytes(), kept=None)
         return replace(image, data=None, kept=self.cache.file(image.sha256))
-
-
-class AbandonedError(ProviderError):
-    """A concurrent call with the same question ended without an answer."""
-
-    def __init__(self) -> None:
-        super().__init__("the call was abandoned", kind="transient")
-
-
-def question_key(config: BaseJudge, question: Question) -> str:
-    """The cache key of a question. Contains neither host nor cell, so identical images share one answer."""
-    parts = {
-        "judge": config.answering_options,
-        "parts": [_part_key(part) for part in question.parts],
-        "schema": question.schema,
-        "tools": [[tool.name, tool.description, tool.parameters] for tool in question.tools],
-        "detail": question.detail,
-        "vote": question.vote,
-        "turns": [
-            [turn.raw, [[call.id, [_part_key(part) for part in parts]] for call, parts in turn.results]]
-            for turn in question.turns
-        ],
-        "must_answer": question.must_answer,
-    }
-    return f"judge:{digest(parts)}"
-
-
-def _cached_fields(reply: Reply) -> dict[str, Any]:
-    """What the cache stores of a reply. Not by ``asdict``, which copies all values one by one."""
-    return {name: getattr(reply, name) for name in _CACHED_FIELDS} | {"calls": [asdict(call) for call in reply.calls]}
-
-
-_CACHED_FIELDS = tuple(item.name for item in fields(Reply) if item.name not in ("calls", "from_cache"))
-
-
-def _part_key(part: Part) -> Any:
-    return part if isinstance(part, str) else [part.sha256, part.mime]
 
 
 def _needs_thread(entry: CacheEntry) -> bool:
     """Whether to read a cached generation in a thread: it is large, or not decoded yet."""
     return entry.bytes > SMALL or not all(image.get("decoded") for image in entry.answer["outputs"])
-
-
-def _generation(provider: Any, call: Call, request: GenerationRequest) -> Awaitable[Generation]:
-    generate = provider.edit if call.task_type == "image_editing" else provider.generate
-    check = partial(check_generation, samples=len(request.samples))
-    return call_user_code(Generation, generate, request, check=check)
-
-
-def _reply(judge: Judge, question: Question, about: CellRef) -> Awaitable[Reply]:
-    return call_user_code(Reply, judge.ask, question, about, subject="ask()", check=check_reply)
-
-
-async def _generation_or_refusal(provider: Any, call: Call, request: GenerationRequest) -> Generation:
-    """Generates; returns a refusal as a result, so that it is cached and can be replayed."""
-    try:
-        return await _generation(provider, call, request)
-    except ProviderError as error:
-        if error.kind != "refused":
-            raise
-        return Generation(refused=str(error))
-
-
-def _status(error: BaseException) -> str:
-    """The status of a failed attempt for the log: the kind of error, or ``cancelled`` for a timeout or interrupt."""
-    if isinstance(error, asyncio.CancelledError):
-        return "cancelled"
-    return error.kind if isinstance(error, ProviderError) else type(error).__name__
-
-
-def _may_be_billed(error: BaseException) -> bool:
-    """Whether a failed attempt may be billed: the call was cut off, or its error does not rule it out."""
-    if isinstance(error, ProviderError):
-        return error.may_be_billed
-    return not isinstance(error, StoppedError)
-
-
-def _check_outputs(generation: Generation, task: TaskType) -> tuple[CheckedMedia, ...]:
-    return tuple(check_media(data, task) for data in generation.outputs)
 
 
 def _generation_result(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from visioneval.errors import ImageError
 from visioneval.media.formats import artifact
-from visioneval.providers.base import Address
+from visioneval.media.video import video_file
+from visioneval.providers.base import Address, Generation, OutputFile
 from visioneval.types import TaskType
 
 
@@ -19,7 +22,7 @@ class CheckedMedia:
 
     data: bytes | None = None
     kept: str | None = None
-    """The cached file, instead of ``data``."""
+    """The cached file, or a file that is still to be cached, instead of ``data``."""
     sha256: str = ""
     mime: str = ""
     width: int = 0
@@ -29,11 +32,20 @@ class CheckedMedia:
     decoded: bool = False
     """Whether the bytes were fully decoded; false for cache entries of older versions."""
 
+    @property
+    def content(self) -> bytes | Path | None:
+        """Its bytes or its file; ``None`` if it is unusable or remote."""
+        if self.fault is not None:
+            return None
+        return self.data if self.data is not None or self.kept is None else Path(self.kept)
+
 
 def check_media(data: object, task: TaskType) -> CheckedMedia:
     """Decodes an image fully, so that a damaged one is detected before any judge sees it."""
     if isinstance(data, Address):
         return CheckedMedia(mime=data.mime, uri=data.uri)
+    if isinstance(data, OutputFile):
+        return _check_file(data.path)
     if not isinstance(data, bytes):
         return CheckedMedia(fault=f"the provider must return an image as bytes, not {type(data).__name__}")
     try:
@@ -41,3 +53,24 @@ def check_media(data: object, task: TaskType) -> CheckedMedia:
     except ImageError as error:
         return CheckedMedia(fault=str(error))
     return CheckedMedia(data, None, image.sha256, image.mime, image.width, image.height, decoded=True)
+
+
+def _check_file(path: Path) -> CheckedMedia:
+    """Checks a downloaded video in a file."""
+    try:
+        video = video_file(path)
+    except ImageError as error:
+        return CheckedMedia(fault=str(error))
+    except OSError as error:
+        return CheckedMedia(fault=f"the downloaded file cannot be read: {error.strerror}")
+    return CheckedMedia(None, str(path), video.sha256, video.mime, video.width, video.height, decoded=True)
+
+
+def check_outputs(generation: Generation, task: TaskType) -> tuple[CheckedMedia, ...]:
+    """Checks every output of a call."""
+    return tuple(check_media(data, task) for data in generation.outputs)
+
+
+def is_whole(outputs: Sequence[CheckedMedia], samples: Sequence[int]) -> bool:
+    """Whether there is a usable output for each sample."""
+    return len(outputs) >= len(samples) and all(output.fault is None for output in outputs)

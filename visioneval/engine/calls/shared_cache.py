@@ -21,6 +21,7 @@ import orjson
 from pydantic import Field, TypeAdapter, ValidationError
 
 from visioneval.engine.calls.cache import Cache, CacheOrigin, Kind
+from visioneval.engine.calls.cache_files import Content
 from visioneval.engine.calls.cache_index import FORMAT, USE_ANOTHER_FOLDER
 from visioneval.errors import StorageError, UsageError
 from visioneval.records.stores.locations import cache_url
@@ -105,7 +106,7 @@ class SharedCache(Cache):
         key: str,
         kind: Kind,
         answer: Mapping[str, Any],
-        images: Sequence[tuple[str, bytes]] = (),
+        images: Sequence[tuple[str, Content]] = (),
         *,
         origin: CacheOrigin | None = None,
     ) -> None:
@@ -128,11 +129,11 @@ class SharedCache(Cache):
                 self._put_image(digest, image)
             self._store.put(_answer_key(key), orjson.dumps(entry.model_dump()))
 
-    def _put_image(self, digest: str, image: bytes) -> None:
+    def _put_image(self, digest: str, image: Content) -> None:
         with self._present_lock:
             is_present = digest in self._present
         if not is_present:
-            self._store.put(_file_key(digest), image)
+            self._store.put(_file_key(digest), image.read_bytes() if isinstance(image, Path) else image)
             with self._present_lock:
                 self._present.add(digest)
 

@@ -69,16 +69,18 @@ class Throttle:
         images: int = 0,
         tries: Tries | None = None,
         limits_itself: bool = False,
+        is_operation: bool = False,
         admission: Admission = nullcontext,
     ) -> T:
         """Makes a call when its turn comes, and retries it if that may help. ``limits_itself``: it has its own timeout.
 
-        Enters ``admission`` around each attempt, after the wait for a turn and outside the timeout.
+        An operation keeps its turn until it has ended, and applies the timeout of its model itself. Enters
+        ``admission`` around each attempt, after the wait for a turn and outside the timeout.
 
         Raises the ``ProviderError`` of the last attempt, and ``ClosingError``.
         """
         tries = tries or Tries()
-        timeout_s = self._setting(limit_key, "timeout_s") or (None if limits_itself else TIMEOUT_S)
+        timeout_s = None if is_operation else self.timeout_s(limit_key, None if limits_itself else TIMEOUT_S)
         last = tries.count + int(self._setting(limit_key, "max_attempts") or MAX_ATTEMPTS)
         while True:
             tries.count += 1
@@ -125,6 +127,10 @@ class Throttle:
         await stack.enter_async_context(admission())
         await self._check_open(limit_key.kind, limiter)
         return limiter
+
+    def timeout_s(self, limit_key: RateLimitKey, default: float | None) -> float | None:
+        """The timeout of one call of a model, in seconds; ``None`` if it has none."""
+        return self._setting(limit_key, "timeout_s") or default
 
     def _setting(self, limit_key: RateLimitKey, name: str) -> float | None:
         """A limit of the model, or else of the provider."""

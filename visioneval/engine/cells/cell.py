@@ -40,6 +40,7 @@ from visioneval.media.formats import artifact, ending
 from visioneval.providers.base import GenerationRequest
 from visioneval.records.files.links import is_inside
 from visioneval.records.model import CellError, Record
+from visioneval.records.operations import OperationFile
 from visioneval.stopwatch import Stopwatch
 from visioneval.suite.entries.metrics import BUILT_IN
 from visioneval.suite.remote_media import address_of
@@ -192,7 +193,10 @@ async def _generate(call: Call, context: RunContext, deadline: float, request: G
         provider = context.components.providers[call.run.label]
         await context.hash_of.prepare(call.key_files)
         async with asyncio.timeout_at(deadline):
-            generated = await context.calls.generate(call, context.hash_of, provider, request, tries)
+            operation_of = partial(
+                OperationFile, context.writer, call.case.id, call.run.label, call.run.provider, call.samples
+            )
+            generated = await context.calls.generate(call, context.hash_of, provider, request, tries, operation_of)
             return CallOutcome(generated=generated)
     except ProviderError as error:
         raise_refused_key(error, call.run.label, context.sanitizer)

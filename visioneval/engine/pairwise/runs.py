@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from visioneval.analysis.cells import Side
 from visioneval.analysis.compare.pairing import CellPair, pair_cells, parse_map
 from visioneval.analysis.compare.preferences import PreferenceFinding, panels_of, summarize_preferences, unjudged
+from visioneval.analysis.sides import Side
 from visioneval.counted import count_of
 from visioneval.engine.call_settings import CallSettings, check_budget, check_session, open_calls
 from visioneval.engine.calls.cost.meter import JudgeMeters
@@ -119,7 +119,7 @@ def pair_runs(plan: Plan, sides: tuple[Side, Side], folders: tuple[Path, Path], 
     left_out = later_turns | {case.id for case in plan.whole_suite.cases if case.output_of is not None}
     of_run = {case.id for case in read_info(folders[1]).selected_suite.cases}
     left_out |= of_run - {case.id for case in plan.suite.cases}
-    a, b = (replace(side, cells=[cell for cell in side.cells if cell.test_id not in left_out]) for side in sides)
+    a, b = (replace(side, cells=side.cells.where(lambda cell: cell[0] not in left_out)) for side in sides)
     pairing = pair_cells(a, b, parse_map(renamed, a, b))
     if folders[0].resolve() == folders[1].resolve() and any(pair.a == pair.b for pair in pairing.pairs):
         raise UsageError("A and B are the same run: select two model runs, as RUN@LABEL")
@@ -133,7 +133,7 @@ def pair_runs(plan: Plan, sides: tuple[Side, Side], folders: tuple[Path, Path], 
         only_a=len(pairing.only_a),
         only_b=len(pairing.only_b),
         other_prompt=sum(record_a.prompt != record_b.prompt for record_a, record_b in pairs),
-        later_turns=sum(cell.test_id in later_turns for cell in sides[1].cells),
+        later_turns=sum(case in later_turns for case, _, _ in sides[1].cells.names()),
     )
 
 

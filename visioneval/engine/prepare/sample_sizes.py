@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
-from visioneval.analysis.cells import Side, with_built_in
 from visioneval.analysis.past_costs import PastCosts
 from visioneval.analysis.sample_size import SAMPLES, Detect, Noise, noise_of, parse_detect, stated_noise
+from visioneval.analysis.sides import Side, with_built_in
 from visioneval.analysis.stats.power import POWER
 from visioneval.engine.calls.cost.estimate import CostEstimate, estimate
 from visioneval.errors import UsageError

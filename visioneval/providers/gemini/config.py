@@ -7,14 +7,22 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
+from visioneval.providers.gemini.video_params import OmniParams, VeoParams, is_veo, is_video_model, longest_video_s
+from visioneval.providers.param_checks import model_problems
 from visioneval.suite.cases.case import Text
 from visioneval.suite.entries.judges import BaseJudge, check_params
 from visioneval.suite.entries.providers import GeneratingProvider, model_and_n
 from visioneval.suite.remote import GeminiOptions
+from visioneval.types import TaskType
 
 
 class GeminiProvider(GeneratingProvider, GeminiOptions):
-    """A Gemini model that answers with images; ``params`` holds ``model`` and the generation config, as written."""
+    """A Gemini model that answers with images; ``params`` holds ``model`` and the generation config, as written.
+
+    Veo and Gemini Omni answer with videos.
+    """
+
+    can_do: ClassVar[frozenset[TaskType]] = frozenset(TaskType)
 
     provider: Literal["gemini"]
     mask_mode: Literal["as_image", "ignore"] = Field(
@@ -24,14 +32,40 @@ class GeminiProvider(GeneratingProvider, GeminiOptions):
     )
 
     @property
-    def needs_key(self) -> str | None:
-        return None if self.google else self.key_variable
+    def needs_keys(self) -> tuple[str, ...]:
+        return () if self.google else (self.key_variable,)
+
+    def does(self, task: TaskType) -> bool:
+        """A model generates either images or videos."""
+        models = self.grid.get("model", [self.params.get("model")])
+        is_video = task is TaskType.VIDEO_GENERATION
+        return super().does(task) and any(is_video_model(model) == is_video for model in models)
 
     def calls_per_sample(self, params: dict[str, Any]) -> int:
-        return int(params.get("n") or 1)
+        return 1 if is_video_model(params.get("model")) else int(params.get("n") or 1)
+
+    def longest_video_s(self, params: Mapping[str, Any]) -> float:
+        stated = params.get("duration_seconds")
+        return float(stated) if isinstance(stated, int) else longest_video_s(params.get("model"))
 
     def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        yield from model_and_n(params)
+        model = params.get("model")
+        if not is_video_model(model):
+            yield from model_and_n(params)
+            return
+        if is_veo(model) and self.google is None:
+            yield "model", "Veo generates on Vertex AI only: set google: {project: ..., location: ...}"
+        yield from model_problems(VeoParams if is_veo(model) else OmniParams, params)
+        is_by_address = params.get("delivery") == "uri"
+        if is_by_address and self.google is not None and "output_gcs_uri" not in params:
+            yield "delivery", "on Vertex AI, delivery: uri needs output_gcs_uri: gs://BUCKET/FOLDER"
+
+    def credentials_problem(self, *, trusted: bool) -> tuple[str, str] | None:
+        """A bucket is written and read with this machine's credentials."""
+        if not trusted and ("output_gcs_uri" in self.params or "output_gcs_uri" in self.grid):
+            message = "output_gcs_uri needs this machine's credentials: pass --trust-suite if you trust this suite"
+            return "params", message
+        return super().credentials_problem(trusted=trusted)
 
 
 class GeminiJudge(BaseJudge, GeminiOptions):
@@ -49,5 +83,5 @@ class GeminiJudge(BaseJudge, GeminiOptions):
         return check_params(params, {"contents", "http_options", "model", "tools"})
 
     @property
-    def needs_key(self) -> str | None:
-        return None if self.google else self.key_variable
+    def needs_keys(self) -> tuple[str, ...]:
+        return () if self.google else (self.key_variable,)

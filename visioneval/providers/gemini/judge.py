@@ -11,14 +11,8 @@ from google.genai import types
 
 from visioneval.providers.base import AddressPart, CellRef, ImagePart, Part, Question, Reply, ToolCall, Turn
 from visioneval.providers.gemini.config import GeminiJudge
-from visioneval.providers.gemini.generator import (
-    add_usage,
-    client_for,
-    config_of,
-    content_parts,
-    provider_errors,
-    refuse,
-)
+from visioneval.providers.gemini.connection import client_for, provider_errors
+from visioneval.providers.gemini.generator import add_usage, config_of, content_parts, refuse
 
 COMPLETE_REASONS = ("STOP", "FINISH_REASON_UNSPECIFIED")
 

@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from visioneval.suite.cases.case import Size
 from visioneval.suite.entries.providers import GeneratingProvider
 from visioneval.suite.loading.messages import explain
 from visioneval.types import Frozen, TaskType
 
-Flaw = Literal["none", "typo", "missing_line", "extra_text", "spill", "drift", "blank", "wrong_size"]
+Flaw = Literal[
+    "none",
+    "typo",
+    "missing_line",
+    "extra_text",
+    "spill",
+    "drift",
+    "blank",
+    "wrong_size",
+    "frozen",
+    "black",
+    "flicker",
+    "short",
+]
 
 _NONE: frozenset[str] = frozenset()
 _TEXT = frozenset({"text"})
 _PROPERTIES = frozenset({"properties"})
 _LOCALITY = frozenset({"locality"})
+_VIDEO = frozenset({"video"})
+_OF_VIDEOS: Mapping[Flaw, frozenset[str]] = {"frozen": _NONE, "black": _NONE, "flicker": _NONE, "short": _NONE}
 
 SEEN_BY: Mapping[TaskType, Mapping[Flaw, frozenset[str]]] = {
     TaskType.IMAGE_GENERATION: {
@@ -29,6 +44,7 @@ SEEN_BY: Mapping[TaskType, Mapping[Flaw, frozenset[str]]] = {
         "drift": _NONE,
         "blank": _TEXT | _PROPERTIES,
         "wrong_size": _PROPERTIES,
+        **_OF_VIDEOS,
     },
     TaskType.IMAGE_EDITING: {
         "none": _NONE,
@@ -39,29 +55,59 @@ SEEN_BY: Mapping[TaskType, Mapping[Flaw, frozenset[str]]] = {
         "drift": _LOCALITY,
         "blank": _TEXT | _PROPERTIES | _LOCALITY,
         "wrong_size": _PROPERTIES | _LOCALITY,
+        **_OF_VIDEOS,
+    },
+    TaskType.VIDEO_GENERATION: {
+        "none": _NONE,
+        "typo": _TEXT,
+        "missing_line": _TEXT,
+        "extra_text": _TEXT,
+        "spill": _NONE,
+        "drift": _NONE,
+        "blank": _TEXT | _VIDEO,
+        "wrong_size": _VIDEO,
+        "frozen": _VIDEO,
+        "black": _VIDEO,
+        "flicker": _VIDEO,
+        "short": _VIDEO,
     },
 }
 """The grader types that detect a flaw, if the case gives them something to measure.
 
 ``text`` needs the line in ``expect.text.required``, and for ``extra_text`` either a forbidden line or
-``extra: forbid``. ``properties`` needs ``expect.size`` or ``expect.aspect_ratio`` to see ``wrong_size``. ``locality``
-needs an editable mask. A flaw with nothing to act on, such as a typo where the case has no copy, renders as ``none``.
+``extra: forbid``. ``properties`` and ``video`` need ``expect.size`` or ``expect.aspect_ratio`` to see ``wrong_size``,
+and ``video`` needs its option ``duration`` to see ``short``. ``locality`` needs an editable mask. A flaw with nothing
+to act on, such as a typo where the case has no copy, or a frozen image, renders as ``none``.
 """
 
 
+VIDEO_SIZE = "320x180"
+"""The default size of a video."""
+
+
 class MockParams(Frozen):
-    """The parameters of a mock."""
+    """The parameters of a mock. ``seconds``, ``frame_rate`` and ``audio`` are those of a video."""
 
     model: Literal["mock"] = "mock"
     flaw: Flaw = "none"
     size: Size = "1024x1024"
-    """Of a generation; an edit keeps the size of its base image."""
+    """Of a generation; an edit keeps the size of its base image. Default of a video: ``VIDEO_SIZE``."""
     seed: int = 0
+    seconds: Annotated[float, Field(gt=0, le=60)] = 1.5
+    frame_rate: Annotated[int, Field(ge=1, le=60)] = 12
+    audio: bool = False
+    """Whether a video has a soundtrack: a quiet tone."""
+
+    @property
+    def of_images(self) -> dict[str, Any]:
+        """The parameters that an image depends on."""
+        return self.model_dump(exclude={"seconds", "frame_rate", "audio"})
 
 
 class MockProvider(GeneratingProvider):
-    """A stand-in that renders plain layouts. It is not a model; it shows that graders and rules work."""
+    """A stand-in that renders plain layouts: no model. It shows that graders and rules work."""
 
+    can_do: ClassVar[frozenset[TaskType]] = frozenset(TaskType)
     stand_in: ClassVar[bool] = True
     is_free: ClassVar[bool] = True
 

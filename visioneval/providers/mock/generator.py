@@ -20,7 +20,8 @@ from visioneval.errors import ImageError, ProviderError
 from visioneval.media.images import FORMATS, check_size, load_mask, load_rgb, opened, room_for
 from visioneval.media.pixel_budget import IN_MEMORY
 from visioneval.providers.base import Generation, GenerationRequest
-from visioneval.providers.mock.config import MockParams
+from visioneval.providers.mock import film
+from visioneval.providers.mock.config import VIDEO_SIZE, MockParams
 from visioneval.providers.mock.edit import (
     add_line,
     blot,
@@ -31,9 +32,10 @@ from visioneval.providers.mock.edit import (
     spill,
     tinted,
 )
-from visioneval.providers.mock.page import PageCopy, draw_page, flat, rounded
+from visioneval.providers.mock.page import PageCopy, draw_page, flat, other_size, rounded
 from visioneval.providers.mock.text import Dice, tidy, with_typo
 from visioneval.suite.cases.case import ExpectText, TestCase, pixel_size
+from visioneval.types import TaskType
 
 SOFTWARE = "visioneval mock (a stand-in, not a model)"
 
@@ -53,13 +55,13 @@ class _Base:
 
 
 class Mock:
-    """Renders a case's copy, or paints it into a mask. The same request gives the same bytes."""
+    """Renders a case's copy as an image or a film, or paints it into a mask. The same request gives the same bytes."""
 
     def __init__(self, config: object) -> None:
         self.config = config
 
     async def generate(self, request: GenerationRequest) -> Generation:
-        """Renders flyers of the requested size. Raises ``ProviderError``."""
+        """Renders flyers of the requested size, or films of them. Raises ``ProviderError``."""
         return await asyncio.to_thread(_generate, request)
 
     async def edit(self, request: GenerationRequest) -> Generation:
@@ -75,15 +77,34 @@ class Mock:
 
 def _generate(request: GenerationRequest) -> Generation:
     params = _params(request)
+    if request.task_type is TaskType.VIDEO_GENERATION:
+        return _generate_films(request, params)
     size = pixel_size(params.size)
     if params.flaw == "wrong_size":
-        size = _other_size(size)
+        size = other_size(size)
     _check_size(size)
     with IN_MEMORY.reserve(size[0] * size[1]):
         outputs = tuple(
             _encode(_generation(request, params, size, sample), request.case, "png") for sample in request.samples
         )
+    return Generation(outputs=outputs, run_params=params.of_images)
+
+
+def _generate_films(request: GenerationRequest, params: MockParams) -> Generation:
+    params = params if "size" in request.params else params.model_copy(update={"size": VIDEO_SIZE})
+    size = film.film_size(params)
+    _check_size(size)
+    with IN_MEMORY.reserve(size[0] * size[1]):
+        outputs = tuple(_film(request, params, size, sample) for sample in request.samples)
     return Generation(outputs=outputs, run_params=params.model_dump())
+
+
+def _film(request: GenerationRequest, params: MockParams, size: tuple[int, int], sample: int) -> bytes:
+    dice = Dice(params.seed, sample, request.prompt)
+    if params.flaw == "blank":
+        return film.render(flat(size, dice), (0, 0, *size), params, SOFTWARE)
+    page, art = draw_page(size, _page_copy(request.case.expect.text or ExpectText(extra="forbid"), params, dice), dice)
+    return film.render(page, art, params, SOFTWARE)
 
 
 def _edit(request: GenerationRequest) -> Generation:
@@ -97,7 +118,7 @@ def _edit(request: GenerationRequest) -> Generation:
             for sample in request.samples
         )
     size = f"{base.rgb.width}x{base.rgb.height}"
-    return Generation(outputs=outputs, run_params=params.model_dump() | {"size": size})
+    return Generation(outputs=outputs, run_params=params.of_images | {"size": size})
 
 
 def _generation(request: GenerationRequest, params: MockParams, size: tuple[int, int], sample: int) -> Image.Image:
@@ -190,7 +211,7 @@ def _edited(
     if alpha is not None:
         image = _with_base_colors(image, base) if base.rgba is not None else image
         image.putalpha(alpha)
-    return image if flaw != "wrong_size" else image.resize(_other_size(image.size), Image.Resampling.LANCZOS)
+    return image if flaw != "wrong_size" else image.resize(other_size(image.size), Image.Resampling.LANCZOS)
 
 
 def _edit_alpha(image: Image.Image, base: _Base, is_transparent: bool | None) -> Image.Image | None:
@@ -265,14 +286,6 @@ def _check_size(size: tuple[int, int]) -> None:
         check_size(*size)
     except ImageError as error:
         raise ProviderError(f"mock: {error}", kind="invalid") from None
-
-
-def _other_size(size: tuple[int, int]) -> tuple[int, int]:
-    """A size with another aspect ratio: the longer side is reduced by a quarter (a single pixel becomes two)."""
-    width, height = size
-    if height >= width:
-        return width, height * 3 // 4 if height > 1 else 2
-    return width * 3 // 4, height
 
 
 def _encode(image: Image.Image, case: TestCase, usual: str) -> bytes:

@@ -128,6 +128,14 @@ def flat(size: tuple[int, int], dice: Dice) -> Image.Image:
     return Image.new("RGB", size, _PALETTES[dice.pick("palette", len(_PALETTES))].paper)
 
 
+def other_size(size: tuple[int, int]) -> tuple[int, int]:
+    """A size with another aspect ratio: the longer side is reduced by a quarter (a single pixel becomes two)."""
+    width, height = size
+    if height >= width:
+        return width, height * 3 // 4 if height > 1 else 2
+    return width * 3 // 4, height
+
+
 def smooth_mask(size: tuple[int, int], paint: Callable[[ImageDraw.ImageDraw, int], None]) -> Image.Image:
     """An ``L`` mask with smooth edges; ``paint`` draws with 255, every length multiplied by its second argument."""
     scale = (
@@ -165,7 +173,7 @@ def _lay_out(size: tuple[int, int], copy: PageCopy, palette: _Palette, dice: Dic
             f"mock: {count} lines of text do not fit {size[0]}x{size[1]} at a readable size", kind="invalid"
         )
     art, column, parts, gap, _ = best
-    if art[2] == size[0]:  # the landscape is above the column and takes the free space
+    if art[2] - art[0] == size[0]:  # the landscape is above the column and takes the free space
         space = column[1] - art[3]
         free = min(column[3] - _height(parts, gap) - space, round(size[1] * _LARGEST_ART))
         art = (0, 0, size[0], max(art[3], free))

@@ -4,15 +4,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from visioneval.errors import ProviderError
 from visioneval.providers.base import CellRef, ImagePart, Part, Question, Reply, Tool, ToolCall, Turn
-from visioneval.providers.openai.config import OpenAIJudge
-from visioneval.providers.openai.connection import Connection, encoded, error_in_reply, flat_usage, parse_errors
+from visioneval.providers.openai.connection import encoded, error_in_reply, flat_usage, parse_errors
 
 Shape = Literal["schema", "json", "text"]
 SHAPES: tuple[Shape, ...] = ("schema", "json", "text")
+
+
+class ChatConfig(Protocol):
+    """What a judge asks: a model, with parameters that are sent as written."""
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def params(self) -> Mapping[str, Any]: ...
+
+
+class ChatConnection(Protocol):
+    """Sends a JSON body and returns the answer's. Raises ``ProviderError``."""
+
+    async def post(self, path: str, body: bytes) -> dict[str, Any]: ...
 
 
 class ChatJudge:
@@ -21,7 +36,7 @@ class ChatJudge:
     The supported shape is remembered, and part of each reply (``Reply.shape``).
     """
 
-    def __init__(self, config: OpenAIJudge, connection: Connection) -> None:
+    def __init__(self, config: ChatConfig, connection: ChatConnection) -> None:
         self._config = config
         self._connection = connection
         self._shape: Shape = "schema"

@@ -3,47 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
+from visioneval.providers.openai.video_params import OpenAIVideoParams, longest_video_s
+from visioneval.providers.param_checks import model_problems
 from visioneval.suite.cases.case import Text
 from visioneval.suite.entries.judges import BaseJudge, check_params
 from visioneval.suite.entries.providers import GeneratingProvider, model_and_n
-from visioneval.suite.remote import ANY_HOST, HostPattern, MaskMode, OpenAIOptions
+from visioneval.suite.remote import DeclaredHosts, MaskMode, OpenAIOptions
+from visioneval.types import TaskType
 
 
-class OpenAIProvider(GeneratingProvider, OpenAIOptions):
-    """OpenAI's Images API, or a compatible server. Parameters are passed through as written."""
+class OpenAIProvider(GeneratingProvider, OpenAIOptions, DeclaredHosts):
+    """OpenAI's Images API, or a compatible server. Parameters are passed through as written.
+
+    With ``api: videos``, a server that speaks ``/v1/videos``.
+    """
+
+    can_do: ClassVar[frozenset[TaskType]] = frozenset(TaskType)
 
     provider: Literal["openai"]
+    api: Literal["images", "videos"] = Field(
+        default="images", description="videos: generate videos with /v1/videos of the server at base_url."
+    )
     mask_mode: MaskMode = Field(
         default="send",
         description="send: send the mask as the mask argument; as_image: send it as an additional image; ignore:"
         " send no mask.",
     )
 
-    output_hosts: tuple[HostPattern, ...] = Field(
-        default=(),
-        description="Hosts from which outputs are fetched if an answer names them by URL, besides the server's own:"
-        ' "files.example.com", "*.example.com", or "*" for every public host, which needs --trust-suite. Only https,'
-        " without a key.",
-    )
+    @property
+    def needs_keys(self) -> tuple[str, ...]:
+        return (self.key_variable,)
 
     @property
-    def needs_key(self) -> str | None:
-        return self.key_variable
+    def key_options(self) -> dict[str, Any]:
+        """Without ``api``, which follows from the task."""
+        return {name: value for name, value in super().key_options.items() if name != "api"}
+
+    @model_validator(mode="after")
+    def _check_videos(self) -> Self:
+        if self.api == "videos" and (self.base_url is None or self.is_own_host):
+            raise ValueError("api: videos needs base_url: OpenAI's own video service ended on 2026-09-24")
+        return self
+
+    def does(self, task: TaskType) -> bool:
+        """Images, or videos with ``api: videos``."""
+        return super().does(task) and (task is TaskType.VIDEO_GENERATION) == (self.api == "videos")
 
     def outputs_per_call(self, params: dict[str, Any]) -> int:
-        return int(params.get("n") or 1)
+        return 1 if self.api == "videos" else int(params.get("n") or 1)
+
+    def longest_video_s(self, params: Mapping[str, Any]) -> float:
+        return longest_video_s(params)
 
     def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        yield from model_and_n(params)
-
-    def output_hosts_problem(self, *, trusted: bool) -> str | None:
-        if trusted or ANY_HOST not in self.output_hosts:
-            return None
-        return "outputs of every public host: name the hosts, or pass --trust-suite if you trust this suite"
+        yield from model_problems(OpenAIVideoParams, params) if self.api == "videos" else model_and_n(params)
 
 
 class OpenAIJudge(BaseJudge, OpenAIOptions):
@@ -62,5 +79,5 @@ class OpenAIJudge(BaseJudge, OpenAIOptions):
         return check_params(params, {"input", "messages", "model", "stream", "tools"})
 
     @property
-    def needs_key(self) -> str | None:
-        return self.key_variable
+    def needs_keys(self) -> tuple[str, ...]:
+        return (self.key_variable,)

@@ -14,7 +14,7 @@ import openai
 import orjson
 from aiohttp.http import HttpProcessingError
 
-from visioneval.errors import ProviderError, ProviderErrorKind, UsageError
+from visioneval.errors import OperationError, ProviderError, ProviderErrorKind, UsageError
 from visioneval.providers.replies import ACCEPT_ENCODING, check_reply
 from visioneval.providers.retry_after import retry_after
 from visioneval.providers.tls import tls_context
@@ -74,12 +74,14 @@ def provider_errors(client: openai.AsyncOpenAI) -> Iterator[None]:
     """Converts exceptions of the SDK and its transport to ``ProviderError``; removes the key from messages."""
     try:
         yield
+    except OperationError:
+        raise
     except ProviderError as error:
         raise _provider_error(
             client, str(error), error.kind, error.retry_after, may_be_billed=error.may_be_billed
         ) from None
     except openai.APIStatusError as error:
-        kind = _kind(error.status_code, error.code)
+        kind = kind_of_status(error.status_code, error.code)
         raise _provider_error(client, _error_message(error), kind, retry_after(error.response.headers)) from None
     except openai.APIConnectionError as error:  # includes timeouts
         cause = error.__cause__ or error  # the SDK reports all of them as timeouts
@@ -145,7 +147,9 @@ def error_in_reply(error: object, wait: float | None = None) -> ProviderError:
     by_name = (status for status, known in _STATUS_BY_NAME.items() if {code, str(fields.get("type"))} & known)
     status = int(code) if re.fullmatch("[45][0-9][0-9]", code) else next(by_name, 500)
     message = fields.get("message") or (error if isinstance(error, str) else orjson.dumps(error).decode())
-    return ProviderError(f"the reply is an error: {message}"[:_MAX_MESSAGE], kind=_kind(status, code), retry_after=wait)
+    return ProviderError(
+        f"the reply is an error: {message}"[:_MAX_MESSAGE], kind=kind_of_status(status, code), retry_after=wait
+    )
 
 
 @contextmanager
@@ -158,7 +162,8 @@ def parse_errors() -> Iterator[None]:
         raise ProviderError(message[:_MAX_MESSAGE], kind="transient", may_be_billed=True) from None
 
 
-def _kind(status: int, code: object) -> ProviderErrorKind:
+def kind_of_status(status: int, code: object) -> ProviderErrorKind:
+    """The kind of an error by its HTTP status and the provider's code."""
     if str(code) in _REFUSALS:
         return "refused"
     if status == 401 or code == "insufficient_quota":

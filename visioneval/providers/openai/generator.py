@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import binascii
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import openai
-from pybase64 import b64decode
 
-from visioneval.media import images
 from visioneval.providers.base import Generation, GenerationRequest
-from visioneval.providers.masks import MaskUse, mask_use
+from visioneval.providers.masks import mask_use
 from visioneval.providers.openai.config import OpenAIProvider
 from visioneval.providers.openai.connection import (
     BASE_URL,
@@ -24,7 +20,9 @@ from visioneval.providers.openai.connection import (
     provider_errors,
     read_json,
 )
-from visioneval.providers.openai.output_urls import AllowedHosts, fetch_outputs
+from visioneval.providers.openai.videos import OpenAIVideos
+from visioneval.providers.output_urls import AllowedHosts, read_outputs
+from visioneval.providers.uploads import uploads
 
 
 class OpenAIGenerator:
@@ -34,6 +32,15 @@ class OpenAIGenerator:
         self._config = config
         self._connection = Connection(config)
         self._allowed = AllowedHosts(config.base_url or BASE_URL, config.output_hosts)
+        self._videos = OpenAIVideos(self._connection)
+
+    async def begin(self, request: GenerationRequest) -> str | Generation:
+        """Begins to generate a video."""
+        return await self._videos.begin(request)
+
+    async def poll(self, name: str, request: GenerationRequest) -> Generation | None:
+        """The generated video, once its job has ended."""
+        return await self._videos.poll(name, request)
 
     async def generate(self, request: GenerationRequest) -> Generation:
         """Generates ``n`` images with one call."""
@@ -43,7 +50,7 @@ class OpenAIGenerator:
     async def edit(self, request: GenerationRequest) -> Generation:
         """Edits the first image; the others are references, in order."""
         use = mask_use(self._config.mask_mode, request.files)
-        outputs, mask = await asyncio.to_thread(_uploads, request, use)
+        outputs, mask = await asyncio.to_thread(uploads, request, use)
         prompt = use.worded(request.prompt, len(outputs))
         client = await self._connection.client()
         with provider_errors(client):
@@ -60,35 +67,5 @@ class OpenAIGenerator:
     async def _generation(self, answer: Mapping[str, Any], sent: Mapping[str, Any]) -> Generation:
         with parse_errors():
             images = [dict(image) for image in answer.get("data") or ()]
-        urls = [str(image["url"]) for image in images if image.get("url") and not image.get("b64_json")]
-        fetched = iter(await fetch_outputs(urls, self._allowed))
-        outputs = tuple(
-            _decoded(image) if image.get("b64_json") or not image.get("url") else next(fetched) for image in images
-        )
+        outputs = await read_outputs(images, self._allowed)
         return Generation(outputs=outputs, usage=flat_usage(answer.get("usage")) or None, run_params=sent)
-
-
-Upload = tuple[str, bytes, str]
-
-
-def _uploads(request: GenerationRequest, use: MaskUse) -> tuple[list[Upload], Upload | None]:
-    outputs = [_upload(path) for _, path in request.files.images]
-    if use.as_image is not None:
-        outputs.append(("mask.png", use.image(), "image/png"))
-    return outputs, ("mask.png", use.argument(), "image/png") if use.sent is not None else None
-
-
-def _upload(path: Path) -> Upload:
-    data = path.read_bytes()
-    mime, _, _ = images.inspect(data)
-    if mime in ("image/png", "image/jpeg", "image/webp"):
-        return path.name, data, mime
-    return f"{path.stem}.png", images.encode_png(images.load_image(data)), "image/png"
-
-
-def _decoded(image: Mapping[str, Any]) -> bytes:
-    """The image's bytes; empty if it is damaged, so that only its cell fails."""
-    try:
-        return b64decode(image.get("b64_json") or "", validate=True)
-    except (binascii.Error, ValueError, TypeError):
-        return b""

@@ -140,10 +140,7 @@ class RunCopies:
     def fetch_outputs(self, run_id: str) -> None:
         """Downloads the outputs of a run that its copy lacks or that have changed."""
         with self.locked(run_id) as state:
-            items = self.store.walk(f"{run_id}/{OUTPUTS}")
-            for item in items:
-                if not is_safe_key(item.key):
-                    raise RunFormatError(f"{self.url}/{item.key}: is not a valid path: move this object away")
+            items = self._outputs(run_id)
             changed = [
                 item
                 for item in items
@@ -151,6 +148,18 @@ class RunCopies:
             ]
             self.store.download(changed, lambda item: self.root / item.key)
             state.outputs = {item.key: item.version for item in items}
+
+    def complete_outputs(self, run_id: str) -> None:
+        """Downloads what other machines have sent into the folder in which a run is written."""
+        missing = [item for item in self._outputs(run_id) if not (self.work / item.key).is_file()]
+        self.store.download(missing, lambda item: self.work / item.key)
+
+    def _outputs(self, run_id: str) -> list[StoredObject]:
+        items = self.store.walk(f"{run_id}/{OUTPUTS}")
+        for item in items:
+            if not is_safe_key(item.key):
+                raise RunFormatError(f"{self.url}/{item.key}: is not a valid path: move this object away")
+        return items
 
     def append(self, run_id: str, log: str, lines: Sequence[bytes]) -> None:
         """Appends lines to a log of a run: in the store, then in the copy. Raises ``StorageError``."""

@@ -64,10 +64,17 @@ def refresh_runs(folders: Sequence[Path]) -> dict[Path, str]:
 
 
 def fetch_outputs(folder: Path) -> None:
-    """Downloads the outputs of a run in a store, before they are read; nothing to do for a local run."""
+    """Downloads the outputs of a run in a store, before they are read; nothing to do for a local run.
+
+    ``folder`` can also be the one that a run is written in, which lacks what workers of a cluster have sent.
+    """
     copies = copies_of(folder)
-    if copies is not None and folder.parent == copies.root:
+    if copies is None:
+        return
+    if folder.parent == copies.root:
         copies.fetch_outputs(folder.name)
+    else:
+        copies.complete_outputs(folder.name)
 
 
 def _url_start(url: str) -> str:

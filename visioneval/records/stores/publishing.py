@@ -151,7 +151,7 @@ class Publisher:
             raise StorageError(f"{error}; this process's records are in {self.folder}") from None
         except VisionEvalError as error:  # also expired credentials
             raise StorageError(
-                f"{error}; nothing is lost: the whole run is in {self.folder}; to send the rest from this machine:"
+                f"{error}; nothing is lost: what it lacks is in {self.folder}; to send the rest from this machine:"
                 f" visioneval run --resume {self.url}"
             ) from error
         self.forget()

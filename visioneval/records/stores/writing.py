@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from visioneval.errors import StorageError, UsageError, VisionEvalError
 from visioneval.records.model import CellKey, RunInfo, RunState, StoppedBy
-from visioneval.records.stores.claims import RunClaim
+from visioneval.records.stores.claims import LostClaimError, RunClaim
 from visioneval.records.stores.copies import RunCopies
 from visioneval.records.stores.environment import check_environment
 from visioneval.records.stores.locations import copies_at, copies_of
@@ -50,6 +50,15 @@ class PublishedRunWriter(RunWriter):
         relative = super().save(test_id, label, name, data, source=source)
         self.publisher.add_output(relative)
         return relative
+
+    def flush(self) -> None:
+        """Also sends it, or leaves that to the background. Raises ``LostClaimError``."""
+        try:
+            self.publisher.send()
+        except LostClaimError:
+            raise
+        except VisionEvalError as error:  # the folder on this machine has it, and finish() sends it or fails
+            self.publisher.say(f"{error}; the run goes on, and sends it later")
 
     def finish(
         self,

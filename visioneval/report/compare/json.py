@@ -3,61 +3,81 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from visioneval.analysis.cells import Cell, Side
-from visioneval.analysis.compare.compare import AlignmentPair, Comparison
+from visioneval.analysis.cells import Cell
+from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.gates import GateResult
+from visioneval.analysis.compare.metric_tally import AlignmentPair
 from visioneval.analysis.compare.must_pass import MustPassCase
 from visioneval.analysis.compare.pairing import CellPair
+from visioneval.analysis.sides import Side
 from visioneval.records.files.lines import SCHEMA_VERSION
+from visioneval.records.model import CellKey
 from visioneval.types import MUST_PASS
 
 
-def comparison_json(comparison: Comparison, gates: Sequence[GateResult], exit_code: int) -> str:
-    """The comparison as one JSON object. Pairs that pass in both runs are only counted."""
-    return json.dumps(
-        {
-            "schema_version": SCHEMA_VERSION,
-            "a": _side(comparison.a),
-            "b": _side(comparison.b),
-            "labels": comparison.labels,
-            "counts": comparison.counts,
-            "changes": [_pair(pair) for pair in comparison.pairs if pair.change != "still_passing"],
-            "only_a": [_cell_name(cell) for cell in comparison.only_a],
-            "only_b": [_cell_name(cell) for cell in comparison.only_b],
-            "pass_rate": _difference(comparison.pass_rate),
-            "metrics": [_difference(difference) for difference in comparison.metrics],
-            "by_run": [_difference(difference) for difference in comparison.by_run],
-            "by_tag": [_difference(difference) for difference in comparison.by_tag],
-            "by_type": [_difference(difference) for difference in comparison.by_type],
-            "alignments": [_aligned(item) for item in comparison.alignments],
-            "by_failure_tag": [_difference(difference) for difference in comparison.by_failure_tag],
-            "not_graded_alike": [asdict(mismatch) for mismatch in comparison.grading_differences],
-            "suite_text_differs": comparison.has_other_source,
-            "cost_usd": asdict(comparison.cost_usd),
-            "seconds": asdict(comparison.seconds),
-            "gates": [_gate(gate) for gate in gates],
-            "exit_code": exit_code,
-        }
-    )
+def comparison_json(comparison: Comparison, gates: Sequence[GateResult], exit_code: int) -> Iterator[str]:
+    """The comparison as one JSON object, in parts: pairs are read one at a time. Those that pass are only counted."""
+    fields: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "a": _side(comparison.a),
+        "b": _side(comparison.b),
+        "labels": comparison.labels,
+        "counts": comparison.counts,
+        "changes": map(_pair, comparison.differing_pairs),
+        "only_a": map(_cell_name, comparison.only_a.names()),
+        "only_b": map(_cell_name, comparison.only_b.names()),
+        "pass_rate": _difference(comparison.pass_rate),
+        "metrics": [_difference(difference) for difference in comparison.metrics],
+        "by_run": [_difference(difference) for difference in comparison.by_run],
+        "by_tag": [_difference(difference) for difference in comparison.by_tag],
+        "by_type": [_difference(difference) for difference in comparison.by_type],
+        "alignments": map(_aligned, comparison.alignments),
+        "by_failure_tag": [_difference(difference) for difference in comparison.by_failure_tag],
+        "not_graded_alike": [asdict(mismatch) for mismatch in comparison.grading_differences],
+        "suite_text_differs": comparison.has_other_source,
+        "cost_usd": asdict(comparison.cost_usd),
+        "seconds": asdict(comparison.seconds),
+        "gates": [_gate(gate) for gate in gates],
+        "exit_code": exit_code,
+    }
+    opening = "{"
+    for name, value in fields.items():
+        yield f"{opening}{json.dumps(name)}: "
+        yield from _array(value) if isinstance(value, Iterator) else (json.dumps(value),)
+        opening = ", "
+    yield "}"
+
+
+def _array(items: Iterator[Any]) -> Iterator[str]:
+    opening = "["
+    for item in items:
+        yield f"{opening}{json.dumps(item)}"
+        opening = ", "
+    yield "]" if opening == ", " else "[]"
 
 
 def _side(side: Side) -> dict[str, Any]:
     return {"name": side.name, "suite": side.suite, "state": side.state, "cells": len(side.cells)}
 
 
-def _cell_name(cell: Cell) -> dict[str, Any]:
-    return {"test_id": cell.test_id, "model_label": cell.model_label, "sample_index": cell.sample_index}
+def _cell_name(cell: CellKey) -> dict[str, Any]:
+    test_id, model_label, sample_index = cell
+    return {"test_id": test_id, "model_label": model_label, "sample_index": sample_index}
+
+
+def _name_in_b(pair: CellPair) -> dict[str, Any]:
+    return _cell_name((pair.b.test_id, pair.b.model_label, pair.b.sample_index))
 
 
 def _pair(pair: CellPair) -> dict[str, Any]:
     return {
         "change": pair.change,
-        **_cell_name(pair.b),
+        **_name_in_b(pair),
         "rules_broken": pair.rules_broken,
         "rules_fixed": pair.rules_fixed,
         "tags": pair.tags,
@@ -72,7 +92,7 @@ def _pair(pair: CellPair) -> dict[str, Any]:
 
 def _aligned(item: AlignmentPair) -> dict[str, Any]:
     return {
-        **_cell_name(item.pair.b),
+        **_name_in_b(item.pair),
         "grader": item.grader,
         "a": {"score": item.a, "gaps": item.a_gaps},
         "b": {"score": item.b, "gaps": item.b_gaps},

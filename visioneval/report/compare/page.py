@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from visioneval.analysis.cells import Cell, Side
+from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.gates import GateResult, overall_state
 from visioneval.analysis.compare.pairing import CHANGES, CellPair, Change
+from visioneval.analysis.sides import Side
 from visioneval.report.html.images import EmbeddedImages
 from visioneval.report.html.page_data import as_json
 from visioneval.report.html.pages import policy, render, script, style
@@ -182,24 +184,22 @@ def _whisker(difference: Difference) -> Whisker | None:
 
 def _data(comparison: Comparison) -> dict[str, Any]:
     """Data for the page's script: the pairs, changed ones first, and each image once."""
-    order = {change: at for at, change in enumerate(CHANGES)}
-    pairs = sorted(comparison.pairs, key=lambda pair: (order[pair.change], pair.flaky, not pair.must_pass))
-    outputs = _PairImages(comparison)
-    samples = any(pair.b.sample_index for pair in comparison.pairs)
+    outputs, counts, samples = _PairImages(comparison), comparison.counts, comparison.has_samples
+    pairs = chain.from_iterable(comparison.changed(change)[:MAX_PAIRS] for change in CHANGES)
     shown_pairs = [
         _pair(pair, comparison, outputs if at < EMBEDDED_PAIRS else None, samples)
-        for at, pair in enumerate(pairs[:MAX_PAIRS])
+        for at, pair in enumerate(islice(pairs, MAX_PAIRS))
     ]
     changes = {
-        change: {"title": TITLES[change].partition(" (")[0], "number": comparison.counts[change]}
+        change: {"title": TITLES[change].partition(" (")[0], "number": counts[change]}
         for change in CHANGES
-        if comparison.counts[change]
+        if counts[change]
     }
     initial = [change for change in changes if change not in ("still_passing", "still_failing", "still_error")]
     return {
         "changes": changes,
         "first": ",".join(initial),
-        "total": len(pairs),
+        "total": len(comparison.pairs),
         "images": outputs.data,
         "list": shown_pairs,
     }

@@ -16,10 +16,11 @@ from visioneval.report.html import plots
 from visioneval.report.html.distributions import CellNumbers, generation_rows, grading_rows, metric_rows
 from visioneval.report.html.plots import PlotInterval
 from visioneval.report.numbers import gate_value, show_interval
+from visioneval.report.outcome import outcome
 from visioneval.report.terminal.agreement.judge_card import judge_tables
 from visioneval.report.terminal.noise import noise_lines, noise_rows
-from visioneval.report.terminal.run.diversity import HEADINGS, TITLE, diversity_rows, diversity_text
-from visioneval.report.terminal.run.summary import reused, show_rate, unjudged_pairs_text, unmeasured_text
+from visioneval.report.terminal.run.diversity import HEADINGS, TITLE, diversity_rows
+from visioneval.report.terminal.run.summary import reused, show_rate, unmeasured_text
 from visioneval.report.text import panel_lines, rerouting_text
 
 GATE_LABELS = {
@@ -29,13 +30,6 @@ GATE_LABELS = {
     "skipped": "skipped",
     "deferred": "after merging",
 }
-OUTCOME_TITLES = {
-    0: ("pass", "All gates passed"),
-    1: ("fail", "A gate failed"),
-    3: ("error", "Incomplete: some values were not measured"),
-    130: ("error", "Interrupted"),
-}
-UNFINISHED_TITLES = {"running": "Still running", "stopped": "Stopped before completion"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +60,7 @@ def overview(info: RunInfo, numbers: CellNumbers, summary: Summary) -> dict[str,
         "title": f"{summary.suite} \u2013 {summary.run_id}",
         "summary": summary,
         "facts": _facts(info),
-        "outcome": _outcome(summary),
+        "outcome": outcome(summary),
         "bar": plots.verdict_bar(summary.counts, 600.0),
         "plot": {"width": plots.WIDTH, "height": plots.HEIGHT, "ends": plots.interval_ends()},
         "small": {"width": plots.SMALL_WIDTH, "height": plots.SMALL_HEIGHT},
@@ -101,20 +95,6 @@ def overview(info: RunInfo, numbers: CellNumbers, summary: Summary) -> dict[str,
 def link(**state: str) -> str:
     """The link to the gallery with these filters."""
     return f"#gallery?{urlencode(state)}"
-
-
-def _outcome(summary: Summary) -> tuple[str, str]:
-    if summary.stopped_by == "budget":
-        return "error", "Stopped by its budget"
-    if summary.state in UNFINISHED_TITLES:
-        return "error", UNFINISHED_TITLES[summary.state]
-    if summary.unjudged_pairs:
-        return "error", f"Incomplete: {unjudged_pairs_text(summary.unjudged_pairs)}"
-    if text := diversity_text(summary):
-        return "error", f"Incomplete: {text}"
-    if summary.shard is not None and summary.exit_code == 0:
-        return "error", f"Shard {summary.shard}: gates are evaluated after merging"
-    return OUTCOME_TITLES.get(summary.exit_code, ("error", f"Exit code {summary.exit_code}"))
 
 
 def _costs(summary: Summary) -> list[CostFinding]:

@@ -61,7 +61,7 @@ def _parts(comparison: Comparison, gates: Sequence[GateResult], width: int, max_
     for change in LISTED_CHANGES:
         pairs = comparison.changed(change)
         if pairs:
-            yield _change_table(change, pairs[:max_rows], len(pairs), comparison, width)
+            yield _change_table(change, list(pairs[:max_rows]), len(pairs), comparison, width)
     if comparison.alignments:
         yield _alignment_table(comparison, width, max_rows)
     yield from _numbers(comparison, width)
@@ -79,7 +79,7 @@ def _headline(comparison: Comparison) -> RenderableType:
 def _change_table(
     change: Change, pairs: Sequence[CellPair], total: int, comparison: Comparison, width: int
 ) -> RenderableType:
-    samples = any(pair.b.sample_index for pair in comparison.pairs)
+    samples = comparison.has_samples
     columns = [Column("case [sample]" if samples else "case", min_width=12), Column("rules and reasons", min_width=24)]
     rows: list[list[Cell]] = [
         [
@@ -104,19 +104,19 @@ def _alignment_table(comparison: Comparison, width: int, max_rows: int) -> Rende
     """Both sides of each pair, with what each image misses; passing ones are included."""
     columns = [Column("case", min_width=12), Column("A", right=True), Column("B", right=True)]
     columns += [Column("gaps in A", min_width=16), Column("gaps in B", min_width=16)]
-    samples = any(pair.b.sample_index for pair in comparison.pairs)
+    samples, items = comparison.has_samples, comparison.alignments[:max_rows]
     rows: list[list[Cell]] = [
         [
             _name(item.pair, samples=samples),
             *("-" if score is None else f"{score:.1f}" for score in (item.a, item.b)),
             *(plain(one_line(gaps, MAX_GAPS)) for gaps in (item.a_gaps, item.b_gaps)),
         ]
-        for item in comparison.alignments[:max_rows]
+        for item in items
     ]
     if len(comparison.labels) > 1:
         numbers = {new: str(number) for number, (_, new) in enumerate(comparison.labels, 1)}
         columns.insert(0, Column("#", right=True))
-        for row, item in zip(rows, comparison.alignments, strict=False):
+        for row, item in zip(rows, items, strict=True):
             row.insert(0, numbers[item.pair.b.model_label])
     body: RenderableType = table(columns, rows, width)
     if hidden := len(comparison.alignments) - len(rows):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ from rich.text import Text
 from visioneval.report.text import plain
 
 GAP = 2
+_SEPARATORS = ",;/", "=_-.:"
+"""Long words break after one of the first, else after one of the second."""
 Cell = str | Text
 
 
@@ -42,7 +45,7 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int)
             plain(column.name), justify="right" if column.right else "left", width=column_width, overflow="fold"
         )
     for row in rows:
-        grid.add_row(*map(_text, row))
+        grid.add_row(*(_broken_at_signs(_text(cell), size) for cell, size in zip(row, widths, strict=True)))
     return grid
 
 
@@ -88,6 +91,24 @@ def _stacked(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> Rende
 
 def _text(cell: Cell) -> Text:
     return cell if isinstance(cell, Text) else plain(cell)
+
+
+def _broken_at_signs(text: Text, width: int) -> Text:
+    """Breaks words that are wider than ``width`` after the last sign that separates parts, such as a comma.
+
+    A label such as ``gpt-image,quality=low`` would be broken anywhere.
+    """
+    breaks: list[int] = []
+    for word in re.finditer(r"\S+", text.plain):
+        start = word.start()
+        while cell_len(text.plain[start : word.end()]) > width:
+            fitting = [at for at in range(start + 1, word.end()) if cell_len(text.plain[start:at]) <= width]
+            if not fitting:
+                break
+            by_sign = ([at for at in fitting if text.plain[at - 1] in signs] for signs in _SEPARATORS)
+            start = next(filter(None, by_sign), fitting)[-1]
+            breaks.append(start)
+    return Text("\n").join(text.divide(breaks)) if breaks else text
 
 
 def _cell_width(cell: Cell) -> int:

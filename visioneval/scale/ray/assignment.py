@@ -13,7 +13,8 @@ from visioneval import __version__, bounds
 from visioneval.engine.call_settings import CallSettings
 from visioneval.engine.cells.context import RunContext
 from visioneval.expansion.plan import Plan
-from visioneval.records.stores.locations import cache_url
+from visioneval.records.stores.locations import cache_url, copies_of
+from visioneval.records.stores.segments import OUTPUTS
 from visioneval.scale.ray.messages import Assignment, Probe
 from visioneval.types import TaskType
 
@@ -27,6 +28,8 @@ def assign(context: RunContext, settings: CallSettings, probes: Sequence[Probe])
         replace(plan, folder=plan.folder.absolute()),  # also drops what it has computed
         writer.info,
         writer.folder.absolute(),
+        None if (copies := copies_of(writer.folder)) is None else copies.url,
+        any((writer.folder / OUTPUTS).iterdir()),
         replace(
             settings,
             cache=None if cache is None else cache.absolute(),
@@ -56,7 +59,7 @@ def _extras_of(plan: Plan) -> dict[str, tuple[str, ...]]:
 def written_probes(context: RunContext, settings: CallSettings) -> Iterator[tuple[Probe, ...]]:
     """Writes a file into the run and into the cache while workers may start, and names one of the suite's folder."""
     folder, cache, info = context.writer.folder.absolute(), context.calls.cache, context.writer.info
-    folders = [("the run folder", folder)]
+    folders = [("the run folder", folder)] if copies_of(folder) is None else []
     if cache is not None and (settings.cache is None or cache_url(settings.cache) is None):
         folders.append(("the cache", cache.folder.absolute()))
     token = secrets.token_bytes(16)
@@ -72,4 +75,15 @@ def written_probes(context: RunContext, settings: CallSettings) -> Iterator[tupl
         if suite.is_file():
             digest = sha256(suite.read_bytes()).hexdigest()
             written.append(Probe("the suite's folder", suite, digest, is_written=False))
-        yield tuple(written)
+        yield (*written, *_probes_of_sources(context.plan))
+
+
+def _probes_of_sources(plan: Plan) -> Iterator[Probe]:
+    """An output of each other run whose outputs this one grades."""
+    sources = {run.label: run.config.source_run for run in plan.runs if run.config.source_run is not None}
+    for call in (call for calls in plan.chains() for call in calls) if sources else ():
+        path = call.params.get("path")
+        if isinstance(path, str) and Path(path).is_file() and (source := sources.pop(call.run.label, None)):
+            yield Probe(f"the outputs of {source}", Path(path), sha256(Path(path).read_bytes()).hexdigest(), False)
+        if not sources:
+            return

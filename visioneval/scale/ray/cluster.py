@@ -106,7 +106,13 @@ def _check_address(address: str) -> None:
     except subprocess.TimeoutExpired:
         raise UsageError(f"--ray-address {address}: no Ray cluster answers there within {ANSWER_S:g} s") from None
     except subprocess.CalledProcessError as error:
-        if b"ersion mismatch" not in error.stderr + error.stdout:  # that one is reported by the connection itself
+        output = error.stderr + error.stdout
+        if b"uthentication token" in output:
+            raise UsageError(
+                f"--ray-address {address}: this cluster asks for its token: set RAY_AUTH_MODE=token, with the token in"
+                " ~/.ray/auth_token or in the file that RAY_AUTH_TOKEN_PATH names"
+            ) from None
+        if b"ersion mismatch" not in output:  # that one is reported by the connection itself
             raise UsageError(f"--ray-address {address}: no Ray cluster answers there") from None
 
 

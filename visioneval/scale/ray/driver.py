@@ -17,6 +17,7 @@ from visioneval.engine.listener import Listener
 from visioneval.engine.run import CELLS_PER_CALL, STATUS_INTERVAL_S, Jobs
 from visioneval.engine.shutdown import Progress
 from visioneval.errors import AuthError, BudgetError, ClosingError, StoppedError, StorageError, UsageError
+from visioneval.records.stores.lookup import fetch_outputs
 from visioneval.scale.ray.assignment import assign, written_probes
 from visioneval.scale.ray.job_queue import JobQueue, shards
 from visioneval.scale.ray.messages import Assignment, JobResult, LimitsStatus, QueuedJob, WorkerReport
@@ -117,7 +118,11 @@ class DistributedCells:
                     for slot in slots:
                         slot.cancel()
             await self._close_workers()
-            return self._queue.is_left()
+            is_left = self._queue.is_left()
+            compares_cells = any(grader.after_run for grader in self._context.plan.suite.graders)
+            if compares_cells and not is_left and not self._progress.left:
+                await asyncio.to_thread(fetch_outputs, self._context.writer.folder)
+            return is_left
         finally:
             for task in background:
                 task.cancel()
@@ -223,6 +228,12 @@ class DistributedCells:
     def _collect(self, result: JobResult) -> None:
         """Writes what a worker did. A failed write does not end the run's other jobs, which are paid for."""
         context, calls = self._context, self._context.calls
+        try:
+            for file in result.files:
+                context.writer.save(file.test_id, file.label, file.name, file.data)
+        except StorageError as error:
+            self._progress.leave(error)
+            return
         for record in result.records:
             try:
                 context.writer.append(record)
@@ -252,7 +263,13 @@ class DistributedCells:
             self._listener.say(f"lost the worker on {worker.node}: others do its unfinished cells again")
         worker.is_ready = False
         ray.kill(worker.actor)
-        await self._limits.lose.remote(worker.number)
+        try:
+            await self._limits.lose.remote(worker.number)
+        except RayError as error:
+            self._lose_limits(error)
+
+    def _lose_limits(self, error: RayError) -> None:
+        self._progress.leave(StoppedError(f"the process with the limits of this run is lost: {_first_line(error)}"))
 
     async def _forward_stop(self) -> None:
         """Hands a stop of the run on to the workers, and a fault that comes after it."""
@@ -272,7 +289,11 @@ class DistributedCells:
         alive_at = loop.time()
         while True:
             await asyncio.sleep(STATUS_INTERVAL_S)
-            status: LimitsStatus = await self._limits.status.remote()
+            try:
+                status: LimitsStatus = await self._limits.status.remote()
+            except RayError as error:
+                self._lose_limits(error)
+                return
             self._listener.waiting(list(status.waiting))
             if not self._may_begin.is_set() or any(worker.is_ready for worker in self._workers):
                 alive_at = loop.time()

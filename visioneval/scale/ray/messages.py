@@ -99,7 +99,11 @@ class Assignment:
     plan: Plan
     info: RunInfo
     folder: Path
-    """The run's."""
+    """The folder in which the driver writes the run."""
+    runs_url: str | None
+    """The URL of the store that gets the run; without one, workers share the folder."""
+    has_outputs: bool
+    """Whether the run had any before it was resumed."""
     settings: CallSettings
     cache_url: str | None
     """The URL of a shared cache, which each node opens by itself."""
@@ -123,10 +127,22 @@ class WorkerReport:
 
 
 @dataclass(frozen=True, slots=True)
+class UnsentFile:
+    """A file of a cell that a worker could not send to the store."""
+
+    test_id: str
+    label: str
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class JobResult:
     """What a worker did of a job. The driver writes it."""
 
     records: tuple[Record, ...] = ()
+    files: tuple[UnsentFile, ...] = ()
+    """Files of the records that the store has not."""
     questions: tuple[PromptQuestions, ...] = ()
     messages: tuple[str, ...] = ()
     reused_since: str | None = None

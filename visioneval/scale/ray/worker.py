@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Awaitable, Sequence
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from importlib.util import find_spec
@@ -29,7 +30,17 @@ from visioneval.records.stores.locations import cache_folder
 from visioneval.records.writer import OutputWriter
 from visioneval.registry import describe_user_error
 from visioneval.scale.ray.leases import Leases, leased
-from visioneval.scale.ray.messages import Assignment, Grant, JobResult, LeaseEnd, LeaseRequest, Probe, WorkerReport
+from visioneval.scale.ray.messages import (
+    Assignment,
+    Grant,
+    JobResult,
+    LeaseEnd,
+    LeaseRequest,
+    Probe,
+    UnsentFile,
+    WorkerReport,
+)
+from visioneval.scale.ray.outputs import FolderOutputs, StoreOutputs
 from visioneval.stopwatch import MeasuredPool
 
 CORES = 1
@@ -79,6 +90,7 @@ class _OpenRun:
     first: RunContext
     again: RunContext
     questions: NewQuestions
+    outputs: FolderOutputs | StoreOutputs
     messages: list[str] = field(default_factory=list)
 
     def take_messages(self) -> tuple[str, ...]:
@@ -125,11 +137,12 @@ class Worker:
         calls.throttle, calls.budget = leased(
             leases, plan.suite.limits, settings.max_concurrency, 1.0 if assignment.has_budget else None
         )
+        outputs = self._open_outputs(messages.append)
         context = self._stack.enter_context(
             open_context(
                 plan,
                 components,
-                OutputWriter(assignment.folder, assignment.info),
+                OutputWriter(outputs.folder, assignment.info),
                 calls,
                 Listener(say=messages.append, debug=_print_error if settings.debug else lambda _: None),
                 NewQuestions,
@@ -137,8 +150,17 @@ class Worker:
         )
         assert isinstance(context.questions, NewQuestions)
         again = replace(context, calls=replace(calls, reuse=settings.reuse.with_own))
-        self._run = _OpenRun(context, again, context.questions, messages)
+        self._run = _OpenRun(context, again, context.questions, outputs, messages)
         self._background = [asyncio.create_task(work) for work in (leases.serve(), trim_memory())]
+
+    def _open_outputs(self, say: Callable[[str], None]) -> FolderOutputs | StoreOutputs:
+        assignment = self._assignment
+        if assignment.runs_url is None:
+            return FolderOutputs(assignment)
+        folder = self._stack.enter_context(
+            tempfile.TemporaryDirectory(prefix="visioneval-", ignore_cleanup_errors=True)
+        )
+        return StoreOutputs(assignment.runs_url, assignment, Path(folder), say)
 
     async def run(self, job: Job, *, again: bool) -> JobResult:
         """Runs a job. ``again``: a lost worker had begun it, so what was paid for is in the cache."""
@@ -148,11 +170,20 @@ class Worker:
             return JobResult(left=1)
         context = run.again if again else run.first
         records: list[Record] = []
+        files: tuple[UnsentFile, ...] = ()
         progress = Progress(context.calls)
-        await finish_job(job, progress, context, Listener(record=records.append))
+        try:
+            async with run.outputs.opened(job, again=again) as opened:
+                job_context = replace(context, writer=opened.writer)
+                await finish_job(opened.job, progress, job_context, Listener(record=records.append))
+                files = await opened.send()
+        except (OSError, VisionEvalError) as error:
+            records.clear()  # their files are not in the store
+            progress.leave(error)
         failure = progress.failure
         return JobResult(
             tuple(records),
+            files,
             run.questions.take(),
             run.take_messages(),
             context.calls.reused_since,

@@ -58,8 +58,8 @@ def _remote(entry: Remote, trust: Trust) -> Iterator[tuple[str, str]]:
     """Hosts and credentials that the entry may not use, each with the key that names it."""
     if problem := entry.host_problem(trusted=trust.everything):
         yield "base_url", problem
-    if problem := entry.credentials_problem(trusted=trust.everything):
-        yield "google", problem
+    if (refusal := entry.credentials_problem(trusted=trust.everything)) is not None:
+        yield refusal
     if problem := entry.output_hosts_problem(trusted=trust.everything):
         yield "output_hosts", problem
 

@@ -48,7 +48,7 @@ def _unknown_names(suite: Suite, calls: Sequence[Call]) -> Iterator[tuple[Loc, s
 
 
 def _image_prices(suite: Suite, generations: Sequence[Call]) -> Iterator[tuple[Loc, str] | SuiteWarning]:
-    """Prices per image alone that apply to a judge: its calls generate none, so that a budget would not count them.
+    """Prices per image or second alone that apply to a judge, which generates none: a budget would not count its calls.
 
     Only a warning if the price is for a model run, too.
     """
@@ -57,10 +57,11 @@ def _image_prices(suite: Suite, generations: Sequence[Call]) -> Iterator[tuple[L
     for key, judge in suite.judges.items():
         names = _price_names(_judge_call(judge))
         name = next((name for name in names if name in suite.prices), None)
-        if judge.is_free or name is None or name in reported or not _is_per_image_alone(suite.prices[name]):
+        if judge.is_free or name is None or name in reported or not _is_per_output_alone(suite.prices[name]):
             continue
         reported.add(name)
-        message = f"the judge {key!r} generates no images, so per_image prices its calls at 0"
+        outputs, unit = ("images", "per_image") if suite.prices[name].per_image else ("videos", "per_second")
+        message = f"the judge {key!r} generates no {outputs}, so {unit} prices its calls at 0"
         if name in generation_names:
             advice = "add per_call" if name == names[0] else f"add a price for {names[0]!r}"
             yield SuiteWarning(("prices", name), f"{message}: {advice}")
@@ -74,7 +75,7 @@ def _price_names(call: Call) -> list[str]:
     return [f"{provider}:{model}", model, provider] if model else [provider]
 
 
-def _is_per_image_alone(price: Price) -> bool:
-    return bool(price.per_image) and all(
+def _is_per_output_alone(price: Price) -> bool:
+    return bool(price.per_image or price.per_second) and all(
         value is None for value in (price.per_call, price.input_per_million, price.output_per_million)
     )

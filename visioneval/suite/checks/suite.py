@@ -295,7 +295,7 @@ def _tasks(view: SuiteContext) -> Problems:
     is_supported = {task: any(run.config.does(task) for run in view.runs) for task in TaskType}
     covered = frozenset[int]().union(*(cases for _, cases in view.labels))
     for index, entry in enumerate(view.suite.models):
-        if impossible := [task for task in entry.tasks if task not in entry.can_do]:
+        if impossible := [task for task in entry.tasks if not entry.does(task)]:
             yield ("models", index, "tasks"), f"this provider does not support {', '.join(impossible)}"
         elif not any(entry.does(task) for task in {case.task_type for case in view.suite.cases}):
             yield ("models", index), "this model supports no task of this suite's cases"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from visioneval.registry import GRADERS, check_of
+from visioneval.registry import GRADERS, JUDGES, PROVIDERS, check_of
 from visioneval.suite.checks.panels import panel_warnings
 from visioneval.suite.checks.prompts import prompt_warnings
 from visioneval.suite.entries.graders import BaseGrader
@@ -22,6 +22,7 @@ def suite_warnings(suite: Suite) -> Iterator[SuiteWarning]:
     yield from (SuiteWarning(loc, message) for loc, message in _missing_references(suite))
     yield from (SuiteWarning(loc, message) for loc, message in _misspelled_tags(suite))
     yield from (SuiteWarning(loc, message) for loc, message in _servers_without_path(suite))
+    yield from (SuiteWarning(loc, message) for loc, message in _of_providers(suite))
     for name, graders in graders_by_type(suite).items():
         if check := check_of(GRADERS, name, "warnings"):
             yield from (SuiteWarning(loc, message) for loc, message in check(graders))
@@ -50,6 +51,16 @@ def _servers_without_path(suite: Suite) -> Iterator[tuple[Loc, str]]:
     for loc, entry in [*entries, *((("judges", name), judge) for name, judge in suite.judges.items())]:
         if isinstance(entry, Remote) and (warning := entry.base_url_warning):
             yield (*loc, "base_url"), warning
+
+
+def _of_providers(suite: Suite) -> Iterator[tuple[Loc, str]]:
+    """Yields the warnings that belong to one provider."""
+    for index, model in enumerate(suite.models):
+        if check := check_of(PROVIDERS, model.provider_name, "warnings"):
+            yield from ((("models", index, *loc), message) for loc, message in check(model))
+    for name, judge in suite.judges.items():
+        if check := check_of(JUDGES, judge.provider_name, "warnings"):
+            yield from ((("judges", name, *loc), message) for loc, message in check(judge))
 
 
 def graders_by_type(suite: Suite) -> dict[str, list[tuple[int, BaseGrader]]]:

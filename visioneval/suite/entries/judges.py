@@ -28,14 +28,14 @@ class BaseJudge(Frozen):
         return self
 
     @property
-    def needs_key(self) -> str | None:
-        """The environment variable that must be set to use the judge."""
-        return None
+    def needs_keys(self) -> tuple[str, ...]:
+        """The environment variables that must be set to use the judge."""
+        return ()
 
     @property
     def answering_options(self) -> dict[str, Any]:
         """The options that its answers depend on: without its host and credentials."""
-        return self.model_dump(exclude={"base_url", "api_key_env", "google"})
+        return self.model_dump(exclude={"base_url", "api_key_env", "google", "env", "machine_credentials"})
 
     def grading_options(self, folder: Path) -> dict[str, Any]:
         """What the scores of its graders depend on: its options, and the content of a file that it reads answers from.
@@ -76,5 +76,5 @@ class CustomJudge(BaseJudge):
     api_key_env: EnvName | None = None
 
     @property
-    def needs_key(self) -> str | None:
-        return self.api_key_env
+    def needs_keys(self) -> tuple[str, ...]:
+        return () if self.api_key_env is None else (self.api_key_env,)

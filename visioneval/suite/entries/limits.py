@@ -14,6 +14,8 @@ LimitName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]+$", max
 
 MAX_ATTEMPTS = 6
 TIMEOUT_S = 300.0
+OPERATION_TIMEOUT_S = 1800.0
+"""How long a run waits for the end of a video's generation."""
 CELL_TIMEOUT_S = 3600.0
 
 
@@ -34,14 +36,17 @@ class Limits(Frozen):
         default=None, description=f"Attempts per call before its cell becomes an ERROR; default: {MAX_ATTEMPTS}."
     )
     timeout_s: Seconds | None = Field(
-        default=None, description=f"Timeout of one attempt, in seconds; default: {TIMEOUT_S:.0f}."
+        default=None,
+        description=f"Timeout of one attempt, in seconds; default: {TIMEOUT_S:.0f}, and {OPERATION_TIMEOUT_S:.0f}"
+        " for the generation of a video.",
     )
 
 
 class Price(Frozen):
-    """In US dollars: per image, per call, or per million tokens. Missing prices count as zero."""
+    """In US dollars: per image, second of video, call, or million tokens. Missing prices count as zero."""
 
     per_image: Usd | None = None
+    per_second: Usd | None = Field(default=None, description="Per second of generated video.")
     per_call: Usd | None = None
     input_per_million: Usd | None = None
     output_per_million: Usd | None = None
@@ -49,5 +54,7 @@ class Price(Frozen):
     @model_validator(mode="after")
     def _check_not_empty(self) -> Self:
         if all(value is None for value in self.model_dump().values()):
-            raise ValueError("the price is empty: set per_image, per_call, input_per_million or output_per_million")
+            raise ValueError(
+                "the price is empty: set per_image, per_second, per_call, input_per_million or output_per_million"
+            )
         return self

@@ -21,7 +21,7 @@ Label = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]+$", max_len
 GENERATION = frozenset({TaskType.IMAGE_GENERATION, TaskType.IMAGE_EDITING})
 
 
-_HOST_FIELDS = ("base_url", "api_key_env", "google", "output_hosts")
+_HOST_FIELDS = ("base_url", "api_key_env", "google", "output_hosts", "env", "machine_credentials")
 _NOT_GENERATED = {"label", "tasks", "params", "grid", "prompts", "path", "run", "dataset", "timeout_s", *_HOST_FIELDS}
 
 
@@ -60,13 +60,17 @@ class BaseProvider(Frozen):
         return self.label or self.provider_name
 
     @property
-    def needs_key(self) -> str | None:
-        """The environment variable that must be set to call the provider."""
-        return None
+    def needs_keys(self) -> tuple[str, ...]:
+        """The environment variables that must be set to call the provider."""
+        return ()
 
     def does(self, task: TaskType) -> bool:
         """Whether this entry supports a task and its ``tasks`` do not exclude it."""
         return task in self.can_do and (not self.tasks or task in self.tasks)
+
+    def longest_video_s(self, params: Mapping[str, Any]) -> float:
+        """The greatest length of a video that it generates with these parameters, in seconds."""
+        return 0.0
 
     def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """Each parameter that this provider does not accept, with the reason."""
@@ -169,8 +173,8 @@ class CustomProvider(GeneratingProvider):
     api_key_env: EnvName | None = Field(default=None, description="The environment variable with its API key.")
 
     @property
-    def needs_key(self) -> str | None:
-        return self.api_key_env
+    def needs_keys(self) -> tuple[str, ...]:
+        return () if self.api_key_env is None else (self.api_key_env,)
 
 
 def model_and_n(params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -166,7 +166,7 @@ def _tag_of(node: Mapping[str, Any]) -> list[tuple[str, str]]:
 def untrusted_code_message(name: str, options: object = None) -> str:
     """The message for a custom class in an untrusted suite. ``options`` are not checked without the class."""
     unchecked = "; until then, its options are not checked" if options else ""
-    return f"{name!r} runs code from the suite: pass --trust-suite if you trust this suite{unchecked}"
+    return f"{name!r} runs code from the suite: pass --trust-suite if you trust it{unchecked}"
 
 
 def format_value(value: Any) -> str:

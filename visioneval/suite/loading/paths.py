@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
+from visioneval.errors import TRUST_HINT
 from visioneval.media.urls import beside, is_url, unreadable, url_problem
 
 
@@ -53,14 +54,8 @@ class Trust:
         if any(real == top or real.startswith(top.rstrip(os.sep) + os.sep) for top in self._tops):
             return None
         if self.is_from_run:
-            return (
-                f"{path!r} is outside the working directory:"
-                " run visioneval from the suite's folder, or pass --trust-suite if you trust this suite"
-            )
-        return (
-            f"{path!r} is outside the suite's folder and the working directory:"
-            " pass --trust-suite if you trust this suite"
-        )
+            return f"{path!r} is outside the working directory: run visioneval from the suite's folder, or {TRUST_HINT}"
+        return f"{path!r} is outside the suite's folder and the working directory: {TRUST_HINT}"
 
 
 def located(name: str, folder: Path) -> Path | str:

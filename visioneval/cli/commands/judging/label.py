@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from visioneval.cli import options
 from visioneval.cli.commands.judging import label_page
+from visioneval.cli.help_pages import HelpWithoutTypes
 from visioneval.counted import count_of
 from visioneval.defaults import RUNS
 from visioneval.errors import ExitCode
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PAGE = "page"
 
 
-class RunOrCommand(TyperGroup):
+class RunOrCommand(HelpWithoutTypes):
     """``label RUN`` is short for ``label page RUN``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from visioneval import bounds
-from visioneval.cli import options
+from visioneval.cli import completion, options
 from visioneval.cli.bound_flags import bounded
 from visioneval.defaults import MAX_CONCURRENCY, RUNS
 
@@ -21,7 +21,7 @@ SIDE = "Path, ID, unique prefix or 'latest'; RUN@LABEL for model runs (globs)."
 
 @bounded(*bounds.ALL)
 def pairwise(
-    a: Annotated[str, options.argument("A", f"The baseline run. {SIDE}")],
+    a: Annotated[str, options.argument("A", f"The baseline run. {SIDE}", autocompletion=completion.run_names)],
     b: Annotated[str, options.argument("B", "The candidate run; its suite provides the prompts and the judge.")],
     judge: Annotated[
         str | None,

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from visioneval.engine.calls.cost.bounds import CallSize
+from visioneval.engine.calls.cost.bounds import CallSize, generation_size
 from visioneval.expansion.plan import Call
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader, is_video
+from visioneval.types import TaskType
 
 ANSWER_TOKENS = 1_000
 """Output tokens of a judge's answer, thinking included."""
@@ -28,7 +29,9 @@ _BYTES_PER_TOKEN = 4
 
 
 def assumed_generation(call: Call) -> CallSize:
-    """The assumed size of a generation or an edit."""
+    """The assumed size of a generation or an edit; of a video, that of the longest one."""
+    if call.task_type is TaskType.VIDEO_GENERATION:
+        return generation_size(call)
     sent = IMAGE_TOKENS * (len(call.files.images) + len(call.files.masks))
     tokens = _GENERATED_BY_QUALITY["high"] if call.run.provider == "openai" else GENERATED_TOKENS
     tokens = _GENERATED_BY_QUALITY.get(str(call.params.get("quality")), tokens)

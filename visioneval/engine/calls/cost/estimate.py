@@ -21,7 +21,7 @@ from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.prompts import without_prompt
 from visioneval.types import ModelRun
 
-Basis = Literal["prices", "earlier runs", "tokens", "none"]
+Basis = Literal["prices", "list", "earlier runs", "tokens", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,9 @@ class Cost:
     """The calls of one model run, or of one grader's judge, and their estimated cost in US dollars.
 
     Both are ``None`` if unknown: a judge may decide how many calls it needs, such as with ``mode: single`` of gecko.
-    ``basis`` is the suite's ``prices``, or the mean over ``seen`` cells of ``earlier runs``. If neither is available,
-    it is ``tokens`` (the price per token is known, the number of tokens is assumed; see ``assumed``) or ``none``.
+    ``basis`` is the suite's ``prices``, LiteLLM's ``list`` of them, or the mean over ``seen`` cells of ``earlier
+    runs``. If none is available, it is ``tokens`` (the price per token is known, the number of tokens is assumed; see
+    ``assumed``) or ``none``.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Cost:
         if self.usd is not None:
             basis = {
                 "prices": "from the suite's prices",
+                "list": "from LiteLLM's list of prices",
                 "earlier runs": f"based on {count_of(self.seen, 'cell')} of earlier runs",
             }.get(self.basis, "assuming typical token counts")
             return f"{self.usd:.4f} USD, {basis}"
@@ -181,13 +183,14 @@ class _Pricing:
     def generation(self, run: ModelRun, calls: int, first: Call | None) -> Cost:
         """The cost of all generations of a model run, whose ``first`` call stands for the size of all."""
         limit_key, images = generation_limit_key(run.provider, run.params), calls * self._plan.outputs_per_call(run)
-        stated = self._stated(limit_key, calls, images)
+        size = assumed_generation(first) if first else CallSize()
+        stated = self._stated(limit_key, calls, images, calls * size.video_seconds)
         if stated is not None:
-            return Cost(run.label, stated, "prices", calls=calls)
+            return Cost(run.label, stated, self._basis(limit_key), calls=calls)
         mean = self.past.generations.get((run.provider, without_prompt(run.label)))
         if mean is not None:
             return Cost(run.label, mean.usd * images, "earlier runs", mean.times, calls)
-        return self._by_tokens(run.label, limit_key, calls, assumed_generation(first) if first else CallSize())
+        return self._by_tokens(run.label, limit_key, calls, size)
 
     def paid_judges(self, grader: BaseGrader) -> list[str]:
         """The names of a grader's judges that may cost money."""
@@ -215,18 +218,21 @@ class _Pricing:
             calls += grader.shared_calls((case, seen) for case in cases for seen in self._plan.graded_prompts(case))
         stated = None if calls is None else self._stated(limit_key, calls, 0)
         if stated is not None:
-            return Cost(name, stated, "prices", calls=calls)
+            return Cost(name, stated, self._basis(limit_key), calls=calls)
         mean = self.past.judgements.get((grader.key, judge.title))
         if mean is not None:
             return Cost(name, mean.usd * times, "earlier runs", mean.times, calls)
         return self._by_tokens(name, limit_key, calls, assumed_answer(grader, cases))
 
-    def _stated(self, limit_key: RateLimitKey, calls: int, images: int) -> float | None:
-        """The cost by the suite's price per call and image; ``None`` if there is none or tokens are priced too."""
-        price = self._prices.stated(limit_key)
+    def _stated(self, limit_key: RateLimitKey, calls: int, images: int, video_s: float = 0.0) -> float | None:
+        """The cost by the price per call, image and second; ``None`` if there is none or tokens are priced too."""
+        price = self._prices.fixed(limit_key)
         if price is None or price.input_per_million or price.output_per_million:
             return None
-        return (price.per_call or 0.0) * calls + (price.per_image or 0.0) * images
+        return (price.per_call or 0.0) * calls + (price.per_image or 0.0) * images + (price.per_second or 0.0) * video_s
+
+    def _basis(self, limit_key: RateLimitKey) -> Basis:
+        return "list" if self._prices.stated(limit_key) is None else "prices"
 
     def _by_tokens(self, name: str, limit_key: RateLimitKey, calls: int | None, size: CallSize) -> Cost:
         if not self._prices.knows(limit_key):

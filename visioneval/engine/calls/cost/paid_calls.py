@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from visioneval.engine.calls.cost.bounds import CallSize, bound_of, minimum_generation_size, stated_maximum
+from visioneval.engine.calls.cost.bounds import CallSize, bound_of, smallest_size, stated_maximum
 from visioneval.engine.calls.cost.budget import budget_too_small
 from visioneval.engine.calls.cost.pricing import Prices
 from visioneval.engine.calls.limit_keys import RateLimitKey, generation_limit_key, judge_limit_key
 from visioneval.expansion.plan import Plan
 from visioneval.suite.remote import Remote
+from visioneval.types import TaskType
 
 
 def prices_of(plan: Plan) -> Prices:
@@ -40,9 +41,11 @@ def budget_warnings(plan: Plan, limit_usd: float, *, judges: bool = True) -> lis
     prices = prices_of(plan)
     sizes: dict[RateLimitKey, CallSize] = {}
     for run in plan.runs:
-        is_called = any(plan.count(case, run)[0] for case in plan.suite.cases)
-        if plan.generates and is_called and not run.config.is_free:
-            size = minimum_generation_size(run.provider, run.params, plan.outputs_per_call(run))
+        tasks = {case.task_type for case in plan.suite.cases if plan.count(case, run)[0]}
+        if plan.generates and tasks and not run.config.is_free:
+            # a model that generates videos generates nothing else
+            task = max(tasks, key=lambda task: task is TaskType.VIDEO_GENERATION)
+            size = smallest_size(run.config, run.params, plan.outputs_per_call(run), task)
             sizes[generation_limit_key(run.provider, run.params)] = size
     for judge in plan.judges.values() if judges else ():
         if not judge.is_free:

@@ -1,4 +1,4 @@
-"""Prices of calls: the suite's prices, or public prices from genai-prices."""
+"""Prices of calls: the suite's prices, public prices from genai-prices, or LiteLLM's list for its models."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from visioneval.engine.calls.limit_keys import RateLimitKey
+from visioneval.providers.base import VIDEO_MS
+from visioneval.providers.litellm.catalog import listed_price
 from visioneval.suite.entries.limits import Price
 
 if TYPE_CHECKING:
@@ -16,12 +18,24 @@ if TYPE_CHECKING:
 
 
 _PROVIDER_NAMES = {"openai": "openai", "gemini": "google"}
+_LITELLM = "litellm"
+_NAMES_IN_LITELLM = {
+    "anthropic": "anthropic",
+    "gemini": "google",
+    "mistral": "mistral",
+    "openai": "openai",
+    "openrouter": "openrouter",
+    "vertex_ai": "google",
+    "xai": "x-ai",
+}
+"""Names of providers in genai-prices, by LiteLLM's."""
 _TOKENS = {
     "input_tokens": ("input_tokens", "prompt_tokens", "prompt_token_count", "tool_use_prompt_token_count"),
     "output_tokens": ("output_tokens", "completion_tokens", "candidates_token_count", "thoughts_token_count"),
     "cache_read_tokens": ("input_cached_tokens", "prompt_cached_tokens", "cached_content_token_count"),
     "input_image_tokens": ("input_image_tokens", "prompt_image_tokens"),
     "output_image_tokens": ("output_image_tokens", "candidates_image_tokens"),
+    "output_video_tokens": ("output_video_tokens", "candidates_video_tokens"),
     "cache_image_read_tokens": ("input_cached_image_tokens", "prompt_cached_image_tokens", "cache_image_tokens"),
 }
 """The token names of genai-prices, and the names that providers use for them."""
@@ -33,40 +47,55 @@ _TEXT_TOKENS = {
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """The cost of a call by the suite's ``prices``, or else by genai-prices for a provider's own host."""
+    """The cost of a call by the suite's ``prices``, or else by a public list for a provider's own host."""
 
     suite_prices: Mapping[str, Price] = field(default_factory=dict)
     custom_hosts: frozenset[RateLimitKey] = frozenset()
-    """Rate-limit keys whose calls go to a custom host, which genai-prices does not cover."""
+    """Rate-limit keys whose calls go to a custom host, which public lists do not cover."""
 
     def knows(self, limit_key: RateLimitKey) -> bool:
         """Whether the price of a call is known."""
-        return self.stated(limit_key) is not None or self._public(limit_key) is not None
+        return self.fixed(limit_key) is not None or self._public(limit_key) is not None
 
     def cost(self, limit_key: RateLimitKey, usage: Mapping[str, int] | None, images: int) -> float | None:
         """The cost in US dollars of one call that generated ``images`` images.
 
-        ``None`` if unknown, also where public prices tell image tokens from text tokens and the usage does not.
+        ``None`` if unknown, also where public prices tell image or video tokens from text and the usage does not.
         """
-        price = self.stated(limit_key)
+        price = self.fixed(limit_key)
         if price is not None:
             by_token = price.input_per_million or price.output_per_million
-            return None if by_token and not usage else _cost_by_price(price, usage or {}, images)
-        public = self._public(limit_key)
-        if not usage or public is None or (images and _hides_image_tokens(usage, public[1])):
+            is_unknown = (by_token and not usage) or (price.per_second and images and VIDEO_MS not in (usage or {}))
+            return None if is_unknown else _cost_by_price(price, usage or {}, images)
+        name, public = self._public_name(limit_key), self._public(limit_key)
+        if not usage or name is None or public is None or (images and _hides_media_tokens(usage, public[1])):
             return None
-        return _public_cost(_PROVIDER_NAMES[limit_key.provider], str(limit_key.model), tuple(sorted(usage.items())))
+        return _public_cost(*name, tuple(sorted(usage.items())))
 
     def stated(self, limit_key: RateLimitKey) -> Price | None:
         """The suite's price for a rate-limit key."""
         names = (str(limit_key), limit_key.model or "", limit_key.provider)
         return next((self.suite_prices[name] for name in names if name in self.suite_prices), None)
 
+    def fixed(self, limit_key: RateLimitKey) -> Price | None:
+        """The suite's price for a rate-limit key, or that of LiteLLM's list if genai-prices has none."""
+        price = self.stated(limit_key)
+        is_listed = limit_key.provider == _LITELLM and limit_key.model and limit_key not in self.custom_hosts
+        if price is not None or not is_listed or self._public(limit_key) is not None:
+            return price
+        return listed_price(str(limit_key.model))
+
     def _public(self, limit_key: RateLimitKey) -> Any:
-        public_name = _PROVIDER_NAMES.get(limit_key.provider)
-        if public_name is None or limit_key.model is None or limit_key in self.custom_hosts:
-            return None
-        return _public_model(public_name, limit_key.model)
+        name = self._public_name(limit_key)
+        return None if name is None else _public_model(*name)
+
+    def _public_name(self, limit_key: RateLimitKey) -> tuple[str, str] | None:
+        """The provider and the model in genai-prices, if the provider is there."""
+        provider, model = _PROVIDER_NAMES.get(limit_key.provider), limit_key.model or ""
+        if limit_key.provider == _LITELLM:
+            prefix, _, model = model.partition("/")
+            provider = _NAMES_IN_LITELLM.get(prefix)
+        return (provider, model) if provider and model and limit_key not in self.custom_hosts else None
 
 
 def _cost_by_price(price: Price, usage: Mapping[str, int], images: int) -> float:
@@ -74,6 +103,7 @@ def _cost_by_price(price: Price, usage: Mapping[str, int], images: int) -> float
     return (
         (price.per_call or 0.0)
         + (price.per_image or 0.0) * images
+        + (price.per_second or 0.0) * usage.get(VIDEO_MS, 0) / 1e3
         + (price.input_per_million or 0.0) * tokens["input_tokens"] / 1e6
         + (price.output_per_million or 0.0) * tokens["output_tokens"] / 1e6
     )
@@ -84,16 +114,17 @@ def tokens_of(usage: Mapping[str, int]) -> dict[str, int]:
     return {ours: sum(usage.get(name, 0) for name in names) for ours, names in _TOKENS.items()}
 
 
-def _hides_image_tokens(usage: Mapping[str, int], model: ModelInfo) -> bool:
-    """Whether a count may contain image tokens that have a price of their own, and does not say how many."""
+def _hides_media_tokens(usage: Mapping[str, int], model: ModelInfo) -> bool:
+    """Whether a count may contain image or video tokens of a price of their own, and does not say how many."""
     tokens = tokens_of(usage)
     prices = model.prices if isinstance(model.prices, list) else [model.prices]
     return any(
         tokens[f"{direction}_tokens"]
-        and not tokens[f"{direction}_image_tokens"]
+        and not tokens.get(f"{direction}_{medium}_tokens")
         and usage.keys().isdisjoint(names)
-        and any(getattr(getattr(price, "prices", price), f"{direction}_image_mtok", None) for price in prices)
+        and any(getattr(getattr(price, "prices", price), f"{direction}_{medium}_mtok", None) for price in prices)
         for direction, names in _TEXT_TOKENS.items()
+        for medium in ("image", "video")
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rich.console import RenderableType
 
-from visioneval.analysis.summary.diversity import DiversityFinding, unmeasured_groups
+from visioneval.analysis.summary.diversity import DiversityFinding
 from visioneval.analysis.summary.findings import Summary
 from visioneval.report.numbers import show_interval
 from visioneval.report.terminal.table import Column, table, with_title
@@ -35,9 +35,3 @@ def _row(finding: DiversityFinding) -> tuple[str, ...]:
     )
     measured = finding.distance.n
     return finding.grader, finding.model_label, *values, f"{measured} of {measured + finding.distance.unmeasured}"
-
-
-def diversity_text(summary: Summary) -> str:
-    """How many sets of samples a grader failed to measure; empty if none."""
-    failed = unmeasured_groups(summary.diversity)
-    return f"{failed:,} set{'s' * (failed != 1)} of samples could not be compared" if failed else ""

@@ -6,9 +6,9 @@ No key is sent, and no error contains a path or a query: signed URLs are secrets
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pybase64
@@ -51,6 +51,25 @@ class AllowedHosts(NamedTuple):
 
 def _matches(host: str, pattern: str) -> bool:
     return pattern in (ANY_HOST, host) or (pattern.startswith("*.") and host.endswith(pattern[1:]))
+
+
+async def read_outputs(images: Sequence[Mapping[str, Any]], allowed: AllowedHosts) -> tuple[bytes, ...]:
+    """The bytes of each image of an answer, which has them as ``b64_json`` or names them by ``url``.
+
+    Empty where an image is damaged, so that only its cell fails. Raises ``ProviderError`` like ``fetch_outputs``.
+    """
+    urls = [str(image["url"]) for image in images if image.get("url") and not image.get("b64_json")]
+    fetched = iter(await fetch_outputs(urls, allowed))
+    return tuple(
+        _decoded(image) if image.get("b64_json") or not image.get("url") else next(fetched) for image in images
+    )
+
+
+def _decoded(image: Mapping[str, Any]) -> bytes:
+    try:
+        return pybase64.b64decode(image.get("b64_json") or "", validate=True)
+    except (ValueError, TypeError):
+        return b""
 
 
 async def fetch_outputs(urls: Sequence[str], allowed: AllowedHosts) -> list[bytes]:

@@ -1,0 +1,52 @@
+"""``validate --format``: what programs read."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from visioneval.cli import app
+
+GOOD = """\
+name: good
+cases: [{id: a, prompt: a tree}]
+models: [{provider: openai, params: {model: gpt-image-1.5}}]
+graders: [{key: image, type: properties}]
+verdict: [image]
+"""
+
+
+@pytest.fixture
+def validate(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "good.yaml").write_text(GOOD)
+    (tmp_path / "bad.yaml").write_text(GOOD.replace("[image]", "[imagine]"))
+    return lambda *arguments: CliRunner().invoke(app, ["validate", *arguments])
+
+
+def test_json_lists_valid_suites_and_problems(validate):
+    result = validate("good.yaml", "bad.yaml", "--format", "json")
+    data = json.loads(result.stdout)
+    assert (result.exit_code, result.stderr) == (2, "")
+    sizes = {"cases": 1, "model_runs": 1, "cells": 1}
+    assert data["suites"] == [{"path": "good.yaml", **sizes, "missing_keys": ["OPENAI_API_KEY"]}]
+    (problem,) = data["problems"]
+    assert (problem["file"], problem["line"], problem["column"], problem["severity"]) == ("bad.yaml", 5, 11, "error")
+
+
+def test_github_annotates_the_line(validate):
+    result = validate("bad.yaml", "--format", "github")
+    assert (result.exit_code, result.stderr) == (2, "")
+    assert result.stdout.startswith("::error file=bad.yaml,line=5,col=11::'imagine'")
+
+
+@pytest.mark.parametrize("form", ["json", "github", "text"])
+def test_a_valid_suite_exits_0(validate, form):
+    assert validate("good.yaml", "--format", form).exit_code == 0
+
+
+def test_an_unknown_format_is_one_line(validate):
+    result = validate("good.yaml", "--format", "jsn")
+    assert (result.exit_code, result.stderr) == (2, "--format: unknown format 'jsn' (did you mean 'json'?)\n")

@@ -1,0 +1,150 @@
+"""Images by LiteLLM in three wire forms: an address that is fetched, Stability's, and OpenAI's."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from canned_api import Canned, canned
+from conftest import FORMS, KEY
+from fake_api import FakeAPI
+from web_pages import Page, web
+
+from visioneval.errors import ProviderError
+from visioneval.providers import output_urls
+from visioneval.types import CaseFiles
+
+Generate = Callable[..., Any]
+SIGNED = "?sig=s3cr3t"
+
+
+def answer_of(form: str, image: bytes, url: str = "") -> dict[str, Any]:
+    """A complete answer of a provider."""
+    encoded = base64.b64encode(image).decode()
+    return {
+        "fal": {"images": [{"url": url or f"data:image/png;base64,{encoded}"}], "seed": 1},
+        "stability": {"image": encoded, "finish_reason": "SUCCESS", "seed": 1},
+        "openai": {"created": 1, "data": [{"b64_json": encoded}]},
+    }[form]
+
+
+def url_of(form: str, server: Canned) -> str:
+    return server.url if form == "openai" else server.url.removesuffix("/v1")
+
+
+@contextmanager
+def fal_with(url: str) -> Iterator[str]:
+    """A server whose answers name their image by ``url``."""
+    with canned({"images": [{"url": url}]}) as server:
+        yield url_of("fal", server)
+        assert len(server.bodies) == 1
+
+
+def error(generate: Generate, *arguments: Any, **options: Any) -> ProviderError:
+    with pytest.raises(ProviderError) as raised:
+        generate(*arguments, **options)
+    assert KEY not in str(raised.value)
+    assert "Traceback" not in str(raised.value)
+    return raised.value
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_prompt_becomes_an_image(generate: Generate, image: bytes, form: str) -> None:
+    with canned(answer_of(form, image)) as server:
+        assert generate(FORMS[form], url_of(form, server)).outputs == (image,)
+    (headers,) = server.headers
+    scheme = "Key" if form == "fal" else "Bearer"
+    assert headers["authorization"] == f"{scheme} {KEY}"
+    assert "sk-not-named" not in str(headers)
+    (body,) = server.bodies
+    assert body["prompt"] == "a tree" if form != "stability" else b"a tree" in body
+
+
+def test_parameters_are_passed_on(generate: Generate, image: bytes) -> None:
+    with canned(answer_of("stability", image)) as server:
+        generate(FORMS["stability"], url_of("stability", server), params={"negative_prompt": "birds", "seed": 7})
+    assert b'name="negative_prompt"\r\n\r\nbirds' in server.bodies[0]
+    with canned(answer_of("fal", image)) as server:
+        generate(FORMS["fal"], url_of("fal", server), params={"seed": 7})
+    assert server.bodies == [{"prompt": "a tree", "seed": 7}]
+
+
+def test_an_image_behind_an_address_is_fetched_without_the_key(generate: Generate, image: bytes) -> None:
+    with web(image=Page(image)) as files, fal_with(f"{files.url}/image.png{SIGNED}") as base_url:
+        assert generate(FORMS["fal"], base_url, output_hosts=["127.0.0.1"]).outputs == (image,)
+    assert not {"authorization", "cookie", "x-api-key"} & files.seen[0].keys()
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("http://169.254.169.254/latest?sig=s3cr3t", "http://169.254.169.254 is not the server that answered"),
+        ("https://elsewhere.example/1.png?sig=s3cr3t", "https://elsewhere.example is not the server that answered"),
+    ],
+)
+def test_an_address_on_another_host_is_not_fetched(generate: Generate, url: str, message: str) -> None:
+    with fal_with(url) as base_url:
+        problem = error(generate, FORMS["fal"], base_url)
+    assert message in str(problem)
+    assert "s3cr3t" not in str(problem)
+    assert (problem.kind, problem.may_be_billed) == ("invalid", True)
+
+
+@pytest.mark.parametrize(
+    ("page", "message"),
+    [
+        (Page(status=403), "it answers 403: the URL may have expired"),
+        (Page(b"x" * 2000), "over the limit of 1,000 bytes"),
+        (Page(headers={"location": "http://169.254.169.254/latest"}, status=302), "it redirects to another host"),
+    ],
+)
+def test_an_address_that_cannot_be_read(
+    generate: Generate, monkeypatch: pytest.MonkeyPatch, page: Page, message: str
+) -> None:
+    monkeypatch.setattr(output_urls, "MAX_BYTES", 1000)
+    with web(image=page) as files, fal_with(f"{files.url}/image.png{SIGNED}") as base_url:
+        problem = error(generate, FORMS["fal"], base_url, output_hosts=["127.0.0.1"])
+    assert message in str(problem)
+    assert "s3cr3t" not in str(problem)
+
+
+@pytest.fixture
+def files(save_image: Callable[..., Path], mask: Callable[..., Path]) -> CaseFiles:
+    images = (("base", save_image("base.png")), ("style", save_image("style.jpg", color="red")))
+    return CaseFiles(images=images, masks={"editable": mask()})
+
+
+def test_an_edit_sends_its_references_and_its_mask(api: FakeAPI, generate: Generate, files: CaseFiles) -> None:
+    result = generate(FORMS["openai"], api.openai_base_url, files=files)
+    assert len(result.outputs) == 1
+    assert result.run_params["mask_mode"] == "send"
+    (request,) = api.requests_to("images.edits")
+    assert [part.name for part in request.form if part.name in ("image[]", "mask")] == ["image[]", "image[]", "mask"]
+
+
+def test_a_mask_can_be_an_image(api: FakeAPI, generate: Generate, files: CaseFiles) -> None:
+    generate(FORMS["openai"], api.openai_base_url, files=files, mask_mode="as_image")
+    (request,) = api.requests_to("images.edits")
+    assert [part.name for part in request.form if part.name in ("image[]", "mask")] == ["image[]"] * 3
+    assert "Image 3 is a mask for image 1" in request.asked.prompt  # type: ignore[union-attr]
+
+
+def test_stability_edits_one_image_with_a_mask(generate: Generate, image: bytes, files: CaseFiles) -> None:
+    single = CaseFiles(images=files.images[:1], masks=files.masks)
+    with canned(answer_of("stability", image)) as server:
+        url = url_of("stability", server)
+        assert generate("stability/inpaint", url, files=single).outputs == (image,)
+        assert b'name="mask"' in server.bodies[0]
+        problem = error(generate, "stability/inpaint", url, files=files)
+    assert str(problem) == "LiteLLM sends only the first image to 'stability', and this call has 2"
+    assert len(server.bodies) == 1
+
+
+def test_a_provider_without_edits_is_one_line(generate: Generate, files: CaseFiles) -> None:
+    problem = error(generate, FORMS["fal"], "http://127.0.0.1:1", files=files)
+    assert str(problem) == "LiteLLM did not send the call: image edit is not supported for fal_ai"
+    assert problem.kind == "invalid"

@@ -1,0 +1,50 @@
+"""What this program assumes about LiteLLM: its parameters, its lists, and that it is quiet."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+from visioneval.providers.litellm import catalog
+from visioneval.providers.litellm.parameters import CLOUD_NAMES, is_reserved
+
+PARAMETERS = """\
+import json
+from litellm.types.router import GenericLiteLLMParams
+from litellm.types.utils import all_litellm_params
+print(json.dumps(sorted({*all_litellm_params, *GenericLiteLLMParams.model_fields})))
+"""
+
+
+def test_every_parameter_of_litellm_itself_is_refused() -> None:
+    environment = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "true"}
+    output = subprocess.run([sys.executable, "-c", PARAMETERS], env=environment, capture_output=True, check=True)
+    names = json.loads(output.stdout)
+    assert len(names) > 150
+    assert [name for name in names if not is_reserved(name)] == sorted(set(names) & CLOUD_NAMES)
+
+
+def test_models_and_providers_are_known_without_an_import() -> None:
+    assert "litellm" not in sys.modules
+    assert catalog.is_installed()
+    assert catalog.unknown_provider("fal_ai/x") is None
+    assert catalog.unknown_provider("fal/x") == "LiteLLM has no provider 'fal' (did you mean 'fal_ai'?)"
+    assert catalog.unknown_model("fal_ai/fal-ai/flux-pro/v1.1", "generate") is None
+    assert catalog.unknown_model("fal_ai/fal-ai/flux-pro/v1.2", "generate") == (
+        "LiteLLM's list of models has no 'fal_ai/fal-ai/flux-pro/v1.2' (did you mean 'fal_ai/fal-ai/flux-pro/v1.1'?);"
+        " it is called nevertheless"
+    )
+    assert catalog.unknown_model("openai/gpt-image-1", "generate") is None
+    assert catalog.unknown_model("hosted_vllm/anything", "judge") is None
+
+
+def test_prices_come_from_its_list() -> None:
+    price = catalog.listed_price("fal_ai/fal-ai/flux-pro/v1.1")
+    assert price is not None
+    assert price.model_dump(exclude_none=True) == {"per_image": 0.04}
+    judge = catalog.listed_price("openai/gpt-4o")
+    assert judge is not None
+    assert (judge.input_per_million, judge.output_per_million) == (2.5, 10.0)
+    assert catalog.listed_price("fal_ai/none") is None

@@ -1,0 +1,233 @@
+"""Operations that end badly, late or not at all, and runs that are killed while they wait for one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import Any
+
+import pytest
+from fake_api import FakeAPI
+from fake_api.http1 import ApiError, Reply
+from suite_runner import SuiteRunner
+from vertex import ProxyLog
+from video_suites import MODELS, entry, failed, resume, run, write
+
+pytest_plugins = ("fake_api.fixtures", "video_fixtures")
+
+
+class TestAnAddress:
+    def test_omni_may_name_a_file(self, api: FakeAPI, runner: SuiteRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+        api.videos.by_address = True
+        write(runner, entry(api, "omni", params={"delivery": "uri"}))
+        assert run(runner)["fox", 0].mime == "video/mp4"
+        assert len(api.requests_to("files.download")) == 1
+
+    def test_an_expired_file_is_named_and_the_video_is_generated_again(self, api: FakeAPI, runner: SuiteRunner) -> None:
+        api.videos.by_address = True
+        api.videos.content.append(ApiError(404, "Requested entity was not found.", code="NOT_FOUND"))
+        write(runner, entry(api, "omni"))
+        message = failed(runner)
+        assert "has expired or is unknown: 404: Requested entity was not found." in message
+        assert resume(runner).status == "completed"
+        assert len(api.videos.created) == 2
+
+    def test_an_address_elsewhere_is_not_read(self, api: FakeAPI, runner: SuiteRunner) -> None:
+        video = {"type": "video", "uri": "https://evil.example/film.mp4", "mime_type": "video/mp4"}
+        api.videos.ends = {"steps": [{"type": "model_output", "content": [video]}]}
+        write(runner, entry(api, "omni"))
+        assert "names its video by an address that cannot be read" in failed(runner)
+
+
+class TestEndings:
+    def test_a_filtered_video_is_a_refusal(self, api: FakeAPI, runner: SuiteRunner, google: ProxyLog) -> None:
+        api.videos.ends = {"response": {"raiMediaFilteredCount": 1, "raiMediaFilteredReasons": ["Violence. Code 1"]}}
+        write(runner, entry(api, "veo"))
+        record = run(runner, code=1)["fox", 0]
+        assert (record.status, record.reasons) == ("refused", {"refused": "the video was filtered: Violence. Code 1"})
+        assert record.cost_usd is None or record.cost_usd == 0
+        assert resume(runner, code=1).status == "refused"
+        assert len(api.videos.created) == 1
+
+    @pytest.mark.parametrize(
+        ("kind", "ends"),
+        [
+            (
+                "veo",
+                {"error": {"code": 3, "message": "The prompt violates Vertex AI's usage guidelines. Support codes: 1"}},
+            ),
+            ("omni", {"status": "failed", "errors": [{"code": "blocked", "message": "Blocked for safety"}]}),
+            ("videos", {"status": "failed", "error": {"code": "moderation_blocked", "message": "Not allowed"}}),
+        ],
+        indirect=["kind"],
+    )
+    def test_a_blocked_prompt_is_a_refusal(
+        self, kind: str, ends: dict[str, Any], api: FakeAPI, runner: SuiteRunner
+    ) -> None:
+        api.videos.ends = ends
+        write(runner, entry(api, kind))
+        assert run(runner, code=1)["fox", 0].status == "refused"
+        assert len(api.videos.created) == 1
+
+    @pytest.mark.parametrize(
+        ("kind", "ends"),
+        [
+            ("veo", {"error": {"code": 3, "message": "The duration is not supported"}}),
+            ("omni", {"status": "failed", "errors": [{"code": "bad", "message": "The duration is not supported"}]}),
+            ("videos", {"status": "failed", "error": {"code": "bad", "message": "The duration is not supported"}}),
+        ],
+        indirect=["kind"],
+    )
+    def test_an_error_ends_the_operation_and_resuming_begins_another(
+        self, kind: str, ends: dict[str, Any], api: FakeAPI, runner: SuiteRunner
+    ) -> None:
+        api.videos.ends = ends
+        write(runner, entry(api, kind))
+        message = failed(runner)
+        assert message.startswith("invalid: the ")
+        assert message.endswith("The duration is not supported")
+        assert api.videos.created[0].name in message
+        api.videos.ends = None
+        assert resume(runner).status == "completed"
+        assert len(api.videos.created) == 2
+
+    def test_an_internal_error_is_tried_again(self, api: FakeAPI, runner: SuiteRunner, google: ProxyLog) -> None:
+        api.videos.ends = {"error": {"code": 13, "message": "Internal error"}}
+        write(runner, entry(api, "veo"), limits={"gemini": {"max_attempts": 3}})
+        assert failed(runner).startswith("transient: ")
+        assert len(api.videos.created) == 3
+
+    @pytest.mark.parametrize(("kind", "ends"), [("veo", {"response": {}}), ("omni", {"steps": []})], indirect=["kind"])
+    def test_an_end_without_a_video_is_an_error(
+        self, kind: str, ends: dict[str, Any], api: FakeAPI, runner: SuiteRunner
+    ) -> None:
+        api.videos.ends = ends
+        write(runner, entry(api, kind))
+        assert failed(runner) == "missing_output: images requested: 1, received: 0"
+        api.videos.ends = None
+        assert resume(runner).status == "completed"
+        assert len(api.videos.created) == 2
+
+    def test_no_end_within_the_time_limit_keeps_the_operation(
+        self, kind: str, api: FakeAPI, runner: SuiteRunner
+    ) -> None:
+        api.videos.held.set()
+        limits = {MODELS[kind]: {"timeout_s": 0.2}}
+        provider = "openai" if kind == "videos" else "gemini"
+        write(runner, entry(api, kind), limits={f"{provider}:{name}": limit for name, limit in limits.items()})
+        message = failed(runner)
+        name = api.videos.created[0].name
+        assert message == (
+            f"pending: the operation {name} has not ended within 0.2 s; it is paid for, and --resume asks for it again"
+        )
+        api.videos.held.clear()
+        assert resume(runner).status == "completed"
+        assert len(api.videos.created) == 1
+
+
+class TestPolling:
+    @pytest.mark.parametrize("status", [429, 500, 503])
+    def test_errors_while_polling_do_not_pay_again(
+        self, kind: str, status: int, api: FakeAPI, runner: SuiteRunner
+    ) -> None:
+        api.videos.poll.extend([ApiError(status, "later", code="UNAVAILABLE")] * 3)
+        write(runner, entry(api, kind))
+        record = run(runner)["fox", 0]
+        assert (record.status, record.attempts) == ("completed", 1)
+        assert len(api.videos.created) == 1
+
+    def test_a_provider_that_never_answers_leaves_the_operation(self, api: FakeAPI, runner: SuiteRunner) -> None:
+        api.videos.poll.extend([ApiError(500, "down", kind="server_error")] * 8)
+        write(runner, entry(api, "videos"))
+        name_start = "pending: the operation video_"
+        message = failed(runner)
+        assert message.startswith(name_start)
+        assert "cannot be asked for: 500: down; it is paid for, and --resume asks for it again" in message
+        assert resume(runner).status == "completed"
+        assert len(api.videos.created) == 1
+
+    def test_a_refused_key_ends_the_run_and_resuming_asks_again(
+        self, kind: str, api: FakeAPI, runner: SuiteRunner
+    ) -> None:
+        api.videos.poll.append(ApiError(401, "no access", code="UNAUTHENTICATED"))
+        write(runner, entry(api, kind))
+        result = runner.run("--trust-suite")
+        assert result.exit_code == 3
+        assert "the provider refused the API key: 401: no access" in result.output
+        assert resume(runner).status == "completed"
+        assert len(api.videos.created) == 1
+
+    def test_a_forgotten_operation_is_an_error_then_begins_anew(
+        self, kind: str, api: FakeAPI, runner: SuiteRunner
+    ) -> None:
+        api.videos.poll.append(ApiError(404, "not found", code="NOT_FOUND"))
+        write(runner, entry(api, kind))
+        message = failed(runner)
+        assert message.startswith("invalid: the ")
+        assert "has expired or is unknown: 404:" in message
+        assert resume(runner).status == "completed"
+        assert len(api.videos.created) == 2
+
+
+class TestDownloads:
+    def test_a_web_page_instead_of_a_film(self, api: FakeAPI, runner: SuiteRunner) -> None:
+        api.videos.content.append(Reply(200, b"<!doctype html><p>Sign in</p>", content_type="text/html; charset=utf-8"))
+        write(runner, entry(api, "videos"))
+        assert "invalid: the server sends 'text/html' instead of the video video_" in failed(runner)
+        assert resume(runner).status == "completed"
+        assert len(api.videos.created) == 1
+
+    def test_bytes_that_are_no_film(self, api: FakeAPI, runner: SuiteRunner) -> None:
+        api.videos.content.append(Reply(200, b"x" * 5000, content_type="video/mp4"))
+        write(runner, entry(api, "videos"))
+        assert failed(runner).startswith("bad_image: not a supported video")
+        assert resume(runner).status == "completed"
+        assert len(api.videos.created) == 2
+
+    @pytest.mark.parametrize("fields", ["content-length: 4294967296", "x-none: 0"])
+    def test_a_film_of_four_gigabytes(
+        self, fields: str, api: FakeAPI, runner: SuiteRunner, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """With and without a length. The limit is lowered, as the test would otherwise move 256 MB."""
+        monkeypatch.setattr("visioneval.providers.replies.MAX_BYTES", 3_000_000)
+        monkeypatch.setattr("visioneval.providers.replies.MEGABYTE", 1_000)
+        monkeypatch.setattr("visioneval.providers.openai.videos.MAX_BYTES", 3_000_000)
+        head = f"HTTP/1.1 200 OK\r\ncontent-type: video/mp4\r\n{fields}\r\nconnection: close\r\n\r\n".encode()
+        api.videos.content.append(Reply(200, b"", raw=[head, *[b"x" * 1_000_000] * 5]))
+        write(runner, entry(api, "videos"))
+        assert failed(runner) == "invalid: the video is over the limit of 3,000,000 bytes"
+        assert resume(runner).status == "completed"
+        assert len(api.videos.created) == 1
+        assert list((runner.folder.parent / "cache").rglob(".download-*")) == []
+
+
+def test_two_runs_ask_for_one_operation(api: FakeAPI, runner: SuiteRunner) -> None:
+    """A copy of a run is resumed as well: both get the video, which was paid once."""
+    api.videos.poll.append(ApiError(401, "no access"))
+    write(runner, entry(api, "videos"))
+    assert runner.run("--trust-suite").exit_code == 3
+    shutil.copytree(runner.out / "r", runner.out / "copy")
+    first = resume(runner)
+    result = runner("run", "--resume", runner.out / "copy", "--runs", runner.out, "--trust-suite")
+    assert result.exit_code == 0, result.output
+    assert runner.records("copy")["fox", 0].artifact_sha256 == first.artifact_sha256
+    assert len(api.videos.created) == 1
+
+
+def test_identical_model_runs_have_operations_of_their_own(api: FakeAPI, runner: SuiteRunner) -> None:
+    write(runner, entry(api, "videos"), entry(api, "videos", label="same"))
+    run(runner)
+    assert len(api.videos.created) == 2
+
+
+@pytest.mark.parametrize("name", ["../../files/x", "a/b", "", "x" * 400])
+def test_the_name_in_a_strangers_run_is_not_sent(name: str, api: FakeAPI, runner: SuiteRunner) -> None:
+    api.videos.poll.append(ApiError(401, "no access"))
+    write(runner, entry(api, "videos"))
+    assert runner.run("--trust-suite").exit_code == 3
+    (file,) = (runner.out / "r" / "artifacts").rglob("operation-*.json")
+    file.write_text(json.dumps({**json.loads(file.read_text()), "name": name}))
+    seen = len(api.requests)
+    code = 0 if name == "" else 3
+    assert resume(runner, code=code).status == ("completed" if code == 0 else "error")
+    assert not any(".." in request.path or "/a/b" in request.path for request in api.requests[seen:])

@@ -1,0 +1,43 @@
+"""Fixtures of suites that generate videos: a module takes them with ``pytest_plugins``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fake_api import FakeAPI
+from suite_runner import SuiteRunner
+from vertex import ProxyLog, vertex
+from video_suites import KINDS
+
+from visioneval.engine.calls.attempts import operations
+
+
+@pytest.fixture(autouse=True)
+def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(operations.limiters, "BACKOFF_S", 0.01)
+
+
+@pytest.fixture
+def google(
+    api: FakeAPI, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[ProxyLog]:
+    with vertex(api.gemini_base_url, api.key, tmp_path_factory.mktemp("google"), monkeypatch) as seen:
+        yield seen
+
+
+@pytest.fixture
+def runner(api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SuiteRunner:
+    monkeypatch.setenv("LOCAL_KEY", api.key)
+    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return SuiteRunner(tmp_path / "suite", api)
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    if request.param == "veo":
+        request.getfixturevalue("google")
+    return str(request.param)

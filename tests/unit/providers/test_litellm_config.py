@@ -1,0 +1,182 @@
+"""Entries of LiteLLM without LiteLLM: names, parameters, trust, and the environment of its process."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from visioneval.errors import UsageError
+from visioneval.providers.litellm import catalog
+from visioneval.providers.litellm.checks import warnings
+from visioneval.providers.litellm.config import LiteLLMJudge, LiteLLMProvider
+from visioneval.providers.litellm.generator import LiteLLMGenerator
+from visioneval.providers.litellm.judge import open_judge
+from visioneval.providers.litellm.process import Environment
+from visioneval.suite.entries.judges import BaseJudge
+
+Problems = Callable[..., list[str]]
+FLUX = "fal_ai/fal-ai/flux-pro/v1.1"
+
+
+def model(name: Any = FLUX, **entry: Any) -> LiteLLMProvider:
+    params = {**({"model": name} if name else {}), **entry.pop("params", {})}
+    return LiteLLMProvider.model_validate({"provider": "litellm", "params": params, **entry})
+
+
+@pytest.mark.parametrize(
+    ("params", "problem"),
+    [
+        ({"seed": 7, "negative_prompt": "birds", "image_size": "square", "prompt_strength": 0.4}, None),
+        ({"aws_region_name": "eu-west-1", "vertex_project": "shop"}, None),
+        ({"model": None}, "params.model is missing"),
+        ({"model": "flux"}, "does not name its provider: write provider/model, such as openai/flux"),
+        ({"model": "huggingface/https://evil.example/x"}, "contains a URL: set base_url instead"),
+        ({"n": 2}, "n must be 1"),
+        ({"api_base": "https://evil.example"}, "'api_base' controls LiteLLM"),
+        ({"base_url": "https://evil.example"}, "'base_url' controls LiteLLM"),
+        ({"aws_bedrock_runtime_endpoint": "https://evil.example"}, "controls LiteLLM"),
+        ({"extra_headers": {"x": "y"}}, "controls LiteLLM"),
+        ({"vertex_credentials": "{}"}, "controls LiteLLM"),
+        ({"num_retries": 3}, "controls LiteLLM"),
+        ({"mock_response": "x"}, "controls LiteLLM"),
+        ({"fallbacks": ["openai/x"]}, "controls LiteLLM"),
+        ({"success_callback": ["langfuse"]}, "controls LiteLLM"),
+        ({"aws_region_name": "evil.example/#"}, "must be a name of letters"),
+        ({"vertex_location": ["a"]}, "must be a name of letters"),
+    ],
+)
+def test_parameters(params: dict[str, Any], problem: str | None) -> None:
+    problems = [message for _, message in model().param_problems({"model": FLUX, **params})]
+    assert problems == [] if problem is None else problem in problems[0]
+
+
+def test_parameters_of_a_judge() -> None:
+    def judge(**entry: Any) -> LiteLLMJudge:
+        return LiteLLMJudge.model_validate({"provider": "litellm", "model": "openai/gpt-4o", **entry})
+
+    assert judge(params={"temperature": 0, "max_tokens": 10}).params["max_tokens"] == 10
+    for entry, problem in (
+        ({"model": "gpt-4o"}, "does not name its provider"),
+        ({"params": {"api_base": "https://evil.example"}}, "'api_base' controls LiteLLM"),
+        ({"params": {"messages": []}}, "'messages' is set by the grader"),
+    ):
+        with pytest.raises(ValidationError, match=problem):
+            judge(**entry)
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        (model(), None),
+        (model(api_key_env="FAL_AI_API_KEY"), None),
+        (model("openai/gpt-image-1", api_key_env="OPENAI_API_KEY"), None),
+        (model("black_forest_labs/flux-pro", api_key_env="BFL_API_KEY"), None),
+        (model(api_key_env="OPENAI_API_KEY"), "OPENAI_API_KEY is not a usual key variable of 'fal_ai'"),
+        (model(api_key_env="GITHUB_TOKEN"), "GITHUB_TOKEN is not a usual key variable of 'fal_ai'"),
+        (model("e.vil/x", api_key_env="E.VIL_API_KEY".replace(".", "_")), "is not a usual key variable"),
+        (model(None, api_key_env="FAL_AI_API_KEY", grid={"model": [FLUX, "recraft/recraftv3"]}), "'recraft'"),
+        (model("ollama/llava"), "'ollama' is a server of your own: set base_url"),
+        (model("azure/flux"), "'azure' is a server of your own: set base_url"),
+        (model("azure/flux", base_url="https://shop.example", api_key_env="AZURE_API_KEY"), "is not the provider's own"),
+        (model(base_url="https://shop.example", api_key_env="FAL_AI_API_KEY"), "set api_key_env to a separate"),
+        (model(base_url="https://shop.example", api_key_env="OPENAI_API_KEY"), "set api_key_env to a separate"),
+    ],
+)  # fmt: skip
+def test_hosts_and_keys(entry: LiteLLMProvider, problem: str | None) -> None:
+    message = entry.host_problem(trusted=False)
+    assert message is None if problem is None else problem in str(message)
+
+
+def test_what_trust_allows() -> None:
+    assert model(api_key_env="GITHUB_TOKEN").host_problem(trusted=True) is None
+    server = {"base_url": "https://shop.example", "api_key_env": "SHOP_KEY"}
+    assert model(**server).host_problem(trusted=True) is None
+    assert model(base_url=server["base_url"], api_key_env="FAL_AI_API_KEY").host_problem(trusted=True) is not None
+    for entry, key in (({"env": {"A": "B"}}, "env"), ({"machine_credentials": True}, "machine_credentials")):
+        refusal = model(**entry).credentials_problem(trusted=False)
+        assert refusal is not None
+        assert refusal[0] == key
+        assert model(**entry).credentials_problem(trusted=True) is None
+
+
+def test_where_outputs_may_be() -> None:
+    assert model(output_hosts=["cdn.example.com"]).allowed_hosts == ("cdn.example.com", "fal.media", "*.fal.media")
+    assert model(base_url="http://localhost:1").allowed_hosts == ()
+
+
+def test_the_process_gets_what_the_entry_names_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("FAL_AI_API_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "GOOGLE_APPLICATION_CREDENTIALS", "SHOP_ID"):
+        monkeypatch.setenv(name, f"value of {name}")
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example")
+    values = Environment.of(model(env={"AWS_ACCESS_KEY_ID": "SHOP_ID"})).values("/tmp/empty")
+    assert values["AWS_ACCESS_KEY_ID"] == "value of SHOP_ID"
+    assert (values["HOME"], values["HTTPS_PROXY"]) == ("/tmp/empty", "http://proxy.example")
+    assert (values["LITELLM_LOCAL_MODEL_COST_MAP"], values["LITELLM_MODE"]) == ("true", "PRODUCTION")
+    assert [name for name, value in values.items() if value.startswith("value of")] == ["AWS_ACCESS_KEY_ID"]
+
+    values = Environment.of(model(machine_credentials=True)).values("/tmp/empty")
+    assert values["HOME"] == os.environ["HOME"]
+    assert {name for name, value in values.items() if value.startswith("value of")} == {
+        "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "GOOGLE_APPLICATION_CREDENTIALS"
+    }  # fmt: skip
+    assert not {"AWS_EC2_METADATA_DISABLED", "NO_GCE_CHECK"} & values.keys()
+
+    of_key = Environment.of(model("black_forest_labs/flux-pro", api_key_env="SHOP_ID"))
+    assert of_key.variables == (("BFL_API_KEY", "SHOP_ID"),)
+    assert Environment.of(model(api_key_env="SHOP_ID")).variables == ()  # an argument of the call
+
+
+def test_keys_and_hosts_are_in_no_cache_key() -> None:
+    plain = model()
+    elsewhere = model(base_url="http://localhost:1", api_key_env="A", env={"B": "C"}, output_hosts=["x.example"])
+    assert plain.key_options == elsewhere.key_options
+    judges: list[BaseJudge] = [
+        LiteLLMJudge.model_validate({"provider": "litellm", "model": "openai/x", **more})
+        for more in ({}, {"base_url": "http://localhost:1", "api_key_env": "A", "env": {"B": "C"}})
+    ]
+    assert judges[0].answering_options == judges[1].answering_options
+    assert elsewhere.needs_keys == ("A", "C")
+    assert pickle.loads(pickle.dumps(elsewhere)) == elsewhere
+
+
+@pytest.mark.skipif(catalog.is_installed(), reason="LiteLLM is installed")
+def test_without_litellm_a_run_is_one_line(problems: Problems) -> None:
+    for build in (lambda: LiteLLMGenerator(model()), lambda: open_judge(LiteLLMJudge(provider="litellm", model="a/b"))):
+        with pytest.raises(UsageError, match=r"^LiteLLM is not installed: run pip install 'visioneval\[litellm\]'$"):
+            build()
+    assert catalog.unknown_provider("nothing/x") is None
+    assert catalog.unknown_model("nothing/x", "generate") is None
+    assert catalog.listed_price(FLUX) is None
+    suite = {
+        "name": "s",
+        "cases": [{"id": "one", "prompt": "a tree"}],
+        "models": [{"provider": "litellm", "api_key_env": "FAL_AI_API_KEY", "params": {"model": FLUX}}],
+        "graders": [{"key": "file", "type": "properties"}],
+        "verdict": ["not file.blank"],
+    }
+    assert problems(json.dumps(suite)) == []
+    assert list(warnings(model())) == [(("provider",), catalog.MISSING)]
+
+
+def test_problems_have_a_place(problems: Problems) -> None:
+    suite = """\
+name: s
+cases: [{id: one, prompt: a tree}]
+models:
+  - provider: litellm
+    env: {AWS_ACCESS_KEY_ID: SHOP_ID}
+    params: {model: bedrock/amazon.nova-canvas-v1:0, api_base: "https://evil.example"}
+graders: [{key: file, type: properties}]
+verdict: [not file.blank]
+"""
+    first, second = problems(suite)
+    assert first.startswith("suite.yaml:5:")
+    assert "LiteLLM gets several environment variables: pass --trust-suite" in first
+    assert second.startswith("suite.yaml:6:")
+    assert "'api_base' controls LiteLLM" in second

@@ -1,0 +1,167 @@
+"""Verdicts and failure tags of pairs, counted by case: pass rates of all pairs, by model run and by tag. Pure."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from visioneval.analysis.compare.differences import (
+    PASS_RATE,
+    PASSED,
+    Difference,
+    PairCounts,
+    cases_difference,
+    passed,
+)
+from visioneval.analysis.compare.paired_scores import CaseSums
+from visioneval.analysis.compare.pairing import CellPair
+from visioneval.records.cell_lines import Numbers, view_of
+from visioneval.types import Metric
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Rows = np.ndarray[Any, np.dtype[np.int64]]
+
+_Group = tuple[int, str, tuple[str, ...], tuple[str, ...]]
+"""The case, the model run, and the tags of A and B."""
+_COLUMNS = 8
+_CASE, _RUN, _TAGS, _PAIRS, _BEFORE, _AFTER, _HIGHER, _UNMEASURED = range(_COLUMNS)
+
+
+class VerdictTally:
+    """Counts the verdicts of the pairs that can fail a gate, in a row for each case and model run."""
+
+    def __init__(self) -> None:
+        """No pairs."""
+        self._runs = Numbers()
+        self._tags: dict[tuple[tuple[str, ...], tuple[str, ...]], int] = {}
+        self._tags_of_pairs: list[tuple[str, ...]] = []
+        self._group: _Group | None = None
+        self._counts = [0] * _COLUMNS
+        self._rows = array("i")
+        self._failure_tags = FailureTagTally()
+
+    def add(self, case: int, pair: CellPair) -> None:
+        """Counts a pair. ``case`` is the number of its case."""
+        a, b = pair.a, pair.b
+        if self._group != (case, b.model_label, a.tags, b.tags):
+            self._begin(case, pair)
+        counts = self._counts
+        before, after = passed(a.verdict), passed(b.verdict)
+        is_measured = before is not None and after is not None
+        if before is None or after is None:
+            counts[_UNMEASURED] += 1
+        else:
+            counts[_PAIRS] += 1
+            counts[_BEFORE] += before
+            counts[_AFTER] += after
+            counts[_HIGHER] += after > before
+        if a.failure_tags or b.failure_tags:
+            self._failure_tags.add(case, pair, is_measured=is_measured)
+
+    def _begin(self, case: int, pair: CellPair) -> None:
+        if self._group is not None:
+            self._rows.extend(self._counts)
+        tags = pair.a.tags, pair.b.tags
+        self._group = (case, pair.b.model_label, *tags)
+        if tags not in self._tags:
+            self._tags[tags] = len(self._tags)
+            self._tags_of_pairs.append(pair.tags)
+        self._counts = [case, self._runs[pair.b.model_label], self._tags[tags], 0, 0, 0, 0, 0]
+
+    def pass_rate(self) -> Difference:
+        """The difference of the pass rate."""
+        return _difference(PASS_RATE, self._all_rows())
+
+    def by_run(self) -> tuple[Difference, ...]:
+        """The differences of the pass rates of model runs."""
+        rows = self._all_rows()
+        return tuple(_difference(label, rows[rows[:, _RUN] == run]) for label, run in self._runs.items())
+
+    def by_tag(self) -> tuple[Difference, ...]:
+        """The differences of the pass rates of tags."""
+        import numpy as np
+
+        rows = self._all_rows()
+        tags = dict.fromkeys(tag for tags in self._tags_of_pairs for tag in tags)
+        return tuple(
+            _difference(tag, rows[np.array([tag in tags for tags in self._tags_of_pairs])[rows[:, _TAGS]]])
+            for tag in tags
+        )
+
+    def by_failure_tag(self) -> tuple[Difference, ...]:
+        """The differences of the shares of cells with a failure tag, most frequent tags first."""
+        rows = self._all_rows()
+        sums = _sums_by_case(rows)
+        pairs = dict(zip(sums[:, _CASE].tolist(), sums[:, _PAIRS].tolist(), strict=True))
+        return tuple(self._failure_tags.differences(pairs, int(rows[:, _UNMEASURED].sum())))
+
+    def _all_rows(self) -> Rows:
+        if self._group is not None:
+            self._rows.extend(self._counts)
+            self._group = None
+        return view_of(self._rows).reshape(-1, _COLUMNS)
+
+
+def _difference(name: str, rows: Rows) -> Difference:
+    sums = _sums_by_case(rows)
+    changes = sums[:, _AFTER] - sums[:, _BEFORE]
+    higher = int(rows[:, _HIGHER].sum())
+    counts = PairCounts(higher, higher - int(changes.sum()), int(rows[:, _UNMEASURED].sum()))
+    return cases_difference(
+        name, PASSED, CaseSums(sums[:, _PAIRS].tolist(), sums[:, _BEFORE].tolist(), changes.tolist()), counts
+    )
+
+
+def _sums_by_case(rows: Rows) -> Rows:
+    """The sums of the rows of each case that has measured pairs, with the number of the case."""
+    import numpy as np
+
+    in_order = rows[np.argsort(rows[:, _CASE], kind="stable")].astype(np.int64)
+    cases = in_order[:, _CASE].copy()
+    first = np.flatnonzero(np.diff(cases, prepend=-1))
+    if not len(first):
+        return in_order
+    sums: Rows = np.add.reduceat(in_order, first, axis=0)
+    sums[:, _CASE] = cases[first]
+    return sums[sums[:, _PAIRS] > 0]
+
+
+class FailureTagTally:
+    """Counts the cells with each failure tag on either side, without pairs with an error."""
+
+    def __init__(self) -> None:
+        """No failure tags."""
+        self._frequency: Counter[str] = Counter()
+        self._by_tag: dict[str, dict[int, list[int]]] = {}
+        """By tag and case: the cells of A and those of B that have it."""
+        self._higher: Counter[str] = Counter()
+        self._lower: Counter[str] = Counter()
+
+    def add(self, case: int, pair: CellPair, *, is_measured: bool) -> None:
+        """Counts the tags of a pair; of an unmeasured one, only how frequent they are."""
+        a, b = pair.a.failure_tags, pair.b.failure_tags
+        self._frequency.update(a)
+        self._frequency.update(b)
+        if not is_measured:
+            return
+        for tag in {*a, *b}:
+            counts = self._by_tag.setdefault(tag, {}).setdefault(case, [0, 0])
+            counts[0] += tag in a
+            counts[1] += tag in b
+            if tag not in a:
+                self._higher[tag] += 1
+            elif tag not in b:
+                self._lower[tag] += 1
+
+    def differences(self, pairs: Mapping[int, int], unmeasured: int) -> Iterator[Difference]:
+        """The differences of the shares, given the number of measured pairs of each case."""
+        metric = Metric(type="bool", better="lower")
+        for tag in sorted(self._frequency, key=lambda tag: (-self._frequency[tag], tag)):
+            counts = self._by_tag.get(tag, {})
+            tagged = [counts.get(case, (0, 0)) for case in pairs]
+            sums = CaseSums([*pairs.values()], [a for a, _ in tagged], [b - a for a, b in tagged])
+            yield cases_difference(tag, metric, sums, PairCounts(self._higher[tag], self._lower[tag], unmeasured))

@@ -1,0 +1,147 @@
+"""Generations that are operations: each is written down when it begins, then the provider is asked for its end.
+
+Only the beginning is paid. Whatever fails while an operation runs, it stays written down: another attempt, or the
+resumed run, asks for its end instead of beginning another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from visioneval.engine.calls import limiters
+from visioneval.engine.calls.checked_results import check_generation
+from visioneval.engine.calls.user_code import call_user_code
+from visioneval.errors import ImageError, OperationError, ProviderError
+from visioneval.media.video import seconds_of
+from visioneval.providers.base import VIDEO_MS, Generation, GenerationRequest, OperationGenerator, OutputFile
+from visioneval.records.operations import OperationFile
+from visioneval.suite.entries.limits import TIMEOUT_S
+
+FIRST_WAIT_S = 0.5
+LONGEST_WAIT_S = 10.0
+WAIT_GROWTH = 1.5
+"""Waits between polls: each is longer than the one before, up to the longest."""
+MAX_FAILURES = 8
+"""Polls in a row without an answer after which an operation is left for the resumed run."""
+_RETRYABLE = ("rate_limit", "transient")
+
+
+@dataclass(frozen=True, slots=True)
+class OperationCall:
+    """One call of a provider that works by operations. ``limit_s`` is the longest time for which it is awaited."""
+
+    provider: OperationGenerator
+    request: GenerationRequest
+    file: OperationFile
+    limit_s: float
+
+    async def run(self) -> Generation:
+        """Begins the operation unless it has begun, and returns its result. Raises ``ProviderError``."""
+        name = await asyncio.to_thread(self.file.read)
+        if name is None:
+            begun = await self._begin()
+            if isinstance(begun, Generation):
+                return await with_video_length(begun)
+            name = begun
+        try:
+            return await with_video_length(await self._end_of(name))
+        except OperationError as error:
+            if error.kind != "refused":
+                await asyncio.to_thread(self.file.end, name)
+            raise
+
+    async def forget(self) -> None:
+        """Notes that the result cannot be used, so that resuming the run begins another operation."""
+        name = await asyncio.to_thread(self.file.read)
+        if name is not None:
+            await asyncio.to_thread(self.file.end, name)
+
+    async def _begin(self) -> str | Generation:
+        """The operation is written down even if the call is cut off right after the provider's answer."""
+        begun: object = await _timed(
+            partial(call_user_code, object, self.provider.begin, self.request), may_be_billed=True
+        )
+        if isinstance(begun, Generation):
+            check_generation(begun, samples=len(self.request.samples))
+            return begun
+        name = str(begun)
+        await asyncio.shield(asyncio.to_thread(self.file.begin, name))
+        return name
+
+    async def _end_of(self, name: str) -> Generation:
+        ends_at, wait, failures = monotonic() + self.limit_s, FIRST_WAIT_S, 0
+        while True:
+            try:
+                generation: Generation | None = await _timed(partial(self._poll, name))
+            except ProviderError as error:
+                if isinstance(error, OperationError) or error.kind not in _RETRYABLE:
+                    raise
+                failures += 1
+                pause, problem = _failure_pause(error, failures), f"cannot be asked for: {error}"
+                if failures >= MAX_FAILURES:
+                    raise pending(name, problem) from None
+            else:
+                if generation is not None:
+                    return generation
+                failures, pause, problem = 0, wait * random.uniform(0.8, 1), f"has not ended within {self.limit_s:g} s"  # noqa: S311
+                wait = min(LONGEST_WAIT_S, wait * WAIT_GROWTH)
+            if monotonic() + pause > ends_at:
+                raise pending(name, problem)
+            await asyncio.sleep(pause)
+
+    async def _poll(self, name: str) -> Generation | None:
+        generation = await call_user_code(object, self.provider.poll, name, self.request)
+        if generation is None:
+            return None
+        assert isinstance(generation, Generation)
+        check_generation(generation, samples=len(self.request.samples))
+        return generation
+
+
+def _failure_pause(error: ProviderError, failures: int) -> float:
+    backoff = min(limiters.LONGEST_BACKOFF_S, limiters.BACKOFF_S * 2 ** (failures - 1)) * random.uniform(0.5, 1)  # noqa: S311
+    return max(error.retry_after or 0.0, float(backoff))
+
+
+def pending(name: str, problem: str) -> ProviderError:
+    """The error for an operation whose end is unknown."""
+    return ProviderError(
+        f"the operation {name} {problem}; it is paid for, and --resume asks for it again",
+        kind="pending",
+        may_be_billed=True,
+    )
+
+
+async def _timed(work: Callable[[], Awaitable[Any]], *, may_be_billed: bool = False) -> Any:
+    limit = asyncio.timeout(TIMEOUT_S)
+    try:
+        async with limit:
+            return await work()
+    except TimeoutError as error:
+        message = f"no answer within {TIMEOUT_S:g} s" if limit.expired() else f"TimeoutError: {error}"
+        raise ProviderError(message, kind="transient", may_be_billed=may_be_billed) from None
+
+
+async def with_video_length(generation: Generation) -> Generation:
+    """A generation whose usage tells how long its videos are: what the provider says, or else what they are."""
+    usage: Mapping[str, int] = generation.usage or {}
+    if VIDEO_MS in usage or not generation.outputs:
+        return generation
+    lengths = await asyncio.to_thread(_lengths, generation.outputs)
+    return replace(generation, usage={**usage, VIDEO_MS: round(1000 * sum(lengths))}) if lengths else generation
+
+
+def _lengths(outputs: Sequence[object]) -> list[float]:
+    """The seconds of each video; none if one cannot be read, which its cell reports."""
+    videos = (output.path if isinstance(output, OutputFile) else output for output in outputs)
+    try:
+        return [seconds_of(video) for video in videos if isinstance(video, (bytes, Path))]
+    except ImageError:
+        return []

@@ -1,0 +1,219 @@
+"""The connection to the Gemini Developer API or Vertex AI: its client, the hosts that it may call, and errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import google.auth
+import httpx2
+from google import genai
+from google.auth.exceptions import GoogleAuthError, TransportError
+from google.genai import errors, types
+from pydantic import ValidationError
+
+from visioneval.errors import OperationError, ProviderError, ProviderErrorKind, UsageError
+from visioneval.providers.replies import ACCEPT_ENCODING, MAX_ERROR_BYTES, check_reply
+from visioneval.providers.retry_after import retry_after, seconds
+from visioneval.providers.tls import tls_context
+from visioneval.suite.remote import GeminiOptions, GoogleCloud, is_vertex_host
+
+DEVELOPER_URL = "https://generativelanguage.googleapis.com"
+API_VERSION = "v1beta"
+VERTEX_API_VERSION = "v1beta1"
+TIMEOUT_S = 600
+NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
+"""Errors of calls that never reached the server and cost nothing."""
+_SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
+_SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
+_KEY_REASONS = re.compile(r"API_KEY_\w+|CONSUMER_(INVALID|SUSPENDED)|SERVICE_DISABLED")
+_MAX_MESSAGE = 500
+_CODES = {
+    "INVALID_ARGUMENT": 400,
+    "FAILED_PRECONDITION": 400,
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
+    "NOT_FOUND": 404,
+    "RESOURCE_EXHAUSTED": 429,
+    "UNAVAILABLE": 503,
+}
+"""The HTTP status of Google's status names; of any other it is 500."""
+
+
+def client_for(options: GeminiOptions) -> genai.Client:
+    """A client for the Developer API, or for Vertex AI if the suite sets a project. No variable changes that.
+
+    Raises ``UsageError`` without a key, or without credentials for Vertex AI.
+    """
+    try:
+        if options.google is not None:
+            return _vertex(options.google, options.base_url)
+        key = os.environ.get(options.key_variable)
+        if not key:
+            raise UsageError(f"set {options.key_variable}: the API key for {options.base_url or 'the Gemini API'}")
+        http = _http(options.base_url or DEVELOPER_URL, API_VERSION)
+        return genai.Client(vertexai=False, api_key=key, http_options=http)
+    except (ImportError, ValueError) as error:
+        raise UsageError(f"gemini: cannot create a client: {error}") from None
+
+
+def _vertex(cloud: GoogleCloud, base_url: str | None) -> genai.Client:
+    try:
+        credentials, _ = google.auth.default(scopes=_SCOPES)
+    except GoogleAuthError as error:
+        raise UsageError(f"Vertex AI: no credentials for the project {cloud.project!r}: {error}") from None
+    return genai.Client(
+        vertexai=True,
+        project=cloud.project,
+        location=cloud.location,
+        credentials=credentials,
+        http_options=_http(base_url or cloud.url, VERTEX_API_VERSION),
+    )
+
+
+def _http(base_url: str, api_version: str) -> types.HttpOptions:
+    """Options with a custom HTTP client, with which the SDK does not retry.
+
+    It opens one connection per call and keeps none: an idle connection may be dead and fail the next call. It
+    follows no redirects, which would send the key along.
+    """
+    client = httpx2.AsyncClient(
+        verify=tls_context(),
+        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=0),
+        timeout=TIMEOUT_S,
+        follow_redirects=False,
+        headers=ACCEPT_ENCODING,
+        event_hooks={
+            "request": [_restrict_host(urlsplit(base_url).hostname or "")],
+            "response": [check_reply(), _raise_error],
+        },
+    )
+    return types.HttpOptions(
+        base_url=base_url,
+        api_version=api_version,
+        timeout=TIMEOUT_S * 1000,
+        # The SDK's synchronous client and its websockets are not used, and would each load the certificates again.
+        client_args={"verify": tls_context()},
+        async_client_args={"ssl": tls_context()},
+        httpx_async_client=client,
+        retry_options=types.HttpRetryOptions(attempts=1),  # of interactions, which retry by default
+    )
+
+
+async def _raise_error(response: httpx2.Response) -> None:
+    """Raises the ``APIError`` in a reply with status 200, which the SDK would treat as an empty answer.
+
+    Also raises that of a failed interaction, whose own errors the SDK keeps private.
+    """
+    if response.is_error and "/interactions" in response.url.path:
+        await errors.APIError.raise_for_async_response(response)
+    if response.status_code != 200 or not response.headers.get("content-type", "").startswith("application/json"):
+        return
+    body = await response.aread()
+    if len(body) > MAX_ERROR_BYTES or b'"error"' not in body:
+        return
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError):
+        return  # the SDK reports it
+    data = data[0] if isinstance(data, list) and len(data) == 1 else data
+    is_result = isinstance(data, dict) and any(data.get(key) for key in ("candidates", "done", "steps"))
+    error = None if is_result or not isinstance(data, dict) else data.get("error")
+    if error:
+        fields = error if isinstance(error, dict) else {}
+        code = fields.get("code")
+        if not isinstance(code, int) or not 400 <= code < 600:
+            code = _CODES.get(str(fields.get("status")), 500)
+        raise errors.APIError(code, data, response)
+
+
+def _restrict_host(host: str) -> Callable[[httpx2.Request], Awaitable[None]]:
+    """Blocks requests to any host except the checked one, however the URL was built."""
+
+    async def check(request: httpx2.Request) -> None:
+        is_allowed = request.url.host == host or (is_vertex_host(host) and is_vertex_host(request.url.host))
+        if not is_allowed:
+            raise ProviderError(
+                f"blocked a request to {request.url.host!r}: calls may only go to {host!r}", kind="invalid"
+            )
+
+    return check
+
+
+@contextmanager
+def provider_errors() -> Iterator[None]:
+    """Converts exceptions of the SDK to ``ProviderError`` with the provider's message."""
+    try:
+        yield
+    except errors.APIError as error:
+        message = f"{error.code}: {_error_message(error)[:_MAX_MESSAGE]}"
+        raise ProviderError(message, kind=_kind(error), retry_after=_retry_after(error)) from None
+    except GoogleAuthError as error:
+        is_retryable = isinstance(error, TransportError) or error.retryable
+        raise ProviderError(
+            f"Vertex AI: {error}"[:_MAX_MESSAGE], kind="transient" if is_retryable else "auth"
+        ) from None
+    except (httpx2.HTTPError, OSError) as error:
+        detail = f": {error}" if str(error) else ""
+        may_be_sent = not isinstance(error, NEVER_SENT)
+        message = f"no answer: {type(error).__name__}{detail}"
+        raise ProviderError(message, kind="transient", may_be_billed=may_be_sent) from None
+    except json.JSONDecodeError as error:
+        message = f"the answer is not JSON: it begins with {error.doc[:60]!r}"
+        raise ProviderError(message, kind="transient", may_be_billed=True) from None
+    except (errors.UnknownApiResponseError, ValidationError) as error:
+        message = f"the answer could not be read: {' '.join(str(error).split())}"
+        raise ProviderError(message[:_MAX_MESSAGE], kind="transient", may_be_billed=True) from None
+    except (RecursionError, UnicodeDecodeError) as error:
+        message = f"the answer could not be read: {error}"
+        raise ProviderError(message[:_MAX_MESSAGE], kind="transient", may_be_billed=True) from None
+    except ValueError as error:
+        raise ProviderError(f"invalid parameter: {error}"[:_MAX_MESSAGE], kind="invalid") from None
+
+
+@contextmanager
+def operation_errors(name: str) -> Iterator[None]:
+    """Like ``provider_errors``, while the operation ``name`` is asked for: a provider may have forgotten it."""
+    with provider_errors():
+        try:
+            yield
+        except errors.APIError as error:
+            if error.code not in (404, 410):
+                raise
+            message = f"{error.code}: {_error_message(error)[:_MAX_MESSAGE]}"
+            raise OperationError(f"the operation {name} has expired or is unknown: {message}", kind="invalid") from None
+
+
+def _error_message(error: errors.APIError) -> str:
+    inner = error.details.get("error") if isinstance(error.details, Mapping) else None
+    return str(error.message or (inner if isinstance(inner, str) else None) or error.status or "no message").strip()
+
+
+def _kind(error: errors.APIError) -> ProviderErrorKind:
+    """A 403 means a bad key only if Google says so; otherwise it may concern a single model."""
+    reasons = (str(detail.get("reason", "")) for detail in _details(error))
+    if error.code == 401 or (error.code in (400, 403) and any(map(_KEY_REASONS.fullmatch, reasons))):
+        return "auth"
+    if error.code == 429:
+        return "rate_limit"
+    return "transient" if error.code in (408, 409) or error.code >= 500 else "invalid"
+
+
+def _details(error: errors.APIError) -> list[Mapping[str, Any]]:
+    body = error.details if isinstance(error.details, Mapping) else {}
+    inner = body.get("error")
+    details = inner.get("details") if isinstance(inner, Mapping) else None
+    return [detail for detail in details or () if isinstance(detail, Mapping)]
+
+
+def _retry_after(error: errors.APIError) -> float | None:
+    """Seconds from the header, or from the ``RetryInfo`` detail of the error's body."""
+    headers: Mapping[str, str] = getattr(error.response, "headers", None) or {}
+    from_header = retry_after(headers)
+    matches = (_SECONDS.fullmatch(str(detail.get("retryDelay", ""))) for detail in _details(error))
+    return from_header if from_header is not None else next((seconds(match[1]) for match in matches if match), None)

@@ -1,0 +1,178 @@
+"""The configuration of models and judges behind LiteLLM."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator
+
+from visioneval.media.urls import TRUSTED_HOSTS, trusted_hosts
+from visioneval.providers.litellm.parameters import model_problem, parameter_problems
+from visioneval.suite.cases.case import Text
+from visioneval.suite.entries.judges import BaseJudge, check_params
+from visioneval.suite.entries.providers import GeneratingProvider
+from visioneval.suite.remote import GEMINI_KEYS, OPENAI_KEYS, DeclaredHosts, EnvName, MaskMode, Remote
+
+_KEYS = {
+    "openai": OPENAI_KEYS,
+    "gemini": GEMINI_KEYS,
+    "black_forest_labs": frozenset({"BFL_API_KEY"}),
+    "huggingface": frozenset({"HF_TOKEN", "HUGGINGFACE_API_KEY"}),
+    "runwayml": frozenset({"RUNWAYML_API_KEY", "RUNWAYML_API_SECRET"}),
+    "together_ai": frozenset({"TOGETHERAI_API_KEY", "TOGETHER_API_KEY"}),
+}
+"""The usual key variables of LiteLLM's providers, unless it is the provider's name and ``_API_KEY``."""
+_KEY_VARIABLES = {"black_forest_labs": "BFL_API_KEY"}
+"""LiteLLM's variables of the keys that it does not accept as an argument everywhere."""
+_WITHOUT_HOST = re.compile(
+    "azure|azure_ai|custom_openai|databricks|docker_model_runner|hosted_vllm|infinity|lemonade|litellm_proxy|llamafile"
+    "|lm_studio|ollama|ollama_chat|oobabooga|openai_like|triton|vllm|xinference"
+)
+"""LiteLLM's providers whose server is the user's own."""
+_OUTPUT_HOSTS = {
+    "black_forest_labs": ("*.bfl.ai",),
+    "fal_ai": ("fal.media", "*.fal.media"),
+    "recraft": ("img.recraft.ai",),
+}
+"""Hosts of providers that keep their outputs apart from their API."""
+
+
+class LiteLLMOptions(Remote):
+    """Options of models and judges. The model's name begins with LiteLLM's name of its provider."""
+
+    env: dict[EnvName, EnvName] = Field(
+        default_factory=dict,
+        description="For providers that need several values: variables that LiteLLM reads, each with the environment"
+        " variable that contains its value, such as {AWS_ACCESS_KEY_ID: SHOP_AWS_ID}. Needs --trust-suite.",
+    )
+    machine_credentials: bool = Field(
+        default=False,
+        description="Use this machine's credentials of AWS and Google Cloud (Bedrock, Vertex AI). Needs --trust-suite.",
+    )
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """The models that the entry names."""
+        raise NotImplementedError
+
+    @property
+    def host_names(self) -> list[str]:
+        """LiteLLM's names of the providers of the entry's models."""
+        return sorted({name.partition("/")[0] for name in self.model_names})
+
+    @property
+    def is_own_host(self) -> bool:
+        return self.base_url is None
+
+    @property
+    def needed_variables(self) -> tuple[str, ...]:
+        """The environment variables that must be set."""
+        return (*((self.api_key_env,) if self.api_key_env else ()), *self.env.values())
+
+    @property
+    def passed_variables(self) -> dict[str, str]:
+        """The variables that LiteLLM gets, each with the one that contains its value."""
+        key = self.api_key_env
+        named = {_KEY_VARIABLES[name]: key for name in self.host_names if key and name in _KEY_VARIABLES}
+        return {**named, **self.env}
+
+    def host_problem(self, *, trusted: bool) -> str | None:
+        """Also refuses a server that only LiteLLM's environment or default would name."""
+        key = self.key_variable
+        if self.base_url is None:
+            if names := [name for name in self.host_names if _WITHOUT_HOST.fullmatch(name)]:
+                return f"{names[0]!r} is a server of your own: set base_url to its URL"
+            unusual = [name for name in self.host_names if key and key not in usual_keys(name)]
+            if trusted or not unusual:
+                return None
+            return f"{key} is not a usual key variable of {unusual[0]!r}: pass --trust-suite to allow it"
+        host = urlsplit(self.base_url).hostname or ""
+        with_host = (name for name in self.host_names if not _WITHOUT_HOST.fullmatch(name))
+        if key in OPENAI_KEYS | GEMINI_KEYS or any(key in usual_keys(name) for name in with_host):
+            return (
+                f"base_url {host!r} is not the provider's own host: set api_key_env to a separate environment variable"
+                f" so that {key} is not sent there"
+            )
+        if trusted or host in trusted_hosts():
+            return None
+        return f"base_url {host!r} is not the provider's own host: pass --trust-suite, or add it to {TRUSTED_HOSTS}"
+
+    def credentials_problem(self, *, trusted: bool) -> tuple[str, str] | None:
+        if trusted or not (self.env or self.machine_credentials):
+            return None
+        what = "this machine's credentials" if self.machine_credentials else "several environment variables"
+        key = "machine_credentials" if self.machine_credentials else "env"
+        return key, f"LiteLLM gets {what}: pass --trust-suite if you trust this suite"
+
+
+def usual_keys(provider: str) -> frozenset[str]:
+    """The variables that usually contain the key of a provider of LiteLLM."""
+    is_name = re.fullmatch(r"[a-z0-9_]+", provider)
+    return _KEYS.get(provider) or (frozenset({f"{provider.upper()}_API_KEY"}) if is_name else frozenset())
+
+
+class LiteLLMProvider(GeneratingProvider, LiteLLMOptions, DeclaredHosts):
+    """An image model that LiteLLM knows, such as ``fal_ai/fal-ai/flux-pro/v1.1``. One call generates one image."""
+
+    provider: Literal["litellm"]
+    mask_mode: MaskMode = Field(
+        default="send",
+        description="send: send the mask as the mask argument; as_image: send it as an additional image; ignore:"
+        " send no mask.",
+    )
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        return tuple(str(name) for name in (self.params.get("model"), *self.grid.get("model", ())) if name)
+
+    @property
+    def needs_keys(self) -> tuple[str, ...]:
+        return self.needed_variables
+
+    @property
+    def allowed_hosts(self) -> tuple[str, ...]:
+        """The declared hosts of outputs, and those of the provider."""
+        own = (host for name in self.host_names for host in _OUTPUT_HOSTS.get(name, ()))
+        return (*self.output_hosts, *(own if self.base_url is None else ()))
+
+    def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        if problem := model_problem(params.get("model")):
+            yield "model", problem
+        if params.get("n", 1) != 1 or isinstance(params.get("n"), bool):
+            yield "n", "n must be 1, since one call generates one image: set 'samples' to get several"
+        yield from parameter_problems(params)
+
+
+class LiteLLMJudge(BaseJudge, LiteLLMOptions):
+    """A vision model that LiteLLM knows."""
+
+    provider: Literal["litellm"]
+    model: Text
+    params: dict[str, Any] = Field(
+        default_factory=dict, description="Parameters of the completion, such as temperature or reasoning_effort."
+    )
+
+    @field_validator("model")
+    @classmethod
+    def _check_model(cls, model: str) -> str:
+        if problem := model_problem(model):
+            raise ValueError(problem)
+        return model
+
+    @field_validator("params")
+    @classmethod
+    def _asks_nothing(cls, params: dict[str, Any]) -> dict[str, Any]:
+        for name, problem in parameter_problems(params):
+            raise ValueError(f"params: {problem}" if name in problem else f"params: {name}: {problem}")
+        return check_params(params, {"functions", "messages", "model", "n", "stream", "tools"})
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        return (self.model,)
+
+    @property
+    def needs_keys(self) -> tuple[str, ...]:
+        return self.needed_variables

@@ -1,0 +1,1 @@
+"""What runs in LiteLLM's own process: the only modules that import it."""

@@ -1,0 +1,200 @@
+"""Finds the cells of a file of records without parsing them: the names of each, and where its last line starts."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from visioneval.errors import RunFormatError
+from visioneval.records.files.lines import located_lines, open_lines
+from visioneval.records.model import CellKey, cell_of_line
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_MOST_SAMPLES = 1_000_000
+
+
+class Numbers(dict[str, int]):
+    """Numbers names from 0, in order of first use."""
+
+    def __missing__(self, name: str) -> int:
+        """Gives a new name the next number."""
+        self[name] = len(self)
+        return self[name]
+
+
+@dataclass(frozen=True, slots=True)
+class CellColumns:
+    """The names of cells, at 12 bytes each: numbers of the names of their cases and model runs, and their samples."""
+
+    cases: Sequence[str]
+    labels: Sequence[str]
+    case: array[int]
+    label: array[int]
+    sample: array[int]
+
+    @classmethod
+    def of(cls, names: Iterator[CellKey]) -> Self:
+        """The columns of cells with these names."""
+        cases, labels = Numbers(), Numbers()
+        columns = array("i"), array("i"), array("i")
+        for test_id, model_label, sample_index in names:
+            for column, value in zip(columns, (cases[test_id], labels[model_label], sample_index), strict=True):
+                column.append(value)
+        return cls(list(cases), list(labels), *columns)
+
+    def __len__(self) -> int:
+        return len(self.case)
+
+    def name(self, at: int) -> CellKey:
+        """The names of one cell."""
+        return self.cases[self.case[at]], self.labels[self.label[at]], self.sample[at]
+
+    def names(self) -> Iterator[CellKey]:
+        """The names of all cells, in order."""
+        cases, labels = self.cases, self.labels
+        for case, label, sample in zip(self.case, self.label, self.sample, strict=True):
+            yield cases[case], labels[label], sample
+
+    def take(self, positions: Sequence[int]) -> CellColumns:
+        """The columns of some of the cells."""
+        case, label, sample = (taken(column, positions) for column in (self.case, self.label, self.sample))
+        return CellColumns(self.cases, self.labels, case, label, sample)
+
+    @property
+    def used_cases(self) -> tuple[str, ...]:
+        """The names of the cases of these cells, in order."""
+        return tuple(self.cases[number] for number in _distinct(self.case))
+
+    @property
+    def used_labels(self) -> tuple[str, ...]:
+        """The labels of the model runs of these cells, in order."""
+        return tuple(self.labels[number] for number in _distinct(self.label))
+
+    def order(self, cases: Mapping[str, int], labels: Mapping[str, int]) -> array[int]:
+        """The positions sorted by case, model run and sample; names without a place come last, in their order."""
+        import numpy as np
+
+        case, label = (
+            np.array([places.get(name, len(places)) for name in names], np.intc)[view_of(column)]
+            for places, names, column in ((cases, self.cases, self.case), (labels, self.labels, self.label))
+        )
+        return positions_of(np.lexsort((view_of(self.sample), label, case)))
+
+
+@dataclass(frozen=True, slots=True)
+class CellLines:
+    """The cells of a file in the order of their first lines, and the byte at which the last line of each starts.
+
+    ``outdated`` are the bytes at which lines start that a later line of their cell replaced.
+    """
+
+    columns: CellColumns
+    starts: array[int]
+    outdated: array[int]
+
+
+def find_cell_lines(path: Path) -> CellLines:
+    """Finds the cells of a file of records. Raises ``RunFormatError`` for a line that names none."""
+    cases, labels = Numbers(), Numbers()
+    case, label, sample, starts = array("i"), array("i"), array("i"), array("q")
+    with open_lines(path, "record") as lines:
+        for line, where in located_lines(lines, path, "record"):
+            cell = cell_of_line(line, where)
+            if cell is None:
+                continue
+            if not 0 <= cell[2] <= _MOST_SAMPLES:
+                raise RunFormatError(f"{where}: sample_index: must be from 0 to {_MOST_SAMPLES}")
+            case.append(cases[cell[0]])
+            label.append(labels[cell[1]])
+            sample.append(cell[2])
+            starts.append(lines.tell() - len(line))
+    return _last_lines(CellColumns(list(cases), list(labels), case, label, sample), starts)
+
+
+def _last_lines(columns: CellColumns, starts: array[int]) -> CellLines:
+    import numpy as np
+
+    by_name = [view_of(column) for column in (columns.sample, columns.label, columns.case)]
+    order = np.lexsort(by_name)  # stable: the lines of a cell stay in the order of the file
+    is_new = np.zeros(len(order), bool)
+    is_new[:1] = True
+    for column in by_name:
+        is_new[1:] |= column[order[1:]] != column[order[:-1]]
+    if is_new.all():
+        return CellLines(columns, starts, array("q"))
+    is_last = np.append(is_new[1:], True)
+    first_lines, last_lines = order[is_new], order[is_last]
+    in_file = np.argsort(first_lines)
+    firsts, lasts = positions_of(first_lines[in_file]), positions_of(last_lines[in_file])
+    outdated = positions_of(np.sort(order[~is_last]))
+    return CellLines(columns.take(firsts), taken(starts, lasts), taken(starts, outdated))
+
+
+def matching_positions(a: CellColumns, b: CellColumns, labels: Mapping[str, str]) -> tuple[array[int], array[int]]:
+    """The positions of the cells that both have: those in ``a``, and in order those in ``b``.
+
+    ``labels`` are the model runs of ``a`` that ``b`` has, with their labels there.
+    """
+    import numpy as np
+
+    case_numbers = {name: number for number, name in enumerate(b.cases)}
+    label_numbers = {name: number for number, name in enumerate(b.labels)}
+    case = np.array([case_numbers.get(name, -1) for name in a.cases], np.intc)[view_of(a.case)]
+    label = np.array([label_numbers.get(labels.get(name, ""), -1) for name in a.labels], np.intc)[view_of(a.label)]
+    label[np.array([name not in labels for name in a.labels], bool)[view_of(a.label)]] = -1
+    if all(map(np.array_equal, (case, label, a.sample), (b.case, b.label, b.sample))):  # two complete runs of a suite
+        return array("i", range(len(a))), array("i", range(len(b)))
+    known = np.flatnonzero((case >= 0) & (label >= 0))
+    both = [
+        np.concatenate((view_of(of_b), of_a[known]))
+        for of_b, of_a in ((b.sample, view_of(a.sample)), (b.label, label), (b.case, case))
+    ]
+    order = np.lexsort(both)  # stable: a cell of b comes before that of a
+    is_pair = np.ones(max(0, len(order) - 1), bool)
+    for column in both:
+        is_pair &= column[order[1:]] == column[order[:-1]]
+    in_b, in_a = order[:-1][is_pair], known[order[1:][is_pair] - len(b)]
+    in_order = np.argsort(in_b)
+    return positions_of(in_a[in_order]), positions_of(in_b[in_order])
+
+
+def without(positions: Sequence[int], total: int) -> array[int]:
+    """The positions below ``total`` that are not among these."""
+    import numpy as np
+
+    is_left = np.ones(total, bool)
+    is_left[np.asarray(positions, np.intc)] = False
+    return positions_of(np.flatnonzero(is_left))
+
+
+def view_of(column: array[int]) -> np.ndarray[Any, np.dtype[Any]]:
+    """The numbers of a column, in the same memory."""
+    import numpy as np
+
+    return np.frombuffer(column, np.intc if column.typecode == "i" else np.int64)
+
+
+def positions_of(values: np.ndarray[Any, np.dtype[Any]]) -> array[int]:
+    """Positions at four bytes each."""
+    import numpy as np
+
+    return array("i", values.astype(np.intc).tobytes())
+
+
+def taken(column: array[int], positions: Sequence[int]) -> array[int]:
+    """The values at these positions."""
+    import numpy as np
+
+    return array(column.typecode, view_of(column)[np.asarray(positions, np.intc)].tobytes())
+
+
+def _distinct(column: array[int]) -> list[int]:
+    import numpy as np
+
+    distinct, first = np.unique(view_of(column), return_index=True)
+    return [int(number) for number in distinct[np.argsort(first)]]

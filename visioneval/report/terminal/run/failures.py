@@ -1,0 +1,75 @@
+"""The cells that did not pass, by reason, with examples."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from visioneval.analysis.summary.findings import FailingCell, Summary
+from visioneval.report.terminal.table import Cell, Column, table, with_title
+from visioneval.report.text import one_line, plain
+
+MAX_REASONS = 20
+_MAX_EXPLANATION = 200
+_Example = tuple[FailingCell, str]
+
+
+def failures_table(summary: Summary, width: int, max_examples: int) -> RenderableType:
+    """Each reason with its number of cells, and examples that differ: at most ``max_examples`` over all reasons."""
+    numbers = {model.label: number for number, model in enumerate(summary.models, 1)}
+    examples: defaultdict[str, list[_Example]] = defaultdict(list)
+    for cell in summary.failing:
+        for reason, text in cell.explanations.items():
+            examples[reason].append((cell, text))
+    shares = _shares({reason: len(examples[reason]) for reason in summary.failure_reasons}, max_examples)
+    has_samples = any(cell.sample_index for cell in summary.failing)
+    rows: list[list[Cell]] = []
+    for reason, count in list(summary.failure_reasons.items())[:MAX_REASONS]:
+        first: list[Cell] = [Text(f"{count:,}", style="red"), reason]
+        for cell, text in _varied(examples[reason], shares[reason]):
+            case = f"{cell.test_id} [{cell.sample_index}]" if has_samples else cell.test_id
+            rows.append([*first, str(numbers[cell.model_label]), case, plain(one_line(text, _MAX_EXPLANATION))])
+            first = ["", ""]
+        if first != ["", ""]:
+            rows.append([*first, "", "", ""])
+    columns = [
+        Column("cells", right=True),
+        Column("reason", min_width=8),
+        Column("#", right=True),
+        Column("case [sample]" if has_samples else "case", min_width=10),
+        Column("example", min_width=24),
+    ]
+    return with_title(
+        "Why cells did not pass, with examples by model run (#)", Group(table(columns, rows, width), *_notes(summary))
+    )
+
+
+def _notes(summary: Summary) -> Iterator[Text]:
+    if (more := len(summary.failure_reasons) - MAX_REASONS) > 0:
+        yield Text(f"... and {more:,} more reason{'s' * (more != 1)}", style="dim")
+
+
+def _shares(sizes: dict[str, int], total: int) -> dict[str, int]:
+    """How many examples each reason gets: one for each in turn, until ``total`` or all are shown."""
+    shares = dict.fromkeys(sizes, 0)
+    while total > 0 and (open_reasons := [reason for reason, size in sizes.items() if shares[reason] < size]):
+        for reason in open_reasons[:total]:
+            shares[reason] += 1
+        total -= len(open_reasons[:total])
+    return shares
+
+
+def _varied(examples: list[_Example], count: int) -> list[_Example]:
+    """The first examples: those with another text first, and among them those of other model runs."""
+    texts: Counter[str] = Counter()
+    models: Counter[str] = Counter()
+    ranks = []
+    for cell, text in examples:
+        ranks.append((texts[text] > 0, models[cell.model_label]))
+        texts[text] += 1
+        models[cell.model_label] += 1
+    order = sorted(range(len(examples)), key=ranks.__getitem__)
+    return [examples[at] for at in order[:count]]
