@@ -91,6 +91,8 @@ class _BoundedStream(httpx2.AsyncByteStream):
             raise ProviderError(message, kind="invalid", may_be_billed=True)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yields all of the content at once: every layer above would handle each of its 16 KiB separately."""
+        pieces: list[bytes] = []
         compressed = decompressed = 0
         try:
             async for data in self._wire:
@@ -98,7 +100,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
                 for piece in self._inflater.feed(data):
                     decompressed += len(piece)
                     self._check(decompressed)
-                    yield piece
+                    pieces.append(piece)
                 self._check(compressed)
             self._inflater.finish()
         except _FullError:
@@ -107,6 +109,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
         except CodingError as error:
             if not self._is_error:
                 raise httpx2.DecodingError(str(error)) from None
+        yield b"".join(pieces)
 
     def _check(self, size: int) -> None:
         if size > self._limit:
