@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -101,10 +103,11 @@ def test_a_run_with_nested_model_runs(server: str, sent_demo: tuple[Result, Runs
 def test_its_report_and_tables(server: str, client: MlflowClient, sent_demo: tuple[Result, Runs]) -> None:
     _, runs = sent_demo
     names = {file.path for file in client.list_artifacts(runs[None].info.run_id)}
-    assert names == {"report.html", "gates.json", "summary.json", "all_cells.json"}
+    assert names == {"report.html", "gates.json", "summary.json", "all_cells.csv"}
     assert b"<html" in artifact(server, runs[None], "report.html")
-    whole = json.loads(artifact(server, runs[None], "all_cells.json"))
-    assert (len(whole["data"]), "image" in whole["columns"]) == (4, False)
+    whole = list(csv.DictReader(io.StringIO(artifact(server, runs[None], "all_cells.csv").decode())))
+    assert [row["verdict"] for row in whole] == ["FAIL", "ERROR", "ERROR", "PASS"]
+    assert {row["model run"] for row in whole} == set(LABELS)
     odd = runs[LABELS[1]]
     assert json.loads(odd.data.tags["mlflow.loggedArtifacts"]) == [{"path": "cells.json", "type": "table"}]
     table = json.loads(artifact(server, odd, "cells.json"))

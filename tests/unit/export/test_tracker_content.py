@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from record_factory import record
 from tracked_runs import HOSTILE, LABELS, MANY, tracked_demo
 from typer.testing import CliRunner
 
@@ -15,7 +16,7 @@ from visioneval.api.trackers import track
 from visioneval.cli import app
 from visioneval.errors import TrackerError, UsageError
 from visioneval.export.trackers import sending
-from visioneval.export.trackers.cells import cell_table
+from visioneval.export.trackers.cells import _reasons, cell_table
 from visioneval.export.trackers.content import SafeNames, TrackedRun, description, gate_text, tracked_run
 from visioneval.export.trackers.mlflow import _metrics, _params
 from visioneval.suite.selection.selection import Selection
@@ -117,6 +118,12 @@ def test_the_table_begins_with_what_did_not_pass(root: Path, demo: Run) -> None:
     assert (table.image(failed) or b"").startswith(b"RIFF")
     assert table.left_out is None
     assert [row.values["case"] for row in table.rows_of(LABELS[0])] == ["boat", "tree"]
+
+
+@pytest.mark.parametrize("name", ["file", "file.size", "file.size.width"])
+def test_reasons_of_failed_rules_come_first(name: str) -> None:
+    cell = record(verdict="FAIL", failed_rules=["file.size"], reasons={"copy": "all there", name: "too small"})
+    assert _reasons(cell) == [f"{name}: too small", "copy: all there"]
 
 
 def test_the_table_is_bounded(tmp_path: Path) -> None:

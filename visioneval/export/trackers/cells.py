@@ -116,6 +116,7 @@ def _reasons(cell: Record) -> list[str]:
     failed = [parse_rule(rule).metric for rule in cell.failed_rules]
 
     def is_other(name: str) -> bool:
-        return not any(metric == name or metric.startswith(f"{name}.") for metric in failed)
+        """Whether it is neither the reason of a failed metric, nor of its grader or a part of it."""
+        return not any(f"{metric}.".startswith(f"{name}.") or name.startswith(f"{metric}.") for metric in failed)
 
     return [f"{name}: {cell.reasons[name]}" for name in sorted(cell.reasons, key=is_other) if cell.reasons[name]]

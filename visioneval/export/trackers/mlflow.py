@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import posixpath
@@ -13,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from visioneval.errors import TrackerError
+from visioneval.export.csv import csv_cell
 from visioneval.export.trackers.cells import CellTable
 from visioneval.export.trackers.content import (
     GATE,
@@ -48,8 +50,8 @@ SETTINGS = {
 """Credentials and results go to the named host only, and MLflow prints nothing."""
 MAX_PARAM, MAX_TAG, MAX_NAME = 6_000, 5_000, 250
 _BATCH = 100
-_CELLS, _ALL_CELLS = "cells.json", "all_cells.json"
-"""The tables of a model run and of the whole run: MLflow compares tables of the same name."""
+_CELLS, _ALL_CELLS = "cells.json", "all_cells.csv"
+"""The tables of a model run, which MLflow compares, and of the whole run, which it shows."""
 
 
 def send(target: MlflowTracking, run: TrackedRun, files: TrackedFiles) -> str:
@@ -153,7 +155,8 @@ class _Sender:
                 files.write(folder)
             if files.table is not None:
                 _write_table(files.table, label, folder)
-                logged = [{"path": _ALL_CELLS if label is None else _CELLS, "type": "table"}]
+            if files.table is not None and label is not None:
+                logged = [{"path": _CELLS, "type": "table"}]
                 self._client.set_tag(run_id, "mlflow.loggedArtifacts", json.dumps(logged))
             self._client.log_artifacts(run_id, name)
 
@@ -193,23 +196,20 @@ def _tags(entry: TrackedEntry, parent: str | None, text: str) -> dict[str, str]:
 
 
 def _write_table(table: CellTable, label: str | None, folder: Path) -> None:
-    """Writes cells as MLflow stores tables. Only that of a model run has images, which are files beside it.
-
-    MLflow compares runs by the first column, and shows the second one first.
-    """
-    names: list[str] = list(table.columns)
+    """Writes the cells of a model run as MLflow stores tables, with images beside it; those of the whole run as CSV."""
     if label is None:
-        _write_json(folder / _ALL_CELLS, names, [[row.values[name] for name in names] for row in table.rows])
+        with (folder / _ALL_CELLS).open("w", encoding="utf-8", newline="") as file:
+            rows = csv.DictWriter(file, table.columns, extrasaction="ignore")
+            rows.writeheader()
+            rows.writerows({name: csv_cell(value) for name, value in row.values.items()} for row in table.rows)
         return
+    names = [name for name in table.columns if name != "model run"]
     data = []
     for row in table.rows_of(label):
         first, *rest = (row.values[name] for name in names)
         data.append([first, _image_cell(table.image(row), folder), *rest])
-    _write_json(folder / _CELLS, [names[0], "image", *names[1:]], data)
-
-
-def _write_json(path: Path, columns: list[str], data: list[list[Any]]) -> None:
-    path.write_text(json.dumps({"columns": columns, "data": data}, ensure_ascii=False), encoding="utf-8")
+    content = {"columns": [names[0], "image", *names[1:]], "data": data}
+    (folder / _CELLS).write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
 
 
 def _image_cell(image: bytes | None, folder: Path) -> dict[str, str] | None:
