@@ -8,17 +8,19 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
 # Clients whose requirements exclude those of others. Each has tests and an environment of its own, with the extra of its
 # name and the dependency group `integration`, if nothing else is stated.
-CLIENTS := ray tables litellm
+CLIENTS := ray tables litellm mlflow wandb vertex
 EXTRA_ray := ray,s3,video
 EXTRA_tables := parquet
 GROUP_tables := tables
+GROUP_mlflow := mlflow-server
+GROUP_vertex := vertex-client
 
 .PHONY: demo quick test readings integration soak check figures sentences calibration bench bench-scale probe wheel clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable ".[ocr,video,gcs,s3,hf,parquet,label]" --group dev
+	$(BIN)/python -m pip install --quiet --editable ".[ocr,video,gcs,s3,hf,parquet,label,speed]" --group dev
 	touch $(READY)
 
 demo: $(READY)  ## Run the quickstart suites, with no key and no network

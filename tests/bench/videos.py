@@ -1,6 +1,6 @@
 """What the video grader catches, and on which flawless films it raises a false alarm: the tables of docs/graders.md.
 
-Run it with ``python -m tests.bench.videos``. It takes about two minutes of CPU.
+Run it with ``python -m tests.bench.videos``. It takes about ten minutes of CPU.
 """
 
 from __future__ import annotations

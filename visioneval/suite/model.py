@@ -22,6 +22,7 @@ from visioneval.suite.entries.providers import BaseProvider, CustomProvider
 from visioneval.suite.filters import GateEntry, GateRule, RuleEntry
 from visioneval.suite.label_presets import resolve_labels
 from visioneval.suite.labels import Labels
+from visioneval.suite.tracking import Tracking
 from visioneval.types import CaseFiles, Frozen, TaskType
 
 
@@ -107,6 +108,9 @@ class Suite(Frozen):
         description="Prices by model, provider:model or provider, for models unknown to genai-prices.",
     )
     labels: Labels | None = Field(default=None, description="The questions for human raters.")
+    tracking: Tracking | None = Field(
+        default=None, description="Where the results are sent after every run: to `mlflow`, `wandb` or `vertex`."
+    )
 
     @property
     def has_rules(self) -> bool:

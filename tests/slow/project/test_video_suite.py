@@ -36,7 +36,7 @@ def succeeded(*arguments: object) -> str:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, readings_folder: Path) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, reduced_readings: None) -> Path:
     """A folder with the suite, its run ``first`` of two cases and five model runs, and the cache of the run."""
     path = tmp_path_factory.mktemp("videos")
     shutil.copy(builtin("suites") / "videos" / "suite.yaml", path)

@@ -13,7 +13,7 @@ from record_factory import record
 from table_runs import HOSTILE, PLAIN_CELLS, table_info, table_records, table_run
 from typer.testing import CliRunner
 
-from visioneval.analysis.cell_reader import read_cells
+from visioneval.analysis.cell_reader import CellReader
 from visioneval.api.runs import load_run
 from visioneval.cli import app
 from visioneval.export import parquet as tables
@@ -107,7 +107,8 @@ def test_the_first_lines_of_jsonl_have_all_fields(root: Path) -> None:
 
 def test_compare_reads_the_cells_of_exported_jsonl(root: Path) -> None:
     def by_name(path: Path) -> dict[tuple[str, int], object]:
-        return {(cell.test_id, cell.sample_index): cell for cell in read_cells(path)}
+        cells = [CellReader().read(line, "here") for line in path.read_bytes().splitlines(keepends=True)]
+        return {(cell.test_id, cell.sample_index): cell for cell in cells if cell is not None}
 
     assert by_name(exported(root, "again.jsonl")) == by_name(root / "r" / "results.jsonl")
 

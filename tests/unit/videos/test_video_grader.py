@@ -266,3 +266,25 @@ def test_bad_options(options: dict[str, Any], message: str) -> None:
 def test_no_metrics_for_images() -> None:
     config = VideoGrader(key="film", type="video")
     assert config.metrics(TestCase(id="a", prompt="x")) == {}
+
+
+@pytest.mark.parametrize("name", [name for name in films.CLEAN if name != "grain, sigma 2"])
+def test_a_flawless_film_is_no_false_alarm(name: str, tmp_path: Path) -> None:
+    """Grain of sigma 2 is removed by this encoding, and the still that remains is frozen."""
+    grade = graded(films.stored(tmp_path / "a.mp4", films.CLEAN[name](1), crf=28))
+    assert (grade.scores["film"], grade.reasons) == (True, {})
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda frames: films.frozen(frames, 1),
+        lambda frames: films.black(frames, 0.04),
+        lambda frames: films.flickering(frames, 0.08),
+        lambda frames: films.flickering(frames, 0.08, period=4),
+        lambda frames: films.shortened(frames, 0.05),
+    ],
+)
+def test_damage_is_caught_from_the_strength_that_the_docs_state(damage: Any, tmp_path: Path) -> None:
+    path = films.stored(tmp_path / "a.mp4", damage(films.handheld(1)), crf=35)
+    assert graded(path, duration=[1.94, 2.06]).scores["film"] is False

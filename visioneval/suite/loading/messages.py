@@ -60,7 +60,7 @@ _LIMITS = {
     "less_than": ("less than", "lt"),
 }
 _ALTERNATIVE = re.compile(r"(literal|tuple|list|dict|constrained-\w+|function-\w+|lax-or-strict)(\[.*\])?", re.DOTALL)
-_TAGS = ("provider", "type")
+_TAGS = ("provider", "type", "to")
 _SHORT_FORMS = ("verdict", "gates", "images", "turns")
 
 

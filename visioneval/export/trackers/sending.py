@@ -1,0 +1,53 @@
+"""Sends a run to the tracker that a target names, with one line for whatever goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from visioneval.analysis.summary.findings import Summary
+from visioneval.errors import TrackerError, VisionEvalError
+from visioneval.export.trackers.cells import cell_table
+from visioneval.export.trackers.content import tracked_run
+from visioneval.export.trackers.files import TrackedFiles
+from visioneval.records.model import RunInfo
+from visioneval.records.stores.lookup import fetch_outputs
+from visioneval.report.text import one_line
+from visioneval.suite.tracking import BaseTracking
+
+_CLIENTS = {"mlflow": "mlflow", "wandb": "wandb", "vertex": "google.auth"}
+"""The module that each tracker needs, from the extra of the tracker's name."""
+
+
+def send_to_tracker(
+    target: BaseTracking, folder: Path, info: RunInfo, summary: Summary, say: Callable[[str], None]
+) -> str:
+    """Sends a run, or updates what an earlier export sent. Returns where it can be seen.
+
+    ``say`` reports what is left out. Raises ``TrackerError``, also if the tracker cannot be reached, and
+    ``RunFormatError`` for a damaged run.
+    """
+    if not _has(_CLIENTS[target.to]):
+        raise TrackerError(f"{target.to} needs an extra: run pip install '.[{target.to}]' in a checkout of visioneval")
+    fetch_outputs(folder)
+    run = tracked_run(info, summary, target.experiment)
+    table = cell_table(folder, info, target.rows) if summary.counts.cells else None
+    if table is not None and table.left_out is not None:
+        say(f"{target.to}: {table.left_out}")
+    send: Callable[[Any, Any, Any], str] = import_module(f"visioneval.export.trackers.{target.to}").send
+    try:
+        return send(target, run, TrackedFiles(folder, run, table, target.report))
+    except VisionEvalError:
+        raise
+    except Exception as error:  # clients raise anything; whatever it is, only the export failed
+        raise TrackerError(f"{target.to}: {one_line(str(error) or type(error).__name__)}") from error
+
+
+def _has(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # not even its parent package
+        return False
