@@ -175,7 +175,7 @@ def test_a_server_that_is_down_costs_the_export_only(command: Callable[..., Resu
     assert done.exit_code == 0, done.output
     (line,) = [line for line in done.stderr.splitlines() if "tracking" in line]
     assert line.startswith("tracking: the results were not sent: mlflow: ")
-    assert line.endswith("; to send them: visioneval export lonely --to mlflow")
+    assert line.endswith(f"; to send them: visioneval export runs/lonely --to mlflow --option uri={uri}")
     assert load_run("lonely").exit_code == 0
     failed = command("export", "lonely", "--to", "mlflow", "--option", f"uri={uri}")
     assert (failed.exit_code, failed.stdout, len(failed.stderr.splitlines())) == (2, "", 1), failed.output

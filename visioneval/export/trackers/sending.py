@@ -47,7 +47,9 @@ def send_to_tracker(
 
 
 def _has(module: str) -> bool:
+    """Whether a client is installed. A folder of its name, as W&B leaves one behind, is not."""
     try:
-        return find_spec(module) is not None
+        spec = find_spec(module)
     except ModuleNotFoundError:  # not even its parent package
         return False
+    return spec is not None and spec.origin is not None
