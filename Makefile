@@ -20,7 +20,7 @@ GROUP_vertex := vertex-client
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable ".[ocr,video,gcs,s3,hf,parquet,label]" --group dev
+	$(BIN)/python -m pip install --quiet --editable ".[ocr,video,gcs,s3,hf,parquet,label,speed]" --group dev
 	touch $(READY)
 
 demo: $(READY)  ## Run the quickstart suites, with no key and no network

@@ -9,7 +9,7 @@ import itertools
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -18,10 +18,9 @@ from typing import Any
 import pytest
 import typer.testing
 from browser import browser, open_page
-from fake_api import FakeAPI
+from fake_api import FakeAPI, LoggedRequest
 from hypothesis import HealthCheck, settings
 from label_server import rate, serve
-from official_documents import invalid_bodies
 from PIL import Image
 from recorded_readings import RECORDING, RECORDINGS, folder_of_readings, record, recorded_readings, reduced_readings
 from suite_runner import SuiteRunner
@@ -45,12 +44,21 @@ settings.register_profile(
     "random", deadline=None, suppress_health_check=list(HealthCheck), max_examples=1000, print_blob=True
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
-FakeAPI.check_requests = staticmethod(invalid_bodies)
 _LEAKS = re.compile(
     r".*(_API_KEY|_TOKEN|_SECRET)|(GOOGLE|OPENAI|GEMINI|ANTHROPIC|AZURE|AWS|VISIONEVAL|XDG|HF)_.*"
     r"|NO_COLOR|FORCE_COLOR|CLICOLOR.*|COLUMNS|LINES|GITHUB_ACTIONS|CI"
 )
 _CLASSES = re.compile(r"'([A-Za-z_][\w.]*):([A-Za-z_]\w*)'")
+
+
+def _invalid_bodies(requests: Sequence[LoggedRequest]) -> Iterable[str]:
+    """Loads the official documents at the first use in each worker."""
+    from official_documents import invalid_bodies
+
+    return invalid_bodies(requests)
+
+
+FakeAPI.check_requests = staticmethod(_invalid_bodies)
 
 SUITE = """\
 name: demo

@@ -57,7 +57,13 @@ TEMPLATE_STEPS = Bound(
 REPLY_MB = Bound(
     "--max-reply-mb", "VISIONEVAL_MAX_REPLY_MB", 64, "Maximum megabytes of one provider reply, decompressed."
 )
-ALL = (MEGAPIXELS, CELLS, MODEL_RUNS, TEMPLATE_STEPS, REPLY_MB)
+VIDEO_GIGAPIXELS = Bound(
+    "--max-video-gigapixels",
+    "VISIONEVAL_MAX_VIDEO_GIGAPIXELS",
+    20,
+    "Maximum gigapixels of all frames of one video that is measured.",
+)
+ALL = (MEGAPIXELS, CELLS, MODEL_RUNS, TEMPLATE_STEPS, REPLY_MB, VIDEO_GIGAPIXELS)
 
 
 def check_environment() -> None:

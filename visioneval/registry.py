@@ -51,6 +51,7 @@ GRADERS: Mapping[str, Part] = {
     "locality": _part("graders.pixels", "LocalityGrader", "locality:Locality"),
     "reference": _part("graders.pixels", "ReferenceGrader", "reference:Reference"),
     "properties": _part("graders.properties", "PropertiesGrader", "grader:Properties"),
+    "video": _part("graders.video", "VideoGrader", "grader:Video"),
     "diversity": _part("graders.diversity", "DiversityGrader", "grader:Diversity"),
     "pairwise": _part("graders.pairwise", "PairwiseGrader", "grader:Pairwise", checks=True),
 }

@@ -19,7 +19,7 @@ import PIL
 T = TypeVar("T")
 _PACKAGE = Path(__file__).parent.parent
 _CODE = (
-    *(f"graders/{name}/**/*.py" for name in ("text", "pixels", "properties", "diversity")),
+    *(f"graders/{name}/**/*.py" for name in ("text", "pixels", "properties", "video", "diversity")),
     "media/*.py",
     "characters.py",
 )

@@ -1,5 +1,7 @@
 """Videos on disk: their type and size, and frames sampled from them. Limits are checked before decoding.
 
+``video_luma`` reads all frames of a video.
+
 Needs PyAV (the extra ``video``).
 """
 
@@ -13,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from visioneval.bounds import max_pixels
 from visioneval.errors import ImageError
 from visioneval.media.images import MAX_BYTES, check_size, sha256
 from visioneval.media.pixel_budget import IN_MEMORY
@@ -20,6 +23,7 @@ from visioneval.types import Output
 
 if TYPE_CHECKING:
     from av.video.frame import VideoFrame
+    from PIL import Image
 
 EXTENSIONS = {"mp4": ".mp4", "quicktime": ".mov", "webm": ".webm", "x-matroska": ".mkv", "x-msvideo": ".avi"}
 MAX_FRAMES = 36_000
@@ -82,7 +86,7 @@ def _check_bytes(size: int) -> None:
 
 def _frame_size(source: Any, mime: str) -> tuple[int, int]:
     """The width and height of a video whose first frame can be decoded."""
-    with _opened(source, mime) as (container, stream):
+    with opened(source, mime) as (container, stream):
         if next(container.decode(stream), None) is None:
             raise ImageError("the video has no frames")
         return stream.codec_context.width, stream.codec_context.height
@@ -94,31 +98,45 @@ def seconds_of(video: bytes | Path) -> float:
         mime = video_mime(file.read(64))
     if mime is None:
         raise _unsupported()
-    with _opened(io.BytesIO(video) if isinstance(video, bytes) else str(video), mime) as (container, _):
+    with opened(io.BytesIO(video) if isinstance(video, bytes) else str(video), mime) as (container, _):
         if not container.duration:
             raise ImageError("the video does not say how long it is")
         return float(container.duration / 1_000_000)
 
 
+def mime_of(path: Path) -> str:
+    """The MIME type of a video file; empty for any other file. Raises ``OSError``."""
+    with path.open("rb") as file:
+        return video_mime(file.read(64)) or ""
+
+
 def sample_frames(path: Path, count: int) -> list[Frame]:
     """Up to ``count`` frames, each from the middle of an equal part of the video. Raises ``ImageError``."""
-    with path.open("rb") as file:
-        mime = video_mime(file.read(64)) or ""
-    with _opened(str(path), mime) as (container, stream):
+    images = sample_images(path, count)
+    return [Frame(seconds, _jpeg(image)) for seconds, image in images]
+
+
+def sample_images(path: Path, count: int) -> list[tuple[float, Image.Image]]:
+    """Up to ``count`` frames like ``sample_frames``: seconds from the start, and the upright image as RGB.
+
+    Their longer side is at most ``LARGEST_SIDE``. Raises ``ImageError``.
+    """
+    mime = mime_of(path)
+    with opened(str(path), mime) as (container, stream):
         times = _times(container, stream)
         if not times:
             raise ImageError("the video has no frames")
         selected = {times[int((part + 0.5) * len(times) / count)] for part in range(count)}
-    with _opened(str(path), mime) as (container, stream):
-        jpegs: dict[int, bytes] = {}
+    with opened(str(path), mime) as (container, stream):
+        images: dict[int, Image.Image] = {}
         for frame in container.decode(stream):
-            if frame.pts in selected and frame.pts not in jpegs:
-                jpegs[frame.pts] = _jpeg(frame)
-            if len(jpegs) == len(selected):
+            if frame.pts in selected and frame.pts not in images:
+                images[frame.pts] = _upright(frame)
+            if len(images) == len(selected):
                 break
-        if not jpegs:
+        if not images:
             raise ImageError("the video cannot be decoded: none of its frames could be read")
-        return [Frame(float((pts - times[0]) * stream.time_base), data) for pts, data in sorted(jpegs.items())]
+        return [(float((pts - times[0]) * stream.time_base), image) for pts, image in sorted(images.items())]
 
 
 def without_metadata(path: Path) -> bytes:
@@ -130,13 +148,12 @@ def without_metadata(path: Path) -> bytes:
     import av
 
     _check_bytes(path.stat().st_size)
-    with path.open("rb") as file:
-        mime = video_mime(file.read(64)) or ""
+    mime = mime_of(path)
     if mime not in _MUXERS:
         raise ImageError("not a video that a browser can play")
     target = io.BytesIO()
     with (
-        _opened(str(path), mime) as (container, stream),
+        opened(str(path), mime) as (container, stream),
         av.open(target, "w", format=_MUXERS[mime], container_options={"fflags": "+bitexact"}) as copy,
     ):
         streams = {track.index: _Copied(track, copy) for track in (stream, *container.streams.audio[:1])}
@@ -176,16 +193,21 @@ def _times(container: Any, stream: Any) -> list[int]:
     return sorted(times)
 
 
-def _jpeg(frame: VideoFrame) -> bytes:
-    image = frame.to_image()  # type: ignore[no-untyped-call]
+def _upright(frame: VideoFrame) -> Image.Image:
+    """A frame as players show it, scaled down to ``LARGEST_SIDE``."""
+    image: Image.Image = frame.to_image()  # type: ignore[no-untyped-call]
     image.thumbnail((LARGEST_SIDE, LARGEST_SIDE))
+    return image.convert("RGB").rotate(frame.rotation, expand=True)
+
+
+def _jpeg(image: Image.Image) -> bytes:
     buffer = io.BytesIO()
-    image.convert("RGB").save(buffer, "JPEG", quality=90)
+    image.save(buffer, "JPEG", quality=90)
     return buffer.getvalue()
 
 
 @contextmanager
-def _opened(source: Any, mime: str) -> Iterator[tuple[Any, Any]]:
+def opened(source: Any, mime: str) -> Iterator[tuple[Any, Any]]:
     """Opens a video and its first video stream, within the limits. Raises ``ImageError``.
 
     The format is fixed by the first bytes, so that a playlist, which refers to other files, is never opened.
@@ -197,11 +219,14 @@ def _opened(source: Any, mime: str) -> Iterator[tuple[Any, Any]]:
     try:
         kind = _DEMUXERS[mime.removeprefix("video/")]
         with av.open(source, format=kind, metadata_errors="ignore") as container:
-            if not container.streams.video:
+            covers = av.stream.Disposition.attached_pic
+            stream = next((track for track in container.streams.video if not track.disposition & covers), None)
+            if stream is None:
                 raise ImageError("the file has no video, only audio")
-            stream = container.streams.video[0]
             width, height = stream.codec_context.width, stream.codec_context.height
             check_size(width, height)
+            # a stream may change to another size, which no header says
+            stream.codec_context.options = {"max_pixels": str(max_pixels())}
             with IN_MEMORY.reserve(width * height):
                 yield container, stream
     except (av.FFmpegError, ValueError, OverflowError) as error:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import pybase64
 
@@ -87,6 +87,8 @@ async def fetch_outputs(urls: Sequence[str], allowed: AllowedHosts) -> list[byte
 async def _fetched(url: str, allowed: AllowedHosts) -> bytes:
     if url.startswith("data:"):
         return _inline(url)
+    if url.startswith("/") and not url.startswith("//"):  # SGLang names a path of its own
+        url = urljoin(allowed.base_url, url)
     if problem := allowed.problem(url):
         raise _error(problem)
     loop = asyncio.get_running_loop()

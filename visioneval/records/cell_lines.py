@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 _MOST_SAMPLES = 1_000_000
 
 
-class Numbers(dict[str, int]):
-    """Numbers names from 0, in order of first use."""
+class NameNumbers(dict[str, int]):
+    """NameNumbers names from 0, in order of first use."""
 
     def __missing__(self, name: str) -> int:
         """Gives a new name the next number."""
@@ -40,7 +40,7 @@ class CellColumns:
     @classmethod
     def of(cls, names: Iterator[CellKey]) -> Self:
         """The columns of cells with these names."""
-        cases, labels = Numbers(), Numbers()
+        cases, labels = NameNumbers(), NameNumbers()
         columns = array("i"), array("i"), array("i")
         for test_id, model_label, sample_index in names:
             for column, value in zip(columns, (cases[test_id], labels[model_label], sample_index), strict=True):
@@ -100,7 +100,7 @@ class CellLines:
 
 def find_cell_lines(path: Path) -> CellLines:
     """Finds the cells of a file of records. Raises ``RunFormatError`` for a line that names none."""
-    cases, labels = Numbers(), Numbers()
+    cases, labels = NameNumbers(), NameNumbers()
     case, label, sample, starts = array("i"), array("i"), array("i"), array("q")
     with open_lines(path, "record") as lines:
         for line, where in located_lines(lines, path, "record"):

@@ -358,11 +358,11 @@ def test_judges_get_the_transparency_of_an_image(tmp_path: Path, kind: str) -> N
 def test_models_get_the_transparency_of_an_input(tmp_path: Path, kind: str) -> None:
     """A model can only keep what it gets."""
     from visioneval.providers.gemini.generator import _inline
-    from visioneval.providers.openai.generator import _upload
+    from visioneval.providers.input_images import accepted_image
 
     path = tmp_path / "image"
     path.write_bytes(encoded(logo(), kind))
-    for data in (_upload(path)[1], _inline(path).inline_data.data):
+    for data in (accepted_image(path)[1], _inline(path).inline_data.data):
         alpha = np.asarray(Image.open(io.BytesIO(data)).convert("RGBA"))[..., 3]
         assert (alpha[60, 25], alpha[5, 5]) == (255, 0)
 

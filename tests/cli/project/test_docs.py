@@ -74,6 +74,7 @@ def _section(document: str, title: str) -> set[str]:
         ("suite.md", "gecko", config_of(GRADERS, "gecko")),
         ("suite.md", "Questions", questions.GeckoQuestion),
         ("suite.md", "text", config_of(GRADERS, "text")),
+        ("suite.md", "video", config_of(GRADERS, "video")),
         ("suite.md", "pairwise", config_of(GRADERS, "pairwise")),
         ("suite.md", "Panels", panels.PanelOptions),
         ("suite.md", "locality", config_of(GRADERS, "locality")),

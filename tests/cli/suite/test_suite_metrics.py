@@ -333,7 +333,7 @@ def test_export_report_and_plan_know_computed_metrics(toy: Toy) -> None:
     toy.run({}, {}, metrics=metrics, verdict=["overall >= 5"], samples=2, arguments=("--run-id", "a"))
     assert toy("export", "a", "-o", toy.folder / "a.csv").exit_code == 0
     header = (toy.folder / "a.csv").read_text().splitlines()[0]
-    assert header.endswith("fine,level,attempts,overall")
+    assert header.endswith("fine,level,attempts score,overall")
     assert toy("report", "a").exit_code == 0
     result = toy("plan", toy.folder / "suite.yaml", "--trust-suite", "--detect", "overall:1", "--like", "a")
     assert "the same in all samples" in result.stderr  # known, with no variance

@@ -170,6 +170,13 @@ def test_a_key_under_the_name_that_litellm_reads(generate: Generate, image: byte
     assert server.headers[0]["authorization"] == f"Key {KEY}"
 
 
+def test_a_variable_of_the_entry_is_in_no_message(generate: Generate) -> None:
+    with canned({"detail": f"no {KEY}"}, status=400) as server:
+        options = {"api_key_env": None, "env": {"FAL_AI_API_KEY": "LOCAL_KEY"}}
+        problem = error(generate, FORMS["fal"], url_of("fal", server), **options)
+    assert str(problem) == "400: no ***"
+
+
 def test_an_address_in_the_environment_is_not_used(
     generate: Generate, image: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,9 @@ import os
 import subprocess
 import sys
 
+from visioneval.engine.calls.cost.bounds import CallSize, CostBound, bound_of
+from visioneval.engine.calls.cost.pricing import Prices
+from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.providers.litellm import catalog
 from visioneval.providers.litellm.parameters import CLOUD_NAMES, is_reserved
 
@@ -48,3 +51,10 @@ def test_prices_come_from_its_list() -> None:
     assert judge is not None
     assert (judge.input_per_million, judge.output_per_million) == (2.5, 10.0)
     assert catalog.listed_price("fal_ai/none") is None
+
+
+def test_a_listed_price_is_the_cost_of_an_image() -> None:
+    key = RateLimitKey("litellm", "fal_ai/fal-ai/flux-pro/v1.1", "generate")
+    assert Prices().cost(key, None, 2) == 0.08
+    assert bound_of(Prices(), key, CallSize(images=1)) == CostBound(0.04, is_strict=True)
+    assert not Prices(custom_hosts=frozenset({key})).knows(key)

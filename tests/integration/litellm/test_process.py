@@ -97,6 +97,18 @@ def test_a_process_that_dies_fails_its_calls_and_is_replaced(
     assert len(wait_for(process.call(request(api.openai_base_url)))["data"]) == 1
 
 
+def test_a_process_ends_with_its_loop() -> None:
+    process = LiteLLMProcess(Environment())
+
+    async def started() -> int:
+        with pytest.raises(ProviderError, match="did not send the call"):
+            await process.call({**request("http://127.0.0.1:1"), "params": {"model": "nowhere/x"}})
+        assert process._running is not None
+        return process._running.process.pid
+
+    assert not is_running(asyncio.run(started()))
+
+
 def test_the_process_ends_with_a_killed_parent() -> None:
     with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None

@@ -114,13 +114,19 @@ def test_equals_a_run_in_one_process(
 
 
 def test_workers_send_outputs_themselves(
-    cluster: Cluster, api_run: Callable[..., ApiRun], machines: Machines, runs: str, tmp_path: Path
+    cluster: Cluster,
+    s3: FaultyStore,
+    api_run: Callable[..., ApiRun],
+    machines: Machines,
+    runs: str,
+    tmp_path: Path,
 ) -> None:
-    """The driver has none. A run in one process resumes it and needs nothing of the cluster."""
+    """Each by one request, and the driver has none of them."""
     run = stored_run(api_run, runs, 12)
-    result = run.run(*flags(cluster), "--limit", "12", out=runs)
+    result = run.run(*flags(cluster), out=runs)
     assert result.exit_code == 0, result.output
     assert not list((tmp_path / "machines" / "a").rglob("artifacts/*/*/*"))
+    assert [method for method, path in s3.requests if "/r/artifacts/" in path] == ["PUT"] * 12
     check_whole(run, runs, machines)
     assert run.repeated_calls == 0
 

@@ -47,3 +47,10 @@ def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+def test_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = run_page(ROOT / "docs" / "tutorial.md", tmp_path)
+    assert ("compare", 1) in ran
+    assert {"init", "plan", "label", "agreement", "baseline", "report"} <= {command for command, _ in ran}

@@ -168,6 +168,14 @@ class TestBudget:
         assert runner.run("--trust-suite").exit_code == 3
         assert resume(runner, "--budget", "0.1").cost_usd == 2.0
 
+    def test_one_that_cannot_be_asked_for_counts_as_a_whole(self, api: FakeAPI, runner: SuiteRunner) -> None:
+        api.videos.poll.append(ApiError(403, "not here"))
+        write(runner, entry(api, "videos", params={"seconds": 4}), prices={MODELS["videos"]: PRICE}, samples=2)
+        result = runner.run("--trust-suite", "--budget", "3.9", "--max-concurrency", "1")
+        assert result.exit_code == 3
+        assert "the budget of 3.9 USD is used up: 2 USD spent" in result.output
+        assert len(api.videos.created) == 1
+
     def test_the_plan_estimates_the_longest(self, kind: str, api: FakeAPI, runner: SuiteRunner) -> None:
         path = write(runner, entry(api, kind), prices={MODELS[kind]: PRICE}, samples=2)
         result = runner("plan", path, "--trust-suite")

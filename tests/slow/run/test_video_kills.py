@@ -48,9 +48,10 @@ def test_a_run_killed_while_polling_pays_once(kind: str, api: FakeAPI, runner: S
 
 def test_every_sample_that_has_begun_is_asked_for_and_the_others_begin(api: FakeAPI, runner: SuiteRunner) -> None:
     api.videos.held.set()
-    write(runner, entry(api, "videos"), samples=3)
-    program = started(runner, "--max-concurrency", "2")
-    wait_until(lambda: len(api.videos.created) == 2, program)
+    write(runner, entry(api, "videos"), samples=3, limits={"openai": {"max_concurrency": 2}})
+    program = started(runner)
+    wait_until(lambda: len(api.videos.created) == 2 and all(job.polls > 3 for job in api.videos.created), program)
+    assert len(api.videos.created) == 2  # a limit counts operations in flight
     program.kill()
     program.communicate(timeout=60)
     api.videos.held.clear()

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from fake_api import FakeAPI
+from fake_api.films import film
 from fake_api.http1 import ApiError, Reply
+from fake_gcs import gcs_with_preconditions
+from stores import forget_clients
 from suite_runner import SuiteRunner
 from vertex import ProxyLog
 from video_suites import MODELS, entry, failed, resume, run, write
+
+from visioneval.media.images import sha256
+from visioneval.records.stores.store import ObjectStore
 
 pytest_plugins = ("fake_api.fixtures", "video_fixtures")
 
@@ -37,6 +44,50 @@ class TestAnAddress:
         api.videos.ends = {"steps": [{"type": "model_output", "content": [video]}]}
         write(runner, entry(api, "omni"))
         assert "names its video by an address that cannot be read" in failed(runner)
+
+
+class TestABucket:
+    @pytest.fixture
+    def bucket(self, google: ProxyLog, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+        forget_clients()
+        with gcs_with_preconditions() as url:
+            monkeypatch.setenv("STORAGE_EMULATOR_HOST", url)
+            monkeypatch.setenv("NO_GCE_CHECK", "true")
+            yield "gs://bkt/films"
+        forget_clients()
+
+    def test_veo_may_leave_its_video_there(self, api: FakeAPI, runner: SuiteRunner, bucket: str) -> None:
+        ObjectStore(bucket).put("1.mp4", film())
+        api.videos.ends = {"response": {"videos": [{"gcsUri": f"{bucket}/1.mp4", "mimeType": "video/mp4"}]}}
+        write(runner, entry(api, "veo", params={"output_gcs_uri": bucket}))
+        assert run(runner)["fox", 0].artifact_sha256 == sha256(film())
+        assert api.videos.created[0].body["parameters"]["storageUri"] == bucket
+
+    def test_an_object_that_is_gone_is_named(self, api: FakeAPI, runner: SuiteRunner, bucket: str) -> None:
+        api.videos.ends = {"response": {"videos": [{"gcsUri": f"{bucket}/gone.mp4", "mimeType": "video/mp4"}]}}
+        write(runner, entry(api, "veo", params={"output_gcs_uri": bucket}))
+        assert "cannot be read from its bucket: there is no such file" in failed(runner)
+        api.videos.ends = None
+        assert resume(runner).status == "completed"
+        assert len(api.videos.created) == 2
+
+    @pytest.mark.parametrize("uri", ["gs://other/1.mp4", "gs://bkt/films-of-others/1.mp4", "gs://bkt/films/../1.mp4"])
+    def test_an_object_elsewhere_is_not_read(
+        self, uri: str, api: FakeAPI, runner: SuiteRunner, google: ProxyLog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:9")
+        api.videos.ends = {"response": {"videos": [{"gcsUri": uri, "mimeType": "video/mp4"}]}}
+        write(runner, entry(api, "veo", params={"output_gcs_uri": "gs://bkt/films"}))
+        assert failed(runner).endswith("names its video by an address that is not below output_gcs_uri")
+
+    @pytest.mark.parametrize("kind", ["veo", "omni"], indirect=True)
+    def test_no_bucket_is_read_that_the_suite_does_not_name(self, kind: str, api: FakeAPI, runner: SuiteRunner) -> None:
+        video = {"type": "video", "uri": "gs://bkt/films/1.mp4", "mime_type": "video/mp4"}
+        of_omni = {"steps": [{"type": "model_output", "content": [video]}]}
+        of_veo = {"response": {"videos": [{"gcsUri": video["uri"], "mimeType": "video/mp4"}]}}
+        api.videos.ends = of_veo if kind == "veo" else of_omni
+        write(runner, entry(api, kind))
+        assert failed(runner).endswith("names its video by an address that is not below output_gcs_uri")
 
 
 class TestEndings:
@@ -176,6 +227,13 @@ class TestDownloads:
         assert "invalid: the server sends 'text/html' instead of the video video_" in failed(runner)
         assert resume(runner).status == "completed"
         assert len(api.videos.created) == 1
+
+    def test_a_download_that_breaks_off_is_repeated(self, api: FakeAPI, runner: SuiteRunner) -> None:
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: video/mp4\r\ncontent-length: 5000\r\n\r\n"
+        api.videos.content.append(Reply(200, b"", raw=[head, b"x" * 100]))
+        write(runner, entry(api, "videos"))
+        assert run(runner)["fox", 0].status == "completed"
+        assert (len(api.videos.created), len(api.requests_to("videos.content"))) == (1, 2)
 
     def test_bytes_that_are_no_film(self, api: FakeAPI, runner: SuiteRunner) -> None:
         api.videos.content.append(Reply(200, b"x" * 5000, content_type="video/mp4"))

@@ -22,26 +22,39 @@ from visioneval.types import TaskType
 
 OLD, NEW = b"an output", b"another output"
 PATH = "artifacts/tree/m/0.png"
-JOB = Job(call=SimpleNamespace(task_type="image_generation"), generate=(0,))  # type: ignore[arg-type]
+CALL: Any = SimpleNamespace(task_type=TaskType.IMAGE_GENERATION)
+JOB = Job(CALL, generate=(0,))
 CELL: Any = SimpleNamespace(
     task_type=TaskType.VIDEO_GENERATION, case=SimpleNamespace(id="fox"), run=SimpleNamespace(label="m")
 )
 
 
-@pytest.fixture
-def store(runs: str) -> ObjectStore:
-    """A folder of runs with a run ``r``."""
-    created = ObjectStore(runs)
+def store_with_run(url: str) -> ObjectStore:
+    created = ObjectStore(url)
     created.put("r/run.json", b"{}")
     created.put("r/questions.json", b'{"schema_version": 2, "prompts": []}')
     return created
 
 
 @pytest.fixture
-def worker(store: ObjectStore, tmp_path: Path) -> Callable[..., StoreOutputs]:
+def store(runs: str) -> ObjectStore:
+    """A folder of runs at S3 with a run ``r``."""
+    return store_with_run(runs)
+
+
+@pytest.fixture
+def any_store(any_runs: str) -> ObjectStore:
+    """The same in each kind of store."""
+    return store_with_run(any_runs)
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> Callable[..., StoreOutputs]:
     """Workers, each on a node of its own."""
 
-    def create(name: str, *, has_outputs: bool = False, say: Callable[[str], None] = print) -> StoreOutputs:
+    def create(
+        store: ObjectStore, name: str, *, has_outputs: bool = False, say: Callable[[str], None] = print
+    ) -> StoreOutputs:
         (tmp_path / name).mkdir()
         run = SimpleNamespace(info=SimpleNamespace(run_id="r"), folder=tmp_path / "driver", has_outputs=has_outputs)
         assignment: Any = run
@@ -62,31 +75,31 @@ def sent(outputs: StoreOutputs, data: bytes, job: Job = JOB, *, again: bool = Fa
     return asyncio.run(work())
 
 
-def test_first_attempt_has_the_usual_name(store: ObjectStore, worker: Callable[..., StoreOutputs]) -> None:
-    first = worker("first")
+def test_first_attempt_has_the_usual_name(any_store: ObjectStore, worker: Callable[..., StoreOutputs]) -> None:
+    first = worker(any_store, "first")
     assert sent(first, OLD) == (PATH, [])
-    assert store.read(f"r/{PATH}") == OLD
+    assert any_store.read(f"r/{PATH}") == OLD
     assert read_questions(first.folder) == ()
     assert [path.name for path in first.folder.iterdir()] == ["questions.json"]
-    assert [item.name for item in store.entries("r")] == ["artifacts", "questions.json", "run.json"]
+    assert [item.name for item in any_store.entries("r")] == ["artifacts", "questions.json", "run.json"]
 
 
-def test_late_worker_cannot_replace_an_output(store: ObjectStore, worker: Callable[..., StoreOutputs]) -> None:
+def test_late_worker_cannot_replace_an_output(any_store: ObjectStore, worker: Callable[..., StoreOutputs]) -> None:
     """The attempt of another worker has another name; what one process put there since stays as it is."""
     again = f"artifacts/tree/m/{named_by_content('0.png', NEW)}"
-    assert sent(worker("other"), NEW, again=True) == (again, [])
-    late = worker("late")
+    assert sent(worker(any_store, "other"), NEW, again=True) == (again, [])
+    late = worker(any_store, "late")
     assert sent(late, OLD) == (PATH, [])
-    assert (store.read(f"r/{PATH}"), store.read(f"r/{again}")) == (OLD, NEW)
-    store.put(f"r/{PATH}", NEW)  # `run --resume` in one process
+    assert (any_store.read(f"r/{PATH}"), any_store.read(f"r/{again}")) == (OLD, NEW)
+    any_store.put(f"r/{PATH}", NEW)  # `run --resume` in one process
     with pytest.raises(StorageError, match=r"0\.png: another process has written this output: resume the run"):
         sent(late, OLD)
-    assert store.read(f"r/{PATH}") == NEW
+    assert any_store.read(f"r/{PATH}") == NEW
 
 
 def test_resumed_run_replaces_nothing(store: ObjectStore, worker: Callable[..., StoreOutputs]) -> None:
     store.put(f"r/{PATH}", OLD)
-    path, unsent = sent(worker("resumed", has_outputs=True), NEW)
+    path, unsent = sent(worker(store, "resumed", has_outputs=True), NEW)
     assert path != PATH
     assert not unsent
     assert (store.read(f"r/{PATH}"), store.read(f"r/{path}")) == (OLD, NEW)
@@ -95,7 +108,7 @@ def test_resumed_run_replaces_nothing(store: ObjectStore, worker: Callable[..., 
 def test_request_whose_reply_is_lost(store: ObjectStore, s3: FaultyStore, worker: Callable[..., StoreOutputs]) -> None:
     """The output arrived, and is this worker's."""
     s3.add("lost", "PUT", "/artifacts/")
-    assert sent(worker("first"), OLD) == (PATH, [])
+    assert sent(worker(store, "first"), OLD) == (PATH, [])
     assert store.read(f"r/{PATH}") == OLD
 
 
@@ -131,7 +144,7 @@ def test_store_that_fails(
 ) -> None:
     """The driver gets the files, and the user one message until a file arrives again."""
     messages: list[str] = []
-    first = worker("first", say=messages.append)
+    first = worker(store, "first", say=messages.append)
     s3.add(kind, "PUT", "/artifacts/", times=times)
     for _ in range(2):
         assert sent(first, OLD) == (PATH, [UnsentFile("tree", "m", "0.png", OLD)])
@@ -149,7 +162,7 @@ def test_outputs_to_grade_again(store: ObjectStore, worker: Callable[..., StoreO
         record: Any = SimpleNamespace(artifact_path=path)
         return StoredOutput(JOB.call, record, folder)
 
-    node, driver = worker("node", has_outputs=True), tmp_path / "driver"
+    node, driver = worker(store, "node", has_outputs=True), tmp_path / "driver"
 
     async def read() -> bytes:
         missing, unsafe = "artifacts/tree/m/1.png", "../../secret"
@@ -166,10 +179,31 @@ def test_outputs_to_grade_again(store: ObjectStore, worker: Callable[..., StoreO
     assert asyncio.run(read()) == OLD
 
 
+def test_operation_that_has_begun(store: ObjectStore, worker: Callable[..., StoreOutputs]) -> None:
+    """It is in the store at once, so that the worker that does the cell again asks for its end."""
+    call: Any = SimpleNamespace(
+        task_type=TaskType.VIDEO_GENERATION, case=SimpleNamespace(id="tree"), run=SimpleNamespace(label="m")
+    )
+    job = Job(call, generate=(0,))
+
+    async def lost() -> None:
+        async with worker(store, "lost").opened(job, again=False) as opened:
+            file = OperationFile(opened.writer, "tree", "m", "gemini", (0,), "key")
+            assert file.read() is None
+            file.begin("operations/1")
+
+    async def other() -> str | None:
+        async with worker(store, "other").opened(job, again=True) as opened:
+            return OperationFile(opened.writer, "tree", "m", "gemini", (0,), "key").read()
+
+    asyncio.run(lost())
+    assert asyncio.run(other()) == "operations/1"
+
+
 def test_node_without_access(store: ObjectStore, s3: FaultyStore, worker: Callable[..., StoreOutputs]) -> None:
     s3.add("403", "PUT", "/claims/worker-")
     with pytest.raises(UsageError, match=r"cannot write s3://.*/r/claims/worker-\w+: access denied"):
-        worker("first")
+        worker(store, "first")
     store.delete("r/run.json")
     with pytest.raises(StorageError, match=r"cannot read s3://.*/r/run\.json: there is no such object"):
-        worker("second")
+        worker(store, "second")

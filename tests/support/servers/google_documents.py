@@ -21,10 +21,11 @@ from fake_api.server import LoggedRequest
 from google import genai
 from google.genai import types
 from openai_document import shape_of
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 _VERSIONED = re.compile(r"/(v1|v1beta1)/")
 _DEVELOPER = re.compile(r"/(?:v1beta|v1alpha|v1)/models/([^/:]+):(generateContent|batchGenerateContent)")
+_INTERACTION = re.compile(r"/(?:v1|v1beta1?|v1alpha)/(?:projects/[^/]+/locations/[^/]+/)?interactions")
 _valid_shapes: set[str] = set()
 
 
@@ -34,21 +35,24 @@ def invalid_bodies(requests: Iterable[LoggedRequest]) -> Iterator[str]:
         path = request.path.split("?")[0]
         if request.method != "POST" or request.status != 200 or request.body is None:
             continue
-        developer = _DEVELOPER.fullmatch(path)
-        method = _method(path) if developer is None else None
-        if developer is None and method is None:
-            continue
         shape = f"{path} {json.dumps(shape_of(request.body), sort_keys=True)}"
         if shape in _valid_shapes:
             continue
-        body = camel(request.body)  # both services take snake_case names as well
-        if developer is not None:
-            errors = list(_developer_problems(developer[1], developer[2], body))
-        else:
-            errors = [f"{error.json_path}: {error.message[:300]}" for error in _validator(*method).iter_errors(body)]
+        errors = list(_problems(path, request.body))
         if not errors:
             _valid_shapes.add(shape)
         yield from (f"{path}: {error}" for error in errors)
+
+
+def _problems(path: str, body: Any) -> Iterator[str]:
+    if _INTERACTION.fullmatch(path):
+        yield from _interaction_problems(body)
+        return
+    body = camel(body)  # both services take snake_case names as well
+    if developer := _DEVELOPER.fullmatch(path):
+        yield from _developer_problems(developer[1], developer[2], body)
+    elif method := _method(path):
+        yield from (f"{error.json_path}: {error.message[:300]}" for error in _validator(*method).iter_errors(body))
 
 
 def has_vertex_document() -> bool:
@@ -164,6 +168,30 @@ def _generation_problems(model: str, body: Mapping[str, Any], where: str) -> Ite
     missing, extra = _keys(body) - _keys(sent) - {("model",)}, _keys(sent) - _keys(body)
     yield from (f"{where}.{'.'.join(path)}: the official client does not send this" for path in sorted(missing))
     yield from (f"{where}.{'.'.join(path)}: the official client also sends this" for path in sorted(extra))
+
+
+def _interaction_problems(body: Any) -> Iterator[str]:
+    """What the client's types say against an interaction. They take unknown keys and kinds, and tell them apart."""
+    from google.genai.interactions import CreateModelInteraction  # loads 500 types
+
+    try:
+        yield from _unknown(CreateModelInteraction.model_validate(body), "$")
+    except ValidationError as error:
+        yield from (f"$.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_url=False))
+
+
+def _unknown(value: Any, where: str) -> Iterator[str]:
+    if isinstance(value, list):
+        for item in value:
+            yield from _unknown(item, where)
+    if not isinstance(value, BaseModel):
+        return
+    if type(value).__name__.startswith("Unknown"):
+        yield f"{where}: is of an unknown kind"
+        return
+    yield from (f"{where}.{name}: is unknown" for name in value.model_extra or ())
+    for name in value.model_fields_set & type(value).model_fields.keys():
+        yield from _unknown(getattr(value, name), f"{where}.{name}")
 
 
 def _keys(value: Any, path: tuple[str, ...] = ()) -> set[tuple[str, ...]]:

@@ -19,6 +19,14 @@ IMAGE = {"contents": CONTENTS, "generationConfig": {"responseModalities": ["IMAG
 JOB = {"displayName": "job", "model": f"publishers/google/models/{MODEL}"}
 INPUT = {"instancesFormat": "jsonl", "gcsSource": {"uris": ["gs://b/in.jsonl"]}}
 OUTPUT = {"predictionsFormat": "jsonl", "gcsDestination": {"outputUriPrefix": "gs://b/out"}}
+INTERACTIONS = "/v1beta/interactions"
+FILM = {
+    "model": "gemini-omni",
+    "input": [{"type": "image", "data": "iVBO", "mime_type": "image/png"}, {"type": "text", "text": "a tree"}],
+    "response_format": {"type": "video", "duration": "4s"},
+    "generation_config": {"seed": 1, "video_config": {"task": "image_to_video"}},
+}
+VEO = "/v1beta1/projects/p/locations/l/publishers/google/models/veo:predictLongRunning"
 needs_document = pytest.mark.skipif(not has_vertex_document(), reason="needs google-api-python-client")
 
 
@@ -47,6 +55,8 @@ def batch_of(*bodies: Any) -> dict[str, Any]:
             VERTEX, with_config(imageConfig={"imageOutputOptions": {"mimeType": "image/jpeg"}}), marks=needs_document
         ),
         pytest.param(JOBS, {**JOB, "inputConfig": INPUT, "outputConfig": OUTPUT}, marks=needs_document),
+        (INTERACTIONS, FILM),
+        pytest.param(VEO, {"instances": [{"prompt": "a"}], "parameters": {"seed": 1}}, marks=needs_document),
         ("/v1/elsewhere", {"texts": 1}),
     ],
 )
@@ -67,6 +77,15 @@ def test_a_valid_body_has_no_problem(path: str, body: Any) -> None:
         ),
         (DEVELOPER, {}, "$: contents are required"),
         (BATCH, batch_of(IMAGE, with_config(imageConfig=1)), "$.batch.1.imageConfig: Input should be a valid"),
+        (INTERACTIONS, {**FILM, "colour": 1}, "$.colour: is unknown"),
+        (
+            INTERACTIONS,
+            {**FILM, "response_format": {"type": "video", "ratio": ""}},
+            "$.response_format.ratio: is unknown",
+        ),
+        (INTERACTIONS, {**FILM, "generation_config": {"seed": "x"}}, "$.generation_config.seed: Input should be"),
+        (INTERACTIONS, {**FILM, "input": [{"type": "photo", "data": ""}]}, "$.input: is of an unknown kind"),
+        pytest.param(VEO, {"instance": [{"prompt": "a"}]}, "$: Additional properties", marks=needs_document),
         (BATCH, {"batch": {"displayName": "job"}}, "$.batch.inputConfig: has neither requests nor a file"),
         pytest.param(
             VERTEX, {"contents": [{"parts": [{"texts": ""}]}]}, "$.contents[0].parts[0]: ", marks=needs_document

@@ -6,11 +6,14 @@ import json
 import os
 import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from visioneval.engine.calls.cost.pricing import Prices
+from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.errors import UsageError
 from visioneval.providers.litellm import catalog
 from visioneval.providers.litellm.checks import warnings
@@ -19,6 +22,7 @@ from visioneval.providers.litellm.generator import LiteLLMGenerator
 from visioneval.providers.litellm.judge import open_judge
 from visioneval.providers.litellm.process import Environment
 from visioneval.suite.entries.judges import BaseJudge
+from visioneval.suite.entries.limits import Price
 
 Problems = Callable[..., list[str]]
 FLUX = "fal_ai/fal-ai/flux-pro/v1.1"
@@ -119,6 +123,7 @@ def test_the_process_gets_what_the_entry_names_and_nothing_else(monkeypatch: pyt
     assert (values["HOME"], values["HTTPS_PROXY"]) == ("/tmp/empty", "http://proxy.example")
     assert (values["LITELLM_LOCAL_MODEL_COST_MAP"], values["LITELLM_MODE"]) == ("true", "PRODUCTION")
     assert [name for name, value in values.items() if value.startswith("value of")] == ["AWS_ACCESS_KEY_ID"]
+    assert Path(values["PYTHONPATH"].split(os.pathsep)[0], "visioneval").is_dir()
 
     values = Environment.of(model(machine_credentials=True)).values("/tmp/empty")
     assert values["HOME"] == os.environ["HOME"]
@@ -180,3 +185,15 @@ verdict: [not file.blank]
     assert "LiteLLM gets several environment variables: pass --trust-suite" in first
     assert second.startswith("suite.yaml:6:")
     assert "'api_base' controls LiteLLM" in second
+
+
+def test_public_prices_are_those_of_the_provider_behind_litellm() -> None:
+    usage = {"prompt_tokens": 1_000_000, "completion_tokens": 0}
+    behind = RateLimitKey("litellm", "openai/gpt-4o", "judge")
+    direct = Prices().cost(RateLimitKey("openai", "gpt-4o", "judge"), usage, 0)
+    assert direct is not None
+    assert Prices().cost(behind, usage, 0) == direct
+    assert not Prices(custom_hosts=frozenset({behind})).knows(behind)
+    stated = Prices({"litellm": Price(per_call=2.0)}, custom_hosts=frozenset({behind}))
+    assert stated.cost(behind, usage, 0) == 2.0
+    assert not Prices().knows(RateLimitKey("litellm", "nowhere/flux", "generate"))

@@ -164,6 +164,28 @@ def test_timeout_is_retried() -> None:
     run_with_timeout(scenario())
 
 
+def test_an_operation_applies_the_timeout_itself_and_keeps_its_turn() -> None:
+    async def scenario() -> None:
+        throttle = throttle_with({"openai": {"timeout_s": 0.01, "max_concurrency": 1}})
+        begun, end = asyncio.Event(), asyncio.Event()
+
+        async def operation() -> str:
+            begun.set()
+            await end.wait()
+            return "a film"
+
+        first, second = (asyncio.ensure_future(throttle.call(GENERATE, operation, is_operation=True)) for _ in range(2))
+        await begun.wait()
+        await asyncio.sleep(0.03)
+        assert [first.done(), second.done()] == [False, False]
+        assert throttle.waiting() == ["openai:painter: 1 video in progress"]
+        end.set()
+        assert await asyncio.gather(first, second) == ["a film", "a film"]
+        assert throttle.waiting() == []
+
+    run_with_timeout(scenario())
+
+
 def test_timeout_error_of_provider_is_reported_as_such() -> None:
     async def scenario() -> None:
         for limits_itself in (True, False):

@@ -10,7 +10,7 @@ from visioneval.analysis.compare.comparability import GradingDifference
 from visioneval.analysis.compare.differences import Difference, adjusted
 from visioneval.analysis.compare.filters import ComparisonFilters, check_filters, select_cells
 from visioneval.analysis.compare.marks import CellMarks, PairMarks
-from visioneval.analysis.compare.metric_tally import Alignments, Amount, Coverage
+from visioneval.analysis.compare.metric_tally import AlignmentPairs, Amount, MetricCoverage
 from visioneval.analysis.compare.pairing import Change, Pairs, pair_cells, parse_map
 from visioneval.analysis.compare.tally import Tally
 from visioneval.analysis.sides import Side
@@ -48,8 +48,8 @@ class Comparison:
     grading_differences: tuple[GradingDifference, ...]
     cost_usd: Amount
     seconds: Amount
-    alignments: Alignments
-    coverage: Coverage
+    alignments: AlignmentPairs
+    coverage: MetricCoverage
     marks: PairMarks
     marks_of_only_a: CellMarks
     marks_of_only_b: CellMarks

@@ -11,7 +11,7 @@ from math import fsum
 from operator import truediv
 from typing import NamedTuple
 
-from visioneval.analysis.compare.paired_scores import CaseSums, PairedScores
+from visioneval.analysis.compare.paired_scores import PairedScores, PairedSums
 from visioneval.analysis.compare.pairing import CellPair
 from visioneval.analysis.scores import CaseNumbers
 from visioneval.analysis.stats.basic import Interval, holm
@@ -141,7 +141,7 @@ class PairCounts(NamedTuple):
     unmeasured: int
 
 
-def cases_difference(name: str, metric: Metric, cases: CaseSums, counts: PairCounts) -> Difference:
+def cases_difference(name: str, metric: Metric, cases: PairedSums, counts: PairCounts) -> Difference:
     """Compares one number per case, so that cases count the same and their cells are not taken as independent.
 
     The turns of a case are one case, as they are not independent.

@@ -76,7 +76,7 @@ def add_mark(mark: int, case: MarkedCase) -> None:
     case.flaky |= bool(mark & _FLAKY)
 
 
-class Breaks(NamedTuple):
+class BreakCounts(NamedTuple):
     """Of some pairs: their number, those that broke, and those that passed in A and have an error in B."""
 
     pairs: int
@@ -147,7 +147,7 @@ class PairMarks:
 
         return pairs.take(positions_of(np.flatnonzero(~self._flaky())))
 
-    def breaks(self, *, same_output: bool) -> Breaks:
+    def breaks(self, *, same_output: bool) -> BreakCounts:
         """What became of the pairs whose case is not flaky, or of those of them with the same output."""
         counted = ~self._flaky()
         if same_output:
@@ -155,7 +155,7 @@ class PairMarks:
         changes, from_pass = self._changes(), _flags(self._marks, _FROM_PASS)
         broken = counted & (changes == _CHANGE_CODES["broken"])
         unmeasured = counted & from_pass & (changes == _CHANGE_CODES["error_after"])
-        return Breaks(int(counted.sum()), int(broken.sum()), int(unmeasured.sum()))
+        return BreakCounts(int(counted.sum()), int(broken.sum()), int(unmeasured.sum()))
 
     def _changes(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
         import numpy as np

@@ -21,7 +21,7 @@ _ABSENT = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
+class MetricCoverage:
     """The pairs in which B has an output, and by metric, in how many of their cells of A and of B it is measured."""
 
     pairs_with_output: int
@@ -65,10 +65,10 @@ class MetricTally:
         differences = (scores_difference(item.name, metrics[item.name], item.scores) for item in self._metrics)
         return [difference for difference in differences if difference.n_pairs or difference.unmeasured]
 
-    def coverage(self) -> Coverage:
+    def coverage(self) -> MetricCoverage:
         """In how many cells the metrics are measured."""
         measured = {item.name: (item.measured_a, item.measured_b) for item in self._metrics}
-        return Coverage(self._pairs_with_output, measured)
+        return MetricCoverage(self._pairs_with_output, measured)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class AlignmentScores:
                 column.append(nan if score is None else score)
 
 
-class Alignments(Sequence[AlignmentPair]):
+class AlignmentPairs(Sequence[AlignmentPair]):
     """The alignment of every pair that an alignment grader graded on both sides, the largest losses first.
 
     Pairs are read when they are needed.

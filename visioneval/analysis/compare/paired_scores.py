@@ -20,7 +20,7 @@ _SAFE = 1e6
 """Whole numbers up to this size have exact sums of floats, however many there are."""
 
 
-class CaseSums(NamedTuple):
+class PairedSums(NamedTuple):
     """For each case: the number of its pairs, the sum of the scores of A, and that of B's differences from A."""
 
     pairs: Sequence[int]
@@ -74,7 +74,7 @@ class PairedScores:
                 column[start:] = array("d", [*parts, *[0.0] * (rows - len(parts))])
         self._start = len(self._cases)
 
-    def by_case(self) -> CaseSums:
+    def by_case(self) -> PairedSums:
         """The sums of each case, rounded once."""
         import numpy as np
 
@@ -84,17 +84,17 @@ class PairedScores:
         order = np.argsort(cases, kind="stable")
         first = np.flatnonzero(np.diff(cases[order], prepend=-1))
         if not len(first):
-            return CaseSums((), (), ())
+            return PairedSums((), (), ())
         number = np.add.reduceat(pairs[order], first)
         if len(first) < len(order) and not (_is_safe(before) and _is_safe(after)):
             ends = [*first[1:].tolist(), len(order)]
             groups = [order[start:end] for start, end in zip(first.tolist(), ends, strict=True)]
             sums = [fsum(before[rows].tolist()) for rows in groups]
             changes = [fsum([*after[rows].tolist(), *(-before[rows]).tolist()]) for rows in groups]
-            return CaseSums(number.tolist(), sums, changes)
+            return PairedSums(number.tolist(), sums, changes)
         total = np.add.reduceat(before[order], first)
         change = np.add.reduceat(after[order], first) - total
-        return CaseSums(number.tolist(), total.tolist(), change.tolist())
+        return PairedSums(number.tolist(), total.tolist(), change.tolist())
 
 
 def _is_safe(values: np.ndarray[Any, np.dtype[np.float64]]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from visioneval.analysis.alignments import ALIGNMENT
 from visioneval.analysis.compare.comparability import GradingTally
 from visioneval.analysis.compare.marks import CellMarks, PairMarks
-from visioneval.analysis.compare.metric_tally import Alignments, AlignmentScores, AmountTally, MetricTally
+from visioneval.analysis.compare.metric_tally import AlignmentPairs, AlignmentScores, AmountTally, MetricTally
 from visioneval.analysis.compare.pairing import CellPair, Pairing
 from visioneval.analysis.compare.verdict_tally import VerdictTally
 from visioneval.analysis.rerouting import Reroutings
@@ -72,6 +72,6 @@ class Tally:
             scores.add(at, grader, pair)
         return scores
 
-    def alignments(self) -> Alignments:
+    def alignments(self) -> AlignmentPairs:
         """The scores of alignment graders."""
-        return Alignments(self._pairing.pairs, self._alignments)
+        return AlignmentPairs(self._pairing.pairs, self._alignments)

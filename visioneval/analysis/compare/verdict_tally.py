@@ -15,9 +15,9 @@ from visioneval.analysis.compare.differences import (
     cases_difference,
     passed,
 )
-from visioneval.analysis.compare.paired_scores import CaseSums
+from visioneval.analysis.compare.paired_scores import PairedSums
 from visioneval.analysis.compare.pairing import CellPair
-from visioneval.records.cell_lines import Numbers, view_of
+from visioneval.records.cell_lines import NameNumbers, view_of
 from visioneval.types import Metric
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class VerdictTally:
 
     def __init__(self) -> None:
         """No pairs."""
-        self._runs = Numbers()
+        self._runs = NameNumbers()
         self._tags: dict[tuple[tuple[str, ...], tuple[str, ...]], int] = {}
         self._tags_of_pairs: list[tuple[str, ...]] = []
         self._group: _Group | None = None
@@ -112,7 +112,7 @@ def _difference(name: str, rows: Rows) -> Difference:
     higher = int(rows[:, _HIGHER].sum())
     counts = PairCounts(higher, higher - int(changes.sum()), int(rows[:, _UNMEASURED].sum()))
     return cases_difference(
-        name, PASSED, CaseSums(sums[:, _PAIRS].tolist(), sums[:, _BEFORE].tolist(), changes.tolist()), counts
+        name, PASSED, PairedSums(sums[:, _PAIRS].tolist(), sums[:, _BEFORE].tolist(), changes.tolist()), counts
     )
 
 
@@ -163,5 +163,5 @@ class FailureTagTally:
         for tag in sorted(self._frequency, key=lambda tag: (-self._frequency[tag], tag)):
             counts = self._by_tag.get(tag, {})
             tagged = [counts.get(case, (0, 0)) for case in pairs]
-            sums = CaseSums([*pairs.values()], [a for a, _ in tagged], [b - a for a, b in tagged])
+            sums = PairedSums([*pairs.values()], [a for a, _ in tagged], [b - a for a, b in tagged])
             yield cases_difference(tag, metric, sums, PairCounts(self._higher[tag], self._lower[tag], unmeasured))

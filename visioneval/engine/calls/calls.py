@@ -8,23 +8,21 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from time import perf_counter
 from typing import Any, TypeVar
 
 from visioneval.aio import run_in_thread
 from visioneval.engine.calls.attempts.operations import OperationCall
 from visioneval.engine.calls.attempts.outcomes import (
     generation_of,
-    may_be_billed,
     refusal_as_result,
     reply_of,
-    status_of,
 )
+from visioneval.engine.calls.attempts.priced import PricedAttempts
 from visioneval.engine.calls.cache import Cache, CacheEntry, Kind
 from visioneval.engine.calls.cache_files import Content
 from visioneval.engine.calls.checked_media import CheckedMedia, check_media, check_outputs, is_whole
-from visioneval.engine.calls.cost.bounds import CallSize, CostBound, bound_of, generation_size, question_size
-from visioneval.engine.calls.cost.budget import Budget, Reservation
+from visioneval.engine.calls.cost.bounds import CallSize, generation_size, question_size
+from visioneval.engine.calls.cost.budget import Budget
 from visioneval.engine.calls.cost.meter import Meter
 from visioneval.engine.calls.cost.pricing import Prices
 from visioneval.engine.calls.judge_answers import AbandonedError, cached_fields, question_key
@@ -32,7 +30,7 @@ from visioneval.engine.calls.limit_keys import RateLimitKey, generation_limit_ke
 from visioneval.engine.calls.log import CallLog
 from visioneval.engine.calls.reuse import Reuse
 from visioneval.engine.calls.throttle import Throttle, Tries
-from visioneval.engine.sanitize import Sanitizer, amount
+from visioneval.engine.sanitize import Sanitizer
 from visioneval.errors import ProviderError, StorageError
 from visioneval.expansion.keys import HashOf, call_key
 from visioneval.expansion.plan import Call
@@ -271,53 +269,29 @@ class Calls:
         is_operation: bool = False,
         is_paid: Callable[[], bool] = lambda: False,
     ) -> tuple[T, float | None]:
-        """Makes a call within the budget and the throttle. Returns its result and cost. Logs every attempt.
-
-        An attempt that may have been billed although its reply was lost counts towards the budget. One that ``is_paid``
-        before it begins needs none of it.
-        """
-        tries = tries or Tries()
-
-        def bound() -> CostBound:
-            return CostBound(0.0, is_strict=True) if paid[-1] else bound_of(self.prices, limit_key, size())
-
-        def admission() -> Reservation:
-            paid.append(is_paid())
-            reservations.append(self.budget.reserve(limit_key, images, bound))
-            return reservations[-1]
-
-        async def priced() -> T:
-            start = perf_counter()
-            try:
-                answer = await work()
-            except BaseException as error:
-                self.log.call(limit_key, key, status_of(error), tries.count, perf_counter() - start)
-                if may_be_billed(error):
-                    self.budget.settle(reservations[-1].claim, None)
-                raise
-            usage, reported_cost = getattr(answer, "usage", None), getattr(answer, "cost_usd", None)
-            outputs = len(answer.outputs) if isinstance(answer, Generation) else 0
-            cost = self.prices.cost(limit_key, usage, outputs) if reported_cost is None else amount(reported_cost)
-            status = "refused" if getattr(answer, "refused", None) is not None else "ok"
-            is_free = paid[-1] or (cost is None and status == "refused")
-            self.budget.settle(reservations[-1].claim, 0.0 if is_free else cost)
-            costs.append(cost)
-            self.log.call(limit_key, key, status, tries.count, perf_counter() - start, usage=usage or {}, cost=cost)
-            return answer
-
-        costs: list[float | None] = []
-        reservations: list[Reservation] = []
-        paid: list[bool] = []
+        """Makes a call within the budget and the throttle. Returns its result and cost. Logs every attempt."""
+        attempts = PricedAttempts(
+            limit_key=limit_key,
+            key=key,
+            work=work,
+            size=size,
+            images=images,
+            is_paid=is_paid,
+            tries=tries or Tries(),
+            prices=self.prices,
+            budget=self.budget,
+            log=self.log,
+        )
         answer = await self.throttle.call(
             limit_key,
-            priced,
+            attempts.attempt,
             images=images,
-            tries=tries,
+            tries=attempts.tries,
             limits_itself=limits_itself,
             is_operation=is_operation,
-            admission=admission,
+            admission=attempts.admission,
         )
-        return answer, costs[-1]
+        return answer, attempts.cost
 
     async def _cached_generation(self, key: str, call: Call) -> GenerationResult | None:
         """The cached generation, if it is complete or the run is offline; ``None`` if it must be generated."""

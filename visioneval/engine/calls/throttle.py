@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Protocol, TypeVar
 
+from visioneval.counted import count_of
 from visioneval.engine.calls import limiters
 from visioneval.engine.calls.limit_keys import Kind, RateLimitKey
 from visioneval.engine.calls.limiters import LONGEST_WAIT_S, CallRate, ConcurrencyLimiter, duration_text
@@ -56,6 +58,8 @@ class Throttle:
     max_concurrency: int
     gates: dict[tuple[str, str | None, Kind], ConcurrencyLimiter] = field(default_factory=dict)
     rates: dict[tuple[str, str], CallRate] = field(default_factory=dict)
+    operations: Counter[str] = field(default_factory=Counter)
+    """Operations in flight, by model."""
     closed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once no new generation may start."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -92,7 +96,7 @@ class Throttle:
                     limit = asyncio.timeout(timeout_s)
                     try:
                         async with limit:
-                            with working():
+                            with working(), self._counting(limit_key, is_operation=is_operation):
                                 answer = await work()
                     except TimeoutError as error:
                         message = f"no answer within {timeout_s:g} s" if limit.expired() else f"TimeoutError: {error}"
@@ -127,6 +131,14 @@ class Throttle:
         await stack.enter_async_context(admission())
         await self._check_open(limit_key.kind, limiter)
         return limiter
+
+    @contextlib.contextmanager
+    def _counting(self, limit_key: RateLimitKey, *, is_operation: bool) -> Iterator[None]:
+        self.operations[str(limit_key)] += is_operation
+        try:
+            yield
+        finally:
+            self.operations[str(limit_key)] -= is_operation
 
     def timeout_s(self, limit_key: RateLimitKey, default: float | None) -> float | None:
         """The timeout of one call of a model, in seconds; ``None`` if it has none."""
@@ -203,10 +215,13 @@ class Throttle:
                 await self._sleep(kind, self.rates.setdefault((name, what), CallRate(per_minute)).turn(count))
 
     def waiting(self) -> list[str]:
-        """Status lines about waiting calls, for the terminal."""
+        """Status lines about operations and waiting calls, for the terminal."""
         if self.ended.is_set():
             return ["stopping: waiting for the calls in flight (interrupt to stop now)"]
-        return [
+        in_flight = [
+            f"{model}: {count_of(count, 'video')} in progress" for model, count in self.operations.items() if count
+        ]
+        return in_flight + [
             f"{RateLimitKey(*key)}: {gate.waiting} waiting {duration_text(gate.seconds_until_open)} (rate limit)"
             for key, gate in self.gates.items()
             if gate.seconds_until_open

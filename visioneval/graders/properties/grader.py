@@ -31,13 +31,11 @@ from visioneval.graders.measures import Measure
 from visioneval.graders.pixels.difference import TOOL_VERSIONS
 from visioneval.graders.pixels.transparency import Pixels, on_backgrounds, premultiplied
 from visioneval.graders.properties.config import PropertiesGrader, keeps_alpha
+from visioneval.graders.sizes import check_size
 from visioneval.media.images import FORMATS, frames, has_alpha, header, is_transparent, load_image, room_for
 from visioneval.media.opencv import portable_opencv
-from visioneval.suite.cases.case import Expect, pixel_size
 from visioneval.types import Score
 
-ASPECT_TOLERANCE = 0.01
-"""The allowed deviation of width / height from the expected ratio, as a share."""
 BLANK_LEVELS = 12
 """Of 255, per channel: smaller differences from the median color are ignored."""
 BAND_ROWS = 64
@@ -171,7 +169,7 @@ class Properties:
         reasons: dict[str, str] = {}
         unknown = None
         if expect.size is not None or expect.aspect_ratio is not None:
-            scores[f"{key}.size"], why, unknown = check_size(facts, expect, context.requested_size)
+            scores[f"{key}.size"], why, unknown = check_size(facts.width, facts.height, expect, context.requested_size)
             _add_reason(reasons, f"{key}.size", why)
         if expect.format is not None:
             scores[f"{key}.format"] = facts.format == expect.format
@@ -202,33 +200,6 @@ class Properties:
                 self._transparent_bases.clear()
             self._transparent_bases[base] = known
         return known
-
-
-def check_size(facts: FileFacts, expect: Expect, requested: str | None) -> tuple[bool | None, str | None, str | None]:
-    """Whether the size is right, the failure, and the error if that is unknown (then the first is ``None``)."""
-    failures, error = [], None
-    actual = f"{facts.width}x{facts.height}"
-    expected = requested if expect.size == "requested" else expect.size
-    if expect.size == "requested" and not _is_size(requested):
-        requested_text = "no size" if requested is None else f"the size {requested!r}"
-        error = f"expect.size is 'requested', but the model run requests {requested_text}"
-    elif expected is not None and pixel_size(expected) != (facts.width, facts.height):
-        failures.append(f"the image is {actual}, expected {expected}")
-    if expect.aspect_ratio is not None:
-        width, height = map(int, expect.aspect_ratio.split(":"))
-        ratio = facts.width / facts.height / (width / height)
-        if round(abs(ratio - 1), 9) > ASPECT_TOLERANCE:  # 101x100 is exactly 1 % off
-            failures.append(f"the image is {actual}, expected an aspect ratio of {expect.aspect_ratio}")
-    if failures:
-        return False, "; ".join(failures), error
-    return (True, None, None) if error is None else (None, None, error)
-
-
-def _is_size(text: str | None) -> bool:
-    try:
-        return text is not None and bool(pixel_size(text))
-    except ValueError:
-        return False
 
 
 def _format_failure(facts: FileFacts, expected: str) -> str | None:

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from visioneval.graders.text.alphabet import unreadable
 from visioneval.graders.text.config import TextGrader
+from visioneval.suite.cases.case import TestCase
 from visioneval.suite.checks.rules import Problems
+from visioneval.suite.entries.graders import is_video
 from visioneval.suite.model import Suite
 
 
 def problems(suite: Suite, graders: Sequence[tuple[int, TextGrader]]) -> Problems:
-    """Yields the expected lines that local OCR cannot read."""
-    for _, grader in graders:
+    """Yields the expected lines that local OCR cannot read, and judges that would have to read a video."""
+    for index, grader in graders:
         if grader.extract == "ocr":
             yield from _alphabet(suite, grader)
+        elif name := next((case.id for case in _cases(suite, grader) if is_video(case)), None):
+            yield (
+                ("graders", index, "extract"),
+                f"a judge reads copy in images only, but the case {name!r} is about a video: use 'extract: ocr'",
+            )
+
+
+def _cases(suite: Suite, grader: TextGrader) -> Iterator[TestCase]:
+    """The cases with copy that the grader is for."""
+    for case in suite.cases:
+        if case.expect.text is not None and grader.is_for(case):
+            yield case
 
 
 def _alphabet(suite: Suite, grader: TextGrader) -> Problems:

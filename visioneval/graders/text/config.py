@@ -8,8 +8,17 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from visioneval.graders.text.words import words
-from visioneval.suite.cases.case import TestCase
-from visioneval.suite.entries.graders import AMOUNT_DOWN, SHARE_DOWN, SHARE_UP, YES, BaseGrader, Share, is_video
+from visioneval.suite.cases.case import ExpectText, TestCase
+from visioneval.suite.entries.graders import (
+    AMOUNT_DOWN,
+    AMOUNT_UP,
+    SHARE_DOWN,
+    SHARE_UP,
+    YES,
+    BaseGrader,
+    Share,
+    is_video,
+)
 from visioneval.suite.entries.judge_prompt import JudgeTemplate
 from visioneval.suite.entries.panels import JudgeNames, PanelOptions
 from visioneval.types import Metric
@@ -32,14 +41,17 @@ def text_contexts(case: TestCase, prompt: str, description: str, *, describe: bo
 
 
 class TextGrader(BaseGrader, PanelOptions):
-    """Exact, case-sensitive copy: the lines that the image must and must not show."""
+    """Exact, case-sensitive copy: the lines that the image or video must and must not show."""
 
     needs: ClassVar[Mapping[str, str]] = {
         "": "expect.text",
         ".recall": "expect.text.required",
         ".cer": "expect.text.required",
+        ".shown_s": "task: video_generation and expect.text.required",
         ".doubtful_extra": "expect.text.extra: forbid",
     }
+
+    sees_videos: ClassVar[bool] = True
 
     type: Literal["text"]
     extract: Literal["ocr", "judge"] | Annotated[tuple[Literal["ocr"], Literal["judge"]], Field()] = Field(
@@ -61,6 +73,23 @@ class TextGrader(BaseGrader, PanelOptions):
         "complete (no difference). They ignore case, punctuation and white space.",
     )
 
+    frames: Annotated[int, Field(ge=2, le=64, strict=True)] = Field(
+        default=8,
+        exclude_if=lambda frames: frames == 8,  # the default: its hash stays the same
+        description="Number of frames of a video that OCR reads, each from the middle of an equal part.",
+    )
+    min_frames: Annotated[int, Field(ge=1, le=64, strict=True)] = Field(
+        default=2,
+        exclude_if=lambda frames: frames == 2,
+        description="Number of these frames that must show a required line, and from which other text is extra.",
+    )
+
+    @model_validator(mode="after")
+    def _check_frames(self) -> Self:
+        if self.min_frames > self.frames:
+            raise ValueError(f"min_frames is {self.min_frames}, but only {self.frames} frames are read: raise frames")
+        return self
+
     @model_validator(mode="after")
     def _who_describes(self) -> Self:
         if self.describe and self.extract == "ocr":
@@ -79,6 +108,10 @@ class TextGrader(BaseGrader, PanelOptions):
     def measures_locally(self) -> bool:
         return self.extract != "judge"
 
+    @property
+    def needs_no_bytes(self) -> bool:
+        return False
+
     def judge_templates(self, case: TestCase, variables: Mapping[str, Any]) -> tuple[JudgeTemplate, ...]:
         return (JudgeTemplate(CHECK, "describe", ("description", "criteria")),) if self.describe else ()
 
@@ -87,17 +120,22 @@ class TextGrader(BaseGrader, PanelOptions):
 
     def metrics(self, case: TestCase) -> dict[str, Metric]:
         expected = case.expect.text
-        if expected is None or is_video(case):
+        if expected is None or (is_video(case) and self.extract != "ocr"):
             return {}
         metrics = {self.key: YES}
         if expected.required:
             metrics[f"{self.key}.recall"] = SHARE_UP
             metrics[f"{self.key}.cer"] = SHARE_DOWN
-        if self.measure and words(expected.required):
-            metrics |= {f"{self.key}.{name}": _SCORES[name] for name in self.measure}
+            if is_video(case):
+                metrics[f"{self.key}.shown_s"] = AMOUNT_UP
+        metrics |= {f"{self.key}.{name}": _SCORES[name] for name in self.measured(expected)}
         if expected.extra == "forbid":
             metrics[f"{self.key}.doubtful_extra"] = AMOUNT_DOWN
         return metrics
+
+    def measured(self, expected: ExpectText) -> tuple[TextScore, ...]:
+        """The scores of ``measure``; none without a word to compare."""
+        return self.measure if self.measure and words(expected.required) else ()
 
     def template_contexts(
         self,

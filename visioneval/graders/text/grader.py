@@ -20,6 +20,7 @@ from visioneval.graders.text.alphabet import unreadable
 from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.copy_check import CopyCheck, CopyPair, Miss, check
 from visioneval.graders.text.copy_match import Corners, Reading
+from visioneval.graders.text.film import grade_film
 from visioneval.graders.text.reading import contrast, ocr
 from visioneval.graders.text.text_scores import normalized_edit_distance, word_accuracy
 from visioneval.judging.ask import OffSchemaError, reply_texts
@@ -34,7 +35,10 @@ SHORT = 500
 
 
 class Text:
-    """Grades an image's copy by local OCR, by a judge, or by OCR with a judge for everything that OCR does not pass."""
+    """Grades an image's copy by local OCR, by a judge, or by OCR with a judge for everything that OCR does not pass.
+
+    A film's copy is read by OCR (see ``film``).
+    """
 
     def __init__(self, config: TextGrader) -> None:
         self._config = config
@@ -48,12 +52,14 @@ class Text:
         if self._config.extract == "judge" or (by_judge and _unreadable_characters(expected)):
             return await self._by_judge(context, expected)
         _refuse_unreadable(expected)
+        if context.generated.is_video:
+            return await grade_film(self._config, context, expected, _tool_versions)
         path = context.generated.path
         readings = (await context.once_per_panel("ocr", lambda: context.measure(_reading(path)))).readings
         comparison = await context.once_per_panel(
             "comparison", lambda: context.measure(self._comparison(path, readings, expected))
         )
-        measured = await self._measured(context, readings, expected)
+        measured = await self._measured(readings, expected)
         ocr_grade = _grade(self._config, expected, readings, comparison, "ocr", measured, ocr.tool_versions())
         if comparison.doubtful_extra:
             doubtful = await asyncio.to_thread(_doubtful_extra, self._config, context, readings, comparison)
@@ -79,12 +85,10 @@ class Text:
             tool_versions=_tool_versions(),
         )
 
-    async def _measured(
-        self, context: GradingContext, readings: Sequence[Reading], expected: ExpectText
-    ) -> dict[str, Score]:
+    async def _measured(self, readings: Sequence[Reading], expected: ExpectText) -> dict[str, Score]:
         """The scores of ``measure``, over all readings that count."""
         config = self._config
-        names = [name for name in config.measure if f"{config.key}.{name}" in config.metrics(context.case)]
+        names = config.measured(expected)
         if not names:
             return {}
         read = [reading.text for reading in readings if reading.confidence >= config.min_confidence]
@@ -107,7 +111,7 @@ class Text:
             return _unread_grade(self._config, context, (), str(error))
         size = sum(len(reading.text) for reading in judge_reading.readings)
         comparison = await run_in_thread(_check_unfolded, judge_reading.readings, expected, when=size > SHORT)
-        measured = await self._measured(context, judge_reading.readings, expected)
+        measured = await self._measured(judge_reading.readings, expected)
         graded = _grade(self._config, expected, judge_reading.readings, comparison, "judge", measured, {})
         return replace(
             _with_criteria(graded, self._config.key, judge_reading),

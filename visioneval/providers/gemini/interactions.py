@@ -74,7 +74,7 @@ class OmniVideos:
 
     async def _download(self, name: str, uri: str, request: GenerationRequest) -> Generation | None:
         if uri.startswith("gs://"):
-            return Generation(outputs=(await bucket_video(name, uri),))
+            return Generation(outputs=(await bucket_video(name, uri, request.params.get("output_gcs_uri")),))
         if request.scratch is None:
             raise ProviderError("a video by address needs a folder for it", kind="invalid")
         return await developer_video(self._client, name, uri, Path(request.scratch) / "video")

@@ -73,7 +73,8 @@ class VeoVideos:
         if not videos and (answer.rai_media_filtered_count or answer.rai_media_filtered_reasons):
             reasons = "; ".join(answer.rai_media_filtered_reasons or ()) or "no reason is given"
             raise OperationError(f"the video was filtered: {reasons}"[:_MAX_MESSAGE], kind="refused")
-        outputs = [await _bytes_of(name, video) for video in videos[: len(request.samples)]]
+        folder = request.params.get("output_gcs_uri")
+        outputs = [await _bytes_of(name, video, folder) for video in videos[: len(request.samples)]]
         seconds = request.params.get("duration_seconds")
         usage = {VIDEO_MS: 1000 * seconds * len(outputs)} if isinstance(seconds, int) and outputs else None
         return Generation(outputs=tuple(outputs), usage=usage, run_params=dict(request.params))
@@ -112,8 +113,8 @@ def _image(path: Path) -> types.Image:
     return types.Image(image_bytes=data, mime_type=mime)
 
 
-async def _bytes_of(name: str, video: types.Video) -> bytes:
+async def _bytes_of(name: str, video: types.Video, folder: object) -> bytes:
     """The bytes in an answer, or those behind the address in a bucket that it names."""
     if video.video_bytes or not video.uri:
         return video.video_bytes or b""
-    return await bucket_video(name, video.uri)
+    return await bucket_video(name, video.uri, folder)

@@ -18,13 +18,15 @@ from visioneval.providers.gemini.connection import operation_errors
 _FILE = re.compile(r"(^|/)(?P<name>files/[a-z0-9-]+)(:download)?(\?|$)")
 
 
-async def bucket_video(name: str, uri: str) -> bytes:
-    """The bytes of an object, of at most ``MAX_BYTES``, with this machine's credentials.
+async def bucket_video(name: str, uri: str, folder: object) -> bytes:
+    """The bytes of an object in ``folder``, of at most ``MAX_BYTES``, with this machine's credentials.
 
-    Raises ``OperationError`` if there is no such object.
+    Raises ``OperationError`` if there is no such object, or if the answer names one elsewhere.
     """
-    if not uri.startswith("gs://"):
-        raise OperationError(f"the operation {name} names its video by an address that cannot be read", kind="invalid")
+    if not isinstance(folder, str) or not uri.startswith(f"{folder.rstrip('/')}/") or "/../" in uri:
+        raise OperationError(
+            f"the operation {name} names its video by an address that is not below output_gcs_uri", kind="invalid"
+        )
     try:
         return await asyncio.to_thread(fetch, uri, MAX_BYTES)
     except UsageError as error:

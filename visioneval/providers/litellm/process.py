@@ -49,6 +49,11 @@ _END_S = 5.0
 _STDERR_CHARS = 1000
 
 
+def is_setting(name: str) -> bool:
+    """Whether every process gets a variable, so that its value is no secret of an entry."""
+    return name in _SETTINGS or name in ("HOME", "USERPROFILE") or _PASSED.fullmatch(name) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Environment:
     """Which variables a process gets: LiteLLM's name of each, with the name of the variable that contains its value."""
@@ -70,7 +75,15 @@ class Environment:
             settings = {name: value for name, value in settings.items() if not name.startswith(("AWS_", "NO_GCE"))}
             own |= {name: value for name, value in os.environ.items() if name.startswith(_CREDENTIALS)}
         named = {name: os.environ.get(source, "") for name, source in self.variables}
-        return {**passed, **own, **settings, **named}
+        return {**passed, **_source_path(passed.get("PYTHONPATH")), **own, **settings, **named}
+
+
+def _source_path(existing: str | None) -> dict[str, str]:
+    """Makes this package importable where it is not installed, such as in the folder of a cluster's worker."""
+    folder = Path(__file__).parents[3]
+    if folder.name in ("site-packages", "dist-packages"):
+        return {}
+    return {"PYTHONPATH": os.pathsep.join(filter(None, (str(folder), existing)))}
 
 
 @dataclass(slots=True)
@@ -128,20 +141,12 @@ class LiteLLMProcess:
         if self._closing is None:
             self._closing = self._close_at_end()
             await anext(self._closing)  # a loop closes its async generators when it ends
-        home = tempfile.TemporaryDirectory(prefix="visioneval-litellm-")
-        with open(_stderr(home), "wb") as stderr:  # noqa: PTH123, ASYNC230 - an empty file
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-P",  # no module from the working directory
-                "-m",
-                "visioneval.providers.litellm.worker",
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=stderr,
-                cwd=home.name,
-                env=self._environment.values(home.name),
-                start_new_session=True,  # an interrupt is this process's to handle
-            )
+        try:
+            home = tempfile.TemporaryDirectory(prefix="visioneval-litellm-")
+            process = await _started(home, self._environment)
+        except OSError as error:
+            reason = error.strerror or error
+            raise ProviderError(f"cannot start LiteLLM's process: {reason}", kind="transient") from None
         running = _Running(process, home)
         running.reader = asyncio.create_task(_read(running))
         return running
@@ -150,6 +155,7 @@ class LiteLLMProcess:
         try:
             yield
         finally:
+            _PROCESSES.pop(asyncio.get_running_loop(), None)  # its values refer to the loop
             if self._running is not None:
                 await _end(self._running)
 
@@ -183,6 +189,23 @@ class LiteLLMConnection:
     async def post(self, path: str, body: bytes) -> dict[str, Any]:  # noqa: ARG002 - there is one path
         """Sends the body of a chat completion, as ``ChatJudge`` does."""
         return await self.call("chat", body=orjson.loads(body))
+
+
+async def _started(home: tempfile.TemporaryDirectory[str], environment: Environment) -> asyncio.subprocess.Process:
+    """Starts a process whose working directory and home are ``home``. Raises ``OSError``."""
+    with open(_stderr(home), "wb") as stderr:  # noqa: PTH123, ASYNC230 - an empty file
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-P",  # no module from the working directory
+            "-m",
+            "visioneval.providers.litellm.worker",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=stderr,
+            cwd=home.name,
+            env=environment.values(home.name),
+            start_new_session=True,  # an interrupt is this process's to handle
+        )
 
 
 def _result(answer: dict[str, Any]) -> dict[str, Any]:

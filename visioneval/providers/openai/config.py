@@ -34,14 +34,20 @@ class OpenAIProvider(GeneratingProvider, OpenAIOptions, DeclaredHosts):
         " send no mask.",
     )
 
+    edit_body: Literal["form", "json"] = Field(
+        default="form",
+        description="form: send the images of an edit as files, as OpenAI takes them; json: as data URLs in JSON, as"
+        " xAI does.",
+    )
+
     @property
     def needs_keys(self) -> tuple[str, ...]:
         return (self.key_variable,)
 
     @property
     def key_options(self) -> dict[str, Any]:
-        """Without ``api``, which follows from the task."""
-        return {name: value for name, value in super().key_options.items() if name != "api"}
+        """Without ``api``, which follows from the task, and ``edit_body``, which follows from the server."""
+        return {name: value for name, value in super().key_options.items() if name not in ("api", "edit_body")}
 
     @model_validator(mode="after")
     def _check_videos(self) -> Self:

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import openai
+from pybase64 import b64encode_as_string
 
 from visioneval.providers.base import Generation, GenerationRequest
+from visioneval.providers.input_images import Upload
 from visioneval.providers.masks import mask_use
 from visioneval.providers.openai.config import OpenAIProvider
 from visioneval.providers.openai.connection import (
@@ -52,6 +54,11 @@ class OpenAIGenerator:
         use = mask_use(self._config.mask_mode, request.files)
         outputs, mask = await asyncio.to_thread(uploads, request, use)
         prompt = use.worded(request.prompt, len(outputs))
+        masked = {"mask_mode": use.mode} if "editable" in request.files.masks else {}
+        sent = {**request.params, **masked}
+        if self._config.edit_body == "json":
+            body = await asyncio.to_thread(_json_edit, request.params, prompt, outputs, mask)
+            return await self._generation(await self._connection.post("/images/edits", body), sent)
         client = await self._connection.client()
         with provider_errors(client):
             raw = await client.images.with_raw_response.edit(
@@ -61,11 +68,22 @@ class OpenAIGenerator:
                 extra_body={**request.params, "prompt": prompt},
             )
             answer = read_json(raw.http_response)
-        masked = {"mask_mode": use.mode} if "editable" in request.files.masks else {}
-        return await self._generation(answer, {**request.params, **masked})
+        return await self._generation(answer, sent)
 
     async def _generation(self, answer: Mapping[str, Any], sent: Mapping[str, Any]) -> Generation:
         with parse_errors():
             images = [dict(image) for image in answer.get("data") or ()]
         outputs = await read_outputs(images, self._allowed)
         return Generation(outputs=outputs, usage=flat_usage(answer.get("usage")) or None, run_params=sent)
+
+
+def _json_edit(params: Mapping[str, Any], prompt: str, images: list[Upload], mask: Upload | None) -> bytes:
+    """The body of an edit in xAI's form: ``image`` for one image, ``images`` for several."""
+    parts = [_data_url(image) for image in images]
+    body = {**params, "prompt": prompt, **({"images": parts} if len(parts) > 1 else {"image": parts[0]})}
+    return encoded({**body, "mask": _data_url(mask)} if mask is not None else body)
+
+
+def _data_url(upload: Upload) -> dict[str, str]:
+    _, data, mime = upload
+    return {"type": "image_url", "url": f"data:{mime};base64,{b64encode_as_string(data)}"}

@@ -8,12 +8,12 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import httpx2
 import openai
 
-from visioneval.errors import OperationError, ProviderError, ProviderErrorKind
+from visioneval.errors import OperationError, ProviderError, ProviderErrorKind, StorageError
 from visioneval.media.images import MAX_BYTES
 from visioneval.providers.base import VIDEO_MS, Generation, GenerationRequest, OutputFile
 from visioneval.providers.input_images import VideoInputs, accepted_image
@@ -125,7 +125,14 @@ async def _download(client: openai.AsyncOpenAI, name: str, path: Path) -> None:
                     raise ProviderError(
                         f"the video {name} is over the limit of {MAX_BYTES:,} bytes", kind="invalid", may_be_billed=True
                     )
-                file.write(data)
+                _write(file, data, path)
+
+
+def _write(file: BinaryIO, data: bytes, path: Path) -> None:
+    try:
+        file.write(data)
+    except OSError as error:
+        raise StorageError(f"{path}: cannot write a video: {error.strerror or error}") from error
 
 
 def _usage(job: Mapping[str, Any]) -> dict[str, int] | None:

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from visioneval.atomic import write_whole
 from visioneval.errors import ImageError, UsageError
-from visioneval.media import images
+from visioneval.media import images, video
 from visioneval.suite.loading.paths import Trust
 
 if TYPE_CHECKING:
@@ -29,7 +29,12 @@ THUMB_SIDE = 256
 EMBEDDED_SIDE = 1024
 BROWSER_SUFFIXES = {".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp"}
 VIDEOS = {".mp4", ".webm", ".mov"}
+MAX_EMBEDDED_VIDEO = 4_000_000
+"""Bytes of a video in a page of one file."""
+MAX_EMBEDDED_VIDEOS = 64_000_000
+"""Bytes of all videos in a page of one file."""
 TINT = (255, 0, 128)
+WEBP = "image/webp"
 
 
 class ReportImage(TypedDict, total=False):
@@ -158,11 +163,12 @@ class EmbeddedImages(ReportImages):
     def __init__(self, run: Path, suite: Path, *, trust: bool, side: int = EMBEDDED_SIDE) -> None:
         super().__init__(run, suite, trust=trust)
         self._side = side
+        self._video_bytes = 0
 
     def thumb(self, relative: str) -> str:
         """The thumbnail as a data URL."""
         try:
-            return _data_url(_webp(_small(self._run_image_path(relative), THUMB_SIDE // 2), 70), "webp")
+            return _data_url(_webp(_small(self._run_image_path(relative), THUMB_SIDE // 2), 70), WEBP)
         except (OSError, ImageError):
             return ""
 
@@ -170,16 +176,27 @@ class EmbeddedImages(ReportImages):
         return self._embedded(path)
 
     def _put_run_image(self, path: Path) -> str:
-        if path.suffix.lower() in VIDEOS:
-            raise ImageError("a video is too large to embed")
-        return self._embedded(path)
+        return self._embedded_video(path) if path.suffix.lower() in VIDEOS else self._embedded(path)
+
+    def _embedded_video(self, path: Path) -> str:
+        """The video as a data URL. Raises ``ImageError`` if it is none, or too large."""
+        mime, size = video.mime_of(path), path.stat().st_size
+        if not mime:
+            raise ImageError("not a video")
+        if size > MAX_EMBEDDED_VIDEO or self._video_bytes + size > MAX_EMBEDDED_VIDEOS:
+            raise ImageError(
+                f"the video ({size / 1_000_000:,.1f} MB) is too large for a page of one file:"
+                " write the report as a folder"
+            )
+        self._video_bytes += size
+        return _data_url(path.read_bytes(), mime)
 
     def _put_derived(self, image: Image.Image, _name: str, /) -> str:
         image.thumbnail((self._side, self._side))
-        return _data_url(_webp(image, 80), "webp")
+        return _data_url(_webp(image, 80), WEBP)
 
     def _embedded(self, path: Path) -> str:
-        return _data_url(_webp(_small(path, self._side), 82), "webp")
+        return _data_url(_webp(_small(path, self._side), 82), WEBP)
 
 
 def _image_or_reason(put: Callable[[], str], name: str) -> ReportImage:
@@ -200,9 +217,16 @@ def _content_name(path: Path) -> str:
 
 
 def _small(path: Path, side: int) -> Image.Image:
-    """The image in display orientation, at most ``side`` pixels on its longer side; on squares if it is transparent."""
+    """The image in display orientation, at most ``side`` pixels on its longer side; on squares if it is transparent.
+
+    Of a video, the frame in its middle.
+    """
     from PIL import Image
 
+    if path.suffix.lower() in VIDEOS:
+        _, frame = video.sample_images(path, 1)[0]
+        frame.thumbnail((side, side), Image.Resampling.LANCZOS)
+        return frame
     with images.opened(path) as handle:
         handle.draft("RGB", (side * 2, side * 2))
         if handle.mode == "RGB" and not handle.getexif().get(0x0112, 1) > 1:
@@ -230,5 +254,5 @@ def _webp(image: Image.Image, quality: int) -> bytes:
     return buffer.getvalue()
 
 
-def _data_url(data: bytes, kind: str) -> str:
-    return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
+def _data_url(data: bytes, mime: str) -> str:
+    return f"data:{mime};base64,{base64.b64encode(data).decode()}"

@@ -27,6 +27,7 @@ SCRIPTS = {
         "filters.js",
         "gallery.js",
         "grid.js",
+        "film.js",
         "stage.js",
         "details.js",
         "cell.js",

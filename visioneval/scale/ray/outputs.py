@@ -55,15 +55,16 @@ class ExclusiveWriter(OutputWriter):
         if source is not None and not self._by_content and self._is_linked(source, f"{folder}/{name}"):
             return name
         content = data if data is not None else b"" if source is None else Path(source).read_bytes()
-        if not self._by_content:
+        last_name = named_by_content(name, content)
+        for free_name in (last_name,) if self._by_content else (name, last_name):
             try:
-                path = Path(folder, name)
+                path = Path(folder, free_name)
                 if create_whole(path, content) or path.read_bytes() == content:
-                    return name
+                    return free_name
             except OSError as error:
                 if error.errno not in _NO_LINKS:
                     raise
-        return super()._write(cell_folder, named_by_content(name, content), content, None)
+        return super()._write(cell_folder, last_name, content, None)
 
     def _is_linked(self, source: StrPath, path: str) -> bool:
         """Whether the file was linked to a name that was free."""

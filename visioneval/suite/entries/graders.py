@@ -34,6 +34,7 @@ ModuleClass = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][\w.]*:[A-Za-
 YES = Metric(type="bool", better="higher")
 SHARE_UP = Metric(type="number", range=(0, 1), better="higher")
 SHARE_DOWN = Metric(type="number", range=(0, 1), better="lower")
+AMOUNT_UP = Metric(type="number", range=(0, None), better="higher")
 AMOUNT_DOWN = Metric(type="number", range=(0, None), better="lower")
 SSIM = Metric(type="number", range=(-1, 1), better="higher")
 

@@ -81,7 +81,10 @@ class OperationCall:
             try:
                 generation: Generation | None = await _timed(partial(self._poll, name))
             except ProviderError as error:
-                if isinstance(error, OperationError) or error.kind not in _RETRYABLE:
+                if isinstance(error, OperationError):
+                    raise
+                if error.kind not in _RETRYABLE:
+                    error.may_be_billed = True
                     raise
                 failures += 1
                 pause, problem = _failure_pause(error, failures), f"cannot be asked for: {error}"

@@ -11,10 +11,11 @@ import httpx
 import orjson
 
 from visioneval.errors import ProviderError, ProviderErrorKind
+from visioneval.providers.litellm.process import is_setting
 from visioneval.providers.litellm.worker.http import Trace
 from visioneval.providers.openai.connection import kind_of_status
 from visioneval.providers.retry_after import retry_after
-from visioneval.suite.secrets import environment_secrets
+from visioneval.suite.secrets import SHORTEST_ENVIRONMENT_SECRET, environment_secrets
 
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 _REFUSAL = re.compile(
@@ -100,11 +101,9 @@ def _text(error: BaseException) -> str:
 
 
 def _without_secrets(message: str, key: str | None) -> str:
-    for secret in sorted({*environment_secrets(os.environ.keys() - _HARMLESS), key or ""}, key=len, reverse=True):
-        if len(secret) >= 8:
-            message = message.replace(secret, "***")
+    """Hides the key and the values of the variables that the entry names."""
+    named = [name for name in os.environ if not is_setting(name)]
+    secrets = {*environment_secrets(named), *([key] if key and len(key) >= SHORTEST_ENVIRONMENT_SECRET else ())}
+    for secret in sorted(secrets, key=len, reverse=True):
+        message = message.replace(secret, "***")
     return message
-
-
-_HARMLESS = frozenset(os.environ) & {"PATH", "HOME", "USERPROFILE", "TMPDIR", "TEMP", "TMP", "LANG", "LC_ALL"}
-"""Variables whose values are no secrets but may be in messages."""

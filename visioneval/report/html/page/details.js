@@ -1,6 +1,6 @@
 // Details of a grader: known fields have a dedicated renderer, others are rendered by shape.
 
-const HIDDEN = new Set(["box", "readings", "difference_map", "prompt_sha256"]);
+const HIDDEN = new Set(["box", "readings", "difference_map", "over_time", "prompt_sha256"]);
 const FORMS = { lines: readLines, crops: cropsOf, replies: repliesOf, questions: questionsOf };
 
 function graderSection(grader, detail) {

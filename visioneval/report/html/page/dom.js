@@ -3,7 +3,7 @@
 const visioneval = {};
 
 const SVG = "http://www.w3.org/2000/svg";
-const IMAGE_SOURCE = /^(data:image\/(webp|png);base64,|(\.\.\/|\.\/)*[^/:?#\\][^:?#\\]*$)/;
+const IMAGE_SOURCE = /^(data:image\/(webp|png);base64,|data:video\/(mp4|webm|quicktime);base64,|(\.\.\/|\.\/)*[^/:?#\\][^:?#\\]*$)/;
 
 /** An element with attributes (a function is a listener, "class" and "text" are short) and children. */
 function el(tag, attributes = {}, ...children) {

@@ -1,11 +1,11 @@
-// The image of a cell and its display modes.
+// The image or video of a cell and its display modes.
 
 /** Display modes for the images of a cell: ``{name, render}``, most useful first. */
 function modesOf(detail) {
   const { output, record } = detail;
-  const modes = [{ name: "Output", render: () => plain(output, "output") }];
+  const modes = [{ name: "Output", render: () => (output?.kind === "video" ? film(output, record) : plain(output, "output")) }];
   const base = detail.inputs[0] || detail.reference;
-  if (base?.src && output?.src) modes.push({ name: "Slider", render: () => slider(base, output, detail.inputs[0] ? "input" : "reference", "output") });
+  if (base?.src && output?.src && output.kind !== "video") modes.push({ name: "Slider", render: () => slider(base, output, detail.inputs[0] ? "input" : "reference", "output") });
   if (base && output) modes.push({ name: "Side by side", render: () => beside([[detail.inputs[0] ? "input" : "reference", base], ["output", output]]) });
   if (detail.masks.length && output) modes.push({ name: "Mask", render: () => masked(output, detail.masks) });
   const shared = (test) => record.graders.filter(test).length > 1;
@@ -33,10 +33,12 @@ function createStage(modes, first = 0) {
   function choose(at) {
     if (!modes[at]) return;
     frame.replaceChildren(modes[at].render());
+    fit.hidden = Boolean(frame.querySelector(".film"));
     buttons.forEach((button, other) => button.setAttribute("aria-pressed", other === at));
   }
 
   function zoom() {
+    if (frame.querySelector(".film")) return;
     const whole = frame.classList.toggle("fit");
     fit.setAttribute("aria-pressed", !whole);
   }

@@ -1,0 +1,119 @@
+"""Copy in films: required lines, typos, forbidden lines and other text over sampled frames, read by OCR."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mock_outputs import request
+
+from visioneval.errors import GraderError
+from visioneval.graders.base import Grade, GradingContext
+from visioneval.graders.text.config import TextGrader
+from visioneval.graders.text.grader import Text
+from visioneval.providers.mock.generator import Mock
+from visioneval.suite.cases.case import TestCase
+from visioneval.types import CaseFiles, Output, TaskType
+
+pytestmark = pytest.mark.usefixtures("reduced_readings")
+LINES = ["Marrow & Pine", "Doors open Friday", "Join us"]
+EXPECTED = {"required": LINES, "extra": "forbid"}
+
+
+@pytest.fixture(scope="module")
+def film(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """``film(**params)`` is the file of mock's film of the lines, made once."""
+    made: dict[str, Path] = {}
+
+    def make(**params: Any) -> Path:
+        name = "-".join(f"{key}-{value}" for key, value in params.items()) or "none"
+        if name not in made:
+            asked = request({"text": EXPECTED}, **params)
+            case = asked.case.model_copy(update={"task": TaskType.VIDEO_GENERATION})
+            asked = replace(asked, case=case, task_type=TaskType.VIDEO_GENERATION)
+            made[name] = tmp_path_factory.mktemp("films") / f"{name}.mp4"
+            (data,) = asyncio.run(Mock(None).generate(asked)).outputs
+            assert isinstance(data, bytes)
+            made[name].write_bytes(data)
+        return made[name]
+
+    return make
+
+
+def graded(path: Path, expected: dict[str, Any] | None = None, **options: Any) -> Grade:
+    case = TestCase.model_validate(
+        {"id": "c", "prompt": "p", "task": "video_generation", "expect": {"text": expected or EXPECTED}}
+    )
+    config = TextGrader(key="copy", type="text", **{"frames": 3, **options})
+    output = Output(path, "0" * 64, "video/mp4", 1, 1)
+    context = GradingContext(case, TaskType.VIDEO_GENERATION, "p", None, output, CaseFiles(), lambda name, _: name)
+    grade = asyncio.run(Text(config).grade(context))
+    assert set(grade.scores) == set(config.metrics(case))
+    return grade
+
+
+def test_all_lines_in_all_frames(film: Any) -> None:
+    grade = graded(film(), measure=["word_accuracy", "complete"])
+    assert grade.scores == {
+        "copy": True,
+        "copy.recall": 1.0,
+        "copy.cer": 0.0,
+        "copy.shown_s": 1.5,
+        "copy.word_accuracy": 1.0,
+        "copy.complete": True,
+        "copy.doubtful_extra": 0,
+    }
+    assert grade.details["over_time"] == {"seconds": [0.25, 0.75, 1.25], "required_text": [1, 1, 1]}
+    assert [line["frames"] for line in grade.details["required"]] == [3, 3, 3]
+
+
+def test_a_typo_and_a_missing_line_fail_with_the_nearest_text(film: Any) -> None:
+    grade = graded(film(flaw="typo"))
+    assert (grade.scores["copy"], grade.scores["copy.recall"]) == (False, pytest.approx(2 / 3))
+    assert 0 < float(grade.scores["copy.cer"] or 0) < 0.1
+    assert "is in 0 of 3 sampled frames, at least 2 expected: the nearest text is" in grade.reasons["copy"]
+    grade = graded(film(flaw="missing_line"))
+    assert (grade.scores["copy"], grade.scores["copy.shown_s"]) == (False, 0)
+
+
+def test_other_and_forbidden_text_fails(film: Any) -> None:
+    extra = graded(film(flaw="extra_text"))
+    assert extra.scores["copy"] is False
+    assert "extra text: Limited time offer (in 3 of 3 sampled frames, from 0.25 s)" in extra.reasons["copy"]
+    forbidden = graded(film(), {"required": LINES[:1], "forbidden": ["Join us"]})
+    assert forbidden.scores["copy"] is False
+    assert forbidden.reasons["copy"].startswith('forbidden "Join us" is present at 0.25 s')
+    assert forbidden.details["forbidden"][0]["seconds"] == [0.25, 0.75, 1.25]
+
+
+def test_lines_that_vanish_count_where_they_were_read(film: Any) -> None:
+    """The film is black from its second fifth on: one of three frames shows the copy."""
+    grade = graded(film(flaw="black"))
+    assert (grade.scores["copy"], grade.scores["copy.shown_s"], grade.scores["copy.cer"]) == (False, 0.5, 0)
+    assert '"Join us" is in 1 of 3 sampled frames, at least 2 expected' in grade.reasons["copy"]
+    assert graded(film(flaw="black"), min_frames=1).scores["copy"] is True
+    forbidden = {"required": [], "forbidden": ["Join us"]}
+    assert graded(film(flaw="black"), forbidden).scores["copy"] is False, "one frame is enough"
+
+
+def test_a_film_with_too_few_frames_is_an_error(film: Any) -> None:
+    path = film(seconds=0.2)
+    with pytest.raises(GraderError, match=r"the video has 2 frames, fewer than min_frames \(3\)"):
+        graded(path, min_frames=3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"frames": 1}, "greater than or equal to 2"), ({"frames": 3, "min_frames": 4}, "min_frames is 4, but only 3")],
+)
+def test_bad_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        TextGrader(key="copy", type="text", **options)
+
+
+def test_the_defaults_for_films_leave_the_options_of_image_graders_as_they_were() -> None:
+    assert not {"frames", "min_frames"} & TextGrader(key="copy", type="text").key_options.keys()
+    assert TextGrader(key="copy", type="text", frames=4).key_options["frames"] == 4

@@ -1,0 +1,75 @@
+"""The attempts of a paid call: each reserves its cost in the budget, is priced, and is logged."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Generic, TypeVar
+
+from visioneval.engine.calls.attempts.outcomes import may_be_billed, status_of
+from visioneval.engine.calls.cost.bounds import CallSize, CostBound, bound_of
+from visioneval.engine.calls.cost.budget import Budget, Reservation
+from visioneval.engine.calls.cost.pricing import Prices
+from visioneval.engine.calls.limit_keys import RateLimitKey
+from visioneval.engine.calls.log import CallLog
+from visioneval.engine.calls.throttle import Tries
+from visioneval.engine.sanitize import amount
+from visioneval.providers.base import Generation
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, kw_only=True)
+class PricedAttempts(Generic[T]):
+    """The attempts of one call, one after the other. ``cost`` is that of the last one, ``None`` if unknown.
+
+    An attempt that may have been billed although its reply was lost counts towards the budget. One that ``is_paid``
+    before it begins needs none of it.
+    """
+
+    limit_key: RateLimitKey
+    key: str
+    work: Callable[[], Awaitable[T]]
+    size: Callable[[], CallSize]
+    images: int
+    is_paid: Callable[[], bool]
+    tries: Tries
+    prices: Prices
+    budget: Budget
+    log: CallLog
+    cost: float | None = None
+    _reservation: Reservation = field(init=False)
+    _was_paid: bool = False
+
+    def admission(self) -> Reservation:
+        """The reservation of the next attempt."""
+        self._was_paid = self.is_paid()
+        self._reservation = self.budget.reserve(self.limit_key, self.images, self._bound)
+        return self._reservation
+
+    def _bound(self) -> CostBound:
+        if self._was_paid:
+            return CostBound(0.0, is_strict=True)
+        return bound_of(self.prices, self.limit_key, self.size())
+
+    async def attempt(self) -> T:
+        """Makes an attempt, once it is admitted."""
+        start = perf_counter()
+        try:
+            answer = await self.work()
+        except BaseException as error:
+            self.log.call(self.limit_key, self.key, status_of(error), self.tries.count, perf_counter() - start)
+            if may_be_billed(error):
+                self.budget.settle(self._reservation.claim, None)
+            raise
+        usage, reported_cost = getattr(answer, "usage", None), getattr(answer, "cost_usd", None)
+        outputs = len(answer.outputs) if isinstance(answer, Generation) else 0
+        known = self.prices.cost(self.limit_key, usage, outputs) if reported_cost is None else amount(reported_cost)
+        status = "refused" if getattr(answer, "refused", None) is not None else "ok"
+        is_free = self._was_paid or (known is None and status == "refused")
+        self.budget.settle(self._reservation.claim, 0.0 if is_free else known)
+        seconds = perf_counter() - start
+        self.log.call(self.limit_key, self.key, status, self.tries.count, seconds, usage=usage or {}, cost=known)
+        self.cost = known
+        return answer

@@ -1,0 +1,275 @@
+"""The copy of a film: what OCR reads in frames sampled from it, and when the expected lines are there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from visioneval.errors import GraderError, ImageError
+from visioneval.graders.base import Grade, GradingContext
+from visioneval.graders.measures import Measure
+from visioneval.graders.pixels.difference import SCORE_DIGITS
+from visioneval.graders.text.config import TextGrader
+from visioneval.graders.text.copy_check import CopyCheck, Miss, check
+from visioneval.graders.text.copy_match import Reading, copy_of
+from visioneval.graders.text.reading import contrast
+from visioneval.graders.text.text_scores import normalized_edit_distance, word_accuracy
+from visioneval.media.video import sample_images
+from visioneval.suite.cases.case import ExpectText
+from visioneval.types import Score
+
+MAX_LISTED = 50
+"""Texts of one kind in a record."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrameReadings:
+    """What OCR reads in a frame, at any confidence; ``seconds`` from the start of the film."""
+
+    seconds: float
+    readings: tuple[Reading, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FilmReadings:
+    """The sampled frames of a film, in order."""
+
+    frames: tuple[FrameReadings, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LineSeen:
+    """Where a required line is read: a sign for each sampled frame, ``None`` if only look-alikes decide.
+
+    ``edits`` counts the characters to change in the frame in which it is read best, and ``miss`` is what that frame
+    shows instead.
+    """
+
+    line: str
+    copies: int
+    seen: tuple[bool | None, ...]
+    edits: int
+    miss: Miss | None
+
+    def is_shown(self, least: int) -> bool | None:
+        """Whether at least this many frames show it."""
+        certain, possible = self.seen.count(True), len(self.seen) - self.seen.count(False)
+        return True if certain >= least else None if possible >= least else False
+
+    def longest(self, step: float) -> float:
+        """Seconds of the longest row of frames that show it, ``step`` being those of a frame."""
+        return max((len(list(row)) for seen, row in groupby(self.seen) if seen), default=0) * step
+
+
+async def grade_film(
+    config: TextGrader, context: GradingContext, expected: ExpectText, versions: Callable[[], dict[str, str]]
+) -> Grade:
+    """Reads the sampled frames and compares each. Raises ``GraderError`` if the film has too few frames."""
+    path = context.generated.path
+    measure = Measure(
+        "text of a film",
+        {"output": path},
+        partial(_read, path, config.frames),
+        FilmReadings,
+        options={"frames": config.frames},
+        tool_versions=versions(),
+    )
+    try:
+        frames = (await context.measure(measure)).frames
+    except ImageError as error:
+        raise GraderError(f"{path.name}: {error}") from None
+    if len(frames) < config.min_frames:
+        raise GraderError(f"the video has {len(frames)} frames, fewer than min_frames ({config.min_frames})")
+    comparisons = await asyncio.to_thread(_compare, config, frames, expected)
+    return _FilmCopy(config, expected, frames, comparisons).grade(versions())
+
+
+def _read(path: Path, count: int) -> FilmReadings:
+    """Reads each frame once: a film may show the same picture for long."""
+    known: dict[bytes, tuple[Reading, ...]] = {}
+
+    def readings(image: Image.Image) -> tuple[Reading, ...]:
+        pixels = image.tobytes()
+        if pixels not in known:
+            known.clear()
+            known[pixels] = tuple(contrast.read(image))
+        return known[pixels]
+
+    return FilmReadings(tuple(FrameReadings(seconds, readings(image)) for seconds, image in sample_images(path, count)))
+
+
+def _compare(config: TextGrader, frames: Sequence[FrameReadings], expected: ExpectText) -> list[CopyCheck]:
+    return [check(frame.readings, expected, fold=True, min_confidence=config.min_confidence) for frame in frames]
+
+
+class _FilmCopy:
+    """The comparisons of all sampled frames, taken together."""
+
+    def __init__(
+        self,
+        config: TextGrader,
+        expected: ExpectText,
+        frames: Sequence[FrameReadings],
+        comparisons: Sequence[CopyCheck],
+    ) -> None:
+        self._config, self._expected, self._frames, self._comparisons = config, expected, frames, comparisons
+        self._lines = [_line_seen(line, expected, comparisons) for line in dict.fromkeys(expected.required)]
+        self._extra = self._lasting(lambda comparison: [extra.label for extra in comparison.extra])
+        self._doubtful = self._lasting(lambda comparison: [extra.label for extra in comparison.doubtful_extra])
+        self._forbidden = self._pairs(lambda comparison: comparison.forbidden)
+        self._uncertain = self._pairs(lambda comparison: comparison.unsettled_forbidden)
+
+    def grade(self, tool_versions: dict[str, str]) -> Grade:
+        """The grade of the film."""
+        key, shown = self._config.key, [line.is_shown(self._config.min_frames) for line in self._lines]
+        failures = list(self._failures())
+        is_decided = None not in shown and not self._uncertain
+        scores: dict[str, Score] = {key: False if failures else True if is_decided else None}
+        if self._lines:
+            scores |= self._line_scores(shown)
+        scores |= self._benchmark_scores()
+        if self._expected.extra == "forbid":
+            scores[f"{key}.doubtful_extra"] = len(self._doubtful)
+        doubts = "; ".join(self._doubts(shown))
+        return Grade(
+            scores=scores,
+            reasons={key: "; ".join(failures) or doubts or self._success()},
+            details=self._details(),
+            error=f"OCR cannot decide: {doubts}" if doubts and None in scores.values() else None,
+            tool_versions=tool_versions,
+        )
+
+    def _line_scores(self, shown: Sequence[bool | None]) -> dict[str, Score]:
+        key, certain = self._config.key, None not in shown
+        copies = [line.copies for line in self._lines]
+        edits = sum(line.edits * line.copies for line in self._lines)
+        characters = sum(len(copy_of(line.line, fold=True).chars) * line.copies for line in self._lines)
+        found = sum(count for count, is_shown in zip(copies, shown, strict=True) if is_shown)
+        step = self._step()
+        longest = None if step is None else min(line.longest(step) for line in self._lines)
+        return {
+            f"{key}.recall": found / sum(copies) if certain else None,
+            f"{key}.cer": min(edits / characters, 1.0) if certain and characters else None,
+            f"{key}.shown_s": round(longest, SCORE_DIGITS) if certain and longest is not None else None,
+        }
+
+    def _step(self) -> float | None:
+        """The seconds for which a sampled frame stands; ``None`` if there is only one."""
+        seconds = [frame.seconds for frame in self._frames]
+        return (seconds[-1] - seconds[0]) / (len(seconds) - 1) if len(seconds) > 1 else None
+
+    def _benchmark_scores(self) -> dict[str, Score]:
+        """The scores of ``measure``, of the frame with the best one."""
+        required = self._expected.required
+        texts = [
+            [reading.text for reading in frame.readings if reading.confidence >= self._config.min_confidence]
+            for frame in self._frames
+        ]
+        best: dict[str, Callable[[], Score]] = {
+            "word_accuracy": lambda: round(max(word_accuracy(required, text) for text in texts), SCORE_DIGITS),
+            "ned": lambda: round(min(normalized_edit_distance(required, text) for text in texts), SCORE_DIGITS),
+            "complete": lambda: any(normalized_edit_distance(required, text) == 0 for text in texts),
+        }
+        return {f"{self._config.key}.{name}": best[name]() for name in self._config.measured(self._expected)}
+
+    def _lasting(self, texts_of: Callable[[CopyCheck], Sequence[str]]) -> dict[str, list[float]]:
+        """The texts that at least ``min_frames`` frames show, with the seconds of these frames."""
+        times: dict[str, list[float]] = {}
+        for frame, comparison in zip(self._frames, self._comparisons, strict=True):
+            for text in dict.fromkeys(texts_of(comparison)):
+                times.setdefault(text, []).append(frame.seconds)
+        return {text: seconds for text, seconds in times.items() if len(seconds) >= self._config.min_frames}
+
+    def _pairs(self, pairs_of: Callable[[CopyCheck], Sequence[Any]]) -> dict[tuple[str, str], list[float]]:
+        """The forbidden lines as they were read, with the seconds of the frames."""
+        times: dict[tuple[str, str], list[float]] = {}
+        for frame, comparison in zip(self._frames, self._comparisons, strict=True):
+            for pair in pairs_of(comparison):
+                times.setdefault((pair.line, pair.read), []).append(frame.seconds)
+        return times
+
+    def _failures(self) -> Iterator[str]:
+        least, count = self._config.min_frames, len(self._frames)
+        for line in self._lines:
+            if line.is_shown(least) is False:
+                text = (
+                    f'"{line.line}" is in {line.seen.count(True)} of {count} sampled frames, at least {least} expected'
+                )
+                nearest = line.miss.nearest if line.miss else None
+                yield text + (f': the nearest text is "{nearest}"' if nearest and not line.seen.count(True) else "")
+        for (line_text, read), seconds in self._forbidden.items():
+            as_read = "" if read == line_text else f', read as "{read}"'
+            yield f'forbidden "{line_text}" is present at {seconds[0]:.2f} s{as_read}'
+        for text, seconds in self._extra.items():
+            yield f"extra text: {text} (in {len(seconds)} of {count} sampled frames, from {seconds[0]:.2f} s)"
+
+    def _doubts(self, shown: Sequence[bool | None]) -> Iterator[str]:
+        for line, is_shown in zip(self._lines, shown, strict=True):
+            if is_shown is None:
+                yield f'"{line.line}" was read as text that differs only in look-alike characters'
+        for line_text, read in self._uncertain:
+            yield f'forbidden "{line_text}" may be present: "{read}" differs only in look-alike characters or spaces'
+
+    def _success(self) -> str:
+        parts = [f"all required lines are in at least {self._config.min_frames} of {len(self._frames)} sampled frames"]
+        parts = parts if self._lines else []
+        parts += ["nothing forbidden"] if self._expected.forbidden else []
+        parts += ["nothing extra"] if self._expected.extra == "forbid" else []
+        return ", ".join(parts)
+
+    def _details(self) -> dict[str, Any]:
+        step = self._step()
+        required = [
+            {
+                "line": line.line,
+                "frames": line.seen.count(True),
+                "longest_s": None if step is None else round(line.longest(step), 3),
+                "nearest": line.miss.nearest if line.miss and not line.seen.count(True) else None,
+            }
+            for line in self._lines
+        ]
+        sampled = [
+            {"seconds": round(frame.seconds, 3), "text": " / ".join(reading.text for reading in frame.readings)[:500]}
+            for frame in self._frames
+        ]
+        details: dict[str, Any] = {"extract": "ocr", "required": required, "sampled": sampled}
+        for name, texts in (("extra", self._extra), ("doubtful_extra", self._doubtful)):
+            items = list(texts.items())[:MAX_LISTED]
+            details[name] = [{"text": text, "seconds": [round(time, 3) for time in times]} for text, times in items]
+        forbidden = list(self._forbidden.items())[:MAX_LISTED]
+        details["forbidden"] = [
+            {"line": line, "read": read, "seconds": [round(time, 3) for time in times]}
+            for (line, read), times in forbidden
+        ]
+        if self._lines:
+            shares = [
+                sum(line.seen[number] is True for line in self._lines) / len(self._lines)
+                for number in range(len(self._frames))
+            ]
+            seconds = [round(frame.seconds, 3) for frame in self._frames]
+            details["over_time"] = {"seconds": seconds, "required_text": [round(share, 4) for share in shares]}
+        return details
+
+
+def _line_seen(line: str, expected: ExpectText, comparisons: Sequence[CopyCheck]) -> LineSeen:
+    copies = expected.required.count(line)
+    seen: list[bool | None] = []
+    best: tuple[int, Miss | None] | None = None
+    for comparison in comparisons:
+        matched = sum(pair.line == line for pair in comparison.matched)
+        unsettled = sum(pair.line == line for pair in comparison.unsettled)
+        seen.append(True if matched >= copies else None if matched + unsettled >= copies else False)
+        miss = min(
+            (miss for miss in comparison.missing if miss.line == line), key=lambda item: item.edits, default=None
+        )
+        edits = 0 if miss is None else miss.edits
+        best = (edits, miss) if best is None or edits < best[0] else best
+    assert best is not None
+    return LineSeen(line, copies, tuple(seen), *best)

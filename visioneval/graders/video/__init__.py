@@ -1,0 +1,1 @@
+"""The video grader: duration, size, frame rate, sound, and frozen, black or flickering frames."""
