@@ -14,8 +14,11 @@ EXTRA_tables := parquet
 GROUP_tables := tables
 GROUP_mlflow := mlflow-server
 GROUP_vertex := vertex-client
+EXTRA_docs := label
+GROUP_docs := docs
 
-.PHONY: demo quick test readings integration soak check figures sentences calibration bench bench-scale probe wheel clean
+.PHONY: demo quick test readings integration soak check figures sentences docs screenshots calibration bench bench-scale
+.PHONY: probe wheel clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -69,6 +72,12 @@ figures: $(READY)  ## How long functions are, how names repeat, how deep a call 
 
 sentences: $(READY)  ## Every sentence that a user can see, to be read by an editor
 	$(BIN)/python tests/sentences.py
+
+docs: .integration/docs/.ready  ## The pages of docs/ as a site in build/docs, strict and without network
+	NO_MKDOCS_2_WARNING=1 .integration/docs/bin/mkdocs build --quiet --config-file docs/site/mkdocs.yml
+
+screenshots: $(READY)  ## The images of the README, from a run of the quickstart; needs Chromium
+	$(BIN)/python tests/screenshots.py
 
 calibration: $(READY)  ## Simulates every interval and test of docs/statistics.md; takes minutes
 	for module in intervals quantiles comparison plan must_pass agreement correction ranking; do $(BIN)/python -m tests.calibration.$$module || exit 1; done
