@@ -11,17 +11,19 @@ from typing import Any
 
 import pytest
 from fake_api.films import film
+from mock_outputs import request
 
-from visioneval.engine.calls.attempts.operations import with_video_length
+from visioneval.engine.calls.attempts.operations import OperationCall, with_video_length
 from visioneval.engine.calls.cache import Cache
 from visioneval.engine.calls.cache_files import clear_scratch
 from visioneval.engine.calls.checked_media import check_media
 from visioneval.engine.calls.cost.bounds import bound_of, smallest_size
 from visioneval.engine.calls.cost.pricing import Prices
 from visioneval.engine.calls.limit_keys import RateLimitKey
+from visioneval.engine.calls.user_code import BrokenCodeError
 from visioneval.media.images import sha256
 from visioneval.media.video import seconds_of
-from visioneval.providers.base import VIDEO_MS, Generation, OutputFile
+from visioneval.providers.base import VIDEO_MS, Generation, GenerationRequest, OutputFile
 from visioneval.providers.gemini.config import GeminiProvider
 from visioneval.providers.input_images import VideoInputs
 from visioneval.providers.openai.config import OpenAIProvider
@@ -168,6 +170,38 @@ def test_what_a_killed_download_left_is_cleared_after_a_day(tmp_path: Path) -> N
         os.utime(tmp_path / name, (time.time() - age,) * 2)
     clear_scratch(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [".download-new"]
+
+
+class StubOperations:
+    """Returns what a test gives it."""
+
+    def __init__(self, begun: Any, polled: Any) -> None:
+        self._begun, self._polled = begun, polled
+
+    async def begin(self, _: GenerationRequest) -> Any:
+        return self._begun
+
+    async def poll(self, _: str, __: GenerationRequest) -> Any:
+        return self._polled
+
+
+@pytest.mark.parametrize(
+    ("begun", "polled", "message"),
+    [
+        (None, None, "begin() returned NoneType, not the name of an operation"),
+        ("", None, "begin() returned a name of 0 characters: it must have 1 to 1,000"),
+        ("v" * 2000, None, "begin() returned a name of 2,000 characters: it must have 1 to 1,000"),
+        ("operations/7", "done", "poll() returned str, not Generation or None"),
+        ("operations/7", Generation(outputs=(b"1", b"2")), "it returned 2 outputs, more than the requested 1"),
+    ],
+)
+def test_a_provider_that_returns_something_else_is_named(begun: Any, polled: Any, message: str, tmp_path: Path) -> None:
+    file = OperationFile(OutputWriter(tmp_path, None), "fox", "m", "custom", (0,), "generate:1")  # type: ignore[arg-type]
+    call = OperationCall(StubOperations(begun, polled), request({}), file, limit_s=1)
+    with pytest.raises(BrokenCodeError) as error:
+        asyncio.run(call.run())
+    assert str(error.value) == message
+    assert file.read() == (begun if polled else None)
 
 
 class TestOperationFiles:
