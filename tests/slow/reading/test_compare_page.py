@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +77,10 @@ def test_shows_broken_cells_and_both_images(page_url: str, open_page: OpenPage) 
     ):
         assert fact in text
     assert [item.inner_text() for item in page.query_selector_all(".pair h3")] == ["broke", "mended"]
+    assert page.locator(".regressions article").count() == 1
+    assert page.locator(".regressions figcaption").all_inner_texts() == ["A: PASS", "B: FAIL"]
+    assert page.locator(".regressions img").count() == 2
+    assert text.index("Broken") < text.index("Gates")
     page.locator(".pair").first.scroll_into_view_if_needed()
     wait_until(
         page,
@@ -103,7 +108,7 @@ def test_pairs_are_filtered_by_change_and_text(page_url: str, open_page: OpenPag
 
 def test_broken_case_links_to_its_images(page_url: str, open_page: OpenPage) -> None:
     page = open_page(page_url)
-    page.click(".changed a >> text=broke")
+    page.click(".regressions a >> text=broke")
     wait_until(page, "document.querySelectorAll('.pair').length === 1")
     wait_until(page, "document.querySelector('.pair h3')?.innerText === 'broke'")
 
@@ -135,11 +140,35 @@ def test_side_without_images_is_marked(tmp_path: Path, open_page: OpenPage) -> N
     assert "baseline has no images" in page.inner_text(".pair .missing")
 
 
-def test_incomplete_run_is_never_green() -> None:
-    result = compare(side(verdicts("PP"), "a"), side(verdicts("PP"), "b", state="interrupted"))
-    page = comparison_page(result, check_gates(result, parse_fail_on(["broken"])))
-    assert '<div class="headline error">\n<h1>B is incomplete</h1>' in page
-    assert '<div class="headline pass">' not in page
+COMPLETE = side(verdicts("PP"), "a")
+SAME = side([replace(cell, artifact_sha256="x") for cell in verdicts("PP")], "b")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "headline"),
+    [
+        (COMPLETE, SAME, 'pass">\n<h1>All gates passed</h1>'),
+        (COMPLETE, replace(SAME, state="interrupted"), 'error">\n<h1>B is incomplete</h1>'),
+        (replace(COMPLETE, is_partial=True), SAME, 'plain">\n<h1>All gates passed, but A is incomplete</h1>'),
+        (COMPLETE, side(verdicts("PF"), "b"), 'plain">\n<h1>All gates passed, but 1 cell broke</h1>'),
+        (COMPLETE, side(verdicts("P"), "b"), 'plain">\n<h1>All gates passed, but B does not measure all that A'),
+    ],
+)
+def test_green_only_where_nothing_broke_and_nothing_is_missing(a: Side, b: Side, headline: str) -> None:
+    result = compare(a, b)
+    page = comparison_page(result, check_gates(result, parse_fail_on(["must_pass"])))
+    assert f'<div class="headline {headline}' in page
+
+
+def test_changes_by_tag_link_to_their_pairs(tmp_path: Path, open_page: OpenPage) -> None:
+    a, b = run(tmp_path, "before", "PPFF", "teal"), run(tmp_path, "after", "PFPF", "red", tags=["a&b"])
+    page = open_page(page_of(tmp_path, a, b))
+    row = page.locator("tr", has_text="a&b")
+    assert row.locator("td").all_inner_texts()[-3:] == ["1", "1", "no clear change"]
+    assert row.locator("td.number").all_inner_texts()[:2] == ["50.0%", "50.0%"]
+    row.locator("a").click()
+    wait_until(page, "document.querySelector('[name=tag]').value === 'a&b'")
+    assert page.locator(".pair h3").all_inner_texts() == ["broke", "mended"]
 
 
 def test_model_runs_have_a_table_where_there_are_several() -> None:

@@ -32,13 +32,13 @@ def send_to_tracker(
     """
     if not _has(_CLIENTS[target.to]):
         raise TrackerError(f"{target.to} needs an extra: run pip install '.[{target.to}]' in a checkout of visioneval")
-    fetch_outputs(folder)
-    run = tracked_run(info, summary, target.experiment)
-    table = cell_table(folder, info, target.rows) if summary.counts.cells else None
-    if table is not None and table.left_out is not None:
-        say(f"{target.to}: {table.left_out}")
     send: Callable[[Any, Any, Any], str] = import_module(f"visioneval.export.trackers.{target.to}").send
     try:
+        fetch_outputs(folder)
+        run = tracked_run(info, summary, target.experiment)
+        table = cell_table(folder, info, target.rows) if summary.counts.cells else None
+        if table is not None and table.left_out is not None:
+            say(f"{target.to}: {table.left_out}")
         return send(target, run, TrackedFiles(folder, run, table, target.report))
     except VisionEvalError:
         raise
@@ -47,7 +47,9 @@ def send_to_tracker(
 
 
 def _has(module: str) -> bool:
+    """Whether a client is installed. A folder of its name, as W&B leaves one behind, is not."""
     try:
-        return find_spec(module) is not None
+        spec = find_spec(module)
     except ModuleNotFoundError:  # not even its parent package
         return False
+    return spec is not None and spec.origin is not None
