@@ -77,13 +77,13 @@ def tool_versions() -> dict[str, str]:
 def measure_film(path: Path) -> FilmFacts:
     """Decodes all frames. Raises ``ImageError`` if the film is damaged, cut off or over the limits."""
     with opened_luma(path) as video:
-        reader = _Reader()
+        reader = _FrameMeasures()
         for frame in video.frames:
             reader.add(frame)
         return reader.facts(video.codec, video.pixel_format, video.pixel_aspect, has_audio=video.has_audio)
 
 
-class _Reader:
+class _FrameMeasures:
     """Looks at one frame after the other, and keeps numbers of each."""
 
     def __init__(self) -> None:
