@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_api.films import film
+from fake_api.video_bytes import video_bytes
 from mock_outputs import request
 
 from visioneval.engine.calls.attempts.operations import OperationCall, with_video_length
@@ -123,12 +123,12 @@ def test_a_price_per_second_needs_a_length() -> None:
     assert prices.cost(key, None, 0) == 0  # a refusal
 
 
-def test_the_length_is_what_the_provider_says_or_else_the_films(tmp_path: Path) -> None:
+def test_the_length_is_what_the_provider_says_or_else_the_files(tmp_path: Path) -> None:
     path = tmp_path / "video"
-    path.write_bytes(film(2.0))
-    assert usage_of(film(1.0), OutputFile(path)) == {VIDEO_MS: 3000}
-    assert usage_of(film(1.0), said={VIDEO_MS: 8000}) == {VIDEO_MS: 8000}
-    assert usage_of(b"no film") is None
+    path.write_bytes(video_bytes(2.0))
+    assert usage_of(video_bytes(1.0), OutputFile(path)) == {VIDEO_MS: 3000}
+    assert usage_of(video_bytes(1.0), said={VIDEO_MS: 8000}) == {VIDEO_MS: 8000}
+    assert usage_of(b"no video") is None
     assert seconds_of(path) == pytest.approx(2.0)
 
 
@@ -139,18 +139,18 @@ def usage_of(*outputs: Any, said: dict[str, int] | None = None) -> Any:
 def test_a_downloaded_video_is_cached_without_reading_it_into_memory(tmp_path: Path) -> None:
     with Cache(tmp_path / "cache") as cache, cache.scratch() as scratch:
         path = scratch / "video"
-        path.write_bytes(film())
+        path.write_bytes(video_bytes())
         media = check_media(OutputFile(path), VIDEO)
-        assert (media.data, media.mime, media.width, media.sha256) == (None, "video/mp4", 64, sha256(film()))
+        assert (media.data, media.mime, media.width, media.sha256) == (None, "video/mp4", 64, sha256(video_bytes()))
         assert media.content == path
         cache.put("key", "generate", {}, [(media.sha256, path)])
         entry = cache.get("key")
         assert entry is not None
-        assert entry.bytes == len(film()) + 2
+        assert entry.bytes == len(video_bytes()) + 2
         assert cache.path(media.sha256).samefile(path)
     assert not scratch.exists()
     with Cache(tmp_path / "cache") as cache:
-        assert cache.read(media.sha256) == film()
+        assert cache.read(media.sha256) == video_bytes()
 
 
 @pytest.mark.parametrize(
