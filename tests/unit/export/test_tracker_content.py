@@ -201,6 +201,24 @@ def test_any_error_of_a_client_is_one_line(demo: Run, monkeypatch: pytest.Monkey
         sending.send_to_tracker(MlflowTracking(to="mlflow"), demo.folder, demo.info, demo.summary, lambda _: None)
 
 
+def test_no_address_or_error_has_a_password(demo: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from visioneval.export.trackers import mlflow
+
+    address = "https://anna:pass-of-anna@tracker.example/runs/1"
+
+    def send(target: MlflowTracking, *_: object) -> str:
+        if target.experiment is None:
+            return address
+        raise RuntimeError(f"cannot reach {address} with secret-token-of-me")
+
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "secret-token-of-me")
+    monkeypatch.setattr(sending, "_has", lambda module: True)
+    monkeypatch.setattr(mlflow, "send", send)
+    assert track(demo.folder, to="mlflow") == "https://tracker.example/runs/1"
+    with pytest.raises(TrackerError, match=r"^mlflow: cannot reach https://tracker.example/runs/1 with \*\*\*$"):
+        track(demo.folder, to="mlflow", experiment="e")
+
+
 TRACKED = MlflowTracking(to="mlflow", uri="http://tracker.example:5000")
 AFTER_RUN = [
     ({}, {"is_trusted": True}, ["tracking: sent"]),
