@@ -6,6 +6,9 @@ READY := $(VENV)/.ready
 # Two more than the processors, as many tests wait for servers and child processes.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
+# The pages' tests of accessibility need it, and say so where they are skipped.
+AXE := tests/support/axe/node_modules/.package-lock.json
+
 # Clients whose requirements exclude those of others. Each has tests and an environment of its own, with the extra of its
 # name and the dependency group `integration`, if nothing else is stated.
 CLIENTS := ray tables litellm mlflow wandb vertex
@@ -26,6 +29,9 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".[ocr,video,gcs,s3,hf,parquet,label,speed]" --group dev
 	touch $(READY)
 
+$(AXE): tests/support/axe/package-lock.json
+	npm ci --silent --prefix tests/support/axe || echo "no axe-core: the tests of accessibility are skipped (they need npm)"
+
 demo: $(READY)  ## Run the quickstart suites, with no key and no network
 	$(BIN)/visioneval run suites/quickstart/suite.yaml
 	$(BIN)/visioneval run suites/gecko_offline/suite.yaml
@@ -33,7 +39,7 @@ demo: $(READY)  ## Run the quickstart suites, with no key and no network
 quick: $(READY)  ## The fast tests: no kills, wheels, browsers or whole suites
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
 
-test: $(READY)
+test: $(READY) $(AXE)
 	$(BIN)/python -m pytest -n $(WORKERS)
 
 readings: $(READY)  ## Records what OCR's models read in the images of tests whose subject is not OCR
