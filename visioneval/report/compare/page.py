@@ -17,7 +17,7 @@ from visioneval.analysis.compare.pairing import CHANGES, CellPair, Change
 from visioneval.analysis.sides import Side
 from visioneval.report.html.images import EmbeddedImages
 from visioneval.report.html.page_data import as_json
-from visioneval.report.html.pages import policy, render, script, style
+from visioneval.report.html.pages import PageFrame, policy, render, script, style
 from visioneval.report.sentences import (
     TITLES,
     cost_and_time_rows,
@@ -75,7 +75,7 @@ class DifferenceRow:
     significant: bool
 
 
-def comparison_page(comparison: Comparison, gates: Sequence[GateResult]) -> str:
+def comparison_page(comparison: Comparison, gates: Sequence[GateResult], frame: PageFrame | None = None) -> str:
     """The whole page. Missing images are marked as missing."""
     first, *rest = headline(comparison)
     own_style, own_script = style(), script("compare")
@@ -84,6 +84,7 @@ def comparison_page(comparison: Comparison, gates: Sequence[GateResult]) -> str:
         policy=policy(own_script, own_style),
         style=own_style,
         script=own_script,
+        frame=frame,
         a=comparison.a,
         b=comparison.b,
         outcome=_OUTCOME_TITLES[overall_state(comparison, gates)],
