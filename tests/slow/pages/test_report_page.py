@@ -286,7 +286,7 @@ def test_missing_images_are_marked(tmp_path: Path, open_page: OpenPage) -> None:
     (run / "artifacts/flyer/1/0.png").unlink()
     page = open_page(f"{created.as_uri()}#gallery")
     tiles(page)
-    assert page.locator(".thumb .none").count() == 2
+    assert page.locator("#canvas .thumb .none").count() == 2
     page.goto(created.as_uri() + CELL)
     page.wait_for_selector(".cell-body")
     assert "there is no such file" in page.inner_text(".frame .missing")

@@ -27,6 +27,7 @@ from visioneval.report.html.overview import overview
 from visioneval.report.html.page_data import as_block, as_json, as_script, details_of, index_of, texts_of
 from visioneval.report.html.pages import policy, render, script, style
 from visioneval.report.html.slim_run import SlimRun
+from visioneval.report.html.worst import worst_failures
 
 _SUBFOLDERS = ("data", "thumbs", "images")
 MARK = "report.js"
@@ -71,13 +72,14 @@ def _write_folder(run: SlimRun, target: Path, trust: bool) -> Path:
     data.mkdir(exist_ok=True)
     for old in data.glob("details-*.js"):
         old.unlink()
-    _save(data / "index.js", as_script("index", as_json(index_of(run, _thumbs(run.cells, images)))))
-    _save(data / "texts.js", as_script("texts", as_json(texts_of(run.cells))))
-    for number, part in enumerate(details_of(run, images)):
+    thumbs = _thumbs(run.cells, images)
+    _save(data / "index.js", as_script("index", as_json(index_of(run, thumbs))))
+    _save(data / "texts.js", as_script("texts", as_json(texts_of(run))))
+    for number, part in enumerate(details_of(run, images, trust=trust)):
         _save(data / f"details-{number}.js", as_script(f"details-{number}", part))
     page = render(
         "report.html.j2",
-        **_overview(run),
+        **_overview(run, thumbs),
         policy=policy(),
         style="",
         script="",
@@ -88,12 +90,13 @@ def _write_folder(run: SlimRun, target: Path, trust: bool) -> Path:
 
 def _write_single_file(run: SlimRun, target: Path, trust: bool) -> Path:
     images = EmbeddedImages(run.folder, _suite_folder(run.info), trust=trust)
-    blocks = [as_block("texts", as_json(texts_of(run.cells)))]
-    blocks += [as_block(f"details-{number}", part) for number, part in enumerate(details_of(run, images))]
-    blocks.append(as_block("index", as_json(index_of(run, _thumbs(run.cells, images)))))
+    blocks = [as_block("texts", as_json(texts_of(run)))]
+    blocks += [as_block(f"details-{number}", part) for number, part in enumerate(details_of(run, images, trust=trust))]
+    thumbs = _thumbs(run.cells, images)
+    blocks.append(as_block("index", as_json(index_of(run, thumbs))))
     page = render(
         "report.html.j2",
-        **_overview(run),
+        **_overview(run, thumbs),
         policy=policy(script("report"), style()),
         style=style(),
         script=script("report"),
@@ -103,7 +106,7 @@ def _write_single_file(run: SlimRun, target: Path, trust: bool) -> Path:
     return _save(target, page)
 
 
-def _overview(run: SlimRun) -> dict[str, Any]:
+def _overview(run: SlimRun, thumbs: Sequence[str]) -> dict[str, Any]:
     """All values of the page's template that are about the run, over all of its cells."""
     cells: Iterable[Record] = run.cells if run.left_out is None else run.records
     pairs = preferences_within(run.folder, run.info)
@@ -111,6 +114,7 @@ def _overview(run: SlimRun) -> dict[str, Any]:
     summary = summarize(run.info, cells, pairs, read_pair_cards(run.folder), costs, read_diversity(run.folder))
     return {
         **overview(run.info, CellNumbers(cells), summary),
+        "worst": worst_failures(summary, dict(zip((cell.cell for cell in run.cells), thumbs, strict=True))),
         "left_out": run.left_out or "",
         "gallery_cells": len(run.cells),
     }

@@ -66,7 +66,8 @@ function findings(detail) {
     Object.keys(record.scores).length ? el("section", {}, el("h2", { text: "Scores" }), scoreTable(detail)) : null,
     record.graders.length ? el("section", {}, el("h2", { text: "Grader details" }), record.graders.map((grader) => graderSection(grader, detail))) : null,
     el("section", {}, el("h2", { text: "Output" }), factList(outputFacts(detail), detail)),
-    el("section", {}, el("h2", { text: "Command to rerun this cell" }), commandBlock(detail.command)),
+    el("section", {}, el("h2", { text: "Command to rerun this cell" }), commandBlock(detail.command),
+      detail.commandNote ? el("p", { class: "note", text: detail.commandNote }) : null),
   ];
 }
 
