@@ -286,7 +286,7 @@ def test_missing_images_are_marked(tmp_path: Path, open_page: OpenPage) -> None:
     (run / "artifacts/flyer/1/0.png").unlink()
     page = open_page(f"{created.as_uri()}#gallery")
     tiles(page)
-    assert page.locator(".thumb .none").count() == 2
+    assert page.locator("#canvas .thumb .none").count() == 2
     page.goto(created.as_uri() + CELL)
     page.wait_for_selector(".cell-body")
     assert "there is no such file" in page.inner_text(".frame .missing")
@@ -369,3 +369,37 @@ def test_many_model_runs_render_on_scroll(tmp_path: Path, open_page: OpenPage) -
         page.keyboard.press("ArrowLeft")
     assert page.evaluate("document.activeElement.getBoundingClientRect().left") >= 188
     assert all(item == sorted(item) for item in page.evaluate(order))
+
+
+SCALES = "[...document.querySelectorAll('.frame .pane > *')].map((one) => new DOMMatrix(getComputedStyle(one).transform)).map((one) => [one.a, one.e <= 0])"
+
+
+def test_zoom_is_shared_by_all_images_and_kept_in_the_address(page_url: str, open_page: OpenPage) -> None:
+    page = open_page(page_url + CELL)
+    page.wait_for_selector(".cell-body")
+    page.keyboard.press("3")
+    page.keyboard.press("+")
+    assert page.evaluate(SCALES) == [[1.5, True], [1.5, True]]
+    page.keyboard.press("0")
+    box = page.locator(".frame .pane").first.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * 0.9, box["y"] + 5)
+    page.mouse.wheel(0, -400)
+    wait_until(page, f"{SCALES}.every(([scale, moved]) => scale > 2 && scale < 2.4 && moved)")
+    page.mouse.dblclick(box["x"] + 5, box["y"] + 5)
+    assert page.evaluate(SCALES) == [[1, True], [1, True]]
+    page.mouse.dblclick(box["x"] + 5, box["y"] + 5)
+    assert page.evaluate(SCALES) == [[2.5, True], [2.5, True]]
+    page.keyboard.press("2")
+    assert page.evaluate(SCALES) == [[2.5, True]]
+    page.fill(".divide", "20")
+    wait_until(page, "location.hash.includes('divide=20')")
+    second = open_page(page.url)
+    second.wait_for_selector(".divide")
+    assert second.inner_text(".mode[aria-pressed=true]") == "Slider"
+    assert second.input_value(".divide") == "20"
+    assert second.evaluate(SCALES) == [[2.5, True]]
+    assert second.inner_text(".percent").endswith(" %")
+    second.keyboard.press("j")
+    wait_until(second, "document.querySelector('.cell-head h1').textContent === 'flyer'")
+    assert "zoom=" not in second.url

@@ -16,7 +16,7 @@ from visioneval.analysis.compare.gates import GateResult, overall_state
 from visioneval.analysis.compare.pairing import CHANGES, CellPair, Change
 from visioneval.analysis.sides import Side
 from visioneval.report.html.images import EmbeddedImages
-from visioneval.report.html.page_data import as_json
+from visioneval.report.html.page_data import NOT_DOWNLOADED, as_json
 from visioneval.report.html.pages import PageFrame, policy, render, script, style
 from visioneval.report.sentences import (
     TITLES,
@@ -269,7 +269,9 @@ class _PairImages:
         if images is None:
             return f"{side.name} has no images"
         if cell.artifact_path is None:
-            return "no image was generated"
+            is_finished = cell.error is None or cell.error.stage != "generate"
+            is_refused = "refused" in cell.reasons or "refused" in cell.failure_tags
+            return NOT_DOWNLOADED if is_finished and not is_refused else "no image was generated"
         image = images.run_image(cell.artifact_path)
         if "src" not in image:
             return image.get("why", "")

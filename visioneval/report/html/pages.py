@@ -30,12 +30,13 @@ SCRIPTS = {
         "gallery.js",
         "grid.js",
         "film.js",
+        "zoom.js",
         "stage.js",
         "details.js",
         "cell.js",
         "report.js",
     ),
-    "compare": ("dom.js", "stage.js", "compare.js"),
+    "compare": ("dom.js", "zoom.js", "stage.js", "compare.js"),
 }
 
 
