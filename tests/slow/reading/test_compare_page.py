@@ -9,58 +9,23 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from browser import PHONE, wait_until
 from compare_factory import side, verdicts
-from record_factory import record
-from report_runs import png, run_info, save_run
+from compared_runs import compared_run, page_of
 
-from visioneval.analysis.cell_tables import stored_cells
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.compare.gates import check_gates, parse_fail_on
-from visioneval.analysis.sides import Side, side_of_run
-from visioneval.records.model import read_info
+from visioneval.analysis.sides import Side
 from visioneval.report.compare.page import comparison_page
 
 if TYPE_CHECKING:
     from browser import OpenPage
 
 MARKUP = "<img src=x onerror=\"document.title='owned'\"></script><script>document.title='owned'</script><b>bold</b>"
-CASES = ("kept", "broke", "mended", "poor")
-
-
-def run(root: Path, name: str, verdicts: str, colour: str, **changes: Any) -> Side:
-    """A run with an image for each of ``CASES``; ``verdicts`` has P or F for each."""
-    info = run_info(root, {case: {} for case in CASES}, run_id=name)
-    folder = save_run(root, info, ())
-    lines = []
-    for case, letter in zip(CASES, verdicts, strict=True):
-        (folder / "artifacts" / f"{case}.png").write_bytes(png(colour))
-        failed = letter == "F"
-        known: dict[str, Any] = {
-            "test_id": case,
-            "model_label": "steady",
-            "verdict": "FAIL" if failed else "PASS",
-            "failed_rules": ["look"] if failed else [],
-            "scores": {"look": not failed, "look.score": 1 if failed else 4},
-            "reasons": {"look": f"it looks {colour}"},
-            "prompt": f"a {case} tree",
-            "artifact_path": f"artifacts/{case}.png",
-            "artifact_sha256": colour,
-        }
-        lines.append(record(**{**known, **changes}).model_dump_json() + "\n")
-    (folder / "results.jsonl").write_text("".join(lines), encoding="utf-8")
-    return side_of_run(name, read_info(folder), stored_cells(folder / "results.jsonl"), folder)
-
-
-def page_of(folder: Path, a: Side, b: Side) -> str:
-    result = compare(a, b)
-    path = folder / "compare.html"
-    path.write_text(comparison_page(result, check_gates(result, parse_fail_on(["broken"]))), encoding="utf-8")
-    return path.as_uri()
 
 
 @pytest.fixture(scope="module")
 def page_url(tmp_path_factory: pytest.TempPathFactory) -> str:
     root = tmp_path_factory.mktemp("compare")
-    return page_of(root, run(root, "before", "PPFF", "teal"), run(root, "after", "PFPF", "crimson"))
+    return page_of(root, compared_run(root, "before", "PPFF", "teal"), compared_run(root, "after", "PFPF", "crimson"))
 
 
 def test_shows_broken_cells_and_both_images(page_url: str, open_page: OpenPage) -> None:
@@ -116,8 +81,8 @@ def test_broken_case_links_to_its_images(page_url: str, open_page: OpenPage) -> 
 def test_untrusted_text_is_not_markup(tmp_path: Path, open_page: OpenPage) -> None:
     odd: dict[str, Any] = {"prompt": MARKUP, "model_label": MARKUP, "tags": [MARKUP]}
     odd |= {"reasons": {MARKUP: MARKUP}, "scores": {MARKUP: False, "look": False}}
-    a = run(tmp_path, "before", "PPPP", "teal", model_label=MARKUP)
-    b = run(tmp_path, "after", "FFFF", "crimson", **odd)
+    a = compared_run(tmp_path, "before", "PPPP", "teal", model_label=MARKUP)
+    b = compared_run(tmp_path, "after", "FFFF", "crimson", **odd)
     page = open_page(page_of(tmp_path, a, b))
     assert MARKUP in page.inner_text("#view-overview")
     assert MARKUP in page.inner_text(".pair")
@@ -126,7 +91,7 @@ def test_untrusted_text_is_not_markup(tmp_path: Path, open_page: OpenPage) -> No
 
 
 def test_missing_images_are_marked(tmp_path: Path, open_page: OpenPage) -> None:
-    a, b = run(tmp_path, "before", "PPPP", "teal"), run(tmp_path, "after", "FFFF", "red")
+    a, b = compared_run(tmp_path, "before", "PPPP", "teal"), compared_run(tmp_path, "after", "FFFF", "red")
     assert b.folder is not None
     for path in (b.folder / "artifacts").glob("*.png"):
         path.unlink()
@@ -161,7 +126,10 @@ def test_green_only_where_nothing_broke_and_nothing_is_missing(a: Side, b: Side,
 
 
 def test_changes_by_tag_link_to_their_pairs(tmp_path: Path, open_page: OpenPage) -> None:
-    a, b = run(tmp_path, "before", "PPFF", "teal"), run(tmp_path, "after", "PFPF", "red", tags=["a&b"])
+    a, b = (
+        compared_run(tmp_path, "before", "PPFF", "teal"),
+        compared_run(tmp_path, "after", "PFPF", "red", tags=["a&b"]),
+    )
     page = open_page(page_of(tmp_path, a, b))
     row = page.locator("tr", has_text="a&b")
     assert row.locator("td").all_inner_texts()[-3:] == ["1", "1", "no clear change"]

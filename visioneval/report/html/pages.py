@@ -20,6 +20,7 @@ from visioneval.report.terminal.run.summary import show_usd
 from visioneval.report.text import clean
 
 FOLDER = Path(__file__).parent / "page"
+STYLES = ("page.css", "gallery.css", "cell.css", "compare.css", "narrow.css")
 SCRIPTS = {
     "report": (
         "dom.js",
@@ -52,7 +53,7 @@ def script(page: str) -> str:
 @cache
 def style() -> str:
     """The style of all pages."""
-    return (FOLDER / "page.css").read_text(encoding="utf-8")
+    return "\n".join((FOLDER / name).read_text(encoding="utf-8") for name in STYLES)
 
 
 def policy(inline_script: str = "", inline_style: str = "") -> str:

@@ -19,6 +19,7 @@ async function showCell() {
     if (event.target.classList.contains("mode")) report.mode = event.target.textContent;
   });
   view.replaceChildren(cellHead(at, detail), el("div", { class: "cell-body" }, report.stage.node, el("div", { class: "findings" }, findings(detail))));
+  watchScrolling(view);
   scrollTo(0, 0);
   view.querySelector("h1").focus({ preventScroll: true });
   prefetch(at);
@@ -114,7 +115,7 @@ function scoreTable({ record, broken, exact }) {
     }
   }
   return el("div", { class: "scroll" }, el("table", { class: "scores" },
-    el("thead", {}, el("tr", {}, ["metric", "score", "", "reason"].map((name, at) => el("th", { scope: "col", class: at === 1 ? "number" : "", text: name })))),
+    el("thead", {}, el("tr", {}, ["metric", "score", el("span", { class: "visually-hidden", text: "share of the range" }), "reason"].map((name, at) => el("th", { scope: "col", class: at === 1 ? "number" : "" }, name)))),
     el("tbody", {}, rows)));
 }
 

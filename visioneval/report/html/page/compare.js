@@ -8,6 +8,7 @@ function begin() {
   pairs.list = el("div", { class: "pairs-list" });
   section.append(pairBar(), pairs.list);
   for (const node of document.querySelectorAll("[data-pair]")) showOutputs(node, pairs.data.list[node.dataset.pair]);
+  watchScrolling(document);
   readAddress();
   addEventListener("hashchange", () => { readAddress(); section.scrollIntoView(); section.focus({ preventScroll: true }); });
   if (location.hash.startsWith("#pairs")) section.scrollIntoView();

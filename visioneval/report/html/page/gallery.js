@@ -20,7 +20,7 @@ function buildGallery() {
   scroller.setAttribute("aria-label", "Cells");
   scroller.addEventListener("scroll", () => requestAnimationFrame(renderVisible), { passive: true });
   scroller.addEventListener("keydown", moveFocus);
-  view.replaceChildren(filterBar(), el("p", { class: "rest", id: "rest", role: "status", hidden: true }), scroller, el("p", { class: "notice", id: "nothing", hidden: true }));
+  view.replaceChildren(el("h1", { class: "visually-hidden", text: "Gallery" }), filterBar(), el("p", { class: "rest", id: "rest", role: "status", hidden: true }), scroller, el("p", { class: "notice", id: "nothing", hidden: true }));
   addEventListener("resize", debounced(() => report.state.view === "gallery" && layOut()));
   gallery.built = true;
 }

@@ -156,14 +156,14 @@ function gridRow(number) {
 
 function tile(at) {
   return el("a", { class: "cell tile", "data-at": at, tabindex: "-1", href: addressOfCell(report.index, at, report.state.filters), "aria-label": nameOf(at) },
-    el("span", { class: "thumb" }, thumbOf(at)),
-    el("span", { class: "caption" }, badge(VERDICTS[report.index.cells.verdict[at]]), el("span", { class: "short", text: shortOf(at) })));
+    el("span", { class: "thumb" }, thumbOf(at)), " ",
+    el("span", { class: "caption" }, badge(VERDICTS[report.index.cells.verdict[at]]), " ", el("span", { class: "short", text: shortOf(at) })));
 }
 
 function listRow(number) {
   const [at] = gallery.rows[number];
   const { cells, cases, models } = report.index;
-  const link = el("a", { class: "cell line", "data-at": at, tabindex: "-1", href: addressOfCell(report.index, at, report.state.filters), "aria-label": nameOf(at) },
+  const link = el("a", { class: "cell line", "data-at": at, tabindex: "-1", href: addressOfCell(report.index, at, report.state.filters) },
     el("span", { class: "thumb" }, thumbOf(at)),
     el("span", { class: "words" },
       el("span", { class: "first" }, badge(VERDICTS[cells.verdict[at]]), el("strong", { text: cases[cells.case[at]] }),
@@ -183,21 +183,23 @@ function shortOf(at) {
   return labels.join(", ");
 }
 
+/** The name of a tile, with all that it shows: case and model run are in the heads of its row and column. */
 function nameOf(at) {
   const { cells, cases, models } = report.index;
   const sample = cells.sample[at] ? `, sample ${cells.sample[at]}` : "";
   const short = shortOf(at);
-  return `${cases[cells.case[at]]}, ${models[cells.model[at]]}${sample}: ${VERDICTS[cells.verdict[at]]}${short ? `, ${short}` : ""}`;
+  return `${cases[cells.case[at]]}, ${models[cells.model[at]]}${sample}: ${hasThumb(at) ? "" : "no image "}${VERDICTS[cells.verdict[at]]}${short ? ` ${short}` : ""}`;
 }
+
+const hasThumb = (at) => IMAGE_SOURCE.test(report.index.cells.thumb[at] || "");
 
 /** The thumbnail of a cell. It is loaded later, so that fast scrolling does not wait for skipped images. */
 function thumbOf(at) {
-  const source = report.index.cells.thumb[at];
-  if (!source || !IMAGE_SOURCE.test(source)) return el("span", { class: "none", text: "no image" });
+  if (!hasThumb(at)) return el("span", { class: "none", text: "no image" });
   const image = el("img", { alt: "", decoding: "async" });
   image.addEventListener("error", () => image.replaceWith(el("span", { class: "none", text: "no image" })));
   if (!gallery.thumbs.size) requestAnimationFrame(loadThumbs);
-  gallery.thumbs.set(image, source);
+  gallery.thumbs.set(image, report.index.cells.thumb[at]);
   return image;
 }
 

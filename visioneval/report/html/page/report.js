@@ -8,7 +8,11 @@ async function start() {
   document.addEventListener("keydown", onKey);
   const help = document.getElementById("help");
   document.getElementById("help-button").addEventListener("click", () => help.showModal());
-  for (const box of document.querySelectorAll(".scroll")) box.tabIndex = box.scrollWidth > box.clientWidth ? 0 : -1;
+  document.querySelector(".skip").addEventListener("click", (event) => { // the address names the view
+    event.preventDefault();
+    document.getElementById("main").focus();
+  });
+  watchScrolling(document);
   await route();
 }
 
