@@ -40,11 +40,14 @@ class RaterRequest(Frozen):
     rater: Rater
 
 
-def application(labeling: Labeling, *, token: str, rater: str | None) -> Starlette:
-    """The application, for a guard to wrap. ``rater`` is the initial rater name; with ``None`` the page asks for it."""
+def application(labeling: Labeling, *, token: str | None, rater: str | None) -> Starlette:
+    """The application, for a guard to wrap; without ``token`` the guard checks all of it.
+
+    ``rater`` is the initial rater name; with ``None`` the page asks for it.
+    """
 
     async def page(request: Request) -> Response:
-        if not is_valid_token(token, request.query_params.get("token", "")):
+        if token is not None and not is_valid_token(token, request.query_params.get("token", "")):
             return PlainTextResponse("Open the complete URL that the command printed.", 403)
         return FileResponse(_STATIC / "page.html", media_type="text/html")
 

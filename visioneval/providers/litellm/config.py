@@ -150,7 +150,7 @@ class LiteLLMJudge(BaseJudge, LiteLLMOptions):
     """A vision model that LiteLLM knows."""
 
     provider: Literal["litellm"]
-    model: Text
+    model: Text = Field(description="The model as LiteLLM names it, with its provider: openai/gpt-5.4.")
     params: dict[str, Any] = Field(
         default_factory=dict, description="Parameters of the completion, such as temperature or reasoning_effort."
     )
