@@ -92,7 +92,7 @@ async def grade_video(
 
 
 def _read(path: Path, count: int) -> VideoReadings:
-    """Reads each frame once: a video may show the same picture for long."""
+    """Reads each frame once: many frames of a video may be the same."""
     known: dict[bytes, tuple[Reading, ...]] = {}
 
     def readings(image: Image.Image) -> tuple[Reading, ...]:
@@ -153,11 +153,11 @@ class _VideoCopy:
         copies = [line.copies for line in self._lines]
         edits = sum(line.edits * line.copies for line in self._lines)
         characters = sum(len(copy_of(line.line, fold=True).chars) * line.copies for line in self._lines)
-        found = sum(count for count, is_shown in zip(copies, shown, strict=True) if is_shown)
+        shown_copies = sum(count for count, is_shown in zip(copies, shown, strict=True) if is_shown)
         step = self._step()
         longest = None if step is None else min(line.longest(step) for line in self._lines)
         return {
-            f"{key}.recall": found / sum(copies) if certain else None,
+            f"{key}.recall": shown_copies / sum(copies) if certain else None,
             f"{key}.cer": min(edits / characters, 1.0) if certain and characters else None,
             f"{key}.shown_s": round(longest, SCORE_DIGITS) if certain and longest is not None else None,
         }

@@ -21,7 +21,7 @@ TILES = (9, 16)
 """Rows and columns of tiles; fewer in a tiny video."""
 FROZEN_LEVELS = 1.0
 """Mean absolute difference of a tile's luma, in levels of 255, up to which it stands still: encoders change a still
-picture by less, and the slowest camera moves it by more."""
+image by less, and the slowest camera moves it by more."""
 SHORTEST_STILL_S = 0.2
 """Shorter times do not count for ``frozen_share``: animations at 12 frames per second show each frame twice."""
 BLACK_LEVEL = 25
@@ -59,7 +59,7 @@ class VideoFacts:
     """The lowest and the highest frame rate between two frames, if it varies."""
     has_audio: bool
     frozen: tuple[Stretch, ...] | None
-    """Times in which the picture does not change. A frame is compared with the first of its stretch, as in FFmpeg's
+    """Times in which the image does not change. A frame is compared with the first of its stretch, as in FFmpeg's
     ``freezedetect``, so that a slow change is none."""
     black: tuple[Stretch, ...] | None
     flicker: float | None

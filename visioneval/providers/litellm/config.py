@@ -135,8 +135,8 @@ class LiteLLMProvider(GeneratingProvider, LiteLLMOptions, DeclaredHosts):
     @property
     def allowed_hosts(self) -> tuple[str, ...]:
         """The declared hosts of outputs, and those of the provider."""
-        own = (host for name in self.host_names for host in _OUTPUT_HOSTS.get(name, ()))
-        return (*self.output_hosts, *(own if self.base_url is None else ()))
+        usual = (host for name in self.host_names for host in _OUTPUT_HOSTS.get(name, ()))
+        return (*self.output_hosts, *(usual if self.base_url is None else ()))
 
     def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if problem := model_problem(params.get("model")):

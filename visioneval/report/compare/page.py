@@ -143,7 +143,7 @@ def _pair_notes(pair: CellPair) -> list[str]:
     marks = (
         ("must_pass", pair.must_pass),
         ("flaky", pair.flaky),
-        ("same image", pair.same_output),
+        ("same output", pair.same_output),
         ("changed rules only", pair.is_moved_by_rules),
     )
     return [note for note, applies in marks if applies]
