@@ -26,6 +26,7 @@ SCRIPTS = {
         "dom.js",
         "data.js",
         "filters.js",
+        "sorting.js",
         "gallery.js",
         "grid.js",
         "film.js",
