@@ -36,7 +36,7 @@ SCRIPTS = {
         "cell.js",
         "report.js",
     ),
-    "compare": ("dom.js", "zoom.js", "stage.js", "compare.js"),
+    "compare": ("dom.js", "zoom.js", "stage.js", "cases.js", "compare.js"),
 }
 
 

@@ -76,7 +76,7 @@ function gridRows(scroller) {
   head.replaceChildren(
     withWidth(el("div", { class: "corner", role: "columnheader", "aria-colindex": 1, text: "case" }), gallery.head),
     ...gallery.columns.map((key, column) => {
-      const name = gallery.acrossSamples && gallery.columns.length > 1 ? `sample, ${key + 1} of ${gallery.columns.length}` : index.models[gallery.acrossSamples ? [...models][0] : key];
+      const name = gallery.acrossSamples && gallery.columns.length > 1 ? `${key + 1} of ${gallery.columns.length} samples` : index.models[gallery.acrossSamples ? [...models][0] : key];
       return withWidth(el("div", { class: "column", role: "columnheader", "aria-colindex": column + 2, title: name }, soft(name)), gallery.width);
     }));
   return [...rows.values()].map((members) => members.sort((a, b) => gallery.columnOf[a] - gallery.columnOf[b]));

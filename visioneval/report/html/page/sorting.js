@@ -19,8 +19,8 @@ function ordered(index, shown, sort) {
 function sortChooser() {
   const metrics = Object.keys(report.index.metrics);
   const option = (value, text) => el("option", { value, text });
-  return el("select", { name: "sort", "aria-label": "Sort", change: readFilters }, option("", "Sort: suite"), option("case", "Sort: case"), option("verdict", "Sort: verdict, FAIL first"),
-    metrics.map((name) => option(METRIC_SORT + name, `Sort: ${name}, ${report.index.metrics[name].better === "none" ? "lowest" : "worst"} first`)));
+  return el("select", { name: "sort", "aria-label": "Sort", title: "Verdict: FAIL first. A metric: the worst first, or the lowest if neither is better.", change: readFilters }, option("", "Sort: suite"), option("case", "Sort: case"), option("verdict", "Sort: verdict"),
+    metrics.map((name) => option(METRIC_SORT + name, `Sort: ${name}`)));
 }
 
 const shownColumns = () => (report.state.filters.columns || "").split(",").filter((name) => name in report.index.metrics);
