@@ -180,7 +180,7 @@ def test_the_grid_has_roles_and_names(page_url: str, open_page: OpenPage) -> Non
     assert page.get_by_role("gridcell").count() == 4
     assert len(page.query_selector_all("#canvas a[tabindex='0']")) == 1
     assert page.get_by_role("status").all_inner_texts() == ["4 cells"]
-    unnamed = "[...document.querySelectorAll('button, select, input, a')].filter((one) => !one.textContent.trim() && !one.ariaLabel).length"
+    unnamed = "[...document.querySelectorAll('button, select, input, a')].filter((one) => !one.textContent.trim() && !one.ariaLabel && !one.labels?.length).length"
     assert page.evaluate(unnamed) == 0
 
 
@@ -403,3 +403,35 @@ def test_zoom_is_shared_by_all_images_and_kept_in_the_address(page_url: str, ope
     second.keyboard.press("j")
     wait_until(second, "document.querySelector('.cell-head h1').textContent === 'flyer'")
     assert "zoom=" not in second.url
+
+
+def test_sorting_and_columns(page_url: str, open_page: OpenPage) -> None:
+    page = open_page(f"{page_url}#gallery?layout=list")
+    tiles(page)
+    cells = "[...document.querySelectorAll('#canvas .row')].map((row) => row.querySelector('strong').textContent + ' ' + row.querySelector('.badge').textContent)"
+    assert page.evaluate(cells) == ["sign PASS", "sign FAIL", "flyer PASS", "flyer FAIL"]
+    page.select_option("select[name=sort]", "verdict")
+    assert page.evaluate(cells) == ["sign FAIL", "flyer FAIL", "sign PASS", "flyer PASS"]
+    page.select_option("select[name=sort]", "metric:look.score")
+    assert page.evaluate(cells) == ["sign FAIL", "flyer FAIL", "sign PASS", "flyer PASS"]
+    page.select_option("select[name=sort]", "case")
+    assert page.evaluate(cells) == ["flyer PASS", "flyer FAIL", "sign PASS", "sign FAIL"]
+    page.click("summary >> text=Columns")
+    page.check("input[value='look.score']")
+    page.check("input[value='look.cer']")
+    assert page.locator(".measures").first.inner_text().split() == ["look.score", "4.5", "look.cer", "0.25"]
+    second = open_page(page.url)
+    tiles(second)
+    assert second.locator(".measures").count() == 4
+    second.locator("#canvas a.cell").first.click()
+    second.wait_for_selector(".steps >> text=1 of 4")
+
+
+def test_samples_leave_no_blank_cells(tmp_path: Path, open_page: OpenPage) -> None:
+    page = open_page(f"{report(demo(tmp_path, samples=3)).as_uri()}#gallery?model=steady")
+    assert len(tiles(page)) == 6
+    assert page.locator("#canvas .row").count() == 2, "the samples of one model run are side by side"
+    assert page.locator("#canvas .row").first.locator(".caption .note").all_inner_texts() == ["#0", "#1", "#2"]
+    page.goto(f"{page.url.partition('#')[0]}#gallery")
+    wait_until(page, "document.querySelectorAll('#canvas .row').length === 6")
+    assert page.locator(".box[aria-label='not shown']").count() == 0

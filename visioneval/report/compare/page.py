@@ -216,6 +216,7 @@ def _data(comparison: Comparison) -> dict[str, Any]:
         _pair(pair, comparison, outputs if at < EMBEDDED_PAIRS else None, samples)
         for at, pair in enumerate(islice(pairs, MAX_PAIRS))
     ]
+    tested = (comparison.pass_rate, *comparison.metrics)
     changes = {
         change: {"title": TITLES[change].partition(" (")[0], "number": counts[change]}
         for change in CHANGES
@@ -227,6 +228,7 @@ def _data(comparison: Comparison) -> dict[str, Any]:
         "first": ",".join(initial),
         "total": len(comparison.pairs),
         "images": outputs.data,
+        "metrics": {difference.name: difference.metric.model_dump(mode="json") for difference in tested},
         "list": shown_pairs,
     }
 
@@ -245,7 +247,7 @@ def _pair(pair: CellPair, comparison: Comparison, outputs: _PairImages | None, s
         "notes": _pair_notes(pair),
         "lines": describe_change(pair, comparison.b.writers),
         "reasons": [reason for cell in (pair.a, pair.b) for reason in cell.reasons.values()],
-        "scores": [score for score in scores if score[1] != score[2]],
+        "scores": scores,
         "prompt": pair.b.prompt or pair.a.prompt,
         "sent": [pair.a.sent_prompt, pair.b.sent_prompt],
         "images": [not_embedded, not_embedded] if outputs is None else outputs.of(pair),

@@ -27,6 +27,7 @@ SCRIPTS = {
         "dom.js",
         "data.js",
         "filters.js",
+        "sorting.js",
         "gallery.js",
         "grid.js",
         "film.js",
@@ -36,7 +37,7 @@ SCRIPTS = {
         "cell.js",
         "report.js",
     ),
-    "compare": ("dom.js", "zoom.js", "stage.js", "compare.js"),
+    "compare": ("dom.js", "zoom.js", "stage.js", "cases.js", "compare.js"),
 }
 
 

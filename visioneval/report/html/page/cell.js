@@ -10,7 +10,7 @@ async function showCell() {
   }
   report.lastCell = at;
   const texts = state.filters.q ? await load("texts") : undefined;
-  report.shown = matching(index, state.filters, texts);
+  report.shown = ordered(index, matching(index, state.filters, texts), state.filters.sort);
   const detail = (await load(partOf(at)))[index.cells.place[at] % index.part];
   if (findCell(index, report.state.cell) !== at) return;
   const { look } = report.state;

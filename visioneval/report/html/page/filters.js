@@ -1,6 +1,6 @@
 // Filters of cells. The state is the part of the URL after "#", so that a view can be shared.
 
-const FILTERS = ["q", "verdict", "tag", "failure", "model", "rule", "metric", "min", "max", "refused", "disagreement", "layout"];
+const FILTERS = ["q", "verdict", "tag", "failure", "model", "rule", "metric", "min", "max", "refused", "disagreement", "sort", "columns", "layout"];
 
 /** Parses the URL into a view, its filters and the cell. */
 function parseState(hash) {
