@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
+    import uvicorn
     from starlette.types import ASGIApp
 
 DEFAULT_PORT = 8377
@@ -45,6 +46,11 @@ class Address:
 
     def serve(self, app: ASGIApp) -> None:
         """Serves until interrupted."""
+        with contextlib.suppress(KeyboardInterrupt):  # the normal way to stop
+            self.server(app).run(sockets=[self.listener])
+
+    def server(self, app: ASGIApp) -> uvicorn.Server:
+        """The server of an application, which is not started yet."""
         import uvicorn
 
         config = uvicorn.Config(
@@ -58,8 +64,7 @@ class Address:
             server_header=False,
             timeout_graceful_shutdown=_GRACE_S,
         )
-        with contextlib.suppress(KeyboardInterrupt):  # the normal way to stop
-            uvicorn.Server(config).run(sockets=[self.listener])
+        return uvicorn.Server(config)
 
 
 @contextlib.contextmanager

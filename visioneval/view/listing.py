@@ -96,7 +96,16 @@ _SUMMARY: TypeAdapter[Summary] = TypeAdapter(Summary)
 class _Entry:
     stamps: tuple[Stamp, ...]
     row: RunRow
-    counted: Stamp = (0, 0)
+    counted: Stamp
+    """Of the results, when their cells were counted."""
+
+    def is_current(self, folder: Path, stamps: tuple[Stamp, ...]) -> bool:
+        """Whether the row still holds."""
+        if self.row.problem or self.stamps != stamps:
+            return False
+        if self.row.state != "running":
+            return True
+        return self.counted == stamp(folder / "results.jsonl") and current_state(folder, "running") == "running"
 
 
 @dataclass
@@ -136,8 +145,9 @@ class RunListing:
     def _row(self, folder: Path) -> RunRow:
         stamps = stamp(folder / "run.json"), stamp(folder / SUMMARY)
         entry = self._entries.get(folder.name)
-        if entry is None or entry.stamps != stamps or entry.row.state in _UNFINISHED:
-            entry = self._entries[folder.name] = _Entry(stamps, read_row(folder), stamp(folder / "results.jsonl"))
+        if entry is None or not entry.is_current(folder, stamps):
+            counted = stamp(folder / "results.jsonl")
+            entry = self._entries[folder.name] = _Entry(stamps, read_row(folder), counted)
         return entry.row
 
 

@@ -150,7 +150,8 @@ class _LabelPages:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request."""
-        page = await run_in_threadpool(self.viewer.label_page, scope["path_params"]["run"])
+        run_id, is_opened = scope["path_params"]["run"], scope["path"].endswith("/")
+        page = await run_in_threadpool(self.viewer.label_page, run_id, is_opened=is_opened)
         await page(scope, receive, send)
 
 

@@ -58,13 +58,13 @@ class Viewer:
         seconds = POLL_SECONDS if copies_at(self.root) is None else STORE_POLL_SECONDS
         return IndexOptions(display_name(self.root), self.metrics, True, seconds, digest(rows))
 
-    def label_page(self, run_id: str) -> Starlette:
-        """The label page of a run, with the cells that it has by now. Raises ``UsageError``."""
-        folder = self.run(run_id)
+    def label_page(self, run_id: str, *, is_opened: bool) -> Starlette:
+        """The label page of a run, with the cells that it had when the page was opened. Raises ``UsageError``."""
+        folder = self.run(run_id, refresh=is_opened)
         with self._lock:
             current = stamp(folder / "results.jsonl")
             known = self._labels.get(run_id)
-            if known is None or known[0] != current:
+            if known is None or (is_opened and known[0] != current):
                 name = str(folder.absolute()) if copies_at(self.root) is None else run_id
                 task = prepare(LabelRequest(name, self.root))
                 known = self._labels[run_id] = current, label_application(Labeling(task), token=None, rater=None)
