@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from browser import wait_until
 from click.testing import Result
 from typer.testing import CliRunner
 
@@ -114,7 +115,7 @@ def test_the_single_page_embeds_small_videos(folder: Path, tmp_path: Path, monke
 
 def cell_page(page: Any) -> None:
     page.wait_for_selector("video")
-    page.wait_for_function("document.querySelector('video').readyState >= 2")
+    wait_until(page, "document.querySelector('video').readyState >= 2")
 
 
 def test_the_report_plays_a_video_beside_its_measures(folder: Path, tmp_path: Path, open_page: OpenPage) -> None:
@@ -132,11 +133,11 @@ def test_the_report_plays_a_video_beside_its_measures(folder: Path, tmp_path: Pa
     box = page.locator(".chart").first.bounding_box()
     assert box is not None
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + 10)
-    page.wait_for_function("Math.abs(document.querySelector('video').currentTime - 0.75) < 0.05")
-    page.wait_for_function("document.querySelector('.cursor').getAttribute('transform').startsWith('translate(300')")
+    wait_until(page, "Math.abs(document.querySelector('video').currentTime - 0.75) < 0.05")
+    wait_until(page, "document.querySelector('.cursor').getAttribute('transform').startsWith('translate(300')")
     assert page.locator(".moment").inner_text() == "0.75 s"
     page.evaluate("document.querySelector('video').currentTime = 1.2")
-    page.wait_for_function("document.querySelector('.moment').textContent === '1.20 s'")
+    wait_until(page, "document.querySelector('.moment').textContent === '1.20 s'")
 
 
 def test_planned_cost_is_nothing(folder: Path) -> None:
