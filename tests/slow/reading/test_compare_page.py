@@ -78,6 +78,23 @@ def test_broken_case_links_to_its_images(page_url: str, open_page: OpenPage) -> 
     wait_until(page, "document.querySelector('.pair h3')?.innerText === 'broke'")
 
 
+def test_each_case_is_a_point_of_a_plot(page_url: str, open_page: OpenPage) -> None:
+    page = open_page(page_url)
+    plot = page.locator("svg.cases")
+    assert plot.get_attribute("aria-label") == "4 cases: 1 higher in B, 1 lower in B"
+    page.select_option("#cases select", "look.score")
+    titles = page.locator("svg.cases title").all_text_contents()
+    assert sorted(titles) == [
+        "broke: 4 in A, 1 in B",
+        "kept: 4 in A, 4 in B",
+        "mended: 1 in A, 4 in B",
+        "poor: 1 in A, 1 in B",
+    ]
+    assert page.locator(".by-case tbody th").all_inner_texts() == ["broke", "mended"]
+    page.locator("svg.cases circle", has_text="poor").click()
+    wait_until(page, "document.querySelector('.pair h3')?.innerText === 'poor'")
+
+
 def test_untrusted_text_is_not_markup(tmp_path: Path, open_page: OpenPage) -> None:
     odd: dict[str, Any] = {"prompt": MARKUP, "model_label": MARKUP, "tags": [MARKUP]}
     odd |= {"reasons": {MARKUP: MARKUP}, "scores": {MARKUP: False, "look": False}}

@@ -16,7 +16,7 @@ from visioneval.analysis.compare.gates import GateResult, overall_state
 from visioneval.analysis.compare.pairing import CHANGES, CellPair, Change
 from visioneval.analysis.sides import Side
 from visioneval.report.html.images import EmbeddedImages
-from visioneval.report.html.page_data import as_json
+from visioneval.report.html.page_data import NOT_DOWNLOADED, as_json
 from visioneval.report.html.pages import PageFrame, policy, render, script, style
 from visioneval.report.sentences import (
     TITLES,
@@ -216,6 +216,7 @@ def _data(comparison: Comparison) -> dict[str, Any]:
         _pair(pair, comparison, outputs if at < EMBEDDED_PAIRS else None, samples)
         for at, pair in enumerate(islice(pairs, MAX_PAIRS))
     ]
+    tested = (comparison.pass_rate, *comparison.metrics)
     changes = {
         change: {"title": TITLES[change].partition(" (")[0], "number": counts[change]}
         for change in CHANGES
@@ -227,6 +228,7 @@ def _data(comparison: Comparison) -> dict[str, Any]:
         "first": ",".join(initial),
         "total": len(comparison.pairs),
         "images": outputs.data,
+        "metrics": {difference.name: difference.metric.model_dump(mode="json") for difference in tested},
         "list": shown_pairs,
     }
 
@@ -245,7 +247,7 @@ def _pair(pair: CellPair, comparison: Comparison, outputs: _PairImages | None, s
         "notes": _pair_notes(pair),
         "lines": describe_change(pair, comparison.b.writers),
         "reasons": [reason for cell in (pair.a, pair.b) for reason in cell.reasons.values()],
-        "scores": [score for score in scores if score[1] != score[2]],
+        "scores": scores,
         "prompt": pair.b.prompt or pair.a.prompt,
         "sent": [pair.a.sent_prompt, pair.b.sent_prompt],
         "images": [not_embedded, not_embedded] if outputs is None else outputs.of(pair),
@@ -269,7 +271,9 @@ class _PairImages:
         if images is None:
             return f"{side.name} has no images"
         if cell.artifact_path is None:
-            return "no image was generated"
+            is_finished = cell.error is None or cell.error.stage != "generate"
+            is_refused = "refused" in cell.reasons or "refused" in cell.failure_tags
+            return NOT_DOWNLOADED if is_finished and not is_refused else "no image was generated"
         image = images.run_image(cell.artifact_path)
         if "src" not in image:
             return image.get("why", "")

@@ -27,15 +27,17 @@ SCRIPTS = {
         "dom.js",
         "data.js",
         "filters.js",
+        "sorting.js",
         "gallery.js",
         "grid.js",
         "film.js",
+        "zoom.js",
         "stage.js",
         "details.js",
         "cell.js",
         "report.js",
     ),
-    "compare": ("dom.js", "stage.js", "compare.js"),
+    "compare": ("dom.js", "zoom.js", "stage.js", "cases.js", "compare.js"),
 }
 
 

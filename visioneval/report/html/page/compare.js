@@ -8,6 +8,7 @@ function begin() {
   pairs.list = el("div", { class: "pairs-list" });
   section.append(pairBar(), pairs.list);
   for (const node of document.querySelectorAll("[data-pair]")) showOutputs(node, pairs.data.list[node.dataset.pair]);
+  document.getElementById("cases").append(...casesSection(pairs.data));
   watchScrolling(document);
   readAddress();
   addEventListener("hashchange", () => { readAddress(); section.scrollIntoView(); section.focus({ preventScroll: true }); });
@@ -101,14 +102,15 @@ function pairCard(pair) {
     createStage(modes).node,
     el("div", { class: "words" },
       pair.lines.length ? el("ul", { class: "plain" }, pair.lines.map((line) => el("li", { text: line }))) : null,
-      pair.scores.length ? scoresOfPair(pair.scores) : null,
+      scoresOfPair(pair.scores),
       el("details", {}, el("summary", { text: "Prompt" }), el("p", { class: "reason", text: pair.prompt || "not recorded" }),
         pair.sent.map((text, at) => (text ? el("p", { class: "reason", text: `Sent in ${"AB"[at]}: ${text}` }) : null)))));
 }
 
 function scoresOfPair(scores) {
-  return el("table", { class: "seen" }, el("thead", {}, el("tr", {}, ["metric", "A", "B"].map((name, at) => el("th", { scope: "col", class: at ? "number" : "", text: name })))),
-    el("tbody", {}, scores.map(([name, scoreA, scoreB]) => el("tr", {}, el("th", { scope: "row", text: name }), el("td", { class: "number", text: formatValue(scoreA) }), el("td", { class: "number", text: formatValue(scoreB) })))));
+  const changed = scores.filter(([, scoreA, scoreB]) => scoreA !== scoreB);
+  return changed.length === 0 ? null : el("table", { class: "seen" }, el("thead", {}, el("tr", {}, ["metric", "A", "B"].map((name, at) => el("th", { scope: "col", class: at ? "number" : "", text: name })))),
+    el("tbody", {}, changed.map(([name, scoreA, scoreB]) => el("tr", {}, el("th", { scope: "row", text: name }), el("td", { class: "number", text: formatValue(scoreA) }), el("td", { class: "number", text: formatValue(scoreB) })))));
 }
 
 begin();

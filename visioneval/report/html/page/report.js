@@ -48,12 +48,12 @@ function onKey(event) {
     "?": () => document.getElementById("help").showModal(),
     j: () => view === "cell" && step(1),
     k: () => view === "cell" && step(-1),
-    z: () => view === "cell" && report.stage?.zoom(),
   }[event.key];
   if (act) {
     event.preventDefault();
     act();
-  } else if (view === "cell" && /^[1-9]$/.test(event.key)) report.stage?.choose(Number(event.key) - 1);
+  } else if (view === "cell" && report.stage?.key(event.key)) event.preventDefault();
+  else if (view === "cell" && /^[1-9]$/.test(event.key)) report.stage?.choose(Number(event.key) - 1);
 }
 
 function go(address) {
