@@ -12,6 +12,7 @@ import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from av.video.frame import VideoFrame
     from PIL import Image
 
+MISSING = "videos need an extra: run pip install '.[video]' in a checkout of visioneval"
 EXTENSIONS = {"mp4": ".mp4", "quicktime": ".mov", "webm": ".webm", "x-matroska": ".mkv", "x-msvideo": ".avi"}
 MAX_FRAMES = 36_000
 """Ten minutes at 60 frames per second."""
@@ -43,6 +45,11 @@ class Frame:
 
     seconds: float
     jpeg: bytes
+
+
+def can_read_videos() -> bool:
+    """Whether the extra ``video`` is installed."""
+    return find_spec("av") is not None
 
 
 def video_mime(head: bytes) -> str | None:
@@ -241,7 +248,7 @@ def opened(source: Any, mime: str) -> Iterator[tuple[Any, Any]]:
     try:
         import av
     except ImportError:
-        raise ImageError("videos need an extra: run pip install '.[video]' in a checkout of visioneval") from None
+        raise ImageError(MISSING) from None
     try:
         kind = _DEMUXERS[mime.removeprefix("video/")]
         with av.open(source, format=kind, metadata_errors="ignore") as container:

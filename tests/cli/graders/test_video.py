@@ -12,11 +12,13 @@ import pytest
 from clips import clip, colour_of
 from PIL import Image
 from record_factory import generated_png
+from typer.testing import CliRunner
 
+from visioneval.cli import app
 from visioneval.errors import ImageError
 from visioneval.media.formats import artifact, ending
 from visioneval.media.images import MAX_BYTES
-from visioneval.media.video import sample_frames, video_at, video_mime
+from visioneval.media.video import MISSING, sample_frames, video_at, video_mime
 from visioneval.types import TaskType
 
 VIDEO = TaskType.VIDEO_GENERATION
@@ -128,3 +130,16 @@ def test_without_the_extra_the_error_names_the_install_command(tmp_path: Path) -
     assert done.stdout.strip() == "videos need an extra: run pip install '.[video]' in a checkout of visioneval", (
         done.stderr
     )
+
+
+def test_without_the_extra_no_video_is_generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "av", None)
+    Path("suite.yaml").write_text(
+        "name: s\ntask: video_generation\ncases: [{id: a, prompt: hills}]\nmodels: [{provider: mock}]\n"
+        "graders: [{key: film, type: video}]\nverdict: [film]\n"
+    )
+    result = CliRunner().invoke(app, ["run", "suite.yaml"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"{MISSING}\n"
+    assert not Path("runs").exists()

@@ -97,6 +97,7 @@ def test_no_install_line_names_visioneval_on_the_index() -> None:
         ("pip install 'visioneval[ocr] @ .'", True),
         ("uv tool install visioneval", True),
         ("pip install '.[ocr]'", False),
+        ('pip install ".[ocr,$(EXTRA_$*)]"', False),
         ("pip install 'pip>=25.1'", False),
         ('pip install "visioneval[ocr] @ $VISIONEVAL_SOURCE"', False),
     ],

@@ -59,6 +59,10 @@ def test_the_suite_as_resolved_is_a_suite_again(load: Load) -> None:
         (suite("gatez: []"), "suite.yaml:6:1: unknown key 'gatez' (did you mean 'gates'?)"),
         (suite(name="name: ''"), "suite.yaml:1:7: name: '' is not valid: use letters, digits, '_', '-' and '.'"),
         (suite(name="name: a b"), "suite.yaml:1:7: name: 'a b' is not valid: use letters, digits, '_', '-' and '.'"),
+        (
+            suite("tracking: {to: vertex, project: p, location: l, bucket: s3://x}"),
+            "suite.yaml:6:57: bucket: 's3://x' is not valid: write gs://BUCKET/FOLDER",
+        ),
         (suite(name="name: 5"), "suite.yaml:1:7: name: expected text, not 5: put it in quotes"),
         (suite(name="name: 2024-01-31\nname_of: x"), "suite.yaml:2:1: unknown key 'name_of' (did you mean 'name'?)"),
         (suite("task: image_edit"), f"suite.yaml:6:7: task: 'image_edit' is not one of {TASKS}"),
@@ -370,7 +374,7 @@ def test_a_suite_that_cannot_be_read(tmp_path: Path) -> None:
         (tmp_path / ("x" * 300), "file name too long"),
         (Path("/dev/null"), "is not a regular file"),
     ]:
-        with pytest.raises(UsageError) as caught:
+        with pytest.raises(SuiteError) as caught:
             load_suite(path, run_labels=lambda run: [])
         assert str(caught.value) == f"{path}: {message}"
 
