@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any
 
 from visioneval import bounds
+from visioneval.analysis.alignments import alignment_keys, gaps_in
 from visioneval.analysis.disagreements import disagreement_finder
 from visioneval.analysis.summary.summary import reason_of
 from visioneval.errors import TemplateError
@@ -60,6 +61,7 @@ def index_of(run: SlimRun, thumbs: Sequence[str]) -> dict[str, Any]:
     """The data that the gallery shows and filters by, without texts. ``thumbs`` are URLs, one per cell."""
     info, cells = run.info, run.cells
     cases, models = _TextTable(), _TextTable(str(entry.label) for entry in info.selected_suite.models)
+    keys = alignment_keys(info)
     tags, failure_tags, rules = _TextTable(), _TextTable(), _TextTable()
     columns = {
         "case": [cases.index(cell.test_id) for cell in cells],
@@ -75,6 +77,7 @@ def index_of(run: SlimRun, thumbs: Sequence[str]) -> dict[str, Any]:
             for at, disagreements in enumerate(map(disagreement_finder(info.suite), cells))
             if any(disagreements.values())
         ],
+        "gaps": [sum(len(gaps_in(cell, key)) for key in keys) for cell in cells] if keys else [],
         "thumb": list(thumbs),
         "place": run.positions,
         "scores": {name: [_number(cell.scores.get(name, "")) for cell in cells] for name in info.metrics},

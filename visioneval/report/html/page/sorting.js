@@ -8,6 +8,7 @@ function ordered(index, shown, sort) {
   const { cells, cases } = index;
   if (sort === "case") return [...shown].sort((a, b) => cases[cells.case[a]].localeCompare(cases[cells.case[b]], "en", { numeric: true }) || a - b);
   if (sort === "verdict") return [...shown].sort((a, b) => VERDICT_ORDER.indexOf(cells.verdict[a]) - VERDICT_ORDER.indexOf(cells.verdict[b]) || a - b);
+  if (sort === "gaps") return [...shown].sort((a, b) => (cells.gaps[b] ?? 0) - (cells.gaps[a] ?? 0) || a - b);
   const name = sort?.startsWith(METRIC_SORT) ? sort.slice(METRIC_SORT.length) : "";
   const column = cells.scores[name];
   if (!column) return shown;
@@ -20,6 +21,7 @@ function sortChooser() {
   const metrics = Object.keys(report.index.metrics);
   const option = (value, text) => el("option", { value, text });
   return el("select", { name: "sort", "aria-label": "Sort", title: "Verdict: FAIL first. A metric: the worst first, or the lowest if neither is better.", change: readFilters }, option("", "Sort: suite"), option("case", "Sort: case"), option("verdict", "Sort: verdict"),
+    report.index.cells.gaps.length ? option("gaps", "Sort: most gaps") : null,
     metrics.map((name) => option(METRIC_SORT + name, `Sort: ${name}`)));
 }
 
