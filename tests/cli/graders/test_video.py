@@ -56,6 +56,15 @@ def test_a_short_video_gives_each_frame_once(tmp_path: Path) -> None:
     assert [round(frame.seconds, 2) for frame in sample_frames(path, 8)] == [0.0, 0.1, 0.2]
 
 
+@pytest.mark.parametrize("name", ["a.mkv", "a.webm"])
+def test_no_frames_of_a_video_that_is_cut_off(tmp_path: Path, name: str) -> None:
+    path = clip(tmp_path / name, ["red", "lime", "blue"], seconds_each=1)
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) * 4 // 5])
+    with pytest.raises(ImageError, match="the video is cut off"):
+        sample_frames(path, 2)
+
+
 def test_a_large_frame_is_scaled_down(tmp_path: Path) -> None:
     path = clip(tmp_path / "a.mp4", ["red"], seconds_each=0.1, size=(2048, 1024))
     (frame,) = sample_frames(path, 1)

@@ -65,7 +65,7 @@ def _is_of_a_checkout(word: str) -> bool:
 
 def _names_visioneval_on_the_index(word: str) -> bool:
     """Whether pip would look the name up; what is no requirement at all is as bad."""
-    if _is_of_a_checkout(word) or word.startswith(("$$(", ".[")):  # the Makefile's wheel, and extras it computes
+    if _is_of_a_checkout(word) or word.startswith(("$$(", ".[")):  # the wheel of the Makefile, and extras that it names
         return False
     try:
         requirement = Requirement(word.replace("$VISIONEVAL_SOURCE", f"git+https://example.org/v@{COMMIT}"))

@@ -154,7 +154,7 @@ def test_keys_and_hosts_are_in_no_cache_key() -> None:
 def test_without_litellm_a_run_is_one_line(problems: Problems) -> None:
     for build in (lambda: LiteLLMGenerator(model()), lambda: open_judge(LiteLLMJudge(provider="litellm", model="a/b"))):
         with pytest.raises(
-            UsageError, match=r"^LiteLLM is not installed: run pip install '\.\[litellm\]' in a checkout"
+            UsageError, match=r"^LiteLLM is not installed: run pip install '\.\[litellm\]' in a checkout of visioneval$"
         ):
             build()
     assert catalog.unknown_provider("nothing/x") is None
