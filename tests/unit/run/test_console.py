@@ -425,6 +425,7 @@ def test_long_labels_break_between_their_parts() -> None:
         ({"stopped_by": "budget", "state": "interrupted"}, "Stopped by its budget"),
         ({"unjudged_pairs": 2}, "Incomplete: 2 pairs could not be judged"),
         ({"exit_code": 0}, "All gates passed"),
+        ({"exit_code": 0, "left_out_graders": ("copy",)}, "All gates passed, without the graders left out: copy"),
         ({"exit_code": 1}, "1 of 3 gates failed"),
     ],
 )
