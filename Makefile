@@ -11,17 +11,22 @@ AXE := tests/support/axe/node_modules/.package-lock.json
 
 # Clients whose requirements exclude those of others. Each has tests and an environment of its own, with the extra of its
 # name and the dependency group `integration`, if nothing else is stated.
-CLIENTS := ray tables litellm
+CLIENTS := ray tables litellm mlflow wandb vertex
 EXTRA_ray := ray,s3,video
 EXTRA_tables := parquet
 GROUP_tables := tables
+GROUP_mlflow := mlflow-server
+GROUP_vertex := vertex-client
+EXTRA_docs := label
+GROUP_docs := docs
 
-.PHONY: demo quick test readings integration soak check figures sentences calibration bench bench-scale probe wheel clean
+.PHONY: demo quick test readings integration soak check figures sentences docs screenshots calibration bench bench-scale
+.PHONY: probe wheel clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable ".[ocr,video,gcs,s3,hf,parquet,label]" --group dev
+	$(BIN)/python -m pip install --quiet --editable ".[ocr,video,gcs,s3,hf,parquet,label,speed]" --group dev
 	touch $(READY)
 
 $(AXE): tests/support/axe/package-lock.json
@@ -73,6 +78,12 @@ figures: $(READY)  ## How long functions are, how names repeat, how deep a call 
 
 sentences: $(READY)  ## Every sentence that a user can see, to be read by an editor
 	$(BIN)/python tests/sentences.py
+
+docs: .integration/docs/.ready  ## The pages of docs/ as a site in build/docs, strict and without network
+	NO_MKDOCS_2_WARNING=1 .integration/docs/bin/mkdocs build --quiet --config-file docs/site/mkdocs.yml
+
+screenshots: $(READY)  ## The images of the README, from a run of the quickstart; needs Chromium
+	$(BIN)/python tests/screenshots.py
 
 calibration: $(READY)  ## Simulates every interval and test of docs/statistics.md; takes minutes
 	for module in intervals quantiles comparison plan must_pass agreement correction ranking; do $(BIN)/python -m tests.calibration.$$module || exit 1; done

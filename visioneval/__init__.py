@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from visioneval.api.comparisons import ComparisonResult, compare, pairwise, rank
     from visioneval.api.graders import agreement, probe
     from visioneval.api.runs import Run, SuitePlan, grade, load_run, merge, plan, run, run_async
+    from visioneval.api.trackers import track
     from visioneval.engine.pairwise.runs import PairwiseResult
-    from visioneval.errors import GraderError, ProviderError, SuiteError, UsageError, VisionEvalError
+    from visioneval.errors import GraderError, ProviderError, SuiteError, TrackerError, UsageError, VisionEvalError
     from visioneval.graders.base import Grade, Grader, GradingContext
     from visioneval.graders.testing import grading_context
     from visioneval.probing.probe import ProbeResult
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from visioneval.suite.cases.case import TestCase
     from visioneval.types import CaseFiles, Metric, Output
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _MODULES = {
     "visioneval.analysis.agreement.agreement": ("Agreement",),
@@ -43,8 +44,16 @@ _MODULES = {
     "visioneval.api.comparisons": ("ComparisonResult", "compare", "pairwise", "rank"),
     "visioneval.api.graders": ("agreement", "probe"),
     "visioneval.api.runs": ("Run", "SuitePlan", "grade", "load_run", "merge", "plan", "run", "run_async"),
+    "visioneval.api.trackers": ("track",),
     "visioneval.engine.pairwise.runs": ("PairwiseResult",),
-    "visioneval.errors": ("GraderError", "ProviderError", "SuiteError", "UsageError", "VisionEvalError"),
+    "visioneval.errors": (
+        "GraderError",
+        "ProviderError",
+        "SuiteError",
+        "TrackerError",
+        "UsageError",
+        "VisionEvalError",
+    ),
     "visioneval.graders.base": ("Grade", "Grader", "GradingContext"),
     "visioneval.graders.testing": ("grading_context",),
     "visioneval.probing.probe": ("ProbeResult",),
@@ -92,6 +101,7 @@ __all__ = [
     "SuitePlan",
     "Summary",
     "TestCase",
+    "TrackerError",
     "UsageError",
     "VisionEvalError",
     "agreement",
@@ -106,6 +116,7 @@ __all__ = [
     "rank",
     "run",
     "run_async",
+    "track",
 ]
 
 

@@ -4,6 +4,7 @@
     |-- UsageError             2   a flag, a name or a path on the command line
     |-- SuiteError             2   a suite with problems
     |-- RunFormatError         2   a run directory that cannot be read
+    |-- TrackerError           2   a tracker that does not accept a run
     |-- StoppedError           3   a run that cannot continue
     |   |-- StorageError       3   a run that cannot be written: the disk is full or the folder is gone
     |   |-- AuthError          3   a provider refuses the key, so all other calls would fail too
@@ -105,6 +106,10 @@ class SuiteError(VisionEvalError):
 
 class RunFormatError(VisionEvalError):
     """A run directory or a results file that this version cannot read."""
+
+
+class TrackerError(VisionEvalError):
+    """An experiment tracker that cannot be reached or does not accept a run. It costs the export, never the run."""
 
 
 class StoppedError(VisionEvalError):

@@ -8,17 +8,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Unpack, get_args
 
-from visioneval.analysis.cell_reader import CellReader
 from visioneval.analysis.compare.compare import Comparison
-from visioneval.analysis.compare.compare import compare as compare_sides
 from visioneval.analysis.compare.coverage import check_coverage, parse_allowed
 from visioneval.analysis.compare.filters import ComparisonFilters
-from visioneval.analysis.compare.gates import FailOn, GateResult, check_confirm, check_gates, exit_code, parse_fail_on
+from visioneval.analysis.compare.gates import GateResult, check_confirm, check_gates, exit_code, parse_fail_on
+from visioneval.analysis.compare.reading import compare_stored
 from visioneval.analysis.ranking.findings import RankedBy, Rankings
 from visioneval.analysis.ranking.ranking import RankFilters, rank_runs
 from visioneval.analysis.ranking.reading import read_answered_runs
 from visioneval.analysis.run_lookup import Warn, named_run, read_side, without_garbage_collection
-from visioneval.analysis.sides import with_built_in
 from visioneval.api.messages import LOG, log_listener
 from visioneval.api.runs import Run, load_run
 from visioneval.counted import count_of
@@ -120,23 +118,22 @@ def compare_named(request: ComparisonRequest, options: RunOptions, listener: Lis
     if request.confirm is not None:
         check_confirm(request.confirm, gates)
     with without_garbage_collection():
-        comparison = _compared(request, options.suite.runs, gates, listener.say)
+        comparison = compare_stored(
+            request.a,
+            request.b,
+            options.suite.runs,
+            gates,
+            filters=request.filters,
+            model_map=request.model_map,
+            is_confirmed=request.confirm is not None,
+            warn=listener.say,
+        )
         results, losses = check_gates(comparison, gates), check_coverage(comparison, allowed)
     if request.confirm is None:
         return ComparisonResult(comparison, (*results, *losses))
     confirmed = confirm_comparison(comparison, request.confirm, options, listener)
     results = check_gates(comparison, gates, confirmed.confirmation)
     return ComparisonResult(comparison, (*results, *losses), confirmed.interrupted)
-
-
-def _compared(request: ComparisonRequest, runs: Path, gates: Sequence[FailOn], warn: Warn) -> Comparison:
-    reader = CellReader()
-    a, b = (read_side(name, runs, warn, reader) for name in (request.a, request.b))
-    named = (*request.filters.metrics, *(gate.metric or "" for gate in gates))
-    a, b = with_built_in(a, named), with_built_in(b, named)
-    if request.confirm is not None:
-        b = replace(b, unused_confirmations=False)
-    return compare_sides(a, b, request.filters, request.model_map)
 
 
 def rank(

@@ -7,19 +7,15 @@ from pathlib import Path
 from typing import Unpack
 
 from visioneval.analysis.agreement.agreement import Agreement, agree
-from visioneval.analysis.agreement.answers import LabeledRun
 from visioneval.analysis.agreement.minimums import Minimum
-from visioneval.analysis.run_lookup import Warn, labels_of, read_run
-from visioneval.analysis.summary.judge_card import pair_cards
+from visioneval.analysis.agreement.reading import read_labeled
+from visioneval.analysis.run_lookup import Warn
 from visioneval.api.messages import LOG, log_listener
 from visioneval.api.runs import Run
 from visioneval.defaults import RUNS
 from visioneval.errors import UsageError
 from visioneval.probing.prepare import ProbeRequest
 from visioneval.probing.probe import ProbeResult, run_probe
-from visioneval.records.labeling.draws import read_draws
-from visioneval.records.labeling.labels import LABELS, read_anchors, read_labels
-from visioneval.records.preferences import read_preferences
 from visioneval.records.stores.lookup import runs_folder
 from visioneval.settings import (
     SelectionKeywords,
@@ -45,7 +41,7 @@ def agreement(
     """
     if not names:
         raise UsageError("name at least one run")
-    labeled = [_labeled_run(str(name), runs_folder(runs), warn) for name in names]
+    labeled = [read_labeled(str(name), runs_folder(runs), warn) for name in names]
     required = [Minimum(target, value) for target, value in (minimums or {}).items()]
     required += [Minimum(target, value, "estimate") for target, value in (minimum_points or {}).items()]
     return agree(labeled, required, is_corrected=correct)
@@ -75,11 +71,3 @@ def probe(
         str(source), tuple(kinds), seed, with_judges, tuple(min_detection), max_false_alarm, with_images
     )
     return run_probe(request, options.suite, options.calls, log_listener())
-
-
-def _labeled_run(name: str, runs: Path, warn: Warn) -> LabeledRun:
-    folder, info, records = read_run(name, runs, warn)
-    labels = labels_of(name, records, read_labels(folder / LABELS))
-    draws = read_draws(folder)
-    anchors, preferences = read_anchors(folder, info), read_preferences(folder)
-    return LabeledRun(info, records, labels, anchors, draws, name, preferences, pair_cards(preferences))

@@ -17,6 +17,7 @@ from visioneval.analysis.summary.accumulators import read_pair_costs
 from visioneval.analysis.summary.findings import Summary
 from visioneval.analysis.summary.judge_card import read_pair_cards
 from visioneval.analysis.summary.summary import summarize
+from visioneval.api.after_run import track_finished
 from visioneval.api.messages import LOG, logging_run
 from visioneval.counted import count_of
 from visioneval.defaults import RUNS
@@ -227,6 +228,7 @@ def merge(
     merged = merge_shards(folders, writing_root(root, run_id), run_id, note, warn)
     send_run(merged.folder, root)
     warn_missing(merged.folder, merged.info, merged.summary.counts.cells, warn)
+    track_finished(merged.folder, merged.info, merged.summary, warn)
     return Run(merged.folder, merged.info, merged.summary, None, resume_hint(merged.folder, merged.info))
 
 
@@ -268,6 +270,7 @@ def run_planned(planned: Sequence[Planned], options: RunOptions, watch: Watch, w
             prepared = prepare_run(suite, parts, options)
             finished, spent_usd = _finish(prepared, options.calls, watch, spent_usd, run_cells)
             yield finished
+            _track(finished, options, warn)
             if finished.info.state == "interrupted" and finished.info.stopped_by is None:
                 return
 
@@ -287,7 +290,14 @@ def _cells_runner(options: RunOptions) -> Iterator[RunCells]:
 def grade_run(name: str, suite: Path | None, options: RunOptions, watch: Watch, warn: Warn) -> Run:
     """Grades the run ``name`` again, into a new run."""
     source = RunToGrade(*named_run(name, options.suite.runs))
-    return _finish(prepare_grading(source, suite, options, warn), options.calls, watch)[0]
+    finished, _ = _finish(prepare_grading(source, suite, options, warn), options.calls, watch)
+    _track(finished, options, warn)
+    return finished
+
+
+def _track(run: Run, options: RunOptions, warn: Warn) -> None:
+    is_offline, is_trusted = options.calls.reuse.offline, options.suite.trust
+    track_finished(run.folder, run.info, run.summary, warn, is_offline=is_offline, is_trusted=is_trusted)
 
 
 def _check_path(function: Callable[..., Any], suite: object) -> None:

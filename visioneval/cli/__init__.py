@@ -30,6 +30,7 @@ from visioneval.cli.commands import (
     run,
     runs,
     suite,
+    view,
 )
 from visioneval.cli.commands.judging import agreement, label, pairwise, questions, rank
 from visioneval.cli.help_pages import HelpWithoutTypes
@@ -166,6 +167,8 @@ app.command("runs")(runs.list_all)
 app.command()(runs.show)
 app.command()(export.export)
 app.command()(report.report)
+app.command()(view.view)
+app.command()(view.site)
 app.command()(compare.compare)
 app.command()(pairwise.pairwise)
 app.command()(rank.rank)

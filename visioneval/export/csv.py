@@ -100,7 +100,7 @@ def write_csv(records: Iterable[Record], columns: Sequence[Column], out: TextIO)
     """
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(map(escape_formula, row_names(columns)))
-    writer.writerows(map(_cell, cell_row(record, columns).values()) for record in records)
+    writer.writerows(map(csv_cell, cell_row(record, columns).values()) for record in records)
 
 
 def row_names(columns: Iterable[Column]) -> list[str]:
@@ -117,7 +117,8 @@ def cell_row(record: Record, columns: Iterable[Column]) -> dict[str, Any]:
     return row | {column.header: column.value(record) for column in columns}
 
 
-def _cell(value: Any) -> Any:
+def csv_cell(value: Any) -> Any:
+    """A value as a spreadsheet reads it, which is never a formula."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):

@@ -86,12 +86,12 @@ class ReplyContent:
         if 300 <= response.status_code < 400:
             raise _redirected(response)
         self._is_error = not response.is_success
-        self._is_video = response.headers.get("content-type", "").startswith("video/")  # which is streamed to a file
+        self.is_video = response.headers.get("content-type", "").startswith("video/")  # which is streamed to a file
         limit = REPLY_MB.limit * MEGABYTE
-        self._limit = MAX_ERROR_BYTES if self._is_error else max(limit, MAX_BYTES) if self._is_video else limit
+        self._limit = MAX_ERROR_BYTES if self._is_error else max(limit, MAX_BYTES) if self.is_video else limit
         declared = response.headers.get("content-length", "")
         if not self._is_error and declared.isdecimal() and int(declared[:20]) > self._limit:
-            raise _too_large(self._limit, is_video=self._is_video)
+            raise _too_large(self._limit, is_video=self.is_video)
         self._inflater = Inflater(response.headers.get("content-encoding", ""))
         if self._inflater.problem and not self._is_error:
             message = f"the answer could not be read: {self._inflater.problem}"
@@ -129,24 +129,31 @@ class ReplyContent:
 
     def _check(self, size: int) -> None:
         if size > self._limit:
-            raise TruncatedError if self._is_error else _too_large(self._limit, is_video=self._is_video)
+            raise TruncatedError if self._is_error else _too_large(self._limit, is_video=self.is_video)
 
 
 class _BoundedStream(httpx2.AsyncByteStream):
+    """The content of a reply, all at once: every layer above would handle each of its 16 KiB. A video is streamed."""
+
     def __init__(self, wire: httpx2.AsyncByteStream, content: ReplyContent) -> None:
         self._wire = wire
         self._content = content
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        pieces: list[bytes] = []
         try:
             async for data in self._wire:
                 for piece in self._content.feed(data):
-                    yield piece
+                    if self._content.is_video:
+                        yield piece
+                    else:
+                        pieces.append(piece)
             self._content.finish()
         except TruncatedError:
             pass
         except CodingError as error:
             raise httpx2.DecodingError(str(error)) from None
+        yield b"".join(pieces)
 
     async def aclose(self) -> None:
         await self._wire.aclose()

@@ -3,7 +3,7 @@
 runs/<run id>/run.json        the suite, the selection and the state of the run
               results.jsonl   one record per finished cell, appended; the last record of a cell counts
               artifacts/      generated images, and images that graders saved
-              summary.json    derived, for users and CI; never read by visioneval
+              summary.json    derived, for users, CI and the index of `view`; never read by other commands
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ def check_run_id(run_id: str) -> None:
 
 
 def write_summary(folder: Path, summary: BaseModel) -> None:
-    """Writes the ``summary.json`` of a run, which visioneval itself never reads. Raises ``StorageError``."""
+    """Writes the ``summary.json`` of a run, which only lists of runs read. Raises ``StorageError``."""
     try:
         write_whole(folder / "summary.json", _json_bytes(summary))
     except OSError as error:

@@ -132,7 +132,7 @@ def _changed_table(pairs: Sequence[CellPair], comparison: Comparison) -> str:
 def _pair_notes(pair: CellPair) -> Iterator[str]:
     yield from ("must_pass",) if pair.must_pass else ()
     yield from ("flaky",) if pair.flaky else ()
-    yield from ("same image",) if pair.same_output else ()
+    yield from ("same output",) if pair.same_output else ()
     yield from ("changed rules only",) if pair.is_moved_by_rules else ()
 
 

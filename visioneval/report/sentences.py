@@ -11,8 +11,8 @@ from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.coverage import check_coverage
 from visioneval.analysis.compare.differences import Difference
-from visioneval.analysis.compare.metric_tally import Amount
 from visioneval.analysis.compare.pairing import CellPair, Change, Pairs
+from visioneval.analysis.compare.tallies.metrics import Amount
 from visioneval.analysis.sides import Side
 from visioneval.counted import count_of
 from visioneval.records.stores.locations import display_name

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from api_runs import KEY, wait_until
-from fake_api import FakeAPI, Videos
+from fake_api import FakeAPI, Script, Videos
 from ray.cluster_utils import Cluster
 from ray_clusters import flags
 from stores import Machines
@@ -27,7 +27,7 @@ def runner(tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> Sui
     monkeypatch.setenv(KEY, api.key)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(api, "videos", Videos())
-    api.script.judge({"nice": True, "reason": "so it is", "verdict": "PASS"})
+    monkeypatch.setattr(api, "script", Script())  # whose judge ``SuiteRunner`` sets; the server is that of all tests
     runner = SuiteRunner(tmp_path / "suite", api)
     judge = {"provider": "gemini", "model": JUDGE, "base_url": api.gemini_base_url, "api_key_env": KEY}
     cases = [{"id": name, "prompt": f"A {name} runs"} for name in ("fox", "hen")]

@@ -49,7 +49,7 @@ def test_prints_its_url_and_serves_the_page(closed: Server) -> None:
     assert len(closed.token) >= 32
     status, headers, body = closed.ask(f"/?token={closed.token}")
     assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
-    assert b'<script type="module" src="/page.js"></script>' in body
+    assert b'<script type="module" src="page.js"></script>' in body
     assert closed.ask("/page.css")[1]["content-type"].startswith("text/css")
     for name in ("/page.js", "/asks.js", "/zoom.js"):
         assert closed.ask(name)[1]["content-type"].startswith("text/javascript")

@@ -13,6 +13,8 @@ from suite_runner import SuiteRunner
 
 import visioneval as ve
 from visioneval.errors import RunFormatError, UsageError
+from visioneval.export.trackers import mlflow, sending
+from visioneval.export.trackers.cells import CellTable
 from visioneval.records.labeling.labels import Label
 from visioneval.records.model import read_records
 from visioneval.records.stores.lookup import find_named_run
@@ -37,7 +39,7 @@ def test_a_run_in_a_store_is_the_run_in_a_local_folder(runner: SuiteRunner, any_
     assert runner.run().exit_code == 0
     result = run(runner, any_runs)
     assert result.exit_code == 0, result.output
-    assert f"run: {any_runs}/r   next: visioneval show {any_runs}/r" in result.output
+    assert result.output.endswith(f"run: {any_runs}/r\nnext: visioneval report {any_runs}/r --open\n")
     assert "machines" not in result.output
     machines.use("b")
     local, stored = ve.load_run("r", runs=runner.out), ve.load_run("r", runs=any_runs)
@@ -55,6 +57,18 @@ def stored(runner: SuiteRunner, runs: str, machines: Machines) -> str:
     assert run(runner, runs).exit_code == 0
     machines.use("b")
     return runs
+
+
+def test_trackers_get_a_run_in_a_store_with_its_images(stored: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables: list[CellTable] = []
+    monkeypatch.setattr(sending, "_has", lambda module: True)
+    monkeypatch.setattr(mlflow, "send", lambda _target, _run, files: tables.append(files.table) or "sent")
+    assert ve.track(f"{stored}/r", to="mlflow") == "sent"
+    (table,) = tables
+    assert [(row.values["case"], table.image(row) is not None) for row in table.rows] == [
+        ("tree", True),
+        ("boat", True),
+    ]
 
 
 def test_every_command_reads_a_run_in_a_store(

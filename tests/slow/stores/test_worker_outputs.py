@@ -122,12 +122,12 @@ def test_another_worker_asks_for_an_operation_that_a_lost_one_has_begun(
     job = Job(call=CELL, generate=(0,))
 
     async def lost_before_it_sends() -> None:
-        async with worker("lost").opened(job, again=False) as opened:
+        async with worker(store, "lost").opened(job, again=False) as opened:
             await asyncio.to_thread(operation(opened.writer).begin, "operations/7")
             assert any("operation-0-" in item.key for item in store.walk("r/artifacts"))
 
     async def next_attempt(name: str) -> str | None:
-        async with worker(name).opened(job, again=True) as opened:
+        async with worker(store, name).opened(job, again=True) as opened:
             begun = operation(opened.writer).read()
             operation(opened.writer).end("operations/7")
             assert await opened.send() == ()

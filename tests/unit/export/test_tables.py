@@ -107,8 +107,8 @@ def test_the_first_lines_of_jsonl_have_all_fields(root: Path) -> None:
 
 def test_compare_reads_the_cells_of_exported_jsonl(root: Path) -> None:
     def by_name(path: Path) -> dict[tuple[str, int], object]:
-        cells = filter(None, (CellReader().read(line, "cells") for line in path.read_bytes().splitlines()))
-        return {(cell.test_id, cell.sample_index): cell for cell in cells}
+        cells = [CellReader().read(line, "here") for line in path.read_bytes().splitlines(keepends=True)]
+        return {(cell.test_id, cell.sample_index): cell for cell in cells if cell is not None}
 
     assert by_name(exported(root, "again.jsonl")) == by_name(root / "r" / "results.jsonl")
 

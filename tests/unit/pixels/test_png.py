@@ -13,12 +13,18 @@ from broken_images import chunk
 from PIL import Image, UnidentifiedImageError
 
 from visioneval.errors import ImageError
-from visioneval.media import images
+from visioneval.media import images, png
 from visioneval.media.png import certainly_decodes
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 ROWS = b"".join(bytes([number % 5]) + bytes(range(9)) for number in range(7))
 """Seven rows of three RGB pixels, with every filter."""
+
+
+@pytest.fixture(autouse=True, params=["zlib", "zlib_ng.zlib_ng"])
+def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test runs with Python's own library and with that of the extra ``speed``, if it is installed."""
+    monkeypatch.setattr(png, "_zlib", pytest.importorskip(request.param))
 
 
 def header(*, depth: int = 8, colour: int = 2, interlaced: int = 0) -> bytes:
@@ -73,6 +79,16 @@ def test_pixel_data_in_many_chunks_with_every_filter() -> None:
     packed = zlib.compress(ROWS)
     parts = b"".join(chunk(b"IDAT", packed[start : start + 3]) for start in range(0, len(packed), 3))
     assert certainly_decodes(SIGNATURE + header() + chunk(b"IDAT", b"") + parts + END)
+
+
+def test_large_pixel_data_in_many_chunks_is_read_to_its_last_row() -> None:
+    rows = (b"\0" + random.Random(1).randbytes(6000)) * 1000
+    packed = zlib.compress(rows, 0)
+    parts = b"".join(chunk(b"IDAT", packed[start : start + 8192]) for start in range(0, len(packed), 8192))
+    large = chunk(b"IHDR", struct.pack(">IIBBBBB", 2000, 1000, 8, 2, 0, 0, 0))
+    assert certainly_decodes(SIGNATURE + large + parts + END)
+    one_row_more = chunk(b"IHDR", struct.pack(">IIBBBBB", 2000, 1001, 8, 2, 0, 0, 0))
+    assert not certainly_decodes(SIGNATURE + one_row_more + parts + END)
 
 
 @pytest.mark.parametrize("name", VALID_BUT_UNUSUAL)

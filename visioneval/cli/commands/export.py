@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from visioneval.records.model import RunInfo
     from visioneval.records.stored_records import StoredRecords
 
+_TRACKER = "Experiment tracker"
 _FORMATS = ("csv", "jsonl", "parquet")
 
 
@@ -29,13 +30,33 @@ def export(
             "csv: a row per cell; jsonl: records; parquet: typed columns. Default: by the file extension.",
         ),
     ] = None,
+    tracker: Annotated[
+        str | None,
+        options.value("--to", "mlflow|wandb|vertex", "Send the whole run to an experiment tracker.", _TRACKER),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        options.value(
+            "--option",
+            "NAME=VALUE",
+            "With --to: an option of the tracker, such as uri=http://HOST:5000 or project=NAME.",
+            _TRACKER,
+        ),
+    ] = None,
     runs: options.RunsFolder = RUNS,
 ) -> None:
-    """Export the cells of a run.
+    """Export the cells of a run to a file, or a run to an experiment tracker.
 
     In CSV, each judge of a panel has a column of its own, such as 'clear by a'. Text that starts with =, +, - or @ gets
     a leading apostrophe: spreadsheets would read it as a formula.
     """
+    if tracker is not None:
+        if output is not None or form is not None:
+            raise UsageError("--to sends a run to a tracker: leave out --output and --format")
+        _send(run, tracker, options.pairs("--option", "NAME=VALUE", option), runs)
+        return
+    if option:
+        raise UsageError("--option: needs --to")
     from visioneval.analysis.run_lookup import open_run
     from visioneval.export.labels import format_of
 
@@ -44,6 +65,15 @@ def export(
     _write_table(file_format, info, records, output)
     if output is not None:
         print(f"wrote {output}")
+
+
+def _send(run: str, tracker: str, values: dict[str, str], runs: Path) -> None:
+    from visioneval.api.trackers import send_run, tracking_of_options
+    from visioneval.report.text import clean
+
+    with options.prints_on_stderr():
+        address = send_run(run, tracking_of_options(tracker, values), runs, options.say)
+    print(clean(address))
 
 
 def _write_table(file_format: str, info: RunInfo, records: StoredRecords, output: Path | None) -> None:

@@ -13,11 +13,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
 
 from visioneval.errors import ImageError, StorageError, UsageError, VisionEvalError
 from visioneval.label.labeling import MAX_SECONDS, Labeling, UnknownItemError
-from visioneval.label.page.auth import AuthMiddleware, is_valid_token
+from visioneval.local_server.guard import is_valid_token
 from visioneval.records.labeling.labels import Rater, rater_name
 from visioneval.types import Frozen
 
@@ -41,11 +40,14 @@ class RaterRequest(Frozen):
     rater: Rater
 
 
-def application(labeling: Labeling, *, hosts: frozenset[str], token: str, rater: str | None) -> ASGIApp:
-    """The ASGI application. ``rater`` is the initial rater name; with ``None`` the page asks for it."""
+def application(labeling: Labeling, *, token: str | None, rater: str | None) -> Starlette:
+    """The application, for a guard to wrap; without ``token`` the guard checks all of it.
+
+    ``rater`` is the initial rater name; with ``None`` the page asks for it.
+    """
 
     async def page(request: Request) -> Response:
-        if not is_valid_token(token, request.query_params.get("token", "")):
+        if token is not None and not is_valid_token(token, request.query_params.get("token", "")):
             return PlainTextResponse("Open the complete URL that the command printed.", 403)
         return FileResponse(_STATIC / "page.html", media_type="text/html")
 
@@ -80,10 +82,9 @@ def application(labeling: Labeling, *, hosts: frozenset[str], token: str, rater:
         Route("/api/image/{key}", serve_image),
         *(Route(f"/api/{handler.__name__}", handler, methods=["POST"]) for handler in (answer, skip, undo, reopen)),
     ]
-    app = Starlette(
+    return Starlette(
         routes=routes, exception_handlers={VisionEvalError: _error_response, HTTPException: _http_error_response}
     )
-    return AuthMiddleware(app, hosts=hosts, token=token)
 
 
 def _file(name: str, kind: str) -> Callable[[Request], Response]:

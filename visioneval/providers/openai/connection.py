@@ -10,6 +10,7 @@ from typing import Any
 
 import aiohttp
 import httpx2
+import jiter
 import openai
 import orjson
 from aiohttp.http import HttpProcessingError
@@ -31,6 +32,8 @@ _STATUS_BY_NAME = {
 """The status for the code or type of an error in a reply with status 200."""
 _MAX_MESSAGE = 1000
 """The most characters of a provider's error message: gateways may send whole web pages."""
+_MAX_TOKENS = 2**63
+"""Counts from here on are no counts: neither the cache nor a record can hold them."""
 _SHORTEST_SECRET = 8
 """Shorter keys are not redacted: local servers accept any key, such as ``ollama``, which is also a normal word."""
 
@@ -130,7 +133,9 @@ def read_json(response: httpx2.Response) -> dict[str, Any]:
     Raises ``ProviderError`` for a web page and for an error, which some servers send with status 200, and
     ``ValueError`` for incomplete JSON.
     """
-    data = orjson.loads(response.content) if "json" in response.headers.get("content-type", "") else None
+    data = None
+    if "json" in response.headers.get("content-type", ""):
+        data = jiter.from_json(response.content, allow_inf_nan=False)  # reads a long text twice as fast as orjson
     if isinstance(data, dict):
         if data.get("error") and data.get("status") != "failed":  # the judge handles those
             raise error_in_reply(data["error"], retry_after(response.headers))
@@ -222,6 +227,6 @@ def flat_usage(usage: object) -> dict[str, int]:
         if isinstance(value, Mapping):
             prefix = name.removesuffix("tokens_details")
             flat |= {f"{prefix}{part}": tokens for part, tokens in flat_usage(value).items()}
-        elif isinstance(value, int):
+        elif isinstance(value, int) and abs(value) < _MAX_TOKENS:
             flat[name] = value
     return flat

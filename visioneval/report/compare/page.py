@@ -17,7 +17,7 @@ from visioneval.analysis.compare.pairing import CHANGES, CellPair, Change
 from visioneval.analysis.sides import Side
 from visioneval.report.html.images import EmbeddedImages
 from visioneval.report.html.page_data import NOT_DOWNLOADED, as_json
-from visioneval.report.html.pages import policy, render, script, style
+from visioneval.report.html.pages import PageFrame, policy, render, script, style
 from visioneval.report.sentences import (
     TITLES,
     assessment,
@@ -83,7 +83,7 @@ class DifferenceRow:
     """The changed pairs of a tag; empty in other tables."""
 
 
-def comparison_page(comparison: Comparison, gates: Sequence[GateResult]) -> str:
+def comparison_page(comparison: Comparison, gates: Sequence[GateResult], frame: PageFrame | None = None) -> str:
     """The whole page. Missing images are marked as missing."""
     first, *rest = headline(comparison)
     own_style, own_script = style(), script("compare")
@@ -92,6 +92,7 @@ def comparison_page(comparison: Comparison, gates: Sequence[GateResult]) -> str:
         policy=policy(own_script, own_style),
         style=own_style,
         script=own_script,
+        frame=frame,
         a=comparison.a,
         b=comparison.b,
         outcome=_outcome(comparison, gates),
@@ -142,7 +143,7 @@ def _pair_notes(pair: CellPair) -> list[str]:
     marks = (
         ("must_pass", pair.must_pass),
         ("flaky", pair.flaky),
-        ("same image", pair.same_output),
+        ("same output", pair.same_output),
         ("changed rules only", pair.is_moved_by_rules),
     )
     return [note for note, applies in marks if applies]

@@ -94,6 +94,14 @@ class ReportImages(ABC):
         return self._inputs[key]
 
 
+def small_webp(run: Path, relative: str, side: int) -> bytes | None:
+    """An image of a run, at most ``side`` pixels on its longer side; ``None`` if it cannot be read."""
+    try:
+        return _webp(_small(images.within(run, relative), side), 80)
+    except (OSError, ImageError):
+        return None
+
+
 class FolderImages(ReportImages):
     """Stores images as files in the report folder. Links images of the run if the report is inside the run folder."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -40,9 +41,21 @@ SCRIPTS = {
 }
 
 
-def render(template: str, **values: Any) -> str:
-    """Renders a page template. All values are escaped."""
-    return _environment().get_template(template).render(**values)
+@dataclass(frozen=True, slots=True)
+class PageFrame:
+    """What surrounds a page that is one of several: links as text and address, and what keeps it up to date."""
+
+    links: tuple[tuple[str, str], ...]
+    notice: str = ""
+    """What the page says while its run goes on."""
+    script: str = ""
+    """The address of a script that asks the server for changes; empty for a static page."""
+    version: str = ""
+
+
+def render(template: str, folder: Path = FOLDER, /, **values: Any) -> str:
+    """Renders a page template of a folder, or one of this package's. All values are escaped."""
+    return _environment(folder).get_template(template).render(**values)
 
 
 @cache
@@ -58,8 +71,11 @@ def style() -> str:
     return "\n".join((FOLDER / name).read_text(encoding="utf-8") for name in STYLES)
 
 
-def policy(inline_script: str = "", inline_style: str = "") -> str:
-    """The Content-Security-Policy of a page with this inline script and style, or with both as files."""
+def policy(inline_script: str = "", inline_style: str = "", *, is_live: bool = False) -> str:
+    """The Content-Security-Policy of a page with this inline script and style, or with both as files.
+
+    A live page may ask its server what is new.
+    """
     scripts = _hash(inline_script) if inline_script else "'self' file:"
     styles = _hash(inline_style) if inline_style else "'self' file:"
     images = "data:" if inline_script else "'self' file: data:"
@@ -70,6 +86,7 @@ def policy(inline_script: str = "", inline_style: str = "") -> str:
             f"style-src {styles}",
             f"img-src {images}",
             f"media-src {images}",
+            *(["connect-src 'self'"] if is_live else []),
             "base-uri 'none'",
             "form-action 'none'",
             "require-trusted-types-for 'script'",
@@ -83,9 +100,9 @@ def _hash(text: str) -> str:
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def _environment(folder: Path) -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(FOLDER),
+        loader=jinja2.FileSystemLoader([folder, FOLDER]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         finalize=_clean,

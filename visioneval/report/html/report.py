@@ -25,7 +25,7 @@ from visioneval.report.html.distributions import CellNumbers
 from visioneval.report.html.images import EmbeddedImages, FolderImages, ReportImages
 from visioneval.report.html.overview import overview
 from visioneval.report.html.page_data import as_block, as_json, as_script, details_of, index_of, texts_of
-from visioneval.report.html.pages import policy, render, script, style
+from visioneval.report.html.pages import PageFrame, policy, render, script, style
 from visioneval.report.html.slim_run import SlimRun
 from visioneval.report.html.worst import worst_failures
 
@@ -64,10 +64,20 @@ def target_of(folder: Path, out: Path | None, *, single_file: bool) -> Path:
 
 
 def _write_folder(run: SlimRun, target: Path, trust: bool) -> Path:
-    _prepare_folder(target)
+    prepare_folder(target)
+    images = FolderImages(run.folder, suite_folder(run.info), target, trust=trust)
+    return write_files(run, target, images, trust=trust)
+
+
+def write_files(
+    run: SlimRun, target: Path, images: ReportImages, frame: PageFrame | None = None, *, trust: bool = False
+) -> Path:
+    """Writes the files of a report into an existing folder, and returns the path of its page. Raises ``OSError``.
+
+    Only with ``trust`` do commands have flags that trust the suite.
+    """
     _save(target / MARK, script("report"))
     _save(target / "report.css", style())
-    images = FolderImages(run.folder, _suite_folder(run.info), target, trust=trust)
     data = target / "data"
     data.mkdir(exist_ok=True)
     for old in data.glob("details-*.js"):
@@ -80,7 +90,8 @@ def _write_folder(run: SlimRun, target: Path, trust: bool) -> Path:
     page = render(
         "report.html.j2",
         **_overview(run, thumbs),
-        policy=policy(),
+        policy=policy(is_live=frame is not None and bool(frame.script)),
+        frame=frame,
         style="",
         script="",
         blocks=[],
@@ -89,7 +100,7 @@ def _write_folder(run: SlimRun, target: Path, trust: bool) -> Path:
 
 
 def _write_single_file(run: SlimRun, target: Path, trust: bool) -> Path:
-    images = EmbeddedImages(run.folder, _suite_folder(run.info), trust=trust)
+    images = EmbeddedImages(run.folder, suite_folder(run.info), trust=trust)
     blocks = [as_block("texts", as_json(texts_of(run)))]
     blocks += [as_block(f"details-{number}", part) for number, part in enumerate(details_of(run, images, trust=trust))]
     thumbs = _thumbs(run.cells, images)
@@ -98,6 +109,7 @@ def _write_single_file(run: SlimRun, target: Path, trust: bool) -> Path:
         "report.html.j2",
         **_overview(run, thumbs),
         policy=policy(script("report"), style()),
+        frame=None,
         style=style(),
         script=script("report"),
         blocks=blocks,
@@ -120,8 +132,8 @@ def _overview(run: SlimRun, thumbs: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _prepare_folder(target: Path) -> None:
-    """Creates the folder. Refuses a folder with other files and links."""
+def prepare_folder(target: Path) -> None:
+    """Creates the folder of a report. Refuses one with other files and links. Raises ``UsageError``."""
     if target.exists() and not target.is_dir():
         raise UsageError(f"{target}: is a file: use a folder as --output")
     if target.is_dir() and any(target.iterdir()) and not (target / MARK).is_file():
@@ -131,7 +143,7 @@ def _prepare_folder(target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
 
 
-def _suite_folder(info: RunInfo) -> Path:
+def suite_folder(info: RunInfo) -> Path:
     """The folder of the suite when the run started; a relative path is relative to the working directory."""
     return Path(info.suite_path).parent
 

@@ -130,7 +130,7 @@ def _alignment_table(comparison: Comparison, width: int, max_rows: int) -> Rende
 
 def _name(pair: CellPair, *, samples: bool) -> str:
     notes = [note for note, applies in (("must_pass", pair.must_pass), ("flaky", pair.flaky)) if applies]
-    notes += ["same image"] if pair.same_output else []
+    notes += ["same output"] if pair.same_output else []
     notes += ["changed rules only"] if pair.is_moved_by_rules else []
     name = f"{pair.b.test_id} [{pair.b.sample_index}]" if samples else pair.b.test_id
     return clean(f"{name}\n({', '.join(notes)})" if notes else name)

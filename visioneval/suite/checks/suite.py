@@ -24,6 +24,7 @@ from visioneval.suite.checks.output_of import output_of_problems
 from visioneval.suite.checks.outputs import no_image_problems, prompt_problems
 from visioneval.suite.checks.prompts import prompt_entry_problems
 from visioneval.suite.checks.rules import Problems, SuiteContext, rule_problems
+from visioneval.suite.checks.tracking import tracking_problems
 from visioneval.suite.checks.turns import turn_problems
 from visioneval.suite.checks.warnings import graders_by_type, suite_warnings
 from visioneval.suite.entries.providers import BaseProvider, GeneratingProvider
@@ -63,6 +64,7 @@ def problems(
     if not broken & {"cases", "vars", "graders", "judges", "verdict"}:
         yield from judge_problems(suite, folder, trust)
     yield from label_problems(suite, folder, trust, broken)
+    yield from tracking_problems(suite, trust)
     suite_context = SuiteContext(suite, [run for _, run in runs])
     if broken & {"cases", "task", "models", "prompts"} or len({index for index, _ in runs}) < len(suite.models):
         return

@@ -1,7 +1,7 @@
 // The labeling page. Text from a suite or a model is always set as text, never as markup.
 
-import { el, createAsk, read, choiceText } from "/asks.js";
-import { fitOrActual, listenToFrame, setView, zoomBy } from "/zoom.js";
+import { el, createAsk, read, choiceText } from "./asks.js";
+import { fitOrActual, listenToFrame, setView, zoomBy } from "./zoom.js";
 
 const token = new URLSearchParams(location.search).get("token") ?? "";
 const $ = (id) => document.getElementById(id);
@@ -34,7 +34,7 @@ async function call(path, body) {
 
 function image(id) {
   if (!state.urls.has(id)) {
-    const url = call(`/api/image/${id}`).then((reply) => reply.blob()).then((blob) => URL.createObjectURL(blob));
+    const url = call(`api/image/${id}`).then((reply) => reply.blob()).then((blob) => URL.createObjectURL(blob));
     url.catch(() => state.urls.delete(id));
     state.urls.set(id, url);
   }
@@ -277,11 +277,11 @@ function submit() {
     setActive(next);
     return;
   }
-  send("/api/answer", { item: state.item.id, answers: answers(), seconds: watch.read() });
+  send("api/answer", { item: state.item.id, answers: answers(), seconds: watch.read() });
 }
 
-const skip = () => send("/api/skip", { item: state.item.id, seconds: watch.read() });
-const undo = () => { if (state.progress?.can_undo) send("/api/undo", {}); };
+const skip = () => send("api/skip", { item: state.item.id, seconds: watch.read() });
+const undo = () => { if (state.progress?.can_undo) send("api/undo", {}); };
 
 // ---- keys ----
 
@@ -328,7 +328,7 @@ function runKey(key, repeated) {
 
 async function begin(rater) {
   try {
-    const progress = await (await call(`/api/item?rater=${encodeURIComponent(rater)}`)).json();
+    const progress = await (await call(`api/item?rater=${encodeURIComponent(rater)}`)).json();
     state.rater = progress.rater;
     history.replaceState(null, "", `?${new URLSearchParams({ token, rater: progress.rater })}`);
     show(progress);
@@ -356,7 +356,7 @@ function listen() {
   addEventListener("resize", () => { arrangePanes(); setView(); });
   $("panel").addEventListener("submit", (event) => { event.preventDefault(); submit(); });
   $("name-form").addEventListener("submit", (event) => { event.preventDefault(); begin($("name").value.trim()); });
-  const clicks = { skip, undo, "end-undo": undo, reopen: () => send("/api/reopen", {}), help: COMMANDS_BY_KEY["?"], in: () => zoomBy(1.4), out: () => zoomBy(1 / 1.4), fit: () => fitOrActual(), who: () => { saveDraft(); askName(state.rater); } };
+  const clicks = { skip, undo, "end-undo": undo, reopen: () => send("api/reopen", {}), help: COMMANDS_BY_KEY["?"], in: () => zoomBy(1.4), out: () => zoomBy(1 / 1.4), fit: () => fitOrActual(), who: () => { saveDraft(); askName(state.rater); } };
   for (const [id, handler] of Object.entries(clicks)) $(id).addEventListener("click", handler);
   // After a click, Enter must submit, not press the clicked button again.
   document.addEventListener("click", (event) => { if (event.detail > 0) event.target.closest("button")?.blur(); });
@@ -367,7 +367,7 @@ async function start() {
   listen();
   const named = new URLSearchParams(location.search).get("rater");
   try {
-    const rater = named ?? (await (await call("/api/start")).json()).rater;
+    const rater = named ?? (await (await call("api/start")).json()).rater;
     if (rater) await begin(rater);
     else askName("");
   } catch (error) {

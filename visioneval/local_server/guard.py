@@ -1,13 +1,14 @@
-"""Access control of the label server: only a local browser on our page with the token of this server.
+"""Access control of a local server: only a local browser on our page with the token of this server.
 
-Other pages cannot reach it through another host name (Host), a form or a script (Origin, the token in a header, JSON
-only), and get only a status and one line.
+Other pages cannot reach it through another host name (Host), a form or a script (Origin, the token, JSON only), and get
+only a status and one line.
 """
 
 from __future__ import annotations
 
 import hmac
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -17,8 +18,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 TOKEN_HEADER = "x-visioneval-token"  # noqa: S105 - the name of a header
 MAX_BODY = 64 * 1024
+WRONG_TOKEN = 403, "wrong token: open the URL that the command printed"
+_POLICY = "content-security-policy"
 SECURITY_HEADERS = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src blob: data:; "
+    _POLICY: "default-src 'none'; script-src 'self'; style-src 'self'; img-src blob: data:; "
     "media-src blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -29,13 +32,56 @@ SECURITY_HEADERS = {
 }
 
 
-class AuthMiddleware:
-    """Wraps the application. ``hosts`` are the accepted ``host:port`` values."""
+class Door(Protocol):
+    """Where the token of a server is, and which page may be opened from a link on another site."""
 
-    def __init__(self, app: ASGIApp, *, hosts: frozenset[str], token: str) -> None:
+    def is_entrance(self, path: str) -> bool:
+        """Whether a link on another site, such as a web terminal, may open this path; the token is still needed."""
+
+    def has_token(self, path: str, headers: Headers) -> bool:
+        """Whether a request has the token, or asks for something that needs none."""
+
+
+class TokenInHeader:
+    """The door of a single page, whose script sends the token with each call of ``/api/``."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def is_entrance(self, path: str) -> bool:
+        """The page itself, which checks the token in its query."""
+        return path == "/"
+
+    def has_token(self, path: str, headers: Headers) -> bool:
+        """Whether the header is right; styles and scripts are no secret."""
+        return not path.startswith("/api/") or is_valid_token(self._token, headers.get(TOKEN_HEADER, ""))
+
+
+class TokenInPath:
+    """The door of pages that link to each other: every path starts with ``/TOKEN/``."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def is_entrance(self, path: str) -> bool:
+        """The first page."""
+        return path == f"/{self._token}/"
+
+    def has_token(self, path: str, headers: Headers) -> bool:  # noqa: ARG002 - of the protocol
+        """Whether the path starts with the token."""
+        return is_valid_token(self._token, path.split("/", 2)[1] if path.count("/") > 1 else "")
+
+
+class AuthMiddleware:
+    """Wraps the application. ``hosts`` are the accepted ``host:port`` values.
+
+    A response may bring a content security policy that is stricter for its page; every other header is set here.
+    """
+
+    def __init__(self, app: ASGIApp, *, hosts: frozenset[str], door: Door) -> None:
         self._app = app
         self._hosts = hosts
-        self._token = token
+        self._door = door
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles a request or rejects it with a reason."""
@@ -62,11 +108,11 @@ class AuthMiddleware:
         origins = [value.lower() for value in headers.getlist("origin")]
         if any(origin not in {f"http://{host}" for host in self._hosts} for origin in origins):
             return 403, "request from another origin"
-        # the page itself may be opened from a link on another site, such as a web terminal; it still needs the token
-        if scope["path"] != "/" and headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+        site = headers.get("sec-fetch-site", "none")
+        if not self._door.is_entrance(scope["path"]) and site not in ("same-origin", "none"):
             return 403, "request from another site"
-        if scope["path"].startswith("/api/") and not is_valid_token(self._token, headers.get(TOKEN_HEADER, "")):
-            return 403, "wrong token: open the URL that the command printed"
+        if not self._door.has_token(scope["path"], headers):
+            return WRONG_TOKEN
         if scope["method"] == "POST":
             return _body_refusal(headers)
         return None
@@ -107,8 +153,14 @@ def _limit_body(receive: Receive) -> Receive:
 def _with_headers(send: Send) -> Callable[[Message], Awaitable[None]]:
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
-            headers = [(name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
-            message = {**message, "headers": [*message.get("headers", ()), *headers]}
+            present = list(message.get("headers", ()))
+            has_policy = any(name == _POLICY.encode() for name, _ in present)
+            headers = [
+                (name.encode(), value.encode())
+                for name, value in SECURITY_HEADERS.items()
+                if not (has_policy and name == _POLICY)
+            ]
+            message = {**message, "headers": [*present, *headers]}
         await send(message)
 
     return sent

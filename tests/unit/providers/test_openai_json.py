@@ -1,0 +1,31 @@
+"""What is read from the JSON of an OpenAI server's answer."""
+
+from __future__ import annotations
+
+import httpx2
+import pytest
+
+from visioneval.providers.openai.connection import flat_usage, read_json
+
+
+def answer(body: bytes) -> httpx2.Response:
+    return httpx2.Response(200, headers={"content-type": "application/json"}, content=body)
+
+
+def test_a_long_text_is_read_completely() -> None:
+    text = "QUJD" * 500_000
+    assert read_json(answer(f'{{"data": [{{"b64_json": "{text}"}}], "é": "\\u00e9"}}'.encode())) == {
+        "data": [{"b64_json": text}],
+        "é": "é",
+    }
+
+
+@pytest.mark.parametrize("body", [b"", b'{"data": [1', b'{"n": NaN}', b'{"n": -Infinity}', b'{"t": "\xff"}', b"{} {}"])
+def test_what_is_not_json_is_refused(body: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        read_json(answer(body))
+
+
+def test_a_count_that_no_record_can_hold_is_no_count() -> None:
+    usage = read_json(answer(b'{"input_tokens": 7, "output_tokens": 123456789012345678901234567890, "n": 1e999}'))
+    assert flat_usage(usage) == {"input_tokens": 7}

@@ -1,0 +1,71 @@
+"""``tracking:`` of a suite: what it may name without trust."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from visioneval.suite.load import LoadedSuite
+
+BASE = """\
+name: demo
+cases: [{id: one, prompt: a tree}]
+models: [{provider: mock}]
+graders: [{key: image, type: properties}]
+verdict: [not image.blank]
+tracking: {}
+"""
+REFUSED = [
+    ("{to: mlflow, uri: 'http://10.0.0.5:5000'}", "results would be sent to '10.0.0.5': pass --trust-suite, or add it to"),
+    ("{to: mlflow, uri: '/tmp/mlruns'}", "'/tmp/mlruns' is not an http address: pass --trust-suite"),
+    ("{to: mlflow, uri: databricks}", "'databricks' is not an http address: pass --trust-suite"),
+    ("{to: wandb, entity: strangers}", "results would be sent to the account 'strangers': pass --trust-suite"),
+    ("{to: vertex, project: theirs, location: us-central1}", "or add the project 'theirs' to VISIONEVAL_TRUSTED_PROJECTS"),
+    ("{to: vertex, project: p, location: l, bucket: 'gs://theirs/x'}", "results would be written to 'gs://theirs/x'"),
+]  # fmt: skip
+ALLOWED = [
+    "{to: mlflow}",
+    "{to: mlflow, uri: 'http://127.0.0.1:5000', rows: 10, report: false, experiment: other}",
+    "{to: wandb, project: trees}",
+    "{to: wandb, entity: anyone, mode: offline}",
+    "{to: vertex, project: mine, location: us-central1}",
+]
+INVALID = [
+    ("{to: mlfow}", "did you mean 'mlflow'?"),
+    ("{uri: 'http://h'}", "to"),
+    ("{to: mlflow, entity: a}", "entity"),
+    ("{to: mlflow, uri: 'http://a:b@h'}", "must not contain credentials"),
+    ("{to: vertex, project: 'A/B', location: l}", "project"),
+    ("mlflow", "tracking"),
+]
+
+
+@pytest.mark.parametrize(("entry", "message"), REFUSED)
+def test_a_suite_without_trust_names_no_host_and_no_account(
+    problems: Callable[..., list[str]], load: Callable[..., LoadedSuite], entry: str, message: str
+) -> None:
+    text = BASE.replace("{}", entry)
+    (problem,) = problems(text)
+    assert problem.startswith("suite.yaml:6:")
+    assert message in problem
+    assert load(text, trust=True).suite.tracking is not None
+
+
+@pytest.mark.parametrize("entry", ALLOWED)
+def test_what_the_environment_or_the_key_decides_needs_no_trust(
+    load: Callable[..., LoadedSuite], entry: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
+    monkeypatch.setenv("VISIONEVAL_TRUSTED_PROJECTS", "mine")
+    assert load(BASE.replace("{}", entry)).suite.tracking is not None
+
+
+@pytest.mark.parametrize(("entry", "message"), INVALID)
+def test_an_invalid_entry_is_one_line_with_its_position(
+    problems: Callable[..., list[str]], entry: str, message: str
+) -> None:
+    lines = problems(BASE.replace("{}", entry))
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("suite.yaml:6:")
+    assert message in lines[0], lines
