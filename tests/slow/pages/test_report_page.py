@@ -122,6 +122,8 @@ def test_cell_view_shows_all_details(page_url: str, open_page: OpenPage) -> None
         assert fact in text
     assert page.inner_text("pre.command").endswith("suite.yaml --case sign --model hasty,quality=low")
     assert "Is it green?" in page.inner_text("tr.wrong")
+    words = page.locator("tr.wrong", has_text="Which color?").locator("td").all_inner_texts()
+    assert words[1:3] == ["blue", "red"]
     names = [button.inner_text() for button in page.query_selector_all(".mode")]
     assert names == ["Output", "Slider", "Side by side", "Mask", "Difference", "Text", "Input"]
     for at, name in enumerate(names, 1):
