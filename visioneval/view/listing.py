@@ -5,14 +5,15 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from visioneval.analysis.summary.findings import Summary
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.records.files.links import check_links, is_inside
-from visioneval.records.files.untrusted_json import read_json
+from visioneval.records.files.untrusted_json import LARGEST
 from visioneval.records.run_state import current_state
 from visioneval.records.stored_records import StoredRecords
 from visioneval.records.stores.locations import copies_at, display_name
@@ -33,7 +34,7 @@ class RunHeader(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
     state: str
     started_at: str
-    planned_cells: int
+    planned_cells: Annotated[int, Field(ge=0, le=LARGEST)]
     experiment: str | None = None
     note: str | None = None
 
@@ -90,6 +91,15 @@ class SummaryPart:
 
 _HEADER: TypeAdapter[RunHeader] = TypeAdapter(RunHeader)
 _SUMMARY: TypeAdapter[Summary] = TypeAdapter(Summary)
+_LEFT_OUT: dict[str, Any] = {
+    "tags": {},
+    "warned_rules": {},
+    "judge_disagreements": {},
+    "separations": {},
+    "questions": {},
+    "failing": (),
+}
+_SHOWN = sorted(set(Summary.model_fields) - {*_LEFT_OUT, "judges", "pair_judges", "noise", "panels", "alignments"})
 
 
 @dataclass(slots=True)
@@ -164,7 +174,7 @@ def read_row(folder: Path) -> RunRow:
     """A run of the index. A run that cannot be read has the reason."""
     try:
         check_links(folder)
-        header = read_json(_HEADER, _bytes(folder, "run.json"), str(folder / "run.json"), "run", largest=None)
+        header = _read_header(folder)
         row = RunRow(
             folder.name,
             experiment=one_line(header.experiment or "", 120),
@@ -185,11 +195,41 @@ def _with_figures(folder: Path, row: RunRow) -> RunRow:
         return replace(row, cells=cells, outcome=_UNFINISHED[row.state])
     if not (folder / SUMMARY).is_file():
         return replace(row, outcome="No summary.json: resume the run, or see its report")
-    summary = read_json(_SUMMARY, _bytes(folder, SUMMARY), str(folder / SUMMARY), "summary", largest=None)
+    summary = _read_summary(folder)
     if summary.state != row.state or summary.planned_cells != row.planned_cells:
         return replace(row, outcome="summary.json is of another state of the run: see its report")
     tone, text = outcome(summary)
     return replace(row, cells=summary.counts.cells, tone=tone, outcome=one_line(text), summary=_part(summary))
+
+
+def _read_header(folder: Path) -> RunHeader:
+    """The start of a run. Skips its suite, which can be large. Raises ``RunFormatError``."""
+    try:
+        return _HEADER.validate_json(_bytes(folder, "run.json"))
+    except ValidationError as error:
+        raise _invalid(folder / "run.json", error) from None
+
+
+def _read_summary(folder: Path) -> Summary:
+    """The summary without its lists of cells, questions and judges, which are large. Raises ``RunFormatError``."""
+    path = folder / SUMMARY
+    try:
+        raw = orjson.loads(_bytes(folder, SUMMARY))  # refuses numbers that are not finite
+        if not isinstance(raw, dict):
+            raise RunFormatError(f"{path}: is not a summary")
+        return _SUMMARY.validate_python({**_LEFT_OUT, **{name: raw[name] for name in _SHOWN if name in raw}})
+    except orjson.JSONDecodeError:
+        raise RunFormatError(f"{path}: damaged or truncated") from None
+    except ValidationError as error:
+        raise _invalid(path, error) from None
+
+
+def _invalid(path: Path, error: ValidationError) -> RunFormatError:
+    problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    if problem["type"] == "json_invalid":
+        return RunFormatError(f"{path}: damaged or truncated")
+    where = ".".join(map(str, problem["loc"]))
+    return RunFormatError(f"{path}: {where}: {problem['msg']}" if where else f"{path}: {problem['msg']}")
 
 
 def _part(summary: Summary) -> SummaryPart:

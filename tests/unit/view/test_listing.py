@@ -82,9 +82,12 @@ def test_a_summary_of_another_state_is_not_shown(tmp_path: Path) -> None:
     [
         ("run.json", "{", "damaged or truncated"),
         ("run.json", "[]", "run.json"),
-        ("run.json", '{"state": "complete", "started_at": 3}', "run.json"),
+        ("run.json", '{"state": "complete", "started_at": 3}', "run.json: started_at: "),
+        ("run.json", '{"state": "complete", "started_at": "x", "planned_cells": 1e99}', "run.json: planned_cells: "),
         ("run.json", "[" * 100_000, "damaged or truncated"),
-        ("summary.json", '{"run_id": 1e999}', "summary.json"),
+        ("summary.json", '{"run_id": 1e999}', "summary.json: damaged"),
+        ("summary.json", "[1]", "is not a summary"),
+        ("summary.json", "{}", "summary.json: run_id: "),
         ("summary.json", "\x00", "damaged or truncated"),
     ],
 )
