@@ -6,6 +6,9 @@ READY := $(VENV)/.ready
 # Two more than the processors, as many tests wait for servers and child processes.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
+# The pages' tests of accessibility need it, and say so where they are skipped.
+AXE := tests/support/axe/node_modules/.package-lock.json
+
 # Clients whose requirements exclude those of others. Each has tests and an environment of its own, with the extra of its
 # name and the dependency group `integration`, if nothing else is stated.
 CLIENTS := ray tables litellm mlflow wandb vertex
@@ -14,14 +17,20 @@ EXTRA_tables := parquet
 GROUP_tables := tables
 GROUP_mlflow := mlflow-server
 GROUP_vertex := vertex-client
+EXTRA_docs := label
+GROUP_docs := docs
 
-.PHONY: demo quick test readings integration soak check figures sentences calibration bench bench-scale probe wheel clean
+.PHONY: demo quick test readings integration soak check figures sentences docs screenshots calibration bench bench-scale
+.PHONY: probe wheel clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --editable ".[ocr,video,gcs,s3,hf,parquet,label,speed]" --group dev
 	touch $(READY)
+
+$(AXE): tests/support/axe/package-lock.json
+	npm ci --silent --prefix tests/support/axe || echo "no axe-core: the tests of accessibility are skipped (they need npm)"
 
 demo: $(READY)  ## Run the quickstart suites, with no key and no network
 	$(BIN)/visioneval run suites/quickstart/suite.yaml
@@ -30,7 +39,7 @@ demo: $(READY)  ## Run the quickstart suites, with no key and no network
 quick: $(READY)  ## The fast tests: no kills, wheels, browsers or whole suites
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
 
-test: $(READY)
+test: $(READY) $(AXE)
 	$(BIN)/python -m pytest -n $(WORKERS)
 
 readings: $(READY)  ## Records what OCR's models read in the images of tests whose subject is not OCR
@@ -69,6 +78,12 @@ figures: $(READY)  ## How long functions are, how names repeat, how deep a call 
 
 sentences: $(READY)  ## Every sentence that a user can see, to be read by an editor
 	$(BIN)/python tests/sentences.py
+
+docs: .integration/docs/.ready  ## The pages of docs/ as a site in build/docs, strict and without network
+	NO_MKDOCS_2_WARNING=1 .integration/docs/bin/mkdocs build --quiet --config-file docs/site/mkdocs.yml
+
+screenshots: $(READY)  ## The images of the README, from a run of the quickstart; needs Chromium
+	$(BIN)/python tests/screenshots.py
 
 calibration: $(READY)  ## Simulates every interval and test of docs/statistics.md; takes minutes
 	for module in intervals quantiles comparison plan must_pass agreement correction ranking; do $(BIN)/python -m tests.calibration.$$module || exit 1; done

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import typer.testing
+from accessibility import axe
 from browser import browser, open_page
 from fake_api import FakeAPI, LoggedRequest
 from hypothesis import HealthCheck, settings
@@ -34,7 +35,7 @@ from visioneval.suite.load import LoadedSuite, load_suite
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # tests import OCR's packages themselves
 # else gcsfs looks up the kind of a bucket before each call, with credentials that tests do not have
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
-__all__ = ["browser", "open_page", "rate", "recorded_readings", "reduced_readings", "serve"]
+__all__ = ["axe", "browser", "open_page", "rate", "recorded_readings", "reduced_readings", "serve"]
 
 ROOT = Path(__file__).parent.parent
 settings.register_profile(

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from visioneval.suite.cases.case import TestCase
     from visioneval.types import CaseFiles, Metric, Output
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _MODULES = {
     "visioneval.analysis.agreement.agreement": ("Agreement",),

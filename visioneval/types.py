@@ -72,9 +72,13 @@ def text_or_list(value: Any) -> str:
 class Metric(Frozen):
     """The meaning of a score: its type, its inclusive range, and which direction is better."""
 
-    type: Literal["bool", "number"] = "bool"
-    range: tuple[Bound, Bound | None] | None = None
-    better: Literal["higher", "lower", "none"] = "higher"
+    type: Literal["bool", "number"] = Field(default="bool", description="bool: yes or no; number: any number in range.")
+    range: tuple[Bound, Bound | None] | None = Field(
+        default=None, description="The lowest and the highest value; null for none."
+    )
+    better: Literal["higher", "lower", "none"] = Field(
+        default="higher", description="Which values are better; none for a value that is neither."
+    )
 
 
 @dataclass(frozen=True, slots=True)

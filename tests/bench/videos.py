@@ -1,4 +1,4 @@
-"""What the video grader catches, and on which flawless films it raises a false alarm: the tables of docs/graders.md.
+"""What the video grader catches, and on which flawless videos it raises a false alarm: the tables of docs/graders.md.
 
 Run it with ``python -m tests.bench.videos``. It takes about ten minutes of CPU.
 """
@@ -10,29 +10,29 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.support.images import films
+from tests.support.images import moving_videos
 from visioneval.graders.video.config import VideoGrader
-from visioneval.graders.video.measure import FilmFacts, measure_film
+from visioneval.graders.video.measure import VideoFacts, measure_video
 
 CRFS = (18, 28, 35)
 """Qualities of the encoding: high, usual and low."""
 SEEDS = (1, 2, 3)
-LIMITS = VideoGrader(key="film", type="video", duration=(films.SECONDS * 0.97, films.SECONDS * 1.03))
-Damage = Callable[[films.Frames], films.Frames]
+LIMITS = VideoGrader(key="video", type="video", duration=(moving_videos.SECONDS * 0.97, moving_videos.SECONDS * 1.03))
+Damage = Callable[[moving_videos.Frames], moving_videos.Frames]
 
 STRENGTHS: Mapping[str, Mapping[str, Damage]] = {
-    "frozen": {f"{s:g} s": partial(films.frozen, seconds=s) for s in (0.25, 0.5, 0.75, 1, 1.5)},
-    "black": {f"{s:g} s": partial(films.black, seconds=s) for s in (0.04, 0.1, 0.2, 0.25, 0.5, 1)},
-    "flicker": {f"{s:g} %": partial(films.flickering, share=s / 100) for s in (1, 2, 4, 6, 8, 12, 20)},
-    "slow flicker": {f"{s:g} %": partial(films.flickering, share=s / 100, period=4) for s in (4, 8, 12, 20)},
-    "short": {f"-{s:g} %": partial(films.shortened, share=s / 100) for s in (2, 5, 10, 25, 50)},
+    "frozen": {f"{s:g} s": partial(moving_videos.frozen, seconds=s) for s in (0.25, 0.5, 0.75, 1, 1.5)},
+    "black": {f"{s:g} s": partial(moving_videos.black, seconds=s) for s in (0.04, 0.1, 0.2, 0.25, 0.5, 1)},
+    "flicker": {f"{s:g} %": partial(moving_videos.flickering, share=s / 100) for s in (1, 2, 4, 6, 8, 12, 20)},
+    "slow flicker": {f"{s:g} %": partial(moving_videos.flickering, share=s / 100, period=4) for s in (4, 8, 12, 20)},
+    "short": {f"-{s:g} %": partial(moving_videos.shortened, share=s / 100) for s in (2, 5, 10, 25, 50)},
 }
 DAMAGED = ("camera pan", "slow zoom", "hard cuts", "handheld camera")
-"""The flawless films in which damage is planted."""
+"""The flawless videos in which damage is planted."""
 
 
-def caught(facts: FilmFacts) -> set[str]:
-    """The limits of the grader, with its defaults, that a film exceeds."""
+def caught(facts: VideoFacts) -> set[str]:
+    """The limits of the grader, with its defaults, that a video exceeds."""
     assert facts.frozen is not None
     assert facts.black is not None
     assert facts.flicker is not None
@@ -49,17 +49,17 @@ def caught(facts: FilmFacts) -> set[str]:
     return {name for name, is_exceeded in exceeded.items() if is_exceeded}
 
 
-def measured(frames: films.Frames, crf: int, folder: Path) -> FilmFacts:
+def measured(frames: moving_videos.Frames, crf: int, folder: Path) -> VideoFacts:
     """The measures of frames that are encoded at this quality."""
-    return measure_film(films.stored(folder / "film.mp4", frames, crf=crf))
+    return measure_video(moving_videos.stored(folder / "video.mp4", frames, crf=crf))
 
 
 def detections(folder: Path) -> Iterator[tuple[str, str, int, int]]:
-    """Kind and strength of damage, how many films were caught by any limit, and of how many."""
+    """Kind and strength of damage, how many videos were caught by any limit, and of how many."""
     for kind, strengths in STRENGTHS.items():
         for strength, damage in strengths.items():
             results = [
-                bool(caught(measured(damage(films.CLEAN[name](seed)), crf, folder)))
+                bool(caught(measured(damage(moving_videos.CLEAN[name](seed)), crf, folder)))
                 for name in DAMAGED
                 for seed in SEEDS
                 for crf in CRFS
@@ -68,8 +68,8 @@ def detections(folder: Path) -> Iterator[tuple[str, str, int, int]]:
 
 
 def false_alarms(folder: Path) -> Iterator[tuple[str, list[str], int, float]]:
-    """Kind of flawless film, the limits that one of them exceeds, their number, and the largest flicker."""
-    for name, make in films.CLEAN.items():
+    """Kind of flawless video, the limits that one of them exceeds, their number, and the largest flicker."""
+    for name, make in moving_videos.CLEAN.items():
         results = [measured(make(seed), crf, folder) for seed in SEEDS for crf in CRFS]
         alarms = [alarm for facts in results for alarm in caught(facts)]
         yield name, alarms, len(results), max(facts.flicker or 0 for facts in results)
@@ -78,9 +78,9 @@ def false_alarms(folder: Path) -> Iterator[tuple[str, list[str], int, float]]:
 def main() -> None:
     """Prints both tables."""
     with TemporaryDirectory() as name:
-        print("| film | false alarms | largest `flicker` |\n|---|---|---|")
-        for film, alarms, count, most in false_alarms(Path(name)):
-            print(f"| {film} | {len(alarms)} of {count} {' '.join(sorted(set(alarms)))} | {most:.4f} |", flush=True)
+        print("| video | false alarms | largest `flicker` |\n|---|---|---|")
+        for video, alarms, count, most in false_alarms(Path(name)):
+            print(f"| {video} | {len(alarms)} of {count} {' '.join(sorted(set(alarms)))} | {most:.4f} |", flush=True)
         print("\n| damage | strength | caught |\n|---|---|---|")
         for kind, strength, hits, count in detections(Path(name)):
             print(f"| {kind} | {strength} | {hits} of {count} |", flush=True)

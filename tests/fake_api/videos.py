@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from .films import film
 from .gemini_wire import VERTEX
 from .http1 import ApiError, HttpRequest, Reply, json_reply, parse_form
+from .video_bytes import video_bytes
 
 _INTERACTION: Final = re.compile(r"/v1(beta1?|alpha)?/(projects/[^/]+/locations/[^/]+/)?interactions(/(?P<id>[^/:]+))?")
 _FILE: Final = re.compile(r"/v1beta/files/(?P<id>[a-z0-9]+)(?P<download>:download)?")
@@ -64,8 +64,8 @@ class Videos:
     seconds: float = 1.0
     jobs: dict[str, VideoJob] = field(default_factory=dict)
     ends: Mapping[str, Any] | None = None
-    films: dict[str, bytes] = field(default_factory=dict)
-    """A film by prompt, instead of a generated one."""
+    by_prompt: dict[str, bytes] = field(default_factory=dict)
+    """A video by prompt, instead of a generated one."""
     create: deque[Step] = field(default_factory=deque)
     poll: deque[Step] = field(default_factory=deque)
     content: deque[Step] = field(default_factory=deque)
@@ -106,10 +106,10 @@ class Videos:
             return step
         return getattr(self, "_" + endpoint.replace(".", "_"))(request, body)  # type: ignore[no-any-return]
 
-    def _film(self, job: VideoJob) -> bytes:
-        if job.prompt in self.films:
-            return self.films[job.prompt]
-        return film(self.seconds, list(self.jobs).index(job.id) % 16)
+    def _bytes_of(self, job: VideoJob) -> bytes:
+        if job.prompt in self.by_prompt:
+            return self.by_prompt[job.prompt]
+        return video_bytes(self.seconds, list(self.jobs).index(job.id) % 16)
 
     def _add(self, job: VideoJob) -> VideoJob:
         self.jobs[job.id] = job
@@ -147,7 +147,7 @@ class Videos:
         if self.ends is not None:
             return json_reply(200, {"name": name, "done": True, **self.ends})
         count = job.body.get("parameters", {}).get("sampleCount", 1)
-        data = base64.b64encode(self._film(job)).decode()
+        data = base64.b64encode(self._bytes_of(job)).decode()
         videos = [{"bytesBase64Encoded": data, "mimeType": "video/mp4"}] * count
         kind = "type.googleapis.com/cloud.ai.large_models.vision.GenerateVideoResponse"
         response = {"@type": kind, "raiMediaFilteredCount": 0, "videos": videos}
@@ -178,7 +178,7 @@ class Videos:
         if self.ends is not None:
             return json_reply(200, {**answer, "status": "completed", **self.ends})
         address = f"https://generativelanguage.googleapis.com/v1beta/files/{job.id[3:15]}:download?alt=media"
-        data = {"uri": address} if self.by_address else {"data": base64.b64encode(self._film(job)).decode()}
+        data = {"uri": address} if self.by_address else {"data": base64.b64encode(self._bytes_of(job)).decode()}
         content = {"type": "video", "mime_type": "video/mp4", **data}
         tokens = round(5792 * self.seconds)
         usage = {
@@ -196,7 +196,7 @@ class Videos:
         return json_reply(200, {"name": f"files/{job.id[3:15]}", "mimeType": "video/mp4", "state": "ACTIVE"})
 
     def _files_download(self, request: HttpRequest, body: Any) -> Reply:
-        return Reply(200, self._film(self._of_file(request)), content_type="video/mp4")
+        return Reply(200, self._bytes_of(self._of_file(request)), content_type="video/mp4")
 
     def _of_file(self, request: HttpRequest) -> VideoJob:
         match = _FILE.fullmatch(request.path)
@@ -233,7 +233,7 @@ class Videos:
     def _videos_content(self, request: HttpRequest, body: Any) -> Reply:
         match = _JOB.fullmatch(request.path)
         assert match is not None
-        return Reply(200, self._film(self._job(match["id"])), content_type="video/mp4")
+        return Reply(200, self._bytes_of(self._job(match["id"])), content_type="video/mp4")
 
     def _resource(self, job: VideoJob, status: str) -> dict[str, Any]:
         return {

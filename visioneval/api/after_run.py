@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from visioneval.analysis.run_lookup import Warn
@@ -9,6 +10,8 @@ from visioneval.analysis.summary.findings import Summary
 from visioneval.engine.sanitize import Sanitizer
 from visioneval.errors import VisionEvalError
 from visioneval.records.model import RunInfo
+from visioneval.records.stores.locations import display_name
+from visioneval.suite.tracking import BaseTracking
 
 
 def track_finished(
@@ -24,7 +27,7 @@ def track_finished(
         return
     from visioneval.export.trackers.sending import send_to_tracker
 
-    later = f"to send them: visioneval export {info.run_id} --to {target.to}"
+    later = f"to send them: {_export_command(folder, target)}"
     if is_offline and not target.is_local:
         warn(f"tracking: --offline sends no results; {later}")
         return
@@ -36,3 +39,13 @@ def track_finished(
         warn(f"tracking: {send_to_tracker(target, folder, info, summary, warn)}")
     except VisionEvalError as error:
         warn(f"tracking: the results were not sent: {Sanitizer.around().text(error)}; {later}")
+
+
+def _export_command(folder: Path, target: BaseTracking) -> str:
+    """The command that sends a run to the tracker of its suite."""
+    options = target.model_dump(mode="json", exclude_defaults=True, exclude={"to"})
+    words = [
+        f"--option {shlex.quote(f'{name}={str(value).lower() if value is False else value}')}"
+        for name, value in options.items()
+    ]
+    return " ".join(["visioneval export", shlex.quote(display_name(folder)), f"--to {target.to}", *words])

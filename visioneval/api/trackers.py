@@ -12,7 +12,8 @@ from visioneval.analysis.run_lookup import Warn
 from visioneval.api.messages import LOG
 from visioneval.api.runs import Run, load_run
 from visioneval.defaults import RUNS
-from visioneval.errors import UsageError, did_you_mean
+from visioneval.engine.sanitize import Sanitizer
+from visioneval.errors import TrackerError, UsageError, did_you_mean
 from visioneval.suite.loading.yaml_reader import parse_scalar
 from visioneval.suite.tracking import TRACKERS, BaseTracking
 
@@ -36,7 +37,10 @@ def send_run(name: str, target: BaseTracking, runs: Path, warn: Warn) -> str:
     run = load_run(name, runs=runs, warn=warn)
     if run.label is not None:
         raise UsageError(f"{name}: a tracker gets whole runs: leave out @{run.label}")
-    return send_to_tracker(target, run.folder, run.info, run.summary, warn)
+    try:
+        return send_to_tracker(target, run.folder, run.info, run.summary, warn)
+    except TrackerError as error:
+        raise TrackerError(Sanitizer.around().text(error)) from error
 
 
 def tracking_of_options(tracker: str, options: Mapping[str, Any]) -> BaseTracking:

@@ -11,12 +11,12 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from visioneval.errors import ImageError
 from visioneval.label.sampling import rank
+from visioneval.media.video import can_read_videos
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -71,12 +71,12 @@ def load_image(path: Path) -> Source:
 
 
 def load_video(path: Path, mime: str) -> Source:
-    """A video without metadata, or unchanged if ``can_strip_videos`` is false."""
+    """A video without metadata, or unchanged if ``can_read_videos`` is false."""
 
     def source() -> ServedMedia:
         from visioneval.media.images import read
 
-        if not can_strip_videos():
+        if not can_read_videos():
             return ServedMedia(read(path), mime)
         try:
             return ServedMedia(_without_metadata(path, path.stat().st_mtime_ns), mime)
@@ -84,11 +84,6 @@ def load_video(path: Path, mime: str) -> Source:
             raise ImageError(f"cannot read: {error.strerror or error}") from None
 
     return source
-
-
-def can_strip_videos() -> bool:
-    """Whether PyAV is installed, which is required to remove metadata from videos."""
-    return find_spec("av") is not None
 
 
 @lru_cache(maxsize=2)

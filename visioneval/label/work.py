@@ -13,9 +13,10 @@ from visioneval.analysis.run_lookup import Warn, ignore, read_run
 from visioneval.errors import UsageError
 from visioneval.label.asking import questions_for
 from visioneval.label.drawing import RANDOM_KINDS, draw_cells
-from visioneval.label.images import VIDEO_TYPES, can_strip_videos
+from visioneval.label.images import VIDEO_TYPES
 from visioneval.label.sampling import Candidate, SelectionSpec, pairs, select_candidates
 from visioneval.label.sittings import LabelSession, SessionEntry, append_entries, read_entries
+from visioneval.media.video import can_read_videos
 from visioneval.records.labeling.draws import RecordedDraw, append_draw, read_draws
 from visioneval.records.labeling.labels import LABELS, Label, drop_outdated, is_current, read_anchors, read_labels
 from visioneval.records.model import Record, RunInfo, read_info, read_records
@@ -222,7 +223,7 @@ def _notes(run: _Run, subjects: Iterable[Candidate], missing_anchors: int) -> It
         yield f"{_cells(len(run.records) - len(generated))} without an image, skipped"
     if without_file:
         yield f"{_cells(without_file)} with a missing image file, skipped"
-    if any(record.mime in VIDEO_TYPES for record in run.with_output) and not can_strip_videos():
+    if any(record.mime in VIDEO_TYPES for record in run.with_output) and not can_read_videos():
         yield (
             "video metadata may reveal the model; to remove it, run pip install '.[video]' in a checkout of visioneval"
         )

@@ -12,6 +12,7 @@ import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +26,13 @@ if TYPE_CHECKING:
     from av.video.frame import VideoFrame
     from PIL import Image
 
+MISSING = "videos need an extra: run pip install '.[video]' in a checkout of visioneval"
 EXTENSIONS = {"mp4": ".mp4", "quicktime": ".mov", "webm": ".webm", "x-matroska": ".mkv", "x-msvideo": ".avi"}
 MAX_FRAMES = 36_000
 """Ten minutes at 60 frames per second."""
 LARGEST_SIDE = 1536
+_CUT_TOLERANCE_S = 0.2
+"""How much earlier than its header says a video may end."""
 _MUXERS = {"video/mp4": "mp4", "video/quicktime": "mov", "video/webm": "webm"}
 _METADATA_FILTERS = {"h264": "filter_units=remove_types=6"}
 """Codecs whose stream often contains encoder metadata, and the filter that removes it."""
@@ -41,6 +45,11 @@ class Frame:
 
     seconds: float
     jpeg: bytes
+
+
+def can_read_videos() -> bool:
+    """Whether the extra ``video`` is installed."""
+    return find_spec("av") is not None
 
 
 def video_mime(head: bytes) -> str | None:
@@ -119,7 +128,7 @@ def sample_frames(path: Path, count: int) -> list[Frame]:
 def sample_images(path: Path, count: int) -> list[tuple[float, Image.Image]]:
     """Up to ``count`` frames like ``sample_frames``: seconds from the start, and the upright image as RGB.
 
-    Their longer side is at most ``LARGEST_SIDE``. Raises ``ImageError``.
+    Their longer side is at most ``LARGEST_SIDE``. Raises ``ImageError``, also if the video is cut off.
     """
     mime = mime_of(path)
     with opened(str(path), mime) as (container, stream):
@@ -131,6 +140,8 @@ def sample_images(path: Path, count: int) -> list[tuple[float, Image.Image]]:
         images: dict[int, Image.Image] = {}
         for frame in container.decode(stream):
             if frame.pts in selected and frame.pts not in images:
+                if frame.is_corrupt:
+                    raise ImageError("the video is damaged: one of its frames does not decode")
                 images[frame.pts] = _upright(frame)
             if len(images) == len(selected):
                 break
@@ -182,15 +193,37 @@ class _Copied:
                 copy.mux(part)
 
 
+def packets(container: Any, stream: Any) -> Iterator[Any]:
+    """The packets of a video and its sound. Raises ``ImageError`` if it is cut off, or has too many frames.
+
+    A part of a video may decode well, and would be measured as if it were all of it.
+    """
+    count, end = 0, 0.0
+    for packet in container.demux():
+        if not packet.size:
+            continue
+        if packet.is_corrupt:
+            raise ImageError("the video is cut off or damaged: a packet of it is incomplete")
+        if packet.pts is not None:
+            end = max(end, float((packet.pts + (packet.duration or 0)) * packet.time_base))
+        count += packet.stream_index == stream.index
+        if count > MAX_FRAMES:
+            raise ImageError(f"the video has more than {MAX_FRAMES:,} frames")
+        yield packet
+    if not count:
+        raise ImageError("the video has no frames")
+    if stream.frames > count:
+        raise ImageError(f"the video is cut off: it has {count:,} of {stream.frames:,} frames")
+    declared = container.duration / 1_000_000 if container.duration else 0.0
+    begin = max(container.start_time or 0, 0) / 1_000_000
+    if declared - (end - begin) > _CUT_TOLERANCE_S:
+        raise ImageError(f"the video is cut off: it ends after {end - begin:.2f} of {declared:.2f} seconds")
+
+
 def _times(container: Any, stream: Any) -> list[int]:
     """The sorted presentation times of all frames, in the stream's units, without decoding."""
-    times: list[int] = []
-    for packet in container.demux(stream):
-        if packet.pts is not None and packet.size:
-            times.append(packet.pts)
-        if len(times) > MAX_FRAMES:
-            raise ImageError(f"the video has more than {MAX_FRAMES:,} frames")
-    return sorted(times)
+    of_stream = (packet for packet in packets(container, stream) if packet.stream_index == stream.index)
+    return sorted(packet.pts for packet in of_stream if packet.pts is not None)
 
 
 def _upright(frame: VideoFrame) -> Image.Image:
@@ -215,7 +248,7 @@ def opened(source: Any, mime: str) -> Iterator[tuple[Any, Any]]:
     try:
         import av
     except ImportError:
-        raise ImageError("videos need an extra: run pip install '.[video]' in a checkout of visioneval") from None
+        raise ImageError(MISSING) from None
     try:
         kind = _DEMUXERS[mime.removeprefix("video/")]
         with av.open(source, format=kind, metadata_errors="ignore") as container:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from visioneval.bounds import VIDEO_GIGAPIXELS
 from visioneval.errors import ImageError
 from visioneval.media.images import check_size
-from visioneval.media.video import MAX_FRAMES, mime_of, opened
+from visioneval.media.video import MAX_FRAMES, mime_of, opened, packets
 
 Luma = NDArray[np.uint8]
 """``(height, width)``, 0 (black) to 255 (white), whatever the range and the depth in the file."""
@@ -23,8 +23,6 @@ Luma = NDArray[np.uint8]
 _TRANSFERS = {16: "PQ", 18: "HLG"}
 """Transfer characteristics of HDR, by their number in ITU-T H.273."""
 _FULL_RANGE = 2
-_CUT_TOLERANCE_S = 0.2
-"""How much earlier than its header says a video may end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,27 +70,12 @@ def opened_luma(path: Path) -> Iterator[VideoStream]:
 
 def _check_packets(container: Any, stream: Any) -> bool:
     """Whether the file has sound. Raises ``ImageError`` if it is cut off or its frames are over the limits."""
-    count, end, has_audio = 0, 0.0, False
+    count, has_audio = 0, False
     pixels = stream.codec_context.width * stream.codec_context.height
-    for packet in container.demux():
-        if not packet.size:
-            continue
-        if packet.is_corrupt:
-            raise ImageError("the video is cut off or damaged: a packet of it is incomplete")
-        if packet.pts is not None:
-            end = max(end, float((packet.pts + (packet.duration or 0)) * packet.time_base))
+    for packet in packets(container, stream):
         has_audio = has_audio or packet.stream.type == "audio"
-        if packet.stream_index == stream.index:
-            count += 1
-            _check_work(count, count * pixels)
-    if not count:
-        raise ImageError("the video has no frames")
-    if stream.frames > count:
-        raise ImageError(f"the video is cut off: it has {count:,} of {stream.frames:,} frames")
-    declared = container.duration / 1_000_000 if container.duration else 0.0
-    begin = max(container.start_time or 0, 0) / 1_000_000
-    if declared - (end - begin) > _CUT_TOLERANCE_S:
-        raise ImageError(f"the video is cut off: it ends after {end - begin:.2f} of {declared:.2f} seconds")
+        count += packet.stream_index == stream.index
+        _check_work(count, count * pixels)
     return has_audio
 
 

@@ -9,7 +9,7 @@ from visioneval.providers.masks import MaskUse
 
 def uploads(request: GenerationRequest, use: MaskUse) -> tuple[list[Upload], Upload | None]:
     """The input images in order, with a mask that is sent as an image at the end, and the mask argument."""
-    outputs = [accepted_image(path) for _, path in request.files.images]
+    files = [accepted_image(path) for _, path in request.files.images]
     if use.as_image is not None:
-        outputs.append(("mask.png", use.image(), "image/png"))
-    return outputs, ("mask.png", use.argument(), "image/png") if use.sent is not None else None
+        files.append(("mask.png", use.image(), "image/png"))
+    return files, ("mask.png", use.argument(), "image/png") if use.sent is not None else None

@@ -19,7 +19,7 @@ _MOST_SAMPLES = 1_000_000
 
 
 class NameNumbers(dict[str, int]):
-    """NameNumbers names from 0, in order of first use."""
+    """Numbers for names from 0, in order of first use."""
 
     def __missing__(self, name: str) -> int:
         """Gives a new name the next number."""

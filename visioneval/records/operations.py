@@ -21,6 +21,8 @@ from visioneval.records.writer import OutputWriter, cells_folder
 from visioneval.types import Frozen
 
 PREFIX = "operation-"
+MAX_NAME = 1000
+"""Characters of an operation's name."""
 _HASH_DIGITS = 12
 _MAX_BYTES = 100_000
 
@@ -29,7 +31,7 @@ class Operation(Frozen):
     """An operation as its file says. ``key`` is the cache key of its call, ``name`` what the provider calls it."""
 
     key: str
-    name: Annotated[str, Field(min_length=1, max_length=1000)]
+    name: Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
     provider: str
     written_at: str
     ended: bool = False

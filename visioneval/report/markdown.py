@@ -19,6 +19,8 @@ from visioneval.report.outcome import diversity_text, outcome, unjudged_pairs_te
 from visioneval.report.ranking_texts import ABOUT, by_group, ranking_title, show_chance, show_rank, show_strength
 from visioneval.report.sentences import (
     TITLES,
+    assessment,
+    caveat,
     cost_and_time_rows,
     describe_change,
     headline,
@@ -81,7 +83,9 @@ def comparison_markdown(comparison: Comparison, gates: Sequence[GateResult]) -> 
 
 def _comparison(comparison: Comparison, gates: Sequence[GateResult]) -> Iterator[str]:
     first, *rest = headline(comparison)
-    yield f"## visioneval compare: {_OUTCOME_TITLES[overall_state(comparison, gates)]}"
+    state = overall_state(comparison, gates)
+    but = caveat(comparison) if state == "passed" else ""
+    yield f"## visioneval compare: {_OUTCOME_TITLES[state]}{f', but {but}' if but else ''}"
     yield f"**{first}**"
     yield "\n".join(f"- {code(line)}" for line in (*rest, *notes(comparison)))
     unlike = list(mismatch_lines(comparison))
@@ -128,7 +132,7 @@ def _changed_table(pairs: Sequence[CellPair], comparison: Comparison) -> str:
 def _pair_notes(pair: CellPair) -> Iterator[str]:
     yield from ("must_pass",) if pair.must_pass else ()
     yield from ("flaky",) if pair.flaky else ()
-    yield from ("same image",) if pair.same_output else ()
+    yield from ("same output",) if pair.same_output else ()
     yield from ("changed rules only",) if pair.is_moved_by_rules else ()
 
 
@@ -151,22 +155,23 @@ def _numbers(comparison: Comparison) -> Iterator[str]:
     power = list(power_lines(tested))
     if power:
         yield "\n".join(f"- {code(line)}" for line in power)
-    for title, heading, differences in (
-        ("Pass rate by model run", "model run", comparison.by_run),
-        ("Pass rate by tag", "tag", comparison.by_tag),
-        ("By question type", "type", comparison.by_type),
-        ("Cells by failure tag", "tag", comparison.by_failure_tag),
+    for title, heading, differences, of_verdicts in (
+        ("Pass rate by model run", "model run", comparison.by_run, True),
+        ("Pass rate by tag", "tag", comparison.by_tag, True),
+        ("By question type", "type", comparison.by_type, False),
+        ("Cells by failure tag", "tag", comparison.by_failure_tag, False),
     ):
         if differences:
-            yield f"### {title}\n\n{_differences(heading, differences, adjusted=False)}"
+            yield f"### {title}\n\n{_differences(heading, differences, adjusted=False, of_verdicts=of_verdicts)}"
     rows = list(cost_and_time_rows(comparison))
     if rows:
         yield "### Cost and time\n\n" + _table(("", "A", "B", "pairs"), rows)
 
 
-def _differences(heading: str, differences: Iterable[Difference], *, adjusted: bool) -> str:
+def _differences(heading: str, differences: Iterable[Difference], *, adjusted: bool, of_verdicts: bool = False) -> str:
     p_columns = ("p", "p Holm") if adjusted else ("p (not adjusted)",)
-    head = (heading, "A", "B", "B - A [95%]", *p_columns, "n (cases)", "")
+    verdict_columns = ("broken", "fixed") if of_verdicts else ()
+    head = (heading, "A", "B", "B - A [95%]", *p_columns, "n (cases)", *verdict_columns, "")
     rows = [
         (
             code(difference.name),
@@ -176,18 +181,12 @@ def _differences(heading: str, differences: Iterable[Difference], *, adjusted: b
             show_p(difference.p),
             *((show_p(difference.p_holm),) if adjusted else ()),
             show_n(difference),
-            _direction(difference),
+            *((f"{difference.lower:,}", f"{difference.higher:,}") if of_verdicts else ()),
+            f"**significantly {assessment(difference)}**" if difference.significant else assessment(difference),
         )
         for difference in differences
     ]
     return _table(head, rows)
-
-
-def _direction(difference: Difference) -> str:
-    if not difference.worse_by:
-        return ""
-    word = "worse" if difference.worse_by > 0 else "better"
-    return f"**significantly {word}**" if difference.significant else word
 
 
 def summary_markdown(summary: Summary) -> str:

@@ -32,7 +32,11 @@ def _by_exit_code(summary: Summary) -> tuple[Tone, str]:
     failed = sum(gate.state == "failed" for gate in summary.gates)
     match summary.exit_code:
         case 0:
-            return "pass", "All gates passed"
+            without = ", ".join(summary.left_out_graders)
+            return (
+                "pass",
+                f"All gates passed, without the graders left out: {without}" if without else "All gates passed",
+            )
         case 1:
             return "fail", f"{failed} of {count_of(len(summary.gates), 'gate')} failed"
         case 3 if summary.counts.errors or summary.counts.unmeasured:

@@ -9,10 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from visioneval.analysis.cell_tables import Cells
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison
+from visioneval.analysis.compare.coverage import check_coverage
 from visioneval.analysis.compare.differences import Difference
-from visioneval.analysis.compare.metric_tally import Amount
 from visioneval.analysis.compare.pairing import CellPair, Change, Pairs
+from visioneval.analysis.compare.tallies.metrics import Amount
 from visioneval.analysis.sides import Side
+from visioneval.counted import count_of
 from visioneval.records.stores.locations import display_name
 from visioneval.report.text import one_line, rerouting_text
 from visioneval.rules import parse_rule
@@ -98,6 +100,22 @@ def _moved_by_rules(moved: Pairs) -> Iterator[str]:
         )
 
 
+def caveat(comparison: Comparison) -> str:
+    """Why passed gates are not good news: what broke, and what is missing. Empty if there is no such reason."""
+    broken = comparison.counts["broken"]
+    parts = [f"{count_of(broken, 'cell')} broke"] if broken else []
+    parts += [
+        f"{name} is incomplete" for name, side in (("A", comparison.a), ("B", comparison.b)) if _lacks_cells(side)
+    ]
+    if any(result.state != "passed" for result in check_coverage(comparison, {})):
+        parts.append("B does not measure all that A measures")
+    return ", ".join(parts)
+
+
+def _lacks_cells(side: Side) -> bool:
+    return side.is_partial or side.state not in (None, "complete")
+
+
 def mismatch_lines(comparison: Comparison) -> Iterator[str]:
     """One line for each difference in grading, with the metrics it affects."""
     metrics_by_mismatch: dict[tuple[str, str, str, int], list[str]] = {}
@@ -170,6 +188,17 @@ def show_p(p: float | None) -> str:
     if p is None:
         return "-"
     return "<0.0001" if p < 0.0001 else f"{p:.2g}" if p < 0.1 else f"{p:.2f}"
+
+
+def assessment(difference: Difference) -> str:
+    """Whether B is better or worse. Without evidence of it: ``no clear change``."""
+    if difference.difference is None:
+        return ""
+    if not difference.is_evident:
+        return "no clear change" if difference.changed_cases else "no change"
+    if difference.worse_by is None:
+        return "higher" if difference.difference > 0 else "lower"
+    return "worse" if difference.worse_by > 0 else "better"
 
 
 def show_n(difference: Difference) -> str:

@@ -36,7 +36,7 @@ def _split_patterns(patterns: tuple[str, ...]) -> tuple[frozenset[str], tuple[st
 class When(Frozen):
     """The cases that something applies to. Every list that is set must match."""
 
-    tasks: tuple[TaskType, ...] = ()
+    tasks: tuple[TaskType, ...] = Field(default=(), description="Only cases with one of these tasks.")
     tags: tuple[str, ...] = Field(default=(), description="Cases with any of these tags.")
     cases: tuple[str, ...] = Field(default=(), description="Case IDs or globs.")
 
@@ -67,8 +67,10 @@ class Scope(When):
 class VerdictRule(Scope):
     """A rule over the scores of a cell. YAML also accepts a plain string."""
 
-    rule: str
-    level: Literal["fail", "warn"] = "fail"
+    rule: str = Field(description="metric, not metric, or metric OP number.")
+    level: Literal["fail", "warn"] = Field(
+        default="fail", description="fail: a cell that breaks it fails; warn: it is only counted."
+    )
 
     @field_validator("rule")
     @classmethod
@@ -82,7 +84,7 @@ Weight = Annotated[float, Field(gt=0, le=1e6)]
 class GateRule(Scope):
     """A rule over the whole run. YAML also accepts a plain string."""
 
-    rule: str
+    rule: str = Field(description="FN OP number, such as pass_rate >= 0.9 or mean(metric) >= 3.")
     weights: dict[str, Weight] | None = Field(
         default=None,
         description="Weights by tag: the value is the weighted mean of the tags' values, however many cases each has.",

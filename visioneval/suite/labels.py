@@ -31,9 +31,9 @@ MetricNames = Annotated[
 class LabelQuestion(Frozen):
     """A question about one image."""
 
-    key: Name
+    key: Name = Field(description="Unique name of the question in labels.")
     ask: Text = Field(description="The text shown to the rater.")
-    type: QuestionType
+    type: QuestionType = Field(description="What raters answer with.")
     choices: tuple[Annotated[Text, Field(max_length=200)], ...] = Field(
         default=(), description="The choices of a question of type one_of or tags."
     )
@@ -134,7 +134,7 @@ class LabelQuestion(Frozen):
 class LabelPair(Frozen):
     """A question about two images of one case. The answer is one image or a tie, with a reason."""
 
-    key: Name
+    key: Name = Field(description="Unique name of the question in labels.")
     ask: Text = Field(description="The text shown to the rater.")
 
 
@@ -145,8 +145,8 @@ class Labels(Frozen):
         default=None,
         description="A preset of questions. 'questions' and 'pairs' add to it or replace those with the same key.",
     )
-    questions: tuple[LabelQuestion, ...] = ()
-    pairs: tuple[LabelPair, ...] = ()
+    questions: tuple[LabelQuestion, ...] = Field(default=(), description="What raters answer about each output.")
+    pairs: tuple[LabelPair, ...] = Field(default=(), description="What raters answer about two outputs of a case.")
     anchors: FilePath | None = Field(
         default=None,
         description="A file of agreed answers in the format of labels.jsonl; each session starts with them.",

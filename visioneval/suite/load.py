@@ -58,14 +58,14 @@ def load_suite(
     judges: Mapping[str, str] | None = None,
     run_labels: RunLabels,
 ) -> LoadedSuite:
-    """Reads and checks a suite. Raises ``SuiteError`` with all problems, ``UsageError`` for a bad path.
+    """Reads and checks a suite. Raises ``SuiteError`` with all problems, also for a bad path.
 
     ``variables`` override the suite's ``vars``; ``judges`` override judges by key, as ``provider:model``.
     """
     try:
         data = read_bytes(path)
     except UsageError as error:
-        raise UsageError(f"{path}: {error}") from None
+        raise SuiteError([Problem(str(path), 0, 0, str(error))]) from None
     document = _document(data, str(path))
     document.data.update(_apply_flags(document.data, variables or {}, judges or {}))
     folder = path.absolute().parent

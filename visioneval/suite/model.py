@@ -56,23 +56,27 @@ _PASS_GATE = GateRule(rule="pass_rate == 1")
 class CaseFile(Frozen):
     """Cases in a separate YAML file: a list like ``cases``."""
 
-    file: FilePath
+    file: FilePath = Field(description="A YAML file with a list of cases, relative to this file.")
 
 
 class Suite(Frozen):
     """A resolved suite: files and datasets are read and variables replaced."""
 
-    name: Name
+    name: Name = Field(description="The suite's name; part of the id of its runs.")
     experiment: Name | None = Field(default=None, description="Groups runs in the list of runs.")
-    description: str | None = None
+    description: str | None = Field(default=None, description="What the suite is for, for people.")
     task: TaskType | None = Field(default=None, description="The default for all cases.")
     vars: dict[VarName, Any] = Field(default_factory=dict, description="Variables for all templates.")
     templates_dir: Text | None = Field(default=None, description="A folder whose templates override the built-in ones.")
     judges: dict[Name, JudgeEntry] = Field(
         default_factory=dict, description="The judges of the graders, by key; --judge overrides one."
     )
-    cases: Annotated[tuple[TestCase, ...], Field(min_length=1)]
-    models: Annotated[tuple[ModelEntry, ...], Field(min_length=1)]
+    cases: Annotated[tuple[TestCase, ...], Field(min_length=1)] = Field(
+        description="What to generate or edit, and what is expected; also files of cases and datasets."
+    )
+    models: Annotated[tuple[ModelEntry, ...], Field(min_length=1)] = Field(
+        description="What generates the outputs. Each combination of a grid is one model run."
+    )
     prompts: tuple[PromptEntry, ...] = Field(
         default=(),
         description="Variants of the prompt that is sent. Each model that generates has one model run per variant.",
@@ -80,7 +84,9 @@ class Suite(Frozen):
     samples: Annotated[int, Field(ge=1, le=1000, strict=True)] = Field(
         default=1, description="Calls per case and model run."
     )
-    graders: tuple[GraderEntry, ...] = Field(default=(), json_schema_extra={"minItems": 1})
+    graders: tuple[GraderEntry, ...] = Field(
+        default=(), json_schema_extra={"minItems": 1}, description="What measures or judges each output."
+    )
     metrics: Annotated[dict[Name, MetricEntry], Field(max_length=200)] = Field(
         default_factory=dict, description="Metrics that are computed from the scores of a cell, by name."
     )

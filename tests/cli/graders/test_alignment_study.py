@@ -17,8 +17,10 @@ from typer.testing import CliRunner
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.summary.summary import summarize
 from visioneval.cli import app
-from visioneval.records.model import Record, RunInfo
+from visioneval.records.model import Record, RunInfo, read_info
 from visioneval.report.compare.json import comparison_json
+from visioneval.report.html.page_data import index_of
+from visioneval.report.html.slim_run import read_slim
 from visioneval.report.markdown import comparison_markdown
 from visioneval.report.terminal.compare import print_comparison
 from visioneval.report.terminal.run.summary import print_summary
@@ -146,3 +148,8 @@ def test_a_comparison_without_alignment_has_no_such_table() -> None:
     result = compare(side([cell("a")]), side([cell("a")], "b"))
     assert not result.alignments
     assert "Alignment" not in comparison_markdown(result, [])
+
+
+def test_a_report_counts_the_gaps_that_its_gallery_sorts_by(tmp_path: Path) -> None:
+    folder = save_run(tmp_path, a_run().model_copy(update={"state": "running"}), CELLS)
+    assert index_of(read_slim(folder, read_info(folder)), ["", "", ""])["cells"]["gaps"] == [1, 2, 0]

@@ -12,11 +12,13 @@ import pytest
 from clips import clip, colour_of
 from PIL import Image
 from record_factory import generated_png
+from typer.testing import CliRunner
 
+from visioneval.cli import app
 from visioneval.errors import ImageError
 from visioneval.media.formats import artifact, ending
 from visioneval.media.images import MAX_BYTES
-from visioneval.media.video import sample_frames, video_at, video_mime
+from visioneval.media.video import MISSING, sample_frames, video_at, video_mime
 from visioneval.types import TaskType
 
 VIDEO = TaskType.VIDEO_GENERATION
@@ -52,6 +54,15 @@ def test_frames_are_spread_evenly_and_know_their_times(tmp_path: Path) -> None:
 def test_a_short_video_gives_each_frame_once(tmp_path: Path) -> None:
     path = clip(tmp_path / "a.mp4", ["red"], seconds_each=0.3)
     assert [round(frame.seconds, 2) for frame in sample_frames(path, 8)] == [0.0, 0.1, 0.2]
+
+
+@pytest.mark.parametrize("name", ["a.mkv", "a.webm"])
+def test_no_frames_of_a_video_that_is_cut_off(tmp_path: Path, name: str) -> None:
+    path = clip(tmp_path / name, ["red", "lime", "blue"], seconds_each=1)
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) * 4 // 5])
+    with pytest.raises(ImageError, match="the video is cut off"):
+        sample_frames(path, 2)
 
 
 def test_a_large_frame_is_scaled_down(tmp_path: Path) -> None:
@@ -119,3 +130,16 @@ def test_without_the_extra_the_error_names_the_install_command(tmp_path: Path) -
     assert done.stdout.strip() == "videos need an extra: run pip install '.[video]' in a checkout of visioneval", (
         done.stderr
     )
+
+
+def test_without_the_extra_no_video_is_generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "av", None)
+    Path("suite.yaml").write_text(
+        "name: s\ntask: video_generation\ncases: [{id: a, prompt: hills}]\nmodels: [{provider: mock}]\n"
+        "graders: [{key: film, type: video}]\nverdict: [film]\n"
+    )
+    result = CliRunner().invoke(app, ["run", "suite.yaml"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"{MISSING}\n"
+    assert not Path("runs").exists()

@@ -1,4 +1,4 @@
-"""The workflow that ``init --ci github`` writes: YAML that is valid, safe for forks, and true to the command line."""
+"""The workflows that ``init --ci`` writes: YAML that is valid, safe for forks, and true to the command line."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _commands(workflow: dict[str, Any]) -> Iterator[list[str]]:
 def test_every_command_and_flag_exists(workflow: dict[str, Any]) -> None:
     known = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     seen = list(_commands(workflow))
-    assert {words[1] for words in seen} == {"run", "merge", "compare"}
+    assert {words[1] for words in seen} == {"validate", "run", "merge", "compare"}
     for _, command, *words in seen:
         flags = {word for word in words if re.fullmatch(r"--[a-z-]+", word)}
         assert flags <= {name for option in known[command].params for name in option.opts}
@@ -104,3 +104,25 @@ def test_nothing_is_overwritten(toy: Toy, workflow: dict[str, Any]) -> None:
     assert both.exit_code == 0
     assert (toy.folder / "new" / "suite.yaml").is_file()
     assert (toy.folder / "new" / WORKFLOW).is_file()
+
+
+def test_actions_are_pinned_and_keep_no_credentials(workflow: dict[str, Any]) -> None:
+    steps = [step for job in workflow["jobs"].values() for step in job["steps"] if "uses" in step]
+    assert all(re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", step["uses"]) for step in steps)
+    checkouts = [step for step in steps if "checkout" in step["uses"]]
+    assert checkouts
+    assert all(step["with"] == {"persist-credentials": False} for step in checkouts)
+
+
+def test_gitlab_runs_the_same_commands(toy: Toy, workflow: dict[str, Any]) -> None:
+    assert toy("init", "--ci", "gitlab").exit_code == 0
+    jobs = yaml.safe_load(Path(".gitlab-ci.yml").read_text(encoding="utf-8"))
+    names = {"$CI_NODE_INDEX/$CI_NODE_TOTAL": "$NUMBER/$COUNT", "shard-$CI_NODE_INDEX": "shard-$NUMBER"}
+    for name, job in workflow["jobs"].items():
+        script = [[names.get(word, word) for word in shlex.split(line)] for line in jobs[name]["script"]]
+        commands = [shlex.split(run) for run in _runs(job) if run.startswith("visioneval ")]
+        assert [words for words in script if words[1] != "validate"] == [
+            words for words in commands if words[1] != "validate"
+        ]
+    assert jobs["nightly-shards"]["parallel"] == len(workflow["jobs"]["nightly-shards"]["strategy"]["matrix"]["shard"])
+    assert "secrets" not in str(jobs["replay"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -17,7 +18,7 @@ from visioneval.analysis.summary.summary import summarize
 from visioneval.cli import app
 from visioneval.errors import UsageError
 from visioneval.graders.gecko.config import GeckoGrader
-from visioneval.records.model import read_info
+from visioneval.records.model import CellError, read_info
 from visioneval.report.html.distributions import CellNumbers, grading_rows, metric_rows
 from visioneval.report.html.images import EmbeddedImages, FolderImages
 from visioneval.report.html.page_data import as_block, as_json, as_script, command_of, index_of
@@ -26,7 +27,7 @@ from visioneval.report.html.slim_run import GalleryFilters, read_slim
 from visioneval.types import Verdict
 
 
-def page_data(folder: Path, name: str) -> object:
+def page_data(folder: Path, name: str) -> Any:
     text = (folder / "data" / f"{name}.js").read_text(encoding="utf-8")
     result = re.fullmatch(r'visioneval\.take\("[a-z0-9-]+",(.*)\);\n', text)
     assert result
@@ -129,6 +130,46 @@ def test_command_reruns_one_cell_without_trust_flags(tmp_path: Path) -> None:
     assert command_of(info, cell) == (
         "visioneval run ./--trust-suite --case one --model 'm;rm -rf ~' --var 'mood=loud and clear' --judge default=openai:x"
     )
+
+
+def test_command_keeps_every_flag_that_the_cell_needs(tmp_path: Path) -> None:
+    """Those that trust, read keys or lift limits only where the reader trusts the run."""
+    needed = ("--samples", "5", "--runs", "out", "--cache=shared", "--var", "a=b")
+    typed = ("--env-file", ".env", "run", "s.yaml", *needed, "--limit", "3", "--trust-suite", "--max-megapixels", "90")
+    info = run_info(tmp_path, {"one": {}}, suite_path="s.yaml", command_line=typed)
+    cell = record(test_id="one", model_label="m")
+    kept = "--case one --model m --samples 5 --runs out --cache shared --var a=b"
+    assert command_of(info, cell) == f"visioneval run s.yaml {kept}"
+    assert command_of(info, cell, trust=True) == (
+        f"visioneval --env-file .env run s.yaml {kept} --trust-suite --max-megapixels 90"
+    )
+
+
+def test_overview_begins_with_one_failure_of_each_reason(tmp_path: Path) -> None:
+    info = run_info(tmp_path, {name: {} for name in "abcde"}, suite_path="s.yaml")
+    cells = [record(test_id=name, verdict="FAIL", failed_rules=["look"], reasons={"look": name}) for name in "abc"]
+    cells.append(record(test_id="d", verdict="FAIL", failed_rules=["look.score >= 3"], scores={"look.score": 1}))
+    cells.append(record(test_id="e"))
+    text = report(save_run(tmp_path, info, cells)).read_text(encoding="utf-8")
+    tiles = re.findall(r'#cell\?case=(\w)&amp;at=m&amp;sample=0"><span class="thumb"><span class="none">no image', text)
+    assert tiles == ["a", "d", "b", "c"]
+    assert text.index("What did not pass") < text.index("<h2>Gates")
+
+
+def test_the_first_reason_is_that_of_the_failed_rule(tmp_path: Path) -> None:
+    reasons = {"calm": "it is calm", "look": "it spills"}
+    cell = record(verdict="FAIL", failed_rules=["look"], reasons=reasons, scores={"calm": True, "look": False})
+    page = report(save_run(tmp_path, run_info(tmp_path, {"one": {}}), [cell]))
+    assert page_data(page.parent, "texts")["why"] == ["it spills \u00b7 it is calm"]
+
+
+def test_an_output_that_stayed_at_its_address_is_not_called_missing(tmp_path: Path) -> None:
+    error = CellError(stage="generate", kind="timeout", message="late")
+    cells = [record(), record(test_id="two", status="error", verdict="ERROR", error=error)]
+    page = report(save_run(tmp_path, run_info(tmp_path, {"one": {}, "two": {}}), cells))
+    outputs = [cell["output"] for cell in page_data(page.parent, "details-0")]
+    assert outputs[1] is None
+    assert outputs[0]["why"].startswith("not downloaded: ")
 
 
 def test_data_cannot_end_its_script() -> None:

@@ -261,7 +261,7 @@ def test_compare_names_the_verdicts_that_moved_by_changed_rules_only(measured: M
     assert "verdict rules" in text
     written = (toy.folder / "c.md").read_text()
     assert line in written
-    assert "same image, changed rules only" in written
+    assert "same output, changed rules only" in written
 
 
 def test_a_verdict_that_moved_with_its_scores_is_not_attributed_to_rules(measured: Measured) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from visioneval.errors import SuiteError
 from visioneval.suite.loading import yaml_reader
 
 ROOT = Path(__file__).parents[3]
@@ -40,6 +41,13 @@ def test_every_example_loads_the_same_without_libyaml(name: str, text: str, monk
     known = yaml_reader.read_yaml(text, name)
     monkeypatch.setattr(yaml_reader, "_LOADER", yaml.SafeLoader)
     assert yaml_reader.read_yaml(text, name) == known
+
+
+@pytest.mark.parametrize("text", ["a: {b: c?, d}", "a: [{b: 1, ]", "a: {b: 1"])
+def test_a_problem_with_braces_is_one_line_without_libyaml(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml_reader, "_LOADER", yaml.SafeLoader)
+    with pytest.raises(SuiteError, match=r"^suite.yaml:1:\d+: invalid YAML: expected .*$"):
+        yaml_reader.read_yaml(text, "suite.yaml")
 
 
 def test_there_are_examples() -> None:

@@ -42,6 +42,13 @@ def test_github_annotates_the_line(validate):
     assert result.stdout.startswith("::error file=bad.yaml,line=5,col=11::'imagine'")
 
 
+def test_a_file_that_is_missing_hides_no_other_problem(validate):
+    result = validate("gone.yaml", "bad.yaml", "--format", "json")
+    assert (result.exit_code, result.stderr) == (2, "")
+    problems = [(problem["file"], problem["line"]) for problem in json.loads(result.stdout)["problems"]]
+    assert sorted(problems) == [("bad.yaml", 5), ("gone.yaml", 0)]
+
+
 @pytest.mark.parametrize("form", ["json", "github", "text"])
 def test_a_valid_suite_exits_0(validate, form):
     assert validate("good.yaml", "--format", form).exit_code == 0

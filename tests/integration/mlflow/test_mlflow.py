@@ -8,6 +8,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.request import urlopen
 
@@ -37,8 +38,9 @@ tracking: TARGET
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with mlflow_server(tmp_path_factory.mktemp("server")) as url:
+def server() -> Iterator[str]:
+    memory = Path("/dev/shm")  # else SQLite waits for the disk after each of hundreds of requests
+    with TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder, mlflow_server(Path(folder)) as url:
         yield url
 
 
@@ -163,9 +165,7 @@ def test_every_way_to_finish_a_run_sends_it(server: str, client: MlflowClient, c
     assert (merged.exit_code, "tracking: http" in merged.stderr) == (0, True), merged.output
     graded = command("grade", "first", "--run-id", "graded")
     assert (graded.exit_code, "tracking: http" in graded.stderr) == (0, True), graded.output
-    selected = command("run", "suite.yaml", "--case", "one", "--run-id", "part", "--json")
-    assert json.loads(selected.stdout)["run_id"] == "part"
-    assert names() == {"first", "whole", "graded", "part"}
+    assert names() == {"first", "whole", "graded"}
 
 
 def test_a_server_that_is_down_costs_the_export_only(command: Callable[..., Result]) -> None:
@@ -175,7 +175,7 @@ def test_a_server_that_is_down_costs_the_export_only(command: Callable[..., Resu
     assert done.exit_code == 0, done.output
     (line,) = [line for line in done.stderr.splitlines() if "tracking" in line]
     assert line.startswith("tracking: the results were not sent: mlflow: ")
-    assert line.endswith("; to send them: visioneval export lonely --to mlflow")
+    assert line.endswith(f"; to send them: visioneval export runs/lonely --to mlflow --option uri={uri}")
     assert load_run("lonely").exit_code == 0
     failed = command("export", "lonely", "--to", "mlflow", "--option", f"uri={uri}")
     assert (failed.exit_code, failed.stdout, len(failed.stderr.splitlines())) == (2, "", 1), failed.output

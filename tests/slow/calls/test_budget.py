@@ -348,6 +348,20 @@ def test_token_priced_calls_run_first_call_alone_then_reserve_largest_cost() -> 
     run_with_timeout(scenario())
 
 
+@pytest.mark.parametrize("bound", [exact_bound(0.0), estimated_bound(0.5)])
+def test_a_call_without_cost_tells_nothing_about_the_next(bound: Callable[[], CostBound]) -> None:
+    """Such as an operation that an earlier run paid, and a refusal whose usage is unknown."""
+
+    async def scenario() -> None:
+        budget = Budget(1.0)
+        await pay(budget, bound, 0.0)
+        calls = [asyncio.create_task(pay(budget, estimated_bound(0.5), 0.2)) for _ in range(64)]
+        await asyncio.gather(*calls, return_exceptions=True)
+        assert budget.spent == pytest.approx(1.0)
+
+    run_with_timeout(scenario())
+
+
 def test_failed_first_call_lets_the_next_start() -> None:
     async def scenario() -> None:
         budget = Budget(1.0)

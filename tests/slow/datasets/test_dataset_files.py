@@ -259,7 +259,7 @@ cases:
       fields: {id: "p{{ row.prompt_id }}", prompt: prompt, expect.text.required: text}
       defaults: {tags: ["{{ row.category }}", "{{ row.length }}"]}
 models:
-  - {provider: mock}
+  - {provider: mock, params: {size: 512x512}}
 graders:
   - {key: image, type: properties}
 verdict:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from fork_server import ForkedProgram
 from hub import TOKEN, Hub, hub
 from suite_text import suite
 
@@ -35,12 +34,10 @@ def validated(server: Hub, folder: Path, path: str, *arguments: str, **environme
     """``validate`` in a process of its own, as the Hub's client reads its address when it is imported."""
     dataset = f"{{path: '{path}', fields: {{id: id, prompt: prompt}}}}"
     (folder / "suite.yaml").write_text(suite(cases=f"cases: [{{dataset: {dataset}}}]"))
-    done = subprocess.run(
-        [sys.executable, "-m", "visioneval", "validate", "suite.yaml", *arguments],
-        cwd=folder, capture_output=True, text=True, timeout=120, check=False,
-        env={**os.environ, "HF_ENDPOINT": server.url, "HF_HOME": str(folder / "hf"), **environment},
-    )  # fmt: skip
-    return done.returncode, (done.stdout + done.stderr).strip()
+    environment = {"HF_ENDPOINT": server.url, "HF_HOME": str(folder / "hf"), **environment}
+    program = ForkedProgram("validate", "suite.yaml", *arguments, cwd=folder, environment=environment, is_merged=True)
+    output, _ = program.communicate(timeout=120)
+    return program.returncode or 0, output.strip()
 
 
 @needs_client

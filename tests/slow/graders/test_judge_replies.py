@@ -20,7 +20,7 @@ from visioneval.records.questions import read_questions
 pytest_plugins = ("fake_api.fixtures",)
 
 APIS = ("responses", "chat", "gemini")
-PARTS = 24
+PARTS = 16
 """The number of cells of a run, each with a different truncation of the same replies."""
 DEGENERATE = "{" * 200_000
 LOOK: dict[str, Any] = {

@@ -92,7 +92,7 @@ HARMFUL: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 
 # What the generation does not already show: real texture, and what a model's re-encoding leaves of it. Around the masks,
 # as test_real_data.py measures the complete images.
-CROPS = {"poster": (60, 923, 860, 1383), "pendant": (150, 450, 950, 1250)}
+CROPS = {"poster": (60, 1023, 860, 1383), "pendant": (250, 450, 850, 1000)}
 REAL_HARMLESS = ["as it is", "jpeg 75", "half the size, jpeg 85", "14 % larger", "whole shifted, jpeg 75"]
 REAL_HARMFUL = [
     "background repainted",

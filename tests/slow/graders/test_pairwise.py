@@ -332,7 +332,7 @@ def test_a_pairwise_grader_compares_the_model_runs_after_the_cells(toy: Toy, api
     assert result.exit_code == 0, result.output
     assert "Preferences" in result.stdout
     assert "better: 3 pairs; asked 6 questions, 0 of them answered from the cache; cost: 0.0600 USD" in result.stderr
-    assert result.stdout.splitlines()[-1].startswith("run: runs/r")
+    assert result.stdout.splitlines()[-2].startswith("run: runs/r")
     actual = read_preferences(toy.folder / "runs/r")
     assert [(item.a, item.b, item.answer) for item in actual] == [("r@x", "r@y", "b")] * 6
     assert "better" not in json.dumps(toy.records["case0"].scores)

@@ -106,14 +106,14 @@ def test_page_asks_for_a_name_and_remembers_it(open_page: OpenPage, serve: Serve
     page.wait_for_selector(READY)
     page.reload()
     page.wait_for_selector(READY)
-    assert page.inner_text("#who") == "Ann Ó'Neil & co"
+    assert page.inner_text("#rater") == "Ann Ó'Neil & co"
 
 
 def test_a_rater_named_on_the_command_line_is_not_asked(open_page: OpenPage, serve: Serve, tmp_path: Path) -> None:
     server = serve(write_run(tmp_path), "--rater", "ann")
     page = open_page(server.url, allowed=(f"http://127.0.0.1:{server.port}/",))
     page.wait_for_selector(READY)
-    assert page.inner_text("#who") == "ann"
+    assert page.inner_text("#rater") == "ann"
 
 
 def test_undo_skip_and_the_end(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:

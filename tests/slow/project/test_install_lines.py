@@ -65,7 +65,7 @@ def _is_of_a_checkout(word: str) -> bool:
 
 def _names_visioneval_on_the_index(word: str) -> bool:
     """Whether pip would look the name up; what is no requirement at all is as bad."""
-    if _is_of_a_checkout(word) or word.startswith("$$("):  # the wheel of the Makefile
+    if _is_of_a_checkout(word) or word.startswith(("$$(", ".[")):  # the wheel of the Makefile, and extras that it names
         return False
     try:
         requirement = Requirement(word.replace("$VISIONEVAL_SOURCE", f"git+https://example.org/v@{COMMIT}"))
@@ -97,6 +97,7 @@ def test_no_install_line_names_visioneval_on_the_index() -> None:
         ("pip install 'visioneval[ocr] @ .'", True),
         ("uv tool install visioneval", True),
         ("pip install '.[ocr]'", False),
+        ('pip install ".[ocr,$(EXTRA_$*)]"', False),
         ("pip install 'pip>=25.1'", False),
         ('pip install "visioneval[ocr] @ $VISIONEVAL_SOURCE"', False),
     ],

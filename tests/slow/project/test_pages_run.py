@@ -38,7 +38,7 @@ def run_page(page: Path, folder: Path) -> list[tuple[str, int]]:
     return ran
 
 
-def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorded_readings: None) -> None:
     monkeypatch.chdir(tmp_path)
     commands = [command for command, _ in run_page(ROOT / "README.md", tmp_path)]
     assert commands[:3] == ["init", "run", "validate"]
@@ -49,7 +49,7 @@ def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
 
 
-def test_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorded_readings: None) -> None:
     monkeypatch.chdir(tmp_path)
     ran = run_page(ROOT / "docs" / "tutorial.md", tmp_path)
     assert ("compare", 1) in ran

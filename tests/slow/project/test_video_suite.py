@@ -1,4 +1,4 @@
-"""The suite of films: flaws are caught, and its run is resumed, graded again, compared, exported and shown."""
+"""The suite of videos: flaws are caught, and its run is resumed, graded again, compared, exported and shown."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from browser import wait_until
 from click.testing import Result
 from typer.testing import CliRunner
 
@@ -52,21 +53,21 @@ def records(folder: Path, run: str = "first") -> dict[tuple[str, str], Record]:
     return {(record.test_id, record.model_label): record for record in read_records(folder / "runs" / run)}
 
 
-def test_each_flaw_fails_and_a_flawless_film_passes(folder: Path) -> None:
+def test_each_flaw_fails_and_a_flawless_video_passes(folder: Path) -> None:
     verdicts = {cell: record.verdict for cell, record in records(folder).items()}
     expected = {("hills", "mock,flaw=typo"), *((case, MODELS[0]) for case in CASES)}  # hills have no copy to misspell
     assert {cell for cell, verdict in verdicts.items() if verdict == "PASS"} == expected
     assert set(verdicts.values()) == {"PASS", "FAIL"}
     record = records(folder)["opening", "mock,flaw=frozen"]
-    assert (record.mime, record.width, record.height, record.failed_rules) == ("video/mp4", 320, 180, ("film",))
+    assert (record.mime, record.width, record.height, record.failed_rules) == ("video/mp4", 320, 180, ("video",))
     assert record.run_params["seconds"] == 1.5
     assert str(record.artifact_path).endswith(".mp4")
-    assert {grader.key for grader in record.graders} == {"film", "copy"}
+    assert {grader.key for grader in record.graders} == {"video", "copy"}
 
 
 def test_a_changed_rule_and_a_changed_limit_measure_nothing_again(folder: Path) -> None:
     suite = yaml.safe_load((folder / "suite.yaml").read_text())
-    suite["verdict"] = ["film.duration_s >= 1", "film.frozen_s <= 2"]
+    suite["verdict"] = ["video.duration_s >= 1", "video.frozen_s <= 2"]
     suite["gates"] = ["pass_rate >= 0"]
     suite["graders"][0]["max_frozen_s"] = 1
     (folder / "changed.yaml").write_text(yaml.safe_dump(suite))
@@ -76,7 +77,7 @@ def test_a_changed_rule_and_a_changed_limit_measure_nothing_again(folder: Path) 
     assert again["opening", "mock,flaw=frozen"].verdict == "PASS", output
     assert again["opening", "mock,flaw=short"].verdict == "FAIL"
     for record in again.values():
-        assert [grader.cached for grader in record.graders if grader.key == "film"] == [True], output
+        assert [grader.cached for grader in record.graders if grader.key == "video"] == [True], output
 
 
 def test_a_lost_cell_is_resumed(folder: Path, tmp_path: Path) -> None:
@@ -95,14 +96,14 @@ def test_a_lost_cell_is_resumed(folder: Path, tmp_path: Path) -> None:
 def test_runs_are_compared_and_exported(folder: Path, tmp_path: Path) -> None:
     none, frozen = (f"first@mock,flaw={flaw}" for flaw in ("none", "frozen"))
     compared = visioneval("compare", none, frozen, "--runs", folder / "runs", "--json")
-    assert "film.frozen_s" in compared.output
+    assert "video.frozen_s" in compared.output
     succeeded("export", "first", "--runs", folder / "runs", "-o", tmp_path / "cells.csv")
     rows = list(csv.DictReader((tmp_path / "cells.csv").read_text().splitlines()))
     assert len(rows) == len(CASES) * len(MODELS)
-    assert {row["film.duration_s"] for row in rows if row["model_label"] == MODELS[0]} == {"1.5"}
+    assert {row["video.duration_s"] for row in rows if row["model_label"] == MODELS[0]} == {"1.5"}
 
 
-def test_the_single_page_embeds_small_films(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_single_page_embeds_small_videos(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tmp_path / "one.html"
     succeeded("report", "first", "--runs", folder / "runs", "--single-file", "-o", page)
     assert page.read_text().count("data:video/mp4;base64,") == len(CASES) * len(MODELS)
@@ -114,10 +115,10 @@ def test_the_single_page_embeds_small_films(folder: Path, tmp_path: Path, monkey
 
 def cell_page(page: Any) -> None:
     page.wait_for_selector("video")
-    page.wait_for_function("document.querySelector('video').readyState >= 2")
+    wait_until(page, "document.querySelector('video').readyState >= 2")
 
 
-def test_the_report_plays_a_film_beside_its_measures(folder: Path, tmp_path: Path, open_page: OpenPage) -> None:
+def test_the_report_plays_a_video_beside_its_measures(folder: Path, tmp_path: Path, open_page: OpenPage) -> None:
     succeeded("report", "first", "--runs", folder / "runs", "-o", tmp_path / "report")
     index = (tmp_path / "report/index.html").as_uri()
     page = open_page(f"{index}#gallery")
@@ -132,11 +133,11 @@ def test_the_report_plays_a_film_beside_its_measures(folder: Path, tmp_path: Pat
     box = page.locator(".chart").first.bounding_box()
     assert box is not None
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + 10)
-    page.wait_for_function("Math.abs(document.querySelector('video').currentTime - 0.75) < 0.05")
-    page.wait_for_function("document.querySelector('.cursor').getAttribute('transform').startsWith('translate(300')")
+    wait_until(page, "Math.abs(document.querySelector('video').currentTime - 0.75) < 0.05")
+    wait_until(page, "document.querySelector('.cursor').getAttribute('transform').startsWith('translate(300')")
     assert page.locator(".moment").inner_text() == "0.75 s"
     page.evaluate("document.querySelector('video').currentTime = 1.2")
-    page.wait_for_function("document.querySelector('.moment').textContent === '1.20 s'")
+    wait_until(page, "document.querySelector('.moment').textContent === '1.20 s'")
 
 
 def test_planned_cost_is_nothing(folder: Path) -> None:

@@ -78,7 +78,7 @@ def test_changed_verdict_on_the_same_image_fails(toy: Toy) -> None:
     two_runs(toy, [{}, {}], [{}, {"metadata": BAD}])
     result = toy("compare", "a", "b")
     assert result.exit_code == 1
-    assert "1 of 2 cells with the same image broke" in result.stdout
+    assert "1 of 2 cells with the same output broke" in result.stdout
 
 
 @pytest.mark.parametrize(("marks", "code"), [({"tags": ["must_pass"]}, 1), ({"tags": ["must_pass"], "flaky": True}, 0)])

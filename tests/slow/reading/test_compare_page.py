@@ -2,64 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from browser import PHONE, wait_until
 from compare_factory import side, verdicts
-from record_factory import record
-from report_runs import png, run_info, save_run
+from compared_runs import compared_run, page_of
 
-from visioneval.analysis.cell_tables import stored_cells
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.compare.gates import check_gates, parse_fail_on
-from visioneval.analysis.sides import Side, side_of_run
-from visioneval.records.model import read_info
+from visioneval.analysis.sides import Side
 from visioneval.report.compare.page import comparison_page
 
 if TYPE_CHECKING:
     from browser import OpenPage
 
 MARKUP = "<img src=x onerror=\"document.title='owned'\"></script><script>document.title='owned'</script><b>bold</b>"
-CASES = ("kept", "broke", "mended", "poor")
-
-
-def run(root: Path, name: str, verdicts: str, colour: str, **changes: Any) -> Side:
-    """A run with an image for each of ``CASES``; ``verdicts`` has P or F for each."""
-    info = run_info(root, {case: {} for case in CASES}, run_id=name)
-    folder = save_run(root, info, ())
-    lines = []
-    for case, letter in zip(CASES, verdicts, strict=True):
-        (folder / "artifacts" / f"{case}.png").write_bytes(png(colour))
-        failed = letter == "F"
-        known: dict[str, Any] = {
-            "test_id": case,
-            "model_label": "steady",
-            "verdict": "FAIL" if failed else "PASS",
-            "failed_rules": ["look"] if failed else [],
-            "scores": {"look": not failed, "look.score": 1 if failed else 4},
-            "reasons": {"look": f"it looks {colour}"},
-            "prompt": f"a {case} tree",
-            "artifact_path": f"artifacts/{case}.png",
-            "artifact_sha256": colour,
-        }
-        lines.append(record(**{**known, **changes}).model_dump_json() + "\n")
-    (folder / "results.jsonl").write_text("".join(lines), encoding="utf-8")
-    return side_of_run(name, read_info(folder), stored_cells(folder / "results.jsonl"), folder)
-
-
-def page_of(folder: Path, a: Side, b: Side) -> str:
-    result = compare(a, b)
-    path = folder / "compare.html"
-    path.write_text(comparison_page(result, check_gates(result, parse_fail_on(["broken"]))), encoding="utf-8")
-    return path.as_uri()
 
 
 @pytest.fixture(scope="module")
 def page_url(tmp_path_factory: pytest.TempPathFactory) -> str:
     root = tmp_path_factory.mktemp("compare")
-    return page_of(root, run(root, "before", "PPFF", "teal"), run(root, "after", "PFPF", "crimson"))
+    return page_of(root, compared_run(root, "before", "PPFF", "teal"), compared_run(root, "after", "PFPF", "crimson"))
 
 
 def test_shows_broken_cells_and_both_images(page_url: str, open_page: OpenPage) -> None:
@@ -76,6 +42,10 @@ def test_shows_broken_cells_and_both_images(page_url: str, open_page: OpenPage) 
     ):
         assert fact in text
     assert [item.inner_text() for item in page.query_selector_all(".pair h3")] == ["broke", "mended"]
+    assert page.locator(".regressions article").count() == 1
+    assert page.locator(".regressions figcaption").all_inner_texts() == ["A: PASS", "B: FAIL"]
+    assert page.locator(".regressions img").count() == 2
+    assert text.index("Broken") < text.index("Gates")
     page.locator(".pair").first.scroll_into_view_if_needed()
     wait_until(
         page,
@@ -103,16 +73,33 @@ def test_pairs_are_filtered_by_change_and_text(page_url: str, open_page: OpenPag
 
 def test_broken_case_links_to_its_images(page_url: str, open_page: OpenPage) -> None:
     page = open_page(page_url)
-    page.click(".changed a >> text=broke")
+    page.click(".regressions a >> text=broke")
     wait_until(page, "document.querySelectorAll('.pair').length === 1")
     wait_until(page, "document.querySelector('.pair h3')?.innerText === 'broke'")
+
+
+def test_each_case_is_a_point_of_a_plot(page_url: str, open_page: OpenPage) -> None:
+    page = open_page(page_url)
+    plot = page.locator("svg.cases")
+    assert plot.get_attribute("aria-label") == "4 cases: 1 higher in B, 1 lower in B"
+    page.select_option("#cases select", "look.score")
+    titles = page.locator("svg.cases title").all_text_contents()
+    assert sorted(titles) == [
+        "broke: 4 in A, 1 in B",
+        "kept: 4 in A, 4 in B",
+        "mended: 1 in A, 4 in B",
+        "poor: 1 in A, 1 in B",
+    ]
+    assert page.locator(".by-case tbody th").all_inner_texts() == ["broke", "mended"]
+    page.locator("svg.cases circle", has_text="poor").click()
+    wait_until(page, "document.querySelector('.pair h3')?.innerText === 'poor'")
 
 
 def test_untrusted_text_is_not_markup(tmp_path: Path, open_page: OpenPage) -> None:
     odd: dict[str, Any] = {"prompt": MARKUP, "model_label": MARKUP, "tags": [MARKUP]}
     odd |= {"reasons": {MARKUP: MARKUP}, "scores": {MARKUP: False, "look": False}}
-    a = run(tmp_path, "before", "PPPP", "teal", model_label=MARKUP)
-    b = run(tmp_path, "after", "FFFF", "crimson", **odd)
+    a = compared_run(tmp_path, "before", "PPPP", "teal", model_label=MARKUP)
+    b = compared_run(tmp_path, "after", "FFFF", "crimson", **odd)
     page = open_page(page_of(tmp_path, a, b))
     assert MARKUP in page.inner_text("#view-overview")
     assert MARKUP in page.inner_text(".pair")
@@ -121,7 +108,7 @@ def test_untrusted_text_is_not_markup(tmp_path: Path, open_page: OpenPage) -> No
 
 
 def test_missing_images_are_marked(tmp_path: Path, open_page: OpenPage) -> None:
-    a, b = run(tmp_path, "before", "PPPP", "teal"), run(tmp_path, "after", "FFFF", "red")
+    a, b = compared_run(tmp_path, "before", "PPPP", "teal"), compared_run(tmp_path, "after", "FFFF", "red")
     assert b.folder is not None
     for path in (b.folder / "artifacts").glob("*.png"):
         path.unlink()
@@ -135,11 +122,38 @@ def test_side_without_images_is_marked(tmp_path: Path, open_page: OpenPage) -> N
     assert "baseline has no images" in page.inner_text(".pair .missing")
 
 
-def test_incomplete_run_is_never_green() -> None:
-    result = compare(side(verdicts("PP"), "a"), side(verdicts("PP"), "b", state="interrupted"))
-    page = comparison_page(result, check_gates(result, parse_fail_on(["broken"])))
-    assert '<div class="headline error">\n<h1>B is incomplete</h1>' in page
-    assert '<div class="headline pass">' not in page
+COMPLETE = side(verdicts("PP"), "a")
+SAME = side([replace(cell, artifact_sha256="x") for cell in verdicts("PP")], "b")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "headline"),
+    [
+        (COMPLETE, SAME, 'pass">\n<h1>All gates passed</h1>'),
+        (COMPLETE, replace(SAME, state="interrupted"), 'error">\n<h1>B is incomplete</h1>'),
+        (replace(COMPLETE, is_partial=True), SAME, 'plain">\n<h1>All gates passed, but A is incomplete</h1>'),
+        (COMPLETE, side(verdicts("PF"), "b"), 'plain">\n<h1>All gates passed, but 1 cell broke</h1>'),
+        (COMPLETE, side(verdicts("P"), "b"), 'plain">\n<h1>All gates passed, but B does not measure all that A'),
+    ],
+)
+def test_green_only_where_nothing_broke_and_nothing_is_missing(a: Side, b: Side, headline: str) -> None:
+    result = compare(a, b)
+    page = comparison_page(result, check_gates(result, parse_fail_on(["must_pass"])))
+    assert f'<div class="headline {headline}' in page
+
+
+def test_changes_by_tag_link_to_their_pairs(tmp_path: Path, open_page: OpenPage) -> None:
+    a, b = (
+        compared_run(tmp_path, "before", "PPFF", "teal"),
+        compared_run(tmp_path, "after", "PFPF", "red", tags=["a&b"]),
+    )
+    page = open_page(page_of(tmp_path, a, b))
+    row = page.locator("tr", has_text="a&b")
+    assert row.locator("td").all_inner_texts()[-3:] == ["1", "1", "no clear change"]
+    assert row.locator("td.number").all_inner_texts()[:2] == ["50.0%", "50.0%"]
+    row.locator("a").click()
+    wait_until(page, "document.querySelector('[name=tag]').value === 'a&b'")
+    assert page.locator(".pair h3").all_inner_texts() == ["broke", "mended"]
 
 
 def test_model_runs_have_a_table_where_there_are_several() -> None:

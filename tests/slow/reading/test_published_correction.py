@@ -19,7 +19,7 @@ from visioneval.label.sampling import SelectionSpec
 from visioneval.records.labeling.labels import read_labels
 from visioneval.records.model import read_info, read_records
 
-SEEDS = range(20)
+SEEDS = range(12)
 
 
 def run_in(folder: Path) -> LabeledRun:

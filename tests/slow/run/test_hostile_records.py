@@ -49,6 +49,8 @@ def test_unchanged_run_has_no_problem(folder: Path) -> None:
 @pytest.mark.parametrize("name", [name for name in FILES if Path(name).name not in ("summary.json", "stale.jsonl")])
 def test_every_changed_field_is_read_or_rejected_in_one_line(folder: Path, name: str) -> None:
     """Every path in the last document of each file, with alternating values, read only by its reader."""
+    if name in (RESULTS, "loose.jsonl"):  # fewer cells show the same in less time
+        (folder / name).write_text("".join((folder / name).read_text().splitlines(keepends=True)[-2:]))
     result = documents(folder / name, FILES[name])
     line = len(result) - 1
     where = re.compile(rf"{re.escape(name)}:{line + 1}: .|{re.escape(name)}: .")

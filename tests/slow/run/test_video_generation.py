@@ -17,7 +17,7 @@ from visioneval.engine.calls.limit_keys import RateLimitKey
 pytest_plugins = ("fake_api.fixtures", "video_fixtures")
 
 
-class TestAFilm:
+class TestAVideo:
     def test_it_is_generated_priced_by_its_seconds_and_stored(
         self, kind: str, api: FakeAPI, runner: SuiteRunner
     ) -> None:
@@ -25,7 +25,7 @@ class TestAFilm:
         (record,) = run(runner).values()
         assert (record.status, record.mime, record.width, record.height) == ("completed", "video/mp4", 64, 48)
         assert (runner.out / "r" / str(record.artifact_path)).read_bytes()[4:8] == b"ftyp"
-        seconds = 4.0 if kind == "videos" else 1.0  # what the server says, or else what the film says
+        seconds = 4.0 if kind == "videos" else 1.0  # what the server says, or else what the file says
         assert record.usage is not None
         assert (record.usage["video_milliseconds"], record.cost_usd) == (1000 * seconds, 0.5 * seconds)
         assert api.videos.prompts == ["A fox runs"]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from fake_api import FakeAPI
-from fake_api.films import film
 from fake_api.http1 import ApiError, Reply
+from fake_api.video_bytes import video_bytes
 from fake_gcs import gcs_with_preconditions
 from stores import forget_clients
 from suite_runner import SuiteRunner
@@ -57,10 +57,10 @@ class TestABucket:
         forget_clients()
 
     def test_veo_may_leave_its_video_there(self, api: FakeAPI, runner: SuiteRunner, bucket: str) -> None:
-        ObjectStore(bucket).put("1.mp4", film())
+        ObjectStore(bucket).put("1.mp4", video_bytes())
         api.videos.ends = {"response": {"videos": [{"gcsUri": f"{bucket}/1.mp4", "mimeType": "video/mp4"}]}}
         write(runner, entry(api, "veo", params={"output_gcs_uri": bucket}))
-        assert run(runner)["fox", 0].artifact_sha256 == sha256(film())
+        assert run(runner)["fox", 0].artifact_sha256 == sha256(video_bytes())
         assert api.videos.created[0].body["parameters"]["storageUri"] == bucket
 
     def test_an_object_that_is_gone_is_named(self, api: FakeAPI, runner: SuiteRunner, bucket: str) -> None:
@@ -221,7 +221,7 @@ class TestPolling:
 
 
 class TestDownloads:
-    def test_a_web_page_instead_of_a_film(self, api: FakeAPI, runner: SuiteRunner) -> None:
+    def test_a_web_page_instead_of_a_video(self, api: FakeAPI, runner: SuiteRunner) -> None:
         api.videos.content.append(Reply(200, b"<!doctype html><p>Sign in</p>", content_type="text/html; charset=utf-8"))
         write(runner, entry(api, "videos"))
         assert "invalid: the server sends 'text/html' instead of the video video_" in failed(runner)
@@ -235,7 +235,7 @@ class TestDownloads:
         assert run(runner)["fox", 0].status == "completed"
         assert (len(api.videos.created), len(api.requests_to("videos.content"))) == (1, 2)
 
-    def test_bytes_that_are_no_film(self, api: FakeAPI, runner: SuiteRunner) -> None:
+    def test_bytes_that_are_no_video(self, api: FakeAPI, runner: SuiteRunner) -> None:
         api.videos.content.append(Reply(200, b"x" * 5000, content_type="video/mp4"))
         write(runner, entry(api, "videos"))
         assert failed(runner).startswith("bad_image: not a supported video")
@@ -243,7 +243,7 @@ class TestDownloads:
         assert len(api.videos.created) == 2
 
     @pytest.mark.parametrize("fields", ["content-length: 4294967296", "x-none: 0"])
-    def test_a_film_of_four_gigabytes(
+    def test_a_video_of_four_gigabytes(
         self, fields: str, api: FakeAPI, runner: SuiteRunner, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """With and without a length. The limit is lowered, as the test would otherwise move 256 MB."""

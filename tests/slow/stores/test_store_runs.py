@@ -39,7 +39,7 @@ def test_a_run_in_a_store_is_the_run_in_a_local_folder(runner: SuiteRunner, any_
     assert runner.run().exit_code == 0
     result = run(runner, any_runs)
     assert result.exit_code == 0, result.output
-    assert f"run: {any_runs}/r   next: visioneval show {any_runs}/r" in result.output
+    assert result.output.endswith(f"run: {any_runs}/r\nnext: visioneval report {any_runs}/r --open\n")
     assert "machines" not in result.output
     machines.use("b")
     local, stored = ve.load_run("r", runs=runner.out), ve.load_run("r", runs=any_runs)
@@ -61,7 +61,7 @@ def stored(runner: SuiteRunner, runs: str, machines: Machines) -> str:
 
 def test_trackers_get_a_run_in_a_store_with_its_images(stored: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tables: list[CellTable] = []
-    monkeypatch.setattr(sending, "find_spec", lambda name: name)
+    monkeypatch.setattr(sending, "_has", lambda module: True)
     monkeypatch.setattr(mlflow, "send", lambda _target, _run, files: tables.append(files.table) or "sent")
     assert ve.track(f"{stored}/r", to="mlflow") == "sent"
     (table,) = tables

@@ -59,6 +59,10 @@ def test_the_suite_as_resolved_is_a_suite_again(load: Load) -> None:
         (suite("gatez: []"), "suite.yaml:6:1: unknown key 'gatez' (did you mean 'gates'?)"),
         (suite(name="name: ''"), "suite.yaml:1:7: name: '' is not valid: use letters, digits, '_', '-' and '.'"),
         (suite(name="name: a b"), "suite.yaml:1:7: name: 'a b' is not valid: use letters, digits, '_', '-' and '.'"),
+        (
+            suite("tracking: {to: vertex, project: p, location: l, bucket: s3://x}"),
+            "suite.yaml:6:57: bucket: 's3://x' is not valid: write gs://BUCKET/FOLDER",
+        ),
         (suite(name="name: 5"), "suite.yaml:1:7: name: expected text, not 5: put it in quotes"),
         (suite(name="name: 2024-01-31\nname_of: x"), "suite.yaml:2:1: unknown key 'name_of' (did you mean 'name'?)"),
         (suite("task: image_edit"), f"suite.yaml:6:7: task: 'image_edit' is not one of {TASKS}"),
@@ -370,7 +374,7 @@ def test_a_suite_that_cannot_be_read(tmp_path: Path) -> None:
         (tmp_path / ("x" * 300), "file name too long"),
         (Path("/dev/null"), "is not a regular file"),
     ]:
-        with pytest.raises(UsageError) as caught:
+        with pytest.raises(SuiteError) as caught:
             load_suite(path, run_labels=lambda run: [])
         assert str(caught.value) == f"{path}: {message}"
 
@@ -413,13 +417,13 @@ else:
 """
 
 
-def test_twenty_thousand_cases_fit_in_little_memory(write_suite: Callable[..., Path]) -> None:
+def test_ten_thousand_cases_fit_in_little_memory(write_suite: Callable[..., Path]) -> None:
     case = "  - id: case_{0}\n    prompt: A poster number {0} for {{{{ brand }}}}\n    criteria: Sharp\n    tags: [t{1}]\n    expect: {{text: {{required: [HELLO {0}]}}}}\n"
-    cases = "cases:\n" + "".join(case.format(index, index % 7) for index in range(20_000))
+    cases = "cases:\n" + "".join(case.format(index, index % 7) for index in range(10_000))
     graders = "graders: [{key: image, type: properties}, {key: text, type: text}]"
     path = write_suite(suite("vars: {brand: Butter}", cases=cases, graders=graders, verdict="verdict: [image, text]"))
     done = subprocess.run([sys.executable, "-c", MEASURE, path], capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 400 * 1024  # KiB
+    assert int(done.stdout) < 250 * 1024, done.stdout  # KiB
 
 
 JUNK = [

@@ -48,7 +48,7 @@ SUITE: dict[str, Any] = {
             "metadata": {"generate": "DOOR", "note": "by hand"},
         },
     ],
-    "models": [{"provider": "mock", "params": {"size": "256x256"}, "grid": {"flaw": ["none", "blank"]}}],
+    "models": [{"provider": "mock", "params": {"size": "128x128"}, "grid": {"flaw": ["none", "blank"]}}],
     "graders": [
         {"key": "image", "type": "properties"},
         {"key": "place", "type": "locality"},
@@ -115,11 +115,11 @@ FILES = {
 
 def build(folder: Path) -> None:
     """Fills a folder, which is the working directory, with two runs and all optional files."""
-    image = Image.new("RGB", (256, 256), "white")
-    ImageDraw.Draw(image).rectangle((60, 60, 180, 200), fill="brown")
+    image = Image.new("RGB", (128, 128), "white")
+    ImageDraw.Draw(image).rectangle((30, 30, 90, 100), fill="brown")
     image.save(folder / "base.png")
-    mask = Image.new("RGBA", (256, 256), (0, 0, 0, 255))
-    mask.paste((0, 0, 0, 0), (60, 60, 180, 200))
+    mask = Image.new("RGBA", (128, 128), (0, 0, 0, 255))
+    mask.paste((0, 0, 0, 0), (30, 30, 90, 100))
     mask.save(folder / "mask.png")
     (folder / "suite.yaml").write_text(json.dumps(SUITE))
     for name, layout in ((OTHER, 2), (RUN, 4)):

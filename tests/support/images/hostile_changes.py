@@ -172,7 +172,7 @@ def saturate(folder: Path, fits: Callable[[Any], bool], value: Any, *, skip: Seq
                 continue
             _at(document, position[:-1])[position[-1]] = value
             after = json.dumps(document, separators=(",", ":"))
-            path.write_text("".join(f"{text}\n" for text in (*lines, after)))
+            path.write_text("".join(f"{text}\n" for text in (*lines[:1], after)))  # those between are not read again
             if refusal(name, folder) is None:
                 many, before = many + 1, after
         path.write_text("".join(f"{text}\n" for text in (*lines, before)))

@@ -97,6 +97,15 @@ def _record(run: Path, case: str, label: str, sample: int) -> Record:
         "questions": [
             {"id": "q1", "question": "Is there a sign?", "expected": "yes", "answer": "yes", "correct": True},
             {"id": "q2", "question": "Is it green?", "expected": "yes", "answer": "no", "correct": False},
+            {
+                "id": "q3",
+                "question": "Which color?",
+                "choices": ["red", "blue"],
+                "expected": "b",
+                "answer": "a",
+                "choice": "red",
+                "right": False,
+            },
         ],
     }
     if case == "sign":

@@ -31,7 +31,7 @@ def entry(api: FakeAPI, kind: str, **changes: Any) -> dict[str, Any]:
 
 
 def write(runner: SuiteRunner, *models: dict[str, Any], **changes: Any) -> Path:
-    """A suite of one film of a fox, which a free judge watches."""
+    """A suite of one video of a fox, which a free judge watches."""
     judge = {"provider": "gemini", "model": JUDGE, "base_url": runner.api.gemini_base_url, "api_key_env": "LOCAL_KEY"}
     suite = {
         "task": "video_generation",

@@ -84,7 +84,7 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
     for context in contexts:
         context.close()
     assert not [url for url in watched.requests if not url.startswith(tuple(starts))]
-    assert not watched.errors
+    assert not watched.errors, watched.errors
 
 
 def wait_until(page: Page, expression: str, seconds: float = 10.0) -> None:

@@ -14,6 +14,7 @@ from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.filters import ComparisonFilters
 from visioneval.analysis.sides import Side
 from visioneval.errors import UsageError
+from visioneval.report.sentences import assessment
 from visioneval.types import Metric
 
 
@@ -272,3 +273,21 @@ def test_differences_of_tool_version_rules_and_source() -> None:
 
 def test_missing_judge_on_one_side_is_no_difference() -> None:
     assert compare(_graded("a"), _graded("b", judge_model=None)).grading_differences == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({}, ""),
+        ({"difference": 0.0, "p": 1.0}, "no change"),
+        ({"difference": -0.3, "p": None, "changed_cases": 1}, "no clear change"),
+        ({"difference": -0.3, "p": 0.2, "changed_cases": 3}, "no clear change"),
+        ({"difference": -0.3, "p": 0.01, "changed_cases": 9}, "worse"),
+        ({"difference": -0.3, "p": 0.01, "p_holm": 0.06, "changed_cases": 9}, "no clear change"),
+        ({"difference": 0.3, "p": 0.01, "p_holm": 0.04, "changed_cases": 9}, "better"),
+        ({"difference": 0.3, "p": 0.01, "changed_cases": 9, "metric": Metric(better="none")}, "higher"),
+    ],
+)
+def test_assessment_needs_evidence(changes: dict[str, Any], text: str) -> None:
+    """The level that decides is that of the adjusted p-value where there is one."""
+    assert assessment(Difference(**{"name": "look", "metric": Metric(type="number"), **changes})) == text

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from engine_parts import plan_of
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from toys import Toy
 
@@ -125,6 +125,7 @@ DATA = st.recursive(
 )
 
 
+@settings(max_examples=50)
 @given(st.dictionaries(st.text() | st.sampled_from([SECRET, NASTY]), DATA))
 def test_shallow_data_is_converted_as_all_other_data(value: dict[str, Any]) -> None:
     sanitizer = Sanitizer.without([SECRET, NASTY, "lone \ud800 surrogate"])

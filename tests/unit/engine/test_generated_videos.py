@@ -10,18 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_api.films import film
+from fake_api.video_bytes import video_bytes
+from mock_outputs import request
 
-from visioneval.engine.calls.attempts.operations import with_video_length
+from visioneval.engine.calls.attempts.operations import OperationCall, with_video_length
 from visioneval.engine.calls.cache import Cache
 from visioneval.engine.calls.cache_files import clear_scratch
 from visioneval.engine.calls.checked_media import check_media
 from visioneval.engine.calls.cost.bounds import bound_of, smallest_size
 from visioneval.engine.calls.cost.pricing import Prices
 from visioneval.engine.calls.limit_keys import RateLimitKey
+from visioneval.engine.calls.user_code import BrokenCodeError
 from visioneval.media.images import sha256
 from visioneval.media.video import seconds_of
-from visioneval.providers.base import VIDEO_MS, Generation, OutputFile
+from visioneval.providers.base import VIDEO_MS, Generation, GenerationRequest, OutputFile
 from visioneval.providers.gemini.config import GeminiProvider
 from visioneval.providers.input_images import VideoInputs
 from visioneval.providers.openai.config import OpenAIProvider
@@ -121,12 +123,12 @@ def test_a_price_per_second_needs_a_length() -> None:
     assert prices.cost(key, None, 0) == 0  # a refusal
 
 
-def test_the_length_is_what_the_provider_says_or_else_the_films(tmp_path: Path) -> None:
+def test_the_length_is_what_the_provider_says_or_else_the_files(tmp_path: Path) -> None:
     path = tmp_path / "video"
-    path.write_bytes(film(2.0))
-    assert usage_of(film(1.0), OutputFile(path)) == {VIDEO_MS: 3000}
-    assert usage_of(film(1.0), said={VIDEO_MS: 8000}) == {VIDEO_MS: 8000}
-    assert usage_of(b"no film") is None
+    path.write_bytes(video_bytes(2.0))
+    assert usage_of(video_bytes(1.0), OutputFile(path)) == {VIDEO_MS: 3000}
+    assert usage_of(video_bytes(1.0), said={VIDEO_MS: 8000}) == {VIDEO_MS: 8000}
+    assert usage_of(b"no video") is None
     assert seconds_of(path) == pytest.approx(2.0)
 
 
@@ -137,18 +139,18 @@ def usage_of(*outputs: Any, said: dict[str, int] | None = None) -> Any:
 def test_a_downloaded_video_is_cached_without_reading_it_into_memory(tmp_path: Path) -> None:
     with Cache(tmp_path / "cache") as cache, cache.scratch() as scratch:
         path = scratch / "video"
-        path.write_bytes(film())
+        path.write_bytes(video_bytes())
         media = check_media(OutputFile(path), VIDEO)
-        assert (media.data, media.mime, media.width, media.sha256) == (None, "video/mp4", 64, sha256(film()))
+        assert (media.data, media.mime, media.width, media.sha256) == (None, "video/mp4", 64, sha256(video_bytes()))
         assert media.content == path
         cache.put("key", "generate", {}, [(media.sha256, path)])
         entry = cache.get("key")
         assert entry is not None
-        assert entry.bytes == len(film()) + 2
+        assert entry.bytes == len(video_bytes()) + 2
         assert cache.path(media.sha256).samefile(path)
     assert not scratch.exists()
     with Cache(tmp_path / "cache") as cache:
-        assert cache.read(media.sha256) == film()
+        assert cache.read(media.sha256) == video_bytes()
 
 
 @pytest.mark.parametrize(
@@ -168,6 +170,38 @@ def test_what_a_killed_download_left_is_cleared_after_a_day(tmp_path: Path) -> N
         os.utime(tmp_path / name, (time.time() - age,) * 2)
     clear_scratch(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [".download-new"]
+
+
+class StubOperations:
+    """Returns what a test gives it."""
+
+    def __init__(self, begun: Any, polled: Any) -> None:
+        self._begun, self._polled = begun, polled
+
+    async def begin(self, _: GenerationRequest) -> Any:
+        return self._begun
+
+    async def poll(self, _: str, __: GenerationRequest) -> Any:
+        return self._polled
+
+
+@pytest.mark.parametrize(
+    ("begun", "polled", "message"),
+    [
+        (None, None, "begin() returned NoneType, not the name of an operation"),
+        ("", None, "begin() returned a name of 0 characters: it must have 1 to 1,000"),
+        ("v" * 2000, None, "begin() returned a name of 2,000 characters: it must have 1 to 1,000"),
+        ("operations/7", "done", "poll() returned str, not Generation or None"),
+        ("operations/7", Generation(outputs=(b"1", b"2")), "it returned 2 outputs, more than the requested 1"),
+    ],
+)
+def test_a_provider_that_returns_something_else_is_named(begun: Any, polled: Any, message: str, tmp_path: Path) -> None:
+    file = OperationFile(OutputWriter(tmp_path, None), "fox", "m", "custom", (0,), "generate:1")  # type: ignore[arg-type]
+    call = OperationCall(StubOperations(begun, polled), request({}), file, limit_s=1)
+    with pytest.raises(BrokenCodeError) as error:
+        asyncio.run(call.run())
+    assert str(error.value) == message
+    assert file.read() == (begun if polled else None)
 
 
 class TestOperationFiles:

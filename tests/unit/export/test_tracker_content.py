@@ -177,6 +177,13 @@ def test_a_wrong_target_is_one_line(
     assert "pw@" not in result.stderr
 
 
+def test_a_folder_of_files_is_no_client(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "wandb").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(TrackerError, match="wandb needs an extra"):
+        track("demo", to="wandb", runs=root)
+
+
 def test_a_tracker_gets_whole_runs(root: Path) -> None:
     with pytest.raises(UsageError, match="whole runs: leave out @steady"):
         track("demo@steady", to="mlflow", runs=root)
@@ -188,10 +195,28 @@ def test_any_error_of_a_client_is_one_line(demo: Run, monkeypatch: pytest.Monkey
     def send(*_: object) -> str:
         raise RuntimeError("first\nsecond\x1b[2J")
 
-    monkeypatch.setattr(sending, "find_spec", lambda name: name)
+    monkeypatch.setattr(sending, "_has", lambda module: True)
     monkeypatch.setattr(mlflow, "send", send)
     with pytest.raises(TrackerError, match=r"^mlflow: first second\ufffd\[2J$"):
         sending.send_to_tracker(MlflowTracking(to="mlflow"), demo.folder, demo.info, demo.summary, lambda _: None)
+
+
+def test_no_address_or_error_has_a_password(demo: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from visioneval.export.trackers import mlflow
+
+    address = "https://anna:pass-of-anna@tracker.example/runs/1"
+
+    def send(target: MlflowTracking, *_: object) -> str:
+        if target.experiment is None:
+            return address
+        raise RuntimeError(f"cannot reach {address} with secret-token-of-me")
+
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "secret-token-of-me")
+    monkeypatch.setattr(sending, "_has", lambda module: True)
+    monkeypatch.setattr(mlflow, "send", send)
+    assert track(demo.folder, to="mlflow") == "https://tracker.example/runs/1"
+    with pytest.raises(TrackerError, match=r"^mlflow: cannot reach https://tracker.example/runs/1 with \*\*\*$"):
+        track(demo.folder, to="mlflow", experiment="e")
 
 
 TRACKED = MlflowTracking(to="mlflow", uri="http://tracker.example:5000")
@@ -230,7 +255,7 @@ def test_a_tracker_that_is_down_is_one_line_without_keys(demo: Run, monkeypatch:
     after_run.track_finished(demo.folder, info, demo.summary, printed.append, is_trusted=True)
     assert printed == [
         "tracking: the results were not sent: mlflow: refused the token ***;"
-        " to send them: visioneval export demo --to mlflow"
+        f" to send them: visioneval export {demo.folder} --to mlflow --option uri=http://tracker.example:5000"
     ]
 
 

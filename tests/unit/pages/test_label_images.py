@@ -154,8 +154,8 @@ def test_invalid_video_is_not_shown(video: Path) -> None:
 
 
 def test_without_pyav_videos_are_unchanged_with_a_note(video: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outputs, "can_strip_videos", lambda: False)
-    monkeypatch.setattr(work, "can_strip_videos", lambda: False)
+    monkeypatch.setattr(outputs, "can_read_videos", lambda: False)
+    monkeypatch.setattr(work, "can_read_videos", lambda: False)
     labeling, result = first_images(video)
     exposure = labeling.media.get(result["Result"]["id"])
     assert exposure is not None

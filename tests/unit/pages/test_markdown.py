@@ -66,6 +66,16 @@ def test_gates_in_the_title() -> None:
     for after, outcome in (("P", "all gates passed"), ("F", "gates failed"), ("!", "gates not measured")):
         result = compare(side(verdicts("P")), side(verdicts(after), "b"))
         assert f"compare: {outcome}\n" in comparison_markdown(result, check_gates(result, parse_fail_on(["broken"])))
+    result = compare(side(verdicts("P")), side(verdicts("F"), "b"))
+    text = comparison_markdown(result, check_gates(result, parse_fail_on(["must_pass"])))
+    assert text.startswith("## visioneval compare: all gates passed, but 1 cell broke\n")
+
+
+def test_changes_by_tag_count_broken_and_fixed_cells() -> None:
+    result = compare(side(verdicts("PPF", tags=("logo",))), side(verdicts("FPP", tags=("logo",)), "b"))
+    assert "| `logo` | 66.7% | 66.7% | 0 [-100.0, +100.0] | 1.00 | 3 | 1 | 1 | no clear change |" in (
+        comparison_markdown(result, [])
+    )
 
 
 def test_incomplete_run_is_in_the_title() -> None:

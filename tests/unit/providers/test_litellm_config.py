@@ -153,7 +153,9 @@ def test_keys_and_hosts_are_in_no_cache_key() -> None:
 @pytest.mark.skipif(catalog.is_installed(), reason="LiteLLM is installed")
 def test_without_litellm_a_run_is_one_line(problems: Problems) -> None:
     for build in (lambda: LiteLLMGenerator(model()), lambda: open_judge(LiteLLMJudge(provider="litellm", model="a/b"))):
-        with pytest.raises(UsageError, match=r"^LiteLLM is not installed: run pip install 'visioneval\[litellm\]'$"):
+        with pytest.raises(
+            UsageError, match=r"^LiteLLM is not installed: run pip install '\.\[litellm\]' in a checkout of visioneval$"
+        ):
             build()
     assert catalog.unknown_provider("nothing/x") is None
     assert catalog.unknown_model("nothing/x", "generate") is None

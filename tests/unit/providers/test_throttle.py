@@ -172,7 +172,7 @@ def test_an_operation_applies_the_timeout_itself_and_keeps_its_turn() -> None:
         async def operation() -> str:
             begun.set()
             await end.wait()
-            return "a film"
+            return "a video"
 
         first, second = (asyncio.ensure_future(throttle.call(GENERATE, operation, is_operation=True)) for _ in range(2))
         await begun.wait()
@@ -180,7 +180,7 @@ def test_an_operation_applies_the_timeout_itself_and_keeps_its_turn() -> None:
         assert [first.done(), second.done()] == [False, False]
         assert throttle.waiting() == ["openai:painter: 1 video in progress"]
         end.set()
-        assert await asyncio.gather(first, second) == ["a film", "a film"]
+        assert await asyncio.gather(first, second) == ["a video", "a video"]
         assert throttle.waiting() == []
 
     run_with_timeout(scenario())

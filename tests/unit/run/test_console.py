@@ -425,8 +425,15 @@ def test_long_labels_break_between_their_parts() -> None:
         ({"stopped_by": "budget", "state": "interrupted"}, "Stopped by its budget"),
         ({"unjudged_pairs": 2}, "Incomplete: 2 pairs could not be judged"),
         ({"exit_code": 0}, "All gates passed"),
+        ({"exit_code": 0, "left_out_graders": ("copy",)}, "All gates passed, without the graders left out: copy"),
         ({"exit_code": 1}, "1 of 3 gates failed"),
     ],
 )
 def test_outcome(changes: dict[str, Any], sentence: str) -> None:
     assert sentence in printed(failing_summary(["copy:typo"], **changes), 80).splitlines()[1]
+
+
+def test_a_table_as_wide_as_the_console_has_a_header_a_rule_and_aligned_cells() -> None:
+    console, out = rendered(13)
+    console.print(table([Column("pass rate"), Column("n", right=True)], [["100.0% n=4", "4"]], 13))
+    assert out.getvalue().splitlines() == ["pass rate   n", "─" * 13, "100.0% n=4  4"]

@@ -71,8 +71,8 @@ def test_plans_report_the_problems_of_all_suites(toy: Toy) -> None:
     assert [suite.loaded.path.name for suite in load_plans(paths[1:2], TRUSTED)] == ["b.yaml"]
 
 
-def test_plans_stop_at_a_path_that_does_not_exist(toy: Toy) -> None:
-    with pytest.raises(UsageError, match=r"no\.yaml"):
+def test_plans_name_a_path_that_does_not_exist(toy: Toy) -> None:
+    with pytest.raises(SuiteError, match=r"no\.yaml"):
         load_plans([toy.write(), Path("no.yaml")], TRUSTED)
 
 

@@ -225,6 +225,7 @@ def test_gate_is_skipped_if_a_flag_excludes_its_grader() -> None:
     summary = summarize(info, [cell("a", scores={"fine": True})])
     assert [gate_entry.state for gate_entry in summary.gates] == ["skipped", "passed", "passed", "passed"]
     assert summary.exit_code == 3  # not all cells
+    assert summary.left_out_graders == tuple(grader.key for grader in info.suite.graders)
 
 
 def test_gate_without_cells_in_a_full_run_is_unmeasured() -> None:

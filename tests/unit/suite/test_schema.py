@@ -180,3 +180,18 @@ def test_it_has_descriptions_for_editors() -> None:
     assert set(schema["required"]) == {"name", "cases", "models"}
     assert set(schema["else"]["required"]) == {"graders", "verdict"}
     assert schema["$defs"]["TestCase"]["properties"]["mask"]["description"] == "Shorthand for masks.editable."
+
+
+def _undescribed(part: Any, name: str) -> list[str]:
+    """The properties below a part of the schema that neither have a description nor can have only one value."""
+    if isinstance(part, list):
+        return [path for item in part for path in _undescribed(item, name)]
+    if not isinstance(part, dict):
+        return []
+    properties = part["properties"] if part.get("type") == "object" and "properties" in part else {}
+    bare = [f"{name}.{key}" for key, value in properties.items() if not {"description", "const"} & value.keys()]
+    return bare + [path for key, item in part.items() for path in _undescribed(item, f"{name}.{key}")]
+
+
+def test_every_property_is_described() -> None:
+    assert _undescribed(json_schema(), "suite") == []

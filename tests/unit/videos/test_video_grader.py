@@ -1,4 +1,4 @@
-"""The video grader: what it measures, its limits, and films that it cannot measure."""
+"""The video grader: what it measures, its limits, and videos that it cannot measure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import av
-import films
+import moving_videos
 import numpy as np
 import pytest
 
@@ -18,7 +18,7 @@ from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.video.config import VideoGrader
 from visioneval.graders.video.flicker import flicker
 from visioneval.graders.video.grader import Video
-from visioneval.graders.video.measure import FilmFacts, measure_film
+from visioneval.graders.video.measure import VideoFacts, measure_video
 from visioneval.graders.video.series import MAX_POINTS
 from visioneval.suite.cases.case import TestCase
 from visioneval.types import CaseFiles, Output, TaskType
@@ -26,7 +26,7 @@ from visioneval.types import CaseFiles, Output, TaskType
 
 def graded(path: Path, *, expect: dict[str, Any] | None = None, requested: str | None = None, **options: Any) -> Grade:
     case = TestCase.model_validate({"id": "c", "prompt": "p", "task": "video_generation", "expect": expect or {}})
-    config = VideoGrader(key="film", type="video", **options)
+    config = VideoGrader(key="video", type="video", **options)
     output = Output(path, "0" * 64, "video/mp4", 1, 1)
     context = GradingContext(case, TaskType.VIDEO_GENERATION, "p", requested, output, CaseFiles(), lambda name, _: name)
     grade = asyncio.run(Video(config).grade(context))
@@ -35,10 +35,10 @@ def graded(path: Path, *, expect: dict[str, Any] | None = None, requested: str |
 
 
 def written(path: Path, frames: Sequence[np.ndarray[Any, Any]], form: str, **stream_options: Any) -> Path:
-    """A film in another format: ``form`` is the encoder and its pixel format."""
+    """A video in another format: ``form`` is the encoder and its pixel format."""
     codec, pixel_format = form.split()
     with av.open(str(path), "w") as container:
-        stream: Any = container.add_stream(codec, rate=Fraction(films.FPS))
+        stream: Any = container.add_stream(codec, rate=Fraction(moving_videos.FPS))
         stream.height, stream.width, stream.pix_fmt = *frames[0].shape, pixel_format
         for name, value in stream_options.items():
             setattr(stream.codec_context, name, value)
@@ -50,33 +50,33 @@ def written(path: Path, frames: Sequence[np.ndarray[Any, Any]], form: str, **str
 
 
 @pytest.fixture(scope="module")
-def moving() -> films.Frames:
-    return films.pan(1)
+def moving() -> moving_videos.Frames:
+    return moving_videos.pan(1)
 
 
 @pytest.fixture(scope="module")
-def clean(moving: films.Frames, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return films.stored(tmp_path_factory.mktemp("films") / "clean.mp4", moving)
+def clean(moving: moving_videos.Frames, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return moving_videos.stored(tmp_path_factory.mktemp("videos") / "clean.mp4", moving)
 
 
-def test_a_flawless_film_passes_with_all_numbers(clean: Path) -> None:
+def test_a_flawless_video_passes_with_all_numbers(clean: Path) -> None:
     grade = graded(
         clean, expect={"size": "requested", "aspect_ratio": "16:9"}, requested="320x180", duration=[1.9, 2.1]
     )
     assert grade.scores == {
-        "film": True,
-        "film.size": True,
-        "film.duration_s": 2.0,
-        "film.width": 320,
-        "film.height": 180,
-        "film.frame_rate": 24.0,
-        "film.has_audio": False,
-        "film.frozen_s": 0.0,
-        "film.frozen_share": 0.0,
-        "film.black_share": 0.0,
-        "film.flicker": grade.scores["film.flicker"],
+        "video": True,
+        "video.size": True,
+        "video.duration_s": 2.0,
+        "video.width": 320,
+        "video.height": 180,
+        "video.frame_rate": 24.0,
+        "video.has_audio": False,
+        "video.frozen_s": 0.0,
+        "video.frozen_share": 0.0,
+        "video.black_share": 0.0,
+        "video.flicker": grade.scores["video.flicker"],
     }
-    assert 0 <= float(grade.scores["film.flicker"] or 0) < 0.001
+    assert 0 <= float(grade.scores["video.flicker"] or 0) < 0.001
     assert (grade.error, grade.reasons) == (None, {})
     assert (grade.details["frames"], grade.details["codec"]) == (48, "h264")
     over_time = grade.details["over_time"]
@@ -95,35 +95,35 @@ def test_a_flawless_film_passes_with_all_numbers(clean: Path) -> None:
         ({"expect": {"aspect_ratio": "9:16"}}, "the video is 320x180, expected an aspect ratio of 9:16"),
     ],
 )
-def test_expectations_that_a_film_does_not_meet(clean: Path, options: dict[str, Any], reason: str) -> None:
+def test_expectations_that_a_video_does_not_meet(clean: Path, options: dict[str, Any], reason: str) -> None:
     grade = graded(clean, **options)
-    assert (grade.scores["film"], grade.reasons["film"], grade.error) == (False, reason, None)
+    assert (grade.scores["video"], grade.reasons["video"], grade.error) == (False, reason, None)
 
 
 @pytest.mark.parametrize(
     ("flaw", "reason"),
     [
-        (lambda frames: films.frozen(frames, 1), "it stands still for"),
-        (lambda frames: films.black(frames, 0.5), "of its duration is black from 0.75 s on"),
-        (lambda frames: films.flickering(frames, 0.1), "it flickers by"),
-        (lambda frames: films.flickering(frames, 0.2, period=4), "it flickers by"),
+        (lambda frames: moving_videos.frozen(frames, 1), "it stands still for"),
+        (lambda frames: moving_videos.black(frames, 0.5), "of its duration is black from 0.75 s on"),
+        (lambda frames: moving_videos.flickering(frames, 0.1), "it flickers by"),
+        (lambda frames: moving_videos.flickering(frames, 0.2, period=4), "it flickers by"),
     ],
 )
-def test_each_flaw_is_caught_by_its_limit(moving: films.Frames, tmp_path: Path, flaw: Any, reason: str) -> None:
-    path = films.stored(tmp_path / "a.mp4", flaw(moving))
+def test_each_flaw_is_caught_by_its_limit(moving: moving_videos.Frames, tmp_path: Path, flaw: Any, reason: str) -> None:
+    path = moving_videos.stored(tmp_path / "a.mp4", flaw(moving))
     grade = graded(path)
-    assert grade.scores["film"] is False
-    assert reason in grade.reasons["film"]
+    assert grade.scores["video"] is False
+    assert reason in grade.reasons["video"]
     relaxed = graded(path, max_frozen_s=None, max_black_share=None, max_flicker=None)
-    assert relaxed.scores == {**grade.scores, "film": True}  # limits change no measure
+    assert relaxed.scores == {**grade.scores, "video": True}  # limits change no measure
 
 
-def test_frozen_and_black_times_are_in_the_details(moving: films.Frames, tmp_path: Path) -> None:
-    grade = graded(films.stored(tmp_path / "a.mp4", films.frozen(films.black(moving, 0.5), 0)))
+def test_frozen_and_black_times_are_in_the_details(moving: moving_videos.Frames, tmp_path: Path) -> None:
+    grade = graded(moving_videos.stored(tmp_path / "a.mp4", moving_videos.frozen(moving_videos.black(moving, 0.5), 0)))
     assert grade.details["black"] == [[0.75, 1.25]]
     assert grade.details["frozen"] == [[0.75, 1.25]]
-    assert grade.scores["film.frozen_s"] == 0.5
-    assert grade.scores["film.black_share"] == 0.25
+    assert grade.scores["video.frozen_s"] == 0.5
+    assert grade.scores["video.black_share"] == 0.25
 
 
 def means(*levels: float) -> np.ndarray[Any, Any]:
@@ -159,29 +159,36 @@ def test_flicker_needs_a_quarter_of_the_picture_in_one_direction() -> None:
     assert flicker(means(0, 1), 24) is None
 
 
-def test_a_film_of_one_frame_is_not_measured(moving: films.Frames, tmp_path: Path) -> None:
-    grade = graded(films.stored(tmp_path / "a.mp4", moving[:1]))
-    unmeasured = {"film", "film.frame_rate", "film.frozen_s", "film.frozen_share", "film.black_share", "film.flicker"}
+def test_a_video_of_one_frame_is_not_measured(moving: moving_videos.Frames, tmp_path: Path) -> None:
+    grade = graded(moving_videos.stored(tmp_path / "a.mp4", moving[:1]))
+    unmeasured = {
+        "video",
+        "video.frame_rate",
+        "video.frozen_s",
+        "video.frozen_share",
+        "video.black_share",
+        "video.flicker",
+    }
     assert {name for name, score in grade.scores.items() if score is None} >= unmeasured
     assert grade.error is not None
     assert grade.error.endswith("the video has only one frame")
 
 
-def test_of_two_frames_only_flicker_is_not_measured(moving: films.Frames, tmp_path: Path) -> None:
-    grade = graded(films.stored(tmp_path / "a.mp4", moving[:2]))
-    assert {name for name, score in grade.scores.items() if score is None} == {"film", "film.flicker"}
+def test_of_two_frames_only_flicker_is_not_measured(moving: moving_videos.Frames, tmp_path: Path) -> None:
+    grade = graded(moving_videos.stored(tmp_path / "a.mp4", moving[:2]))
+    assert {name for name, score in grade.scores.items() if score is None} == {"video", "video.flicker"}
     assert grade.error == "flicker: the video has fewer than three frames"
 
 
-def test_a_varying_frame_rate_is_undecided(moving: films.Frames, tmp_path: Path) -> None:
+def test_a_varying_frame_rate_is_undecided(moving: moving_videos.Frames, tmp_path: Path) -> None:
     times = [*range(0, 1000, 40), *range(1000, 1000 + 23 * 80, 80)]
-    path = films.stored(tmp_path / "a.mp4", moving, times=times)
+    path = moving_videos.stored(tmp_path / "a.mp4", moving, times=times)
     grade = graded(path, frame_rate=[12, 20])
-    assert grade.scores["film"] is None
+    assert grade.scores["video"] is None
     assert grade.error == "its frame rate varies from 12.5 to 25 frames per second"
-    assert graded(path, frame_rate=[12, 26]).scores["film"] is True
-    assert graded(path, frame_rate=[50, 60]).scores["film"] is False
-    assert graded(path).scores["film"] is True
+    assert graded(path, frame_rate=[12, 26]).scores["video"] is True
+    assert graded(path, frame_rate=[50, 60]).scores["video"] is False
+    assert graded(path).scores["video"] is True
 
 
 def test_rotation_turns_width_and_height(clean: Path, tmp_path: Path) -> None:
@@ -194,11 +201,11 @@ def test_rotation_turns_width_and_height(clean: Path, tmp_path: Path) -> None:
                 packet.stream = stream
                 target.mux(packet)
     grade = graded(turned, expect={"aspect_ratio": "9:16"})
-    assert (grade.scores["film.width"], grade.scores["film.height"], grade.scores["film"]) == (180, 320, True)
+    assert (grade.scores["video.width"], grade.scores["video.height"], grade.scores["video"]) == (180, 320, True)
     assert grade.details["rotation"] in (90, 270)
 
 
-def test_ten_bits_are_measured_like_eight_and_hdr_is_not(moving: films.Frames, tmp_path: Path) -> None:
+def test_ten_bits_are_measured_like_eight_and_hdr_is_not(moving: moving_videos.Frames, tmp_path: Path) -> None:
     bright = [frame // 2 + 100 for frame in moving[:12]]
     eight = graded(written(tmp_path / "8.mkv", bright, "ffv1 yuv420p"))
     ten = graded(written(tmp_path / "10.mkv", bright, "ffv1 yuv420p10le"))
@@ -206,15 +213,19 @@ def test_ten_bits_are_measured_like_eight_and_hdr_is_not(moving: films.Frames, t
     for grade in (ten, gray):
         luminance = zip(grade.details["over_time"]["luminance"], eight.details["over_time"]["luminance"], strict=True)
         assert max(abs(a - b) for a, b in luminance) < 0.01
-        assert grade.scores["film"] is True
+        assert grade.scores["video"] is True
     hdr = graded(written(tmp_path / "hdr.mkv", bright, "libx265 yuv420p10le", color_trc=16))
-    assert {name for name, score in hdr.scores.items() if score is None} == {"film", "film.black_share", "film.flicker"}
+    assert {name for name, score in hdr.scores.items() if score is None} == {
+        "video",
+        "video.black_share",
+        "video.flicker",
+    }
     assert hdr.error == "black_share, flicker: the video is HDR (PQ), whose luminance is not comparable"
 
 
-def test_a_film_that_is_cut_off_is_an_error(clean: Path, moving: films.Frames, tmp_path: Path) -> None:
+def test_a_video_that_is_cut_off_is_an_error(clean: Path, moving: moving_videos.Frames, tmp_path: Path) -> None:
     matroska = written(tmp_path / "whole.mkv", moving, "libx264 yuv420p")
-    assert graded(matroska).scores["film"] is True
+    assert graded(matroska).scores["video"] is True
     data = matroska.read_bytes()
     (tmp_path / "cut.mkv").write_bytes(data[: len(data) * 2 // 3])
     fragments = clean.read_bytes()
@@ -228,7 +239,7 @@ def test_a_film_that_is_cut_off_is_an_error(clean: Path, moving: films.Frames, t
 
 
 def test_work_is_bounded_before_anything_is_decoded(
-    clean: Path, monkeypatch: pytest.MonkeyPatch, moving: films.Frames, tmp_path: Path
+    clean: Path, monkeypatch: pytest.MonkeyPatch, moving: moving_videos.Frames, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("visioneval.media.video_luma.VIDEO_GIGAPIXELS.default", 0)
     with pytest.raises(GraderError, match=r"more than 0 gigapixels .*--max-video-gigapixels N or VISIONEVAL_MAX_VIDEO"):
@@ -239,9 +250,9 @@ def test_work_is_bounded_before_anything_is_decoded(
         graded(clean)
 
 
-def test_series_have_a_bounded_number_of_points(moving: films.Frames, tmp_path: Path) -> None:
+def test_series_have_a_bounded_number_of_points(moving: moving_videos.Frames, tmp_path: Path) -> None:
     frames = [frame[:32, :48] for frame in [*moving, *reversed(moving)] * 6]
-    facts: FilmFacts = measure_film(films.stored(tmp_path / "a.mp4", frames))
+    facts: VideoFacts = measure_video(moving_videos.stored(tmp_path / "a.mp4", frames))
     assert facts.over_time is not None
     assert facts.frames == 576
     assert len(facts.over_time.seconds) == len(facts.over_time.change) == MAX_POINTS
@@ -260,31 +271,31 @@ def test_series_have_a_bounded_number_of_points(moving: films.Frames, tmp_path: 
 )
 def test_bad_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        VideoGrader(key="film", type="video", **options)
+        VideoGrader(key="video", type="video", **options)
 
 
 def test_no_metrics_for_images() -> None:
-    config = VideoGrader(key="film", type="video")
+    config = VideoGrader(key="video", type="video")
     assert config.metrics(TestCase(id="a", prompt="x")) == {}
 
 
-@pytest.mark.parametrize("name", [name for name in films.CLEAN if name != "grain, sigma 2"])
-def test_a_flawless_film_is_no_false_alarm(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [name for name in moving_videos.CLEAN if name != "grain, sigma 2"])
+def test_a_flawless_video_is_no_false_alarm(name: str, tmp_path: Path) -> None:
     """Grain of sigma 2 is removed by this encoding, and the still that remains is frozen."""
-    grade = graded(films.stored(tmp_path / "a.mp4", films.CLEAN[name](1), crf=28))
-    assert (grade.scores["film"], grade.reasons) == (True, {})
+    grade = graded(moving_videos.stored(tmp_path / "a.mp4", moving_videos.CLEAN[name](1), crf=28))
+    assert (grade.scores["video"], grade.reasons) == (True, {})
 
 
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda frames: films.frozen(frames, 1),
-        lambda frames: films.black(frames, 0.04),
-        lambda frames: films.flickering(frames, 0.08),
-        lambda frames: films.flickering(frames, 0.08, period=4),
-        lambda frames: films.shortened(frames, 0.05),
+        lambda frames: moving_videos.frozen(frames, 1),
+        lambda frames: moving_videos.black(frames, 0.04),
+        lambda frames: moving_videos.flickering(frames, 0.08),
+        lambda frames: moving_videos.flickering(frames, 0.08, period=4),
+        lambda frames: moving_videos.shortened(frames, 0.05),
     ],
 )
 def test_damage_is_caught_from_the_strength_that_the_docs_state(damage: Any, tmp_path: Path) -> None:
-    path = films.stored(tmp_path / "a.mp4", damage(films.handheld(1)), crf=35)
-    assert graded(path, duration=[1.94, 2.06]).scores["film"] is False
+    path = moving_videos.stored(tmp_path / "a.mp4", damage(moving_videos.handheld(1)), crf=35)
+    assert graded(path, duration=[1.94, 2.06]).scores["video"] is False

@@ -9,10 +9,10 @@ from visioneval.analysis.cell_tables import Cells
 from visioneval.analysis.compare.comparability import GradingDifference
 from visioneval.analysis.compare.differences import Difference, adjusted
 from visioneval.analysis.compare.filters import ComparisonFilters, check_filters, select_cells
-from visioneval.analysis.compare.marks import CellMarks, PairMarks
-from visioneval.analysis.compare.metric_tally import AlignmentPairs, Amount, MetricCoverage
 from visioneval.analysis.compare.pairing import Change, Pairs, pair_cells, parse_map
-from visioneval.analysis.compare.tally import Tally
+from visioneval.analysis.compare.tallies.marks import CellMarks, PairMarks
+from visioneval.analysis.compare.tallies.metrics import AlignmentPairs, Amount, MetricCoverage
+from visioneval.analysis.compare.tallies.tally import Tally
 from visioneval.analysis.sides import Side
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.suite.filters import any_glob

@@ -72,6 +72,12 @@ class Difference:
         """Whether the difference is significant after adjustment for all metrics."""
         return self.p_holm is not None and self.p_holm < ALPHA
 
+    @property
+    def is_evident(self) -> bool:
+        """Whether ``p`` is below the level that decides: adjusted in a family of metrics, else as it is."""
+        p = self.p if self.p_holm is None else self.p_holm
+        return p is not None and p < ALPHA
+
     def detectable_at(self, alpha: float) -> float | None:
         """The smallest difference that these cases detect with 80 % power at a level, or ``None`` if there is none."""
         if self.variance is None or self.a is None:

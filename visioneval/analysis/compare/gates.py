@@ -115,7 +115,7 @@ def _check(gate: FailOn, comparison: Comparison, confirmation: Confirmation | No
     return _check_broken(gate, comparison)
 
 
-_SCOPES = {"broken": "cells", "broken_same_output": "cells with the same image"}
+_SCOPES = {"broken": "cells", "broken_same_output": "cells with the same output"}
 
 
 def _check_broken(gate: FailOn, comparison: Comparison) -> GateResult:

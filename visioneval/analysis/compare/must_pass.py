@@ -13,7 +13,7 @@ from typing import Literal
 
 from visioneval.analysis.cell_tables import Cells
 from visioneval.analysis.compare.compare import Comparison
-from visioneval.analysis.compare.marks import MarkedCase, add_mark
+from visioneval.analysis.compare.tallies.marks import MarkedCase, add_mark
 from visioneval.types import Verdict
 
 CaseKey = tuple[str, str]

@@ -150,6 +150,8 @@ class Summary(Frozen):
     planned_cells: int
     shard: Shard | None = None
     """Which part of a run this is: gates are evaluated when all shards are merged."""
+    left_out_graders: tuple[str, ...] = ()
+    """The suite's graders that ``--grader`` left out: rules over their metrics were not evaluated."""
     counts: Counts
     models: tuple[ModelFindings, ...]
     metrics: dict[str, Metric]

@@ -26,7 +26,7 @@ from visioneval.records.diversity import CaseDiversity
 from visioneval.records.model import Record, RunInfo, known_sum, suite_order
 from visioneval.rules import parse_gate, parse_rule
 from visioneval.suite.cases.case import TestCase
-from visioneval.suite.filters import GateRule
+from visioneval.suite.filters import GateRule, any_glob
 from visioneval.suite.model import Suite
 from visioneval.types import Status, Verdict
 
@@ -127,6 +127,7 @@ class _SummaryBuilder:
             stopped_by=info.stopped_by,
             planned_cells=info.planned_cells,
             shard=info.selection.shard,
+            left_out_graders=_left_out_graders(info),
             counts=counts,
             models=tuple(
                 model.result(label, info, self._costs.unknown[label]) for label, model in self._models.items()
@@ -222,6 +223,11 @@ def exit_code(
     if incomplete or (declared and all(gate.state == "skipped" for gate in declared)):
         return ExitCode.INCOMPLETE
     return ExitCode.GATE_FAILED if any(gate.state == "failed" for gate in gates) else ExitCode.PASSED
+
+
+def _left_out_graders(info: RunInfo) -> tuple[str, ...]:
+    globs = info.selection.graders
+    return tuple(grader.key for grader in info.suite.graders if globs and not any_glob(globs, grader.key))
 
 
 def _deciding_metrics(suite: Suite) -> tuple[str, ...]:

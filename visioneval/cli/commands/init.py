@@ -25,9 +25,14 @@ class Ci(StrEnum):
     """The values of ``init --ci``."""
 
     github = "github"
+    gitlab = "gitlab"
 
 
-WORKFLOWS = {Ci.github: (Path(__file__).parents[1] / "github.yml", Path(".github/workflows/visioneval.yml"))}
+_CLI = Path(__file__).parents[1]
+WORKFLOWS = {
+    Ci.github: (_CLI / "github.yml", Path(".github/workflows/visioneval.yml")),
+    Ci.gitlab: (_CLI / "gitlab.yml", Path(".gitlab-ci.yml")),
+}
 
 
 def init(
@@ -49,7 +54,7 @@ def init(
     ci: Annotated[
         Ci | None,
         options.value(
-            "--ci", "NAME", "github: also write a GitHub workflow; without --template, write only the workflow."
+            "--ci", "NAME", "github or gitlab: also write its workflow; without --template, write only the workflow."
         ),
     ] = None,
 ) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import file_digest
 from pathlib import Path
+from threading import Lock
 from typing import Any, TypeVar
 
 from visioneval.aio import run_in_thread
@@ -49,6 +50,7 @@ class Measurements:
     warn: Callable[[str], None] = print
     _running: dict[str, asyncio.Task[Any]] = field(default_factory=dict)
     _is_broken: bool = False
+    _lock: Lock = field(default_factory=Lock)
 
     async def __call__(self, measure: Measure[T], *, hash_of: HashOf, meter: Meter) -> T:
         """The cached result, or a new one. Concurrent calls for the same files share one measurement.
@@ -102,9 +104,15 @@ class Measurements:
                 cache.put(key, "measure", entry.answer, tuple(entry.images.values()))
                 images = {name: _linkable(data, cache.file(sha)) for name, (sha, data) in entry.images.items()}
             except StorageError as error:  # nothing is lost: what is not cached is measured again
-                self._is_broken = True
-                self.warn(f"{error}: measurements of this run are no longer cached")
+                self._stop_caching(error)
         return result_of(entry.plain, images, measure)
+
+    def _stop_caching(self, error: StorageError) -> None:
+        """Warns once, although several threads may measure."""
+        with self._lock:
+            is_first, self._is_broken = not self._is_broken, True
+        if is_first:
+            self.warn(f"{error}: measurements of this run are no longer cached")
 
     def _read(self, cache: Cache, key: str, entry: CacheEntry, measure: Measure[T]) -> T | None:
         """The result of an entry with its images; ``None``, with a warning, if it is damaged."""

@@ -25,6 +25,8 @@ from visioneval.engine.prepare.resume import forget_changed_pairs, plan_resume
 from visioneval.engine.run import Jobs, every_cell
 from visioneval.errors import UsageError
 from visioneval.expansion.plan import Plan
+from visioneval.media.video import MISSING as VIDEO_EXTRA_MISSING
+from visioneval.media.video import can_read_videos
 from visioneval.records.model import RunInfo, read_info, read_records
 from visioneval.records.resume_command import resume_command
 from visioneval.records.stores.locations import display_name
@@ -33,6 +35,7 @@ from visioneval.records.stores.writing import claim_run, create_run, release_run
 from visioneval.records.writer import RunWriter
 from visioneval.suite.load import HIDDEN
 from visioneval.suite.selection.selection import merged, narrowed_further
+from visioneval.types import TaskType
 
 MAX_CHANGED = 3
 
@@ -126,15 +129,25 @@ def plan_runs(suites: list[Path], options: RunOptions) -> list[Planned]:
 
 
 def check_runs(planned: Sequence[Planned], options: RunOptions, warn: Callable[[str], None]) -> list[Components]:
-    """Checks keys, prices, the cache and the log of all runs before the first starts. Returns their components.
+    """Checks keys, prices, the cache, the log and what reads videos, before the first run starts. Returns components.
 
     Raises ``UsageError`` and ``BudgetError``.
     """
     for suite in planned:
+        if not options.calls.reuse.offline:
+            _check_videos(suite.plan)
         check_budget(suite.plan, options.calls)
     for suite in planned:
         check_session(suite.plan, options.calls, warn)
     return [build_components(suite.plan, offline=options.calls.reuse.offline) for suite in planned]
+
+
+def _check_videos(plan: Plan) -> None:
+    """Raises ``UsageError`` if videos would be generated that cannot be read here: each would be paid for and lost."""
+    cases = [case for case in plan.suite.cases if case.task is TaskType.VIDEO_GENERATION]
+    runs = [run for run in plan.runs if not run.config.reads_outputs]
+    if any(any(plan.count(case, run)) for case in cases for run in runs) and not can_read_videos():
+        raise UsageError(VIDEO_EXTRA_MISSING)
 
 
 def prepare_run(planned: Planned, components: Components, options: RunOptions) -> PreparedRun:

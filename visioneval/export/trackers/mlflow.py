@@ -65,10 +65,10 @@ def send(target: MlflowTracking, run: TrackedRun, files: TrackedFiles) -> str:
     with client_environment(SETTINGS, LIMITS):
         from mlflow import MlflowClient
 
-        return _Sender(MlflowClient(uri), run).send(uri, files)
+        return _MlflowSender(MlflowClient(uri), run).send(uri, files)
 
 
-class _Sender:
+class _MlflowSender:
     """Sends one run."""
 
     def __init__(self, client: MlflowClient, run: TrackedRun) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from visioneval.analysis.run_lookup import Warn
 from visioneval.analysis.summary.findings import Summary
 from visioneval.errors import TrackerError, VisionEvalError
 from visioneval.export.trackers.cells import cell_table
@@ -20,34 +22,41 @@ from visioneval.suite.tracking import BaseTracking
 
 _CLIENTS = {"mlflow": "mlflow", "wandb": "wandb", "vertex": "google.auth"}
 """The module that each tracker needs, from the extra of the tracker's name."""
+_CREDENTIALS = re.compile(r"(?<=://)[^/?#\s]*@")
 
 
-def send_to_tracker(
-    target: BaseTracking, folder: Path, info: RunInfo, summary: Summary, say: Callable[[str], None]
-) -> str:
-    """Sends a run, or updates what an earlier export sent. Returns where it can be seen.
+def send_to_tracker(target: BaseTracking, folder: Path, info: RunInfo, summary: Summary, warn: Warn) -> str:
+    """Sends a run, or updates what an earlier export sent. Returns where it can be seen, without credentials.
 
-    ``say`` reports what is left out. Raises ``TrackerError``, also if the tracker cannot be reached, and
+    ``warn`` gets what is left out. Raises ``TrackerError``, also if the tracker cannot be reached, and
     ``RunFormatError`` for a damaged run.
     """
     if not _has(_CLIENTS[target.to]):
         raise TrackerError(f"{target.to} needs an extra: run pip install '.[{target.to}]' in a checkout of visioneval")
-    fetch_outputs(folder)
-    run = tracked_run(info, summary, target.experiment)
-    table = cell_table(folder, info, target.rows) if summary.counts.cells else None
-    if table is not None and table.left_out is not None:
-        say(f"{target.to}: {table.left_out}")
     send: Callable[[Any, Any, Any], str] = import_module(f"visioneval.export.trackers.{target.to}").send
     try:
-        return send(target, run, TrackedFiles(folder, run, table, target.report))
+        fetch_outputs(folder)
+        run = tracked_run(info, summary, target.experiment)
+        table = cell_table(folder, info, target.rows) if summary.counts.cells else None
+        if table is not None and table.left_out is not None:
+            warn(f"{target.to}: {table.left_out}")
+        return _without_credentials(send(target, run, TrackedFiles(folder, run, table, target.report)))
     except VisionEvalError:
         raise
     except Exception as error:  # clients raise anything; whatever it is, only the export failed
-        raise TrackerError(f"{target.to}: {one_line(str(error) or type(error).__name__)}") from error
+        message = _without_credentials(str(error) or type(error).__name__)
+        raise TrackerError(f"{target.to}: {one_line(message)}") from error
+
+
+def _without_credentials(text: str) -> str:
+    """Text without users and passwords in addresses: that of the environment may have them, and errors repeat it."""
+    return _CREDENTIALS.sub("", text)
 
 
 def _has(module: str) -> bool:
+    """Whether a client is installed. A folder of its name, as W&B leaves one behind, is not."""
     try:
-        return find_spec(module) is not None
+        spec = find_spec(module)
     except ModuleNotFoundError:  # not even its parent package
         return False
+    return spec is not None and spec.origin is not None

@@ -42,7 +42,7 @@ def send(target: VertexTracking, run: TrackedRun, files: TrackedFiles) -> str:
     Raises ``TrackerError``.
     """
     with GoogleSession() as session:
-        sender = _Sender(session, target, run)
+        sender = _VertexSender(session, target, run)
         sender.send()
         if target.bucket is not None:
             sender.upload(files, target.bucket)
@@ -52,7 +52,7 @@ def send(target: VertexTracking, run: TrackedRun, files: TrackedFiles) -> str:
     )
 
 
-class _Sender:
+class _VertexSender:
     """Sends one run."""
 
     def __init__(self, session: GoogleSession, target: VertexTracking, run: TrackedRun) -> None:

@@ -47,14 +47,14 @@ def send(target: WandbTracking, run: TrackedRun, files: TrackedFiles) -> str:
         if not is_local:
             _check_key()
         with _folder(files, is_local=is_local) as folder:
-            sender = _Sender(target, run, files, folder, is_local=is_local)
+            sender = _WandbSender(target, run, files, folder, is_local=is_local)
             addresses = [sender.send_entry(entry) for entry in run.entries]
     if is_local:
         return f"{folder / 'wandb'}, to be sent by: wandb sync {folder / 'wandb'}/offline-run-*"
     return addresses[0]
 
 
-class _Sender:
+class _WandbSender:
     """Sends one run."""
 
     def __init__(

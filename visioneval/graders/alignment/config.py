@@ -23,7 +23,7 @@ _PERCENT = Metric(type="number", range=(0, 100), better="higher")
 class AlignmentOptions(PanelOptions, ShowOptions):
     """The options of an alignment grader."""
 
-    judge: JudgeNames = "default"
+    judge: JudgeNames = Field(default="default", description="The judge that answers, or a list of judges for a panel.")
     template: Text = Field(
         default="alignment/alignment.md.j2",
         description="Looked up in the suite's folder, then among the built-in templates.",

@@ -24,8 +24,11 @@ NONE = "none of them"
 class GeckoOptions(PanelOptions):
     """How questions are generated and asked."""
 
-    judge: JudgeNames = "default"
-    media: Media = "image"
+    judge: JudgeNames = Field(
+        default="default",
+        description="The judge that writes and answers the questions, or a list of judges for a panel.",
+    )
+    media: Media = Field(default="image", description="What the questions are about.")
     questions: FilePath | QuestionRows | None = Field(
         default=None, description="A file of pinned questions, or a dataset with them."
     )

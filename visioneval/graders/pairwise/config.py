@@ -32,7 +32,7 @@ FIRST, SECOND, TIE = "A", "B", "tie"
 class PairwiseOptions(PanelOptions, ShowOptions):
     """The options of a pairwise grader."""
 
-    judge: JudgeNames = "default"
+    judge: JudgeNames = Field(default="default", description="The judge that compares the outputs.")
     template: Text = Field(
         default="pairwise/pairwise.md.j2",
         description="Looked up in the suite's folder, then among the built-in templates.",

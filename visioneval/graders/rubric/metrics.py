@@ -34,9 +34,9 @@ class PassFail(_CaseMetric):
     """A yes or no."""
 
     type: Literal["pass_fail"]
-    description: Text
-    pass_if: tuple[Text, ...] = ()
-    fail_if: tuple[Text, ...] = ()
+    description: Text = Field(description="What the judge answers with yes or no.")
+    pass_if: tuple[Text, ...] = Field(default=(), description="What must be true for a yes.")
+    fail_if: tuple[Text, ...] = Field(default=(), description="What makes it a no.")
 
     @property
     def metric(self) -> Metric:
@@ -57,9 +57,11 @@ class ScaleScore(_CaseMetric):
     """A number on a scale; anchors describe its steps. Only whole numbers unless ``step`` says otherwise."""
 
     type: Literal["score"]
-    scale: tuple[float, float]
-    step: Annotated[float, Field(gt=0)] = 1.0
-    description: Text
+    scale: tuple[float, float] = Field(description="The lowest and the highest score.")
+    step: Annotated[float, Field(gt=0)] = Field(
+        default=1.0, description="Scores are multiples of this above the lowest one."
+    )
+    description: Text = Field(description="What the judge scores.")
     anchors: dict[str, Text] = Field(
         default_factory=dict, description='A step or a range of steps: {5: ..., "0-2": ...}'
     )
@@ -125,7 +127,9 @@ RubricMetric = Annotated[PassFail | ScaleScore, Field(discriminator="type")]
 class Zoom(Frozen):
     """Lets a judge request crops of the images."""
 
-    max_crops: Annotated[int, Field(ge=1, le=50)] = 6
+    max_crops: Annotated[int, Field(ge=1, le=50)] = Field(
+        default=6, description="The most crops that a judge may ask for."
+    )
 
 
 class RubricOptions(PanelOptions, ShowOptions):
@@ -134,7 +138,7 @@ class RubricOptions(PanelOptions, ShowOptions):
     model_config = ConfigDict(serialize_by_alias=True)
     needs_request: ClassVar[bool] = False
 
-    judge: JudgeNames = "default"
+    judge: JudgeNames = Field(default="default", description="The judge that answers, or a list of judges for a panel.")
     template: Text = Field(
         default="judge/rubric.md.j2", description="Looked up in the suite's folder, then among the built-in templates."
     )

@@ -57,7 +57,7 @@ class TextGrader(BaseGrader, PanelOptions):
     extract: Literal["ocr", "judge"] | Annotated[tuple[Literal["ocr"], Literal["judge"]], Field()] = Field(
         default="ocr", description="ocr, judge, or [ocr, judge]: OCR first, then the judge if OCR does not pass."
     )
-    judge: JudgeNames = "default"
+    judge: JudgeNames = Field(default="default", description="The judge that reads the text, with extract: judge.")
     describe: bool = Field(
         default=False,
         description="The judge first describes the image; a second call, which sees no image, lists the text.",

@@ -20,9 +20,9 @@ from visioneval.graders.text.alphabet import unreadable
 from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.copy_check import CopyCheck, CopyPair, Miss, check
 from visioneval.graders.text.copy_match import Corners, Reading
-from visioneval.graders.text.film import grade_film
 from visioneval.graders.text.reading import contrast, ocr
 from visioneval.graders.text.text_scores import normalized_edit_distance, word_accuracy
+from visioneval.graders.text.video import grade_video
 from visioneval.judging.ask import OffSchemaError, reply_texts
 from visioneval.media.images import encode_png, load_image, on_background, room_for
 from visioneval.providers.base import Reply
@@ -37,7 +37,7 @@ SHORT = 500
 class Text:
     """Grades an image's copy by local OCR, by a judge, or by OCR with a judge for everything that OCR does not pass.
 
-    A film's copy is read by OCR (see ``film``).
+    A video's copy is read by OCR (see ``video``).
     """
 
     def __init__(self, config: TextGrader) -> None:
@@ -53,7 +53,7 @@ class Text:
             return await self._by_judge(context, expected)
         _refuse_unreadable(expected)
         if context.generated.is_video:
-            return await grade_film(self._config, context, expected, _tool_versions)
+            return await grade_video(self._config, context, expected, _tool_versions)
         path = context.generated.path
         readings = (await context.once_per_panel("ocr", lambda: context.measure(_reading(path)))).readings
         comparison = await context.once_per_panel(

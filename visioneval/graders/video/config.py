@@ -38,7 +38,7 @@ class VideoGrader(BaseGrader):
     frame_rate: Limits | None = Field(default=None, description="The minimum and maximum of frames per second.")
     audio: YesNo | None = Field(default=None, description="Whether it must have a soundtrack, or must have none.")
     max_frozen_s: Amount | None = Field(
-        default=0.5, description="The longest time, in seconds, for which the picture may stand still; null: any."
+        default=0.5, description="The longest time, in seconds, for which the image may stand still; null: any."
     )
     max_black_share: Share | None = Field(
         default=0.1, description="The largest share of the duration that may be black; null: any."

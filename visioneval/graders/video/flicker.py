@@ -9,7 +9,7 @@ REVERTS_WITHIN_S = 0.1
 """A change that comes back later is motion or light of the scene."""
 WINDOW_S = 0.5
 FLICKERING_AREA = 0.25
-"""The share of the picture that must change together, as for flashes in Rec. ITU-R BT.1702-3 and WCAG 2.2."""
+"""The share of the image that must change together, as for flashes in Rec. ITU-R BT.1702-3 and WCAG 2.2."""
 
 
 def flicker(means: NDArray[np.float64], frame_rate: float) -> float | None:
@@ -18,10 +18,10 @@ def flicker(means: NDArray[np.float64], frame_rate: float) -> float | None:
     ``means`` is the luminance of each frame's tiles, ``(frames, tiles)``, 0 to 1. A frame's tile stands out by the
     smaller of its differences to the frames before and after it, at most 0.1 s away, if it is brighter or darker
     than both; so neither a cut nor a fade stands out. A frame stands out by as much as a quarter of its area does at
-    least, in the same direction: in a picture that moves, parts get brighter while others get darker. The flicker is
+    least, in the same direction: in an image that moves, parts get brighter while others get darker. The flicker is
     the mean over the half second in which that is largest. ``None`` for fewer than three frames.
 
-    Source: pairs of opposing changes in luminance over a quarter of the picture are the flashes of Rec. ITU-R BT.1702-3
+    Source: pairs of opposing changes in luminance over a quarter of the image are the flashes of Rec. ITU-R BT.1702-3
     (2023) and of WCAG 2.2 (general flash). Those count flashes from 10 % on; this measures smaller ones too.
     """
     if len(means) < 3:

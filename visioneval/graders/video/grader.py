@@ -3,7 +3,7 @@
 Metrics:
 
 - ``<key>.duration_s``: seconds from the first frame to the end of the last one. Sound that lasts longer does not count.
-- ``<key>.width``, ``<key>.height``: pixels as players turn the film.
+- ``<key>.width``, ``<key>.height``: pixels as players turn the video.
 - ``<key>.frame_rate``: frames per second, on average.
 - ``<key>.has_audio``: whether it has a soundtrack, silence included.
 - ``<key>.frozen_s``: seconds of the longest time without change, 0 if no two frames in a row are alike;
@@ -15,7 +15,7 @@ Metrics:
 - ``<key>.size``: as that of ``properties``.
 - ``<key>``: size, duration, frame rate and sound are as expected, and no limit of the grader is exceeded.
 
-A measure that the film does not allow, such as flicker in a film of one frame, is ``None``, with the cause.
+A measure that the video does not allow, such as flicker in a video of one frame, is ``None``, with the cause.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from visioneval.graders.measures import Measure
 from visioneval.graders.pixels.difference import SCORE_DIGITS
 from visioneval.graders.sizes import check_size
 from visioneval.graders.video.config import VideoGrader
-from visioneval.graders.video.measure import SHORTEST_STILL_S, FilmFacts, Stretch, measure_film, tool_versions
+from visioneval.graders.video.measure import SHORTEST_STILL_S, Stretch, VideoFacts, measure_video, tool_versions
 from visioneval.types import Score
 
 MAX_STRETCHES = 50
@@ -47,10 +47,10 @@ class Video:
         self._config = config
 
     async def grade(self, context: GradingContext) -> Grade:
-        """Raises ``GraderError`` if the film does not decode, is cut off or is over the limits."""
+        """Raises ``GraderError`` if the video does not decode, is cut off or is over the limits."""
         path = context.generated.path
         measure = Measure(
-            "video", {"output": path}, partial(measure_film, path), FilmFacts, tool_versions=tool_versions()
+            "video", {"output": path}, partial(measure_video, path), VideoFacts, tool_versions=tool_versions()
         )
         try:
             facts = await context.measure(measure)
@@ -76,7 +76,7 @@ class Video:
         )
 
 
-def _measured(facts: FilmFacts) -> dict[str, Score]:
+def _measured(facts: VideoFacts) -> dict[str, Score]:
     """The scores that need no expectation, by name."""
     duration, frozen, black = facts.duration_s, facts.frozen, facts.black
     seconds = None if frozen is None else [end - start for start, end in frozen]
@@ -98,7 +98,7 @@ def _share(seconds: float, duration: float | None) -> float | None:
     return min(seconds / duration, 1.0) if duration else None
 
 
-def _checks(config: VideoGrader, facts: FilmFacts, measured: dict[str, Any]) -> Iterator[tuple[str, Check]]:
+def _checks(config: VideoGrader, facts: VideoFacts, measured: dict[str, Any]) -> Iterator[tuple[str, Check]]:
     """The checks of the grader's options."""
     if config.duration is not None:
         yield "duration", _within(measured["duration_s"], config.duration, "the video lasts {} s")
@@ -127,7 +127,7 @@ def _within(value: float | None, limits: tuple[float, float], text: str) -> Chec
     return False, f"{text.format(f'{value:.4g}')}, expected {expected}"
 
 
-def _frame_rate(facts: FilmFacts, average: float | None, limits: tuple[float, float]) -> Check:
+def _frame_rate(facts: VideoFacts, average: float | None, limits: tuple[float, float]) -> Check:
     """Of a varying rate, both ends must be within the limits to pass, and outside on the same side to fail."""
     if facts.rates is None:
         return _within(average, limits, "it has {} frames per second")
@@ -159,7 +159,7 @@ def _reasons(key: str, checks: dict[str, Check]) -> dict[str, str]:
     return reasons | ({f"{key}.size": failures["size"]} if "size" in failures else {})
 
 
-def _unmeasured(measured: dict[str, Score], checks: dict[str, Check], facts: FilmFacts) -> str | None:
+def _unmeasured(measured: dict[str, Score], checks: dict[str, Check], facts: VideoFacts) -> str | None:
     """Why some scores are ``None``."""
     undecided = [why for result, why in checks.values() if result is None and why]
     missing = [name for name, value in measured.items() if value is None]
@@ -168,7 +168,7 @@ def _unmeasured(measured: dict[str, Score], checks: dict[str, Check], facts: Fil
     return "; ".join(undecided) or None
 
 
-def _cause(facts: FilmFacts) -> str:
+def _cause(facts: VideoFacts) -> str:
     if facts.frames == 1:
         return "the video has only one frame"
     if facts.hdr is not None:
@@ -178,7 +178,7 @@ def _cause(facts: FilmFacts) -> str:
     return "the video changes its size" if facts.over_time is None else "the video has fewer than three frames"
 
 
-def _details(facts: FilmFacts) -> dict[str, object]:
+def _details(facts: VideoFacts) -> dict[str, object]:
     details: dict[str, object] = {
         "size": f"{facts.width}x{facts.height}",
         "frames": facts.frames,

@@ -1,4 +1,4 @@
-"""What is measured in a film, frame by frame, without any limit of a grader. Pure functions of the file's bytes."""
+"""What is measured in a video, frame by frame, without any limit of a grader. Pure functions of the file's bytes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ TILES = (9, 16)
 """Rows and columns of tiles; fewer in a tiny video."""
 FROZEN_LEVELS = 1.0
 """Mean absolute difference of a tile's luma, in levels of 255, up to which it stands still: encoders change a still
-picture by less, and the slowest camera moves it by more."""
+image by less, and the slowest camera moves it by more."""
 SHORTEST_STILL_S = 0.2
-"""Still pictures shorter than this do not count for ``frozen_share``: films at 12 frames per second show them twice."""
+"""Shorter times do not count for ``frozen_share``: animations at 12 frames per second show each frame twice."""
 BLACK_LEVEL = 25
 """Luma, of 255, up to which a pixel is black: the 10 % of FFmpeg's ``blackdetect``."""
 BLACK_PIXELS = 0.98
@@ -38,10 +38,10 @@ Stretch = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class FilmFacts:
-    """What a film shows. Times are in seconds from its first frame; ``None`` is what cannot be known.
+class VideoFacts:
+    """What a video shows. Times are in seconds from its first frame; ``None`` is what cannot be known.
 
-    ``width`` and ``height`` are pixels as players turn the film, without their aspect ``pixel_aspect``.
+    ``width`` and ``height`` are pixels as players turn the video, without their aspect ``pixel_aspect``.
     """
 
     width: int
@@ -59,7 +59,7 @@ class FilmFacts:
     """The lowest and the highest frame rate between two frames, if it varies."""
     has_audio: bool
     frozen: tuple[Stretch, ...] | None
-    """Times in which the picture does not change. A frame is compared with the first of its stretch, as in FFmpeg's
+    """Times in which the image does not change. A frame is compared with the first of its stretch, as in FFmpeg's
     ``freezedetect``, so that a slow change is none."""
     black: tuple[Stretch, ...] | None
     flicker: float | None
@@ -74,16 +74,16 @@ def tool_versions() -> dict[str, str]:
         raise GraderError("videos need an extra: run pip install '.[video]' in a checkout of visioneval") from None
 
 
-def measure_film(path: Path) -> FilmFacts:
-    """Decodes all frames. Raises ``ImageError`` if the film is damaged, cut off or over the limits."""
+def measure_video(path: Path) -> VideoFacts:
+    """Decodes all frames. Raises ``ImageError`` if the video is damaged, cut off or over the limits."""
     with opened_luma(path) as video:
-        reader = _Reader()
+        reader = _FrameMeasures()
         for frame in video.frames:
             reader.add(frame)
         return reader.facts(video.codec, video.pixel_format, video.pixel_aspect, has_audio=video.has_audio)
 
 
-class _Reader:
+class _FrameMeasures:
     """Looks at one frame after the other, and keeps numbers of each."""
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class _Reader:
         self._still = self._still if is_still else luma
         self._previous = luma
 
-    def facts(self, codec: str, pixel_format: str, pixel_aspect: float, *, has_audio: bool) -> FilmFacts:
+    def facts(self, codec: str, pixel_format: str, pixel_aspect: float, *, has_audio: bool) -> VideoFacts:
         """Everything that was measured."""
         starts = self._times()
         width, height = self._size if self._rotation % 180 == 0 else self._size[::-1]
@@ -127,7 +127,7 @@ class _Reader:
         times = list(zip(starts, ends, strict=True)) if starts is not None and ends is not None else []
         means = np.stack([tiles.ravel() for tiles in self._means]) if self._has_one_size() else None
         is_comparable = is_measured and means is not None and self._hdr is None
-        return FilmFacts(
+        return VideoFacts(
             width=width,
             height=height,
             pixel_aspect=pixel_aspect if self._rotation % 180 == 0 else 1 / pixel_aspect,

@@ -19,4 +19,6 @@ class CommandProvider(GeneratingProvider):
 
     provider: Literal["command"]
     argv: Annotated[list[Argument], Field(min_length=1)] = Field(description="The program and its arguments; no shell.")
-    timeout_s: Annotated[float, Field(gt=0, le=86_400, strict=True)] = 600.0
+    timeout_s: Annotated[float, Field(gt=0, le=86_400, strict=True)] = Field(
+        default=600.0, description="Seconds after which the program is killed."
+    )

@@ -28,7 +28,9 @@ class FilesProvider(BaseProvider):
         default=None, description="A path pattern with {case}, {model} (the label) and {sample}."
     )
     run: FilePath | None = Field(default=None, description="RUN or RUN@LABEL: the outputs of another run.")
-    dataset: OutputDataset | None = None
+    dataset: OutputDataset | None = Field(
+        default=None, description="A table that says which file is the output of which case."
+    )
     outputs: Literal["none"] | None = Field(
         default=None, description="none: cells without outputs, for recorded answers."
     )

@@ -74,7 +74,7 @@ class GeminiJudge(BaseJudge, GeminiOptions):
     watches: ClassVar[bool] = True
 
     provider: Literal["gemini"]
-    model: Text
+    model: Text = Field(description="The model's name.")
     params: dict[str, Any] = Field(default_factory=dict, description="The generation config, sent as written.")
 
     @field_validator("params")

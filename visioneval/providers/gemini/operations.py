@@ -57,8 +57,8 @@ class VeoVideos:
     async def poll(self, name: str, request: GenerationRequest) -> Generation | None:
         """The video, once the operation has ended. Raises ``OperationError`` if it has none."""
         match = _NAME.fullmatch(name)
-        own = self._cloud.project if self._cloud is not None else None
-        if match is None or not (match["project"] == own or match["project"].isdecimal()):
+        project = self._cloud.project if self._cloud is not None else None
+        if match is None or not (match["project"] == project or match["project"].isdecimal()):
             raise OperationError(f"{name!r:.200} is no operation of Veo in this project", kind="invalid")
         with operation_errors(name):
             operation = await self._client.aio.operations.get(

@@ -18,7 +18,7 @@ from visioneval.suite.entries.limits import Price
 
 Use = Literal["generate", "judge"]
 
-MISSING = "LiteLLM is not installed: run pip install 'visioneval[litellm]'"
+MISSING = "LiteLLM is not installed: run pip install '.[litellm]' in a checkout of visioneval"
 _MODELS = "model_prices_and_context_window_backup.json"
 _PROVIDERS = "provider_endpoints_support_backup.json"
 _MODES: Mapping[Use, tuple[str, ...]] = {

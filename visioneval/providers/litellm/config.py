@@ -135,8 +135,8 @@ class LiteLLMProvider(GeneratingProvider, LiteLLMOptions, DeclaredHosts):
     @property
     def allowed_hosts(self) -> tuple[str, ...]:
         """The declared hosts of outputs, and those of the provider."""
-        own = (host for name in self.host_names for host in _OUTPUT_HOSTS.get(name, ()))
-        return (*self.output_hosts, *(own if self.base_url is None else ()))
+        usual = (host for name in self.host_names for host in _OUTPUT_HOSTS.get(name, ()))
+        return (*self.output_hosts, *(usual if self.base_url is None else ()))
 
     def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if problem := model_problem(params.get("model")):
@@ -150,7 +150,7 @@ class LiteLLMJudge(BaseJudge, LiteLLMOptions):
     """A vision model that LiteLLM knows."""
 
     provider: Literal["litellm"]
-    model: Text
+    model: Text = Field(description="The model as LiteLLM names it, with its provider: openai/gpt-5.4.")
     params: dict[str, Any] = Field(
         default_factory=dict, description="Parameters of the completion, such as temperature or reasoning_effort."
     )

@@ -68,14 +68,14 @@ class Environment:
     def values(self, home: str) -> dict[str, str]:
         """The environment of a process whose home folder is ``home``, unless it uses machine credentials."""
         passed = {name: value for name, value in os.environ.items() if _PASSED.fullmatch(name)}
-        own = {"HOME": home, "USERPROFILE": home}
+        machine = {"HOME": home, "USERPROFILE": home}
         settings = dict(_SETTINGS)
         if self.machine_credentials:
-            own = {name: os.environ[name] for name in own if name in os.environ}
+            machine = {name: os.environ[name] for name in machine if name in os.environ}
             settings = {name: value for name, value in settings.items() if not name.startswith(("AWS_", "NO_GCE"))}
-            own |= {name: value for name, value in os.environ.items() if name.startswith(_CREDENTIALS)}
+            machine |= {name: value for name, value in os.environ.items() if name.startswith(_CREDENTIALS)}
         named = {name: os.environ.get(source, "") for name, source in self.variables}
-        return {**passed, **_source_path(passed.get("PYTHONPATH")), **own, **settings, **named}
+        return {**passed, **_source_path(passed.get("PYTHONPATH")), **machine, **settings, **named}
 
 
 def _source_path(existing: str | None) -> dict[str, str]:

@@ -20,7 +20,7 @@ from visioneval.errors import ImageError, ProviderError
 from visioneval.media.images import FORMATS, check_size, load_mask, load_rgb, opened, room_for
 from visioneval.media.pixel_budget import IN_MEMORY
 from visioneval.providers.base import Generation, GenerationRequest
-from visioneval.providers.mock import film
+from visioneval.providers.mock import video
 from visioneval.providers.mock.config import VIDEO_SIZE, MockParams
 from visioneval.providers.mock.edit import (
     add_line,
@@ -55,13 +55,13 @@ class _Base:
 
 
 class Mock:
-    """Renders a case's copy as an image or a film, or paints it into a mask. The same request gives the same bytes."""
+    """Renders a case's copy as an image or a video, or paints it into a mask. The same request gives the same bytes."""
 
     def __init__(self, config: object) -> None:
         self.config = config
 
     async def generate(self, request: GenerationRequest) -> Generation:
-        """Renders flyers of the requested size, or films of them. Raises ``ProviderError``."""
+        """Renders flyers of the requested size, or videos of them. Raises ``ProviderError``."""
         return await asyncio.to_thread(_generate, request)
 
     async def edit(self, request: GenerationRequest) -> Generation:
@@ -78,7 +78,7 @@ class Mock:
 def _generate(request: GenerationRequest) -> Generation:
     params = _params(request)
     if request.task_type is TaskType.VIDEO_GENERATION:
-        return _generate_films(request, params)
+        return _generate_videos(request, params)
     size = pixel_size(params.size)
     if params.flaw == "wrong_size":
         size = other_size(size)
@@ -90,21 +90,21 @@ def _generate(request: GenerationRequest) -> Generation:
     return Generation(outputs=outputs, run_params=params.of_images)
 
 
-def _generate_films(request: GenerationRequest, params: MockParams) -> Generation:
+def _generate_videos(request: GenerationRequest, params: MockParams) -> Generation:
     params = params if "size" in request.params else params.model_copy(update={"size": VIDEO_SIZE})
-    size = film.film_size(params)
+    size = video.video_size(params)
     _check_size(size)
     with IN_MEMORY.reserve(size[0] * size[1]):
-        outputs = tuple(_film(request, params, size, sample) for sample in request.samples)
+        outputs = tuple(_generate_video(request, params, size, sample) for sample in request.samples)
     return Generation(outputs=outputs, run_params=params.model_dump())
 
 
-def _film(request: GenerationRequest, params: MockParams, size: tuple[int, int], sample: int) -> bytes:
+def _generate_video(request: GenerationRequest, params: MockParams, size: tuple[int, int], sample: int) -> bytes:
     dice = Dice(params.seed, sample, request.prompt)
     if params.flaw == "blank":
-        return film.render(flat(size, dice), (0, 0, *size), params, SOFTWARE)
+        return video.render(flat(size, dice), (0, 0, *size), params, SOFTWARE)
     page, art = draw_page(size, _page_copy(request.case.expect.text or ExpectText(extra="forbid"), params, dice), dice)
-    return film.render(page, art, params, SOFTWARE)
+    return video.render(page, art, params, SOFTWARE)
 
 
 def _edit(request: GenerationRequest) -> Generation:

@@ -73,8 +73,10 @@ class OpenAIJudge(BaseJudge, OpenAIOptions):
     """A vision model with the Responses API, or with chat completions (``api: chat``)."""
 
     provider: Literal["openai"]
-    model: Text
-    api: Literal["responses", "chat"] = "responses"
+    model: Text = Field(description="The model's name.")
+    api: Literal["responses", "chat"] = Field(
+        default="responses", description="responses: the Responses API; chat: chat completions, for compatible servers."
+    )
     params: dict[str, Any] = Field(
         default_factory=dict, description="Parameters that are sent as written, such as reasoning."
     )

@@ -52,17 +52,17 @@ class OpenAIGenerator:
     async def edit(self, request: GenerationRequest) -> Generation:
         """Edits the first image; the others are references, in order."""
         use = mask_use(self._config.mask_mode, request.files)
-        outputs, mask = await asyncio.to_thread(uploads, request, use)
-        prompt = use.worded(request.prompt, len(outputs))
+        images, mask = await asyncio.to_thread(uploads, request, use)
+        prompt = use.worded(request.prompt, len(images))
         masked = {"mask_mode": use.mode} if "editable" in request.files.masks else {}
         sent = {**request.params, **masked}
         if self._config.edit_body == "json":
-            body = await asyncio.to_thread(_json_edit, request.params, prompt, outputs, mask)
+            body = await asyncio.to_thread(_json_edit, request.params, prompt, images, mask)
             return await self._generation(await self._connection.post("/images/edits", body), sent)
         client = await self._connection.client()
         with provider_errors(client):
             raw = await client.images.with_raw_response.edit(
-                image=outputs,
+                image=images,
                 prompt=prompt,
                 mask=mask if mask is not None else openai.omit,
                 extra_body={**request.params, "prompt": prompt},

@@ -49,13 +49,16 @@ class OpenAIVideos:
                 cast_to=httpx2.Response,
             )
             job = read_json(answer)
-        if not job.get("id"):
+        name = str(job.get("id") or "")
+        if not name:
             raise ProviderError("the answer names no video", kind="transient", may_be_billed=True)
-        return str(job["id"])
+        if not _is_id(name):
+            raise ProviderError(f"{name!r:.200} is no video", kind="invalid", may_be_billed=True)
+        return name
 
     async def poll(self, name: str, request: GenerationRequest) -> Generation | None:
         """The video, once its job has ended. Raises ``OperationError`` if it has none."""
-        if not _ID.fullmatch(name) or set(name) == {"."}:
+        if not _is_id(name):
             raise OperationError(f"{name!r:.200} is no video", kind="invalid")
         client = await self._connection.client()
         with _job_errors(client, name):
@@ -69,6 +72,11 @@ class OpenAIVideos:
         with _job_errors(client, name):
             await _download(client, name, path)
         return Generation(outputs=(OutputFile(path),), usage=_usage(job), run_params=dict(request.params))
+
+
+def _is_id(name: str) -> bool:
+    """Whether a name is a part of a URL's path."""
+    return _ID.fullmatch(name) is not None and set(name) != {"."}
 
 
 def _texts(params: Mapping[str, Any]) -> dict[str, str]:

@@ -16,11 +16,11 @@ from visioneval.types import Frozen
 class RecordedFields(Frozen):
     """The columns of a file of recorded answers."""
 
-    case: Text = "case"
+    case: Text = Field(default="case", description="The column with the id of the case.")
     model: Text | None = Field(default=None, description="Without it, answers apply to all model runs.")
     sample: Text | None = Field(default=None, description="Without it, answers apply to all samples.")
     question: Text = Field(default="question", description="A question's ID or text, or a metric's name.")
-    answer: Text = "answer"
+    answer: Text = Field(default="answer", description="The column with the answer.")
 
 
 class RecordedJudge(BaseJudge):
@@ -31,8 +31,8 @@ class RecordedJudge(BaseJudge):
     is_recorded: ClassVar[bool] = True
 
     provider: Literal["recorded"]
-    path: Text
-    fields: RecordedFields = RecordedFields()
+    path: Text = Field(description="The table of answers, relative to this file.")
+    fields: RecordedFields = Field(default=RecordedFields(), description="The names of the table's columns.")
 
     def located(self, folder: Path) -> Self:
         return self.model_copy(update={"path": str(folder / self.path)})

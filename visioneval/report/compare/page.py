@@ -16,10 +16,12 @@ from visioneval.analysis.compare.gates import GateResult, overall_state
 from visioneval.analysis.compare.pairing import CHANGES, CellPair, Change
 from visioneval.analysis.sides import Side
 from visioneval.report.html.images import EmbeddedImages
-from visioneval.report.html.page_data import as_json
+from visioneval.report.html.page_data import NOT_DOWNLOADED, as_json
 from visioneval.report.html.pages import PageFrame, policy, render, script, style
 from visioneval.report.sentences import (
     TITLES,
+    assessment,
+    caveat,
     cost_and_time_rows,
     describe_change,
     headline,
@@ -38,7 +40,10 @@ EMBEDDED_PAIRS = 400
 """Pairs with embedded images, changed pairs first. Limits the size of the file."""
 SIDE = 640
 MAX_LISTED = 20
-_LISTED_CHANGES: tuple[Change, ...] = ("broken", "error_after", "fixed", "error_before")
+MAX_WITH_OUTPUTS = 6
+"""Broken cells whose outputs the page begins with, and as many new errors."""
+_CHANGES_WITH_OUTPUTS: tuple[Change, ...] = ("broken", "error_after")
+_LISTED_CHANGES: tuple[Change, ...] = ("fixed", "error_before")
 _HALF, _REACH = 80.0, 72.0
 _GATE_LABELS = {"passed": "passed", "failed": "failed", "unmeasured": "not measured"}
 _OUTCOME_TITLES = {
@@ -70,9 +75,12 @@ class DifferenceRow:
     p: str
     p_holm: str
     n: str
-    direction: str
     assessment: str
     significant: bool
+    broken: str
+    fixed: str
+    link: str
+    """The changed pairs of a tag; empty in other tables."""
 
 
 def comparison_page(comparison: Comparison, gates: Sequence[GateResult], frame: PageFrame | None = None) -> str:
@@ -87,13 +95,14 @@ def comparison_page(comparison: Comparison, gates: Sequence[GateResult], frame: 
         frame=frame,
         a=comparison.a,
         b=comparison.b,
-        outcome=_OUTCOME_TITLES[overall_state(comparison, gates)],
+        outcome=_outcome(comparison, gates),
         headline=[first, *rest],
         notes=list(notes(comparison)),
         mismatches=list(mismatch_lines(comparison)),
         gates=gates,
         gate_labels=_GATE_LABELS,
-        changes=list(_changes(comparison)),
+        regressions=list(_changes(comparison, _CHANGES_WITH_OUTPUTS, MAX_WITH_OUTPUTS)),
+        changes=list(_changes(comparison, _LISTED_CHANGES, MAX_LISTED)),
         tables=list(_tables(comparison)),
         cost_rows=list(cost_and_time_rows(comparison)),
         unpaired=unpaired_lines(comparison),
@@ -101,15 +110,27 @@ def comparison_page(comparison: Comparison, gates: Sequence[GateResult], frame: 
     )
 
 
-def _changes(comparison: Comparison) -> Iterator[dict[str, Any]]:
+def _outcome(comparison: Comparison, gates: Sequence[GateResult]) -> tuple[str, str]:
+    """The tone and the title: green only where all gates passed, nothing broke, and nothing is incomplete."""
+    state = overall_state(comparison, gates)
+    tone, title = _OUTCOME_TITLES[state]
+    but = caveat(comparison) if state == "passed" else ""
+    return ("plain", f"{title}, but {but}") if but else (tone, title)
+
+
+def _changes(comparison: Comparison, changes: Sequence[Change], limit: int) -> Iterator[dict[str, Any]]:
     """The first rows of each kind of change, with links to their images."""
-    for change in _LISTED_CHANGES:
+    for change in changes:
         pairs = comparison.changed(change)
         if pairs:
-            rows = [_change_row(pair, comparison) for pair in pairs[:MAX_LISTED]]
-            hidden = max(0, len(pairs) - MAX_LISTED)
-            link = f"#pairs?{urlencode({'change': change})}"
-            yield {"title": TITLES[change], "total": len(pairs), "rows": rows, "more": hidden, "link": link}
+            yield {
+                "title": TITLES[change],
+                "total": len(pairs),
+                "rows": [_change_row(pair, comparison) for pair in pairs[:limit]],
+                "first": sum(min(MAX_PAIRS, comparison.counts[other]) for other in CHANGES[: CHANGES.index(change)]),
+                "more": max(0, len(pairs) - limit),
+                "link": f"#pairs?{urlencode({'change': change})}",
+            }
 
 
 def _change_row(pair: CellPair, comparison: Comparison) -> tuple[str, str, str, str, list[str]]:
@@ -122,7 +143,7 @@ def _pair_notes(pair: CellPair) -> list[str]:
     marks = (
         ("must_pass", pair.must_pass),
         ("flaky", pair.flaky),
-        ("same image", pair.same_output),
+        ("same output", pair.same_output),
         ("changed rules only", pair.is_moved_by_rules),
     )
     return [note for note, applies in marks if applies]
@@ -132,13 +153,14 @@ def _tables(comparison: Comparison) -> Iterator[dict[str, Any]]:
     tested = (comparison.pass_rate, *comparison.metrics)
     yield _table("Pass rate and metrics (paired)", "metric", tested, power_lines(tested), adjusted=True)
     if comparison.by_run:
-        yield _table("Pass rate by model run", "model run", comparison.by_run, ())
+        yield _table("Pass rate by model run (p not adjusted)", "model run", comparison.by_run, (), of_verdicts=True)
     if comparison.by_tag:
-        yield _table("Pass rate by tag", "tag", comparison.by_tag, ())
+        title = "Pass rate and changes by tag (p not adjusted)"
+        yield _table(title, "tag", comparison.by_tag, (), of_verdicts=True, links=True)
     if comparison.by_type:
-        yield _table("By question type", "type", comparison.by_type, ())
+        yield _table("By question type (p not adjusted)", "type", comparison.by_type, ())
     if comparison.by_failure_tag:
-        yield _table("Cells by failure tag", "tag", comparison.by_failure_tag, ())
+        yield _table("Cells by failure tag (p not adjusted)", "tag", comparison.by_failure_tag, ())
 
 
 def _table(
@@ -148,14 +170,15 @@ def _table(
     notes: Iterator[str] | tuple[()],
     *,
     adjusted: bool = False,
+    of_verdicts: bool = False,
+    links: bool = False,
 ) -> dict[str, Any]:
-    rows = [_row(difference) for difference in differences]
-    return {"title": title, "heading": heading, "adjusted": adjusted, "rows": rows, "notes": list(notes)}
+    rows = [_row(difference, links=links) for difference in differences]
+    columns = {"adjusted": adjusted, "of_verdicts": of_verdicts}
+    return {"title": title, "heading": heading, **columns, "rows": rows, "notes": list(notes)}
 
 
-def _row(difference: Difference) -> DifferenceRow:
-    worse = difference.worse_by
-    direction = "" if not worse else "worse" if worse > 0 else "better"
+def _row(difference: Difference, *, links: bool) -> DifferenceRow:
     return DifferenceRow(
         name=difference.name,
         a=show_value(difference, difference.a),
@@ -165,9 +188,11 @@ def _row(difference: Difference) -> DifferenceRow:
         p=show_p(difference.p),
         p_holm=show_p(difference.p_holm),
         n=show_n(difference),
-        direction=direction,
-        assessment=f"significantly {direction}" if direction and difference.significant else direction,
+        assessment=assessment(difference),
         significant=difference.significant,
+        broken=f"{difference.lower:,}",
+        fixed=f"{difference.higher:,}",
+        link=f"#pairs?{urlencode({'tag': difference.name})}" if links else "",
     )
 
 
@@ -191,6 +216,7 @@ def _data(comparison: Comparison) -> dict[str, Any]:
         _pair(pair, comparison, outputs if at < EMBEDDED_PAIRS else None, samples)
         for at, pair in enumerate(islice(pairs, MAX_PAIRS))
     ]
+    tested = (comparison.pass_rate, *comparison.metrics)
     changes = {
         change: {"title": TITLES[change].partition(" (")[0], "number": counts[change]}
         for change in CHANGES
@@ -202,6 +228,7 @@ def _data(comparison: Comparison) -> dict[str, Any]:
         "first": ",".join(initial),
         "total": len(comparison.pairs),
         "images": outputs.data,
+        "metrics": {difference.name: difference.metric.model_dump(mode="json") for difference in tested},
         "list": shown_pairs,
     }
 
@@ -216,10 +243,11 @@ def _pair(pair: CellPair, comparison: Comparison, outputs: _PairImages | None, s
         "sample": pair.b.sample_index if samples else None,
         "change": pair.change,
         "verdicts": [pair.a.verdict, pair.b.verdict],
+        "tags": pair.tags,
         "notes": _pair_notes(pair),
         "lines": describe_change(pair, comparison.b.writers),
         "reasons": [reason for cell in (pair.a, pair.b) for reason in cell.reasons.values()],
-        "scores": [score for score in scores if score[1] != score[2]],
+        "scores": scores,
         "prompt": pair.b.prompt or pair.a.prompt,
         "sent": [pair.a.sent_prompt, pair.b.sent_prompt],
         "images": [not_embedded, not_embedded] if outputs is None else outputs.of(pair),
@@ -243,7 +271,9 @@ class _PairImages:
         if images is None:
             return f"{side.name} has no images"
         if cell.artifact_path is None:
-            return "no image was generated"
+            is_finished = cell.error is None or cell.error.stage != "generate"
+            is_refused = "refused" in cell.reasons or "refused" in cell.failure_tags
+            return NOT_DOWNLOADED if is_finished and not is_refused else "no image was generated"
         image = images.run_image(cell.artifact_path)
         if "src" not in image:
             return image.get("why", "")

@@ -20,6 +20,7 @@ from urllib.parse import quote
 from visioneval.atomic import write_whole
 from visioneval.errors import ImageError, UsageError
 from visioneval.media import images, video
+from visioneval.records.stores.locations import copies_of
 from visioneval.suite.loading.paths import Trust
 
 if TYPE_CHECKING:
@@ -74,6 +75,8 @@ class ReportImages(ABC):
     def run_image(self, relative: str) -> ReportImage:
         """An image in the run folder."""
         image = _image_or_reason(lambda: self._put_run_image(self._run_image_path(relative)), relative)
+        if "src" not in image and copies_of(self._run) is not None and not (self._run / relative).exists():
+            image["why"] = "not downloaded from the store of the run"
         return {**image, "kind": "video"} if Path(relative).suffix.lower() in VIDEOS else image
 
     def _run_image_path(self, relative: str) -> Path:

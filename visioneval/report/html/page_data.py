@@ -13,6 +13,8 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
+from visioneval import bounds
+from visioneval.analysis.alignments import alignment_keys, gaps_in
 from visioneval.analysis.disagreements import disagreement_finder
 from visioneval.analysis.summary.summary import reason_of
 from visioneval.errors import TemplateError
@@ -23,11 +25,16 @@ from visioneval.report.numbers import show_score, thresholds_of
 from visioneval.rules import parse_rule
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.prompts import rendered
+from visioneval.suite.model import Suite
 from visioneval.types import Score
 
 PART = 40
 """Cells in one part of the details."""
-_REPEATED_FLAGS = ("--var", "--judge")
+_REPEATED_FLAGS = ("--var", "--judge", "--samples", "--runs", "--cache")
+_TRUSTED_FLAGS = ("--env-file", *(bound.flag for bound in bounds.ALL))
+_TRUST = "--trust-suite"
+_UNTRUSTED = f"The run had {_TRUST}: add it if you trust this suite, or write the report with it."
+NOT_DOWNLOADED = "not downloaded: the output stayed at its address, where the judges read it"
 _OMITTED_FIELDS = {"schema_version", "run_id", "test_id", "model_label", "sample_index", "prompt", "artifact_sha256"}
 
 
@@ -54,6 +61,7 @@ def index_of(run: SlimRun, thumbs: Sequence[str]) -> dict[str, Any]:
     """The data that the gallery shows and filters by, without texts. ``thumbs`` are URLs, one per cell."""
     info, cells = run.info, run.cells
     cases, models = _TextTable(), _TextTable(str(entry.label) for entry in info.selected_suite.models)
+    keys = alignment_keys(info)
     tags, failure_tags, rules = _TextTable(), _TextTable(), _TextTable()
     columns = {
         "case": [cases.index(cell.test_id) for cell in cells],
@@ -69,6 +77,7 @@ def index_of(run: SlimRun, thumbs: Sequence[str]) -> dict[str, Any]:
             for at, disagreements in enumerate(map(disagreement_finder(info.suite), cells))
             if any(disagreements.values())
         ],
+        "gaps": [sum(len(gaps_in(cell, key)) for key in keys) for cell in cells] if keys else [],
         "thumb": list(thumbs),
         "place": run.positions,
         "scores": {name: [_number(cell.scores.get(name, "")) for cell in cells] for name in info.metrics},
@@ -91,24 +100,27 @@ def _number(score: Score | str) -> Score | str:
     return float(f"{score:.5g}") if isinstance(score, float) else score
 
 
-def texts_of(cells: Sequence[Record]) -> dict[str, Any]:
+def texts_of(run: SlimRun) -> dict[str, Any]:
     """Searchable texts: all prompts, and for each cell the index of its prompt and its reasons."""
-    prompts = _TextTable()
+    prompts, suite = _TextTable(), run.info.suite
+    cases = {case.id: case for case in suite.cases}
     return {
-        "prompt": [prompts.index(cell.prompt) for cell in cells],
-        "why": [_why(cell) for cell in cells],
+        "prompt": [prompts.index(cell.prompt) for cell in run.cells],
+        "why": [_why(cell, cases.get(cell.test_id), suite) for cell in run.cells],
         "prompts": prompts.texts,
     }
 
 
-def _why(cell: Record) -> str:
-    reasons = [*dict.fromkeys(cell.reasons.values())]
+def _why(cell: Record, case: TestCase | None, suite: Suite) -> str:
+    """All reasons, those of failed rules first: a narrow page shows only the beginning."""
+    failed = (reason_of(parse_rule(rule).metric, cell, case, suite) for rule in cell.failed_rules)
+    reasons = [*dict.fromkeys((*failed, *cell.reasons.values()))]
     if cell.error is not None:
         reasons.insert(0, f"{cell.error.stage}, {cell.error.kind}: {cell.error.message}")
     return " \u00b7 ".join(filter(None, reasons))
 
 
-def details_of(run: SlimRun, images: ReportImages) -> Iterator[str]:
+def details_of(run: SlimRun, images: ReportImages, *, trust: bool) -> Iterator[str]:
     """Full cells as JSON like that of ``as_json``, ``PART`` at a time, in the order of the file."""
     info = run.info
     cases = {case.id: case for case in info.suite.cases}
@@ -129,7 +141,7 @@ def details_of(run: SlimRun, images: ReportImages) -> Iterator[str]:
             exact = {name: show_score(cell.scores.get(name), limit) for name, limit in thresholds_of(cell).items()}
             record = cell.model_dump_json(exclude=_OMITTED_FIELDS)
             more = {"why": why, "broken": broken, "exact": exact}
-            cell_json = _json({**_detail(cell, record, disagreements, info, images), **more})
+            cell_json = _json({**_detail(cell, record, disagreements, info, images, trust=trust), **more})
             # a run may have a hundred thousand cells: the record's JSON is inserted without parsing it
             cells.append(f'{cell_json[:-1]},"record":{record},{inputs_json[1:]}')
         yield _inert(f"[{','.join(cells)}]")
@@ -161,19 +173,27 @@ def _turn_json(case: TestCase | None, cell: Record, info: RunInfo, images: Repor
 
 
 def _detail(
-    cell: Record, record: str, disagreements: Mapping[str, bool], info: RunInfo, images: ReportImages
+    cell: Record, record: str, disagreements: Mapping[str, bool], info: RunInfo, images: ReportImages, *, trust: bool
 ) -> dict[str, Any]:
     output = (cell.artifact_path or "").startswith("artifacts/")
     has_files = record.count('"artifacts/') > output + (cell.base_path is not None)
     return {
         "prompt": cell.prompt,
-        "output": images.run_image(cell.artifact_path) if cell.artifact_path else None,
+        "output": images.run_image(cell.artifact_path) if cell.artifact_path else _no_output(cell),
         "files": {path: images.run_image(path) for path in _paths([grader.all_details for grader in cell.graders])}
         if has_files
         else {},
         "disagreement": [key for key, disagreed in disagreements.items() if disagreed],
-        "command": command_of(info, cell),
+        "command": command_of(info, cell, trust=trust),
+        "commandNote": "" if trust or _TRUST not in info.command_line else _UNTRUSTED,
     }
+
+
+def _no_output(cell: Record) -> dict[str, str] | None:
+    """Why a finished output is not in the run; ``None`` if there is none."""
+    if cell.status != "completed" or (cell.error is not None and cell.error.stage == "generate"):
+        return None
+    return {"why": NOT_DOWNLOADED}
 
 
 def _paths(value: Any) -> Iterator[str]:
@@ -189,17 +209,24 @@ def _paths(value: Any) -> Iterator[str]:
             yield from _paths(item)
 
 
-def command_of(info: RunInfo, cell: Record) -> str:
-    """The command that runs one cell again. It never includes trust flags: the user must add them."""
+def command_of(info: RunInfo, cell: Record, *, trust: bool = False) -> str:
+    """The command that runs one cell again, with the flags of its run that it needs.
+
+    Flags that trust the suite, read keys or lift limits are included only with ``trust``: the run may be a stranger's.
+    """
     suite = f"./{info.suite_path}" if info.suite_path.startswith("-") else info.suite_path
-    command = ["visioneval", "run", suite, "--case", cell.test_id, "--model", cell.model_label]
+    before: list[str] = []
+    command = ["run", suite, "--case", cell.test_id, "--model", cell.model_label]
     arguments = iter(info.command_line)
     for word in arguments:
         name, sign, value = word.partition("=")
-        if name in _REPEATED_FLAGS:
+        if name in (*_REPEATED_FLAGS, *_TRUSTED_FLAGS):
             flag_value = value if sign else next(arguments, None)
-            command += [] if flag_value is None else [name, flag_value]
-    return shlex.join(command)
+            if flag_value is not None and (trust or name in _REPEATED_FLAGS):
+                (before if name == "--env-file" else command).extend((name, flag_value))
+        elif name == _TRUST and trust:
+            command.append(name)
+    return shlex.join(("visioneval", *before, *command))
 
 
 def as_script(name: str, text: str) -> str:

@@ -21,20 +21,23 @@ from visioneval.report.terminal.run.summary import show_usd
 from visioneval.report.text import clean
 
 FOLDER = Path(__file__).parent / "page"
+STYLES = ("page.css", "gallery.css", "cell.css", "compare.css", "narrow.css")
 SCRIPTS = {
     "report": (
         "dom.js",
         "data.js",
         "filters.js",
+        "sorting.js",
         "gallery.js",
         "grid.js",
         "film.js",
+        "zoom.js",
         "stage.js",
         "details.js",
         "cell.js",
         "report.js",
     ),
-    "compare": ("dom.js", "stage.js", "compare.js"),
+    "compare": ("dom.js", "zoom.js", "stage.js", "cases.js", "compare.js"),
 }
 
 
@@ -65,7 +68,7 @@ def script(page: str) -> str:
 @cache
 def style() -> str:
     """The style of all pages."""
-    return (FOLDER / "page.css").read_text(encoding="utf-8")
+    return "\n".join((FOLDER / name).read_text(encoding="utf-8") for name in STYLES)
 
 
 def policy(inline_script: str = "", inline_style: str = "", *, is_live: bool = False) -> str:

@@ -27,6 +27,7 @@ from visioneval.report.html.overview import overview
 from visioneval.report.html.page_data import as_block, as_json, as_script, details_of, index_of, texts_of
 from visioneval.report.html.pages import PageFrame, policy, render, script, style
 from visioneval.report.html.slim_run import SlimRun
+from visioneval.report.html.worst import worst_failures
 
 _SUBFOLDERS = ("data", "thumbs", "images")
 MARK = "report.js"
@@ -64,24 +65,31 @@ def target_of(folder: Path, out: Path | None, *, single_file: bool) -> Path:
 
 def _write_folder(run: SlimRun, target: Path, trust: bool) -> Path:
     prepare_folder(target)
-    return write_files(run, target, FolderImages(run.folder, suite_folder(run.info), target, trust=trust))
+    images = FolderImages(run.folder, suite_folder(run.info), target, trust=trust)
+    return write_files(run, target, images, trust=trust)
 
 
-def write_files(run: SlimRun, target: Path, images: ReportImages, frame: PageFrame | None = None) -> Path:
-    """Writes the files of a report into an existing folder, and returns the path of its page. Raises ``OSError``."""
+def write_files(
+    run: SlimRun, target: Path, images: ReportImages, frame: PageFrame | None = None, *, trust: bool = False
+) -> Path:
+    """Writes the files of a report into an existing folder, and returns the path of its page. Raises ``OSError``.
+
+    Only with ``trust`` do commands have flags that trust the suite.
+    """
     _save(target / MARK, script("report"))
     _save(target / "report.css", style())
     data = target / "data"
     data.mkdir(exist_ok=True)
     for old in data.glob("details-*.js"):
         old.unlink()
-    _save(data / "index.js", as_script("index", as_json(index_of(run, _thumbs(run.cells, images)))))
-    _save(data / "texts.js", as_script("texts", as_json(texts_of(run.cells))))
-    for number, part in enumerate(details_of(run, images)):
+    thumbs = _thumbs(run.cells, images)
+    _save(data / "index.js", as_script("index", as_json(index_of(run, thumbs))))
+    _save(data / "texts.js", as_script("texts", as_json(texts_of(run))))
+    for number, part in enumerate(details_of(run, images, trust=trust)):
         _save(data / f"details-{number}.js", as_script(f"details-{number}", part))
     page = render(
         "report.html.j2",
-        **_overview(run),
+        **_overview(run, thumbs),
         policy=policy(is_live=frame is not None and bool(frame.script)),
         frame=frame,
         style="",
@@ -93,12 +101,13 @@ def write_files(run: SlimRun, target: Path, images: ReportImages, frame: PageFra
 
 def _write_single_file(run: SlimRun, target: Path, trust: bool) -> Path:
     images = EmbeddedImages(run.folder, suite_folder(run.info), trust=trust)
-    blocks = [as_block("texts", as_json(texts_of(run.cells)))]
-    blocks += [as_block(f"details-{number}", part) for number, part in enumerate(details_of(run, images))]
-    blocks.append(as_block("index", as_json(index_of(run, _thumbs(run.cells, images)))))
+    blocks = [as_block("texts", as_json(texts_of(run)))]
+    blocks += [as_block(f"details-{number}", part) for number, part in enumerate(details_of(run, images, trust=trust))]
+    thumbs = _thumbs(run.cells, images)
+    blocks.append(as_block("index", as_json(index_of(run, thumbs))))
     page = render(
         "report.html.j2",
-        **_overview(run),
+        **_overview(run, thumbs),
         policy=policy(script("report"), style()),
         frame=None,
         style=style(),
@@ -109,7 +118,7 @@ def _write_single_file(run: SlimRun, target: Path, trust: bool) -> Path:
     return _save(target, page)
 
 
-def _overview(run: SlimRun) -> dict[str, Any]:
+def _overview(run: SlimRun, thumbs: Sequence[str]) -> dict[str, Any]:
     """All values of the page's template that are about the run, over all of its cells."""
     cells: Iterable[Record] = run.cells if run.left_out is None else run.records
     pairs = preferences_within(run.folder, run.info)
@@ -117,6 +126,7 @@ def _overview(run: SlimRun) -> dict[str, Any]:
     summary = summarize(run.info, cells, pairs, read_pair_cards(run.folder), costs, read_diversity(run.folder))
     return {
         **overview(run.info, CellNumbers(cells), summary),
+        "worst": worst_failures(summary, dict(zip((cell.cell for cell in run.cells), thumbs, strict=True))),
         "left_out": run.left_out or "",
         "gallery_cells": len(run.cells),
     }

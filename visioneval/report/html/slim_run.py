@@ -17,7 +17,7 @@ from visioneval.suite.filters import any_glob
 from visioneval.types import Verdict
 
 _MIN_RANKED = 1000
-_DETAIL_FIELDS = ("judge_verdict", "prompt_sha256", "source", "coverage", "dropped", "votes", "read")
+_DETAIL_FIELDS = ("judge_verdict", "prompt_sha256", "source", "coverage", "dropped", "votes", "read", "gaps")
 _QUESTION_FIELDS = ("question", "type", "score")
 _SHARED = ("run_id", "test_id", "model_label", "prompt", "tags", "failed_rules", "provider")
 

@@ -13,6 +13,7 @@ from visioneval.analysis.compare.gates import GateResult, State
 from visioneval.analysis.compare.pairing import CellPair, Change
 from visioneval.report.sentences import (
     TITLES,
+    assessment,
     cost_and_time_rows,
     describe_change,
     headline,
@@ -33,7 +34,10 @@ MAX_ROWS = 20
 MAX_GAPS = 200
 """Characters of the gaps of one image."""
 LISTED_CHANGES: tuple[Change, ...] = ("broken", "error_after", "fixed", "error_before", "still_failing", "still_error")
+_WIDE = 100
+"""Characters of a terminal in which an assessment fits on one line."""
 _COLORS = {"broken": "red", "error_after": "yellow", "fixed": "green", "error_before": "green"}
+_ASSESSMENT_COLORS = {"worse": "red", "better": "green"}
 _MARKS: dict[State, str] = {"passed": "passed", "failed": "FAILED", "unmeasured": "NOT MEASURED"}
 _MARK_COLORS: dict[State, str] = {"passed": "green", "failed": "red", "unmeasured": "yellow"}
 
@@ -126,7 +130,7 @@ def _alignment_table(comparison: Comparison, width: int, max_rows: int) -> Rende
 
 def _name(pair: CellPair, *, samples: bool) -> str:
     notes = [note for note, applies in (("must_pass", pair.must_pass), ("flaky", pair.flaky)) if applies]
-    notes += ["same image"] if pair.same_output else []
+    notes += ["same output"] if pair.same_output else []
     notes += ["changed rules only"] if pair.is_moved_by_rules else []
     name = f"{pair.b.test_id} [{pair.b.sample_index}]" if samples else pair.b.test_id
     return clean(f"{name}\n({', '.join(notes)})" if notes else name)
@@ -138,22 +142,25 @@ def _numbers(comparison: Comparison, width: int) -> Iterator[RenderableType]:
     power = list(power_lines(tested))
     if power:
         yield plain("\n".join(power), "dim")
-    for title, heading, differences in (
-        ("Pass rate by model run", "model run", comparison.by_run),
-        ("Pass rate by tag", "tag", comparison.by_tag),
-        ("By question type", "type", comparison.by_type),
-        ("Cells by failure tag", "tag", comparison.by_failure_tag),
+    for title, heading, differences, of_verdicts in (
+        ("Pass rate by model run", "model run", comparison.by_run, True),
+        ("Pass rate by tag", "tag", comparison.by_tag, True),
+        ("By question type", "type", comparison.by_type, False),
+        ("Cells by failure tag", "tag", comparison.by_failure_tag, False),
     ):
         if differences:
-            yield with_title(f"{title} (p not adjusted)", _differences(heading, differences, width, adjusted=False))
+            body = _differences(heading, differences, width, adjusted=False, of_verdicts=of_verdicts)
+            yield with_title(f"{title} (p not adjusted)", body)
     rows = list(cost_and_time_rows(comparison))
     if rows:
         columns = (Column("", min_width=8), Column("A", right=True), Column("B", right=True), Column("pairs"))
         yield with_title("Cost and time", table(columns, rows, width))
 
 
-def _differences(heading: str, differences: Sequence[Difference], width: int, *, adjusted: bool) -> RenderableType:
-    """Puts the interval on a separate line if the terminal is too narrow."""
+def _differences(
+    heading: str, differences: Sequence[Difference], width: int, *, adjusted: bool, of_verdicts: bool = False
+) -> RenderableType:
+    """Puts the interval on a separate line if the terminal is too narrow. ``of_verdicts`` counts broken cells."""
     columns = [
         Column(heading, min_width=10),
         Column("A", right=True),
@@ -162,16 +169,17 @@ def _differences(heading: str, differences: Sequence[Difference], width: int, *,
         Column("p", right=True),
         *([Column("p Holm", right=True)] if adjusted else []),
         Column("n (cases)", right=True),
-        Column(""),
+        *([Column("broken / fixed", min_width=8)] if of_verdicts else []),
+        Column("", min_width=None if width >= _WIDE else 8),
     ]
-    rows = [_row(difference, adjusted=adjusted) for difference in differences]
+    rows = [_row(difference, adjusted=adjusted, of_verdicts=of_verdicts) for difference in differences]
     if fit_columns(columns, rows, width) is None:
         for row in rows:
             row[3] = plain(str(row[3]).replace(" [", "\n["))
     return table(columns, rows, width)
 
 
-def _row(difference: Difference, *, adjusted: bool) -> list[Cell]:
+def _row(difference: Difference, *, adjusted: bool, of_verdicts: bool) -> list[Cell]:
     return [
         difference.name,
         show_value(difference, difference.a),
@@ -180,16 +188,17 @@ def _row(difference: Difference, *, adjusted: bool) -> list[Cell]:
         show_p(difference.p),
         *([show_p(difference.p_holm)] if adjusted else []),
         show_n(difference),
-        _direction(difference),
+        *([f"{difference.lower:,} / {difference.higher:,}"] if of_verdicts else []),
+        _assessment(difference),
     ]
 
 
-def _direction(difference: Difference) -> Text:
-    worse = difference.worse_by
-    if not worse:
-        return Text("")
-    word, color = ("worse", "red") if worse > 0 else ("better", "green")
-    return Text(f"{word}!", style=f"bold {color}") if difference.significant else Text(word, style="dim")
+def _assessment(difference: Difference) -> Text:
+    word = assessment(difference)
+    if not difference.is_evident:
+        return Text(word, style="dim")
+    color = _ASSESSMENT_COLORS.get(word, "")
+    return Text(f"{word}!", style=f"bold {color}".strip()) if difference.significant else Text(word, style=color)
 
 
 def _gates(gates: Sequence[GateResult], width: int) -> RenderableType:

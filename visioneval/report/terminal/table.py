@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
-from rich import box
 from rich.cells import cell_len
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -39,14 +39,52 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int)
     widths = fit_columns(columns, rows, width)
     if widths is None:
         return _stacked(columns, rows)
-    grid = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for column, column_width in zip(columns, widths, strict=True):
-        grid.add_column(
-            plain(column.name), justify="right" if column.right else "left", width=column_width, overflow="fold"
-        )
-    for row in rows:
-        grid.add_row(*(_broken_at_signs(_text(cell), size) for cell, size in zip(row, widths, strict=True)))
-    return grid
+    return _Grid(columns, rows, widths)
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """A table with fitted widths. Rich's own, which measures each cell again, takes several times as long."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell]]
+    widths: Sequence[int]
+
+    def __rich_console__(self, console: Console, _: ConsoleOptions) -> Iterator[Text]:
+        names = self._lines([plain(column.name, "bold") for column in self.columns], console, is_at_bottom=True)
+        rule = Text("─" * (sum(self.widths) + GAP * (len(self.widths) - 1)))
+        rows = [line for row in self.rows for line in self._lines(row, console)]
+        yield Text("\n", no_wrap=True, overflow="ignore").join([*names, rule, *rows])
+
+    def _lines(self, row: Sequence[Cell], console: Console, *, is_at_bottom: bool = False) -> Iterator[Text]:
+        """The lines of a row, as many as its highest cell has."""
+        cells: list[Sequence[Text | None]] = [
+            _wrapped(_text(cell), width, column.right, console)
+            for cell, width, column in zip(row, self.widths, self.columns, strict=True)
+        ]
+        height = max(len(cell) for cell in cells)
+        if is_at_bottom:
+            cells = [[*[None] * (height - len(cell)), *cell] for cell in cells]
+        for parts in zip_longest(*cells):
+            line = Text()
+            for at, (part, width) in enumerate(zip(parts, self.widths, strict=True)):
+                line.append(" " * GAP if at else "")
+                line.append(" " * width if part is None else part)
+            yield line
+
+
+def _wrapped(text: Text, width: int, is_right: bool, console: Console) -> Sequence[Text]:
+    """The lines of a cell, each filled up to a width."""
+    if "\n" in text.plain or "\t" in text.plain or cell_len(text.plain) > width:
+        broken = _broken_at_signs(text, width)
+        return list(broken.wrap(console, width, justify="right" if is_right else "left", overflow="fold"))
+    line = text.copy()
+    if is_right:
+        line.rstrip()
+        line.pad_left(width - line.cell_len)
+    else:
+        line.pad_right(width - line.cell_len)
+    return [line]
 
 
 def fit_columns(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> list[int] | None:

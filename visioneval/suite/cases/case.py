@@ -38,8 +38,8 @@ AspectRatio = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,3}:[1-9][
 class InputImage(Frozen):
     """An input image of a case. YAML also accepts a plain path."""
 
-    path: FilePath
-    role: Name = "base"
+    path: FilePath = Field(description="The image file, relative to this file.")
+    role: Name = Field(default="base", description="What the image is for; the first one with the role base is edited.")
 
 
 def _plain_path(value: Any) -> Any:
@@ -73,16 +73,21 @@ Alpha = Annotated[
 class Masks(Frozen):
     """Mask files, the same size as the base image. Fully transparent pixels (alpha 0) are inside the mask."""
 
-    editable: FilePath | None = None
-    clothing: FilePath | None = None
-    occluders: FilePath | None = None
+    editable: FilePath | None = Field(
+        default=None,
+        description="May change: the transparent pixels of this mask, which is as large as the base image.",
+    )
+    clothing: FilePath | None = Field(default=None, description="The clothing of a person, by transparent pixels.")
+    occluders: FilePath | None = Field(
+        default=None, description="What lies before the clothing, by transparent pixels."
+    )
 
 
 class ExpectText(Frozen):
     """The text that an image must and must not contain, line by line."""
 
-    required: tuple[Text, ...] = ()
-    forbidden: tuple[Text, ...] = ()
+    required: tuple[Text, ...] = Field(default=(), description="Lines that must be in the output, letter by letter.")
+    forbidden: tuple[Text, ...] = Field(default=(), description="Texts that must not be in the output.")
     allowed: tuple[Text, ...] = Field(
         default=(), description="Lines that are neither required nor extra, such as a brand name."
     )
@@ -101,12 +106,12 @@ class ExpectText(Frozen):
 class Expect(Frozen):
     """Expected properties of the image, for graders that measure."""
 
-    text: ExpectText | None = None
+    text: ExpectText | None = Field(default=None, description="The copy that the grader text checks.")
     size: ExpectedSize | None = Field(
         default=None, description="WIDTHxHEIGHT, or 'requested' for the size in the model's parameters."
     )
-    aspect_ratio: AspectRatio | None = None
-    format: ImageFormat | None = None
+    aspect_ratio: AspectRatio | None = Field(default=None, description='Width to height, such as "2:3".')
+    format: ImageFormat | None = Field(default=None, description="The file format of the output.")
     alpha: Alpha | None = Field(
         default=None,
         description="Whether the image must contain transparent pixels, or 'any'. "
@@ -138,12 +143,20 @@ class _CaseFields(Frozen):
         json_schema_extra={"minLength": 1},
         description="Required unless no model has images (outputs: none), or the case has turns.",
     )
-    criteria: str | None = None
-    images: tuple[ImageEntry, ...] = ()
-    masks: Masks | None = None
-    region: str | None = None
-    reference: FilePath | None = None
-    expect: Expect = Expect()
+    criteria: str | None = Field(
+        default=None, description="What matters for this case, for judges and people; models do not see it."
+    )
+    images: tuple[ImageEntry, ...] = Field(
+        default=(), description="Input images, in the order in which models get them. The first one is edited."
+    )
+    masks: Masks | None = Field(
+        default=None, description="Masks by what they select; mask: X is short for masks: {editable: X}."
+    )
+    region: str | None = Field(default=None, description="The same as the mask in words.")
+    reference: FilePath | None = Field(
+        default=None, description="An image of the correct result, for the grader reference and judges."
+    )
+    expect: Expect = Field(default=Expect(), description="What local graders expect of the output.")
     outputs: dict[str, Annotated[tuple[OutputEntry, ...], Field(min_length=1)]] = Field(
         default_factory=dict,
         description="Existing outputs by model label, one path per sample. A dataset's output column fills this in; "
@@ -153,9 +166,13 @@ class _CaseFields(Frozen):
         default=None, description="Pinned Gecko questions. Without them, a judge generates questions from the prompt."
     )
     add_questions: Questions = Field(default=(), description="Asked in addition to the pinned or generated questions.")
-    tags: tuple[Name, ...] = ()
+    tags: tuple[Name, ...] = Field(
+        default=(), description="Groups for rates by tag, selections and scopes; must_pass is one that compare knows."
+    )
     flaky: YesNo = Field(default=False, description="Comparisons report this case but never fail on it.")
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    metadata: dict[str, Any] = Field(
+        default_factory=dict, description="Any values, for templates and for custom classes."
+    )
     verdict: Annotated[tuple[RuleEntry, ...], Field(min_length=1)] | None = Field(
         default=None, description="Replaces the suite's rules for this case."
     )
@@ -174,7 +191,7 @@ class _CaseFields(Frozen):
 class CaseTurn(_CaseFields):
     """One turn of an edit. What it does not say, the case says for all turns."""
 
-    prompt: Annotated[Prompt, StringConstraints(min_length=1)]
+    prompt: Annotated[Prompt, StringConstraints(min_length=1)] = Field(description="What this turn asks for.")
     images: tuple[ImageEntry, ...] = Field(
         default=(), description="More input images of this turn, after the image that it edits."
     )
@@ -196,8 +213,14 @@ class TestCase(_CaseFields):
 
     __test__ = False  # pytest would collect a class of this name
 
-    id: CaseId = Field(json_schema_extra={"pattern": f"^{CASE_ID}$"})
-    task: TaskType | None = None
+    id: CaseId = Field(
+        json_schema_extra={"pattern": f"^{CASE_ID}$"},
+        description="Unique in the suite; part of file names and of every record.",
+    )
+    task: TaskType | None = Field(
+        default=None,
+        description="Default: image_editing for a case with an input image, else image_generation.",
+    )
     output_of: CaseId | None = Field(
         default=None, description="The case whose images are graded against this prompt; this case generates nothing."
     )

@@ -55,12 +55,14 @@ QuestionType = Annotated[str, StringConstraints(min_length=1, max_length=60, pat
 class GeckoQuestion(Frozen):
     """One claim of a prompt as a question, with its choices, the correct answer, and its dependencies."""
 
-    id: QuestionId
-    question: Line
-    choices: tuple[Line, ...] = Field(default=YES_NO, max_length=MAX_CHOICES, json_schema_extra={"minItems": 2})
+    id: QuestionId = Field(description="Unique among the questions of a prompt.")
+    question: Line = Field(description="A question about the output, on one line.")
+    choices: tuple[Line, ...] = Field(
+        default=YES_NO, max_length=MAX_CHOICES, json_schema_extra={"minItems": 2}, description="The possible answers."
+    )
     answer: Line = Field(default="yes", description="The choice that matches the prompt.")
-    type: QuestionType = "other"
-    justification: str = ""
+    type: QuestionType = Field(default="other", description="The kind of claim that it checks, for scores by type.")
+    justification: str = Field(default="", description="The words of the prompt that it is about.")
     depends_on: Annotated[
         tuple[QuestionId, ...], BeforeValidator(_as_list, json_schema_input_type=tuple[QuestionId, ...] | str | int)
     ] = Field(default=(), description="IDs of the questions that must be correct for this one to count as correct.")

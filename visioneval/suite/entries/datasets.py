@@ -101,7 +101,11 @@ Condition = Annotated[
                 *_VALUES_SCHEMA["anyOf"],
                 {
                     "type": "object",
-                    "properties": {"min": {"type": "number"}, "max": {"type": "number"}, "not": _VALUES_SCHEMA},
+                    "properties": {
+                        "min": {"type": "number", "description": "The lowest number that is read."},
+                        "max": {"type": "number", "description": "The highest number that is read."},
+                        "not": {**_VALUES_SCHEMA, "description": "Values that are not read."},
+                    },
                     "additionalProperties": False,
                     "minProperties": 1,
                 },
@@ -160,7 +164,9 @@ class Rows(TableFile):
         min_length=1, description="The column of each key: a name, a path such as meta.size, or a template."
     )
     group_by: Columns = Field(default=(), description="Rows with equal values in these columns are one case.")
-    join: Annotated[tuple[Join, ...], BeforeValidator(_as_joins, json_schema_input_type=Join | tuple[Join, ...])] = ()
+    join: Annotated[tuple[Join, ...], BeforeValidator(_as_joins, json_schema_input_type=Join | tuple[Join, ...])] = (
+        Field(default=(), description="Other tables whose columns are added to each row by an equal key.")
+    )
     filter: dict[Column, Condition] = Field(
         default_factory=dict, description="Conditions by column; a row is used if it meets all of them."
     )
@@ -193,4 +199,4 @@ class QuestionRows(Rows):
 class CaseDataset(Frozen):
     """Cases from a file of rows."""
 
-    dataset: CaseRows
+    dataset: CaseRows = Field(description="A table or folder with a case in each row.")

@@ -66,8 +66,8 @@ class BaseGrader(Frozen):
     needs: ClassVar[Mapping[str, str]] = {}
     """What a case must contain for a metric, by the metric's name without the grader's key."""
 
-    key: Name
-    when: When | None = None
+    key: Name = Field(description="Unique name; its metrics begin with it, and rules read them.")
+    when: When | None = Field(default=None, description="Grades only these cases.")
     optional: bool | None = Field(
         default=None,
         description="Whether a cell can pass without this grader's scores. "
@@ -224,13 +224,13 @@ class CustomGrader(BaseGrader, PanelOptions):
     """A custom grader class, ``my_package.module:Class``. Needs ``--trust-suite``."""
 
     runs_code: ClassVar[bool] = True
-    type: ModuleClass
+    type: ModuleClass = Field(description="Your class, module:Class. Needs --trust-suite.")
     judge: JudgeNames | None = Field(default=None, description="The key of its judge, if any, or a list of keys.")
     writes: Annotated[dict[str, Metric], Field(min_length=1)] | None = Field(
         default=None,
         description="Its metrics, by the name used in rules. Required if the class has no metrics().",
     )
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: dict[str, Any] = Field(default_factory=dict, description="Settings of the class, checked by its Options.")
     declared: SkipJsonSchema[Declared | None] = None
 
     def metrics(self, case: TestCase) -> dict[str, Metric]:

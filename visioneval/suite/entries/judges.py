@@ -68,12 +68,14 @@ class CustomJudge(BaseJudge):
 
     runs_code: ClassVar[bool] = True
 
-    provider: ModuleClass
-    model: str | None = None
-    params: dict[str, Any] = Field(default_factory=dict)
-    options: dict[str, Any] = Field(default_factory=dict)
+    provider: ModuleClass = Field(description="Your class, module:Class. Needs --trust-suite.")
+    model: str | None = Field(default=None, description="Any value for the class.")
+    params: dict[str, Any] = Field(default_factory=dict, description="Any values for the class.")
+    options: dict[str, Any] = Field(default_factory=dict, description="Settings of the class, checked by its Options.")
     declared: SkipJsonSchema[Declared | None] = None
-    api_key_env: EnvName | None = None
+    api_key_env: EnvName | None = Field(
+        default=None, description="The environment variable with the key that the class requires."
+    )
 
     @property
     def needs_keys(self) -> tuple[str, ...]:

@@ -28,7 +28,9 @@ class Limits(Frozen):
     max_concurrency: Annotated[int, Field(ge=1, le=4096, strict=True)] | None = Field(
         default=None, description="Concurrent calls, separately for generation and judging; default: --max-concurrency."
     )
-    requests_per_minute: Annotated[float, Field(gt=0, strict=True)] | None = None
+    requests_per_minute: Annotated[float, Field(gt=0, strict=True)] | None = Field(
+        default=None, description="Calls per minute to one model."
+    )
     images_per_minute: Annotated[float, Field(gt=0, strict=True)] | None = Field(
         default=None, description="Images generated."
     )
@@ -45,11 +47,11 @@ class Limits(Frozen):
 class Price(Frozen):
     """In US dollars: per image, second of video, call, or million tokens. Missing prices count as zero."""
 
-    per_image: Usd | None = None
+    per_image: Usd | None = Field(default=None, description="US dollars for each generated image.")
     per_second: Usd | None = Field(default=None, description="Per second of generated video.")
-    per_call: Usd | None = None
-    input_per_million: Usd | None = None
-    output_per_million: Usd | None = None
+    per_call: Usd | None = Field(default=None, description="US dollars for each call.")
+    input_per_million: Usd | None = Field(default=None, description="US dollars for a million input tokens.")
+    output_per_million: Usd | None = Field(default=None, description="US dollars for a million output tokens.")
 
     @model_validator(mode="after")
     def _check_not_empty(self) -> Self:

@@ -27,7 +27,9 @@ class ComputedMetric(Frozen):
     range: tuple[Bound, Bound | None] | None = Field(
         default=None, description="The inclusive range of a number; `null` as the second value is no upper limit."
     )
-    better: Literal["higher", "lower", "none"] = "higher"
+    better: Literal["higher", "lower", "none"] = Field(
+        default="higher", description="Which values are better; none for a value that is neither."
+    )
 
     @field_validator("expression")
     @classmethod

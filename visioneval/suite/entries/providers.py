@@ -36,7 +36,9 @@ class BaseProvider(Frozen):
     reads_outputs: ClassVar[bool] = False
     """Whether it reads existing outputs instead of generating; its cells name the files."""
 
-    label: Label | None = None
+    label: Label | None = Field(
+        default=None, description="The model run's name in reports; otherwise made from its parameters."
+    )
     tasks: tuple[TaskType, ...] = Field(default=(), description="Only cases of these tasks.")
 
     @property
@@ -124,7 +126,9 @@ class BaseProvider(Frozen):
 class GeneratingProvider(BaseProvider):
     """An entry that generates, with parameters and an optional sweep over them."""
 
-    params: dict[str, Any] = Field(default_factory=dict)
+    params: dict[str, Any] = Field(
+        default_factory=dict, description="Parameters of each call, as the provider documents them."
+    )
     grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
         default_factory=dict, description="Values by parameter. Every combination is one model run."
     )
@@ -167,8 +171,8 @@ class CustomProvider(GeneratingProvider):
 
     runs_code: ClassVar[bool] = True
 
-    provider: ModuleClass
-    options: dict[str, Any] = Field(default_factory=dict)
+    provider: ModuleClass = Field(description="Your class, module:Class. Needs --trust-suite.")
+    options: dict[str, Any] = Field(default_factory=dict, description="Settings of the class, checked by its Options.")
     declared: SkipJsonSchema[Declared | None] = None
     api_key_env: EnvName | None = Field(default=None, description="The environment variable with its API key.")
 

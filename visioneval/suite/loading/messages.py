@@ -53,6 +53,7 @@ _PATTERNS = {
     "type": "write a custom class as package.module:Class",
     "vars": "use letters, digits and '_' (no digit first)",
 }
+_SCHEMES = {"^https?://": "write a URL such as https://example.com/v1", "^gs://": "write gs://BUCKET/FOLDER"}
 _LIMITS = {
     "greater_than_equal": ("at least", "ge"),
     "greater_than": ("more than", "gt"),
@@ -140,6 +141,9 @@ def _pattern_hint(loc: Loc, pattern: str) -> str:
         return "control characters are not allowed"
     if "requested" in pattern:
         return "write a size such as 1024x1536, or 'requested'"
+    for scheme, hint in _SCHEMES.items():
+        if pattern.startswith(scheme):
+            return hint
     return next(
         (_PATTERNS[step] for step in (*loc[-1:], *loc[:1]) if step in _PATTERNS),
         "use letters, digits, '_', '-' and '.'",

@@ -135,7 +135,8 @@ def _parse(text: str, name: str, positions: Positions | None) -> Any:
 def _cause(error: yaml.MarkedYAMLError) -> str:
     cause = str(error.problem or error.context)
     opened = _position(error.context_mark) if error.context_mark else (1, 1)
-    return _CAUSES.get(cause, cause.replace("{", "{{")).format(opened=f"line {opened[0]}, column {opened[1]}")
+    text = _CAUSES.get(cause)
+    return cause if text is None else text.format(opened=f"line {opened[0]}, column {opened[1]}")
 
 
 class _Builder:

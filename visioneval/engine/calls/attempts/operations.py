@@ -17,11 +17,11 @@ from typing import Any
 
 from visioneval.engine.calls import limiters
 from visioneval.engine.calls.checked_results import check_generation
-from visioneval.engine.calls.user_code import call_user_code
+from visioneval.engine.calls.user_code import BrokenCodeError, call_user_code
 from visioneval.errors import ImageError, OperationError, ProviderError
 from visioneval.media.video import seconds_of
 from visioneval.providers.base import VIDEO_MS, Generation, GenerationRequest, OperationGenerator, OutputFile
-from visioneval.records.operations import OperationFile
+from visioneval.records.operations import MAX_NAME, OperationFile
 from visioneval.suite.entries.limits import TIMEOUT_S
 
 FIRST_WAIT_S = 0.5
@@ -65,15 +65,24 @@ class OperationCall:
 
     async def _begin(self) -> str | Generation:
         """The operation is written down even if the call is cut off right after the provider's answer."""
-        begun: object = await _timed(
-            partial(call_user_code, object, self.provider.begin, self.request), may_be_billed=True
+        begin = partial(
+            call_user_code, object, self.provider.begin, self.request, subject="begin()", check=self._check_begun
         )
+        begun: str | Generation = await _timed(begin, may_be_billed=True)
+        if isinstance(begun, str):
+            await asyncio.shield(asyncio.to_thread(self.file.begin, begun))
+        return begun
+
+    def _check_begun(self, begun: object) -> None:
+        """Raises ``BrokenCodeError`` unless it is a name that can be written down, or a result."""
         if isinstance(begun, Generation):
             check_generation(begun, samples=len(self.request.samples))
-            return begun
-        name = str(begun)
-        await asyncio.shield(asyncio.to_thread(self.file.begin, name))
-        return name
+        elif not isinstance(begun, str):
+            raise BrokenCodeError(f"begin() returned {type(begun).__name__}, not the name of an operation")
+        elif not 0 < len(begun) <= MAX_NAME:
+            raise BrokenCodeError(
+                f"begin() returned a name of {len(begun):,} characters: it must have 1 to {MAX_NAME:,}"
+            )
 
     async def _end_of(self, name: str) -> Generation:
         ends_at, wait, failures = monotonic() + self.limit_s, FIRST_WAIT_S, 0
@@ -103,7 +112,8 @@ class OperationCall:
         generation = await call_user_code(object, self.provider.poll, name, self.request)
         if generation is None:
             return None
-        assert isinstance(generation, Generation)
+        if not isinstance(generation, Generation):
+            raise BrokenCodeError(f"poll() returned {type(generation).__name__}, not Generation or None")
         check_generation(generation, samples=len(self.request.samples))
         return generation
 
@@ -133,7 +143,7 @@ async def _timed(work: Callable[[], Awaitable[Any]], *, may_be_billed: bool = Fa
 
 
 async def with_video_length(generation: Generation) -> Generation:
-    """A generation whose usage tells how long its videos are: what the provider says, or else what they are."""
+    """A generation with the length of its videos in its usage: the provider's, or else that of the files."""
     usage: Mapping[str, int] = generation.usage or {}
     if VIDEO_MS in usage or not generation.outputs:
         return generation

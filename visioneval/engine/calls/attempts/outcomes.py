@@ -1,4 +1,4 @@
-"""Calls the code of a provider or judge, and tells what its failure means."""
+"""Calls the code of a provider or judge; what its failures mean."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Budget:
     def settle(self, claim: Claim, cost: float | None) -> None:
         """Adds the cost of a call. If the cost is unknown because the reply was lost, adds the whole reservation."""
         self.spent += claim.usd if cost is None else cost
-        if cost is not None:
+        if cost:  # a call that cost nothing, such as one that was paid before, tells nothing about the next
             largest = self._largest.get(claim.limit_key, 0.0)
             self._largest[claim.limit_key] = max(largest, cost / max(1, claim.images))
 

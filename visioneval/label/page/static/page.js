@@ -124,7 +124,7 @@ function show(progress) {
   $("meter").firstElementChild.style.width = `${progress.total ? (100 * progress.done) / progress.total : 100}%`;
   $("meter").setAttribute("aria-valuemax", progress.total);
   $("meter").setAttribute("aria-valuenow", progress.done);
-  $("who").textContent = progress.rater;
+  $("rater").textContent = progress.rater;
   $("undo").disabled = $("end-undo").disabled = !progress.can_undo;
   document.title = `${progress.done}/${progress.total} Label`;
   if (progress.item) showItem(progress.item);

@@ -10,19 +10,31 @@ async function showCell() {
   }
   report.lastCell = at;
   const texts = state.filters.q ? await load("texts") : undefined;
-  report.shown = matching(index, state.filters, texts);
+  report.shown = ordered(index, matching(index, state.filters, texts), state.filters.sort);
   const detail = (await load(partOf(at)))[index.cells.place[at] % index.part];
   if (findCell(index, report.state.cell) !== at) return;
-  const modes = modesOf(detail);
-  report.stage = createStage(modes, Math.max(0, modes.findIndex((mode) => mode.name === report.mode)));
-  report.stage.node.addEventListener("click", (event) => {
-    if (event.target.classList.contains("mode")) report.mode = event.target.textContent;
-  });
+  const { look } = report.state;
+  report.stage = createStage(modesOf(detail), { look: { ...look, mode: look.mode ?? report.mode }, eager: true, changed: rememberLook });
   view.replaceChildren(cellHead(at, detail), el("div", { class: "cell-body" }, report.stage.node, el("div", { class: "findings" }, findings(detail))));
+  watchScrolling(view);
   scrollTo(0, 0);
   view.querySelector("h1").focus({ preventScroll: true });
   prefetch(at);
 }
+
+/** Keeps what is looked at, and how, in the address; the next cell begins with the same display mode. */
+function rememberLook({ mode, position, divide }) {
+  report.mode = mode;
+  const round = (number) => Number(number.toFixed(4));
+  const { zoom, x, y } = position;
+  report.state.look = { mode, position: { zoom: round(zoom), x: round(x), y: round(y) }, divide };
+  replaceLook();
+}
+
+const replaceLook = debounced(() => {
+  const { view, cell, look, filters } = report.state;
+  if (view === "cell") history.replaceState(null, "", addressOf("cell", filters, { ...cell, ...parametersOfLook(look) }));
+});
 
 function cellHead(at, detail) {
   const { index, shown, state } = report;
@@ -65,7 +77,8 @@ function findings(detail) {
     Object.keys(record.scores).length ? el("section", {}, el("h2", { text: "Scores" }), scoreTable(detail)) : null,
     record.graders.length ? el("section", {}, el("h2", { text: "Grader details" }), record.graders.map((grader) => graderSection(grader, detail))) : null,
     el("section", {}, el("h2", { text: "Output" }), factList(outputFacts(detail), detail)),
-    el("section", {}, el("h2", { text: "Command to rerun this cell" }), commandBlock(detail.command)),
+    el("section", {}, el("h2", { text: "Command to rerun this cell" }), commandBlock(detail.command),
+      detail.commandNote ? el("p", { class: "note", text: detail.commandNote }) : null),
   ];
 }
 
@@ -114,7 +127,7 @@ function scoreTable({ record, broken, exact }) {
     }
   }
   return el("div", { class: "scroll" }, el("table", { class: "scores" },
-    el("thead", {}, el("tr", {}, ["metric", "score", "", "reason"].map((name, at) => el("th", { scope: "col", class: at === 1 ? "number" : "", text: name })))),
+    el("thead", {}, el("tr", {}, ["metric", "score", el("span", { class: "visually-hidden", text: "share of the range" }), "reason"].map((name, at) => el("th", { scope: "col", class: at === 1 ? "number" : "" }, name)))),
     el("tbody", {}, rows)));
 }
 

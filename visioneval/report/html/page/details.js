@@ -82,16 +82,22 @@ function tableOf(rows, detail) {
 /** Questions about an image: expected answer, given answer and score; other fields in small text below. */
 function questionsOf(rows, detail) {
   if (!rows.every((row) => typeof row.question === "string")) return tableOf(rows, detail);
-  const main = new Set(["question", "expected", "answer", "score", "right", "correct"]);
+  const main = new Set(["question", "expected", "answer", "choice", "score", "right", "correct"]);
   return el("div", { class: "scroll" }, el("table", { class: "seen questions" },
     el("thead", {}, el("tr", {}, ["question", "expected", "given", "score"].map((name) => el("th", { scope: "col", text: name })))),
     el("tbody", {}, rows.map((row) => el("tr", { class: row.unanswered ? "unanswered" : isWrong(row) ? "wrong" : "" },
       el("td", {}, el("span", { class: "text", text: row.question }), el("span", { class: "note below" },
         Object.entries(row).filter(([name, value]) => !main.has(name) && isShown(name, value) && value !== row.answer)
           .map(([name, value]) => el("span", {}, el("i", { text: spaced(name) }), [value].flat().map(formatValue).join(", "))))),
-      el("td", { text: formatValue(row.expected) }),
-      el("td", { text: row.answer === null || row.answer === undefined ? "no answer" : formatValue(row.answer) }),
+      el("td", { text: wordsOf(row.expected, row) }),
+      el("td", { text: row.choice ?? (row.answer === null || row.answer === undefined ? "no answer" : wordsOf(row.answer, row)) }),
       el("td", { class: "number", text: row.score === null || row.score === undefined ? "\u2013" : formatValue(row.score) }))))));
+}
+
+/** An answer in words: a letter stands for one of the choices. */
+function wordsOf(answer, { choices }) {
+  if (!Array.isArray(choices) || typeof answer !== "string" || choices.includes(answer) || !/^[a-z]$/i.test(answer)) return formatValue(answer);
+  return formatValue(choices[answer.toLowerCase().charCodeAt(0) - 97] ?? answer);
 }
 
 /** Whether a row is a claim that the image does not satisfy. */

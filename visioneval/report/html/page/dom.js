@@ -63,6 +63,18 @@ function soft(text) {
   return pieces.flatMap((piece, at) => (at ? [el("wbr"), piece] : [piece]));
 }
 
+/** Puts areas that scroll sideways into the tab order, and takes the others out of it. */
+function watchScrolling(root) {
+  for (const box of root.querySelectorAll(".scroll")) scrolling.observe(box);
+}
+
+const scrolling = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    if (target.scrollWidth > target.clientWidth) target.tabIndex = 0;
+    else target.removeAttribute("tabindex");
+  }
+});
+
 const plural = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 
 /** Delays a callback until no call has come for ``wait`` milliseconds. */

@@ -1,6 +1,6 @@
 // Filters of cells. The state is the part of the URL after "#", so that a view can be shared.
 
-const FILTERS = ["q", "verdict", "tag", "failure", "model", "rule", "metric", "min", "max", "refused", "disagreement", "layout"];
+const FILTERS = ["q", "verdict", "tag", "failure", "model", "rule", "metric", "min", "max", "refused", "disagreement", "sort", "columns", "layout"];
 
 /** Parses the URL into a view, its filters and the cell. */
 function parseState(hash) {
@@ -9,7 +9,15 @@ function parseState(hash) {
   const state = { view: ["gallery", "cell"].includes(view) ? view : "overview", filters: {} };
   for (const name of FILTERS) if (parameters.get(name)) state.filters[name] = parameters.get(name);
   state.cell = { case: parameters.get("case"), at: parameters.get("at"), sample: Number(parameters.get("sample") || 0) };
+  const [zoom, x, y] = (parameters.get("zoom") || "").split(",").map(Number);
+  state.look = { mode: parameters.get("show") ?? undefined, divide: parameters.get("divide") ?? undefined,
+    position: [zoom, x, y].every(Number.isFinite) ? { zoom, x, y } : undefined };
   return state;
+}
+
+/** The parameters of an address for a display mode, a zoomed part and the divider of the slider. */
+function parametersOfLook({ mode, position, divide }) {
+  return { show: mode, ...(position?.zoom > 1 && { zoom: [position.zoom, position.x, position.y].join(",") }), ...(divide !== undefined && { divide }) };
 }
 
 /** The URL of a view with filters; ``more`` names a cell. */

@@ -20,7 +20,7 @@ function buildGallery() {
   scroller.setAttribute("aria-label", "Cells");
   scroller.addEventListener("scroll", () => requestAnimationFrame(renderVisible), { passive: true });
   scroller.addEventListener("keydown", moveFocus);
-  view.replaceChildren(filterBar(), el("p", { class: "rest", id: "rest", role: "status", hidden: true }), scroller, el("p", { class: "notice", id: "nothing", hidden: true }));
+  view.replaceChildren(el("h1", { class: "visually-hidden", text: "Gallery" }), filterBar(), el("p", { class: "rest", id: "rest", role: "status", hidden: true }), scroller, el("p", { class: "notice", id: "nothing", hidden: true }));
   addEventListener("resize", debounced(() => report.state.view === "gallery" && layOut()));
   gallery.built = true;
 }
@@ -42,6 +42,8 @@ function filterBar() {
       el("input", { type: "number", name: "max", step: "any", "aria-label": "Metric at most", placeholder: "max", input: debounced(readFilters, 150) })),
     toggle("disagreement", "Judge and rules disagree", index.cells.disagreement.length),
     toggle("refused", "Refused", index.cells.refused.length),
+    sortChooser(),
+    columnChooser(),
     el("span", { class: "outcome" },
     el("button", { type: "button", class: "quiet", id: "clear", text: "Clear", click: clearFilters }),
     el("span", { class: "result", id: "result", role: "status", "aria-live": "polite" }),
@@ -81,8 +83,8 @@ function readFilters() {
     if (value) filters[field.name] = value;
   }
   if (!filters.metric) delete filters.min, delete filters.max;
-  const { verdict, layout } = report.state.filters;
-  setFilters({ ...filters, verdict, layout });
+  const { verdict, layout, columns } = report.state.filters;
+  setFilters({ ...filters, verdict, layout, columns });
 }
 
 function toggleVerdict(verdict) {
@@ -92,7 +94,8 @@ function toggleVerdict(verdict) {
 }
 
 function clearFilters() {
-  setFilters({ layout: report.state.filters.layout });
+  const { layout, columns } = report.state.filters;
+  setFilters({ layout, columns });
 }
 
 function setFilters(filters) {
@@ -113,17 +116,18 @@ function syncFilters() {
   const chosen = new Set((filters.verdict || "").split(","));
   for (const button of form().querySelectorAll("[data-verdict]")) button.setAttribute("aria-pressed", chosen.has(button.dataset.verdict));
   document.getElementById("range").hidden = !filters.metric;
+  syncColumns();
 }
 
 async function refilter() {
   const { index, state } = report;
   const searched = Boolean(state.filters.q);
   const texts = searched ? await load("texts") : part("texts");
-  report.shown = matching(index, state.filters, searched ? texts : undefined);
+  report.shown = ordered(index, matching(index, state.filters, searched ? texts : undefined), state.filters.sort);
   const all = report.shown.length === index.count;
   const summary = all ? plural(index.count, "cell") : `${report.shown.length.toLocaleString("en")} of ${plural(index.count, "cell")}`;
   document.getElementById("result").textContent = summary;
-  document.getElementById("clear").hidden = !Object.keys(state.filters).some((name) => name !== "layout" && state.filters[name]);
+  document.getElementById("clear").hidden = !Object.keys(state.filters).some((name) => name !== "layout" && name !== "columns" && state.filters[name]);
   const nothing = document.getElementById("nothing");
   nothing.hidden = report.shown.length > 0;
   nothing.textContent = index.count ? "No cells match these filters." : "This run has no finished cells.";

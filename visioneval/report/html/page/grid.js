@@ -6,7 +6,7 @@ const MARGIN = 16; // with a box's own 8 pixels the page's margin
 const THUMBS_A_FRAME = 4;
 const gallery = { built: false, list: false, rows: [], rowOf: [], columns: [], height: 0, width: 0, head: 0, rendered: new Map(), thumbs: new Map() };
 
-/** Computes rows and columns: a grid row is a case and sample, a list row is a cell. */
+/** Computes rows and columns: a grid row is a case, or one of its samples; a list row is a cell. */
 function layOut() {
   const scroller = document.getElementById("scroller");
   const narrow = scroller.clientWidth < 640;
@@ -41,6 +41,7 @@ function showRowLimit(rows) {
 function listRows() {
   gallery.height = LIST_HEIGHT;
   gallery.columns = [];
+  gallery.columnOf = new Int32Array(report.index.count);
   gallery.head = 0;
   document.getElementById("grid-head").replaceChildren();
   load("texts").then(() => {
@@ -52,15 +53,21 @@ function listRows() {
 function gridRows(scroller) {
   const { index, shown } = report;
   const { cells } = index;
+  const models = new Set(shown.map((at) => cells.model[at]));
+  gallery.acrossSamples = models.size === 1;
   const rows = new Map();
-  const columns = new Set();
+  const filled = new Map(); // by case and model run: how many samples have a place, as those not shown leave no gap
+  gallery.columnOf = new Int32Array(index.count);
   for (const at of shown) {
-    const key = cells.case[at] * 1000001 + cells.sample[at];
+    const pile = cells.case[at] * 100003 + cells.model[at];
+    const place = filled.get(pile) ?? 0;
+    filled.set(pile, place + 1);
+    const key = cells.case[at] * 1000001 + (gallery.acrossSamples ? 0 : place);
     if (!rows.has(key)) rows.set(key, []);
     rows.get(key).push(at);
-    columns.add(cells.model[at]);
+    gallery.columnOf[at] = gallery.acrossSamples ? place : cells.model[at];
   }
-  gallery.columns = [...columns].sort((a, b) => a - b);
+  gallery.columns = [...new Set(shown.map((at) => gallery.columnOf[at]))].sort((a, b) => a - b);
   gallery.head = innerWidth < 900 ? 132 : 188;
   const room = (scroller.clientWidth - gallery.head - MARGIN) / gallery.columns.length;
   gallery.width = Math.floor(Math.min(236, Math.max(136, room)));
@@ -68,9 +75,11 @@ function gridRows(scroller) {
   const head = document.getElementById("grid-head");
   head.replaceChildren(
     withWidth(el("div", { class: "corner", role: "columnheader", "aria-colindex": 1, text: "case" }), gallery.head),
-    ...gallery.columns.map((model, column) => withWidth(el("div", { class: "column", role: "columnheader", "aria-colindex": column + 2, title: index.models[model] },
-      soft(index.models[model])), gallery.width)));
-  return [...rows.values()];
+    ...gallery.columns.map((key, column) => {
+      const name = gallery.acrossSamples && gallery.columns.length > 1 ? `${key + 1} of ${gallery.columns.length} samples` : index.models[gallery.acrossSamples ? [...models][0] : key];
+      return withWidth(el("div", { class: "column", role: "columnheader", "aria-colindex": column + 2, title: name }, soft(name)), gallery.width);
+    }));
+  return [...rows.values()].map((members) => members.sort((a, b) => gallery.columnOf[a] - gallery.columnOf[b]));
 }
 
 function withWidth(node, width) {
@@ -127,7 +136,7 @@ function renderBoxes(row, { left, right }) {
     if (!row.boxes.has(column)) {
       const at = row.members.get(gallery.columns[column]);
       const box = withWidth(el("div", { class: "box", role: "gridcell", "aria-colindex": column + 2, "aria-label": at === undefined ? "not shown" : null },
-        at === undefined ? null : tile(at)), gallery.width);
+        at === undefined ? null : tile(at, !row.isSameSample)), gallery.width);
       box.style.left = `${gallery.head + column * gallery.width}px`;
       row.boxes.set(column, box);
       row.node.insertBefore(box, next || null);
@@ -147,30 +156,33 @@ function gridRow(number) {
   const members = gallery.rows[number];
   const id = cases[cells.case[members[0]]];
   const sample = cells.sample[members[0]];
-  const sampled = sample > 0 || gallery.rows[number + 1]?.some((at) => cells.case[at] === cells.case[members[0]]);
+  const isSameSample = members.every((at) => cells.sample[at] === sample);
+  const sampled = isSameSample && (sample > 0 || gallery.rows[number + 1]?.some((at) => cells.case[at] === cells.case[members[0]]));
   const head = withWidth(el("div", { class: "row-head", role: "rowheader", "aria-colindex": 1 }, el("strong", { title: id }, soft(id)),
     sampled ? el("span", { class: "note", text: `sample ${sample}` }) : null), gallery.head);
   const node = el("div", { class: "row", role: "row", "aria-rowindex": number + 2 }, head);
-  return { node, boxes: new Map(), members: new Map(members.map((at) => [cells.model[at], at])) };
+  return { node, boxes: new Map(), members: new Map(members.map((at) => [gallery.columnOf[at], at])), isSameSample };
 }
 
-function tile(at) {
+function tile(at, withSample) {
   return el("a", { class: "cell tile", "data-at": at, tabindex: "-1", href: addressOfCell(report.index, at, report.state.filters), "aria-label": nameOf(at) },
-    el("span", { class: "thumb" }, thumbOf(at)),
-    el("span", { class: "caption" }, badge(VERDICTS[report.index.cells.verdict[at]]), el("span", { class: "short", text: shortOf(at) })));
+    el("span", { class: "thumb" }, thumbOf(at)), " ",
+    el("span", { class: "caption" }, badge(VERDICTS[report.index.cells.verdict[at]]), " ",
+      withSample ? el("span", { class: "note", "aria-hidden": "true", text: `#${report.index.cells.sample[at]}` }) : null, el("span", { class: "short", text: shortOf(at) })));
 }
 
 function listRow(number) {
   const [at] = gallery.rows[number];
   const { cells, cases, models } = report.index;
-  const link = el("a", { class: "cell line", "data-at": at, tabindex: "-1", href: addressOfCell(report.index, at, report.state.filters), "aria-label": nameOf(at) },
+  const link = el("a", { class: "cell line", "data-at": at, tabindex: "-1", href: addressOfCell(report.index, at, report.state.filters) },
     el("span", { class: "thumb" }, thumbOf(at)),
     el("span", { class: "words" },
       el("span", { class: "first" }, badge(VERDICTS[cells.verdict[at]]), el("strong", { text: cases[cells.case[at]] }),
         cells.sample[at] ? el("span", { class: "note", text: `sample ${cells.sample[at]}` }) : null),
       el("span", { class: "model", text: models[cells.model[at]] }),
       el("span", { class: "short", text: shortOf(at) }),
-      el("span", { class: "why", text: whyOf(at) })));
+      el("span", { class: "why", text: whyOf(at) })),
+    measuresOf(at));
   const box = el("div", { class: "box", role: "gridcell", "aria-colindex": 1 }, link);
   return { node: el("div", { class: "row", role: "row", "aria-rowindex": number + 1, "data-at": at }, box) };
 }
@@ -183,21 +195,23 @@ function shortOf(at) {
   return labels.join(", ");
 }
 
+/** The name of a tile, with all that it shows: case and model run are in the heads of its row and column. */
 function nameOf(at) {
   const { cells, cases, models } = report.index;
   const sample = cells.sample[at] ? `, sample ${cells.sample[at]}` : "";
   const short = shortOf(at);
-  return `${cases[cells.case[at]]}, ${models[cells.model[at]]}${sample}: ${VERDICTS[cells.verdict[at]]}${short ? `, ${short}` : ""}`;
+  return `${cases[cells.case[at]]}, ${models[cells.model[at]]}${sample}: ${hasThumb(at) ? "" : "no image "}${VERDICTS[cells.verdict[at]]}${short ? ` ${short}` : ""}`;
 }
+
+const hasThumb = (at) => IMAGE_SOURCE.test(report.index.cells.thumb[at] || "");
 
 /** The thumbnail of a cell. It is loaded later, so that fast scrolling does not wait for skipped images. */
 function thumbOf(at) {
-  const source = report.index.cells.thumb[at];
-  if (!source || !IMAGE_SOURCE.test(source)) return el("span", { class: "none", text: "no image" });
+  if (!hasThumb(at)) return el("span", { class: "none", text: "no image" });
   const image = el("img", { alt: "", decoding: "async" });
   image.addEventListener("error", () => image.replaceWith(el("span", { class: "none", text: "no image" })));
   if (!gallery.thumbs.size) requestAnimationFrame(loadThumbs);
-  gallery.thumbs.set(image, source);
+  gallery.thumbs.set(image, report.index.cells.thumb[at]);
   return image;
 }
 
@@ -225,14 +239,14 @@ function moveFocus(event) {
   const row = gallery.rowOf[at];
   const [down, right] = steps;
   const target = gallery.rows[Math.min(gallery.rows.length - 1, Math.max(0, row + down))];
-  if (down) return focusCell(nearest(target, report.index.cells.model[at]));
+  if (down) return focusCell(nearest(target, gallery.columnOf[at]));
   const members = gallery.rows[row];
   focusCell(members[Math.min(members.length - 1, Math.max(0, members.indexOf(at) + right))]);
 }
 
-function nearest(members, model) {
-  const { cells } = report.index;
-  return members.reduce((best, at) => (Math.abs(cells.model[at] - model) < Math.abs(cells.model[best] - model) ? at : best));
+function nearest(members, column) {
+  const away = (at) => Math.abs(gallery.columnOf[at] - column);
+  return members.reduce((best, at) => (away(at) < away(best) ? at : best));
 }
 
 function focusCell(at) {
@@ -243,7 +257,7 @@ function focusCell(at) {
   const head = document.getElementById("grid-head").offsetHeight;
   scroller.scrollTop = scrolledTo(scroller.scrollTop, row * gallery.height, gallery.height, clientHeight - head);
   if (!gallery.list) {
-    const column = gallery.columns.indexOf(report.index.cells.model[at]);
+    const column = gallery.columns.indexOf(gallery.columnOf[at]);
     scroller.scrollLeft = scrolledTo(scroller.scrollLeft, column * gallery.width, gallery.width, clientWidth - gallery.head);
   }
   renderVisible();

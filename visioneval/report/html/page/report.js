@@ -8,7 +8,11 @@ async function start() {
   document.addEventListener("keydown", onKey);
   const help = document.getElementById("help");
   document.getElementById("help-button").addEventListener("click", () => help.showModal());
-  for (const box of document.querySelectorAll(".scroll")) box.tabIndex = box.scrollWidth > box.clientWidth ? 0 : -1;
+  document.querySelector(".skip").addEventListener("click", (event) => { // the address names the view
+    event.preventDefault();
+    document.getElementById("main").focus();
+  });
+  watchScrolling(document);
   await route();
 }
 
@@ -44,12 +48,12 @@ function onKey(event) {
     "?": () => document.getElementById("help").showModal(),
     j: () => view === "cell" && step(1),
     k: () => view === "cell" && step(-1),
-    z: () => view === "cell" && report.stage?.zoom(),
   }[event.key];
   if (act) {
     event.preventDefault();
     act();
-  } else if (view === "cell" && /^[1-9]$/.test(event.key)) report.stage?.choose(Number(event.key) - 1);
+  } else if (view === "cell" && report.stage?.key(event.key)) event.preventDefault();
+  else if (view === "cell" && /^[1-9]$/.test(event.key)) report.stage?.choose(Number(event.key) - 1);
 }
 
 function go(address) {

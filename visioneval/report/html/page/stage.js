@@ -6,7 +6,8 @@ function modesOf(detail) {
   const modes = [{ name: "Output", render: () => (output?.kind === "video" ? film(output, record) : plain(output, "output")) }];
   const base = detail.inputs[0] || detail.reference;
   if (base?.src && output?.src && output.kind !== "video") modes.push({ name: "Slider", render: () => slider(base, output, detail.inputs[0] ? "input" : "reference", "output") });
-  if (base && output) modes.push({ name: "Side by side", render: () => beside([[detail.inputs[0] ? "input" : "reference", base], ["output", output]]) });
+  if (base && output) modes.push({ name: "Side by side", render: () => beside([[detail.inputs[0] ? "input" : "reference", base], ["output", output],
+    ...(detail.inputs[0] && detail.reference ? [["reference", detail.reference]] : [])]) });
   if (detail.masks.length && output) modes.push({ name: "Mask", render: () => masked(output, detail.masks) });
   const shared = (test) => record.graders.filter(test).length > 1;
   const maps = shared((grader) => detail.files[grader.details.difference_map]);
@@ -24,32 +25,48 @@ function modesOf(detail) {
   return modes;
 }
 
-/** Buttons for the modes above the image; ``choose`` and ``zoom`` handle keys. */
-function createStage(modes, first = 0) {
-  const frame = el("div", { class: "frame fit", tabindex: "0", role: "group", "aria-label": "Image" });
+/** Buttons for the modes above the image; ``choose`` and ``key`` handle keys. ``look`` is what an address states. */
+function createStage(modes, { look = {}, eager = false, changed } = {}) {
+  const frame = el("div", { class: "frame", tabindex: "0", role: "group", "aria-label": "Image" });
+  const zoom = createZoom(frame, { eager, changed: reportLook, ...look.position });
+  let chosen = 0;
   const buttons = modes.map((mode, at) => el("button", { type: "button", class: "mode", "aria-pressed": "false", text: mode.name, click: () => choose(at) }));
-  const fit = el("button", { type: "button", class: "quiet", "aria-pressed": "false", text: "Every pixel", click: zoom });
 
-  function choose(at) {
-    if (!modes[at]) return;
+  function show(at) {
+    chosen = at;
     frame.replaceChildren(modes[at].render());
-    fit.hidden = Boolean(frame.querySelector(".film"));
+    zoom.show();
     buttons.forEach((button, other) => button.setAttribute("aria-pressed", other === at));
   }
 
-  function zoom() {
-    if (frame.querySelector(".film")) return;
-    const whole = frame.classList.toggle("fit");
-    fit.setAttribute("aria-pressed", !whole);
+  function choose(at) {
+    if (!modes[at]) return;
+    show(at);
+    reportLook();
   }
 
-  choose(Math.min(first, modes.length - 1));
-  const bar = el("div", { class: "modes" }, el("div", { role: "group", "aria-label": "Display modes", class: "choices" }, buttons), fit);
-  return { node: el("div", { class: "stage" }, bar, frame), choose, zoom };
+  function reportLook() {
+    changed?.({ mode: modes[chosen].name, position: zoom.view, divide: frame.querySelector(".divide")?.value });
+  }
+
+  show(Math.max(0, modes.findIndex((mode) => mode.name === look.mode)));
+  const divide = frame.querySelector(".divide");
+  if (divide && look.divide !== undefined) {
+    divide.value = look.divide;
+    divide.dispatchEvent(new Event("input"));
+  }
+  frame.addEventListener("input", reportLook);
+  const bar = el("div", { class: "modes" }, el("div", { role: "group", "aria-label": "Display modes", class: "choices" }, buttons), zoom.bar);
+  return { node: el("div", { class: "stage" }, bar, frame), choose, key: zoom.key };
+}
+
+/** Layers that are zoomed together. */
+function sheet(kind, ...layers) {
+  return el("div", { class: "pane" }, el("div", { class: `sheet ${kind}` }, layers));
 }
 
 function plain(image, alt) {
-  return el("div", { class: "sheet" }, imageElement(image, alt));
+  return sheet("", imageElement(image, alt));
 }
 
 const MARKS = {
@@ -65,7 +82,7 @@ function difference(map, grader) {
 }
 
 function beside(images) {
-  return el("div", { class: "beside" }, images.map(([name, image]) => el("figure", {}, imageElement(image, name), el("figcaption", { text: name }))));
+  return el("div", { class: "beside" }, images.map(([name, image]) => el("figure", {}, image?.kind === "video" ? imageElement(image, name) : el("div", { class: "pane" }, imageElement(image, name)), el("figcaption", { text: name }))));
 }
 
 /** Two overlaid images with a divider that mouse, touch or arrow keys move. */
@@ -82,7 +99,7 @@ function slider(under, over, underName, overName) {
   }
 
   move(50);
-  return el("div", { class: "sheet slider" }, imageElement(over, overName), above, line, range,
+  return sheet("slider", imageElement(over, overName), above, line, range,
     el("span", { class: "slide-name left", text: underName }), el("span", { class: "slide-name right", text: overName }));
 }
 
@@ -92,7 +109,7 @@ function masked(output, masks) {
   const strength = el("input", { type: "range", min: 0, max: 100, value: 60, "aria-label": "Tint strength",
     input: () => tints.forEach((tint) => { tint.style.opacity = Number(strength.value) / 100; }) });
   tints.forEach((tint) => { tint.style.opacity = 0.6; });
-  return el("div", { class: "with-bar" }, el("div", { class: "sheet" }, imageElement(output, "output"), tints),
+  return el("div", { class: "with-bar" }, sheet("", imageElement(output, "output"), tints),
     el("label", { class: "strength" }, `Tint: may change (${masks.map((mask) => mask.role).join(", ")})`, strength));
 }
 
@@ -106,5 +123,5 @@ function boxes(output, lines, record) {
   const marks = lines.map((line) => svg("polygon", { points: line.box.map((corner) => corner.join(",")).join(" "), class: line.counted === false ? "read weak" : "read" },
     svg("title", { text: `${line.text}  (${formatValue(line.confidence)})` })));
   const layer = svg("svg", { class: "layer", viewBox: `0 0 ${record.width || 1} ${record.height || 1}`, preserveAspectRatio: "none", role: "img", "aria-label": `${lines.length} text lines` }, marks);
-  return el("div", { class: "sheet" }, imageElement(output, "output"), layer);
+  return sheet("", imageElement(output, "output"), layer);
 }

@@ -20,16 +20,12 @@ _Example = tuple[FailingCell, str]
 def failures_table(summary: Summary, width: int, max_examples: int) -> RenderableType:
     """Each reason with its number of cells, and examples that differ: at most ``max_examples`` over all reasons."""
     numbers = {model.label: number for number, model in enumerate(summary.models, 1)}
-    examples: defaultdict[str, list[_Example]] = defaultdict(list)
-    for cell in summary.failing:
-        for reason, text in cell.explanations.items():
-            examples[reason].append((cell, text))
-    shares = _shares({reason: len(examples[reason]) for reason in summary.failure_reasons}, max_examples)
+    examples = failure_examples(summary, max_examples)
     has_samples = any(cell.sample_index for cell in summary.failing)
     rows: list[list[Cell]] = []
     for reason, count in list(summary.failure_reasons.items())[:MAX_REASONS]:
         first: list[Cell] = [Text(f"{count:,}", style="red"), reason]
-        for cell, text in _varied(examples[reason], shares[reason]):
+        for cell, text in examples[reason]:
             case = f"{cell.test_id} [{cell.sample_index}]" if has_samples else cell.test_id
             rows.append([*first, str(numbers[cell.model_label]), case, plain(one_line(text, _MAX_EXPLANATION))])
             first = ["", ""]
@@ -45,6 +41,16 @@ def failures_table(summary: Summary, width: int, max_examples: int) -> Renderabl
     return with_title(
         "Why cells did not pass, with examples by model run (#)", Group(table(columns, rows, width), *_notes(summary))
     )
+
+
+def failure_examples(summary: Summary, total: int) -> dict[str, list[_Example]]:
+    """Cells that did not pass and their explanations, by reason, the most frequent first; at most ``total`` cells."""
+    examples: defaultdict[str, list[_Example]] = defaultdict(list)
+    for cell in summary.failing:
+        for reason, text in cell.explanations.items():
+            examples[reason].append((cell, text))
+    shares = _shares({reason: len(examples[reason]) for reason in summary.failure_reasons}, total)
+    return {reason: _varied(examples[reason], share) for reason, share in shares.items()}
 
 
 def _notes(summary: Summary) -> Iterator[Text]:

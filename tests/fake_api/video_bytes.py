@@ -1,4 +1,4 @@
-"""Small films, as a video model's answers."""
+"""Small videos, as a video model's answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import lru_cache
 
 
 @lru_cache(maxsize=32)
-def film(seconds: float = 1.0, hue: int = 0, fps: int = 8) -> bytes:
+def video_bytes(seconds: float = 1.0, hue: int = 0, fps: int = 8) -> bytes:
     """An MP4 of 64 x 48 pixels in one of 16 colors, which gets brighter."""
     import av
     from PIL import Image

@@ -1,4 +1,4 @@
-"""Copy in films: required lines, typos, forbidden lines and other text over sampled frames, read by OCR."""
+"""Copy in videos: required lines, typos, forbidden lines and other text over sampled frames, read by OCR."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ EXPECTED = {"required": LINES, "extra": "forbid"}
 
 
 @pytest.fixture(scope="module")
-def film(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """``film(**params)`` is the file of mock's film of the lines, made once."""
+def video_of(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """``video_of(**params)`` is the file of mock's video of the lines, made once."""
     made: dict[str, Path] = {}
 
     def make(**params: Any) -> Path:
@@ -34,7 +34,7 @@ def film(tmp_path_factory: pytest.TempPathFactory) -> Any:
             asked = request({"text": EXPECTED}, **params)
             case = asked.case.model_copy(update={"task": TaskType.VIDEO_GENERATION})
             asked = replace(asked, case=case, task_type=TaskType.VIDEO_GENERATION)
-            made[name] = tmp_path_factory.mktemp("films") / f"{name}.mp4"
+            made[name] = tmp_path_factory.mktemp("videos") / f"{name}.mp4"
             (data,) = asyncio.run(Mock(None).generate(asked)).outputs
             assert isinstance(data, bytes)
             made[name].write_bytes(data)
@@ -55,8 +55,8 @@ def graded(path: Path, expected: dict[str, Any] | None = None, **options: Any) -
     return grade
 
 
-def test_all_lines_in_all_frames(film: Any) -> None:
-    grade = graded(film(), measure=["word_accuracy", "complete"])
+def test_all_lines_in_all_frames(video_of: Any) -> None:
+    grade = graded(video_of(), measure=["word_accuracy", "complete"])
     assert grade.scores == {
         "copy": True,
         "copy.recall": 1.0,
@@ -70,37 +70,37 @@ def test_all_lines_in_all_frames(film: Any) -> None:
     assert [line["frames"] for line in grade.details["required"]] == [3, 3, 3]
 
 
-def test_a_typo_and_a_missing_line_fail_with_the_nearest_text(film: Any) -> None:
-    grade = graded(film(flaw="typo"))
+def test_a_typo_and_a_missing_line_fail_with_the_nearest_text(video_of: Any) -> None:
+    grade = graded(video_of(flaw="typo"))
     assert (grade.scores["copy"], grade.scores["copy.recall"]) == (False, pytest.approx(2 / 3))
     assert 0 < float(grade.scores["copy.cer"] or 0) < 0.1
     assert "is in 0 of 3 sampled frames, at least 2 expected: the nearest text is" in grade.reasons["copy"]
-    grade = graded(film(flaw="missing_line"))
+    grade = graded(video_of(flaw="missing_line"))
     assert (grade.scores["copy"], grade.scores["copy.shown_s"]) == (False, 0)
 
 
-def test_other_and_forbidden_text_fails(film: Any) -> None:
-    extra = graded(film(flaw="extra_text"))
+def test_other_and_forbidden_text_fails(video_of: Any) -> None:
+    extra = graded(video_of(flaw="extra_text"))
     assert extra.scores["copy"] is False
     assert "extra text: Limited time offer (in 3 of 3 sampled frames, from 0.25 s)" in extra.reasons["copy"]
-    forbidden = graded(film(), {"required": LINES[:1], "forbidden": ["Join us"]})
+    forbidden = graded(video_of(), {"required": LINES[:1], "forbidden": ["Join us"]})
     assert forbidden.scores["copy"] is False
     assert forbidden.reasons["copy"].startswith('forbidden "Join us" is present at 0.25 s')
     assert forbidden.details["forbidden"][0]["seconds"] == [0.25, 0.75, 1.25]
 
 
-def test_lines_that_vanish_count_where_they_were_read(film: Any) -> None:
-    """The film is black from its second fifth on: one of three frames shows the copy."""
-    grade = graded(film(flaw="black"))
+def test_lines_that_vanish_count_where_they_were_read(video_of: Any) -> None:
+    """The video is black from its second fifth on: one of three frames shows the copy."""
+    grade = graded(video_of(flaw="black"))
     assert (grade.scores["copy"], grade.scores["copy.shown_s"], grade.scores["copy.cer"]) == (False, 0.5, 0)
     assert '"Join us" is in 1 of 3 sampled frames, at least 2 expected' in grade.reasons["copy"]
-    assert graded(film(flaw="black"), min_frames=1).scores["copy"] is True
+    assert graded(video_of(flaw="black"), min_frames=1).scores["copy"] is True
     forbidden = {"required": [], "forbidden": ["Join us"]}
-    assert graded(film(flaw="black"), forbidden).scores["copy"] is False, "one frame is enough"
+    assert graded(video_of(flaw="black"), forbidden).scores["copy"] is False, "one frame is enough"
 
 
-def test_a_film_with_too_few_frames_is_an_error(film: Any) -> None:
-    path = film(seconds=0.2)
+def test_a_video_with_too_few_frames_is_an_error(video_of: Any) -> None:
+    path = video_of(seconds=0.2)
     with pytest.raises(GraderError, match=r"the video has 2 frames, fewer than min_frames \(3\)"):
         graded(path, min_frames=3)
 
@@ -114,6 +114,6 @@ def test_bad_options(options: dict[str, Any], message: str) -> None:
         TextGrader(key="copy", type="text", **options)
 
 
-def test_the_defaults_for_films_leave_the_options_of_image_graders_as_they_were() -> None:
+def test_the_defaults_for_videos_leave_the_options_of_image_graders_as_they_were() -> None:
     assert not {"frames", "min_frames"} & TextGrader(key="copy", type="text").key_options.keys()
     assert TextGrader(key="copy", type="text", frames=4).key_options["frames"] == 4

@@ -1,4 +1,4 @@
-"""The mock's films: a page whose landscape passes by, while its copy stays."""
+"""The mock's videos: a page whose landscape passes by, while its copy stays."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ Pixels = NDArray[np.uint8]
 _PAN = 0.25
 """The share of the landscape's width that passes by each second."""
 _DIMMED = 0.8
-"""The brightness of every second frame of a film that flickers."""
+"""The brightness of every second frame of a video that flickers."""
 _FLAWED_FROM = 0.4
-"""The share of a film after which it freezes or turns black."""
+"""The share of a video after which it freezes or turns black."""
 _SHORT = 0.25
-"""The share of the requested duration that a short film has."""
+"""The share of the requested duration that a short video has."""
 _SAMPLE_RATE = 16_000
 _AUDIO_FRAME = 1024
 _TONE_HZ = 440
 _VOLUME = 0.05
 
 
-def film_size(params: MockParams) -> tuple[int, int]:
-    """The size of a film in pixels. Raises ``ProviderError`` if it is odd, which its encoding does not support."""
+def video_size(params: MockParams) -> tuple[int, int]:
+    """The size of a video in pixels. Raises ``ProviderError`` if it is odd, which its encoding does not support."""
     size = pixel_size(params.size)
     if params.flaw == "wrong_size":
         width, height = other_size(size)
@@ -70,7 +70,7 @@ def render(page: Image.Image, art: Box, params: MockParams, software: str) -> by
                 _add_tone(container, audio, _frame_count(params) / params.frame_rate)
     except (av.FFmpegError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise ProviderError(f"mock: the film cannot be encoded: {reason}", kind="invalid") from None
+        raise ProviderError(f"mock: the video cannot be encoded: {reason}", kind="invalid") from None
     return target.getvalue()
 
 

@@ -1,4 +1,4 @@
-"""Generates films with motion, without a flaw and with planted ones."""
+"""Generates videos with motion, without a flaw and with planted ones."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def pan(seed: int, speed: float = 2) -> Frames:
 
 
 def grain(seed: int, sigma: float) -> Frames:
-    """A camera that does not move, with film grain of ``sigma`` levels."""
+    """A camera that does not move, with video grain of ``sigma`` levels."""
     dice, still = np.random.default_rng(seed), _view(scene(seed), 100).astype(float)
     return [(still + dice.normal(0, sigma, still.shape)).clip(0, 255).round().astype(np.uint8) for _ in range(COUNT)]
 
@@ -117,7 +117,7 @@ def flickering(frames: Frames, share: float, period: int = 2) -> Frames:
 
 
 def shortened(frames: Frames, share: float) -> Frames:
-    """The film without this share of its end."""
+    """The video without this share of its end."""
     return frames[: round(len(frames) * (1 - share))]
 
 

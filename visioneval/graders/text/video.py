@@ -1,4 +1,4 @@
-"""The copy of a film: what OCR reads in frames sampled from it, and when the expected lines are there."""
+"""The copy of a video: what OCR reads in frames sampled from it, and when the expected lines are there."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ MAX_LISTED = 50
 
 @dataclass(frozen=True, slots=True)
 class FrameReadings:
-    """What OCR reads in a frame, at any confidence; ``seconds`` from the start of the film."""
+    """What OCR reads in a frame, at any confidence; ``seconds`` from the start of the video."""
 
     seconds: float
     readings: tuple[Reading, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class FilmReadings:
-    """The sampled frames of a film, in order."""
+class VideoReadings:
+    """The sampled frames of a video, in order."""
 
     frames: tuple[FrameReadings, ...]
 
@@ -68,16 +68,16 @@ class LineSeen:
         return max((len(list(row)) for seen, row in groupby(self.seen) if seen), default=0) * step
 
 
-async def grade_film(
+async def grade_video(
     config: TextGrader, context: GradingContext, expected: ExpectText, versions: Callable[[], dict[str, str]]
 ) -> Grade:
-    """Reads the sampled frames and compares each. Raises ``GraderError`` if the film has too few frames."""
+    """Reads the sampled frames and compares each. Raises ``GraderError`` if the video has too few frames."""
     path = context.generated.path
     measure = Measure(
-        "text of a film",
+        "text of a video",
         {"output": path},
         partial(_read, path, config.frames),
-        FilmReadings,
+        VideoReadings,
         options={"frames": config.frames},
         tool_versions=versions(),
     )
@@ -88,11 +88,11 @@ async def grade_film(
     if len(frames) < config.min_frames:
         raise GraderError(f"the video has {len(frames)} frames, fewer than min_frames ({config.min_frames})")
     comparisons = await asyncio.to_thread(_compare, config, frames, expected)
-    return _FilmCopy(config, expected, frames, comparisons).grade(versions())
+    return _VideoCopy(config, expected, frames, comparisons).grade(versions())
 
 
-def _read(path: Path, count: int) -> FilmReadings:
-    """Reads each frame once: a film may show the same picture for long."""
+def _read(path: Path, count: int) -> VideoReadings:
+    """Reads each frame once: many frames of a video may be the same."""
     known: dict[bytes, tuple[Reading, ...]] = {}
 
     def readings(image: Image.Image) -> tuple[Reading, ...]:
@@ -102,14 +102,16 @@ def _read(path: Path, count: int) -> FilmReadings:
             known[pixels] = tuple(contrast.read(image))
         return known[pixels]
 
-    return FilmReadings(tuple(FrameReadings(seconds, readings(image)) for seconds, image in sample_images(path, count)))
+    return VideoReadings(
+        tuple(FrameReadings(seconds, readings(image)) for seconds, image in sample_images(path, count))
+    )
 
 
 def _compare(config: TextGrader, frames: Sequence[FrameReadings], expected: ExpectText) -> list[CopyCheck]:
     return [check(frame.readings, expected, fold=True, min_confidence=config.min_confidence) for frame in frames]
 
 
-class _FilmCopy:
+class _VideoCopy:
     """The comparisons of all sampled frames, taken together."""
 
     def __init__(
@@ -127,7 +129,7 @@ class _FilmCopy:
         self._uncertain = self._pairs(lambda comparison: comparison.unsettled_forbidden)
 
     def grade(self, tool_versions: dict[str, str]) -> Grade:
-        """The grade of the film."""
+        """The grade of the video."""
         key, shown = self._config.key, [line.is_shown(self._config.min_frames) for line in self._lines]
         failures = list(self._failures())
         is_decided = None not in shown and not self._uncertain
@@ -151,11 +153,11 @@ class _FilmCopy:
         copies = [line.copies for line in self._lines]
         edits = sum(line.edits * line.copies for line in self._lines)
         characters = sum(len(copy_of(line.line, fold=True).chars) * line.copies for line in self._lines)
-        found = sum(count for count, is_shown in zip(copies, shown, strict=True) if is_shown)
+        shown_copies = sum(count for count, is_shown in zip(copies, shown, strict=True) if is_shown)
         step = self._step()
         longest = None if step is None else min(line.longest(step) for line in self._lines)
         return {
-            f"{key}.recall": found / sum(copies) if certain else None,
+            f"{key}.recall": shown_copies / sum(copies) if certain else None,
             f"{key}.cer": min(edits / characters, 1.0) if certain and characters else None,
             f"{key}.shown_s": round(longest, SCORE_DIGITS) if certain and longest is not None else None,
         }

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from visioneval.analysis.alignments import ALIGNMENT
 from visioneval.analysis.compare.comparability import GradingTally
-from visioneval.analysis.compare.marks import CellMarks, PairMarks
-from visioneval.analysis.compare.metric_tally import AlignmentPairs, AlignmentScores, AmountTally, MetricTally
 from visioneval.analysis.compare.pairing import CellPair, Pairing
-from visioneval.analysis.compare.verdict_tally import VerdictTally
+from visioneval.analysis.compare.tallies.marks import CellMarks, PairMarks
+from visioneval.analysis.compare.tallies.metrics import AlignmentPairs, AlignmentScores, AmountTally, MetricTally
+from visioneval.analysis.compare.tallies.verdicts import VerdictTally
 from visioneval.analysis.rerouting import Reroutings
 from visioneval.analysis.scores import CaseNumbers
 

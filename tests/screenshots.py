@@ -1,0 +1,60 @@
+"""``make screenshots``: the images of the README, from a run of the quickstart. Needs Chromium."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support" / "servers")]
+
+from browser import ARGS, CHROMIUM  # noqa: E402 - its folder is on the path now
+from playwright.sync_api import sync_playwright  # noqa: E402
+from rich.console import Console  # noqa: E402
+from rich.terminal_theme import MONOKAI  # noqa: E402
+
+import visioneval as ve  # noqa: E402
+from visioneval.report.terminal.run.summary import print_summary  # noqa: E402
+
+IMAGES = ROOT / "docs" / "images"
+MODELS = ["mock,flaw=none", "mock,flaw=typo", "mock,flaw=spill"]
+
+
+def main() -> None:
+    """Runs the quickstart and writes both images."""
+    IMAGES.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        selected = [word for model in MODELS for word in ("--model", model)]
+        suite = ROOT / "suites" / "quickstart" / "suite.yaml"
+        for words in (["run", suite, "--run-id", "quickstart", "--no-fail", *selected], ["report", "quickstart"]):
+            subprocess.run(
+                [sys.executable, "-m", "visioneval", *words], cwd=folder, check=True, stdout=subprocess.DEVNULL
+            )
+        run = Path(folder) / "runs" / "quickstart"
+        _terminal(ve.load_run(run))
+        _report(run / "report" / "index.html")
+
+
+def _terminal(run: ve.Run) -> None:
+    console = Console(record=True, width=96, file=io.StringIO(), force_terminal=True, highlight=False, markup=False)
+    print_summary(run.summary, console, all_metrics=False)
+    svg = console.export_svg(title="visioneval run suites/quickstart/suite.yaml", theme=MONOKAI)
+    lines = (line.rstrip() for line in svg.splitlines() if "@import" not in line)
+    (IMAGES / "terminal.svg").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _report(page: Path) -> None:
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=ARGS)
+        tab = browser.new_page(viewport={"width": 1200, "height": 760})
+        tab.goto(page.resolve().as_uri())
+        tab.wait_for_timeout(1000)
+        tab.screenshot(path=IMAGES / "report.png")
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
