@@ -42,7 +42,10 @@ def test_two_ticks_compare_two_runs(tmp_path: Path, open_page: OpenPage) -> None
         with page.expect_navigation():
             page.click("th a:text('run-02')")
         page.click("nav[aria-label=Views] a:text('Gallery')")
-        wait_until(page, "[...document.images].filter((image) => image.naturalWidth > 0).length === 2")
+        wait_until(
+            page,
+            "[...document.querySelectorAll('#view-gallery img')].filter((image) => image.naturalWidth > 0).length === 2",
+        )
         page.click("text=All runs")
         page.click("[aria-label='Label run-02']")
         page.wait_for_selector("#start:not([hidden]), #work:not([hidden])")
@@ -77,7 +80,10 @@ def test_a_site_works_from_disk(tmp_path: Path, open_page: OpenPage) -> None:
     with page.expect_navigation():
         page.click("nav a:text('run-02')")
     page.click("nav[aria-label=Views] a:text('Gallery')")
-    wait_until(page, "[...document.images].filter((image) => image.naturalWidth > 0).length === 2")
+    wait_until(
+        page,
+        "[...document.querySelectorAll('#view-gallery img')].filter((image) => image.naturalWidth > 0).length === 2",
+    )
     with page.expect_navigation():
         page.click("text=All runs")
     assert page.title().startswith("Runs in")
