@@ -43,7 +43,8 @@ def test_two_ticks_compare_two_runs(tmp_path: Path, open_page: OpenPage) -> None
             page.click("th a:text('run-02')")
         page.click("nav[aria-label=Views] a:text('Gallery')")
         wait_until(
-            page, "[...document.querySelectorAll('#canvas img')].filter((image) => image.naturalWidth > 0).length === 2"
+            page,
+            "[...document.querySelectorAll('#view-gallery img')].filter((image) => image.naturalWidth > 0).length === 2",
         )
         page.click("text=All runs")
         page.click("[aria-label='Label run-02']")
@@ -80,7 +81,8 @@ def test_a_site_works_from_disk(tmp_path: Path, open_page: OpenPage) -> None:
         page.click("nav a:text('run-02')")
     page.click("nav[aria-label=Views] a:text('Gallery')")
     wait_until(
-        page, "[...document.querySelectorAll('#canvas img')].filter((image) => image.naturalWidth > 0).length === 2"
+        page,
+        "[...document.querySelectorAll('#view-gallery img')].filter((image) => image.naturalWidth > 0).length === 2",
     )
     with page.expect_navigation():
         page.click("text=All runs")

@@ -168,6 +168,8 @@ def test_a_run_that_goes_on_is_followed(tmp_path: Path) -> None:
         path, page = server.report("run-01")
         assert "Still running" in page
         assert "Running: 1 of 2 cells so far" in page
+        assert 'class="state passed"' not in page
+        assert "passed so far" in page
         state = json.loads(server.ask("run/run-01/state")[2])
         assert (state["state"], state["cells"], state["planned"]) == ("running", 1, 2)
         assert state["version"] in path

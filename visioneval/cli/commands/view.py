@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from visioneval.bounds import MEGAPIXELS
-from visioneval.cli import completion, options
+from visioneval.cli import options
 from visioneval.cli.bound_flags import bounded
 from visioneval.defaults import MAX_GALLERY_CELLS, RUNS
 
@@ -20,7 +20,6 @@ Metrics = Annotated[
         "--metric",
         "GLOB",
         "Draw lines of these metrics; default: those that the rules and gates of the last run read. Repeatable.",
-        autocompletion=completion.metric_names,
     ),
 ]
 TrustSuite = Annotated[

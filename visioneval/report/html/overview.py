@@ -61,7 +61,7 @@ def overview(info: RunInfo, numbers: CellNumbers, summary: Summary) -> dict[str,
         "summary": summary,
         "facts": _facts(info),
         "outcome": outcome(summary),
-        "bar": plots.verdict_bar(summary.counts, 600.0),
+        "bar": plots.verdict_bar(summary.counts, _bar_width(summary)),
         "plot": {"width": plots.WIDTH, "height": plots.HEIGHT, "ends": plots.interval_ends()},
         "small": {"width": plots.SMALL_WIDTH, "height": plots.SMALL_HEIGHT},
         "models": [_model_row(model, summary) for model in summary.models],
@@ -88,7 +88,7 @@ def overview(info: RunInfo, numbers: CellNumbers, summary: Summary) -> dict[str,
         "show_interval": show_interval,
         "generation": generation_rows(summary, numbers),
         "grading": grading_rows(numbers),
-        "gates": [(gate, _gate_text(gate)) for gate in summary.gates],
+        "gates": [(gate, _gate_text(gate, is_final=summary.state != "running")) for gate in summary.gates],
     }
 
 
@@ -175,8 +175,16 @@ def _question_rows(questions: QuestionFindings) -> list[tuple[str, list[Estimate
     return [*rows, ("all", [model.all for model in questions.models.values()])]
 
 
-def _gate_text(gate: GateFinding) -> tuple[str, str]:
+def _bar_width(summary: Summary) -> float:
+    """Of the verdicts, in which the cells that a run still lacks have their part."""
+    if summary.state != "running" or not summary.planned_cells:
+        return 600.0
+    return 600.0 * min(1.0, summary.counts.cells / summary.planned_cells)
+
+
+def _gate_text(gate: GateFinding, *, is_final: bool) -> tuple[str, str]:
     """The gate's state and value as text."""
     value = gate_value(gate)
     errors = f", {gate.errors} error{'s' * (gate.errors != 1)}" if gate.errors else ""
-    return GATE_LABELS[gate.state], f"{value} (n={gate.n}{errors})"
+    label = GATE_LABELS[gate.state] if is_final else f"{GATE_LABELS[gate.state]} so far"
+    return label, f"{value} (n={gate.n}{errors})"
