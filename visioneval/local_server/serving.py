@@ -36,7 +36,7 @@ def check_extra(page: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class LocalAddress:
     """Where a server listens. ``hosts`` are the ``host:port`` values that requests may name."""
 
     listener: socket.socket
@@ -68,7 +68,7 @@ class Address:
 
 
 @contextlib.contextmanager
-def listening(host: str, port: int | None, page: str) -> Iterator[Address]:
+def listening(host: str, port: int | None, page: str) -> Iterator[LocalAddress]:
     """Listens at an address of this machine. Without ``port``: 8377, or a free port if that is in use.
 
     ``page`` names what is served, in messages. Raises ``UsageError`` for a host that is not local or a port in use.
@@ -76,7 +76,7 @@ def listening(host: str, port: int | None, page: str) -> Iterator[Address]:
     with contextlib.closing(_listener(host, port, page)) as listener:
         bound: int = listener.getsockname()[1]
         hosts = frozenset(_authority(name, bound) for name in (host, "localhost"))
-        yield Address(listener, f"http://{_authority(host, bound)}", hosts, secrets.token_urlsafe(_TOKEN_BYTES))
+        yield LocalAddress(listener, f"http://{_authority(host, bound)}", hosts, secrets.token_urlsafe(_TOKEN_BYTES))
 
 
 def open_browser(address: str) -> None:

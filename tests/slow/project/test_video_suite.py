@@ -122,7 +122,7 @@ def test_the_report_plays_a_video_beside_its_measures(folder: Path, tmp_path: Pa
     succeeded("report", "first", "--runs", folder / "runs", "-o", tmp_path / "report")
     index = (tmp_path / "report/index.html").as_uri()
     page = open_page(f"{index}#gallery")
-    page.wait_for_selector(".thumb img")
+    page.wait_for_selector("#view-gallery .thumb img")
     assert page.evaluate("report.index.cells.thumb.every(Boolean)")
     find = "([name, label]) => report.index.cells.case.findIndex((c, at) => report.index.cases[c] === name && report.index.models[report.index.cells.model[at]] === label)"
     at = page.evaluate(find, ["opening", "mock,flaw=frozen"])
