@@ -10,7 +10,7 @@ from typing import Any, TypedDict, get_args, get_type_hints
 
 from visioneval.defaults import MAX_CONCURRENCY, RUNS
 from visioneval.engine.call_settings import CallSettings
-from visioneval.engine.calls.reuse import Reuse, ReuseChoice
+from visioneval.engine.calls.caching.reuse import Reuse, ReuseChoice
 from visioneval.engine.prepare.planning import SuiteOptions
 from visioneval.engine.prepare.runs import ClusterOptions, RunOptions
 from visioneval.errors import UsageError, did_you_mean

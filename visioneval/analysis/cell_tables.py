@@ -12,7 +12,7 @@ from typing import BinaryIO, overload
 from visioneval.analysis.cell_reader import CellReader
 from visioneval.analysis.cells import Cell
 from visioneval.errors import RunFormatError
-from visioneval.records.cell_lines import CellColumns, find_cell_lines, taken
+from visioneval.records.cells.cell_lines import CellColumns, find_cell_lines, taken
 from visioneval.records.files.lines import LONGEST_LINE, located_lines, open_lines
 from visioneval.records.model import CellKey, RunInfo, suite_places
 

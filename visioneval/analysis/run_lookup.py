@@ -13,11 +13,11 @@ from visioneval.analysis.cell_tables import stored_cells
 from visioneval.analysis.sides import Side, side_of_baseline, side_of_records, side_of_run
 from visioneval.errors import UsageError
 from visioneval.records.baselines import DEFAULT, baseline_path, is_baseline, read_baseline
+from visioneval.records.cells.stored_records import StoredRecords
 from visioneval.records.labeling.labels import Label
 from visioneval.records.model import Record, RunInfo, read_info
 from visioneval.records.resume_command import missing_cells_hint
 from visioneval.records.run_state import with_current_state
-from visioneval.records.stored_records import StoredRecords
 from visioneval.records.stores.locations import display_name
 from visioneval.records.stores.lookup import find_named_run
 from visioneval.suite.cases.outputs import split_run

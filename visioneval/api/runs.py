@@ -40,10 +40,10 @@ from visioneval.engine.prepare.sample_sizes import DetectOptions, SampleSizes, s
 from visioneval.engine.run import RunCells, execute, run_cells_here
 from visioneval.errors import AuthError, StorageError, UsageError
 from visioneval.expansion.plan import Plan
+from visioneval.records.cells.stored_records import StoredRecords
 from visioneval.records.diversity import read_diversity
 from visioneval.records.model import Record, RunInfo, StoppedBy, read_records
 from visioneval.records.resume_command import resume_hint, stopped_text
-from visioneval.records.stored_records import StoredRecords
 from visioneval.records.stores.lookup import fetch_outputs, find_named_run, runs_folder
 from visioneval.records.stores.writing import send_run, writing_root
 from visioneval.scale.merge import merge_shards

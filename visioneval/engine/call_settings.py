@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from visioneval.defaults import MAX_CONCURRENCY
-from visioneval.engine.calls.cache import Cache, default_folder
+from visioneval.engine.calls.caching.cache import Cache, default_folder
+from visioneval.engine.calls.caching.reuse import Reuse
+from visioneval.engine.calls.caching.shared_cache import check_shared_cache, open_cache
 from visioneval.engine.calls.calls import Calls
 from visioneval.engine.calls.cost.budget import Budget
 from visioneval.engine.calls.cost.paid_calls import budget_warnings, paid_configs, prices_of
 from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.engine.calls.log import CallLog
-from visioneval.engine.calls.reuse import Reuse
-from visioneval.engine.calls.shared_cache import check_shared_cache, open_cache
 from visioneval.engine.calls.throttle import Throttle
 from visioneval.engine.cells.context import sanitizer_for
 from visioneval.errors import BudgetError, UsageError

@@ -11,7 +11,7 @@ from pathlib import Path
 from visioneval.errors import Problem, SuiteError, UsageError
 from visioneval.expansion.plan import Plan
 from visioneval.media.urls import is_url
-from visioneval.records.existing_outputs import existing_outputs
+from visioneval.records.cells.existing_outputs import existing_outputs
 from visioneval.records.model import read_info
 from visioneval.records.stores.lookup import find_run
 from visioneval.suite.cases.outputs import split_run

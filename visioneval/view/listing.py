@@ -12,10 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from visioneval.analysis.summary.findings import Summary
 from visioneval.errors import RunFormatError, UsageError
+from visioneval.records.cells.stored_records import StoredRecords
 from visioneval.records.files.links import check_links, is_inside
 from visioneval.records.files.untrusted_json import LARGEST
 from visioneval.records.run_state import current_state
-from visioneval.records.stored_records import StoredRecords
 from visioneval.records.stores.locations import copies_at, display_name
 from visioneval.records.stores.lookup import refresh_runs
 from visioneval.report.outcome import Tone, outcome

@@ -19,9 +19,9 @@ from starlette.types import Receive, Scope, Send
 
 from visioneval.errors import ImageError, UsageError, VisionEvalError
 from visioneval.media import images
+from visioneval.records.cells.stored_records import StoredRecords
 from visioneval.records.files.run_folders import read_header
 from visioneval.records.run_state import current_state
-from visioneval.records.stored_records import StoredRecords
 from visioneval.records.stores.locations import display_name
 from visioneval.report.html.images import THUMB_SIDE, small_webp
 from visioneval.report.html.pages import PageFrame, policy, script, style

@@ -421,7 +421,7 @@ def test_a_full_cache_does_not_stop_measuring(suite: Suite, monkeypatch: pytest.
         raise OSError(28, "No space left on device")
 
     suite.write("a", "b")
-    monkeypatch.setattr("visioneval.engine.calls.cache.Cache._insert_or_rebuild", full)
+    monkeypatch.setattr("visioneval.engine.calls.caching.cache.Cache._insert_or_rebuild", full)
     assert suite.run("one")["locality"] == 2
     assert suite.output.count("measurements of this run are no longer cached") == 1
     assert {record.verdict for record in suite.records("one").values()} == {Verdict.PASS}

@@ -15,7 +15,7 @@ from caches import ONE, TWO, CacheOpener, digest, files, named, read_only
 from typer.testing import CliRunner
 
 from visioneval.cli import app
-from visioneval.engine.calls.cache import Cache
+from visioneval.engine.calls.caching.cache import Cache
 from visioneval.errors import UsageError
 from visioneval.records.writer import hard_link
 
@@ -266,7 +266,7 @@ WRITER = """\
 import sys
 from hashlib import sha256
 from pathlib import Path
-from visioneval.engine.calls.cache import Cache
+from visioneval.engine.calls.caching.cache import Cache
 
 folder, me = Path(sys.argv[1]), sys.argv[2]
 sys.stdout.write("ready\\n")

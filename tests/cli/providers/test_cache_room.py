@@ -10,7 +10,7 @@ from caches import ONE, TWO, CacheOpener, digest, files, named
 from typer.testing import CliRunner
 
 from visioneval.cli import app
-from visioneval.engine.calls.cache import MAX_GB_VARIABLE, Cache, default_folder
+from visioneval.engine.calls.caching.cache import MAX_GB_VARIABLE, Cache, default_folder
 from visioneval.errors import UsageError
 
 

@@ -16,13 +16,13 @@ from concurrency import run_with_timeout, settle
 from fake_api import FakeAPI, Fault
 from suite_runner import LOOK, SuiteRunner
 
-from visioneval.engine.calls.cache import Cache
+from visioneval.engine.calls.caching.cache import Cache
+from visioneval.engine.calls.caching.reuse import Reuse
 from visioneval.engine.calls.calls import Calls
 from visioneval.engine.calls.cost.budget import Budget
 from visioneval.engine.calls.cost.meter import Meter
 from visioneval.engine.calls.cost.pricing import Prices
 from visioneval.engine.calls.log import CallLog
-from visioneval.engine.calls.reuse import Reuse
 from visioneval.engine.calls.throttle import Throttle
 from visioneval.errors import ProviderError
 from visioneval.providers.base import CellRef, Question, Reply

@@ -14,7 +14,7 @@ from api_runs import ApiRun, prompt, scripted
 from fake_api import FakeAPI
 
 from visioneval.analysis.summary.summary import summarize
-from visioneval.engine.calls import cache as cache_module
+from visioneval.engine.calls.caching import cache as cache_module
 from visioneval.engine.prepare import provenance
 from visioneval.records.model import read_info
 from visioneval.report.html.distributions import CellNumbers

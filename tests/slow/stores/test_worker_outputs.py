@@ -13,7 +13,7 @@ from stores import FaultyStore
 
 from visioneval.engine.cells.cell import Job, StoredOutput
 from visioneval.errors import StorageError, UsageError
-from visioneval.records.operations import OperationFile
+from visioneval.records.cells.operations import OperationFile
 from visioneval.records.questions import read_questions
 from visioneval.records.stores.store import ObjectStore
 from visioneval.scale.ray.messages import UnsentFile

@@ -110,7 +110,7 @@ def test_other_names_are_paths_as_before(toy: Toy) -> None:
 
 
 def filled(folder: Path) -> Path:
-    from visioneval.engine.calls.cache import Cache
+    from visioneval.engine.calls.caching.cache import Cache
 
     with Cache(folder) as cache:
         cache.put("generate:1", "generate", {}, named(b"an image"))

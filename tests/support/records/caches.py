@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from visioneval.engine.calls.cache import Cache
+from visioneval.engine.calls.caching.cache import Cache
 
 ONE, TWO = b"the first image", b"the second image, a little longer"
 

@@ -14,8 +14,8 @@ from fake_api.video_bytes import video_bytes
 from mock_outputs import request
 
 from visioneval.engine.calls.attempts.operations import OperationCall, with_video_length
-from visioneval.engine.calls.cache import Cache
-from visioneval.engine.calls.cache_files import clear_scratch
+from visioneval.engine.calls.caching.cache import Cache
+from visioneval.engine.calls.caching.cache_files import clear_scratch
 from visioneval.engine.calls.checked_media import check_media
 from visioneval.engine.calls.cost.bounds import bound_of, smallest_size
 from visioneval.engine.calls.cost.pricing import Prices
@@ -28,7 +28,7 @@ from visioneval.providers.gemini.config import GeminiProvider
 from visioneval.providers.input_images import VideoInputs
 from visioneval.providers.openai.config import OpenAIProvider
 from visioneval.providers.openai.video_params import longest_video_s
-from visioneval.records.operations import OperationFile
+from visioneval.records.cells.operations import OperationFile
 from visioneval.records.writer import OutputWriter
 from visioneval.scale.ray.outputs import ExclusiveWriter
 from visioneval.suite.entries.limits import Price

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from visioneval.cli import app
 from visioneval.errors import RunFormatError
 from visioneval.records.cell_index import CellIndex, written_cell
+from visioneval.records.cells.stored_records import StoredRecords
 from visioneval.records.model import Record, index_cells, read_records
-from visioneval.records.stored_records import StoredRecords
 from visioneval.records.writer import RunWriter
 
 CELLS = st.tuples(st.sampled_from("ab"), st.sampled_from("mn"), st.integers(0, 130) | st.just(1_000_000))

@@ -11,7 +11,7 @@ from visioneval.analysis.cell_tables import Cells
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.sides import Side
 from visioneval.errors import UsageError
-from visioneval.records.cell_lines import CellColumns, matching_positions, taken, without
+from visioneval.records.cells.cell_lines import CellColumns, matching_positions, taken, without
 from visioneval.records.keys import VERDICT_PARTS, changed_parts
 from visioneval.suite.entries.metrics import BUILT_IN
 from visioneval.suite.entries.prompts import paired_by_prompt

@@ -13,7 +13,7 @@ from visioneval.cli.help_pages import HelpWithoutTypes
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
-    from visioneval.engine.calls.cache import Cache
+    from visioneval.engine.calls.caching.cache import Cache
 
 app = typer.Typer(
     cls=HelpWithoutTypes,
@@ -24,7 +24,7 @@ Folder = Annotated[Path | None, options.value("--cache", "DIR", "The cache folde
 
 
 def _open(folder: Path | None) -> Cache:
-    from visioneval.engine.calls.cache import Cache, default_folder
+    from visioneval.engine.calls.caching.cache import Cache, default_folder
 
     if folder is not None and not (folder / "index.sqlite").is_file():
         problem = "is a file, not a cache" if folder.is_file() else "no cache found"

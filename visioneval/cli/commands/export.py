@@ -10,8 +10,8 @@ from visioneval.defaults import RUNS
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
+    from visioneval.records.cells.stored_records import StoredRecords
     from visioneval.records.model import RunInfo
-    from visioneval.records.stored_records import StoredRecords
 
 _TRACKER = "Experiment tracker"
 _FORMATS = ("csv", "jsonl", "parquet")

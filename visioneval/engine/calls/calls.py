@@ -18,8 +18,9 @@ from visioneval.engine.calls.attempts.outcomes import (
     reply_of,
 )
 from visioneval.engine.calls.attempts.priced import PricedAttempts
-from visioneval.engine.calls.cache import Cache, CacheEntry, Kind
-from visioneval.engine.calls.cache_files import Content
+from visioneval.engine.calls.caching.cache import Cache, CacheEntry, Kind
+from visioneval.engine.calls.caching.cache_files import Content
+from visioneval.engine.calls.caching.reuse import Reuse
 from visioneval.engine.calls.checked_media import CheckedMedia, check_media, check_outputs, is_whole
 from visioneval.engine.calls.cost.bounds import CallSize, generation_size, question_size
 from visioneval.engine.calls.cost.budget import Budget
@@ -28,7 +29,6 @@ from visioneval.engine.calls.cost.pricing import Prices
 from visioneval.engine.calls.judge_answers import AbandonedError, cached_fields, question_key
 from visioneval.engine.calls.limit_keys import RateLimitKey, generation_limit_key, judge_limit_key
 from visioneval.engine.calls.log import CallLog
-from visioneval.engine.calls.reuse import Reuse
 from visioneval.engine.calls.throttle import Throttle, Tries
 from visioneval.engine.sanitize import Sanitizer
 from visioneval.errors import ProviderError, StorageError
@@ -44,7 +44,7 @@ from visioneval.providers.base import (
     Reply,
     ToolCall,
 )
-from visioneval.records.operations import OperationFile
+from visioneval.records.cells.operations import OperationFile
 from visioneval.stopwatch import waiting
 from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.entries.limits import OPERATION_TIMEOUT_S

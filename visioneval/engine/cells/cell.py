@@ -38,9 +38,9 @@ from visioneval.expansion.plan import Call
 from visioneval.media import images
 from visioneval.media.formats import artifact, ending
 from visioneval.providers.base import GenerationRequest
+from visioneval.records.cells.operations import OperationFile
 from visioneval.records.files.links import is_inside
 from visioneval.records.model import CellError, Record
-from visioneval.records.operations import OperationFile
 from visioneval.stopwatch import Stopwatch
 from visioneval.suite.entries.metrics import BUILT_IN
 from visioneval.suite.remote_media import address_of

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from visioneval.aio import run_in_thread
-from visioneval.engine.calls.cache import Cache, CacheEntry
+from visioneval.engine.calls.caching.cache import Cache, CacheEntry
 from visioneval.engine.calls.cost.meter import Meter
 from visioneval.engine.cells.measurement_entries import checked_entry, entry_of, measure_key, result_of
 from visioneval.errors import StorageError

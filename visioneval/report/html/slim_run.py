@@ -10,9 +10,9 @@ from typing import Any
 
 from visioneval.defaults import MAX_GALLERY_CELLS
 from visioneval.errors import UsageError
+from visioneval.records.cells.stored_records import StoredRecords
 from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.model import Fingerprint, Record, RunInfo, records_at, suite_order
-from visioneval.records.stored_records import StoredRecords
 from visioneval.suite.filters import any_glob
 from visioneval.types import Verdict
 

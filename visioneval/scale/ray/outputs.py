@@ -25,8 +25,8 @@ from visioneval.atomic import create_whole
 from visioneval.engine.cells.cell import Job
 from visioneval.engine.cells.stored_grades import saved_files
 from visioneval.errors import StorageError, VisionEvalError
+from visioneval.records.cells.operations import PREFIX
 from visioneval.records.model import RunInfo
-from visioneval.records.operations import PREFIX
 from visioneval.records.questions import NAME as QUESTIONS
 from visioneval.records.stores.segments import is_safe_key
 from visioneval.records.stores.store import MissingObjectError, ObjectStore

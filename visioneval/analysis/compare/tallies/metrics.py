@@ -14,7 +14,7 @@ from visioneval.analysis.compare.differences import Difference, scores_differenc
 from visioneval.analysis.compare.paired_scores import PairedScores
 from visioneval.analysis.compare.pairing import CellPair, Pairs
 from visioneval.analysis.scores import ExactSum
-from visioneval.records.cell_lines import positions_of
+from visioneval.records.cells.cell_lines import positions_of
 from visioneval.types import Metric
 
 _ABSENT = object()

@@ -17,7 +17,7 @@ from visioneval.analysis.compare.differences import (
 )
 from visioneval.analysis.compare.paired_scores import PairedSums
 from visioneval.analysis.compare.pairing import CellPair
-from visioneval.records.cell_lines import NameNumbers, view_of
+from visioneval.records.cells.cell_lines import NameNumbers, view_of
 from visioneval.types import Metric
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from visioneval.engine.calls.user_code import BrokenCodeError, call_user_code
 from visioneval.errors import ImageError, OperationError, ProviderError
 from visioneval.media.video import seconds_of
 from visioneval.providers.base import VIDEO_MS, Generation, GenerationRequest, OperationGenerator, OutputFile
-from visioneval.records.operations import MAX_NAME, OperationFile
+from visioneval.records.cells.operations import MAX_NAME, OperationFile
 from visioneval.suite.entries.limits import TIMEOUT_S
 
 FIRST_WAIT_S = 0.5

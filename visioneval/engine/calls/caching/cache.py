@@ -23,8 +23,14 @@ from typing import Any, ClassVar, Literal, get_args
 
 import orjson
 
-from visioneval.engine.calls.cache_files import Content, clear_scratch, content_size, scratch_folder, store_content
-from visioneval.engine.calls.cache_index import USE_ANOTHER_FOLDER, connect_index, index_format
+from visioneval.engine.calls.caching.cache_files import (
+    Content,
+    clear_scratch,
+    content_size,
+    scratch_folder,
+    store_content,
+)
+from visioneval.engine.calls.caching.cache_index import USE_ANOTHER_FOLDER, connect_index, index_format
 from visioneval.errors import StorageError, UsageError
 
 Kind = Literal["generate", "judge", "measure"]

@@ -20,9 +20,9 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import Field, TypeAdapter, ValidationError
 
-from visioneval.engine.calls.cache import Cache, CacheOrigin, Kind
-from visioneval.engine.calls.cache_files import Content
-from visioneval.engine.calls.cache_index import FORMAT, USE_ANOTHER_FOLDER
+from visioneval.engine.calls.caching.cache import Cache, CacheOrigin, Kind
+from visioneval.engine.calls.caching.cache_files import Content
+from visioneval.engine.calls.caching.cache_index import FORMAT, USE_ANOTHER_FOLDER
 from visioneval.errors import StorageError, UsageError
 from visioneval.records.stores.locations import cache_url
 from visioneval.records.stores.store import MissingObjectError, ObjectStore
