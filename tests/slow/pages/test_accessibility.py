@@ -14,6 +14,8 @@ from label_server import READY, Server, write_run
 from ranked_runs import answered, judged
 from record_factory import record
 from report_runs import demo, png, report
+from view_server import view_server
+from viewed_runs import begun_run, viewed_run
 
 from visioneval.analysis.probe.findings import MissedDamage, ProbeFindings, ProbeGate, ProbeRate, WeakestCaught
 from visioneval.analysis.ranking.ranking import rank_runs
@@ -112,6 +114,26 @@ def test_probe(tmp_path: Path, open_page: OpenPage, axe: str) -> None:
     path = tmp_path / "probe.html"
     path.write_text(probe_page(findings, [(png("teal"), png("red"))]), encoding="utf-8")
     problems = list(violations(open_page(path.as_uri()), axe))
+    assert not problems, "\n".join(problems)
+
+
+def test_viewer(tmp_path: Path, open_page: OpenPage, axe: str) -> None:
+    root = tmp_path / "runs"
+    for run_id, passes in (("run-01", True), ("run-02", False)):
+        viewed_run(root, run_id, passes=passes)
+    writer = begun_run(root, "run-03")
+    (root / "damaged").mkdir()
+    (root / "damaged" / "run.json").write_text("{", encoding="utf-8")
+    with view_server(root, tmp_path / "rendered") as server:
+        page = open_page(server.url, allowed=(server.origin,))
+        problems = [f"index: {text}" for text in violations(page, axe)]
+        for path in ("run/run-03/", "agreement/run-02/", "compare?run=run-01&run=run-02"):
+            response = page.goto(f"{server.url}{path}")
+            assert response is not None
+            assert response.status == 200, path
+            problems += [f"{path}: {text}" for text in violations(page, axe, NARROW)]
+        page.close()  # before the server, which it would miss
+    writer.finish("complete", "2026-02-01T00:01:00+00:00")
     assert not problems, "\n".join(problems)
 
 
