@@ -30,7 +30,7 @@ $(READY): pyproject.toml
 	touch $(READY)
 
 $(AXE): tests/support/axe/package-lock.json
-	npm ci --silent --prefix tests/support/axe || echo "no axe-core: the tests of accessibility are skipped (they need npm)"
+	npm ci --silent --no-audit --no-fund --fetch-retries 0 --fetch-timeout 20000 --prefix tests/support/axe || echo "no axe-core: the tests of accessibility are skipped (they need npm)"
 
 demo: $(READY)  ## Run the quickstart suites, with no key and no network
 	$(BIN)/visioneval run suites/quickstart/suite.yaml
