@@ -14,9 +14,13 @@ import visioneval
 from visioneval.cli import app
 
 ROOT = Path(__file__).parents[2]
-TOP = {"README.md": "index.md", "SECURITY.md": "security.md", "CHANGELOG.md": "changes.md"}
+TOP = {
+    "README.md": "index.md",
+    "SECURITY.md": "security.md",
+    "CHANGELOG.md": "changes.md",
+    "CONTRIBUTING.md": "contributing.md",
+}
 """Pages outside docs/, and their names in the site."""
-_SOURCE = "https://github.com/visioneval/visioneval/blob/main/"
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -37,8 +41,7 @@ def _with_links(text: str, *, is_top: bool) -> str:
     prefix = "" if is_top else "../"
     for path, name in TOP.items():
         text = text.replace(f"]({prefix}{path})", f"]({name})")
-    text = re.sub(r"\]\(docs/", "](", text) if is_top else text
-    return text.replace(f"]({prefix}CONTRIBUTING.md)", f"]({_SOURCE}CONTRIBUTING.md)")
+    return re.sub(r"\]\(docs/", "](", text) if is_top else text
 
 
 def command_line() -> str:
