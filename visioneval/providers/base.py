@@ -8,8 +8,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from pybase64 import b64encode_as_string
-
 from visioneval.suite.cases.case import TestCase
 from visioneval.types import CaseFiles, TaskType
 
@@ -110,11 +108,6 @@ class ImagePart:
 
     def _hashed(self) -> bytes:
         return self.data
-
-    @property
-    def url(self) -> str:
-        """The image as a ``data:`` URL. Not cached: storing it would cost more than encoding it again."""
-        return f"data:{self.mime};base64,{b64encode_as_string(self.data)}"
 
 
 class FilePart(ImagePart):

@@ -17,8 +17,15 @@ from visioneval.analysis.agreement.agreement import agree
 from visioneval.analysis.disagreements import Disagreement
 from visioneval.analysis.stats.clusters import rate_interval
 from visioneval.analysis.summary.judge_card import ALL_EQUAL, TOO_MANY, JudgeCard, JudgeCards, pair_cards
+from visioneval.analysis.summary.summary import summarize
 from visioneval.records.model import GraderRecord, Record
-from visioneval.report.terminal.agreement.judge_card import agreement_cards, card_cells, pair_cells, vote_rows
+from visioneval.report.terminal.agreement.judge_card import (
+    agreement_cards,
+    card_cells,
+    judge_tables,
+    pair_cells,
+    vote_rows,
+)
 from visioneval.suite.model import Suite
 
 SCORE = {"type": "score", "scale": [0, 5], "description": "order"}
@@ -88,6 +95,17 @@ def test_equal_votes_have_no_alpha_and_no_nan() -> None:
     (card,) = cards(judged())
     assert (card.votes, [row[2] for row in vote_rows(card)]) == ((), ["no votes"])
     assert cards() == ()
+
+
+def test_a_table_of_votes_needs_votes() -> None:
+    summary = summarize(info(), [])
+    without = judge_tables(summary.model_copy(update={"judges": cards(judged())}))
+    assert [title for title, *_ in without] == ["Judges"]
+    votes = cards(judged(details={"votes": {"layout": [2, 3]}}))
+    both = judge_tables(summary.model_copy(update={"judges": (*votes, *cards(judged()))}))
+    title, _, rows = both[1]
+    assert title.startswith("Votes of a judge")
+    assert [row[1] for row in rows] == ["layout", ""]
 
 
 def test_many_different_votes_need_no_memory() -> None:

@@ -116,6 +116,7 @@ def test_alpha_from_moments_may_be_undefined(moments: tuple[list[float], ...]) -
     assert np.isnan(interval_alpha(*moments))
 
 
+@pytest.mark.slow
 def test_the_interval_of_alpha_covers_the_alpha_of_all_cases() -> None:
     """Three judges, two samples of each of 40 cases; the true alpha is that of very many cases."""
     random = np.random.default_rng(5)
@@ -191,7 +192,7 @@ class TestSuites:
             ("judge: []", "judge: must not be empty"),
             ("judge: 3", "judge: expected text, not 3: put it in quotes"),
             ("judge: [a, 3]", "judge: expected text, not 3: put it in quotes"),
-            ("judge: {a: b}", "judge: expected text, not a mapping"),
+            ("judge: {a: b}", "judge: expected text, not a mapping: put text with ':' in quotes"),
         ],
     )
     def test_invalid_panels(self, panel: str, message: str, problems: Callable[..., list[str]]) -> None:
@@ -233,7 +234,8 @@ class TestSuites:
         assert "GEMINI_API_KEY" not in os.environ
         result = runner.run()
         assert result.exit_code == 2
-        assert "set the environment variable GEMINI_API_KEY: required by the judge 'c'" in result.stderr
+        assert "set the environment variable GEMINI_API_KEY, or put it into" in result.stderr
+        assert "required by the judge 'c'" in result.stderr
 
     def test_the_key_of_a_single_judge_has_no_trace_of_panels(self, load: Callable[..., Any]) -> None:
         """A run from before panels keeps its grades."""

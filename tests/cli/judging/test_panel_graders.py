@@ -144,6 +144,7 @@ class Odd:
         record = record_of(runner)
         assert (record.verdict, record.error.kind) == ("ERROR", "internal")
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("says", "quorum", "expected", "code"),
         [

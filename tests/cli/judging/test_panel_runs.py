@@ -19,6 +19,8 @@ from visioneval.analysis.stats.agreement.chance import krippendorff_alpha
 from visioneval.engine.prepare.planning import SuiteOptions, load_plan
 from visioneval.expansion.keys import grade_key
 
+pytestmark = pytest.mark.slow
+
 pytest_plugins = ("fake_api.fixtures", "panel_fixtures")
 
 

@@ -10,11 +10,15 @@ from typing import Any, ClassVar
 import pytest
 from toys import Toy
 
-from visioneval.errors import ProviderError, SuiteError, UsageError
+from visioneval.errors import Problem, ProviderError, SuiteError, UsageError
 from visioneval.providers.base import CellRef, Question
+from visioneval.providers.recorded.checks import problems
 from visioneval.providers.recorded.config import RecordedJudge
 from visioneval.providers.recorded.judge import Recorded
 from visioneval.records.model import read_records
+from visioneval.suite.loading.paths import Trust
+
+pytestmark = pytest.mark.slow
 
 MODEL_AND_SAMPLE = {"model": "model", "sample": "sample"}
 
@@ -48,6 +52,13 @@ def test_answers_of_one_model_and_sample(tmp_path: Path) -> None:
     ) as message:
         answers(recorded, "quality", model="n", sample=1)
     assert message.value.kind == "invalid"
+
+
+def test_an_empty_row_replaces_no_answer(tmp_path: Path) -> None:
+    """As when two raters share a table, and only one of them answered."""
+    rows = "case,question,answer\none,quality,4\none,quality,\none,depth,\none,depth,2\n"
+    recorded = judge(tmp_path / "a.csv", rows)
+    assert (answers(recorded, "quality"), answers(recorded, "depth")) == ({"quality": 4}, {"depth": 2})
 
 
 @pytest.mark.parametrize(
@@ -133,6 +144,39 @@ def test_questions_in_words_of_a_cell_without_any_answer_are_unanswered(tmp_path
 def test_an_unreadable_file_is_reported_when_the_run_is_prepared(tmp_path: Path, name: str, text: str) -> None:
     with pytest.raises((UsageError, SuiteError)):
         judge(tmp_path / name, text)
+
+
+@pytest.mark.parametrize(
+    ("fields", "lines"),
+    [
+        ({}, ["line 2: add model: model to the judge's fields"]),
+        ({"model": "model"}, []),
+        ({"model": "other"}, ["line 2: keep one"]),
+    ],
+)
+def test_conflicting_answers_are_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fields: dict[str, str], lines: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    column = fields.get("model", "model")
+    rows = f"case,{column},question,answer\none,m,right,yes\none,n,right,no\none,m,right,YES\n"
+    (tmp_path / "a.csv").write_text(rows if column == "model" else rows.replace("n,right", "m,right"))
+    recorded = RecordedJudge.model_validate({"provider": "recorded", "path": "a.csv", "fields": fields})
+    reported = problems(recorded, tmp_path, Trust.for_run_suite())
+    expected = [f"answers 'right' of case 'one' differently than {line}" for line in lines]
+    assert [problem.message for problem in reported if isinstance(problem, Problem)] == expected
+
+
+@pytest.mark.parametrize(
+    ("first", "other"), [("yes", "true"), ("yes", "1.0"), ("yes", "PASS"), ("3", "3.0"), ("yes", ""), ("nan", "NaN")]
+)
+def test_equal_and_empty_answers_are_no_conflict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, other: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text(f"case,question,answer\none,right,{first}\none,right,{other}\n")
+    recorded = RecordedJudge.model_validate({"provider": "recorded", "path": "a.csv"})
+    assert list(problems(recorded, tmp_path, Trust.for_run_suite())) == []
 
 
 def test_a_run_is_judged_by_recorded_answers(toy: Toy) -> None:

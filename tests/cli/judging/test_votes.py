@@ -135,6 +135,11 @@ def test_tags_need_most_votes_like_scores(tmp_path: Path) -> None:
     assert (grade.scores["clear"], grade.failure_tags) == (None, ())
 
 
+def test_a_verdict_needs_most_votes_like_scores(tmp_path: Path) -> None:
+    assert "judge_verdict" not in graded(tmp_path, LOST, LOST, vote(True, 4), votes=3).details
+    assert graded(tmp_path, LOST, vote(True, 4), vote(True, 4), votes=3).details["judge_verdict"] == "PASS"
+
+
 def test_per_metric_ties_are_named_at_their_metric(tmp_path: Path) -> None:
     reply = {"reason": "c", "failure_tags": [], "verdict": "PASS"}
     answers = ({**reply, "clear": True}, {**reply, "clear": False}, {**reply, "style": 3}, {**reply, "style": 3})

@@ -98,7 +98,8 @@ def test_a_missing_key_is_reported_before_any_call(api: FakeAPI, monkeypatch: py
     result = run(api)
     assert (result.exit_code, api.requests, Path("runs").exists()) == (2, [], False)
     (line,) = result.stderr.splitlines()
-    assert line.startswith("set the environment variable LOCAL_KEY: required by gpt-image-1.5")
+    assert line.startswith("set the environment variable LOCAL_KEY, or put it into a file")
+    assert ": required by gpt-image-1.5" in line
     assert line.count("gpt-image-1.5") == 4
 
 

@@ -22,6 +22,7 @@ from PIL import Image
 from visioneval.errors import ProviderError, UsageError
 from visioneval.providers.base import Generation, GenerationRequest
 from visioneval.providers.gemini.config import GeminiProvider
+from visioneval.providers.gemini.connection import _http
 from visioneval.providers.gemini.generator import GeminiGenerator
 from visioneval.suite.cases.case import TestCase
 from visioneval.types import CaseFiles, TaskType
@@ -113,6 +114,15 @@ def test_an_image_is_extracted_from_text_and_thoughts(api: FakeAPI, name: str) -
     generated = generate(config(api.gemini_base_url), request_for(**params))
     assert [size(data) for data in generated.outputs] == [(1024, 1024)]
     assert api.requests[0].body["generationConfig"]["responseModalities"] == ["TEXT", "IMAGE"]
+
+
+def test_no_request_goes_to_another_host(api: FakeAPI) -> None:
+    """Whatever the SDK does with a URL, the key goes to the host of the suite only."""
+    client = _http(api.gemini_base_url, "v1beta").httpx_async_client
+    assert client is not None
+    with pytest.raises(ProviderError, match=r"blocked a request to 'localhost': calls may only go to '127\.0\.0\.1'"):
+        asyncio.run(client.get(api.gemini_base_url.replace("127.0.0.1", "localhost")))
+    assert api.requests == []
 
 
 @pytest.fixture

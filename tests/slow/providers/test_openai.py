@@ -253,6 +253,7 @@ def test_an_unreachable_server_is_a_transient_error() -> None:
     error = failed(server.url)
     assert error.kind == "transient"
     assert str(error).startswith("no answer: Cannot connect to host 127.0.0.1:")
+    assert "ssl:" not in str(error), "the address is http"
 
 
 def test_a_server_that_hangs_is_transient(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:

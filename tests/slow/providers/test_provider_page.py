@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 from compatible_servers import FORMS, compatible
+from example_server import image_server
 from fake_api.http1 import parse_form
 from http_server import QuietHandler, serving
 from PIL import Image
@@ -201,12 +202,14 @@ def test_an_image_by_url_or_by_path_is_read_from_the_server(
         assert generated(server.url, by_url, request_of) == image
 
 
-def test_the_body_of_an_edit_is_in_no_cache_key(
+def test_an_edit_as_json_is_not_answered_by_one_as_a_form(
     image: bytes, request_of: Callable[..., GenerationRequest], mask: Callable[..., Path]
 ) -> None:
     entry = ENTRIES["xAI"]["models"][0]
-    config = OpenAIProvider.model_validate(entry)
-    assert config.key_options == OpenAIProvider.model_validate({**entry, "edit_body": "form"}).key_options
+    by_form, unstated = {**entry, "edit_body": "form"}, {**entry}
+    del unstated["edit_body"]
+    keys = [OpenAIProvider.model_validate(each).key_options for each in (entry, by_form, unstated)]
+    assert keys == [{"provider": "openai", "mask_mode": "send", **extra} for extra in ({"edit_body": "json"}, {}, {})]
     with compatible(FORMS["xAI"], image) as server:
         generated(server.url, entry, request_of, images=1, masked=True)
     assert server.used[0]["mask"]["url"] == f"data:image/png;base64,{b64encode(mask().read_bytes()).decode()}"
@@ -221,6 +224,10 @@ def test_omni_ignores_the_argument_of_a_mask(image: bytes, request_of: Callable[
 
 TORCH = """\
 bfloat16 = "bf16"
+
+
+class cuda:
+    is_available = staticmethod(lambda: False)
 
 
 class Generator:
@@ -255,11 +262,11 @@ class DiffusionPipeline:
 """
 
 
-def run(runner: Any, path: Path) -> list[Any]:
+def run(runner: Any, path: Path, exit_code: int = 0) -> list[Any]:
     from visioneval.records.model import read_records
 
     result = runner("run", path, "--trust-suite", "--runs", path.parent / "runs", "--run-id", "r")
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == exit_code, result.output
     return list(read_records(path.parent / "runs" / "r"))
 
 
@@ -295,6 +302,32 @@ def test_the_diffusers_example_runs(
     import diffusers  # type: ignore[import-not-found]
 
     assert diffusers.LOADED == [("Qwen/Qwen-Image-Edit", "bf16")]
+
+
+def test_the_example_of_an_image_server_generates_and_edits(
+    toy: Any, folder: Path, base: Path, mask: Callable[..., Path], save_image: Callable[..., Path]
+) -> None:
+    """The suite of docs/how_to/local_model.md, with a masked edit of two images, and an argument that no pipeline takes."""
+    entries = yaml.safe_load(
+        (DOCS / "how_to" / "local_model.md").read_text().partition("```yaml\n")[2].partition("```")[0]
+    )
+    (model,) = entries["models"]
+    with image_server(folder, "Qwen/Qwen-Image-Edit") as url:
+        model |= {
+            "base_url": url,
+            "params": {"model": "qwen", "num_inference_steps": 3, "seed": 5},
+        }
+        refused = {**model, "label": "refused", "params": {"model": "qwen", "steps": 3}, "tasks": ["image_generation"]}
+        cases = masked_cases(mask, save_image)
+        path = write_suite(
+            folder, {**entries, "models": [model, refused]}, cases=cases, verdict=["not file.blank"], samples=1
+        )
+        records = {(record.test_id, record.model_label): record for record in run(toy, path, exit_code=3)}
+    called = {call["prompt"]: call for call in map(json.loads, (folder / "called.jsonl").read_text().splitlines())}
+    assert called["a tree"] == {"prompt": "a tree", "seed": 5, "steps": 3, "images": 0, "mask": None}
+    assert called["a red tree"] == {"prompt": "a red tree", "seed": 5, "steps": 3, "images": 2, "mask": [0, 255]}
+    assert records["edited", "qwen-image"].verdict == "PASS"
+    assert "TypeError: " in str(records["plain", "refused"].error)
 
 
 @contextmanager

@@ -221,6 +221,25 @@ def test_pauses_double_with_repeated_429s_until_a_success(clock: Clock, monkeypa
     run_with_timeout(scenario())
 
 
+def test_calls_that_get_a_429_together_pause_once(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limiters, "BACKOFF_S", 1.0)
+    waits = iter([0.5, *[1.0] * 6])
+    monkeypatch.setattr("random.uniform", lambda low, high: next(waits))
+
+    async def scenario() -> None:
+        limiter = ConcurrencyLimiter(16)
+        began = clock.now
+        clock.now += 1
+        for _ in range(6):
+            limiter.slow_down(began, None)
+        assert limiter.seconds_until_open == 0.5, "the wait of the first"
+        clock.now += 0.25
+        limiter.slow_down(began, None)
+        assert limiter.seconds_until_open == 0.25, "a call in flight says nothing new"
+
+    run_with_timeout(scenario())
+
+
 def test_pause_ends_without_running_calls(clock: Clock) -> None:
     async def scenario() -> None:
         callers = Callers(4)

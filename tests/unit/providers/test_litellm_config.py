@@ -168,7 +168,7 @@ def test_without_litellm_a_run_is_one_line(problems: Problems) -> None:
         "verdict": ["not file.blank"],
     }
     assert problems(json.dumps(suite)) == []
-    assert list(warnings(model())) == [(("provider",), catalog.MISSING)]
+    assert list(warnings(model())) == [(("provider",), catalog.missing_text())]
 
 
 def test_problems_have_a_place(problems: Problems) -> None:

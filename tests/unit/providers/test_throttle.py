@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from time import monotonic
 from typing import Any
 
@@ -178,10 +179,68 @@ def test_an_operation_applies_the_timeout_itself_and_keeps_its_turn() -> None:
         await begun.wait()
         await asyncio.sleep(0.03)
         assert [first.done(), second.done()] == [False, False]
-        assert throttle.waiting() == ["openai:painter: 1 video in progress"]
+        assert throttle.status() == ["openai:painter: 1 video in progress, 1 waiting (1 at once)"]
         end.set()
         assert await asyncio.gather(first, second) == ["a video", "a video"]
-        assert throttle.waiting() == []
+        assert throttle.status() == []
+
+    run_with_timeout(scenario())
+
+
+def test_status_says_what_runs_and_what_waits_for_what() -> None:
+    async def scenario() -> None:
+        throttle = throttle_with(
+            {"openai:painter": {"max_concurrency": 2}, "openai:sketcher": {"requests_per_minute": 0.1}}
+        )
+        jobs = Jobs()
+        painters = [asyncio.create_task(throttle.call(GENERATE, jobs.job(str(at)))) for at in range(5)]
+        judge = asyncio.create_task(throttle.call(JUDGE, jobs.job("judge")))
+        sketchers = [asyncio.create_task(throttle.call(OTHER, jobs.job(f"s{at}"))) for at in range(2)]
+        await settle()
+        assert throttle.status() == [
+            "openai:painter: 2 generating, 3 waiting (2 at once)",
+            "openai:sketcher: 1 generating, 1 waiting (0.1 requests per minute)",
+            "openai:painter: 1 judging",
+        ]
+        sketchers[1].cancel()
+        await jobs.empty(*painters, judge, sketchers[0])
+        assert throttle.status() == []
+
+    run_with_timeout(scenario())
+
+
+def test_status_names_the_limit_that_all_models_share() -> None:
+    async def scenario() -> None:
+        limits = {"openai": {"requests_per_minute": 0.1}, "openai:painter": {"requests_per_minute": 600}}
+        throttle, jobs = throttle_with(limits), Jobs()
+        calls = [asyncio.create_task(throttle.call(GENERATE, jobs.job(str(at)))) for at in range(2)]
+        await settle()
+        assert throttle.status() == ["openai:painter: 1 generating, 1 waiting (0.1 requests per minute, all models)"]
+        calls[1].cancel()
+        await jobs.empty(calls[0])
+
+    run_with_timeout(scenario())
+
+
+def test_status_of_calls_that_wait_for_the_budget_or_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limiters, "BACKOFF_S", 500.0)
+    monkeypatch.setattr("random.uniform", lambda low, high: high)
+
+    @asynccontextmanager
+    async def admission() -> AsyncIterator[None]:
+        await asyncio.sleep(60)
+        yield
+
+    async def scenario() -> None:
+        throttle = throttle_with()
+        failed = asyncio.create_task(throttle.call(GENERATE, failing(provider_error("transient", 500))))
+        unpaid = asyncio.create_task(throttle.call(JUDGE, failing(), admission=admission))
+        await settle()
+        assert throttle.status() == ["openai:painter: 1 waiting to retry", "openai:painter: 1 waiting (budget)"]
+        for task in (failed, unpaid):
+            task.cancel()
+        await asyncio.gather(failed, unpaid, return_exceptions=True)
+        assert throttle.status() == []
 
     run_with_timeout(scenario())
 
@@ -234,7 +293,7 @@ def test_models_do_not_block_each_other() -> None:
             assert await throttled.call(lane, failing()) == "done"
         assert jobs.now == ["first"]
         throttled.gate(OTHER).slow_down(monotonic(), 500)
-        assert throttled.waiting() == ["openai:sketcher: 0 waiting 500 s (rate limit)"]
+        assert throttled.status()[-1:] == ["openai:sketcher: 0 waiting 500 s (rate limit)"]
         await jobs.empty(first, second)
         assert (await first, await second, jobs.most) == ("first", "second", 1)
 
@@ -337,6 +396,19 @@ def test_stopped_run_starts_no_generation_but_still_judges() -> None:
         assert await throttled.call(JUDGE, failing(provider_error("transient"), provider_error("transient"))) == "done"
         await jobs.empty(running)
         assert (await running, jobs.started) == ("running", ["running"])
+
+    run_with_timeout(scenario())
+
+
+def test_after_a_refused_key_no_waiting_call_starts() -> None:
+    async def scenario() -> None:
+        throttled = throttle_with(most=1)
+        calls = [throttled.call(GENERATE, failing(error)) for error in (provider_error("auth"), None, None)]
+        refused, *waiting = await asyncio.gather(*calls, return_exceptions=True)
+        assert str(refused) == "it is auth"
+        assert [type(error) for error in waiting] == [ClosingError, ClosingError]
+        with pytest.raises(ClosingError):
+            await throttled.call(JUDGE, failing())
 
     run_with_timeout(scenario())
 

@@ -39,6 +39,10 @@ class FilesProvider(BaseProvider):
     def has_outputs(self) -> bool:
         return self.outputs is None
 
+    @property
+    def may_lack_outputs(self) -> bool:
+        return self.dataset is not None or self.run is not None
+
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         given = [name for name in ("path", "run", "dataset", "outputs") if getattr(self, name) is not None]

@@ -7,9 +7,18 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from visioneval.providers.gemini.video_params import OmniParams, VeoParams, is_veo, is_video_model, longest_video_s
+from visioneval.providers.gemini.video_params import (
+    DELIVERY,
+    OmniParams,
+    VeoParams,
+    is_veo,
+    is_video_model,
+    longest_video_s,
+    veo_inputs_problem,
+)
 from visioneval.providers.param_checks import model_problems
-from visioneval.suite.cases.case import Text
+from visioneval.providers.video_inputs import VideoInputs
+from visioneval.suite.cases.case import TestCase, Text
 from visioneval.suite.entries.judges import BaseJudge, check_params
 from visioneval.suite.entries.providers import GeneratingProvider, model_and_n
 from visioneval.suite.remote import GeminiOptions
@@ -35,6 +44,11 @@ class GeminiProvider(GeneratingProvider, GeminiOptions):
     def needs_keys(self) -> tuple[str, ...]:
         return () if self.google else (self.key_variable,)
 
+    def key_params(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Without the way in which a video is delivered: it is the same video."""
+        is_video = is_video_model(params.get("model"))
+        return {name: value for name, value in params.items() if not (is_video and name in DELIVERY)}
+
     def does(self, task: TaskType) -> bool:
         """A model generates either images or videos."""
         models = self.grid.get("model", [self.params.get("model")])
@@ -47,6 +61,9 @@ class GeminiProvider(GeneratingProvider, GeminiOptions):
     def longest_video_s(self, params: Mapping[str, Any]) -> float:
         stated = params.get("duration_seconds")
         return float(stated) if isinstance(stated, int) else longest_video_s(params.get("model"))
+
+    def inputs_problem(self, params: Mapping[str, Any], case: TestCase) -> str | None:
+        return veo_inputs_problem(VideoInputs.of_case(case)) if is_veo(params.get("model")) else None
 
     def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         model = params.get("model")

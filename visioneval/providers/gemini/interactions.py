@@ -20,7 +20,8 @@ from visioneval.providers.base import VIDEO_MS, Generation, GenerationRequest
 from visioneval.providers.gemini.connection import operation_errors
 from visioneval.providers.gemini.operations import REFUSAL, operation_error
 from visioneval.providers.gemini.video_files import bucket_video, developer_video
-from visioneval.providers.input_images import VideoInputs, accepted_image
+from visioneval.providers.input_images import accepted_image
+from visioneval.providers.video_inputs import VideoInputs
 
 _RUNNING = ("in_progress", "queued")
 _ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,500}")
@@ -82,7 +83,7 @@ class OmniVideos:
 
 def _body(request: GenerationRequest) -> dict[str, Any]:
     params = dict(request.params)
-    inputs = VideoInputs.of(request.files)
+    inputs = VideoInputs.of(request.files.images)
     paths = [path for path in (inputs.first_frame, inputs.last_frame, *inputs.references, *inputs.styles) if path]
     parts: list[dict[str, Any]] = [_image(path) for path in paths]
     task = "image_to_video" if inputs.first_frame else "reference_to_video" if paths else None

@@ -15,7 +15,9 @@ from visioneval.errors import OperationError, ProviderError, ProviderErrorKind
 from visioneval.providers.base import VIDEO_MS, Generation, GenerationRequest
 from visioneval.providers.gemini.connection import operation_errors, provider_errors
 from visioneval.providers.gemini.video_files import bucket_video
-from visioneval.providers.input_images import VideoInputs, accepted_image
+from visioneval.providers.gemini.video_params import veo_inputs_problem
+from visioneval.providers.input_images import accepted_image
+from visioneval.providers.video_inputs import VideoInputs
 from visioneval.suite.remote import GoogleCloud
 
 _NAME = re.compile(
@@ -39,12 +41,9 @@ class VeoVideos:
 
     async def begin(self, request: GenerationRequest) -> str:
         """Sends the prompt, the first frame, and the last frame or references."""
-        inputs = VideoInputs.of(request.files)
-        if inputs.first_frame is not None and (inputs.references or inputs.styles):
-            raise ProviderError(
-                "Veo takes a first frame or reference images, not both: give each image of the case its role",
-                kind="invalid",
-            )
+        inputs = VideoInputs.of(request.files.images)
+        if problem := veo_inputs_problem(inputs):
+            raise ProviderError(problem, kind="invalid")
         source, config = await asyncio.to_thread(_request, request, inputs)
         with provider_errors():
             operation = await self._client.aio.models.generate_videos(

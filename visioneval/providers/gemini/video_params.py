@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
+from visioneval.providers.video_inputs import VideoInputs
 from visioneval.suite.cases.case import AspectRatio, Text, YesNo
 from visioneval.types import Frozen
 
@@ -15,6 +16,9 @@ _OMNI = re.compile(r"(^|/)gemini-omni")
 _LONGEST_VEO_S = 8.0
 _LONGEST_OMNI_S = {"gemini-omni-flash": 10.0, "gemini-omni-1.1": 10.0}
 _LONGEST_UNKNOWN_S = 15.0
+
+DELIVERY = frozenset({"background", "delivery", "output_gcs_uri"})
+"""Parameters that decide how a video arrives, and nothing of the video."""
 
 Duration = Annotated[int, Field(ge=1, le=600, strict=True)]
 Seed = Annotated[int, Field(ge=0, lt=2**32, strict=True)]
@@ -71,3 +75,10 @@ def longest_video_s(model: object) -> float:
         return _LONGEST_VEO_S
     name = str(model).rpartition("/")[2]
     return next((seconds for start, seconds in _LONGEST_OMNI_S.items() if name.startswith(start)), _LONGEST_UNKNOWN_S)
+
+
+def veo_inputs_problem(inputs: VideoInputs) -> str | None:
+    """Why Veo cannot take the images of a case."""
+    if inputs.first_frame is None or not (inputs.references or inputs.styles):
+        return None
+    return "Veo takes a first frame or reference images, not both: give each image of the case its role"

@@ -14,19 +14,25 @@ from typing import Any, Literal
 import orjson
 
 from visioneval.errors import did_you_mean
+from visioneval.extras import install_command
 from visioneval.suite.entries.limits import Price
 
 Use = Literal["generate", "judge"]
 
-MISSING = "LiteLLM is not installed: run pip install '.[litellm]' in a checkout of visioneval"
 _MODELS = "model_prices_and_context_window_backup.json"
 _PROVIDERS = "provider_endpoints_support_backup.json"
 _MODES: Mapping[Use, tuple[str, ...]] = {
     "generate": ("image_generation", "image_edit"),
     "judge": ("chat", "responses", "completion"),
 }
+_OUTPUT_TOKENS = ("output_cost_per_token", "output_cost_per_image_token", "output_cost_per_reasoning_token")
 _PER_MILLION = 1_000_000
 _LARGEST_USD = 1_000_000
+
+
+def missing_text() -> str:
+    """The message where LiteLLM is not installed."""
+    return f"LiteLLM is not installed: {install_command('litellm')}"
 
 
 def is_installed() -> bool:
@@ -54,18 +60,24 @@ def unknown_model(model: str, use: Use) -> str | None:
 def listed_price(model: str) -> Price | None:
     """The price of a model in LiteLLM's list, by image or by token; ``None`` if it has none of these.
 
-    Where tokens of images have a price of their own, all output tokens have the higher price.
+    A model whose list has both bills tokens: its price of an image is that of a small one. Where tokens of images or of
+    reasoning have a price of their own, all tokens have the higher price, and an image has the highest of several.
     """
     entry = _entry(model)
     if entry is None:
         return None
-    if entry.get("mode") in _MODES["generate"] and (per_image := _usd(entry, "output_cost_per_image")):
-        return Price(per_image=per_image)
     given = _usd(entry, "input_cost_per_token", "input_cost_per_image_token") * _PER_MILLION
-    taken = _usd(entry, "output_cost_per_token", "output_cost_per_image_token") * _PER_MILLION
-    if not (given or taken) or max(given, taken) > _LARGEST_USD:
+    taken = _usd(entry, *_OUTPUT_TOKENS) * _PER_MILLION
+    is_by_image = entry.get("mode") in _MODES["generate"] and not taken
+    per_image = _usd(entry, *_image_prices(entry)) if is_by_image else 0.0
+    if not (given or taken or per_image) or max(given, taken, per_image) > _LARGEST_USD:
         return None
-    return Price(input_per_million=given or None, output_per_million=taken or None)
+    return Price(per_image=per_image or None, input_per_million=given or None, output_per_million=taken or None)
+
+
+def _image_prices(entry: Mapping[str, Any]) -> list[str]:
+    """The prices of a generated image, which depend on its size and quality."""
+    return [name for name in entry if name.startswith("output_cost_per_image") and "token" not in name]
 
 
 def _usd(entry: Mapping[str, Any], *names: str) -> float:

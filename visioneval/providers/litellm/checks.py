@@ -22,7 +22,7 @@ def problems(entry: LiteLLMOptions, folder: Path, trust: Trust) -> Iterator[tupl
 def warnings(entry: LiteLLMOptions) -> Iterator[tuple[Loc, str]]:
     """Yields models that LiteLLM's list lacks, or that LiteLLM is missing."""
     if not catalog.is_installed():
-        yield ("provider",), catalog.MISSING
+        yield ("provider",), catalog.missing_text()
     elif entry.is_own_host:  # another server has models of its own
         use: catalog.Use = "judge" if isinstance(entry, LiteLLMJudge) else "generate"
         for loc, model in _models(entry):

@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from visioneval.media.urls import TRUSTED_HOSTS, trusted_hosts
+from visioneval.media.urls import trusted_hosts
 from visioneval.providers.litellm.parameters import model_problem, parameter_problems
 from visioneval.suite.cases.case import Text
 from visioneval.suite.entries.judges import BaseJudge, check_params
 from visioneval.suite.entries.providers import GeneratingProvider
-from visioneval.suite.remote import GEMINI_KEYS, OPENAI_KEYS, DeclaredHosts, EnvName, MaskMode, Remote
+from visioneval.suite.remote import GEMINI_KEYS, OPENAI_KEYS, DeclaredHosts, EnvName, MaskMode, Remote, not_own_host
 
 _KEYS = {
     "openai": OPENAI_KEYS,
@@ -98,7 +98,7 @@ class LiteLLMOptions(Remote):
             )
         if trusted or host in trusted_hosts():
             return None
-        return f"base_url {host!r} is not the provider's own host: pass --trust-suite, or add it to {TRUSTED_HOSTS}"
+        return not_own_host(host)
 
     def credentials_problem(self, *, trusted: bool) -> tuple[str, str] | None:
         if trusted or not (self.env or self.machine_credentials):

@@ -170,7 +170,7 @@ class LiteLLMConnection:
     def __init__(self, options: LiteLLMOptions) -> None:
         """Raises ``UsageError`` if LiteLLM is not installed or a variable is not set."""
         if not catalog.is_installed():
-            raise UsageError(catalog.MISSING)
+            raise UsageError(catalog.missing_text())
         for name in options.needed_variables:
             if not os.environ.get(name):
                 raise UsageError(f"set the environment variable {name}: LiteLLM needs it")

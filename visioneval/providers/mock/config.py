@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError
@@ -77,10 +77,12 @@ SEEN_BY: Mapping[TaskType, Mapping[Flaw, frozenset[str]]] = {
 ``text`` needs the line in ``expect.text.required``, and for ``extra_text`` either a forbidden line or
 ``extra: forbid``. ``properties`` and ``video`` need ``expect.size`` or ``expect.aspect_ratio`` to see ``wrong_size``,
 and ``video`` needs its option ``duration`` to see ``short``. ``locality`` needs an editable mask. A flaw with nothing
-to act on, such as a typo where the case has no copy, or a frozen image, renders as ``none``.
+to act on, such as a typo where the case has no copy, renders as ``none``; so does a flaw of videos in an image of a
+suite that also has videos.
 """
 
 
+_VIDEO_PARAMS = frozenset({"seconds", "frame_rate", "audio"})
 VIDEO_SIZE = "320x180"
 """The default size of a video."""
 
@@ -101,7 +103,7 @@ class MockParams(Frozen):
     @property
     def of_images(self) -> dict[str, Any]:
         """The parameters that an image depends on."""
-        return self.model_dump(exclude={"seconds", "frame_rate", "audio"})
+        return self.model_dump(exclude=set(_VIDEO_PARAMS))
 
 
 class MockProvider(GeneratingProvider):
@@ -112,6 +114,15 @@ class MockProvider(GeneratingProvider):
     is_free: ClassVar[bool] = True
 
     provider: Literal["mock"]
+
+    def unused_params(self, params: Mapping[str, Any], tasks: Set[TaskType]) -> Iterator[tuple[str, str]]:
+        """What is for videos only, if no case is about one."""
+        if TaskType.VIDEO_GENERATION in tasks:
+            return
+        if params.get("flaw") in tuple(_OF_VIDEOS):  # a run may be a stranger's: the value may not be hashable
+            yield "flaw", f"a flaw of videos, {params['flaw']!r}, but all cases of this model run are about images"
+        for name in sorted(_VIDEO_PARAMS & params.keys()):
+            yield name, f"{name} is for videos, but all cases of this model run are about images: remove it"
 
     def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         try:

@@ -155,7 +155,8 @@ def tidy(lines: Iterable[str]) -> tuple[str, ...]:
         lacking = sorted({char for char in text if char not in _SHAPES and not _has_glyph(char)})
         if lacking:
             chars = ", ".join(f"{ascii(char)[1:-1]} ({unicodedata.name(char, 'no name')})" for char in lacking)
-            raise ProviderError(f"mock: the font has no glyph for {chars} in the line {line!r}", kind="invalid")
+            hint = "write it in unaccented Latin letters, such as EUR for the euro sign"
+            raise ProviderError(f"mock: the font has no glyph for {chars} in the line {line!r}: {hint}", kind="invalid")
         if text:
             cleaned.append(text)
     return tuple(cleaned)

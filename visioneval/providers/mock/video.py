@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from visioneval.errors import ProviderError
+from visioneval.extras import needs
 from visioneval.providers.mock.config import MockParams
 from visioneval.providers.mock.page import Box, other_size
 from visioneval.suite.cases.case import pixel_size
@@ -50,9 +51,7 @@ def render(page: Image.Image, art: Box, params: MockParams, software: str) -> by
     try:
         import av
     except ImportError:
-        raise ProviderError(
-            "mock: videos need an extra: run pip install '.[video]' in a checkout of visioneval", kind="invalid"
-        ) from None
+        raise ProviderError(f"mock: {needs('video')}", kind="invalid") from None
     target = io.BytesIO()
     try:
         with av.open(target, "w", format="mp4", container_options={"fflags": "+bitexact"}) as container:

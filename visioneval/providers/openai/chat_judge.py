@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 from visioneval.errors import ProviderError
 from visioneval.providers.base import CellRef, ImagePart, Part, Question, Reply, Tool, ToolCall, Turn
-from visioneval.providers.openai.connection import encoded, error_in_reply, flat_usage, parse_errors
+from visioneval.providers.openai.connection import data_url, encoded, error_in_reply, flat_usage, parse_errors
 
 Shape = Literal["schema", "json", "text"]
 SHAPES: tuple[Shape, ...] = ("schema", "json", "text")
@@ -109,7 +109,10 @@ def _response_format(schema: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
 def _part(part: Part, question: Question) -> dict[str, Any]:
     if isinstance(part, str):
         return {"type": "text", "text": part}
-    return {"type": "image_url", "image_url": {"url": part.url, "detail": question.detail or "auto"}}
+    return {
+        "type": "image_url",
+        "image_url": {"url": data_url(part.data, part.mime), "detail": question.detail or "auto"},
+    }
 
 
 def _turn(turn: Turn, question: Question) -> list[dict[str, Any]]:

@@ -7,9 +7,10 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from visioneval.providers.openai.video_params import OpenAIVideoParams, longest_video_s
+from visioneval.providers.openai.video_params import OpenAIVideoParams, inputs_problem, longest_video_s
 from visioneval.providers.param_checks import model_problems
-from visioneval.suite.cases.case import Text
+from visioneval.providers.video_inputs import VideoInputs
+from visioneval.suite.cases.case import TestCase, Text
 from visioneval.suite.entries.judges import BaseJudge, check_params
 from visioneval.suite.entries.providers import GeneratingProvider, model_and_n
 from visioneval.suite.remote import DeclaredHosts, MaskMode, OpenAIOptions
@@ -46,8 +47,12 @@ class OpenAIProvider(GeneratingProvider, OpenAIOptions, DeclaredHosts):
 
     @property
     def key_options(self) -> dict[str, Any]:
-        """Without ``api``, which follows from the task, and ``edit_body``, which follows from the server."""
-        return {name: value for name, value in super().key_options.items() if name not in ("api", "edit_body")}
+        """Without ``api``, which follows from the task, and without the usual ``edit_body``.
+
+        A server may read a part of an edit, such as its mask, from one form of the body only.
+        """
+        usual = {"api"} if self.edit_body == "json" else {"api", "edit_body"}
+        return {name: value for name, value in super().key_options.items() if name not in usual}
 
     @model_validator(mode="after")
     def _check_videos(self) -> Self:
@@ -64,6 +69,9 @@ class OpenAIProvider(GeneratingProvider, OpenAIOptions, DeclaredHosts):
 
     def longest_video_s(self, params: Mapping[str, Any]) -> float:
         return longest_video_s(params)
+
+    def inputs_problem(self, params: Mapping[str, Any], case: TestCase) -> str | None:
+        return inputs_problem(VideoInputs.of_case(case)) if self.api == "videos" else None
 
     def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield from model_problems(OpenAIVideoParams, params) if self.api == "videos" else model_and_n(params)

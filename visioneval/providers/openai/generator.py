@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import openai
-from pybase64 import b64encode_as_string
 
 from visioneval.providers.base import Generation, GenerationRequest
 from visioneval.providers.input_images import Upload
@@ -16,6 +15,7 @@ from visioneval.providers.openai.config import OpenAIProvider
 from visioneval.providers.openai.connection import (
     BASE_URL,
     Connection,
+    data_url,
     encoded,
     flat_usage,
     parse_errors,
@@ -79,11 +79,11 @@ class OpenAIGenerator:
 
 def _json_edit(params: Mapping[str, Any], prompt: str, images: list[Upload], mask: Upload | None) -> bytes:
     """The body of an edit in xAI's form: ``image`` for one image, ``images`` for several."""
-    parts = [_data_url(image) for image in images]
+    parts = [_image(image) for image in images]
     body = {**params, "prompt": prompt, **({"images": parts} if len(parts) > 1 else {"image": parts[0]})}
-    return encoded({**body, "mask": _data_url(mask)} if mask is not None else body)
+    return encoded({**body, "mask": _image(mask)} if mask is not None else body)
 
 
-def _data_url(upload: Upload) -> dict[str, str]:
+def _image(upload: Upload) -> dict[str, Any]:
     _, data, mime = upload
-    return {"type": "image_url", "url": f"data:{mime};base64,{b64encode_as_string(data)}"}
+    return {"type": "image_url", "url": data_url(data, mime)}

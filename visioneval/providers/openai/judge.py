@@ -9,7 +9,7 @@ from visioneval.errors import ProviderError, ProviderErrorKind
 from visioneval.providers.base import CellRef, Part, Question, Reply, ToolCall, Turn
 from visioneval.providers.openai.chat_judge import ChatJudge, function, valid_arguments, with_params
 from visioneval.providers.openai.config import OpenAIJudge
-from visioneval.providers.openai.connection import Connection, encoded, flat_usage, parse_errors
+from visioneval.providers.openai.connection import Connection, data_url, encoded, flat_usage, parse_errors
 
 _REASONING = "reasoning.encrypted_content"
 """Reasoning that must be sent back between rounds, since nothing is stored."""
@@ -83,7 +83,7 @@ def _sent_back(item: Mapping[str, Any]) -> dict[str, Any]:
 def _part(part: Part, question: Question) -> dict[str, Any]:
     if isinstance(part, str):
         return {"type": "input_text", "text": part}
-    return {"type": "input_image", "image_url": part.url, "detail": question.detail or "auto"}
+    return {"type": "input_image", "image_url": data_url(part.data, part.mime), "detail": question.detail or "auto"}
 
 
 def _reply(answer: Mapping[str, Any]) -> Reply:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
+from visioneval.providers.video_inputs import VideoInputs
 from visioneval.suite.cases.case import Size, Text
 from visioneval.types import Frozen
 
@@ -51,3 +52,10 @@ def longest_video_s(params: Mapping[str, Any]) -> float:
     if isinstance(frames, int) and isinstance(fps, int) and fps > 0:
         return frames / fps
     return LONGEST_S
+
+
+def inputs_problem(inputs: VideoInputs) -> str | None:
+    """Why a server cannot take the images of a case."""
+    if inputs.last_frame is None and not inputs.references and not inputs.styles:
+        return None
+    return "/v1/videos takes one image, the first frame: remove the others"

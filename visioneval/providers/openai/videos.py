@@ -16,8 +16,10 @@ import openai
 from visioneval.errors import OperationError, ProviderError, ProviderErrorKind, StorageError
 from visioneval.media.images import MAX_BYTES
 from visioneval.providers.base import VIDEO_MS, Generation, GenerationRequest, OutputFile
-from visioneval.providers.input_images import VideoInputs, accepted_image
+from visioneval.providers.input_images import accepted_image
 from visioneval.providers.openai.connection import Connection, kind_of_status, provider_errors, read_json
+from visioneval.providers.openai.video_params import inputs_problem
+from visioneval.providers.video_inputs import VideoInputs
 
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,300}")
 _RUNNING = ("queued", "in_progress", "pending", "processing", "running")
@@ -33,9 +35,9 @@ class OpenAIVideos:
 
     async def begin(self, request: GenerationRequest) -> str | Generation:
         """Sends the prompt and the first frame as a form."""
-        inputs = VideoInputs.of(request.files)
-        if inputs.last_frame is not None or inputs.references or inputs.styles:
-            raise ProviderError("/v1/videos takes one image, the first frame: remove the others", kind="invalid")
+        inputs = VideoInputs.of(request.files.images)
+        if problem := inputs_problem(inputs):
+            raise ProviderError(problem, kind="invalid")
         params = dict(request.params)
         body = {**{name: str(value) for name, value in params.items() if name != "extra"}, **_texts(params)}
         frame = None if inputs.first_frame is None else await asyncio.to_thread(accepted_image, inputs.first_frame)

@@ -9,14 +9,9 @@ from typing import Any
 
 from visioneval.errors import ProviderError
 from visioneval.providers.base import CellRef, Question, Reply
-from visioneval.providers.recorded.config import RecordedJudge
+from visioneval.providers.recorded.config import YES_NO, RecordedJudge
 from visioneval.suite.loading.datasets.rows import Row
 from visioneval.suite.loading.datasets.tables import read_rows
-
-_YES_NO = dict.fromkeys(("true", "yes", "pass", "1", "1.0"), True) | dict.fromkeys(
-    ("false", "no", "fail", "0", "0.0"), False
-)
-"""What counts as an answer to a yes or no, in any case."""
 
 Key = tuple[str, str | None, str | None]
 
@@ -38,7 +33,13 @@ class Recorded:
                 None if fields.model is None else _text(row, fields.model),
                 None if fields.sample is None else _text(row, fields.sample),
             )
-            self._answers.setdefault(key, {})[_text(row, fields.question)] = row.get(fields.answer)
+            answers, question, answer = (
+                self._answers.setdefault(key, {}),
+                _text(row, fields.question),
+                row.get(fields.answer),
+            )
+            if question not in answers or answer not in (None, ""):  # an empty row replaces no answer
+                answers[question] = answer
 
     async def ask(self, question: Question, about: CellRef) -> Reply:
         """Returns a JSON object with the recorded answers to ``question.names`` and to other keys of its schema.
@@ -76,7 +77,7 @@ def _value(value: Any, schema: Mapping[str, Any]) -> Any:
     Where the metric is a yes or no, the usual words and numbers for it are converted too, also in JSONL.
     """
     if schema.get("type") == "boolean" and not isinstance(value, bool):
-        answer = _YES_NO.get(f"{value:g}" if isinstance(value, (int, float)) else str(value).strip().lower())
+        answer = YES_NO.get(f"{value:g}" if isinstance(value, (int, float)) else str(value).strip().lower())
         if answer is not None:
             return answer
     if not isinstance(value, str) or schema.get("type") == "string":

@@ -9,12 +9,16 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO
 
 import orjson
 
 from visioneval.providers.litellm.frames import LENGTH_BYTES, framed
+
+Request = Mapping[str, Any]
+Answer = Mapping[str, Any]
 
 _MOST_THREADS = 256
 """LiteLLM calls some providers in threads."""
@@ -33,17 +37,19 @@ def main() -> None:
 async def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
     from visioneval.providers.litellm.worker.calls import answer_to
 
-    loop = asyncio.get_running_loop()
-    loop.set_default_executor(ThreadPoolExecutor(_MOST_THREADS))
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_MOST_THREADS))
+    await serve(requests, answers, answer_to)
+
+
+async def serve(requests: BinaryIO, answers: BinaryIO, answer_to: Callable[[Request], Awaitable[Answer]]) -> None:
+    """Answers each request by ``answer_to``, several at a time. Only a request that was cancelled has no answer."""
     stream = asyncio.StreamReader()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stream), requests)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stream), requests)
     running: dict[int, asyncio.Task[None]] = {}
 
     async def respond(request: dict[str, Any]) -> None:
         try:
-            answer = await answer_to(request)
-            data = framed({"id": request["id"], **answer})
-            _write(answers, data)
+            _write(answers, _framed_answer(request["id"], await _answer(answer_to, request)))
         finally:
             running.pop(request["id"], None)
 
@@ -53,6 +59,27 @@ async def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
                 running[number].cancel()
         else:
             running[request["id"]] = asyncio.create_task(respond(request))
+
+
+async def _answer(answer_to: Callable[[Request], Awaitable[Answer]], request: Request) -> Answer:
+    try:
+        return await answer_to(request)
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        return _failure("LiteLLM cancelled its own call")
+
+
+def _framed_answer(number: int, answer: Answer) -> bytes:
+    try:
+        return framed({"id": number, **answer})
+    except TypeError as error:
+        return framed({"id": number, **_failure(f"the answer of LiteLLM cannot be passed on: {error}")})
+
+
+def _failure(message: str) -> Answer:
+    return {"error": {"message": message, "kind": "transient", "retry_after": None, "may_be_billed": True}}
 
 
 async def _next(stream: asyncio.StreamReader) -> dict[str, Any] | None:
