@@ -146,6 +146,8 @@ ProviderErrorKind = Literal["rate_limit", "transient", "auth", "invalid", "refus
 """``pending`` is an operation that has begun and whose end is unknown: resuming the run asks for it again."""
 
 
+NOT_CACHED = "not in the cache"
+"""How the message about a call begins whose answer an offline run lacks."""
 LONGEST_RETRY_AFTER_S = 30 * 86_400.0
 """Longer waits that a provider requests are capped to this (30 days)."""
 

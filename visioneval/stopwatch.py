@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
 from time import perf_counter
 from typing import Any, Self
+
+from visioneval.ordered_pool import OrderedPool
 
 
 class Stopwatch:
@@ -98,8 +100,8 @@ def _here() -> tuple[Stopwatch | None, int]:
     return (stopwatch, 1) if stopwatch is not None else (_current.get(), int(_is_at_work.get()))
 
 
-class MeasuredPool(ThreadPoolExecutor):
-    """A pool of threads. The time until a thread is free counts as waiting, and the rest as work."""
+class MeasuredPool(OrderedPool):
+    """An ordered pool of threads. The time until a thread is free counts as waiting, and the rest as work."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Submits a function, with the stopwatch of the caller."""

@@ -68,7 +68,8 @@ def build_components(plan: Plan, *, offline: bool = False) -> Components:
 def missing_keys(plan: Plan) -> list[str]:
     """A message for each API key that the plan needs and the environment lacks."""
     return [
-        f"set the environment variable {name}: required by {', '.join(users)}"
+        f"set the environment variable {name}, or put it into a file and run 'visioneval --env-file FILE ...':"
+        f" required by {', '.join(users)}"
         for name, users in unset_keys(plan).items()
     ]
 

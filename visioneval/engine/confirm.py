@@ -141,6 +141,7 @@ def _generate(
 
     async def generate() -> Outcome:
         with open_context(plan, components, writer, calls, listener) as context:
+            progress.measurements = context.measurements
             async with asyncio.TaskGroup() as group:
                 for limit_key, items in _by_limit_key(samples).items():
                     queue = iter(items)

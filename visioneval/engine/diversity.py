@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -16,9 +15,10 @@ from visioneval.engine.calls.user_code import describe_error
 from visioneval.engine.cells.context import RunContext
 from visioneval.engine.pairwise.session import contender
 from visioneval.engine.shutdown import Progress
-from visioneval.errors import GraderError, ImageError
+from visioneval.errors import GraderError, ImageError, StoppedError
 from visioneval.expansion.plan import Plan
 from visioneval.graders.base import SampleDistance, SampleGrader
+from visioneval.processors import processors
 from visioneval.records.diversity import CaseDiversity, update_diversity
 from visioneval.records.model import Record, read_records
 from visioneval.suite.entries.graders import BaseGrader
@@ -73,7 +73,7 @@ async def measure_diversity(context: RunContext, config: BaseGrader, progress: P
     groups = await asyncio.to_thread(sample_groups, context.plan, config, read_records(folder), folder)
     pairs = ((group, pair) for group in groups for pair in combinations(group.outputs, 2))
     async with asyncio.TaskGroup() as tasks:
-        for _ in range(os.cpu_count() or 1):
+        for _ in range(processors()):
             tasks.create_task(_run_worker(context, config, pairs, meter, progress))
     progress.left += sum(1 for _ in pairs)
     done = [group for group in groups if group.is_done]
@@ -119,6 +119,9 @@ async def _run_worker(
             group.distances.append(await _measure_pair(context, config, pair, meter))
         except (GraderError, ImageError) as error:
             group.error = group.error or context.sanitizer.text(str(error))
+        except StoppedError as error:  # not measured, which is no fault of the images
+            progress.leave(error)
+            return
         except Exception as error:
             context.debug(error)
             group.error = group.error or context.sanitizer.text(describe_error(error))

@@ -13,10 +13,10 @@ Interrupt = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Callbacks of a run: finished records, waiting calls, messages, notes and unexpected exceptions."""
+    """Callbacks of a run: finished records, running and waiting calls, messages, notes and unexpected exceptions."""
 
     record: Callable[[Record], None] = lambda _: None
-    waiting: Callable[[list[str]], None] = lambda _: None
+    status: Callable[[list[str]], None] = lambda _: None
     say: Callable[[str], None] = print
     debug: Callable[[BaseException], None] = lambda _: None
     note: Callable[[str], None] = lambda _: None

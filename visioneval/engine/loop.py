@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 from visioneval.engine.listener import Interrupt
 from visioneval.engine.memory import release_memory, unmap_large_blocks
 from visioneval.engine.shutdown import Outcome, Progress, interrupts, root_error
+from visioneval.processors import processors
 from visioneval.stopwatch import MeasuredPool
 
 _CHECK_S = 0.2
 """A signal that arrives just before a thread begins to wait does not end its wait, so waits are short."""
+
+_PATIENCE_S = 1.0
+"""How long a second interrupt waits for threads: enough to cache an answer, less than to read the text in an image."""
 
 
 class InterruptRequest:
@@ -60,15 +63,13 @@ def run_to_end(
     request = InterruptRequest()
 
     async def supervised() -> Outcome:
-        with MeasuredPool(os.cpu_count() or 1, thread_name_prefix="measure") as threads:
-            asyncio.get_running_loop().set_default_executor(threads)
-            with interrupts(progress, say) as stop, contextlib.suppress(asyncio.CancelledError):
-                request.connect(stop)
-                started(stop)
-                return await work()
-            if progress.failure is not None:  # an interrupt came first
-                say(str(progress.failure))
-            return Outcome(complete=False)
+        with contextlib.suppress(asyncio.CancelledError), _threads(), interrupts(progress, say) as stop:
+            request.connect(stop)
+            started(stop)
+            return await work()
+        if progress.failure is not None:  # an interrupt came first
+            say(str(progress.failure))
+        return Outcome(complete=False)
 
     unmap_large_blocks()
     try:
@@ -79,6 +80,23 @@ def run_to_end(
         raise root_error(group) from None
     finally:
         release_memory()
+
+
+@contextlib.contextmanager
+def _threads() -> Iterator[None]:
+    """The threads of the event loop. Waits for their work at the end, unless the block is cancelled."""
+    loop, threads = asyncio.get_running_loop(), MeasuredPool(processors(), thread_name_prefix="measure")
+    loop.set_default_executor(threads)
+    try:
+        yield
+        threads.shutdown()
+    except asyncio.CancelledError:
+        threads.abandon(_PATIENCE_S)
+        loop.set_default_executor(ThreadPoolExecutor(1))  # the loop waits for the threads of this one when it closes
+        raise
+    except BaseException:
+        threads.shutdown()
+        raise
 
 
 def _is_in_event_loop() -> bool:

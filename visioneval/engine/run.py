@@ -74,6 +74,7 @@ def execute(
 
     async def run_all() -> Outcome:
         with open_context(plan, components, writer, calls, listener) as context:
+            progress.measurements = context.measurements
             is_left = await run_cells(context, jobs, progress, listener)
             progress.check()
             if not is_left and not progress.left:
@@ -176,8 +177,8 @@ async def _judge_pairs(context: RunContext, config: BaseGrader, progress: Progre
 
 @contextlib.asynccontextmanager
 async def _reporting(calls: Calls, listener: Listener) -> AsyncIterator[None]:
-    """Reports waiting calls, and returns free memory to the operating system, at intervals."""
-    background = [asyncio.create_task(coroutine) for coroutine in (_report_waiting(calls, listener), trim_memory())]
+    """Reports running and waiting calls, and returns free memory to the operating system, at intervals."""
+    background = [asyncio.create_task(coroutine) for coroutine in (_report_status(calls, listener), trim_memory())]
     try:
         yield
     finally:
@@ -185,10 +186,10 @@ async def _reporting(calls: Calls, listener: Listener) -> AsyncIterator[None]:
             task.cancel()
 
 
-async def _report_waiting(calls: Calls, listener: Listener) -> None:
+async def _report_status(calls: Calls, listener: Listener) -> None:
     while True:
         await asyncio.sleep(STATUS_INTERVAL_S)
-        listener.waiting(calls.throttle.waiting())
+        listener.status(calls.throttle.status())
 
 
 async def trim_memory() -> None:

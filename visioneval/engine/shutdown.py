@@ -1,7 +1,8 @@
 """Stops long-running work: on an interrupt, on an exhausted budget, on a fault, or at once on a second interrupt.
 
-After an interrupt or an exhausted budget, existing outputs are still judged. After a fault, such as a refused API key,
-no new call starts. In all cases calls in flight finish within their timeouts and are cached.
+After an interrupt or an exhausted budget, existing outputs are still judged. After an interrupt, no new measurement on
+this machine starts: it would delay the end, and a resumed run makes it at no cost. After a fault, such as a refused API
+key, no new call starts. In all cases calls in flight finish within their timeouts and are cached.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from visioneval.counted import count_of
 from visioneval.engine.calls.calls import Calls
+from visioneval.engine.cells.measurements import Measurements
 from visioneval.errors import BudgetError, ClosingError, StoppedError
 
 
@@ -24,6 +27,8 @@ class Progress:
     out_of_budget: bool = False
     left: int = 0
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    measurements: Measurements | None = None
+    """What an interrupt closes."""
     _failure: Exception | None = None
 
     @property
@@ -40,6 +45,16 @@ class Progress:
         """Starts no new work."""
         self.stopping.set()
         self.calls.throttle.close()
+
+    def interrupt(self) -> str:
+        """Starts no new work, and no measurement that waits for a thread. Returns what there is to wait for."""
+        self.stop()
+        if self.measurements is not None:
+            self.measurements.close()
+        calls = self.calls.throttle.counts.running
+        measurements = 0 if self.measurements is None else self.measurements.running
+        parts = [count_of(calls, "call")] * bool(calls) + [count_of(measurements, "measurement")] * bool(measurements)
+        return " and ".join(parts) or "what has begun"
 
     def leave(self, error: Exception) -> None:
         """Counts unfinished work and stops: because of the budget, or because of a fault, which is stored.
@@ -79,10 +94,10 @@ def interrupts(progress: Progress, say: Callable[[str], None]) -> Iterator[Calla
 
     def interrupt() -> None:
         if progress.is_over:
+            progress.interrupt()
             running.cancel()
         else:
-            say("stopping: waiting for the calls in flight (interrupt again to stop now)")
-        progress.stop()
+            say(f"stopping: waiting for {progress.interrupt()} (interrupt again to stop now)")
 
     def interrupt_from_thread() -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended

@@ -27,7 +27,15 @@ def generation_key(call: Call, sample: int, hash_of: HashOf) -> str:
 
 def call_key(call: Call, hash_of: HashOf) -> str:
     """The cache key of a generation call, including its samples: what is sent, so of a later turn the image itself."""
-    parts = _generation_parts(call, hash_of)
+    return _call_key(call, _generation_parts(call, hash_of))
+
+
+def operation_key(call: Call, hash_of: HashOf) -> str:
+    """What identifies the operation of a call: also where its video is delivered, as it can only be read there."""
+    return _call_key(call, {**_generation_parts(call, hash_of), "params": call.params})
+
+
+def _call_key(call: Call, parts: dict[str, Any]) -> str:
     if call.base is not None:
         parts["images"] = [[BASE_ROLE, call.base.sha256], *parts["images"]]
     sent = {name: value for name, value in parts.items() if value not in (None, [], {})}
@@ -37,7 +45,7 @@ def call_key(call: Call, hash_of: HashOf) -> str:
 def _generation_parts(call: Call, hash_of: HashOf) -> dict[str, Any]:
     parts: dict[str, Any] = {
         "model": {"provider": call.run.provider, "entry": call.run.key_options},
-        "params": {} if call.run.config.reads_outputs else call.params,
+        "params": call.run.config.key_params(call.params),
         "prompt": [call.task_type, call.sent_prompt],
         "images": _case_images(call, hash_of),
         "masks": {name: hash_of(path) for name, path in sorted(call.files.masks.items())},

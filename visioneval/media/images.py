@@ -147,11 +147,13 @@ def too_many_pixels(declares: str) -> ImageError:
     return ImageError(f"it declares {declares} the limit of {limit:,} million pixels ({MEGAPIXELS.hint})")
 
 
-def inspect(source: Path | bytes) -> tuple[str, int, int]:
+def inspect(source: Path | bytes, *, verifies_checksums: bool = False) -> tuple[str, int, int]:
     """Checks that an image decodes completely. Returns its MIME type, width and height. Raises ``ImageError``."""
     with header(source) as handle:
         kind, width, height = FORMATS[handle.format or ""], handle.width, handle.height
         if not (handle.format == "PNG" and certainly_decodes(_bytes_of(source))):
+            if verifies_checksums:
+                _check_chunks(source)
             with IN_MEMORY.reserve(width * height):
                 _decode(handle, source)
         return f"image/{kind}", width, height
@@ -180,8 +182,7 @@ def identify(source: Path | bytes) -> tuple[str, int, int]:
     Checks the complete first frame, since checksums do not show missing pixels. Also verifies the checksums of a PNG,
     which decoding ignores.
     """
-    _check_chunks(source)
-    return inspect(source)
+    return inspect(source, verifies_checksums=True)
 
 
 def _check_chunks(source: Path | bytes) -> None:
@@ -256,10 +257,11 @@ def load_mask(source: Path) -> Image.Image:
         return alpha.point([255] + [0] * 255)
 
 
-def mask_extent(source: Path) -> tuple[bool, bool]:
-    """Whether a mask has pixels inside, and outside. Raises ``ImageError``."""
-    low, high = load_mask(source).getextrema()
-    return high == 255, low == 0
+def mask_shares(source: Path) -> tuple[float, float]:
+    """The shares of a mask's pixels that are fully inside, and fully outside, from 0 to 1. Raises ``ImageError``."""
+    mask = load_mask(source)
+    counts = mask.histogram()
+    return counts[255] / (mask.width * mask.height), counts[0] / (mask.width * mask.height)
 
 
 def _upright(handle: Image.Image) -> Image.Image:

@@ -30,8 +30,8 @@ for each of these calls. Larger blocks take fresh memory from the system where g
 def certainly_decodes(data: bytes) -> bool:
     """Whether a PNG is of the usual form and all of its rows are there: a decoder will then find no fault in it.
 
-    False proves nothing: interlaced and animated images, and those with chunks after their pixels, need a decoder.
-    Checks no checksum of a chunk.
+    The checksums of its chunks must be right too. False proves nothing: interlaced and animated images, and those with
+    chunks after their pixels, need a decoder.
     """
     chunks = list(_chunks(data))
     names = [name for name, _ in chunks]
@@ -45,8 +45,22 @@ def certainly_decodes(data: bytes) -> bool:
     if colour == _PALETTE_COLOUR and (len(palettes) != 1 or palettes[0] % 3 or not 0 < palettes[0] <= 768):
         return False
     return (
-        not interlaced and depth in _DEPTHS.get(colour, ()) and _has_exact_rows(data, _row_bytes(data, width), height)
+        not interlaced
+        and depth in _DEPTHS.get(colour, ())
+        and _has_right_checksums(data)
+        and _has_exact_rows(data, _row_bytes(data, width), height)
     )
+
+
+def _has_right_checksums(data: bytes) -> bool:
+    """Whether each chunk, name included, has the checksum that follows it."""
+    view, start = memoryview(data), HEAD
+    for _, content in _chunks(data):
+        end = start + 8 + len(content)
+        if _zlib.crc32(view[start + 4 : end]) != int.from_bytes(data[end : end + 4], "big"):
+            return False
+        start = end + 4
+    return True
 
 
 def _has_exact_rows(data: bytes, row_bytes: int, height: int) -> bool:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from visioneval.errors import UsageError
+from visioneval.extras import install_command
 from visioneval.media.buckets import bucket_files, size_in_bucket
 from visioneval.media.hub import HUB, fetch_from_hub, hub_problem
 from visioneval.media.inflate import ACCEPTED, Inflater
@@ -119,9 +120,7 @@ def fetch(url: str, limit: int, redirect_problem: Callable[[str], str | None] | 
     except UsageError:
         raise
     except ImportError:
-        raise UsageError(
-            f"{scheme}:// needs an extra: run pip install '.[{BUCKETS[scheme]}]' in a checkout of visioneval"
-        ) from None
+        raise UsageError(f"{scheme}:// needs an extra: {install_command(BUCKETS[scheme])}") from None
     except FileNotFoundError:
         raise UsageError("there is no such file") from None
     except Exception as error:  # each library behind fsspec has its own errors

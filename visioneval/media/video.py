@@ -12,12 +12,12 @@ import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from visioneval.bounds import max_pixels
 from visioneval.errors import ImageError
+from visioneval.extras import has_extra, needs
 from visioneval.media.images import MAX_BYTES, check_size, sha256
 from visioneval.media.pixel_budget import IN_MEMORY
 from visioneval.types import Output
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from av.video.frame import VideoFrame
     from PIL import Image
 
-MISSING = "videos need an extra: run pip install '.[video]' in a checkout of visioneval"
 EXTENSIONS = {"mp4": ".mp4", "quicktime": ".mov", "webm": ".webm", "x-matroska": ".mkv", "x-msvideo": ".avi"}
 MAX_FRAMES = 36_000
 """Ten minutes at 60 frames per second."""
@@ -49,7 +48,7 @@ class Frame:
 
 def can_read_videos() -> bool:
     """Whether the extra ``video`` is installed."""
-    return find_spec("av") is not None
+    return has_extra("video")
 
 
 def video_mime(head: bytes) -> str | None:
@@ -193,8 +192,15 @@ class _Copied:
                 copy.mux(part)
 
 
-def packets(container: Any, stream: Any) -> Iterator[Any]:
-    """The packets of a video and its sound. Raises ``ImageError`` if it is cut off, or has too many frames.
+def check_whole(path: Path) -> None:
+    """Raises ``ImageError`` if a video is cut off or damaged. Reads its packets without decoding them."""
+    with opened(str(path), mime_of(path)) as (container, stream):
+        for _ in packets(container, stream, most_frames=None):
+            pass
+
+
+def packets(container: Any, stream: Any, most_frames: int | None = MAX_FRAMES) -> Iterator[Any]:
+    """The packets of a video and its sound. Raises ``ImageError`` if it is cut off, or has over ``most_frames`` frames.
 
     A part of a video may decode well, and would be measured as if it were all of it.
     """
@@ -207,8 +213,8 @@ def packets(container: Any, stream: Any) -> Iterator[Any]:
         if packet.pts is not None:
             end = max(end, float((packet.pts + (packet.duration or 0)) * packet.time_base))
         count += packet.stream_index == stream.index
-        if count > MAX_FRAMES:
-            raise ImageError(f"the video has more than {MAX_FRAMES:,} frames")
+        if most_frames is not None and count > most_frames:
+            raise ImageError(f"the video has more than {most_frames:,} frames")
         yield packet
     if not count:
         raise ImageError("the video has no frames")
@@ -248,10 +254,12 @@ def opened(source: Any, mime: str) -> Iterator[tuple[Any, Any]]:
     try:
         import av
     except ImportError:
-        raise ImageError(MISSING) from None
+        raise ImageError(needs("video")) from None
+    # since version 19, av escapes metadata that is not UTF-8, and has no option for it
+    lenient: dict[str, Any] = {"metadata_errors": "ignore"} if int(av.__version__.partition(".")[0]) < 19 else {}
     try:
         kind = _DEMUXERS[mime.removeprefix("video/")]
-        with av.open(source, format=kind, metadata_errors="ignore") as container:
+        with av.open(source, format=kind, **lenient) as container:
             covers = av.stream.Disposition.attached_pic
             stream = next((track for track in container.streams.video if not track.disposition & covers), None)
             if stream is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from visioneval.engine.loop import run_to_end
 from visioneval.engine.prepare.provenance import describe_run, now
 from visioneval.engine.run import open_context
 from visioneval.engine.shutdown import Outcome, Progress
-from visioneval.errors import ImageError
+from visioneval.errors import ClosingError, ImageError
 from visioneval.expansion.plan import Call
 from visioneval.media.formats import ending
 from visioneval.media.images import identify, sha256
@@ -31,6 +30,7 @@ from visioneval.probing.originals import Original
 from visioneval.probing.prepare import PreparedProbe
 from visioneval.probing.subjects import as_control, open_subject, with_lines
 from visioneval.probing.thumbnails import side_by_side
+from visioneval.processors import processors
 from visioneval.records.model import Record
 from visioneval.records.writer import RunWriter
 from visioneval.rules import parse_rule
@@ -84,6 +84,7 @@ def measure(prepared: PreparedProbe, settings: CallSettings, listener: Listener)
 
             async def work() -> Outcome:
                 with open_context(prepared.plan, components, writer, calls, listener) as context:
+                    progress.measurements = context.measurements
                     await _Prober(prepared, context, progress, listener, changes).run()
                 progress.check()
                 return Outcome(complete=not progress.is_over, out_of_budget=calls.budget.refused > 0)
@@ -109,7 +110,7 @@ class _Prober:
     ) -> None:
         self._prepared, self._context, self._progress, self._listener = prepared, context, progress, listener
         self._results = results
-        cores = os.cpu_count() or 1
+        cores = processors()
         self._room = asyncio.Semaphore(JUDGED_AT_ONCE if prepared.request.judges else cores)
         self._files = 0
 
@@ -123,7 +124,11 @@ class _Prober:
         for number, original in queue:
             if self._progress.is_over:
                 return
-            await self._probe(number, original)
+            try:
+                await self._probe(number, original)
+            except ClosingError as error:  # its changes that are graded count
+                self._progress.leave(error)
+                return
             total = len(self._prepared.originals)
             self._listener.note(f"probed {number + 1} of {total} outputs: {original.name}")
 

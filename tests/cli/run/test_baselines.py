@@ -78,6 +78,21 @@ def test_baseline_does_not_depend_on_time(tmp_path: Path) -> None:
         assert keys == sorted(keys)
 
 
+@pytest.mark.parametrize(("is_optional", "is_unmeasured"), [(False, True), (True, False)])
+def test_a_baseline_names_the_graders_that_failed(tmp_path: Path, is_optional: bool, is_unmeasured: bool) -> None:
+    failed = {**GRADER, "is_unmeasured": True, "is_optional": is_optional}
+    text = _written(tmp_path, graders=[failed])
+    assert [cell.is_unmeasured for cell in _side(tmp_path).cells] == [is_unmeasured] * 2
+    assert ('"failed_graders": ["look"]' in text) is is_unmeasured
+
+
+@pytest.mark.parametrize("is_partial", [True, False])
+def test_a_partial_baseline_says_so(tmp_path: Path, is_partial: bool) -> None:
+    path = tmp_path / "main.jsonl"
+    write_baseline(make_baseline(INFO, _records(), writers_of(INFO), is_partial=is_partial), path)
+    assert side_of_baseline("baseline", read_baseline(path)).is_partial is is_partial
+
+
 def _broken(tmp_path: Path, at: int, old: str, new: str) -> Baseline:
     _written(tmp_path)
     path = tmp_path / "deep" / "main.jsonl"
@@ -96,6 +111,12 @@ def _broken(tmp_path: Path, at: int, old: str, new: str) -> Baseline:
             '"baseline": 3',
             r"main\.jsonl:1: baseline version 3 is not the supported version 2: upgrade visioneval",
         ),
+        (
+            0,
+            '"baseline": 2',
+            '"baseline": 1',
+            r"main\.jsonl:1: baseline version 1 is not the supported version 2: set it again with 'visioneval baseline",
+        ),
         (1, '"verdict": "FAIL"', '"verdict": "MEH"', r"main\.jsonl:2: verdict: Input should be 'PASS'"),
         (2, '"test_id"', '"tset_id"', r"main\.jsonl:3: test_id: Field required"),
         (2, '"look": "', '"look": "x', r"main\.jsonl:3: graders: refers to a grading that is not in the first line"),
@@ -105,6 +126,19 @@ def _broken(tmp_path: Path, at: int, old: str, new: str) -> Baseline:
 def test_reports_broken_baselines_with_line(tmp_path: Path, at: int, old: str, new: str, message: str) -> None:
     with pytest.raises(RunFormatError, match=message):
         _broken(tmp_path, at, old, new)
+
+
+@pytest.mark.parametrize("lost", [slice(1, 2), slice(-1, None)])
+def test_reports_lost_lines(tmp_path: Path, lost: slice) -> None:
+    """As a merge loses them. All cells that are left could be the same."""
+    path = tmp_path / "deep" / "main.jsonl"
+    _written(tmp_path)
+    lines = path.read_text().splitlines(keepends=True)
+    count = len(lines) - 1
+    del lines[lost]
+    path.write_text("".join(lines))
+    with pytest.raises(RunFormatError, match=rf"main\.jsonl:1: the baseline has {count} cells, but {count - 1} line"):
+        read_baseline(path)
 
 
 def test_reports_a_missing_baseline(tmp_path: Path) -> None:
@@ -122,7 +156,7 @@ def test_baseline_commands(toy: Toy) -> None:
     toy.run({}, {"metadata": {"look": "bad"}}, arguments=("--run-id", "first"))
     result = toy("baseline", "set", "first")
     assert result.exit_code == 0
-    assert result.stdout.startswith("wrote baselines/main.jsonl: 2 cells; commit it")
+    assert result.stdout.startswith("wrote baselines/main.jsonl: 2 cells, 1 of them passed; commit it")
     assert "main" in toy("baseline", "list").stdout
     assert toy("compare", "baseline", "first").exit_code == 0
     compared = toy("compare", "baseline:main@toy", "first").stdout

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import io
+from collections import Counter
 from contextlib import AbstractContextManager
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from record_factory import UNMEASURED, record
+from rich.console import Console
 
 from visioneval.cli import progress
 from visioneval.cli.options import ResultOptions
 from visioneval.engine.listener import Listener
+
+RUN_INFO: Any = SimpleNamespace(suite=SimpleNamespace(models=(), graders=(), judges={}))
+WAITING = [
+    "openai:gpt-image-1.5: 1 generating, 32 waiting (60 requests per minute)",
+    "openai:gpt-5-mini: 3 waiting 12 s (rate limit)",
+]
 
 
 def watching(cells: int, *, quiet: bool = False) -> AbstractContextManager[Listener]:
@@ -20,7 +29,7 @@ def watching(cells: int, *, quiet: bool = False) -> AbstractContextManager[Liste
         notes=(),
         cells=cells,
         plan=SimpleNamespace(suite=SimpleNamespace(name="toy")),
-        writer=SimpleNamespace(folder="runs/r"),
+        writer=SimpleNamespace(folder="runs/r", info=RUN_INFO),
     )
     return progress.progress_of(ResultOptions(quiet=quiet), debug=False)(prepared)
 
@@ -37,9 +46,9 @@ def test_prints_plain_progress_lines_without_terminal(
     assert out == ""
     assert errors.splitlines() == [
         "toy: 12 cells into runs/r",
-        "3 of 12 cells: 2 pass 1 fail 0 error 1.50 USD",
-        "6 of 12 cells: 3 pass 3 fail 0 error 3.00 USD",
-        "9 of 12 cells: 5 pass 4 fail 0 error 4.50 USD; about 12 s left",
+        "3 of 12 cells: 2 pass 1 fail 0 error, 1.50 USD, 0.2 cells/s",
+        "6 of 12 cells: 3 pass 3 fail 0 error, 3.00 USD, 0.2 cells/s",
+        "9 of 12 cells: 5 pass 4 fail 0 error, 4.50 USD, 0.2 cells/s, about 12 s left",
     ]
 
 
@@ -111,6 +120,67 @@ def test_quiet_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("", "")
 
 
+def test_plain_lines_say_what_runs_and_waits_before_any_cell_is_done(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(monkeypatch)
+    with watching(12) as listener:
+        clock.now += 10
+        listener.status(WAITING)
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        f"0 of 12 cells: 0 pass 0 fail 0 error, 0.0 cells/s; {WAITING[0]}; {WAITING[1]}"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("costs", "unpriced", "text"),
+    [
+        ((), 0, ""),
+        ((0.0,), 0, ", 0.00 USD"),
+        ((0.004, 0.0081), 0, ", 0.0121 USD"),
+        ((None,), 1, ", cost unknown"),
+        ((None, 1.2), 1, ", at least 1.20 USD"),
+    ],
+)
+def test_an_unknown_cost_is_no_zero(costs: tuple[float | None, ...], unpriced: int, text: str) -> None:
+    counter: Any = SimpleNamespace(unknown=Counter(m=unpriced), add=lambda _: None)
+    counts = progress.ProgressCounts(counter)
+    for cost in costs:
+        counts.add(record(cost_usd=cost))
+    assert str(counts) == f"{len(costs)} pass 0 fail 0 error{text}"
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_live_lines_fit_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a large run that waits: nothing is cut off, and models beyond the first few are counted."""
+    clock = Clock(monkeypatch)
+    shown = progress._LiveProgress(200_000, progress.ProgressCounts())
+    for at in range(9):
+        clock.now += 1
+        shown.add(record(sample_index=at, verdict="FAIL", cost_usd=1234.5))
+    shown.set_calls([*WAITING * 3, "mock: 1 generating"])
+    text = printed(shown, columns)
+    first, counts, *calls = text.splitlines()
+    assert max(len(line) for line in text.splitlines()) == len(first) == columns
+    assert (first[:6], first[-23:]) == ("cells ", "9/200000  55:33:11 left")
+    assert counts.rstrip() == "0 pass 9 fail 0 error, 11,110.50 USD, 1.0 cells/s"
+    assert [line.rstrip() for line in calls] == [*WAITING * 2, WAITING[0], "and 2 more models"]
+
+
+def test_a_resumed_run_without_a_cell_to_do() -> None:
+    first, counts = printed(progress._LiveProgress(0, progress.ProgressCounts()), 80).splitlines()
+    assert first.endswith("0/0  --:-- left")
+    assert counts.rstrip() == "0 pass 0 fail 0 error, 0.0 cells/s"
+
+
+def printed(shown: progress._LiveProgress, columns: int) -> str:
+    """The lines on a terminal, without color."""
+    console = Console(width=columns, file=io.StringIO(), force_terminal=True, color_system=None)
+    with console.capture() as capture:
+        console.print(shown.lines())
+    return capture.get()
+
+
 def test_live_line_shows_verdicts_and_cost_and_is_removed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,5 +194,5 @@ def test_live_line_shows_verdicts_and_cost_and_is_removed(
         listener.record(record(sample_index=1, verdict="ERROR", error=UNMEASURED))
     errors = capsys.readouterr().err
     assert "2/2" in errors
-    assert "1 pass 0 fail 1 error 0.25 USD" in errors
+    assert "1 pass 0 fail 1 error, at least 0.2500 USD" in errors  # what the second cell cost is unknown
     assert errors.endswith("\x1b[2K")

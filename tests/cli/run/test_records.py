@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,7 @@ records_ = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(records_)
 def test_record_round_trip_is_byte_identical(written: Record) -> None:
     line = written.model_dump_json().encode()
@@ -377,6 +379,19 @@ def test_record_is_appended_completely_or_not_at_all(tmp_path: Path) -> None:
     writer.finish("interrupted", "")
     assert len((writer.folder / "results.jsonl").read_bytes()) == single
     assert [item.test_id for item in read_records(writer.folder)] == ["one"]
+
+
+@pytest.mark.parametrize("deletes_folder", [False, True])
+def test_a_run_whose_results_were_deleted_is_not_complete(tmp_path: Path, deletes_folder: bool) -> None:
+    """Its open file can still be written to."""
+    writer = RunWriter.create(tmp_path, info())
+    writer.append(record())
+    (writer.folder / "results.jsonl").unlink()
+    if deletes_folder:
+        shutil.rmtree(writer.folder)
+    with pytest.raises(StorageError, match=r"results\.jsonl was deleted during the run: run again with --reuse all"):
+        writer.finish("complete", "")
+    assert deletes_folder or read_info(writer.folder).state != "complete"
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from toys import Toy
 
 from visioneval.analysis.run_lookup import read_side
 from visioneval.errors import RunFormatError, UsageError
+from visioneval.records.files.run_folders import choose_run
 from visioneval.records.model import Record
 from visioneval.records.writer import RunWriter
 
@@ -43,6 +44,15 @@ def test_run_is_found_by_all_its_names(runs: list[Record], name: str) -> None:
     assert (side.suite, side.state, side.planned_cells, side.folder) == ("demo", "complete", 2, RUNS / "20250101-demo")
     assert side.writers == {"fine": "look", "level": "look"}
     assert side.metrics["level"].better == "lower"
+
+
+def test_an_exact_id_is_not_a_prefix_and_an_ambiguous_prefix_names_no_run() -> None:
+    run_ids = ["nightly", "nightly-2", "nightly-20"]
+    for name, run_id in (("nightly", "nightly"), ("nightly-2", "nightly-2"), ("nightly-20", "nightly-20")):
+        assert choose_run(name, run_ids, "runs") == run_id
+    with pytest.raises(UsageError, match=r"^'night' is ambiguous: it matches 3 runs: nightly, nightly-2, nightly-20$"):
+        choose_run("night", run_ids, "runs")
+    assert choose_run("night", ["nightly", "daily"], "runs") == "nightly"
 
 
 def test_model_run_is_selected_by_label(runs: list[Record]) -> None:

@@ -15,6 +15,8 @@ from visioneval.media.images import sha256
 from visioneval.records.model import Record
 from visioneval.types import Status, Verdict
 
+pytestmark = pytest.mark.slow
+
 pytest_plugins = ("fake_api.fixtures",)
 
 

@@ -125,8 +125,8 @@ class TestExistingOutputs:
         for before, record in zip(turns.turns(), turns.turns()[1:], strict=False):
             assert seen[str(record.artifact_sha256)] == before.artifact_sha256
 
-    def test_a_turn_after_a_missing_output_is_an_error(self, turns: TurnRuns) -> None:
-        (turns.folder / "out" / "cat" / "2.png").unlink()
+    def test_a_turn_after_a_broken_output_is_an_error(self, turns: TurnRuns) -> None:
+        (turns.folder / "out" / "cat" / "2.png").write_text("torn")
         assert turns.run().exit_code == 3
         first, second, third = turns.turns()
         assert (first.verdict, second.verdict) == ("PASS", "ERROR")
@@ -170,7 +170,7 @@ class TestComparisons:
         turns.bad = {TURNS[1]}
         assert turns.run("--reuse", "none", run_id="b").exit_code == 1
         done = turns("compare", "a", "b", "--runs", turns.out, "--json")
-        assert "GRADERS DIFFER" not in done.output
+        assert "Graded differently" not in done.output
         result = json.loads(done.stdout)
         assert [(change["test_id"], change["change"]) for change in result["changes"]] == [("cat/2", "broken")]
         assert (result["pass_rate"]["n_pairs"], result["pass_rate"]["n_cases"]) == (4, 2)
@@ -201,7 +201,7 @@ class TestComparisons:
         arguments = ("compare", "a", "b", "--runs", turns.out, "--fail-on", "must_pass", "--confirm", "4")
         done = turns(*arguments)
         assert done.exit_code == 1, done.output
-        assert "GRADERS DIFFER" not in done.output  # other inputs are the model's
+        assert "Graded differently" not in done.output  # other inputs are the model's
         gates = {gate["fail_on"]: gate["message"] for gate in json.loads(turns(*arguments, "--json").stdout)["gates"]}
         assert gates["must_pass"] == "1 of 3 cases tagged must_pass broke: cat/2 (failed 3 of 3)"
         assert [edit.prompt for edit in turns.take_edits()].count(TURNS[1]) == 2

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,12 @@ from visioneval.engine.calls.calls import Calls
 from visioneval.engine.calls.cost.budget import Budget
 from visioneval.engine.calls.cost.meter import Meter
 from visioneval.engine.calls.cost.pricing import Prices
+from visioneval.engine.calls.judge_answers import question_key
 from visioneval.engine.calls.log import CallLog
 from visioneval.engine.calls.throttle import Throttle
+from visioneval.engine.sanitize import Sanitizer
 from visioneval.errors import ProviderError
-from visioneval.providers.base import CellRef, Question, Reply
+from visioneval.providers.base import CellRef, Question, Reply, Tool, Turn
 from visioneval.providers.openai.config import OpenAIJudge
 from visioneval.suite.entries.limits import Price
 
@@ -137,6 +140,55 @@ def test_answers_are_cached_unless_refresh_is_requested(tmp_path: Path, stored: 
         run_with_timeout(scenario(cache))
 
 
+def test_offline_an_answer_past_the_cache_is_the_cached_one(tmp_path: Path) -> None:
+    """A judge whose cached answers are unusable is asked past the cache, but never over the network offline."""
+
+    async def scenario(cache: Cache) -> None:
+        judge = SlowJudge()
+        judge.go.set()
+        for reuse, past_cache, asked in ((Reuse(), False, 1), (Reuse(), True, 2), (Reuse(offline=True), True, 2)):
+            question = Question(("?",), past_cache=past_cache)
+            reply = await calls_of(cache=cache, reuse=reuse).ask(CONFIG, judge, question, ABOUT, Meter())
+            assert (reply.text, judge.call_count) == ("yes", asked)
+        other = Question(("other?",), past_cache=True)
+        with pytest.raises(ProviderError, match="not in the cache"):
+            await calls_of(cache=cache, reuse=Reuse(offline=True)).ask(CONFIG, judge, other, ABOUT, Meter())
+
+    with Cache(tmp_path) as cache:
+        run_with_timeout(scenario(cache))
+
+
+def test_an_answer_with_a_key_is_not_cached(tmp_path: Path) -> None:
+    async def scenario(cache: Cache) -> None:
+        for secrets, asked in (("yes",), 2), (("no",), 1):
+            calls, judge = calls_of(cache=cache, sanitizer=Sanitizer(secrets)), SlowJudge()
+            judge.go.set()
+            for _ in range(2):
+                assert (await calls.ask(CONFIG, judge, Question(("?",)), ABOUT, Meter())).text == "yes"
+            assert judge.call_count == asked
+
+    with Cache(tmp_path) as cache:
+        run_with_timeout(scenario(cache))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"parts": ("other?",)},
+        {"schema": {"type": "object"}},
+        {"detail": "high"},
+        {"vote": 1},
+        {"must_answer": True},
+        {"tools": (Tool("crop", "Zooms.", {}, lambda _: ()),)},
+        {"turns": (Turn({}, ()),)},
+    ],
+)
+def test_another_question_has_another_answer(changes: dict[str, Any]) -> None:
+    question = Question(("?",))
+    assert question_key(CONFIG, replace(question, **changes)) != question_key(CONFIG, question)
+    assert question_key(CONFIG, replace(question, past_cache=True, names=("a",))) == question_key(CONFIG, question)
+
+
 def test_unknown_cost_makes_total_unknown() -> None:
     meter = Meter()
     for cost in (0.5, None, 0.5):
@@ -224,6 +276,7 @@ def test_offline_run_reports_missing_answers(runner: SuiteRunner) -> None:
     assert (tree.verdict, tree.scores) == ("ERROR", {"nice": True, "odd": None})
     assert tree.graders[1].error == "not in the cache: the answer of openai:gpt-5.4 about 'tree' by 'm', sample 0"
     assert "not in the cache: the generation of 'boat' by 'm'" in " ".join(result.stdout.split())
+    assert result.stdout.count("run the suite once with a key and --cache FOLDER") == 1
     generation = next(cost for cost in runner.summary("s")["costs"] if cost["what"] == "generation")
     assert (generation["cached"], generation["unknown"]) == (1, 0), "nobody was asked for the boat"
 

@@ -286,7 +286,7 @@ def test_interrupted_question_generation_saves_answers_in_flight(tmp_path: Path,
     program.send_signal(signal.SIGINT)
     _, errors = program.communicate(timeout=60)
     assert program.returncode == 130, errors
-    assert "stopping: waiting for the calls in flight" in errors
+    assert "stopping: waiting for 8 calls" in errors
     assert (api_run.judged, len(api.requests)) == (8, 8)
     api.latency.clear()
     result = CliRunner().invoke(app, questions_command(api_run), env={KEY: api.key})

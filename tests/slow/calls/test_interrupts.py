@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from child_process import wait_until
 from fork_server import ForkedProgram
+from record_factory import info
 from toys import Toy
 
 from visioneval.records.files.run_folders import list_runs
 from visioneval.records.model import read_info, read_records
-from visioneval.records.resume_command import resume_command
+from visioneval.records.resume_command import missing_cells_hint, resume_command
 from visioneval.records.run_state import current_state, with_current_state
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends signals")
@@ -46,7 +47,7 @@ def test_first_interrupt_lets_running_calls_finish(toy: Toy, sent: signal.Signal
     program.send_signal(sent)
     out, errors = program.communicate(timeout=60)
     assert program.returncode == 130
-    assert "stopping: waiting for the calls in flight" in errors
+    assert "stopping: waiting for 2 calls (interrupt again to stop now)" in errors
     assert "Traceback" not in errors
     assert read_info(toy.latest).state == "interrupted"
     records = list(read_records(toy.latest))
@@ -69,6 +70,40 @@ def test_second_interrupt_stops_now(toy: Toy) -> None:
     assert "Traceback" not in errors
     assert read_info(toy.latest).state == "interrupted"
     assert len(list(read_records(toy.latest))) == len(QUICK)
+
+
+STUCK = """
+import threading
+from pathlib import Path
+
+class Stuck:
+    def __init__(self, config): ...
+    def grade(self, context):
+        Path("stuck").touch()
+        threading.Event().wait()
+"""
+
+
+def test_second_interrupt_waits_for_no_thread(toy: Toy) -> None:
+    """Nothing can stop a thread, in native code or in a grader that waits forever."""
+    (toy.folder / "stuck.py").write_text(STUCK)
+    look = {"key": "look", "type": "stuck:Stuck", "writes": {"fine": {"type": "bool"}}}
+    program = toy.program("run", toy.write({}, graders=[look]), "--trust-suite")
+    wait_until((toy.folder / "stuck").exists, program)
+    program.send_signal(signal.SIGINT)
+    assert program.stderr is not None
+    while "stopping: waiting for what has begun" not in program.stderr.readline():
+        assert program.poll() is None
+    program.send_signal(signal.SIGINT)
+    out, errors = program.communicate(timeout=60)
+    assert program.returncode == 130
+    assert "interrupted: 0 of 1 cells are recorded" in errors
+    assert "to resume: " in errors
+    assert read_info(toy.latest).state == "interrupted"
+    assert out.splitlines()[0].split()[1:4] == ["0", "of", "1"]
+    assert "Gates" not in out, "there is nothing to show in tables"
+    assert "Metrics" not in out
+    assert "next: " not in out
 
 
 def test_interrupt_also_skips_remaining_suites(toy: Toy) -> None:
@@ -135,6 +170,18 @@ def test_kill_loses_no_finished_cell(toy: Toy) -> None:
 )  # fmt: skip
 def test_resume_command_includes_needed_flags(typed: str, line: str) -> None:
     assert resume_command(Path("my runs/r"), typed.split()).endswith(line)
+
+
+@pytest.mark.parametrize(
+    ("typed", "names_cache"),
+    [("run s.yaml --cache mine", True), ("run s.yaml --cache=mine", True), ("run s.yaml --offline", False)],
+)
+def test_the_hint_for_a_stored_run_names_its_cache_but_no_folder_of_it(typed: str, names_cache: bool) -> None:
+    """The run may be a stranger's, whose arguments are never to be pasted."""
+    hint = missing_cells_hint(Path("runs/r"), info(command_line=tuple(typed.split())))
+    assert hint.startswith("to resume: visioneval run --resume runs/r")
+    assert ("--cache" in hint) is names_cache
+    assert "mine" not in hint
 
 
 def test_printed_resume_command_works(toy: Toy) -> None:

@@ -1,4 +1,4 @@
-"""The Python API, in scripts, in running event loops and in a notebook; and that all outputs agree on the exit code."""
+"""The Python API, in scripts and in running event loops; and that all outputs agree on the exit code."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
 from api_runs import KEY, ApiRun, scripted
 from fake_api import FakeAPI, Fault, JudgeRequest
-from nbclient import NotebookClient
 from PIL import Image
 from toys import Toy
 from typer.testing import CliRunner
@@ -71,15 +69,6 @@ def test_importing_the_package_loads_no_heavy_module() -> None:
 def test_six_lines_as_a_script(quickstart: Path) -> None:
     done = subprocess.run([sys.executable, "-c", SIX_LINES], capture_output=True, text=True, cwd=quickstart)
     assert (done.stdout.splitlines(), done.stderr) == (PRINTED, "")
-
-
-def test_six_lines_in_a_notebook(quickstart: Path) -> None:
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(SIX_LINES)])
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    client = NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(quickstart)}})
-    client.execute()
-    text = "".join(output.get("text", "") for output in notebook.cells[0].outputs if output["output_type"] == "stream")
-    assert text.splitlines() == PRINTED
 
 
 def test_run_inside_a_running_event_loop(toy: Toy) -> None:

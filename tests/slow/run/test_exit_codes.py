@@ -99,6 +99,8 @@ INVALID_ARGUMENTS = [
     (["run", "a", "--limit"], "run: Option '--limit' requires an argument; see visioneval run --help"),
     (["compare", "a"], "compare: Missing argument 'B'; see visioneval compare --help"),
     (["show", "a", "b", "c"], "show: Got unexpected extra argument(s) (c); see visioneval show --help"),
+    (["run", "a", "--env-file", ".env"],
+     "run: --env-file goes before the command: visioneval --env-file FILE run ...; see visioneval run --help"),
     (["cache", "nope"], "cache: No such command 'nope'; see visioneval cache --help"),
     (["cache", "clear", "--older-than", "x"],
      "cache clear: --older-than: 'x' is not a number; see visioneval cache clear --help"),

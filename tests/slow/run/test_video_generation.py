@@ -9,7 +9,7 @@ from fake_api import FakeAPI
 from fake_api.http1 import ApiError
 from suite_runner import SuiteRunner
 from vertex import ProxyLog
-from video_suites import MODELS, PRICE, case_with, entry, failed, image, report_text, resume, run, write
+from video_suites import MODELS, PRICE, case_with, entry, image, report_text, resume, run, write
 
 from visioneval.engine.calls.cost.pricing import Prices
 from visioneval.engine.calls.limit_keys import RateLimitKey
@@ -84,15 +84,6 @@ class TestWhatIsSent:
         run(runner)
         references = api.videos.created[0].body["instances"][0]["referenceImages"]
         assert [reference["referenceType"] for reference in references] == ["ASSET", "STYLE"]
-
-    def test_veo_takes_no_first_frame_beside_references(
-        self, api: FakeAPI, runner: SuiteRunner, google: ProxyLog
-    ) -> None:
-        write(runner, entry(api, "veo"), cases=[case_with(runner, "base", "reference")])
-        assert failed(runner) == (
-            "invalid: Veo takes a first frame or reference images, not both: give each image of the case its role"
-        )
-        assert api.requests == []
 
     @pytest.mark.parametrize(("role", "task"), [("base", "image_to_video"), ("reference", "reference_to_video")])
     def test_omni_gets_its_parameters_and_images(self, api: FakeAPI, runner: SuiteRunner, role: str, task: str) -> None:
@@ -226,6 +217,23 @@ class TestSuiteErrors:
         path = write(runner, model)
         result = runner("validate", path, "--trust-suite")
         assert (result.exit_code, expected in result.stderr) == (2, True), result.stderr
+
+    @pytest.mark.parametrize(
+        ("kind", "roles", "message"),
+        [
+            ("veo", ("base", "reference"),
+             "Veo takes a first frame or reference images, not both: give each image of the case its role"),
+            ("videos", ("base", "last_frame"), "/v1/videos takes one image, the first frame: remove the others"),
+            ("videos", ("style",), "/v1/videos takes one image, the first frame: remove the others"),
+        ],
+    )  # fmt: skip
+    def test_images_that_a_model_does_not_take_are_known_before_a_call(
+        self, kind: str, roles: tuple[str, ...], message: str, api: FakeAPI, runner: SuiteRunner
+    ) -> None:
+        path = write(runner, entry(api, kind), cases=[case_with(runner, *roles)])
+        result = runner("validate", path, "--trust-suite")
+        line = result.stderr.splitlines()[0]
+        assert (result.exit_code, line.endswith(f": {message}"), line.startswith(f"{path}:1:")) == (2, True, True)
 
     def test_a_bucket_needs_trust(self, api: FakeAPI, runner: SuiteRunner, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("VISIONEVAL_TRUSTED_PROJECTS", "shop")

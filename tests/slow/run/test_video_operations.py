@@ -30,6 +30,23 @@ class TestAnAddress:
         assert run(runner)["fox", 0].mime == "video/mp4"
         assert len(api.requests_to("files.download")) == 1
 
+    def test_a_video_is_not_generated_again_to_arrive_in_another_way(self, api: FakeAPI, runner: SuiteRunner) -> None:
+        api.videos.by_address = True
+        write(runner, entry(api, "omni", params={"delivery": "uri"}))
+        assert run(runner)["fox", 0].status == "completed"
+        write(runner, entry(api, "omni", params={"delivery": "inline", "background": False}))
+        assert resume(runner).run_params["delivery"] == "uri"
+        assert run(runner, "--offline", run_id="again")["fox", 0].cached
+        assert len(api.videos.created) == 1
+
+    def test_an_operation_is_asked_for_where_it_delivers_only(self, api: FakeAPI, runner: SuiteRunner) -> None:
+        api.videos.poll.append(ApiError(401, "no access", code="UNAUTHENTICATED"))
+        write(runner, entry(api, "omni", params={"delivery": "uri"}))
+        assert runner.run("--trust-suite").exit_code == 3
+        write(runner, entry(api, "omni", params={"delivery": "inline"}))
+        assert resume(runner).status == "completed"
+        assert len(api.videos.created) == 2
+
     def test_an_expired_file_is_named_and_the_video_is_generated_again(self, api: FakeAPI, runner: SuiteRunner) -> None:
         api.videos.by_address = True
         api.videos.content.append(ApiError(404, "Requested entity was not found.", code="NOT_FOUND"))

@@ -104,6 +104,17 @@ def test_gemini_gets_the_video_bytes(
     assert [(image.data, image.mime) for image in request.images] == [(path.read_bytes(), "video/mp4")]
 
 
+@pytest.mark.parametrize("judge", ["gemini", "openai"])
+def test_no_judge_sees_a_part_of_a_video_that_is_cut_off(
+    judge: str, api: FakeAPI, requests: list[JudgeRequest], tmp_path: Path
+) -> None:
+    data = clip(tmp_path / "whole.mkv", ["red", "blue"], seconds_each=3).read_bytes()
+    (tmp_path / "one.mkv").write_bytes(data[: len(data) * 2 // 3])
+    record = run(api, tmp_path, judge, "{case}.mkv", RUBRIC, code=3)["one"]
+    assert (record.verdict, record.scores["steady"], requests) == ("ERROR", None, [])
+    assert "cut off" in str(record.graders[0].error)
+
+
 @pytest.mark.parametrize("name", ["clips/one.mp4", "clips/one.png"])
 def test_gemini_gets_a_url_without_a_download(
     name: str, api: FakeAPI, requests: list[JudgeRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -63,7 +63,7 @@ class TestKeys:
         with pytest.raises(UsageError) as failure:
             build_components(plan_of(toy.write(**PAID)))
         assert str(failure.value) == (
-            "set the environment variable OPENAI_API_KEY: required by m, the judge 'default'"
+            "set the environment variable OPENAI_API_KEY, or put it into a file and run 'visioneval --env-file FILE ...': required by m, the judge 'default'"
         )  # fmt: skip
 
     def test_an_empty_key_is_missing(self, toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +75,7 @@ class TestKeys:
         judges = {"default": {**JUDGE, "api_key_env": "OTHER_KEY"}}
         with pytest.raises(UsageError) as failure:
             build_components(plan_of(toy.write(**{**PAID, "judges": judges})))
-        assert [line.partition(":")[0].split()[-1] for line in str(failure.value).splitlines()] == [
+        assert [line.partition(",")[0].split()[-1] for line in str(failure.value).splitlines()] == [
             "OPENAI_API_KEY", "OTHER_KEY"
         ]  # fmt: skip
 

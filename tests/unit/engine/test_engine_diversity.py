@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_parts import open_context, plan_of, planned, recorded
+from engine_parts import calls_for, open_context, plan_of, planned, recorded
 from toys import Toy
 
 from visioneval.analysis.summary.summary import summarize
+from visioneval.engine.calls.caching.cache import Cache
 from visioneval.engine.calls.cost.estimate import estimate
+from visioneval.engine.cells.measurements import Measurements
 from visioneval.engine.diversity import measure_diversity
 from visioneval.engine.loop import run_to_end
 from visioneval.engine.pairwise.runs import pairwise_plan
@@ -41,7 +42,7 @@ def test_it_is_no_grader_for_the_command_pairwise(toy: Toy) -> None:
 
 
 def test_an_interrupt_leaves_the_remaining_pairs(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    monkeypatch.setattr("visioneval.engine.diversity.processors", lambda: 1)
     parts = planned(suite(toy))
     with open_context(parts) as context:
         for record in recorded(context.writer.folder, parts.plan):
@@ -55,6 +56,26 @@ def test_an_interrupt_leaves_the_remaining_pairs(toy: Toy, monkeypatch: pytest.M
 
         assert not run_to_end(measure, progress, print).complete
         assert progress.left == 5
+        assert read_diversity(context.writer.folder) == []
+
+
+def test_an_interrupted_comparison_is_no_error_of_its_case(toy: Toy) -> None:
+    parts = planned(suite(toy))
+    with (
+        Cache(toy.folder / "cache") as cache,
+        open_context(parts, calls_for(parts.plan, cache=cache), measurements=Measurements(cache)) as context,
+    ):
+        for record in recorded(context.writer.folder, parts.plan):
+            context.writer.append(record)
+        progress = Progress(context.calls, measurements=context.measurements)
+        progress.interrupt()
+
+        async def measure() -> Outcome:
+            await measure_diversity(context, parts.plan.suite.graders[1], progress)
+            return Outcome(complete=progress.left == 0)
+
+        assert not run_to_end(measure, progress, print).complete
+        assert progress.left == 6
         assert read_diversity(context.writer.folder) == []
 
 

@@ -157,6 +157,20 @@ def test_an_interrupt_in_the_last_cell_completes_the_run(toy: Toy) -> None:
     assert run.execute() == DONE
 
 
+def test_a_cell_that_an_interrupt_did_not_start_leaves_the_run_incomplete(toy: Toy) -> None:
+    """Its job was taken, and waited for the turn of its call."""
+
+    async def interrupted(request: GenerationRequest) -> Generation:
+        run.interrupts[0]()
+        await asyncio.sleep(0.01)
+        return Generation(outputs=(PNG,))
+
+    run = Run(toy.write({}, {}, **PRICED))
+    run.provider.generate = interrupted
+    assert run.execute() == Outcome(complete=False)
+    assert [record.test_id for record in run.records] == ["case0"]
+
+
 def test_waiting_calls_are_reported(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_module, "STATUS_INTERVAL_S", 0)
     monkeypatch.setattr(run_module, "TRIM_INTERVAL_S", 0)
@@ -164,7 +178,7 @@ def test_waiting_calls_are_reported(toy: Toy, monkeypatch: pytest.MonkeyPatch) -
     statuses: list[list[str]] = []
     writer = RunWriter.create(Path("runs"), info_of(suite))
     parts = Components({"toy": StubProvider()}, {"look": StubGrader()})
-    listener = Listener(waiting=statuses.append)
+    listener = Listener(status=statuses.append)
     assert execute(suite.plan, parts, writer, calls_for(suite.plan), listener) == DONE
     writer.finish("complete", "2025-01-01T00:00:00+00:00")
     assert [] in statuses

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from visioneval.errors import (
     StorageError,
 )
 from visioneval.graders.base import Grade, GradingContext
+from visioneval.ordered_pool import OrderedPool, in_turn
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.types import Metric
 
@@ -238,6 +240,16 @@ def test_a_grader_saves_files_beside_the_output(toy: Toy) -> None:
     assert (toy.folder / "runs" / "r" / "artifacts/case0/toy/0.map.png").read_bytes() == data
 
 
+def test_a_grader_cannot_replace_an_image_of_another(toy: Toy) -> None:
+    async def save(context: GradingContext) -> Grade:
+        context.save("map.png", encoded())
+        return FINE
+
+    error = graded(toy, save, save, graders=[LOOK, SECOND]).error
+    assert error is not None
+    assert "save('map.png'): a grader of this cell has already saved this name" in error.message
+
+
 @pytest.mark.parametrize("name", ["png", ".png", "png."])
 def test_a_saved_file_needs_an_extension(toy: Toy, name: str) -> None:
     async def save(context: GradingContext) -> Grade:
@@ -264,6 +276,31 @@ class TestJudges:
         assert (record.usage, record.cost_usd, record.cached) == ({"input_tokens": 6}, 0.5, False)
         assert record.fingerprint.judge_model == "judge-1"
         assert set(judge.about) == {CellRef("case0", "toy", 0)}
+
+    def test_an_answer_does_not_wait_for_the_measurements_of_other_cells(self, toy: Toy) -> None:
+        done: list[str] = []
+        asked = asyncio.Event()
+
+        class ThreadedJudge(StubJudge):
+            async def ask(self, question: Question, about: CellRef) -> Reply:
+                asked.set()
+                await asyncio.to_thread(done.append, "answer")
+                return await super().ask(question, about)
+
+        async def ask_behind_another_cell(context: GradingContext) -> Grade:
+            loop, free = asyncio.get_running_loop(), threading.Event()
+            loop.set_default_executor(OrderedPool(1, "test"))
+            busy = loop.run_in_executor(None, free.wait, 30)
+            with in_turn(1):
+                measurement = asyncio.ensure_future(asyncio.to_thread(done.append, "measurement"))
+            answer = asyncio.ensure_future(self.ask_twice(context))
+            await asked.wait()
+            free.set()
+            await asyncio.gather(busy, measurement, answer)
+            return FINE
+
+        assert graded(toy, ask_behind_another_cell, judge=ThreadedJudge(), **JUDGED).error is None
+        assert done.index("answer") < done.index("measurement")
 
     def test_a_refused_key_stops_the_run(self, toy: Toy) -> None:
         judge = StubJudge(ProviderError("401", kind="auth"))

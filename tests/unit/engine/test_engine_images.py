@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from visioneval.engine.calls.checked_media import check_media
+from visioneval.engine.calls.checked_media import CheckedMedia, check_media
 from visioneval.engine.cells import image_cache
 from visioneval.engine.cells.image_cache import CellImages, ImageCache
 from visioneval.errors import GraderError
@@ -50,6 +50,25 @@ class TestCheckMedia:
     def test_an_address_is_not_downloaded(self) -> None:
         image = check_media(Address("gs://bucket/a.mp4", "video/mp4"), TaskType.VIDEO_GENERATION)
         assert (image.uri, image.mime, image.data, image.fault) == ("gs://bucket/a.mp4", "video/mp4", None, None)
+
+    def test_the_cache_stores_what_is_known_without_bytes_and_paths(self, save_image: Save) -> None:
+        image = check_media(save_image().read_bytes(), GENERATION)
+        stored = image.cached_fields
+        assert stored == {
+            "sha256": image.sha256,
+            "mime": "image/png",
+            "width": 64,
+            "height": 48,
+            "uri": None,
+            "fault": None,
+            "decoded": True,
+        }
+        assert CheckedMedia.from_cache(stored).cached_fields == stored
+
+    def test_a_cache_of_another_version_is_readable(self) -> None:
+        """Keys that were stored once are ignored, and what was not stored yet has its default."""
+        image = CheckedMedia.from_cache({"data": None, "kept": None, "sha256": "00", "mime": "image/png", "width": 64})
+        assert image == CheckedMedia(sha256="00", mime="image/png", width=64)
 
 
 class TestImageCache:

@@ -259,6 +259,15 @@ class TestJudgeMatchups:
         preferences, _ = self.judge(toy, judge=judge, earlier=[earlier], refresh=refresh)
         assert (judge.call_count, len(preferences)) == (asked, 4)
 
+    def test_an_answer_counts_for_its_judge_alone(self, toy: Toy) -> None:
+        earlier = Preference(
+            test_id="case0", sample_index=0, a="r@a", b="r@bb", first="a", answer="tie", reason=None,
+            judge="openai:gpt-5.4-mini", error=None,
+        )  # fmt: skip
+        judge = StubJudge()
+        preferences, _ = self.judge(toy, judge=judge, earlier=[earlier])
+        assert (judge.call_count, len(preferences)) == (4, 5)
+
     @pytest.mark.parametrize(
         ("error", "message"),
         [

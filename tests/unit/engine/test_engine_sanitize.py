@@ -125,6 +125,7 @@ DATA = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(st.dictionaries(st.text() | st.sampled_from([SECRET, NASTY]), DATA))
 def test_shallow_data_is_converted_as_all_other_data(value: dict[str, Any]) -> None:

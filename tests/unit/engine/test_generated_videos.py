@@ -21,13 +21,14 @@ from visioneval.engine.calls.cost.bounds import bound_of, smallest_size
 from visioneval.engine.calls.cost.pricing import Prices
 from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.engine.calls.user_code import BrokenCodeError
+from visioneval.engine.sanitize import Sanitizer
 from visioneval.media.images import sha256
 from visioneval.media.video import seconds_of
 from visioneval.providers.base import VIDEO_MS, Generation, GenerationRequest, OutputFile
 from visioneval.providers.gemini.config import GeminiProvider
-from visioneval.providers.input_images import VideoInputs
 from visioneval.providers.openai.config import OpenAIProvider
 from visioneval.providers.openai.video_params import longest_video_s
+from visioneval.providers.video_inputs import VideoInputs
 from visioneval.records.cells.operations import OperationFile
 from visioneval.records.writer import OutputWriter
 from visioneval.scale.ray.outputs import ExclusiveWriter
@@ -56,7 +57,7 @@ def files(*roles: str) -> CaseFiles:
     ],
 )
 def test_images_have_the_part_that_their_role_says(roles: tuple[str, ...], expected: tuple[Any, ...]) -> None:
-    inputs = VideoInputs.of(files(*roles))
+    inputs = VideoInputs.of(files(*roles).images)
     names = [None if path is None else path.name for path in (inputs.first_frame, inputs.last_frame)]
     assert (*names, [path.name for path in inputs.references], [path.name for path in inputs.styles]) == expected
 
@@ -191,17 +192,20 @@ class StubOperations:
         (None, None, "begin() returned NoneType, not the name of an operation"),
         ("", None, "begin() returned a name of 0 characters: it must have 1 to 1,000"),
         ("v" * 2000, None, "begin() returned a name of 2,000 characters: it must have 1 to 1,000"),
+        ("operations/a-secret-key", None, "begin() returned a name that contains a key: it cannot be written down"),
         ("operations/7", "done", "poll() returned str, not Generation or None"),
         ("operations/7", Generation(outputs=(b"1", b"2")), "it returned 2 outputs, more than the requested 1"),
     ],
 )
 def test_a_provider_that_returns_something_else_is_named(begun: Any, polled: Any, message: str, tmp_path: Path) -> None:
     file = OperationFile(OutputWriter(tmp_path, None), "fox", "m", "custom", (0,), "generate:1")  # type: ignore[arg-type]
-    call = OperationCall(StubOperations(begun, polled), request({}), file, limit_s=1)
+    hides = Sanitizer(("a-secret-key",)).hides
+    call = OperationCall(StubOperations(begun, polled), request({}), file, limit_s=1, hides=hides)
     with pytest.raises(BrokenCodeError) as error:
         asyncio.run(call.run())
     assert str(error.value) == message
     assert file.read() == (begun if polled else None)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and b"a-secret-key" in path.read_bytes()]
 
 
 class TestOperationFiles:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +14,13 @@ from record_factory import UNMEASURED, record, run_of
 from rich.cells import cell_len
 from rich.console import Console
 
-from visioneval.analysis.summary.findings import Summary
+from visioneval.analysis.summary.findings import GateFinding, Summary
 from visioneval.analysis.summary.summary import summarize
 from visioneval.records.model import Fingerprint, GraderRecord, Record
+from visioneval.report.html.worst import worst_failures
+from visioneval.report.outcome import error_note, outcome
 from visioneval.report.terminal.run.cell import print_cells
+from visioneval.report.terminal.run.failures import failure_examples
 from visioneval.report.terminal.run.summary import last_lines, print_summary, show_usd, why
 from visioneval.report.terminal.table import Column, table
 from visioneval.report.text import clean, one_line
@@ -80,6 +84,7 @@ def printed(summary: Summary, width: int, **options: Any) -> str:
     return out.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [40, 80, 200])
 @pytest.mark.parametrize("models", [1, 8, 40])
 @pytest.mark.parametrize("label", ["m{}", "model,size=1024x1024,q={}", "a long label of " + "x" * 150 + "{}"])
@@ -129,11 +134,22 @@ def test_incomplete_costs_are_marked(known: float | None, unknown: int, expected
     assert show_usd(known, unknown) == expected
 
 
+def test_a_long_case_id_is_broken_between_its_parts() -> None:
+    name = "summer-sale-hero-banner-with-two-lines-of-copy-and-a-button"
+    failed = record(
+        test_id=name, verdict="FAIL", failed_rules=["fine"], reasons={"fine": "the image is 1024x1024, expected 10x10"}
+    )
+    lines = printed(summarize(run_of({name: {}}, ["m"], [], METRICS), [failed]), 80).splitlines()
+    first = next(at for at, line in enumerate(lines) if line.startswith("    1  fine"))
+    parts = [line[lines[first].index("summer") :].split("  ")[0].strip() for line in lines[first : first + 4]]
+    assert parts == ["summer-sale-hero-banner-", "with-two-lines-of-copy-", "and-a-button", ""]
+
+
 def test_summary_at_80_columns() -> None:
     lines = [line.rstrip() for line in printed(summary_of(2, "m{}"), 80).splitlines()]
     assert lines == [
         "demo  6 of 6 cells  2 PASS  2 FAIL  2 ERROR",
-        "Incomplete: 2 cells could not be measured (exit code 3)",
+        "Incomplete: 2 cells ended in an error; 3 of 4 gates failed (exit code 3)",
         "",
         "Gates",
         "        gate                   scope       value",
@@ -142,6 +158,8 @@ def test_summary_at_80_columns() -> None:
         "FAILED  mean(text.cer) <= 0.1  models: m0  0.1235 n=2, 1 error",
         "FAILED  error_rate == 0        all cells   0.3333 n=6, 2 errors",
         "passed  unmeasured_rate == 0   all cells   0 n=6, 2 errors",
+        "error_rate counts cells without a verdict, such as those without an output;",
+        "unmeasured_rate counts outputs that a grader failed on, whatever their verdict.",
         "",
         "Why cells did not pass, with examples by model run (#)",
         "cells  reason             #  case             example",
@@ -290,10 +308,12 @@ def test_marks_mock_runs_and_interrupted_runs() -> None:
 
     generated = MockProvider.model_validate({"provider": "mock", "label": "m"})
     stand_in = info.model_copy(update={"suite": info.suite.model_copy(update={"models": (generated, mock)})})
+    complete = stand_in.model_copy(update={"state": "complete"})
+    assert "which is not a model" in printed(summarize(complete, []), 80)
     text = printed(summarize(stand_in, []), 80)
-    assert "which is not a model" in text
     assert "0 of 9 cells" in text
     assert "interrupted" in text
+    assert "metric" not in text, "a run without a cell has no tables"
 
 
 def test_grader_details_hide_coordinates() -> None:
@@ -390,10 +410,79 @@ def test_at_most_ten_examples_are_shown_and_rare_reasons_get_one(reasons: int) -
     assert ("... and 10 more reasons" in text) is (reasons == 30)
 
 
+def scored_summary(gates: list[Any], *, reasons: dict[str, str] | None = None) -> Summary:
+    """A run in which model run ``a`` fails a rule over a score, and ``b`` fails that and one over copy."""
+    cells = [
+        record(
+            test_id="flyer",
+            model_label="a",
+            verdict="FAIL",
+            failed_rules=["design >= 3"],
+            scores={"design": 2.0, "copy": True},
+        ),
+        record(
+            test_id="flyer",
+            model_label="b",
+            verdict="FAIL",
+            failed_rules=["design >= 3", "copy"],
+            reasons=reasons or {"copy": "a typo"},
+            scores={"design": 1.5, "copy": False},
+        ),
+    ]
+    metrics: dict[str, Any] = {"design": {"type": "number", "range": [1, 5]}, "copy": {"type": "bool"}}
+    return summarize(run_of({"flyer": {}}, ["a", "b"], gates, metrics), cells)
+
+
+def test_a_failed_rule_without_a_reason_shows_its_score() -> None:
+    summary = scored_summary(["pass_rate >= 0"])
+    text = printed(summary, 80)
+    assert re.search(r"design >= 3 +1 +flyer +design 2 *\n", text)
+    assert why(summary.failing[0]) == ["design >= 3: design 2"]
+
+
+def test_examples_and_the_next_command_are_of_cells_that_a_failed_gate_counts() -> None:
+    summary = scored_summary([{"rule": "pass_rate == 1", "models": ["b"]}, {"rule": "pass_rate >= 0", "models": ["a"]}])
+    assert [cell.failed_gates for cell in summary.failing] == [(), ("pass_rate == 1",)]
+    assert "show latest@b flyer" in last_lines(Path("runs/latest"), summary, Path("runs"))
+    (first, _), *_ = failure_examples(summary, 2)["design >= 3"]
+    assert first.model_label == "b"
+    without = scored_summary(["pass_rate >= 0"])
+    assert "show latest@a flyer" in last_lines(Path("runs/latest"), without, Path("runs"))
+
+
+def test_a_tile_explains_itself_by_the_rule_that_has_a_reason() -> None:
+    summary = scored_summary([{"rule": "pass_rate == 1", "models": ["b"]}])
+    cell = summary.failing[1].model_copy(update={"reasons": {"copy": "a typo"}})
+    summary = summary.model_copy(update={"failing": (summary.failing[0], cell)})
+    tile, *_ = worst_failures(summary, {("flyer", label, 0): "thumb" for label in "ab"})
+    assert (tile.model, tile.reason, tile.explanation) == ("b", "design >= 3, copy", "a typo")
+
+
+@pytest.mark.parametrize(
+    ("errors", "unmeasured", "failed", "sentence"),
+    [
+        (2, 2, 0, "Incomplete: 2 cells could not be measured"),
+        (2, 0, 0, "Incomplete: 2 cells ended in an error"),
+        (0, 3, 0, "Incomplete: a grader failed on 3 outputs"),
+        (1, 3, 2, "Incomplete: 1 cell ended in an error, a grader failed on 3 outputs; 2 of 3 gates failed"),
+    ],
+)
+def test_an_incomplete_run_names_errors_failed_graders_and_failed_gates(
+    errors: int, unmeasured: int, failed: int, sentence: str
+) -> None:
+    summary = scored_summary(["pass_rate >= 0"])
+    gate = summary.gates[0]
+    gates = [gate.model_copy(update={"rule": "pass_rate == 1", "state": "failed"})] * failed + [gate]
+    counts = summary.counts.model_copy(update={"errors": errors, "unmeasured": unmeasured})
+    changed = summary.model_copy(update={"exit_code": 3, "counts": counts, "gates": tuple(gates)})
+    assert outcome(changed) == ("error", sentence)
+    assert bool(error_note(changed)) is (errors != unmeasured)
+
+
 def test_the_outcome_comes_first_then_gates_then_failures_then_numbers() -> None:
     text = printed(summary_of(2), 80)
     assert text.splitlines()[1].endswith("(exit code 3)")
-    parts = ["6 of 6 cells", "Incomplete: 2 cells could not be measured", "Gates", "Why cells", "Model runs", "By tag"]
+    parts = ["6 of 6 cells", "Incomplete: 2 cells ended in an error", "Gates", "Why cells", "Model runs", "By tag"]
     positions = [text.index(part) for part in parts]
     assert positions == sorted(positions)
 
@@ -418,6 +507,12 @@ def test_long_labels_break_between_their_parts() -> None:
     ]
 
 
+SKIPPED = tuple(
+    GateFinding(rule="pass_rate == 1", scope="", value=None, n=0, errors=0, state=state)
+    for state in ("passed", "skipped")
+)
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
@@ -426,11 +521,20 @@ def test_long_labels_break_between_their_parts() -> None:
         ({"unjudged_pairs": 2}, "Incomplete: 2 pairs could not be judged"),
         ({"exit_code": 0}, "All gates passed"),
         ({"exit_code": 0, "left_out_graders": ("copy",)}, "All gates passed, without the graders left out: copy"),
+        ({"exit_code": 0, "gates": SKIPPED}, "All gates passed, 1 skipped"),
+        ({"exit_code": 0, "gates": SKIPPED, "left_out_graders": ("copy",)}, "All gates passed, 1 skipped, without the"),
         ({"exit_code": 1}, "1 of 3 gates failed"),
     ],
 )
 def test_outcome(changes: dict[str, Any], sentence: str) -> None:
     assert sentence in printed(failing_summary(["copy:typo"], **changes), 80).splitlines()[1]
+
+
+def test_the_pass_rate_of_a_suite_without_rules_is_not_skipped_by_flags() -> None:
+    summary = failing_summary(["copy:typo"], exit_code=0, gates=SKIPPED)
+    counts = summary.counts.model_copy(update={"without_verdict": 1})
+    text = printed(summary.model_copy(update={"counts": counts}), 80)
+    assert "All gates passed (" in text
 
 
 def test_a_table_as_wide_as_the_console_has_a_header_a_rule_and_aligned_cells() -> None:

@@ -94,6 +94,7 @@ def test_the_commit_is_that_of_the_folder_of_the_suite(toy: Toy, monkeypatch: py
     assert info_of(suite).git_commit is None
     git = ("git", "-C", str(toy.folder), "-c", "user.name=a", "-c", "user.email=a@b.c")
     subprocess.run([*git, "init", "--quiet"], check=True)
+    assert info_of(suite).git_commit is None  # a repository without commits has a HEAD, and it names nothing
     subprocess.run([*git, "commit", "--quiet", "--allow-empty", "-m", "x"], check=True)
     commit = info_of(suite).git_commit
     assert commit is not None

@@ -14,7 +14,7 @@ from visioneval.engine.prepare.changed_outputs import writing_ended
 from visioneval.engine.prepare.resume import ResumePlan, forget_changed_pairs, plan_resume
 from visioneval.expansion.plan import Plan
 from visioneval.records.keys import changed_parts, describe_parts
-from visioneval.records.model import CellError, Record
+from visioneval.records.model import CellError, Fingerprint, GraderRecord, Record
 from visioneval.records.preferences import Preference, append_preferences, read_preferences
 from visioneval.types import Verdict
 
@@ -78,6 +78,7 @@ def test_resume_generates_again_when_the_generation_key_changed(
         ({}, {"graders": [LOOK, SECOND]}, "grader.second changed"),
         ({}, {"graders": [{**LOOK, "options": {"strict": True}}]}, "grader.look changed"),
         ({"tags": ["x"]}, {"verdict": ["level > 0.1"]}, "case and rules changed"),
+        ({}, {"vars": {"color": "red"}}, "grader.look changed"),
     ],
 )
 def test_resume_grades_again_when_the_grade_key_changed(
@@ -92,6 +93,69 @@ def test_resume_grades_again_when_the_grade_key_changed(
     assert (stored.record, stored.folder, stored.is_new, stored.is_of_another_run) == (
         records[0], toy.folder, False, False
     )  # fmt: skip
+
+
+RUBRIC: dict[str, Any] = {
+    "judges": {"eye": {"provider": "openai", "model": "gpt-5.4"}},
+    "graders": [
+        {
+            "key": "rubric",
+            "type": "rubric",
+            "judge": "eye",
+            "metrics": {"calm": {"type": "pass_fail", "description": "Is it calm?"}},
+        }
+    ],
+    "verdict": ["calm"],
+}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"vars": {"color": "red"}},
+        {"judges": {"eye": {"provider": "openai", "model": "gpt-5.4-mini"}}},
+        {"judges": {"eye": {**RUBRIC["judges"]["eye"], "params": {"temperature": 0}}}},
+        {"graders": [{**RUBRIC["graders"][0], "votes": 3}]},
+    ],
+    ids=["variables", "judge", "parameters of the judge", "votes"],
+)
+def test_resume_asks_a_judge_again_when_what_it_is_asked_changed(toy: Toy, changes: dict[str, Any]) -> None:
+    records = done(toy, suite=RUBRIC)
+    assert resumed(toy, records, **RUBRIC).counts == {"keep": 1}
+    assert resumed(toy, records, **{**RUBRIC, **changes}).reasons == {("grade", "grader.rubric changed"): 1}
+
+
+def test_resume_asks_a_judge_again_when_its_template_changed(toy: Toy) -> None:
+    template = toy.folder / "mine.md.j2"
+    template.write_text("Look at {{ prompt }} and {{ criteria }}.")
+    suite = {**RUBRIC, "graders": [{**RUBRIC["graders"][0], "template": "mine.md.j2"}]}
+    records = done(toy, suite=suite)
+    assert resumed(toy, records, **suite).counts == {"keep": 1}
+    template.write_text("Look well at {{ prompt }} and {{ criteria }}.")
+    assert resumed(toy, records, **suite).reasons == {("grade", "grader.rubric changed"): 1}
+
+
+def graded_by_look(record: Record, file: str) -> Record:
+    """The record with the grader's scores and the image that it saved."""
+    grader = GraderRecord(
+        key="look",
+        type="mine:Look",
+        details={"map": file},
+        seconds=0.1,
+        fingerprint=Fingerprint(config_sha256="0" * 64),
+    )
+    return record.model_copy(update={"scores": {"fine": True, "level": 0.5}, "graders": (grader,)})
+
+
+@pytest.mark.parametrize(("is_deleted", "action"), [(False, "evaluate"), (True, "grade")])
+def test_changed_rules_grade_again_if_an_image_of_a_grader_is_gone(toy: Toy, is_deleted: bool, action: str) -> None:
+    (record,) = done(toy)
+    file = "artifacts/case0/toy/0.map.png"
+    (toy.folder / file).write_bytes(b"an image")
+    if is_deleted:
+        (toy.folder / file).unlink()
+    rest = resumed(toy, [graded_by_look(record, file)], verdict=["fine", "level > 0.1"])
+    assert rest.reasons == {(action, "rules changed"): 1}
 
 
 def test_resume_generates_again_when_an_input_image_changed(toy: Toy) -> None:
@@ -252,6 +316,15 @@ class TestDependents:
         rest = resumed(toy, records, {}, {**COUNTER, "prompt": "four trees"})
         assert (rest.counts, rest.reasons) == ({"keep": 1, "grade": 1}, {("grade", "case changed"): 1})
         assert rest.touched == {("counter", "toy", 0)}
+
+    def test_scores_of_an_earlier_image_do_not_count(self, toy: Toy, records: list[Record]) -> None:
+        """The run was killed after it had generated the image again."""
+        first, second = (graded_by_look(record, "nothing") for record in records)
+        second = second.model_copy(update={"generation_key": first.generation_key})
+        earlier = second.model_copy(update={"artifact_sha256": "0" * 64})
+        for counter, actions in ((second, ["evaluate", "evaluate"]), (earlier, ["evaluate", "grade"])):
+            rest = resumed(toy, [first, counter], {}, COUNTER, verdict=["fine", "level > 0.1"])
+            assert sorted(action for action, count in rest.counts.items() for _ in range(count)) == actions
 
     @pytest.mark.parametrize(("keep_errors", "counts"), [(False, {"keep": 1, "grade": 1}), (True, {"keep": 2})])
     def test_errors_are_graded_again_unless_keep_errors_is_set(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import threading
 from pathlib import Path
 
 import pytest
 
+from visioneval.errors import StorageError
 from visioneval.records.files.jsonl import append_lines, locked
+from visioneval.records.labeling.labels import Label, append_labels, growing_labels
 from visioneval.records.preferences import NAME, Preference, append_preferences, forget_preferences, read_preferences
 
 
@@ -48,3 +52,48 @@ def test_answers_are_forgotten_when_no_other_writer_is_at_work(tmp_path: Path) -
 def test_a_deleted_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"), locked(tmp_path / "gone" / "lines"):
         pass
+
+
+@pytest.mark.parametrize(
+    ("tail", "repaired"), [(b'{"cut', b""), (b'{"whole": 1}', b'{"whole": 1}\n'), (b'"caf\xc3', b""), (b"", b"")]
+)
+def test_a_line_that_a_kill_cut_off_does_not_spoil_the_next(tail: bytes, repaired: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b'"first"\n' + tail)
+    append_lines(path, [b'"next"'])
+    assert path.read_bytes() == b'"first"\n' + repaired + b'"next"\n'
+
+
+def test_a_full_disk_leaves_no_part_of_the_lines(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    append_lines(path, [b'"first"'])
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, limits[1]))
+    try:
+        with pytest.raises(StorageError, match="cannot write: File too large"):
+            append_lines(path, [b'"second"', b'"%s"' % (b"x" * 3000)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == b'"first"\n'
+
+
+def test_a_growing_file_is_read_on_and_one_that_shrank_from_its_start(tmp_path: Path) -> None:
+    path = tmp_path / "labels.jsonl"
+    labels = [
+        Label(rater=rater, test_id="a", model_label="m", sample_index=0, question="q", answer=True,
+              at="2026-01-01T00:00:00+00:00", source="page")
+        for rater in ("ann", "bob", "eve")
+    ]  # fmt: skip
+    growing = growing_labels(path)
+    assert growing.new() == ([], False)
+    append_labels(path, labels[:2])
+    assert growing.new() == (labels[:2], True)
+    with path.open("ab") as file:
+        file.write(labels[2].model_dump_json().encode()[:40])
+    assert growing.new() == ([], False)
+    append_labels(path, labels[2:])
+    assert growing.new() == (labels[2:], False)
+    os.truncate(path, len(labels[0].model_dump_json()) + 1)  # in place, as an editor may write it
+    assert growing.new() == (labels[:1], True)
+    path.unlink()
+    assert growing.new() == ([], True)

@@ -160,7 +160,7 @@ def test_a_429_of_one_worker_pauses_the_others() -> None:
             with pytest.raises(ProviderError, match="resume the run after that") as raised:
                 await calls.call(1)
             assert raised.value.kind == "rate_limit"
-            assert "rate limit" in (await shared.status()).waiting[0]
+            assert "rate limit" in (await shared.status()).calls[0]
 
     asyncio.run(run())
 

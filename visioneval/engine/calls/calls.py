@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from visioneval.aio import run_in_thread
+from visioneval.aio import SMALL, ShortWork, run_in_thread
 from visioneval.engine.calls.attempts.operations import OperationCall
 from visioneval.engine.calls.attempts.outcomes import (
     generation_of,
@@ -31,8 +32,8 @@ from visioneval.engine.calls.limit_keys import RateLimitKey, generation_limit_ke
 from visioneval.engine.calls.log import CallLog
 from visioneval.engine.calls.throttle import Throttle, Tries
 from visioneval.engine.sanitize import Sanitizer
-from visioneval.errors import ProviderError, StorageError
-from visioneval.expansion.keys import HashOf, call_key
+from visioneval.errors import NOT_CACHED, ProviderError, StorageError
+from visioneval.expansion.keys import HashOf, call_key, operation_key
 from visioneval.expansion.plan import Call
 from visioneval.providers.base import (
     CellRef,
@@ -51,9 +52,6 @@ from visioneval.suite.entries.limits import OPERATION_TIMEOUT_S
 from visioneval.types import TaskType
 
 T = TypeVar("T")
-
-SMALL = 256_000
-"""Reading and hashing fewer bytes than this is faster than starting a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +84,8 @@ class Calls:
     sanitizer: Sanitizer = field(default_factory=Sanitizer)
     broken: StorageError | None = None
     """The error that stopped caching. Answers so far still count, and no new call starts."""
+    short_work: ShortWork = field(default_factory=ShortWork)
+    """Checks and saves outputs."""
     _pending: dict[str, asyncio.Future[Reply]] = field(default_factory=dict)
 
     async def generate(
@@ -99,7 +99,7 @@ class Calls:
     ) -> GenerationResult:
         """Generates images, or returns cached ones. ``tries`` counts all attempts, failed ones included.
 
-        ``operation_of`` returns where the operation of a call is written down, by the call's key. Raises
+        ``operation_of`` returns where the operation of a call is written down, by the operation's key. Raises
         ``ProviderError`` and ``BudgetError``.
         """
         tries = tries or Tries()
@@ -108,7 +108,8 @@ class Calls:
             generation = await self.throttle.call(
                 limit_key, lambda: generation_of(provider, call, request), tries=tries, limits_itself=True
             )
-            outputs = await asyncio.to_thread(check_outputs, generation, call.task_type)
+            size = _size_of(generation)
+            outputs = await self.short_work.run(check_outputs, generation, call.task_type, size=size)
             return _generation_result(generation, outputs, generation.cost_usd, tries.count)
         key = call_key(call, hash_of)
         cached = await self._cached_generation(key, call)
@@ -118,11 +119,12 @@ class Calls:
             return cached
         if self.reuse.offline:
             raise ProviderError(
-                f"not in the cache: the generation of {call.case.id!r} by {call.run.label!r}", kind="offline"
+                f"{NOT_CACHED}: the generation of {call.case.id!r} by {call.run.label!r}", kind="offline"
             )
         is_video = call.task_type is TaskType.VIDEO_GENERATION
         if is_video and operation_of is not None and isinstance(provider, OperationGenerator):
-            return await self._operate(limit_key, call, provider, request, operation_of(key), tries)
+            file = operation_of(operation_key(call, hash_of))
+            return await self._operate(limit_key, key, call, provider, request, file, tries)
         generation, cost = await self._paid(
             limit_key,
             key,
@@ -132,13 +134,15 @@ class Calls:
             images=len(call.samples),
             limits_itself=hasattr(call.run.config, "timeout_s"),
         )
-        outputs = await asyncio.to_thread(self._cache_generation, key, generation, cost, call)
+        size = math.inf if self._is_shared else _size_of(generation)
+        outputs = await self.short_work.run(self._cache_generation, key, generation, cost, call, size=size)
         self._stop_if_broken()
         return _generation_result(generation, outputs, cost, tries.count)
 
     async def _operate(
         self,
         limit_key: RateLimitKey,
+        key: str,
         call: Call,
         provider: OperationGenerator,
         request: GenerationRequest,
@@ -148,10 +152,10 @@ class Calls:
         """Generates a video by an operation, or takes the end of the one that a killed run has begun."""
         limit_s = self.throttle.timeout_s(limit_key, OPERATION_TIMEOUT_S) or OPERATION_TIMEOUT_S
         with contextlib.nullcontext() if self.cache is None else self.cache.scratch() as scratch:
-            operation = OperationCall(provider, replace(request, scratch=scratch), file, limit_s)
+            operation = OperationCall(provider, replace(request, scratch=scratch), file, limit_s, self.sanitizer.hides)
             generation, cost = await self._paid(
                 limit_key,
-                file.key,
+                key,
                 lambda: refusal_as_result(operation.run()),
                 lambda: generation_size(call),
                 tries=tries,
@@ -159,7 +163,7 @@ class Calls:
                 is_operation=True,
                 is_paid=lambda: file.read() is not None,
             )
-            outputs = await asyncio.to_thread(self._cache_generation, file.key, generation, cost, call)
+            outputs = await asyncio.to_thread(self._cache_generation, key, generation, cost, call)
             if generation.refused is None and not is_whole(outputs, call.samples):
                 await operation.forget()
         self._stop_if_broken()
@@ -214,7 +218,7 @@ class Calls:
             return Reply(**answer, calls=calls, from_cache=not self.reuse.offline)
         if self.reuse.offline:
             cell = f"{about.test_id!r} by {about.model_label!r}, sample {about.sample_index}"
-            raise ProviderError(f"not in the cache: the answer of {limit_key} about {cell}", kind="offline")
+            raise ProviderError(f"{NOT_CACHED}: the answer of {limit_key} about {cell}", kind="offline")
         return None
 
     async def _ask_judge(
@@ -225,10 +229,14 @@ class Calls:
         reply = replace(reply, cost_usd=cost)
         answer = cached_fields(reply)
         if not self.sanitizer.hides(answer):  # a masked answer would differ on the next run
-            is_shared = self.cache is not None and self.cache.is_shared  # else a thread takes longer
-            await run_in_thread(self._store, key, "judge", self.sanitizer.mapping(answer), when=is_shared)
+            await run_in_thread(self._store, key, "judge", self.sanitizer.mapping(answer), when=self._is_shared)
         self._stop_if_broken()
         return reply
+
+    @property
+    def _is_shared(self) -> bool:
+        """Whether caching makes requests, which the event loop must not wait for."""
+        return self.cache is not None and self.cache.is_shared
 
     async def _pull(self, key: str, run_id: str | None = None) -> None:
         """Looks for an answer on other machines. If that fails, the run stops: the answer may be paid already."""
@@ -324,13 +332,13 @@ class Calls:
         """The images of a cached generation; ``None`` if one of their files is missing or damaged."""
         outputs = []
         for stored in entry.answer["outputs"]:
-            image = CheckedMedia(**stored)
+            image = CheckedMedia.from_cache(stored)
             if image.fault is None:
                 data = cache.read(image.sha256)
                 if data is None:
                     return None
                 checked = image if image.decoded else check_media(data, task)
-                image = replace(checked, data=None, kept=cache.file(image.sha256))
+                image = replace(checked, data=None, file=cache.file(image.sha256))
             outputs.append(image)
         return tuple(outputs)
 
@@ -341,7 +349,7 @@ class Calls:
         if self.cache is None or not (generation.refused or any(p.fault is None for p in outputs)):
             return outputs
         answer = {
-            "outputs": [asdict(replace(p, data=None, kept=None)) for p in outputs],
+            "outputs": [output.cached_fields for output in outputs],
             "refused": None if generation.refused is None else self.sanitizer.text(generation.refused),
             "usage": self.sanitizer.counts(generation.usage),
             "cost_usd": cost,
@@ -357,8 +365,13 @@ class Calls:
         if self.cache is None or image.content is None:
             return image
         if not self.cache.path(image.sha256).exists():  # the cache is read-only or very small
-            return image if image.kept is None else replace(image, data=Path(image.kept).read_bytes(), kept=None)
-        return replace(image, data=None, kept=self.cache.file(image.sha256))
+            return image if image.file is None else replace(image, data=Path(image.file).read_bytes(), file=None)
+        return replace(image, data=None, file=self.cache.file(image.sha256))
+
+
+def _size_of(generation: Generation) -> float:
+    """The bytes of a generation; infinite if they are in files, as those of videos are."""
+    return sum(len(output) if isinstance(output, bytes) else math.inf for output in generation.outputs)
 
 
 def _needs_thread(entry: CacheEntry) -> bool:

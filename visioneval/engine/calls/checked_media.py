@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from visioneval.errors import ImageError
 from visioneval.media.formats import artifact
@@ -21,7 +22,7 @@ class CheckedMedia:
     """
 
     data: bytes | None = None
-    kept: str | None = None
+    file: str | None = None
     """The cached file, or a file that is still to be cached, instead of ``data``."""
     sha256: str = ""
     mime: str = ""
@@ -37,7 +38,20 @@ class CheckedMedia:
         """Its bytes or its file; ``None`` if it is unusable or remote."""
         if self.fault is not None:
             return None
-        return self.data if self.data is not None or self.kept is None else Path(self.kept)
+        return self.data if self.data is not None or self.file is None else Path(self.file)
+
+    @property
+    def cached_fields(self) -> dict[str, Any]:
+        """What the cache stores beside the file."""
+        return {name: getattr(self, name) for name in _CACHED_FIELDS}
+
+    @classmethod
+    def from_cache(cls, stored: Mapping[str, Any]) -> CheckedMedia:
+        """What ``cached_fields`` stored. Ignores other keys, so that caches of older versions remain readable."""
+        return cls(**{name: stored[name] for name in _CACHED_FIELDS if name in stored})
+
+
+_CACHED_FIELDS = tuple(item.name for item in fields(CheckedMedia) if item.name not in ("data", "file"))
 
 
 def check_media(data: object, task: TaskType) -> CheckedMedia:

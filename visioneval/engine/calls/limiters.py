@@ -41,6 +41,11 @@ class ConcurrencyLimiter:
         return len(self._waiting)
 
     @property
+    def allowed(self) -> int:
+        """The number of calls that may run at once now."""
+        return int(self._allowed)
+
+    @property
     def seconds_until_open(self) -> float:
         """Seconds until the limiter admits calls again; 0 if it is open."""
         return max(0.0, self._opens_at - monotonic())

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import random
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Protocol, TypeVar
 
-from visioneval.counted import count_of
 from visioneval.engine.calls import limiters
+from visioneval.engine.calls.call_counts import WAITS, CallCounts, Stage
 from visioneval.engine.calls.limit_keys import Kind, RateLimitKey
 from visioneval.engine.calls.limiters import LONGEST_WAIT_S, CallRate, ConcurrencyLimiter, duration_text
 from visioneval.errors import ClosingError, ProviderError
@@ -58,8 +58,7 @@ class Throttle:
     max_concurrency: int
     gates: dict[tuple[str, str | None, Kind], ConcurrencyLimiter] = field(default_factory=dict)
     rates: dict[tuple[str, str], CallRate] = field(default_factory=dict)
-    operations: Counter[str] = field(default_factory=Counter)
-    """Operations in flight, by model."""
+    counts: CallCounts = field(default_factory=CallCounts)
     closed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once no new generation may start."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -96,7 +95,7 @@ class Throttle:
                     limit = asyncio.timeout(timeout_s)
                     try:
                         async with limit:
-                            with working(), self._counting(limit_key, is_operation=is_operation):
+                            with working(), self.counts.at(limit_key, "operation") if is_operation else nullcontext():
                                 answer = await work()
                     except TimeoutError as error:
                         message = f"no answer within {timeout_s:g} s" if limit.expired() else f"TimeoutError: {error}"
@@ -114,7 +113,7 @@ class Throttle:
             except ProviderError as error:
                 if error.kind not in _RETRYABLE or _wait_is_too_long(error) or tries.count >= last:
                     raise
-                with waiting():
+                with waiting(), self.counts.at(limit_key, "retry"):
                     await self._sleep(limit_key.kind, _retry_wait(error, tries.count))
 
     async def turn(self, stack: AsyncExitStack, limit_key: RateLimitKey, images: int, admission: Admission) -> CallTurn:
@@ -124,21 +123,26 @@ class Throttle:
         wait, and what ``admission`` raises.
         """
         limiter = self.gate(limit_key)
-        for name, gate in ((str(limit_key), limiter), (limit_key.provider, self._shared(limit_key))):
+        limits: tuple[tuple[str, ConcurrencyLimiter | None, tuple[Stage, Stage, Stage]], ...] = (
+            (str(limit_key), limiter, ("slot", "requests", "images")),
+            (
+                limit_key.provider,
+                self._shared(limit_key),
+                ("provider slot", "provider requests", "provider images"),
+            ),
+        )
+        for name, gate, (slot, *rates) in limits:
             if gate is not None:
-                await stack.enter_async_context(gate)
-                await self._wait_for_rate(limit_key.kind, name, images)
-        await stack.enter_async_context(admission())
-        await self._check_open(limit_key.kind, limiter)
+                with self.counts.at(limit_key, slot):
+                    await stack.enter_async_context(gate)
+                for stage, count in zip(rates, (1, images), strict=True):
+                    await self._wait_for_rate(limit_key, name, stage, count)
+        with self.counts.at(limit_key, "budget"):
+            await stack.enter_async_context(admission())
+        with self.counts.at(limit_key, "slot"):
+            await self._check_open(limit_key.kind, limiter)
+        stack.enter_context(self.counts.at(limit_key, "running"))
         return limiter
-
-    @contextlib.contextmanager
-    def _counting(self, limit_key: RateLimitKey, *, is_operation: bool) -> Iterator[None]:
-        self.operations[str(limit_key)] += is_operation
-        try:
-            yield
-        finally:
-            self.operations[str(limit_key)] -= is_operation
 
     def timeout_s(self, limit_key: RateLimitKey, default: float | None) -> float | None:
         """The timeout of one call of a model, in seconds; ``None`` if it has none."""
@@ -203,29 +207,51 @@ class Throttle:
         if self._event(kind).is_set():
             raise ClosingError("the run is being stopped")
 
-    async def _wait_for_rate(self, kind: Kind, name: str, images: int) -> None:
-        limits = self.limits.get(name)
-        if limits is None:
-            return
-        for what, per_minute, count in (
-            ("requests", limits.requests_per_minute, 1),
-            ("images", limits.images_per_minute, images),
-        ):
-            if per_minute and count:
-                await self._sleep(kind, self.rates.setdefault((name, what), CallRate(per_minute)).turn(count))
+    async def _wait_for_rate(self, limit_key: RateLimitKey, name: str, stage: Stage, count: int) -> None:
+        per_minute = self._per_minute(limit_key, stage)
+        if per_minute and count:
+            turn = self.rates.setdefault((name, stage), CallRate(per_minute)).turn(count)
+            with self.counts.at(limit_key, stage):
+                await self._sleep(limit_key.kind, turn)
 
-    def waiting(self) -> list[str]:
-        """Status lines about operations and waiting calls, for the terminal."""
+    def _per_minute(self, limit_key: RateLimitKey, stage: Stage) -> float | None:
+        """The limit per minute that a call at this stage waits for."""
+        rate = stage.removeprefix("provider ")
+        limits = self.limits.get(str(limit_key) if rate == stage else limit_key.provider)
+        return getattr(limits, f"{rate}_per_minute", None)
+
+    def status(self) -> list[str]:
+        """A line for each model with calls: how many run, and how many wait for what. Those that wait come first."""
         if self.ended.is_set():
             return ["stopping: waiting for the calls in flight (interrupt to stop now)"]
-        in_flight = [
-            f"{model}: {count_of(count, 'video')} in progress" for model, count in self.operations.items() if count
-        ]
-        return in_flight + [
-            f"{RateLimitKey(*key)}: {gate.waiting} waiting {duration_text(gate.seconds_until_open)} (rate limit)"
-            for key, gate in self.gates.items()
+        paused = [
+            RateLimitKey(provider, model or None, kind)
+            for (provider, model, kind), gate in self.gates.items()
             if gate.seconds_until_open
         ]
+        limit_keys = self.counts.keys()
+        limit_keys += [limit_key for limit_key in paused if limit_key not in limit_keys]
+        lines = ((limit_key, ", ".join(self._state_of(limit_key))) for limit_key in limit_keys)
+        return [f"{limit_key}: {state}" for limit_key, state in lines if state]
+
+    def _state_of(self, limit_key: RateLimitKey) -> Iterator[str]:
+        if text := self.counts.running_text(limit_key):
+            yield text
+        gates = {"slot": self.gate(limit_key), "provider slot": self._shared(limit_key)}
+        for stage in WAITS:
+            count, gate = self.counts.counts[limit_key, stage], gates.get(stage)
+            if gate is not None and gate.seconds_until_open:
+                yield f"{count} waiting {duration_text(math.ceil(gate.seconds_until_open))} (rate limit)"
+            elif count:
+                yield f"{count} waiting {self._reason(limit_key, stage, gate)}"
+
+    def _reason(self, limit_key: RateLimitKey, stage: Stage, gate: ConcurrencyLimiter | None) -> str:
+        if gate is not None:
+            return f"({gate.allowed} at once)"
+        if per_minute := self._per_minute(limit_key, stage):
+            rate = stage.removeprefix("provider ")
+            return f"({per_minute:g} {rate} per minute{', all models' * (rate != stage)})"
+        return "(budget)" if stage == "budget" else "to retry"
 
 
 def _wait_is_too_long(error: ProviderError) -> bool:

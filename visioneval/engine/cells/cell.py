@@ -6,13 +6,14 @@ The steps raise only ``StoppedError``: any other error of a cell becomes part of
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from visioneval.aio import primary_error, run_in_thread
+from visioneval.aio import primary_error
 from visioneval.engine.calls.asking import raise_refused_key
 from visioneval.engine.calls.calls import GenerationResult
 from visioneval.engine.calls.throttle import Tries
@@ -222,11 +223,9 @@ def _timeout_error(stage: Any, context: RunContext) -> CellError:
 async def finish_cell(call: Call, sample: int, outcome: CallOutcome, context: RunContext, deadline: float) -> Record:
     """Stores and grades one cell of a call, and builds its record."""
     generated = outcome.generated
-    has_bytes = any(output.data is not None for output in generated.outputs)
-    # while other threads check new images, every system call waits for Python's lock
-    is_new = bool(generated.outputs) and generated.stored_at is None
-    is_work = is_new or has_bytes or not context.writer.links
-    make_record, stored = await run_in_thread(_store_output, call, sample, outcome, context, when=is_work)
+    is_linked = context.writer.links  # else the file in the cache is copied, however large it is
+    size = sum(len(output.data or b"") for output in generated.outputs) if is_linked else math.inf
+    make_record, stored = await context.calls.short_work.run(_store_output, call, sample, outcome, context, size=size)
     if isinstance(stored, Record):
         return stored
     params = generated.run_params or call.params
@@ -375,6 +374,6 @@ def _store_output(
         row = call.params.get("row")
         return make_record, error_record(make_record, "bad_image", f"{row}: {media.fault}" if row else str(media.fault))
     name = f"{sample}{ending(media.mime)}"
-    relative = context.writer.save(call.case.id, call.run.label, name, media.data, source=media.kept)
+    relative = context.writer.save(call.case.id, call.run.label, name, media.data, source=media.file)
     path = context.writer.folder / relative
     return make_record, Output(path, media.sha256, media.mime, media.width, media.height, address_of(call.params))

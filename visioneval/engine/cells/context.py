@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ class RunContext:
     template_folders: tuple[Path, ...] = ()
     once: SingleFlight = field(default_factory=SingleFlight)
     measurements: Measurements = field(default_factory=Measurements)
+    turns: Iterator[int] = field(default_factory=lambda: count(1))
+    """The turns of cells: the work of the one whose grading began first goes first."""
     debug: Callable[[BaseException], None] = lambda _: None
     """Called with every unexpected exception."""
 

@@ -24,6 +24,7 @@ from visioneval.errors import BudgetError, GraderError, ImageError, ProviderErro
 from visioneval.expansion.plan import Call
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import MeasureOnce, measure_directly
+from visioneval.ordered_pool import NO_TURN, in_turn
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.model import CellError, Fingerprint, GraderRecord
@@ -70,10 +71,11 @@ async def grade(
 ) -> CellGrades:
     """Runs all graders of a cell; ``params`` are those of its generation. Raises only ``StoppedError``."""
     subject_of = _subjects(call, sample, image, params, context)
-    graded = await gather_all(
-        _ask(config, subject_of, context, deadline, is_optional=config.key in call.optional_graders)
-        for config in call.graders
-    )
+    with in_turn(next(context.turns)):
+        graded = await gather_all(
+            _ask(config, subject_of, context, deadline, is_optional=config.key in call.optional_graders)
+            for config in call.graders
+        )
     scores: dict[str, Score] = {}
     reasons: dict[str, str] = {}
     tags: dict[str, None] = {}
@@ -130,11 +132,12 @@ def _judge_asker(
 ) -> Callable[[str, Question], Awaitable[Reply]]:
     """The function with which one grader asks judges, and which counts its calls in ``meters``."""
 
-    def ask(name: str, question: Question) -> Awaitable[Reply]:
+    async def ask(name: str, question: Question) -> Reply:
         if name not in context.components.judges:
             raise GraderError(f"no judge {name!r}: set it on the grader in the suite, 'judge: {name}'")
         judge, config = context.components.judges[name], context.plan.suite.judges[name]
-        return ask_judge(context.calls, name, config, judge, about, meters.of(name), question)
+        with in_turn(NO_TURN):  # a call must not wait for the measurements of other cells
+            return await ask_judge(context.calls, name, config, judge, about, meters.of(name), question)
 
     return ask
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
-from visioneval.aio import run_in_thread
+from visioneval.aio import SMALL, run_in_thread
 from visioneval.engine.calls.caching.cache import Cache, CacheEntry
 from visioneval.engine.calls.cost.meter import Meter
 from visioneval.engine.cells.measurement_entries import checked_entry, entry_of, measure_key, result_of
-from visioneval.errors import StorageError
+from visioneval.errors import ClosingError, StorageError
 from visioneval.expansion.keys import HashOf
 from visioneval.graders.measures import Measure
 from visioneval.stopwatch import waiting
@@ -36,10 +36,6 @@ class CachedImage(bytes):
         return image
 
 
-SMALL = 256_000
-"""Reading an entry of fewer bytes than this is faster than starting a thread."""
-
-
 @dataclass(slots=True)
 class Measurements:
     """The local measurements of one run. Without a cache, nothing is stored."""
@@ -48,25 +44,29 @@ class Measurements:
     reuses: bool = True
     """Whether cached measurements count; otherwise everything is measured again, and replaces them."""
     warn: Callable[[str], None] = print
-    _running: dict[str, asyncio.Task[Any]] = field(default_factory=dict)
+    running: int = 0
+    """The measurements that a thread makes now."""
+    _tasks: dict[str, asyncio.Task[Any]] = field(default_factory=dict)
     _is_broken: bool = False
+    _is_closed: bool = False
     _lock: Lock = field(default_factory=Lock)
 
     async def __call__(self, measure: Measure[T], *, hash_of: HashOf, meter: Meter) -> T:
         """The cached result, or a new one. Concurrent calls for the same files share one measurement.
 
-        Raises what the measure raises: errors are not cached, and not shared.
+        Raises what the measure raises: errors are not cached, and not shared. Raises ``ClosingError`` for a new
+        measurement after ``close``.
         """
         key = None if self.cache is None else measure_key(measure, hash_of)
         if self.cache is None or key is None:
             meter.add_measurement(cached=False)
-            return await asyncio.to_thread(measure.run)
-        while (running := self._running.get(key)) is not None:
+            return await asyncio.to_thread(self._run, measure)
+        while (task := self._tasks.get(key)) is not None:
             with waiting():
-                await asyncio.wait([running])
-            if not running.cancelled() and running.exception() is None:
+                await asyncio.wait([task])
+            if not task.cancelled() and task.exception() is None:
                 meter.add_measurement(cached=True)
-                shared: T = running.result()
+                shared: T = task.result()
                 return shared
         entry = self.cache.get(key) if self.reuses else None
         if entry is not None:
@@ -78,14 +78,37 @@ class Measurements:
         meter.add_measurement(cached=False)
         return await self._measure_once(self.cache, key, measure, hash_of)
 
+    def close(self) -> None:
+        """Starts no more measurements. Those that wait for a thread raise ``ClosingError``; those that run finish.
+
+        Nothing that is paid for is lost: whoever resumes the run measures again, on cached outputs. So it does nothing
+        where outputs are not cached.
+        """
+        if self.cache is None or not self.cache.is_writable:
+            return
+        with self._lock:
+            self._is_closed = True
+
+    def _run(self, measure: Measure[T]) -> T:
+        """Measures in this thread."""
+        with self._lock:
+            if self._is_closed:
+                raise ClosingError("the run is being stopped")
+            self.running += 1
+        try:
+            return measure.run()
+        finally:
+            with self._lock:
+                self.running -= 1
+
     async def _measure_once(self, cache: Cache, key: str, measure: Measure[T], hash_of: HashOf) -> T:
         """Measures in a thread. Goes on if the caller is cancelled, because a thread cannot be stopped."""
         task = asyncio.ensure_future(asyncio.to_thread(self._measure, cache, key, measure, hash_of))
-        self._running[key] = task
+        self._tasks[key] = task
 
         def settle(done: asyncio.Task[T]) -> None:
-            if self._running.get(key) is done:
-                del self._running[key]
+            if self._tasks.get(key) is done:
+                del self._tasks[key]
             if not done.cancelled():
                 done.exception()  # marks it as retrieved: nothing may be waiting for it any more
 
@@ -94,7 +117,7 @@ class Measurements:
 
     def _measure(self, cache: Cache, key: str, measure: Measure[T], hash_of: HashOf) -> T:
         """Measures and caches. The result is what a later run reads, so that both records are the same."""
-        result = measure.run()
+        result = self._run(measure)
         entry = entry_of(key, measure, result)
         if entry is None or any(_sha256_of(path) != hash_of(path) for path in measure.files.values()):
             return result  # not plain data, or a file changed since its hash was taken
@@ -108,10 +131,10 @@ class Measurements:
         return result_of(entry.plain, images, measure)
 
     def _stop_caching(self, error: StorageError) -> None:
-        """Warns once, although several threads may measure."""
+        """Warns once, although several threads may measure; not after ``close``, as the cache may be closed too."""
         with self._lock:
-            is_first, self._is_broken = not self._is_broken, True
-        if is_first:
+            is_news, self._is_broken = not (self._is_broken or self._is_closed), True
+        if is_news:
             self.warn(f"{error}: measurements of this run are no longer cached")
 
     def _read(self, cache: Cache, key: str, entry: CacheEntry, measure: Measure[T]) -> T | None:

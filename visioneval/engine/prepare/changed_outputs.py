@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
+from visioneval.processors import processors
 from visioneval.records.files.links import file_inside
 from visioneval.records.model import CellKey, Record, RunInfo
 
@@ -42,7 +42,7 @@ def changed_outputs(records: Iterable[Record], folder: Path, since: float) -> di
         and (path := file_inside(folder, record.artifact_path)) is not None
         and _changed_at(path) > since - MARGIN_S
     ]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(processors()) as pool:
         digests = pool.map(_digest, (path for _, path in suspects))
         return {
             record.cell: str(record.artifact_path)

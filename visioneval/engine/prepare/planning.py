@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from visioneval.defaults import RUNS
@@ -43,6 +43,8 @@ class Planned:
 
     loaded: LoadedSuite
     plan: Plan
+    typed_path: Path | None = None
+    """The suite's file as the user named it, for messages."""
 
 
 def load_plan(path: Path, options: SuiteOptions) -> Planned:
@@ -54,7 +56,7 @@ def load_plan(path: Path, options: SuiteOptions) -> Planned:
         judges=options.judges,
         run_labels=run_labels(options.runs),
     )
-    return Planned(loaded, expand(loaded, options.selection, samples=options.samples, runs_root=options.runs))
+    return Planned(loaded, expand(loaded, options.selection, samples=options.samples, runs_root=options.runs), path)
 
 
 def load_plans(paths: Sequence[Path], options: SuiteOptions) -> list[Planned]:
@@ -71,23 +73,48 @@ def load_plans(paths: Sequence[Path], options: SuiteOptions) -> list[Planned]:
     return plans
 
 
-def missing_outputs(path: Path, planned: Planned, options: SuiteOptions) -> Iterator[Problem]:
-    """One problem for each entry of ``models`` in the suite at ``path`` that names outputs which do not exist."""
-    loaded, plan = planned.loaded, planned.plan
-    missing: dict[str, list[str]] = {}
-    for call in plan.calls():
+@dataclass(frozen=True, slots=True)
+class MissingOutputs:
+    """A problem for each entry of ``models`` with outputs that do not exist: errors of the suite, or of their cells."""
+
+    errors: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+
+def missing_outputs(planned: Planned, options: SuiteOptions) -> MissingOutputs:
+    """The outputs that do not exist, among those that the plan's model runs read.
+
+    In a dataset and in another run, which may be large and of other people, they are errors of their cells.
+    """
+    plan = planned.plan
+    reading = replace(plan, runs=tuple(run for run in plan.runs if run.config.reads_outputs))
+    errors: dict[str, list[str]] = {}
+    warnings: dict[str, list[str]] = {}
+    for call in reading.calls():
         if (name := plan.missing_output(call)) is not None:
-            missing.setdefault(call.run.label, []).append(name)
-    if not missing:
-        return
-    source = Source(str(path), path.read_text(encoding="utf-8"))
+            is_of_cell = "row" in call.params or call.run.config.may_lack_outputs
+            (warnings if is_of_cell else errors).setdefault(call.run.label, []).append(name)
+    if not errors and not warnings:
+        return MissingOutputs()
+    text = "outputs that do not exist"
+    return MissingOutputs(
+        tuple(_problems_by_entry(planned, errors, options, text)),
+        tuple(_problems_by_entry(planned, warnings, options, f"warning: {text}, whose cells are errors")),
+    )
+
+
+def _problems_by_entry(
+    planned: Planned, missing: Mapping[str, Sequence[str]], options: SuiteOptions, text: str
+) -> Iterator[Problem]:
+    loaded = planned.loaded
+    source = Source(str(planned.typed_path or loaded.path), loaded.path.read_text(encoding="utf-8"))
     for index, entry in enumerate(loaded.suite.models):
         runs = model_runs(entry, loaded.suite, loaded.folder, run_labels(options.runs))
         names = [name for run in runs for name in missing.get(run.label, ())]
         if names:
             more = f" and {len(names) - MAX_MISSING:,} more" if len(names) > MAX_MISSING else ""
             where = source.position(("models", index))
-            yield Problem(*where, f"outputs that do not exist: {', '.join(names[:MAX_MISSING])}{more}")
+            yield Problem(*where, f"{text}: {', '.join(names[:MAX_MISSING])}{more}")
 
 
 def load_stored_plan(folder: Path, options: SuiteOptions) -> Planned:

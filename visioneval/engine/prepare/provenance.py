@@ -109,4 +109,4 @@ def _git_commit(folder: Path) -> str | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip() or None
+    return None if done.returncode else done.stdout.strip()

@@ -17,15 +17,16 @@ from visioneval.engine.prepare.planning import (
     load_plan,
     load_plans,
     load_stored_plan,
+    missing_outputs,
     secrets_to_give,
 )
 from visioneval.engine.prepare.provenance import describe_run, resumed_info
 from visioneval.engine.prepare.regrade import copy_questions, plan_regrade
 from visioneval.engine.prepare.resume import forget_changed_pairs, plan_resume
 from visioneval.engine.run import Jobs, every_cell
-from visioneval.errors import UsageError
+from visioneval.errors import SuiteError, UsageError
 from visioneval.expansion.plan import Plan
-from visioneval.media.video import MISSING as VIDEO_EXTRA_MISSING
+from visioneval.extras import has_extra, needs
 from visioneval.media.video import can_read_videos
 from visioneval.records.model import RunInfo, read_info, read_records
 from visioneval.records.resume_command import resume_command
@@ -129,17 +130,27 @@ def plan_runs(suites: list[Path], options: RunOptions) -> list[Planned]:
 
 
 def check_runs(planned: Sequence[Planned], options: RunOptions, warn: Callable[[str], None]) -> list[Components]:
-    """Checks keys, prices, the cache, the log and what reads videos, before the first run starts. Returns components.
+    """Checks outputs, keys, prices, the cache, the log and extras before the first run starts. Returns components.
 
-    Raises ``UsageError`` and ``BudgetError``.
+    Raises ``SuiteError``, ``UsageError`` and ``BudgetError``.
     """
+    if options.resume is None:  # which has copies of its outputs
+        _check_outputs(planned, options.suite)
     for suite in planned:
         if not options.calls.reuse.offline:
             _check_videos(suite.plan)
+            if options.cluster is None:  # whose nodes are checked
+                check_extras(suite.plan)
         check_budget(suite.plan, options.calls)
     for suite in planned:
         check_session(suite.plan, options.calls, warn)
     return [build_components(suite.plan, offline=options.calls.reuse.offline) for suite in planned]
+
+
+def _check_outputs(planned: Sequence[Planned], options: SuiteOptions) -> None:
+    """Raises ``SuiteError`` if suites name outputs that do not exist."""
+    if problems := [problem for suite in planned for problem in missing_outputs(suite, options).errors]:
+        raise SuiteError(problems)
 
 
 def _check_videos(plan: Plan) -> None:
@@ -147,7 +158,21 @@ def _check_videos(plan: Plan) -> None:
     cases = [case for case in plan.suite.cases if case.task is TaskType.VIDEO_GENERATION]
     runs = [run for run in plan.runs if not run.config.reads_outputs]
     if any(any(plan.count(case, run)) for case in cases for run in runs) and not can_read_videos():
-        raise UsageError(VIDEO_EXTRA_MISSING)
+        raise UsageError(needs("video"))
+
+
+def check_extras(plan: Plan) -> None:
+    """Raises ``UsageError`` if a grader that a cell needs cannot measure here: no output would pass."""
+    needed = {extra for grader in plan.suite.graders for case in plan.suite.cases if (extra := grader.extra_for(case))}
+    missing = {extra for extra in needed if not has_extra(extra)}
+    if not missing:
+        return
+    for turn in (turn for turns in plan.chains() for turn in turns):
+        for call in (turn, *turn.dependents):
+            for grader in call.graders:
+                extra = grader.extra_for(call.case)
+                if extra in missing and grader.key not in call.optional_graders:
+                    raise UsageError(f"grader {grader.key!r}: {needs(extra)}")
 
 
 def prepare_run(planned: Planned, components: Components, options: RunOptions) -> PreparedRun:

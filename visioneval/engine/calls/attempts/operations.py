@@ -35,12 +35,16 @@ _RETRYABLE = ("rate_limit", "transient")
 
 @dataclass(frozen=True, slots=True)
 class OperationCall:
-    """One call of a provider that works by operations. ``limit_s`` is the longest time for which it is awaited."""
+    """One call of a provider that works by operations.
+
+    ``limit_s`` is the longest time for which it is awaited. ``hides`` says whether a text contains a secret.
+    """
 
     provider: OperationGenerator
     request: GenerationRequest
     file: OperationFile
     limit_s: float
+    hides: Callable[[str], bool]
 
     async def run(self) -> Generation:
         """Begins the operation unless it has begun, and returns its result. Raises ``ProviderError``."""
@@ -83,6 +87,8 @@ class OperationCall:
             raise BrokenCodeError(
                 f"begin() returned a name of {len(begun):,} characters: it must have 1 to {MAX_NAME:,}"
             )
+        elif self.hides(begun):
+            raise BrokenCodeError("begin() returned a name that contains a key: it cannot be written down")
 
     async def _end_of(self, name: str) -> Generation:
         ends_at, wait, failures = monotonic() + self.limit_s, FIRST_WAIT_S, 0

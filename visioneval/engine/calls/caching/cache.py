@@ -151,6 +151,11 @@ class Cache:
             return index
         raise UsageError(f"{path}: the cache cannot be used ({cause}): {USE_ANOTHER_FOLDER}")
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether answers are stored."""
+        return self._is_writable
+
     def __enter__(self) -> Cache:
         return self
 

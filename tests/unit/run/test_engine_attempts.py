@@ -1,0 +1,81 @@
+"""What an attempt of a paid call costs of the budget."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from visioneval.engine.calls.attempts.priced import PricedAttempts
+from visioneval.engine.calls.cost.bounds import CallSize
+from visioneval.engine.calls.cost.budget import Budget
+from visioneval.engine.calls.cost.pricing import Prices
+from visioneval.engine.calls.limit_keys import RateLimitKey
+from visioneval.engine.calls.log import CallLog
+from visioneval.engine.calls.throttle import Tries
+from visioneval.errors import ProviderError
+from visioneval.providers.base import Generation
+from visioneval.suite.entries.limits import Price
+
+KEY = RateLimitKey("openai", "painter", "generate")
+SIZE = CallSize(images=1, input_tokens=1_000_000, max_output_tokens=1_000_000)
+MOST = 3.0
+
+
+def spent(result: Generation | BaseException, *, is_paid: bool = False) -> float:
+    """What a call with this end costs of a budget, at 1 USD per million input tokens and 2 USD per million others."""
+
+    async def work() -> Generation:
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    async def scenario() -> float:
+        budget = Budget(10.0)
+        attempts = PricedAttempts(
+            limit_key=KEY,
+            key="generate:1",
+            work=work,
+            size=lambda: SIZE,
+            images=1,
+            is_paid=lambda: is_paid,
+            tries=Tries(1),
+            prices=Prices({"openai": Price(input_per_million=1, output_per_million=2)}),
+            budget=budget,
+            log=CallLog(),
+        )
+        async with attempts.admission():
+            try:
+                await attempts.attempt()
+            except type(result):
+                pass
+        return budget.spent
+
+    return asyncio.run(scenario())
+
+
+USAGE = {"input_tokens": 500_000, "output_tokens": 250_000}
+
+
+@pytest.mark.parametrize(
+    ("result", "cost"),
+    [
+        (Generation(outputs=(b"",), usage=USAGE), 1.0),
+        (Generation(outputs=(b"",), usage=USAGE, cost_usd=0.25), 0.25),
+        (Generation(outputs=(b"",)), MOST),
+        (Generation(refused="no", usage=USAGE), 1.0),
+        (Generation(refused="no"), 0.0),
+        (ProviderError("no", kind="invalid"), 0.0),
+        (ProviderError("no answer", kind="transient", may_be_billed=True), MOST),
+        (asyncio.CancelledError(), MOST),
+        (ValueError("a bug of the provider's class"), MOST),
+    ],
+    ids=["usage", "stated", "unknown", "refused with usage", "refused", "rejected", "lost", "cut off", "broken"],
+)
+def test_what_an_attempt_costs_of_the_budget(result: Generation | BaseException, cost: float) -> None:
+    assert spent(result) == cost
+
+
+@pytest.mark.parametrize("result", [Generation(outputs=(b"",), usage=USAGE), Generation(outputs=(b"",))])
+def test_an_attempt_that_was_paid_before_costs_nothing(result: Generation) -> None:
+    assert spent(result, is_paid=True) == 0
