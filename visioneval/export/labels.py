@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -41,12 +41,16 @@ def write_labels(labels: Iterable[Label], form: str, out: TextIO) -> None:
         writer.writerow([_cell(getattr(label, name)) for name in names])
 
 
-def write_drawn_cells(records: Iterable[Record], out: TextIO) -> None:
-    """Writes one row per cell as CSV, with the path of its output in the run, for raters to add their answers."""
+def write_drawn_cells(records: Iterable[Record], questions: Sequence[str], out: TextIO) -> None:
+    """Writes one row per cell as CSV, with the path of its output in the run.
+
+    The columns ``rater`` and those of the ``questions``, by key, are empty: raters fill them in for the import.
+    """
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["case", "model", "sample", "output"])
+    to_fill_in = ["rater", *questions]
+    writer.writerow(["case", "model", "sample", "output", *to_fill_in])
     for record in records:
-        writer.writerow([_cell(value) for value in (*record.cell, record.artifact_path)])
+        writer.writerow([*(_cell(value) for value in (*record.cell, record.artifact_path)), *[""] * len(to_fill_in)])
 
 
 def _cell(value: Any) -> Any:

@@ -16,6 +16,7 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, Field, TypeAdapter
 
 from visioneval.atomic import write_whole
+from visioneval.counted import count_of
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.records.fields import ModelLabel, RuleText, SampleIndex
 from visioneval.records.files.untrusted_json import read_json
@@ -29,6 +30,7 @@ DEFAULT = "main"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,60}")
 _SHORT = 12
 VERSION = 2
+_RESTORE = "restore this file, or set the baseline again with 'visioneval baseline set RUN'"
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
@@ -55,6 +57,8 @@ class Header(Frozen):
     is_partial: bool = False
     """Whether flags left out some cells of the suite, or the run had not finished."""
     gradings: dict[str, BaselineGrading]
+    cells: int | None = None
+    """The number of lines that follow, as a merge may lose whole ones. Not in files of earlier versions."""
 
 
 class BaselineLine(Frozen):
@@ -113,6 +117,7 @@ def make_baseline(
         sources=SuiteMetrics(info.suite, info.selected_suite).grader_sources(),
         is_partial=is_partial,
         gradings=gradings,
+        cells=len(lines),
     )
     return Baseline(header=header, lines=tuple(lines))
 
@@ -128,6 +133,19 @@ def _line(record: Record, gradings: dict[str, BaselineGrading]) -> BaselineLine:
         gradings[short] = grading
         graders[grader.key] = short
     return BaselineLine(**values, graders=graders, failed_graders=failed, cost_usd=record.total_cost_usd)
+
+
+def check_replaceable(path: Path, suite: str) -> None:
+    """Raises ``UsageError`` if the baseline there is of a suite of another name. Any other file can be replaced."""
+    try:
+        stored = read_baseline(path).header.suite
+    except RunFormatError:
+        return
+    if stored != suite:
+        raise UsageError(
+            f"{path}: is the baseline of the suite {stored!r}, and this run is of {suite!r}: choose another name with"
+            " --name, or delete the file"
+        )
 
 
 def write_baseline(baseline: Baseline, path: Path) -> None:
@@ -168,6 +186,10 @@ def read_baseline(path: Path) -> Baseline:
             f"{path}:1: baseline version {header.baseline} is not the supported version {VERSION}: {cure}"
         )
     lines = tuple(_read(_LINE, row, f"{path}:{number}") for number, row in enumerate(rest, 2) if row.strip())
+    if header.cells not in (None, len(lines)):
+        raise RunFormatError(
+            f"{path}:1: the baseline has {header.cells} cells, but {count_of(len(lines), 'line')} of cells: {_RESTORE}"
+        )
     for number, line in enumerate(lines, 2):
         if not header.gradings.keys() >= set(line.graders.values()):
             raise RunFormatError(f"{path}:{number}: graders: refers to a grading that is not in the first line")
@@ -178,6 +200,4 @@ def _read(adapter: TypeAdapter[ModelT], row: bytes, where: str) -> ModelT:
     try:
         return read_json(adapter, row, where, "baseline")
     except RunFormatError as error:
-        raise RunFormatError(
-            f"{error}; restore this file, or set the baseline again with 'visioneval baseline set RUN'"
-        ) from None
+        raise RunFormatError(f"{error}; {_RESTORE}") from None

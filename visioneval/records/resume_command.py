@@ -64,4 +64,6 @@ def missing_cells_hint(folder: Path, info: RunInfo) -> str:
     """How to get the missing cells of a run."""
     if info.graded_from is not None:
         return "grade the source run again, as a new run"
-    return f"to resume: {resume_command(folder, hidden=info.hidden_vars)}"
+    command = resume_command(folder, hidden=info.hidden_vars)
+    has_cache = any(word.partition("=")[0] == "--cache" for word in info.command_line)
+    return f"to resume: {command}" + (" (with its --cache, or what only that has is paid again)" if has_cache else "")

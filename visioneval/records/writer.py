@@ -187,7 +187,13 @@ class RunWriter(OutputWriter):
         stopped_by: StoppedBy | None = None,
         reused_since: str | None = None,
     ) -> RunInfo:
-        """Writes the end state of the run to ``run.json``. Returns the new contents."""
+        """Writes the end state of the run to ``run.json``. Returns the new contents. Raises ``StorageError``."""
+        if not (self.folder / "results.jsonl").exists():  # writing to an open file shows no error
+            self._results.close()
+            raise StorageError(
+                f"{self.folder}: results.jsonl was deleted during the run: run again with --reuse all, which takes the "
+                "answers from the cache"
+            )
         since = min(filter(None, (reused_since, self.info.reused_since)), default=None)
         ended = {"state": state, "ended_at": ended_at, "stopped_by": stopped_by, "reused_since": since}
         self.info = self.info.model_copy(update=ended)

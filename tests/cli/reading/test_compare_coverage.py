@@ -102,6 +102,13 @@ def test_bad_values_of_allow(value: str) -> None:
         parse_allowed([value])
 
 
+def test_an_unknown_loss_lists_each_kind_once() -> None:
+    with pytest.raises(UsageError) as error:
+        parse_allowed(["nope"])
+    kinds = "errors, missing-cells, missing-metrics"
+    assert str(error.value) == f"--allow 'nope': is none of what can be allowed (known: {kinds})"
+
+
 def test_a_cell_without_an_output_is_an_error_and_no_lost_metric() -> None:
     a = scored("look", [1, 2, 3, 4])
     failed = CellError(stage="generate", kind="transient", message="it is out")
@@ -123,7 +130,7 @@ def test_the_command_reports_each_loss_in_every_output(toy: Toy) -> None:
     lost = (
         "second is measured in 0 of 2 pairs, in A in 2",
         "1 of 2 cells were measured in A and have errors in B: case1",
-        "1 cells of A are missing in B: case2",
+        "not in B: 1 cell of A: case2",
     )
     for text in (
         " ".join(result.stdout.split()),
@@ -131,6 +138,10 @@ def test_the_command_reports_each_loss_in_every_output(toy: Toy) -> None:
         (toy.folder / "c.html").read_text(),
     ):
         assert [message for message in lost if message not in text] == []
+    first, *_, last = filter(None, result.stdout.splitlines())
+    assert first == last == "A gate was not measured (exit code 3)"
+    assert "(--allow missing-cells accepts this)" in " ".join(result.stdout.split())
+
     assert "now passing" not in result.stdout
     flags = ("--allow", "missing-metrics", "--allow", "errors=0.5", "--allow", "missing-cells")
     allowed = toy("compare", "a", "b", "--fail-on", "significant", *flags)
@@ -190,3 +201,27 @@ def test_a_baseline_with_other_samples_is_partial_and_flags_that_leave_nothing_o
     toy.run({}, samples=2, arguments=("--run-id", "all", "--limit", "9", "--model", "*"))
     assert toy("baseline", "set", "few").exit_code == 2
     assert toy("baseline", "set", "all").exit_code == 0
+
+
+def run_of_another_suite(toy: Toy) -> None:
+    suite = toy.write({"prompt": "a tree"})
+    suite.write_text(suite.read_text().replace('"toy"', '"another"', 1))
+    assert toy("run", suite, "--trust-suite", "--run-id", "b").exit_code == 0
+
+
+def test_runs_of_two_suites_are_named(toy: Toy) -> None:
+    toy.run({"prompt": "a tree"}, arguments=("--run-id", "a"))
+    run_of_another_suite(toy)
+    assert "A is of the suite toy, B of the suite another" in toy("compare", "a", "b").stdout
+
+
+def test_a_baseline_is_not_replaced_by_that_of_another_suite(toy: Toy) -> None:
+    toy.run({"prompt": "a tree"}, {"prompt": "a bird", "metadata": {"look": False}}, arguments=("--run-id", "a"))
+    stored = toy("baseline", "set", "a")
+    assert "2 cells, 1 of them passed" in stored.stdout
+    run_of_another_suite(toy)
+    refused = toy("baseline", "set", "b")
+    assert refused.exit_code == 2
+    assert "is the baseline of the suite 'toy', and this run is of 'another': choose another name" in refused.stderr
+    assert toy("baseline", "set", "b", "--name", "other").exit_code == 0
+    assert toy("baseline", "set", "a").exit_code == 0

@@ -263,6 +263,7 @@ def test_an_interrupted_run_exits_3(tmp_path: Path, call: Any) -> None:
     assert (done.exit_code, "the run r is interrupted: pairs may be missing" in done.stdout) == (3, True)
 
 
+@pytest.mark.slow
 def test_ratings_of_published_edits(shared_data: Path, tmp_path: Path, call: Any) -> None:
     """Where everyone meets everyone equally often, the order is that of the points, here of three raters' ratings."""
     labels, points = [], dict[str, float]()

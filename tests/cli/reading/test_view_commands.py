@@ -26,7 +26,7 @@ def test_site_writes_all_runs(tmp_path: Path) -> None:
     [
         (["view", "--runs", "none"], "none: there is no such folder of runs; name one with --runs\n"),
         (["view", "--host", "0.0.0.0"], "--host 0.0.0.0: the viewer is served only locally; "),
-        (["view", "--runs", "https://host/runs"], "https://host/runs: is a URL, but this must be a path"),
+        (["view", "--runs", "https://host/runs"], "https://host/runs: runs and caches can be in a local folder"),
         (["site", "-o", "s3://bucket/site"], "s3://bucket/site: is a URL, but this must be a path on this machine\n"),
         (["site"], "visioneval site: Missing option '--output'"),
         (["site", "-o", "x", "--last", "0"], "visioneval site: --last: 0 is less than 1"),

@@ -53,6 +53,25 @@ def test_prices_come_from_its_list() -> None:
     assert catalog.listed_price("fal_ai/none") is None
 
 
+def test_a_model_that_bills_tokens_has_no_price_by_image() -> None:
+    """The list's price of an image is one of 1 MP. One of 16 MP takes more tokens, and thinking does too."""
+    price = catalog.listed_price("gemini/gemini-3-pro-image-preview")
+    assert price is not None
+    assert price.model_dump(exclude_none=True) == {"input_per_million": 2.0, "output_per_million": 120.0}
+
+
+def test_a_free_token_leaves_the_price_by_image() -> None:
+    price = catalog.listed_price("gemini/gemini-2.0-flash-exp-image-generation")
+    assert price is not None
+    assert price.model_dump(exclude_none=True) == {"per_image": 0.039}
+
+
+def test_an_image_has_the_highest_of_its_prices_by_size_and_quality() -> None:
+    price = catalog.listed_price("bedrock/amazon.titan-image-generator-v2:0")
+    assert price is not None
+    assert price.model_dump(exclude_none=True) == {"per_image": 0.012}
+
+
 def test_a_listed_price_is_the_cost_of_an_image() -> None:
     key = RateLimitKey("litellm", "fal_ai/fal-ai/flux-pro/v1.1", "generate")
     assert Prices().cost(key, None, 2) == 0.08

@@ -17,7 +17,7 @@ from fake_api import FakeAPI, Fault
 from PIL import Image
 from ray._raylet import GcsClient
 from ray.cluster_utils import Cluster
-from ray_clusters import GRADERS, flags, in_flight, running_cluster, started
+from ray_clusters import GRADERS, check_paid_once, flags, in_flight, running_cluster, started
 from typer.testing import CliRunner
 
 from visioneval.cli import app
@@ -40,7 +40,8 @@ def test_sixty_cells_over_both_nodes(cluster: Cluster, api_run: Callable[..., Ap
     assert all((run.run_folder / str(record.artifact_path)).is_file() for record in records)
     nodes = {grader.details["node"] for record in records for grader in record.graders if grader.key == "where"}
     assert len(nodes) == 2
-    assert (run.generated, run.judged, run.repeated_calls) == (60, 60, 0)
+    check_paid_once(run, result.output)
+    assert len(run.api.paid_by_digest) == 120
     assert not [path.name for path in run.run_folder.iterdir() if path.name.startswith(".")]
 
 
@@ -73,16 +74,16 @@ def test_node_that_dies_in_the_middle(cluster: Cluster, api: FakeAPI, api_run: C
 def test_budget_ends_the_run(cluster: Cluster, api_run: Callable[..., ApiRun]) -> None:
     prices = {"openai:gpt-image-1.5": {"per_image": 0.04}, "openai:gpt-5.4": {"per_call": 0.01}}
     run = api_run(40, prices=prices)
-    result = run.run(*flags(cluster), "--budget", "0.63")
-    assert result.exit_code == 3, result.output
+    first = run.run(*flags(cluster), "--budget", "0.63")
+    assert first.exit_code == 3, first.output
     assert read_info(run.run_folder).stopped_by == "budget"
     spent = 0.04 * run.generated + 0.01 * run.judged
     assert 0.5 < spent <= 0.63
-    assert "to resume: visioneval run --resume runs/r" in result.output
+    assert "to resume: visioneval run --resume runs/r" in first.output
     result = run.run(*flags(cluster), resume=True)
     assert result.exit_code == 0, result.output
     check_whole(run)
-    assert run.repeated_calls == 0
+    check_paid_once(run, first.output, result.output)
 
 
 def test_a_429_of_one_worker_slows_all(cluster: Cluster, api: FakeAPI, api_run: Callable[..., ApiRun]) -> None:
@@ -107,7 +108,7 @@ def test_interrupted_once_and_resumed(cluster: Cluster, api: FakeAPI, api_run: C
     program.send_signal(signal.SIGINT)
     output, errors = program.communicate(timeout=60)
     assert program.returncode == 130, output + errors
-    assert "stopping: waiting for the calls in flight" in errors
+    assert "stopping: waiting for what has begun" in errors
     assert "visioneval run --resume runs/r" in output + errors
     assert f"--ray --ray-address {cluster.address}" in output + errors
     assert 0 < len(lines(run)) < 60
@@ -116,7 +117,7 @@ def test_interrupted_once_and_resumed(cluster: Cluster, api: FakeAPI, api_run: C
     result = run.run(*flags(cluster), resume=True)
     assert result.exit_code == 0, result.output
     check_whole(run)
-    assert run.repeated_calls == 0
+    check_paid_once(run, errors, result.output)
 
 
 def test_interrupted_twice(cluster: Cluster, api: FakeAPI, api_run: Callable[..., ApiRun]) -> None:
@@ -267,7 +268,7 @@ def test_equals_a_run_in_one_process(cluster: Cluster, api_run: Callable[..., Ap
     pairs = [{(answer.test_id, answer.sample_index) for answer in read_all_answers(folder)} for folder in folders]
     assert pairs[0]
     assert pairs[0] == pairs[1]
-    assert run.repeated_calls == 0
+    check_paid_once(run, result.output)
 
 
 def test_a_local_run_is_resumed_on_a_cluster(

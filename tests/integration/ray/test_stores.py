@@ -13,7 +13,7 @@ from api_runs import ApiRun, case_id, image_for, wait_until
 from fake_api import FakeAPI
 from PIL import Image
 from ray.cluster_utils import Cluster
-from ray_clusters import GRADERS, add_node, flags, in_flight, started
+from ray_clusters import GRADERS, add_node, check_paid_once, flags, in_flight, started
 from stores import FaultyStore, Machines
 from typer.testing import CliRunner
 
@@ -89,7 +89,7 @@ def test_equals_a_run_in_one_process(
     run.cache = shared
     result = run.run(*flags(cluster), "--runs", runs, run_id="r")
     assert result.exit_code == 0, result.output
-    assert run.repeated_calls == 0
+    check_paid_once(run, result.output)
     machines.use("reader")
     here, there = ve.load_run("here", runs=tmp_path / "runs"), ve.load_run("r", runs=runs)
     fetch_outputs(there.folder)
@@ -128,7 +128,7 @@ def test_workers_send_outputs_themselves(
     assert not list((tmp_path / "machines" / "a").rglob("artifacts/*/*/*"))
     assert [method for method, path in s3.requests if "/r/artifacts/" in path] == ["PUT"] * 12
     check_whole(run, runs, machines)
-    assert run.repeated_calls == 0
+    check_paid_once(run, result.output)
 
 
 def test_resumed_with_changed_rules(
@@ -197,7 +197,7 @@ def test_budget_and_interrupt_are_resumed(
     result = run.run(resume=True, out=runs)
     assert result.exit_code == 0, result.output
     check_whole(run, runs, machines)
-    assert run.repeated_calls == 0
+    check_paid_once(run, errors, result.output)
 
 
 def test_interrupted_twice(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from stores import FaultyStore, Machines
 from suite_runner import SuiteRunner
 
 import visioneval as ve
+from visioneval.engine.calls.caching.shared_cache import SharedCache
 from visioneval.records.stores.publishing import Publisher
 from visioneval.records.stores.store import ObjectStore
 
@@ -51,6 +53,24 @@ def test_what_one_machine_paid_is_free_on_another(runner: SuiteRunner, cache: st
     assert runner.called == (2, 2)
     names = {item.key.partition("/")[0] for item in ObjectStore(cache).walk("")}
     assert names == {"visioneval-cache.json", "answers", "files"}
+
+
+def test_no_call_waits_for_an_answer_that_is_sent_to_the_store(
+    runner: SuiteRunner, s3_cache: str, machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither small images nor judges' answers are sent in the event loop, which is in this thread."""
+    senders: list[threading.Thread] = []
+    put = SharedCache.put
+
+    def watched(*args: Any, **options: Any) -> None:
+        senders.append(threading.current_thread())
+        put(*args, **options)
+
+    monkeypatch.setattr(SharedCache, "put", watched)
+    runner.write()
+    assert run(runner, s3_cache).exit_code == 0
+    assert len(senders) >= 4
+    assert threading.current_thread() not in senders
 
 
 def test_judges_are_asked_once_about_an_image(runner: SuiteRunner, s3_cache: str, machines: Machines) -> None:
@@ -107,19 +127,21 @@ def test_a_damaged_entry_is_paid_again(runner: SuiteRunner, s3_cache: str, machi
 def test_an_entry_of_another_question_and_a_damaged_image_are_misses(
     runner: SuiteRunner, s3_cache: str, machines: Machines
 ) -> None:
-    runner.write("tree")
+    runner.write("tree", "boat")
     assert run(runner, s3_cache).exit_code == 0
     store = ObjectStore(s3_cache)
     entries = {item.key: json.loads(store.read(item.key)) for item in store.walk("answers")}
-    (judged,) = (key for key, entry in entries.items() if entry["kind"] == "judge")
+    judged, other = (key for key, entry in entries.items() if entry["kind"] == "judge")
+    store.put(other, store.read(judged))  # complete, but about another image
     entries[judged]["answer"]["text"] = entries[judged]["answer"]["text"].replace("PASS", "FAIL")
     store.put(judged, json.dumps(entries[judged]).encode())
     for item in store.walk("files"):
         store.put(item.key, store.read(item.key)[:-1])
     machines.use("b")
     result = run(runner, s3_cache, "--reuse", "all", run_id="again")
-    assert (result.exit_code, runner.called) == (0, (2, 2))
+    assert (result.exit_code, runner.called) == (0, (4, 4))
     assert "ignoring a damaged image in the cache: files/" in result.stderr
+    assert f"ignoring a damaged entry in the cache: {other}" in result.stderr
 
 
 @pytest.mark.parametrize(("kind", "method"), [("503", "PUT"), ("503", "HEAD"), ("403", "PUT")])

@@ -13,7 +13,7 @@ from suite_runner import SuiteRunner
 
 import visioneval as ve
 from visioneval.errors import RunFormatError, UsageError
-from visioneval.export.trackers import mlflow, sending
+from visioneval.export.trackers import mlflow
 from visioneval.export.trackers.cells import CellTable
 from visioneval.records.labeling.labels import Label
 from visioneval.records.model import read_records
@@ -61,7 +61,7 @@ def stored(runner: SuiteRunner, runs: str, machines: Machines) -> str:
 
 def test_trackers_get_a_run_in_a_store_with_its_images(stored: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tables: list[CellTable] = []
-    monkeypatch.setattr(sending, "_has", lambda module: True)
+    monkeypatch.setattr("visioneval.suite.tracking.is_installed", lambda module: True)
     monkeypatch.setattr(mlflow, "send", lambda _target, _run, files: tables.append(files.table) or "sent")
     assert ve.track(f"{stored}/r", to="mlflow") == "sent"
     (table,) = tables

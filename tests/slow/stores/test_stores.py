@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from stores import FaultyStore
+from stores import FaultyStore, Machines, forget_clients
 
 from visioneval.errors import StorageError, UsageError
+from visioneval.media import buckets
 from visioneval.records.stores import claims
+from visioneval.records.stores import store as store_module
 from visioneval.records.stores.claims import RunClaim, read_claim
 from visioneval.records.stores.locations import cache_folder, runs_folder
 from visioneval.records.stores.store import MissingObjectError, ObjectStore
+
+
+@pytest.fixture
+def first_call(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No store has answered this process yet."""
+    monkeypatch.setattr(store_module, "_ANSWERED", set())
+    forget_clients()
+    yield
+    forget_clients()
 
 
 def test_objects_are_written_listed_read_and_deleted(any_runs: str) -> None:
@@ -76,11 +89,43 @@ def test_a_store_that_fails_for_a_while_is_asked_again(
 
 
 def test_a_store_that_is_down_is_one_line(runs: str, s3: FaultyStore) -> None:
+    assert ObjectStore(runs).entries() == []
     s3.add("503", "PUT", "a.bin", times=1000)
     with pytest.raises(StorageError, match=rf"^cannot write {runs}/a.bin: .*SlowDownForNow") as error:
         ObjectStore(runs).put("a.bin", b"x")
     assert "\n" not in str(error.value)
     assert sum(path.endswith("a.bin") for _, path in s3.requests) == 6
+
+
+def test_a_store_that_never_answered_is_given_up_sooner(runs: str, s3: FaultyStore, first_call: None) -> None:
+    s3.add("503", "GET", "list-type", times=1000)
+    with pytest.raises(StorageError, match=rf"^cannot list {runs}: .*SlowDownForNow"):
+        ObjectStore(runs).entries()
+    assert len(s3.requests) == 3
+
+
+def test_missing_credentials_are_known_at_once(
+    runs: str, s3: FaultyStore, first_call: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    message = f"cannot list {runs}: there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or"
+    with pytest.raises(UsageError, match=f"^{message}"):
+        ObjectStore(runs).entries()
+    assert s3.requests == []
+
+
+def test_a_first_listing_has_a_time_limit(
+    machines: Machines, first_call: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gcsfs repeats it for almost a minute."""
+    monkeypatch.setattr(buckets, "ANSWER_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        with pytest.raises(StorageError, match=r"^cannot list gs://bkt/runs: no answer in 0\.2 seconds: check the"):
+            ObjectStore("gs://bkt/runs").entries()
 
 
 @pytest.mark.parametrize(
@@ -106,8 +151,10 @@ def test_a_url_that_is_no_store_is_refused(url: str, message: str) -> None:
 )
 def test_a_location_that_is_no_folder_and_no_store_is_refused(location: Path | str) -> None:
     for parse in (runs_folder, cache_folder):
-        with pytest.raises(UsageError, match="can be in a local folder, or at an s3:// or gs:// URL, as a string"):
+        with pytest.raises(UsageError, match="can be in a local folder, or at an s3:// or gs:// URL") as error:
             parse(location)
+        assert str(error.value).endswith(", as a string") is isinstance(location, Path)
+        assert str(error.value).endswith(": write s3://b/r") is (location == "S3://b/r")
         assert parse("a:b/c") == Path("a:b/c")
 
 

@@ -17,7 +17,7 @@ from visioneval.analysis.cell_reader import CellReader
 from visioneval.api.runs import load_run
 from visioneval.cli import app
 from visioneval.export import parquet as tables
-from visioneval.export.csv import score_columns, write_csv
+from visioneval.export.csv import ScoreColumn, score_columns, write_csv
 from visioneval.export.jsonl import READ_ROWS, write_jsonl
 from visioneval.records.model import Record
 
@@ -128,6 +128,15 @@ def test_a_metric_with_the_name_of_a_field_has_a_column_of_its_own_in_csv() -> N
     assert {None} & set(rows[0]) == set()
     full = rows[PLAIN_CELLS]
     assert (full["seconds"], full["seconds score"], full["look.score"]) == ("1.25", "1.25", "2.5")
+
+
+def test_a_table_for_spreadsheets_has_no_formula_and_no_zero_for_a_missing_score() -> None:
+    out = io.StringIO()
+    cells = [record(prompt='=HYPERLINK("x")', tags=["-1", "b"], scores={"=look": None, "level": 0.0})]
+    write_csv(cells, [ScoreColumn(name) for name in ("=look", "level", "gone")], out)
+    (row,) = csv.DictReader(io.StringIO(out.getvalue()))
+    assert (row["prompt"], row["tags"]) == ('\'=HYPERLINK("x")', "'-1; b")
+    assert (row["'=look"], row["level"], row["gone"]) == ("", "0.0", "")
 
 
 def test_a_data_frame_has_nullable_types(root: Path) -> None:

@@ -70,6 +70,17 @@ def test_each_model_run_has_its_parameters_and_means(content: TrackedRun) -> Non
     assert odd.metrics["failure_tags/cut off"] == 1
 
 
+def test_the_name_of_a_key_is_not_sent(demo: Run) -> None:
+    entry = {"provider": "openai", "label": LABELS[0], "api_key_env": "TEAM_KEY", "params": {"model": "gpt-image-1.5"}}
+    models = demo.info.suite.model_validate(
+        {"name": "x", "cases": [{"id": "a", "prompt": "p"}], "models": [entry]}
+    ).models
+    suite = demo.info.suite.model_copy(update={"models": models})
+    steady = tracked_run(demo.info.model_copy(update={"suite": suite}), demo.summary).model_runs[0]
+    assert (steady.params["provider"], steady.params["model"]) == ("openai", "gpt-image-1.5")
+    assert "TEAM_KEY" not in str(steady.params)
+
+
 def test_what_was_not_measured_is_no_number(tmp_path: Path) -> None:
     folder = tracked_demo(tmp_path)
     lines = (folder / "results.jsonl").read_text().splitlines(keepends=True)
@@ -151,10 +162,11 @@ BAD_TARGETS = [
     (["--to", "mlfow"], "--to mlfow: no such tracker (did you mean 'mlflow'?)"),
     (["--to", "mlflow", "--option", "url=x"], "--option url: mlflow has no such option (did you mean 'uri'?)"),
     (["--to", "mlflow", "--option", "uri=http://me:pw@host"], "--option uri: must not contain credentials"),
-    (["--to", "mlflow", "--option", "rows=0"], "--option rows: Input should be greater than or equal to 1"),
-    (["--to", "mlflow", "--option", "rows=few"], "--option rows: Input should be a valid integer"),
+    (["--to", "mlflow", "--option", "uri=http://me:pw@a b"], "--option uri: '***' is not valid"),
+    (["--to", "mlflow", "--option", "rows=0"], "--option rows: must be at least 1, not 0"),
+    (["--to", "mlflow", "--option", "rows=few"], "--option rows: expected a whole number, not 'few'"),
     (["--to", "mlflow", "--option", "runs=x"], "--option runs: mlflow has no such option"),
-    (["--to", "wandb", "--option", "mode=silent"], "--option mode: Input should be 'online' or 'offline'"),
+    (["--to", "wandb", "--option", "mode=silent"], "--option mode: 'silent' is not one of online, offline"),
     (["--to", "vertex"], "--to vertex needs --option project=..."),
     (["--to", "vertex", "--option", "project=p", "--option", "location=a/b"], "--option location: "),
     (["--to", "mlflow", "-o", "x.csv"], "--to sends a run to a tracker: leave out --output and --format"),
@@ -169,7 +181,7 @@ BAD_TARGETS = [
 def test_a_wrong_target_is_one_line(
     root: Path, arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sending, "find_spec", lambda name: None)
+    monkeypatch.setattr("visioneval.suite.tracking.is_installed", lambda module: False)
     result = CliRunner().invoke(app, ["export", "demo", "--runs", str(root), *arguments])
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(message), result.stderr
@@ -195,7 +207,7 @@ def test_any_error_of_a_client_is_one_line(demo: Run, monkeypatch: pytest.Monkey
     def send(*_: object) -> str:
         raise RuntimeError("first\nsecond\x1b[2J")
 
-    monkeypatch.setattr(sending, "_has", lambda module: True)
+    monkeypatch.setattr("visioneval.suite.tracking.is_installed", lambda module: True)
     monkeypatch.setattr(mlflow, "send", send)
     with pytest.raises(TrackerError, match=r"^mlflow: first second\ufffd\[2J$"):
         sending.send_to_tracker(MlflowTracking(to="mlflow"), demo.folder, demo.info, demo.summary, lambda _: None)
@@ -212,7 +224,7 @@ def test_no_address_or_error_has_a_password(demo: Run, monkeypatch: pytest.Monke
         raise RuntimeError(f"cannot reach {address} with secret-token-of-me")
 
     monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "secret-token-of-me")
-    monkeypatch.setattr(sending, "_has", lambda module: True)
+    monkeypatch.setattr("visioneval.suite.tracking.is_installed", lambda module: True)
     monkeypatch.setattr(mlflow, "send", send)
     assert track(demo.folder, to="mlflow") == "https://tracker.example/runs/1"
     with pytest.raises(TrackerError, match=r"^mlflow: cannot reach https://tracker.example/runs/1 with \*\*\*$"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,6 @@ from visioneval.records.stores.lookup import fetch_outputs
 from visioneval.report.text import one_line
 from visioneval.suite.tracking import BaseTracking
 
-_CLIENTS = {"mlflow": "mlflow", "wandb": "wandb", "vertex": "google.auth"}
-"""The module that each tracker needs, from the extra of the tracker's name."""
 _CREDENTIALS = re.compile(r"(?<=://)[^/?#\s]*@")
 
 
@@ -31,8 +28,8 @@ def send_to_tracker(target: BaseTracking, folder: Path, info: RunInfo, summary: 
     ``warn`` gets what is left out. Raises ``TrackerError``, also if the tracker cannot be reached, and
     ``RunFormatError`` for a damaged run.
     """
-    if not _has(_CLIENTS[target.to]):
-        raise TrackerError(f"{target.to} needs an extra: run pip install '.[{target.to}]' in a checkout of visioneval")
+    if problem := target.missing_client:
+        raise TrackerError(problem)
     send: Callable[[Any, Any, Any], str] = import_module(f"visioneval.export.trackers.{target.to}").send
     try:
         fetch_outputs(folder)
@@ -51,12 +48,3 @@ def send_to_tracker(target: BaseTracking, folder: Path, info: RunInfo, summary: 
 def _without_credentials(text: str) -> str:
     """Text without users and passwords in addresses: that of the environment may have them, and errors repeat it."""
     return _CREDENTIALS.sub("", text)
-
-
-def _has(module: str) -> bool:
-    """Whether a client is installed. A folder of its name, as W&B leaves one behind, is not."""
-    try:
-        spec = find_spec(module)
-    except ModuleNotFoundError:  # not even its parent package
-        return False
-    return spec is not None and spec.origin is not None

@@ -12,6 +12,7 @@ from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from visioneval.errors import TrackerError
 from visioneval.export.trackers.cells import CellTable
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 INIT_TIMEOUT_S, FINISH_TIMEOUT_S = 30, 600
 """W&B's own defaults wait longer for a server that is down, and forever at the end."""
+_BASE_URL = "https://api.wandb.ai"
+_NO_ANSWER = "the service process is busy"
+"""What W&B says of a server that cannot be reached."""
 _MAX_NAME, _MAX_TAG = 128, 64
 
 
@@ -133,10 +137,18 @@ class _WandbSender:
 
 
 def _check_key() -> None:
-    """Raises ``TrackerError`` without a key, for which W&B would ask."""
+    """Raises ``TrackerError`` without a key, for which W&B would ask, and if its server does not answer."""
     import wandb
+    from wandb.errors import CommError
 
-    if not wandb.login(prompt=False):
+    try:
+        has_key = wandb.login(prompt=False)
+    except CommError as error:
+        if _NO_ANSWER not in str(error):
+            raise
+        host = urlsplit(os.environ.get("WANDB_BASE_URL") or _BASE_URL).hostname
+        raise TrackerError(f"wandb: {host} does not answer: check the network and WANDB_BASE_URL") from None
+    if not has_key:
         raise TrackerError("wandb: no API key: set WANDB_API_KEY or run wandb login; offline: --option mode=offline")
 
 

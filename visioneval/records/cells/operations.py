@@ -28,7 +28,10 @@ _MAX_BYTES = 100_000
 
 
 class Operation(Frozen):
-    """An operation as its file says. ``key`` is the cache key of its call, ``name`` what the provider calls it."""
+    """An operation as its file says: ``name`` is what the provider calls it.
+
+    ``key`` identifies its call, and where its video is delivered.
+    """
 
     key: str
     name: Annotated[str, Field(min_length=1, max_length=MAX_NAME)]

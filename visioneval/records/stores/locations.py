@@ -9,6 +9,7 @@ from visioneval.media.urls import is_url, is_url_like
 from visioneval.records.stores.copies import RunCopies, folder_for
 from visioneval.records.stores.store import ObjectStore
 
+_STORES = ("s3://", "gs://")
 _COPIES: dict[Path, RunCopies] = {}
 """By the folder of the copies. Only flags, keywords and names that a user typed add to it."""
 _CACHES: dict[Path, str] = {}
@@ -48,8 +49,13 @@ def cache_url(folder: Path) -> str | None:
 def _checked(location: Path | str) -> str:
     """A location as text. Raises ``UsageError`` for a URL that no store has, and for one that became a path."""
     text = str(location)
-    if is_url_like(text) and not text.startswith(("s3://", "gs://")):
-        raise UsageError(f"{text}: runs and caches can be in a local folder, or at an s3:// or gs:// URL, as a string")
+    if is_url_like(text) and not text.startswith(_STORES):
+        written = ", as a string" if isinstance(location, Path) else ""
+        lowered = text[:5].lower()
+        hint = f": write {lowered}{text[5:]}" if lowered in _STORES else ""
+        raise UsageError(
+            f"{text}: runs and caches can be in a local folder, or at an s3:// or gs:// URL{written}{hint}"
+        )
     return text
 
 

@@ -191,9 +191,9 @@ class Publisher:
             except LostClaimError as error:
                 self._lost = error
                 return
-            except Exception as error:  # the run goes on: finish() sends what is left, or fails
+            except Exception as error:  # the run continues: finish() sends what is left, or fails
                 if not is_failing:
-                    self.say(f"{error}; the run goes on, and sends it later")
+                    self.say(f"{error}; the run continues, and sends it later")
                 is_failing = True
 
     def _send_outputs(self) -> None:

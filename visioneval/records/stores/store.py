@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from visioneval.errors import StorageError, UsageError
-from visioneval.media.buckets import bucket_files
+from visioneval.extras import install_command
+from visioneval.media.buckets import bucket_files, first_answer
 from visioneval.media.urls import BUCKETS, client_message, is_denied, unreadable
 
 ItemT = TypeVar("ItemT")
@@ -24,7 +25,12 @@ FIRST_WAIT_S = 0.25
 """The wait before the second attempt; each further wait is twice as long."""
 _ATTEMPTS = {"s3": 6, "gs": 1}
 """Attempts of one operation; gcsfs makes six of its own in each, over half a minute."""
+_FIRST_ATTEMPTS = 3
+"""Attempts in a bucket that has not answered yet: more likely, its name, the network or the credentials are wrong."""
+_ANSWERED: set[str] = set()
+"""The buckets that have answered this process."""
 _THREADS = 16
+_NO_S3_CREDENTIALS = "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
 _LARGE = 64 << 20
 """Objects of more bytes are read in parts, several at once."""
 
@@ -180,11 +186,21 @@ class ObjectStore:
         return data
 
     def _entries(self, folder: str) -> list[dict[str, Any]]:
+        path = self._path(folder)
+        has_answered = self._scheme == "s3" or self._bucket in _ANSWERED  # S3 has a time limit for each attempt
         try:
-            entries: list[dict[str, Any]] = self._files.ls(self._path(folder), detail=True)
+            entries = self._files.ls(path, detail=True) if has_answered else first_answer(self._files, self._list, path)
         except FileNotFoundError:
             return []
-        return [entry for entry in entries if entry["name"].strip("/") != self._path(folder)]
+        return [entry for entry in entries if entry["name"].strip("/") != path]
+
+    async def _list(self, path: str) -> list[dict[str, Any]]:
+        entries: list[dict[str, Any]] = await self._files._ls(path, detail=True)  # noqa: SLF001 - ls() has no timeout
+        return entries
+
+    @property
+    def _bucket(self) -> str:
+        return f"{self._scheme}://{self._root.partition('/')[0]}"
 
     def _object(self, entry: dict[str, Any]) -> StoredObject:
         key = entry["name"].strip("/").removeprefix(self._root).lstrip("/")
@@ -204,26 +220,37 @@ class ObjectStore:
 
     def _call(self, what: str, operation: Callable[[], ResultT]) -> ResultT:
         """Calls the store until it answers. Missing and existing objects and denied access are answers."""
-        wait = FIRST_WAIT_S
-        for attempt in range(1, _ATTEMPTS[self._scheme] + 1):
+        has_answered, attempts = self._bucket in _ANSWERED, _ATTEMPTS[self._scheme]
+        if not has_answered:
+            attempts = min(attempts, _FIRST_ATTEMPTS)
+        for attempt in range(1, attempts + 1):
             try:
-                return operation()
+                answer = operation()
             except FileNotFoundError:
                 raise MissingObjectError(f"{what}: there is no such object") from None
             except (FileExistsError, NotImplementedError):
                 raise
             except Exception as error:  # each library behind fsspec has its own errors
-                if _is_refused_condition(error):
-                    raise FileExistsError from None
-                if _is_not_implemented(error):
-                    raise NotImplementedError from None
-                if is_denied(error):
-                    raise UsageError(f"{what}: {client_message(error)}") from None
-                if attempt == _ATTEMPTS[self._scheme]:
+                _raise_final(what, error, has_answered=has_answered)
+                if attempt == attempts:
                     raise StorageError(f"{what}: {client_message(error)}") from error
-            time.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 - spreads retries
-            wait *= 2
+            else:
+                _ANSWERED.add(self._bucket)
+                return answer
+            time.sleep(FIRST_WAIT_S * 2 ** (attempt - 1) * random.uniform(0.5, 1.0))  # noqa: S311 - spreads retries
         raise AssertionError("the last attempt returns or raises")
+
+
+def _raise_final(what: str, error: Exception, *, has_answered: bool) -> None:
+    """Raises the error of an operation that no other attempt would change."""
+    if _is_refused_condition(error):
+        raise FileExistsError from None
+    if _is_not_implemented(error):
+        raise NotImplementedError from None
+    if is_denied(error):
+        raise UsageError(f"{what}: {client_message(error)}") from None
+    if not has_answered and type(error).__name__ == "NoCredentialsError":
+        raise UsageError(f"{what}: {_NO_S3_CREDENTIALS}") from None
 
 
 def no_exclusive_creation(url: str) -> str:
@@ -264,9 +291,7 @@ def _file_system(scheme: str) -> Any:
     try:
         files = bucket_files(scheme, **options)
     except ImportError:
-        raise UsageError(
-            f"{scheme}:// needs an extra: run pip install '.[{BUCKETS[scheme]}]' in a checkout of visioneval"
-        ) from None
+        raise UsageError(f"{scheme}:// needs an extra: {install_command(BUCKETS[scheme])}") from None
     if scheme == "s3":
         files.retries = 1
     return files

@@ -58,7 +58,7 @@ class PublishedRunWriter(RunWriter):
         except LostClaimError:
             raise
         except VisionEvalError as error:  # the folder on this machine has it, and finish() sends it or fails
-            self.publisher.say(f"{error}; the run goes on, and sends it later")
+            self.publisher.say(f"{error}; the run continues, and sends it later")
 
     def finish(
         self,

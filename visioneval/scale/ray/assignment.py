@@ -13,6 +13,7 @@ from visioneval import __version__, bounds
 from visioneval.engine.call_settings import CallSettings
 from visioneval.engine.cells.context import RunContext
 from visioneval.expansion.plan import Plan
+from visioneval.extras import PACKAGES
 from visioneval.records.stores.locations import cache_url, copies_of
 from visioneval.records.stores.segments import OUTPUTS
 from visioneval.scale.ray.messages import Assignment, Probe
@@ -49,9 +50,9 @@ def _extras_of(plan: Plan) -> dict[str, tuple[str, ...]]:
     """The extras that a plan needs where its cells are done, each with its packages."""
     extras: dict[str, tuple[str, ...]] = {}
     if any(grader.type_name == "text" for grader in plan.suite.graders):
-        extras["ocr"] = ("rapidocr", "onnxruntime")
+        extras["ocr"] = PACKAGES["ocr"]
     if any(case.task_type is TaskType.VIDEO_GENERATION for case in plan.suite.cases):
-        extras["video"] = ("av",)
+        extras["video"] = PACKAGES["video"]
     return extras
 
 

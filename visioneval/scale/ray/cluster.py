@@ -19,6 +19,8 @@ from visioneval.engine.prepare.runs import ClusterOptions
 from visioneval.engine.run import Jobs
 from visioneval.engine.shutdown import Progress
 from visioneval.errors import UsageError
+from visioneval.extras import install_command
+from visioneval.processors import processors
 
 CONNECT_S = 5.0
 """How long an address may take to accept a connection."""
@@ -49,7 +51,7 @@ def connected_cluster(options: ClusterOptions, settings: CallSettings) -> Iterat
     Raises ``UsageError`` if Ray is not installed, nobody answers, or the cluster has another version.
     """
     if find_spec("ray") is None:
-        raise UsageError("--ray needs an extra: run pip install '.[ray]' in a checkout of visioneval")
+        raise UsageError(f"--ray needs an extra: {install_command('ray')}")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     import ray
@@ -69,7 +71,7 @@ def _connect(options: ClusterOptions, *, shows_logs: bool) -> None:
 
     common: dict[str, Any] = {"log_to_driver": shows_logs, "logging_level": "ERROR", "namespace": "visioneval"}
     if options.address is None:
-        cores = max(options.workers or 0, os.cpu_count() or 1)
+        cores = max(options.workers or 0, processors())
         ray.init("local", num_cpus=cores, include_dashboard=False, object_store_memory=STORE_BYTES, **common)
         return
     _check_address(options.address)
@@ -90,7 +92,7 @@ def _check_address(address: str) -> None:
     if "://" in address or not host or not port.isdigit() or int(port) > 65535:
         raise UsageError(
             f"--ray-address {address}: use HOST:PORT of the cluster's head, or auto on one of its nodes"
-            " (docs/scale.md shows how to submit a run from outside)"
+            " (docs/ray.md shows how to submit a run from outside)"
         )
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()

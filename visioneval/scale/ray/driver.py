@@ -24,8 +24,8 @@ from visioneval.scale.ray.messages import Assignment, JobResult, LimitsStatus, Q
 from visioneval.scale.ray.shared_limits import SharedLimits
 from visioneval.scale.ray.worker import CORES, Worker
 
-START_S = 60.0
-"""How long a run waits for a first worker to start."""
+START_S = 180.0
+"""How long a run waits for a first worker to start; a busy node needs a minute to import all that a worker uses."""
 LATE_S = 10.0
 """How long it then waits for the others before it begins without them."""
 NEW_WORKER_S = 60.0
@@ -149,8 +149,8 @@ class DistributedCells:
             worker = self._new_worker()
             try:
                 problem = await worker.start()
-            except RayActorError:
-                await self._lose(worker)
+            except RayActorError as error:
+                await self._lose(worker, error)
                 await asyncio.sleep(STATUS_INTERVAL_S)
                 continue
             if problem is not None:
@@ -212,8 +212,8 @@ class DistributedCells:
         """Whether nothing more is to be done for a job: ``False`` if the worker was lost."""
         try:
             result: JobResult = await worker.actor.run.remote(job.job, again=job.lost > 0)
-        except RayActorError:
-            await self._lose(worker)
+        except RayActorError as error:
+            await self._lose(worker, error)
             job.lost += 1
             if job.lost < MAX_LOST:
                 return False
@@ -254,13 +254,15 @@ class DistributedCells:
             reason = BudgetError if result.is_out_of_budget else ClosingError
             self._progress.leave(reason("a worker has left cells"))
 
-    async def _lose(self, worker: WorkerHandle) -> None:
+    async def _lose(self, worker: WorkerHandle, error: RayActorError) -> None:
         """A worker is gone: its calls in flight count as paid, and its jobs go to others."""
         if worker.lost.is_set():
             return
         worker.lost.set()
         if worker.is_ready:
-            self._listener.say(f"lost the worker on {worker.node}: others do its unfinished cells again")
+            self._listener.say(
+                f"lost the worker on {worker.node}: others do its unfinished cells again ({_last_line(error)})"
+            )
         worker.is_ready = False
         ray.kill(worker.actor)
         try:
@@ -284,7 +286,7 @@ class DistributedCells:
             await asyncio.sleep(0.1)
 
     async def _watch(self) -> None:
-        """Reports waiting calls, and stops a run that has no workers any more."""
+        """Reports running and waiting calls, and stops a run that has no workers any more."""
         loop = asyncio.get_running_loop()
         alive_at = loop.time()
         while True:
@@ -294,7 +296,7 @@ class DistributedCells:
             except RayError as error:
                 self._lose_limits(error)
                 return
-            self._listener.waiting(list(status.waiting))
+            self._listener.status(list(status.calls))
             if not self._may_begin.is_set() or any(worker.is_ready for worker in self._workers):
                 alive_at = loop.time()
             elif loop.time() - alive_at > NEW_WORKER_S:
@@ -338,9 +340,14 @@ def _actor(cls: type, *, cores: int, concurrency: int, is_here: bool = False) ->
 def _creation_error(error: RayActorError) -> str | None:
     """Why the class of an actor cannot be loaded or built; ``None`` if the actor is lost for another reason."""
     text = str(error)
-    if "creation task" not in text and "failed to import" not in text:
-        return None
-    return next((line for line in reversed(text.splitlines()) if line.strip()), text)
+    return _last_line(error) if "creation task" in text or "failed to import" in text else None
+
+
+def _last_line(error: RayActorError) -> str:
+    """The cause that Ray gives, without the general advice that follows it."""
+    text = str(error)
+    last = next((line for line in reversed(text.splitlines()) if line.strip()), text)
+    return last.partition(" Some common causes")[0].partition(" There are some potential root causes")[0].strip()
 
 
 def _first_line(error: RayError) -> str:

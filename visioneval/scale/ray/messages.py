@@ -72,9 +72,9 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class LimitsStatus:
-    """The state of the shared limits: lines about waiting calls, and the budget."""
+    """The state of the shared limits: lines about running and waiting calls, and the budget."""
 
-    waiting: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
     spent: float = 0.0
     refused: int = 0
     refusal: str | None = None

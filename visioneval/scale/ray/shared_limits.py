@@ -80,9 +80,9 @@ class SharedLimits:
             self._throttle.close()
 
     async def status(self) -> LimitsStatus:
-        """The calls that wait, and the budget."""
+        """The calls that run and wait, and the budget."""
         budget = self._budget
-        return LimitsStatus(tuple(self._throttle.waiting()), budget.spent, budget.refused, budget.refusal)
+        return LimitsStatus(tuple(self._throttle.status()), budget.spent, budget.refused, budget.refusal)
 
     def _lessee(self, worker: int) -> _Lessee:
         return self._lessees.setdefault(worker, _Lessee())

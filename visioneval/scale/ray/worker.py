@@ -24,6 +24,7 @@ from visioneval.engine.memory import unmap_large_blocks
 from visioneval.engine.run import finish_job, open_context, trim_memory
 from visioneval.engine.shutdown import Progress
 from visioneval.errors import AuthError, StorageError, UsageError, VisionEvalError
+from visioneval.extras import install_command
 from visioneval.records.model import Record
 from visioneval.records.questions import PromptQuestions, QuestionsWriter
 from visioneval.records.stores.locations import cache_folder
@@ -243,8 +244,7 @@ def check_node(assignment: Assignment) -> None:
     for extra, packages in assignment.extras.items():
         for package in packages:
             if find_spec(package) is None:
-                cure = f"run pip install '.[{extra}]' in a checkout of visioneval there"
-                raise UsageError(f"lacks the extra {extra!r} ({package}): {cure}")
+                raise UsageError(f"lacks the extra {extra!r} ({package}): {install_command(extra)} there")
     for probe in assignment.probes:
         _check_probe(probe)
 
