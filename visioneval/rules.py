@@ -96,6 +96,11 @@ class Gate:
         return self.fn in ("error_rate", "unmeasured_rate")
 
     @property
+    def counts(self) -> bool:
+        """Whether it is about a number of cells, not about a metric."""
+        return self.fn in COUNTING
+
+    @property
     def forbids_errors(self) -> bool:
         """Whether a single error fails it, whatever the other cells are."""
         return self.is_about_errors and self.op in ("==", "<=") and self.threshold == 0
@@ -241,3 +246,12 @@ def show_beside(value: float, threshold: float, digits: int = 4, style: Literal[
         value = threshold
     texts = (f"{value:.{count}{style}}" for count in range(digits, 20))
     return next((text for text in texts if side(float(text)) == side(value)), repr(value))
+
+
+def show_score(score: Score, threshold: float | None = None) -> str:
+    """A score in a table: ``yes``, ``no``, a number, or ``not measured``."""
+    if score is None:
+        return "not measured"
+    if isinstance(score, bool):
+        return ("no", "yes")[score]
+    return f"{score:.4g}" if threshold is None else show_beside(score, threshold)

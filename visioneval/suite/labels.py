@@ -100,6 +100,14 @@ class LabelQuestion(Frozen):
         count = int((high - low) / self.step + 1e-9) + 1
         return tuple(_plain_number(low + index * self.step) for index in range(count))
 
+    @property
+    def answers_text(self) -> str:
+        """The valid answers in words, such as ``yes or no`` or ``from 1 to 5``."""
+        texts = {"yes_no": "yes or no", "text": "free text", "tags": f"any of: {'; '.join(self.choices)}"}
+        return texts.get(self.type) or (
+            self._range_text if self.type == "scale" else f"one of: {'; '.join(self.choices)}"
+        )
+
     def answer_problem(self, answer: Any) -> str | None:
         """Why a value is not a valid answer; ``None`` if it is valid. A missing answer is always valid."""
         if answer is None:

@@ -20,7 +20,7 @@ from visioneval.suite.loading.gather import gather_cases, read_bytes, render_out
 from visioneval.suite.loading.messages import Loc, SuiteWarning
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.loading.pinned_questions import with_pinned_questions
-from visioneval.suite.loading.yaml_reader import decode, parse_scalar, read_yaml
+from visioneval.suite.loading.yaml_reader import cut_prompts, decode, parse_scalar, read_yaml
 from visioneval.suite.model import Suite, suite_schema
 from visioneval.suite.plugins import has_known_metrics, with_declarations
 from visioneval.suite.secrets import SECRET_NAME
@@ -92,13 +92,25 @@ def load_suite(
     if document.problems:
         raise SuiteError(document.problems)
     secrets = _secrets(variables or {})
-    warnings = tuple(Problem(*document.position(warning.loc), f"warning: {warning.message}") for warning in warned)
+    warnings = (
+        *(Problem(*document.position(warning.loc), f"warning: {warning.message}") for warning in warned),
+        *_cut_prompts(document),
+    )
     source_sha256 = sha256(data).hexdigest()
     return LoadedSuite(validated.suite, path.absolute(), folder, source_sha256, boundary, secrets, warnings=warnings)
 
 
+def _cut_prompts(document: Document) -> Iterator[Problem]:
+    """Warns of prompts in YAML files that a '#' cuts."""
+    sources = {origin.source.name: origin.source for origin in document.origins if not isinstance(origin.source, str)}
+    for source in sources.values():
+        for position, comment in cut_prompts(source.text):
+            message = f"YAML reads {comment:.60} as a comment, so the prompt ends before it: put the prompt in quotes"
+            yield Problem(source.name, *position, f"warning: {message}")
+
+
 def _add_declarations(validated: _Validated, document: Document, folder: Path) -> _Validated:
-    has_cases = validated.kept.get("cases") != []  # else there is only a placeholder, which classes may not fit
+    has_cases = validated.remaining.get("cases") != []  # else there is only a placeholder, which classes may not fit
     known = validated.suite if has_cases else validated.suite.model_copy(update={"cases": ()})
     suite, problems = with_declarations(known, folder)
     for path, message in problems:
@@ -210,7 +222,10 @@ def judge_of_flag(name: str, text: str) -> dict[str, str]:
     """The entry of a judge from ``--judge NAME=PROVIDER:MODEL``. Raises ``UsageError``."""
     provider, _, model = text.partition(":")
     if provider not in JUDGES or not model or config_of(JUDGES, provider).is_recorded:
-        raise UsageError(f"--judge {name}={text}: write PROVIDER:MODEL with the provider openai or gemini")
+        raise UsageError(
+            f"--judge {name}={text}: write PROVIDER:MODEL with the provider openai or gemini; without a key, give the"
+            " suite's judge recorded answers: {provider: recorded, path: answers.csv}"
+        )
     return {"provider": provider, "model": model}
 
 
@@ -221,15 +236,15 @@ class _Validated:
     suite: Suite
     broken: frozenset[str] = frozenset()
     """The top-level keys with problems or missing entries."""
-    kept: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    remaining: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """For each list that lost entries: the original indices of the remaining entries."""
 
     def origin(self, loc: Loc) -> Loc | None:
         """Translates a path in this suite to a path in the document; ``None`` if the document has no such part."""
-        if len(loc) < 2 or loc[0] not in self.kept or not isinstance(loc[1], int):
+        if len(loc) < 2 or loc[0] not in self.remaining or not isinstance(loc[1], int):
             return loc
-        kept = self.kept[str(loc[0])]
-        return (loc[0], kept[loc[1]], *loc[2:]) if loc[1] < len(kept) else None
+        indices = self.remaining[str(loc[0])]
+        return (loc[0], indices[loc[1]], *loc[2:]) if loc[1] < len(indices) else None
 
 
 _LISTS = ("cases", "models", "graders", "verdict", "gates")

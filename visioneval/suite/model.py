@@ -170,10 +170,12 @@ def json_schema() -> dict[str, Any]:
     schema["dependentRequired"] = {"graders": ["verdict"], "verdict": ["graders"]}
     schema |= {"if": {"required": ["labels"]}, "else": {"required": ["graders", "verdict"]}}
     _close(schema)
+    _describe_constants(schema)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "visioneval suite",
-        **{key: value for key, value in schema.items() if key != "title"},
+        "description": "What to generate or edit, with which models, how to measure the outputs, and what passes.",
+        **{key: value for key, value in schema.items() if key not in ("title", "description")},
     }
 
 
@@ -181,6 +183,14 @@ def json_schema() -> dict[str, Any]:
 def suite_schema() -> Mapping[str, Any]:
     """``json_schema``, cached."""
     return json_schema()
+
+
+def _describe_constants(schema: dict[str, Any]) -> None:
+    """A key with one value, such as ``type: text``, selects its model: it has the model's description."""
+    for model in schema["$defs"].values():
+        for entry in model.get("properties", {}).values():
+            if "const" in entry:
+                entry.setdefault("description", model["description"])
 
 
 def _close(node: Any) -> None:

@@ -90,7 +90,7 @@ class Remote(Frozen):
             )
         if trusted or host in trusted_hosts():
             return None
-        return f"base_url {host!r} is not the provider's own host: pass --trust-suite, or add it to {TRUSTED_HOSTS}"
+        return not_own_host(host)
 
     def credentials_problem(self, *, trusted: bool) -> tuple[str, str] | None:  # noqa: ARG002 - most have one key
         """Why this machine's credentials must not be used for this entry, after the option that asks for them.
@@ -108,6 +108,14 @@ class Remote(Frozen):
         if trusted or self.key_variable in self.usual_keys:
             return None
         return f"{self.key_variable} is not a usual key variable of this provider: pass --trust-suite to allow it"
+
+
+def not_own_host(host: str) -> str:
+    """What lets an untrusted suite call a host that is not its provider's own."""
+    return (
+        f"base_url {host!r} is not the provider's own host: pass --trust-suite, or add the host, without a port, to"
+        f" {TRUSTED_HOSTS}"
+    )
 
 
 class DeclaredHosts(Remote):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, StringConstraints
 
+from visioneval.extras import install_command, is_installed
 from visioneval.media.urls import TRUSTED_HOSTS, TRUSTED_PROJECTS, trusted_hosts, trusted_projects
 from visioneval.suite.cases.case import Name
 from visioneval.suite.remote import CloudName
@@ -35,8 +36,9 @@ Bucket = Annotated[str, StringConstraints(pattern=r"^gs://[a-z0-9][a-z0-9._-]+(/
 
 
 class BaseTracking(Frozen):
-    """What the entries of all trackers share."""
+    """What the entries of all trackers share. ``client`` is the module that is installed by the extra of its name."""
 
+    client: ClassVar[str]
     to: str
     experiment: Name | None = Field(
         default=None, description="The experiment of the tracker; default: the suite's `experiment`, else its name."
@@ -51,6 +53,13 @@ class BaseTracking(Frozen):
         """Whether it only writes files on this machine."""
         return False
 
+    @property
+    def missing_client(self) -> str | None:
+        """What to install before anything can be sent from this machine; ``None`` if it is."""
+        if is_installed(self.client):
+            return None
+        return f"{self.to} needs an extra: {install_command(self.to)}"
+
     def untrusted_option(self) -> tuple[str, str] | None:
         """The key that a suite without trust must not have, and why; ``None`` if it may be used.
 
@@ -62,6 +71,7 @@ class BaseTracking(Frozen):
 class MlflowTracking(BaseTracking):
     """An MLflow server."""
 
+    client: ClassVar[str] = "mlflow"
     to: Literal["mlflow"]
     uri: TrackingUri | None = Field(
         default=None, description="The address of the server; default: MLFLOW_TRACKING_URI of the environment."
@@ -83,6 +93,7 @@ class MlflowTracking(BaseTracking):
 class WandbTracking(BaseTracking):
     """Weights & Biases."""
 
+    client: ClassVar[str] = "wandb"
     to: Literal["wandb"]
     project: TrackerName | None = Field(
         default=None, description="Default: WANDB_PROJECT of the environment, else the experiment."
@@ -107,6 +118,7 @@ class WandbTracking(BaseTracking):
 class VertexTracking(BaseTracking):
     """Vertex AI Experiments. Uses the machine's application default credentials."""
 
+    client: ClassVar[str] = "google.auth"
     to: Literal["vertex"]
     project: CloudName = Field(description="The project's ID: a-z, 0-9 and -.")
     location: CloudName = Field(description="A region: a-z, 0-9 and -.")

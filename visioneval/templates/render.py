@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -21,6 +22,8 @@ from visioneval.templates.steps import counted
 MAX_CHARACTERS = 1_000_000
 MAX_EXPRESSIONS = 2000
 _UNSET = re.compile("'(.*)' is not set$")
+_NO_FILTER = re.compile(r"No filter named '(.*)'\.?$")
+_UNBALANCED = ("unexpected", "expected token")
 _SIGNS = ("{{", "{%", "{#")
 _EXPRESSION = re.compile(r"((?<!\{)\{\{(?!-)[^{}]*(?<!-)\}\}(?!\}))")
 Folders = tuple[Path, ...]
@@ -84,18 +87,29 @@ def _referenced(text: str) -> tuple[str, ...]:
     return tuple(filter(None, meta.find_referenced_templates(sandbox().parse(text))))
 
 
-@lru_cache(maxsize=256)
 def template_digest(names: tuple[str, ...], folders: Folders) -> str:
-    """SHA-256 of the text of templates and all that they include, since a judge's answers depend on them."""
+    """SHA-256 of the text of templates and all that they include, since a judge's answers depend on them.
+
+    Reads them each time: in a notebook, they change between two runs of one process.
+    """
     files = {file: path for name in names for file, path in template_files(name, folders).items()}
     texts = {file: path.read_text(encoding="utf-8") for file, path in sorted(files.items())}
     return sha256(json.dumps(texts).encode()).hexdigest()
 
 
+def _syntax_text(message: str) -> str:
+    """Jinja's message, and what to do."""
+    if unknown := _NO_FILTER.match(message):
+        similar = get_close_matches(unknown[1], sandbox().filters, n=1)
+        return f"there is no filter {unknown[1]!r}" + (f" (did you mean {similar[0]!r}?)" if similar else "")
+    hint = "write an expression as '{{ NAME }}', with two braces on each side"
+    return f"{message.rstrip('.')}: {hint}" if message.startswith(_UNBALANCED) else message
+
+
 def _readable(error: jinja2.TemplateNotFound | jinja2.TemplateSyntaxError, name: str) -> TemplateError:
     """Why the template ``name`` cannot be read."""
     if isinstance(error, jinja2.TemplateSyntaxError):
-        return TemplateError(f"{error.name or name}, line {error.lineno}: {error.message}")
+        return TemplateError(f"{error.name or name}, line {error.lineno}: {_syntax_text(str(error.message))}")
     return TemplateError(
         f"there is no template {error.name!r} in the suite's folder, in templates_dir or among the built-in templates"
     )

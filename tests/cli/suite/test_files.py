@@ -35,15 +35,21 @@ def test_a_pattern_names_case_model_and_sample(toy: Toy) -> None:
         assert (toy.latest / str(record.artifact_path)).read_bytes() == source.read_bytes()
 
 
-def test_a_missing_image_is_the_error_of_its_cell(toy: Toy) -> None:
+def test_a_missing_image_of_a_dataset_is_the_error_of_its_cell(toy: Toy) -> None:
     toy.outputs("a.png")
     (toy.folder / "c.png").mkdir()
     os.mkfifo(toy.folder / "d.png")
-    model = {"provider": "files", "label": "old", "path": "{case}.png"}
+    (toy.folder / "d.csv").write_text("id,file\na,a.png\nb,b.png\nc,c.png\nd,d.png\n")
+    model = {
+        "provider": "files",
+        "label": "old",
+        "dataset": {"path": "d.csv", "fields": {"id": "id", "output": "file"}},
+    }
     records = run(toy, {"id": "a"}, {"id": "b"}, {"id": "c"}, {"id": "d"}, models=[model], code=3)
     result = {record.test_id: record for record in records}
     assert result["a"].verdict == "PASS"
-    messages = {"b": "b.png: No such file or directory", "c": "c.png: Is a directory", "d": "d.png: not a file"}
+    reasons = {"b": "b.png: No such file or directory", "c": "c.png: Is a directory", "d": "d.png: not a file"}
+    messages = {case: f"d.csv:{line}: {reason}" for line, (case, reason) in enumerate(reasons.items(), 3)}
     for case, message in messages.items():
         error = result[case].error
         assert error is not None
@@ -104,12 +110,16 @@ def test_cases_name_their_own_outputs(toy: Toy) -> None:
         {"id": "a", "outputs": {"one": ["x.png", "y.png"], "two": ["z.png"]}},
         {"id": "b", "outputs": {"one": ["z.png"]}},
     ]
-    records = run(toy, *cases, models=[{"provider": "files"}], code=3)
+    refused = toy.run(*cases, models=[{"provider": "files"}])
+    assert (refused.exit_code, "outputs that do not exist: an image of 'b' by 'two'" in refused.stderr) == (2, True)
+    cases[1]["outputs"] = {"one": ["z.png"], "two": ["y.png"]}
+    records = run(toy, *cases, models=[{"provider": "files"}])
     assert generated(records) == {
         ("a", "one", 0): "x.png",
         ("a", "one", 1): "y.png",
         ("a", "two", 0): "z.png",
         ("b", "one", 0): "z.png",
+        ("b", "two", 0): "y.png",
     }
     only = run(toy, *cases, models=[{"provider": "files", "label": "one"}])
     assert {record.model_label for record in only} == {"one"}

@@ -41,6 +41,10 @@ def test_a_judge_is_replaced(suite: Path) -> None:
         ("default", "--judge 'default': write NAME=PROVIDER:MODEL"),
         ("defualt=openai:x", "--judge defualt: the suite has no such judge (known: default)"),
         ("default=gpt-5.4", "--judge default=gpt-5.4: write PROVIDER:MODEL with the provider openai or gemini"),
+        (
+            "default=mock",
+            "without a key, give the suite's judge recorded answers: {provider: recorded, path: answers.csv}",
+        ),
         ("default=recorded:a.csv", "write PROVIDER:MODEL with the provider openai or gemini"),
     ],
 )

@@ -24,6 +24,7 @@ BLOCKS = [
 WITHOUT_LIBYAML = "import yaml; del yaml.CSafeLoader; from visioneval.cli import main; main()"
 
 
+@pytest.mark.slow
 def test_every_shipped_suite_is_valid() -> None:
     assert len(SUITES) > 10
     done = subprocess.run(

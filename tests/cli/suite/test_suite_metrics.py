@@ -113,7 +113,7 @@ def test_a_metric_applies_to_the_cases_that_have_all_that_it_reads(problems: Any
     assert problems(
         suite(more, cases=cases, graders=graders, verdict="verdict: [not image.blank, {rule: m > 1, cases: [two]}]"),
         trust=True,
-    ) == ["suite.yaml:5:28: 'm > 1': nothing computes 'm' for the cases in its scope"]
+    ) == ["suite.yaml:5:28: 'm > 1': no case in its scope has 'm'"]
 
 
 def metrics_of(**changes: Any) -> SuiteMetrics:

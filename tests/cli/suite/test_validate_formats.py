@@ -8,6 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from visioneval.cli import app
+from visioneval.cli.problem_formats import github_annotations
+from visioneval.errors import Problem
 
 GOOD = """\
 name: good
@@ -40,6 +42,14 @@ def test_github_annotates_the_line(validate):
     result = validate("bad.yaml", "--format", "github")
     assert (result.exit_code, result.stderr) == (2, "")
     assert result.stdout.startswith("::error file=bad.yaml,line=5,col=11::'imagine'")
+
+
+def test_no_text_of_a_suite_ends_its_annotation():
+    """GitHub reads %0A as a line break, and so as the start of another command."""
+    problem = Problem("a,b:c%0A.yaml", 1, 2, "no metric 'x%0A::stop-commands::y'\n::error::z")
+    assert list(github_annotations([problem])) == [
+        "::error file=a%2Cb%3Ac%250A.yaml,line=1,col=2::no metric 'x%250A::stop-commands::y'\\n::error::z"
+    ]
 
 
 def test_a_file_that_is_missing_hides_no_other_problem(validate):

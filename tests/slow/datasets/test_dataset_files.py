@@ -161,9 +161,9 @@ def test_bad_json(problems: Problems, text: str, message: str) -> None:
     ("dataset", "text", "message"),
     [
         (f"path: d.csv, {FIELDS}", "id;prompt\na;x\n",
-         "suite.yaml:2:46: the dataset has no column 'id': its header looks separated by ';': set separator: \";\""),
+         "suite.yaml:2:46: the dataset has no column 'id': its header looks separated by ';': save it with commas, or in a dataset set separator: \";\""),
         (f"path: d.csv, {FIELDS}", "id\tprompt\na\tx, y\n",
-         "d.csv:2:1: the row has 2 values, but the header has 1: its header looks separated by '\\t': set separator: \"\\t\""),
+         "d.csv:2:1: the row has 2 values, but the header has 1: its header looks separated by '\\t': save it with commas, or in a dataset set separator: \"\\t\""),
         (f"path: d.csv, separator: ab, {FIELDS}", "id,prompt\n", "suite.yaml:2:44: separator: 'ab' is not valid: use letters, digits, '_', '-' and '.'"),
         (f"path: d.jsonl, separator: ';', {FIELDS}", "id,prompt\n",
          "suite.yaml:2:26: dataset: d.jsonl: separator: only a .csv or .tsv file has one, not a .jsonl file"),

@@ -243,7 +243,7 @@ def test_large_images_are_measured_one_at_a_time() -> None:
     models = [{"provider": "files", "path": "large.png"}]
     suite = write(cases=[{"id": f"c{at}", "prompt": "p"} for at in range(4)], models=models)
     code = (
-        "import os, pathlib, resource, sys\nos.cpu_count = lambda: 16\nfrom visioneval.cli import main\n"
+        "import os, pathlib, resource, sys\nos.sched_getaffinity = lambda _: range(16)\nfrom visioneval.cli import main\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         "status = pathlib.Path('/proc/self/status')\n"
         "own = [line.split()[1] for line in status.read_text().splitlines() if 'VmHWM' in line] if status.exists() else []\n"

@@ -98,6 +98,7 @@ def test_a_complete_suite_loads(problems: Problems, text: str, message: str) -> 
         ("[{id: a}]", "2:9: the key 'prompt' is missing"),
         ("[{prompt: a}]", "2:9: the key 'id' is missing"),
         ("[{id: a, promt: x}]", "2:17: unknown key 'promt' (did you mean 'prompt'?)"),
+        ("[{id: a, prompt: x, text: [y]}]", "2:28: unknown key 'text': it belongs inside 'expect'"),
         (
             "[{id: a, prompt: x, 5: y}]",
             f"2:28: unknown key '5' (known: {CASE_KEYS}, reference, region, tags, task, turns, ...)",
@@ -116,7 +117,11 @@ def test_a_complete_suite_loads(problems: Problems, text: str, message: str) -> 
         ),
         ("[{id: 5, prompt: x}]", "2:14: id: expected text, not 5: put it in quotes"),
         (f"[{{id: {'x' * 121}, prompt: x}}]", f"2:14: id: '{'x' * 56}... is longer than 120 characters"),
-        ("[{id: a, prompt: 1.50}]", "2:25: prompt: expected text, not 1.5: put it in quotes"),
+        (
+            "[{id: a, prompt: x, expect: {text: {required: [Open: 9 am]}}}]",
+            "2:55: required: expected text, not a mapping: put text with ':' in quotes",
+        ),
+        ("[{id: a, prompt: 1.50}]", "2:25: prompt: expected text, not 1.50: put it in quotes"),
         ("[{id: a, prompt: ''}]", "2:25: prompt: must not be empty"),
         ("[{id: a, prompt: '  '}]", "2:25: the prompt is empty after rendering"),
         (
@@ -167,8 +172,13 @@ def test_cases(problems: Problems, cases: str, message: str) -> None:
         ("[]", "3:9: models: must not be empty"),
         ("[mock]", "3:10: expected a mapping with the key 'provider', not 'mock'"),
         ("[{label: a}]", "3:10: the key 'provider' is missing"),
-        ("[{provider: mokc}]", "3:10: unknown provider 'mokc' (did you mean 'mock'?)"),
+        ("[{provider: mokc}]", "3:21: unknown provider 'mokc' (did you mean 'mock'?)"),
         ("[{provider: mock, parms: {}}]", "3:27: unknown key 'parms' (did you mean 'params'?)"),
+        (
+            "[{provider: mock, size: 8x8}]",
+            "3:27: unknown key 'size' (known: grid, label, params, prompts, provider, tasks): "
+            "parameters of a call belong inside 'params'",
+        ),
         ("[{provider: mock, params: 5}]", "3:35: params: expected a mapping of keys to values, not 5"),
         ("[{provider: mock, grid: {flaw: []}}]", "3:40: flaw: must not be empty"),
         ("[{provider: mock, grid: {flaw: typo}}]", "3:40: flaw: expected a list, not 'typo'"),
@@ -198,7 +208,7 @@ def test_models(problems: Problems, models: str, message: str) -> None:
         ("[{key: a}]", "4:11: the key 'type' is missing"),
         (
             "[{key: a, type: propertis}]",
-            "4:11: unknown grader type 'propertis' (did you mean 'properties'?)",
+            "4:26: unknown grader type 'propertis' (did you mean 'properties'?)",
         ),
         ("[{key: a b, type: properties}]", "4:17: key: 'a b' is not valid: use letters, digits, '_', '-' and '.'"),
         ("[{key: a, type: properties, wen: {}}]", "4:38: unknown key 'wen' (did you mean 'when'?)"),

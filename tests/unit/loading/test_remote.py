@@ -58,7 +58,9 @@ def test_another_host_needs_its_own_key_and_trust(url: str) -> None:
         output = problem(url, usual, trusted=True)
         assert output is not None
         assert f"so that {usual or 'OPENAI_API_KEY'} is not sent there" in output
-    assert "pass --trust-suite, or add it to VISIONEVAL_TRUSTED_HOSTS" in str(problem(url, "LOCAL_KEY"))
+    assert "pass --trust-suite, or add the host, without a port, to VISIONEVAL_TRUSTED_HOSTS" in str(
+        problem(url, "LOCAL_KEY")
+    )
     assert problem(url, "LOCAL_KEY", trusted=True) is None
 
 

@@ -17,6 +17,7 @@ from visioneval.templates import sandbox
 from visioneval.templates.render import MAX_CHARACTERS, render
 from visioneval.templates.steps import counted
 
+HINT = ": write an expression as '{{ NAME }}', with two braces on each side"
 VALUES: dict[str, Any] = {
     "brand": "Butter & Flour",
     "metadata": {"font": "Futura", "sizes": [1, 2, 3], "none": None},
@@ -88,12 +89,13 @@ def test_rendering(text: str, rendered: str) -> None:
         ("{{ metadata.fnt }}", "undefined template variable: there is no 'fnt' (did you mean 'font'?)"),
         ("{{ brand.foo }}", "undefined template variable: there is no 'foo' in a text"),
         ("{{ lipsum() }}", "undefined template variable: 'lipsum' is not set (known: brand, case, expect, metadata)"),
-        ("{{ a b }}\n", "template, line 1: expected token 'end of print statement', got 'b'"),
-        ("{{ brand }}\n\n{{ brand", "template, line 3: unexpected end of template, expected 'end of print statement'."),
+        ("{{ a b }}\n", "template, line 1: expected token 'end of print statement', got 'b'" + HINT),
+        ("{{ brand }}\n\n{{ brand", "template, line 3: unexpected end of template, expected 'end of print statement'" + HINT),
         ("\n{% if x %}", "template, line 2: Unexpected end of template. Jinja was looking for the following tags: "
          "'elif' or 'else' or 'endif'. The innermost block that needs to be closed is 'if'."),
-        ("{{ brand | shout }}", "template, line 1: No filter named 'shout'."),
-        ("{{ [1, 2] | random }}", "template, line 1: No filter named 'random'."),
+        ("{{ brand | joined }}", "template, line 1: there is no filter 'joined' (did you mean 'join'?)"),
+        ("{{ brand | shout }}", "template, line 1: there is no filter 'shout' (did you mean 'sort'?)"),
+        ("{{ [1, 2] | random }}", "template, line 1: there is no filter 'random'"),
         ("{{ 1 / 0 }}", "the template cannot be rendered: division by zero"),
         ("{% macro a() %}{% endmacro %}", "template, line 1: 'macro' is not allowed in a suite's templates"),
         ("{% set a = 1 %}", "template, line 1: 'assign' is not allowed in a suite's templates"),
@@ -105,6 +107,8 @@ def test_rendering(text: str, rendered: str) -> None:
         ),
         ("{{ case.clear() }}", "the template cannot be rendered: access to attribute 'clear' of 'dict' object is unsafe."),
         ("{{ " + "9" * 5000 + " }}", "the template cannot be rendered: a number has too many digits"),
+        ("{{ 9 ** 9999 > 1 }}", "the template cannot be rendered: a number has more than 4,096 bits"),
+        ("{{ 9 ** 1200 * 9 ** 1200 > 1 }}", "the template cannot be rendered: a number has more than 4,096 bits"),
         ("{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}", "the template is nested too deeply"),
         ("{{ 1 }}" + "x" * 1_000_000, "the template has more than 1,000,000 characters"),
     ],
@@ -131,6 +135,9 @@ DOUBLINGS = 60
         "{{ 'x' | center(1000000000) }}",
         "{{ ('x' * 1000000) | replace('x', 'y' * 1000000) }}",
         "{{ ('x' * 1000000) | join('y' * 1000000) }}",
+        "{{ ('x' * 20000) | replace('x', 'y' * 20000) }}",  # fits into memory, unlike the one above
+        "{{ ('x' * 20000) | join('y' * 20000) }}",
+        "{% for a in range(9000) %}" + "{% if a %}{% endif %}" * 200 + "{% endfor %}",
         "{{ range(1000000000) | list }}",
         "{{ ['x' * 9999] * 9999 }}",
         "{{ (['x' * 9999] * 999) | join }}",
@@ -173,6 +180,11 @@ def test_a_long_text_without_signs_is_no_template() -> None:
 
 def test_a_long_value_may_be_printed() -> None:
     assert render("{{ text }}", {"text": "x" * (MAX_CHARACTERS - 1)}).startswith("xx")
+
+
+def test_a_long_value_may_not_be_printed_many_times() -> None:
+    with pytest.raises(TemplateError, match=r"^the rendered template has more than 1,000,000 characters$"):
+        render("{{ text }}" * 20, {"text": "x" * (MAX_CHARACTERS // 20 + 1)})
 
 
 @given(st.text(max_size=60))

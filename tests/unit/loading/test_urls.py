@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import socket
+import zlib
 from collections.abc import Callable
 
 import aiohttp
@@ -12,7 +14,8 @@ from buckets import web_server
 from suite_text import suite
 
 from visioneval.errors import UsageError
-from visioneval.media.urls import _public_client, _public_socket, beside, fetch, is_url, url_problem
+from visioneval.media.inflate import CodingError, Inflater
+from visioneval.media.urls import _public_client, _public_socket, beside, fetch, is_url, origin_of, url_problem
 
 Problems = Callable[..., list[str]]
 
@@ -107,3 +110,28 @@ def test_an_untrusted_suite_cannot_read_buckets(problems: Problems) -> None:
     far = suite(cases="cases: [{dataset: {path: 's3://b/d.jsonl', fields: {prompt: p}}}]")
     assert problems(far) == [f"suite.yaml:2:26: dataset: 's3://b/d.jsonl' {message}"]
     assert problems(suite(models="models: [{provider: files, path: 'gs://b/{case}.png'}]")) != []
+
+
+@pytest.mark.parametrize(
+    ("url", "origin"),
+    [
+        ("https://images.example.com/a.png?token=secret#part", "https://images.example.com"),
+        ("https://ann:secret@images.example.com:443/a", "https://images.example.com"),
+        ("http://localhost:8080/a", "http://localhost:8080"),
+        ("https://[::1", "an invalid URL"),
+    ],
+)
+def test_an_origin_shows_no_secret(url: str, origin: str) -> None:
+    assert origin_of(url) == origin
+
+
+@pytest.mark.parametrize(("coding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress), ("", bytes)])
+def test_content_that_ended_too_early_is_an_error(coding: str, pack: Callable[[bytes], bytes]) -> None:
+    data = pack(b"rows\n" * 1000)
+    whole, part = Inflater(coding), Inflater(coding)
+    assert b"".join(whole.feed(data)) == b"rows\n" * 1000
+    whole.finish()
+    assert b"".join((*part.feed(data[:-1]), b"" if coding else b"\n")) == b"rows\n" * 1000
+    if coding:  # all of the content was there, but not its checksum
+        with pytest.raises(CodingError, match="its compressed content is truncated"):
+            part.finish()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
 from png_bytes import png
 from suite_text import suite
 
+from visioneval.media import images
 from visioneval.suite.load import LoadedSuite
 
 Problems = Callable[..., list[str]]
@@ -66,11 +69,22 @@ def test_a_truncated_image_is_reported(problems: Problems, mask: Make, tmp_path:
     assert message.startswith(f"suite.yaml:2:37: a.{kind}: the image cannot be decoded: ")
 
 
-def test_an_image_named_by_many_cases_is_checked_once(problems: Problems, save_image: Make, mask: Make) -> None:
+def test_an_image_named_by_many_cases_is_checked_once(
+    problems: Problems, save_image: Make, mask: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     save_image()
     mask()
-    cases = ", ".join(f"{{id: c{index}, prompt: x, images: [a.png], mask: mask.png}}" for index in range(3000))
+    checked: Counter[str] = Counter()
+    identify = images.identify
+
+    def counted(path: Path, *more: Any) -> Any:
+        checked[path.name] += 1
+        return identify(path, *more)
+
+    monkeypatch.setattr(images, "identify", counted)
+    cases = ", ".join(f"{{id: c{index}, prompt: x, images: [a.png], mask: mask.png}}" for index in range(100))
     assert problems(suite(cases=f"cases: [{cases}]")) == []
+    assert checked == {"a.png": 1, "mask.png": 1}
 
 
 def test_masks(problems: Problems, save_image: Make, mask: Make) -> None:
@@ -103,6 +117,39 @@ def test_a_mask_fits_the_image_as_a_viewer_shows_it(problems: Problems, mask: Ma
     ]
 
 
+# --- parameters without effect
+
+
+VIDEO_CASE = "{id: b, task: video_generation, prompt: a fox}"
+OF_VIDEOS = "but all cases of this model run are about images"
+
+
+@pytest.mark.parametrize(
+    ("model", "messages"),
+    [
+        ("params: {flaw: frozen}", [f"suite.yaml:3:42: a flaw of videos, 'frozen', {OF_VIDEOS}"]),
+        ("grid: {flaw: [none, black, short]}", [f"suite.yaml:3:40: a flaw of videos, 'black', {OF_VIDEOS}",
+                                                f"suite.yaml:3:40: a flaw of videos, 'short', {OF_VIDEOS}"]),
+        ("params: {seconds: 2}", [f"suite.yaml:3:45: seconds is for videos, {OF_VIDEOS}: remove it"]),
+        ("params: {flaw: typo}", []),
+    ],
+)  # fmt: skip
+def test_what_is_for_videos_is_refused_where_none_is_generated(
+    problems: Problems, model: str, messages: list[str]
+) -> None:
+    models = f"models: [{{provider: mock, {model}}}]"
+    assert problems(suite(models=models)) == messages
+    mixed = f"cases: [{{id: a, prompt: a tree}}, {VIDEO_CASE}]"
+    assert of_videos(problems(suite(models=models, cases=mixed))) == []
+    films = "models: [{provider: mock, label: films, tasks: [video_generation]}, "
+    only_images = models.replace("mock,", "mock, tasks: [image_generation],").replace("models: [", films)
+    assert len(of_videos(problems(suite(models=only_images, cases=mixed)))) == len(messages)
+
+
+def of_videos(lines: list[str]) -> list[str]:
+    return [line for line in lines if OF_VIDEOS in line]
+
+
 # --- ids, prompts
 
 
@@ -126,7 +173,7 @@ def test_ids(problems: Problems, ids: str, message: list[str]) -> None:
         ("prompt: '{{ brand }}'", "25: undefined template variable: 'brand' is not set (known: case, expect, metadata)"),
         ("prompt: '{{ metadata.font }}'", "25: undefined template variable: there is no 'font' (known: nothing)"),
         ("prompt: '{{ expect.text }}'", "25: undefined template variable: there is no 'text' (known: refusal)"),
-        ("prompt: '{{ case }'", "25: template, line 1: unexpected '}'"),
+        ("prompt: '{{ case }'", "25: template, line 1: unexpected '}': write an expression as '{{ NAME }}', with two braces on each side"),
         ("prompt: \"{{ 'x' * 1000000000 }}\"", "25: the template cannot be rendered: it takes more than 1,000,000 steps of work (to raise it: --max-template-steps N or VISIONEVAL_MAX_TEMPLATE_STEPS=N)"),
         ("prompt: '{{ metadata.empty }}', metadata: {empty: ''}", "25: the prompt is empty after rendering"),
         ("prompt: x, criteria: '{{ brand }}'", "38: undefined template variable: 'brand' is not set (known: case, expect, metadata)"),
@@ -167,7 +214,7 @@ def test_a_prompt_sees_the_case(problems: Problems) -> None:
          ["3:40: flaw: 'tpyo' is not one of none, typo, missing_line, extra_text, spill, drift, blank, wrong_size, frozen, black, flicker, short",
           "3:40: flaw: 'tpyo2' is not one of none, typo, missing_line, extra_text, spill, drift, blank, wrong_size, frozen, black, flicker, short"]),
         ("{id: a, prompt: x}", "{provider: mock, params: {flow: typo}}", ["3:42: unknown key 'flow' (did you mean 'flaw'?)"]),
-        ("{id: a, prompt: x}", "{provider: mock, params: {size: 5}}", ["3:42: size: expected text, not 5: put it in quotes"]),
+        ("{id: a, prompt: x}", "{provider: mock, params: {size: 5}}", ["3:42: size: write a size such as 1024x1024, not 5"]),
         ("{id: a, prompt: x}", "{provider: files}", ["3:10: this entry has no model run: no case has an existing output"]),
         ("{id: a, prompt: x}", "{provider: files, run: gone}", ["3:33: there is no run 'gone'"]),
     ],
@@ -218,24 +265,33 @@ def test_a_missing_program_is_reported(problems: Problems, tmp_path: Path) -> No
     ("verdict", "message"),
     [
         ("[imge.blank]", ["11: 'imge.blank': no grader writes 'imge.blank' (did you mean 'image.blank'?)"]),
-        ("[image >= 0.5]", ["11: 'image >= 0.5': 'image' is a yes/no metric; write 'METRIC' or 'not METRIC'"]),
+        ("[image >= 0.5]", ["11: 'image >= 0.5': 'image' is a yes/no metric; write 'image' or 'not image'"]),
         (
             "[image, text.recall]",
-            ["18: 'text.recall': 'text.recall' is a numeric metric; compare it: 'METRIC >= NUMBER'"],
+            ["18: 'text.recall': 'text.recall' is a numeric metric; compare it: 'text.recall >= NUMBER'"],
         ),
         (
             "[image, {rule: text, tags: [plain]}]",
             [
-                "18: 'text': no grader writes 'text' for the cases in its scope: "
-                "the grader 'text' writes it only for cases with expect.text, but there are no such cases"
+                "18: 'text': no case in its scope has 'text': "
+                "the grader 'text' writes it only for cases with expect.text"
             ],
         ),
+        (
+            "[image, {rule: text.recall >= 2, cases: [one]}]",
+            ["18: 'text.recall >= 2': 'text.recall' is at least 0 and at most 1, so no score passes"],
+        ),
+        (
+            "[image, {rule: text.cer < 0, cases: [one]}]",
+            ["18: 'text.cer < 0': 'text.cer' is at least 0 and at most 1, so no score passes"],
+        ),
+        ("[image, {rule: text.recall <= 2, cases: [one]}, {rule: text.cer >= 0, cases: [one]}]", []),
         ("[image, text.cre]", ["18: 'text.cre': no grader writes 'text.cre' (did you mean 'text.cer'?)"]),
         (
             "[image, image.alpha]",
             [
-                "18: 'image.alpha': no grader writes 'image.alpha': "
-                "the grader 'image' writes it only for cases with expect.alpha or an image to edit, but there are no such cases"
+                "18: 'image.alpha': no case has 'image.alpha': "
+                "the grader 'image' writes it only for cases with expect.alpha or an image to edit"
             ],
         ),
         ("[image, {rule: image, tags: [plian]}]", ["18: no case has the tag 'plian' (did you mean 'plain'?)"]),
@@ -298,11 +354,16 @@ def test_a_case_must_be_judged_on_every_model_run(problems: Problems) -> None:
         ("[]", ["8: gates: must not be empty"]),
         ("[pass_rate >= 0.9, error_rate <= 0.1, refusal_rate == 0, rate(image) > 0, mean(text.recall) > 0]", []),
         ("[pass_rate > 7]", ["9: 'pass_rate > 7': a rate is between 0 and 1"]),
-        ("[mean(image) > 0]", ["9: 'mean(image) > 0': 'image' is a yes/no metric; use rate(METRIC)"]),
+        ("[mean(image) > 0]", ["9: 'mean(image) > 0': 'image' is a yes/no metric; use rate(image)"]),
         (
             "[rate(text.recall) > 0]",
-            ["9: 'rate(text.recall) > 0': 'text.recall' is a numeric metric; use mean(METRIC)"],
+            ["9: 'rate(text.recall) > 0': 'text.recall' is a numeric metric; use mean(text.recall)"],
         ),
+        (
+            "[mean(text.recall) > 1]",
+            ["9: 'mean(text.recall) > 1': 'text.recall' is at least 0 and at most 1, so no score passes"],
+        ),
+        ("[p5(text.recall) == 1]", []),
         ("[rate(imge) > 0]", ["9: 'rate(imge) > 0': no grader writes 'imge' (did you mean 'image'?)"]),
         ("[{rule: pass_rate == 1, models: [z]}]", ["9: no model run is labeled 'z' (known: mock)"]),
         ("[{rule: pass_rate == 1, tags: [z]}]", ["9: no case has the tag 'z'"]),
@@ -354,7 +415,7 @@ def test_usual_slips_have_messages_of_their_own(problems: Problems) -> None:
     ) == [
         "suite.yaml:2:1: unknown key 'api_token': a suite contains no secrets; name an environment variable with"
         " api_key_env",
-        "suite.yaml:3:19: unknown provider 'anthropic' (known: gemini, litellm, openai, recorded)",
+        "suite.yaml:3:30: unknown provider 'anthropic' (known: gemini, litellm, openai, recorded)",
         "suite.yaml:5:29: unknown key 'api_key': a suite contains no secrets; name an environment variable with"
         " api_key_env",
     ]
@@ -364,6 +425,46 @@ def test_usual_slips_have_messages_of_their_own(problems: Problems) -> None:
     ) == [
         "suite.yaml:5:11: 'passrate >= 0.5': no grader writes 'passrate': it counts cells, so it belongs under 'gates'"
     ]
+
+
+def test_prompts_that_yaml_or_single_braces_change_are_warnings(load: Callable[..., LoadedSuite]) -> None:
+    loaded = load(
+        "name: x\nvars: {brand: Ovalo}\ncases:\n"
+        "  - id: one\n    prompt: A flyer for price #1 & more\n"
+        "  - id: two\n    prompt: A flyer # of two, see #12\n"
+        "  - id: three\n    prompt: 'A flyer #3 of { brand } and {shop} and {other} and {{ brand }}'\n    metadata: {shop: Tidewell}\n"
+        "  - id: four\n    prompt: |\n      Write prompt: x #1\n"
+        "models: [{provider: mock}]\ngraders: [{key: image, type: properties}]\nverdict: [not image.blank]\n"
+    )
+    assert [str(warning).rpartition("/")[2] for warning in loaded.warnings] == [
+        "suite.yaml:9:13: warning: '{ brand }' is not replaced: write '{{ brand }}'",
+        "suite.yaml:9:13: warning: '{shop}' is not replaced: write '{{ metadata.shop }}'",
+        "suite.yaml:5:13: warning: YAML reads #1 & more as a comment, so the prompt ends before it: put the prompt in quotes",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cases", "column"),
+    [
+        ("cases: [{id: a, prompt: x}, {id: b, prompt: Flyer #1\n  }]", 45),
+        ("cases: [{id: a, prompt: x}, {id: b, prompt: y}] #all", None),
+        ("cases: [{id: a, prompt: x, tags: [t]} #one\n  ]", None),
+        ("cases:\n - id: a\n   prompt: Write {x}, [y] #1", 12),
+        ("cases:\n - id: a\n   prompt: 'Write' #1", None),
+    ],
+)
+def test_a_comment_ends_only_the_prompt_before_it(
+    load: Callable[..., LoadedSuite], cases: str, column: int | None
+) -> None:
+    cut = [str(warning) for warning in load(suite(cases=cases)).warnings if "as a comment" in str(warning)]
+    assert [int(warning.split(":")[2]) for warning in cut] == ([] if column is None else [column])
+
+
+def test_a_line_of_many_prompts_is_read_in_one_pass(load: Callable[..., LoadedSuite]) -> None:
+    """A pattern that looked for the end of each took 8 s for a third of them."""
+    cases = ", ".join(f"{{id: c{index}, prompt: x}}" for index in range(9000))
+    spaces = " " * 200_000
+    assert len(load(suite(cases=f"cases: [{cases}{spaces}] # all of them")).suite.cases) == 9000
 
 
 def test_a_tag_or_an_address_that_is_nearly_right_is_a_warning(

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from visioneval.suite.load import load_suite
+
 Problems = Callable[..., list[str]]
 
 SUITE = """\
@@ -175,6 +177,42 @@ def test_trust_and_the_list_of_hosts(problems: Problems, monkeypatch: pytest.Mon
 
 
 RECORDED = (REMOTE, "{provider: recorded, path: answers.csv, fields: {answer: said, model: model}}")
+
+
+SCALE = (
+    "{good: {type: pass_fail, description: Is it good}}",
+    "{good: {type: score, scale: [1, 5], description: How good}}",
+)
+
+
+@pytest.mark.parametrize(
+    ("metric", "rows", "messages"),
+    [
+        (SCALE, "one,good,4\ntwo,good,\n", []),
+        (SCALE, "one,good,4\nother,good,5\n", ["answers.csv has no answer for 1 of 2 cases: two"]),
+        (
+            SCALE,
+            "one,good,7\ntwo,good,maybe\n",
+            [
+                "answers.csv has answers that count as not measured: line 2: '7' is no number from 1 to 5 (good);"
+                " line 3: 'maybe' is no number from 1 to 5 (good)"
+            ],
+        ),
+        (
+            (),
+            "one,good,perhaps\ntwo,good,Yes\n",
+            ["answers.csv has answers that count as not measured: line 2: 'perhaps' is no yes or no (good)"],
+        ),
+    ],
+)
+def test_recorded_answers_that_cannot_count_are_warnings(
+    tmp_path: Path, metric: tuple[str, str] | tuple[()], rows: str, messages: list[str]
+) -> None:
+    text = changed((REMOTE, "{provider: recorded, path: answers.csv}"), *([metric] if metric else []))
+    (tmp_path / "suite.yaml").write_text(text.replace("[good]", "[good >= 3]") if metric else text)
+    (tmp_path / "answers.csv").write_text(f"case,question,answer\n{rows}")
+    loaded = load_suite(tmp_path / "suite.yaml", run_labels=lambda _: [])
+    assert [str(warning).split("warning: ")[1] for warning in loaded.warnings] == messages
 
 
 def test_recorded_answers(problems: Problems) -> None:

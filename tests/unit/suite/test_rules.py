@@ -116,6 +116,12 @@ def test_the_verdict_of_a_cell(rules: list[str], scores: dict[str, Score], verdi
     assert judge_cell(parsed, scores).verdict is verdict
 
 
+def test_a_failed_grader_is_no_pass_whatever_the_rules_read() -> None:
+    rules = [(parse_rule("a"), False)]
+    verdicts = [judge_cell(rules, {"a": score}, failed_graders=["look"]).verdict for score in (True, False)]
+    assert verdicts == [Verdict.ERROR, Verdict.FAIL]
+
+
 def test_every_rule_is_printed_as_written() -> None:
     rules = [(parse_rule(text), warn) for text, warn in [("a>=4", False), ("not b", True), ("c", False), ("d", False)]]
     output = judge_cell(rules, {"a": 3, "b": True, "d": None})
@@ -185,6 +191,24 @@ def test_gates_over_verdicts(gate: str, run: str, value: tuple[float | None, int
     parsed = parse_gate(gate)
     assert pooled(parsed, cells(run)) == value
     assert gate_passes(parsed, value[0]) is passed
+
+
+def test_a_separation_needs_aligned_cells_and_counterexamples() -> None:
+    pool = Pool(parse_gate("separation(m) >= 0"))
+    pool.add(Cell(scores={"m": 0.75}))
+    pool.add(Cell(scores={"m": None}), is_counter=True)
+    assert pool.value() == (None, 1)
+    pool.add(Cell(scores={"m": 0.25}), is_counter=True)
+    assert pool.value() == (0.5, 2)
+
+
+def test_a_weighted_gate_needs_each_tag_and_counts_it_by_its_weight() -> None:
+    pool = Pool(parse_gate("mean(m) >= 0"), {"photo": 1, "logo": 3})
+    for _ in range(3):
+        pool.add(Cell(scores={"m": 1}, tags=("photo",)))
+    assert pool.value() == (None, 3)
+    pool.add(Cell(scores={"m": 0}, tags=("logo",)))
+    assert pool.value() == (0.25, 4)
 
 
 def test_gates_over_metrics_ignore_unmeasured_cells() -> None:

@@ -16,6 +16,14 @@ graders: [{key: image, type: properties}]
 verdict: [not image.blank]
 tracking: {}
 """
+VIDEOS = """\
+name: demo
+task: {}
+cases: [{id: one, prompt: a tree}, {id: two, prompt: a fox}]
+models: [{provider: mock}]
+graders: [{key: clip, type: GRADER}]
+verdict: [not clip.blank]
+"""
 REFUSED = [
     ("{to: mlflow, uri: 'http://10.0.0.5:5000'}", "results would be sent to '10.0.0.5': pass --trust-suite, or add it to"),
     ("{to: mlflow, uri: '/tmp/mlruns'}", "'/tmp/mlruns' is not an http address: pass --trust-suite"),
@@ -32,7 +40,7 @@ ALLOWED = [
     "{to: vertex, project: mine, location: us-central1}",
 ]
 INVALID = [
-    ("{to: mlfow}", "did you mean 'mlflow'?"),
+    ("{to: mlfow}", "unknown tracker 'mlfow' (did you mean 'mlflow'?"),
     ("{uri: 'http://h'}", "to"),
     ("{to: mlflow, entity: a}", "entity"),
     ("{to: mlflow, uri: 'http://a:b@h'}", "must not contain credentials"),
@@ -69,3 +77,25 @@ def test_an_invalid_entry_is_one_line_with_its_position(
     assert len(lines) == 1, lines
     assert lines[0].startswith("suite.yaml:6:")
     assert message in lines[0], lines
+
+
+def test_a_missing_client_is_a_warning_before_the_run(
+    load: Callable[..., LoadedSuite], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("visioneval.suite.tracking.is_installed", lambda module: module != "wandb")
+    assert load(BASE.replace("{}", "{to: mlflow}")).warnings == ()
+    (warning,) = load(BASE.replace("{}", "{to: wandb}")).warnings
+    assert str(warning).endswith(
+        "suite.yaml:6:16: warning: wandb needs an extra: run pip install '.[wandb]' in a checkout of visioneval"
+    )
+
+
+def test_suites_of_videos_warn_where_videos_cannot_be_read(
+    load: Callable[..., LoadedSuite], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite = VIDEOS.replace("{}", "video_generation").replace("GRADER", "video").replace("not clip.blank", "clip")
+    assert load(suite).warnings == ()
+    monkeypatch.setattr("visioneval.suite.checks.warnings.can_read_videos", lambda: False)
+    (warning,) = load(suite).warnings
+    assert str(warning).endswith(": videos need an extra: run pip install '.[video]' in a checkout of visioneval")
+    assert load(VIDEOS.replace("{}", "image_generation").replace("GRADER", "properties")).warnings == ()

@@ -38,6 +38,11 @@ def judge_problems(suite: Suite, folder: Path, trust: Trust) -> Iterator[tuple[L
                 if isinstance(found_problem, Problem)
                 else (("judges", name, *found_problem[0]), found_problem[1])
             )
+        if warn := check_of(JUDGES, judge.provider_name, "answer_warnings"):
+            graders = [grader for grader in suite.graders if name in grader.judge_names]
+            asked = [(case, grader) for case in suite.cases for grader in graders if grader.is_for(case)]
+            for loc, message in warn(judge, folder, trust, asked):
+                yield SuiteWarning(("judges", name, *loc), message)
     yield from panel_problems(suite)
     if suite.templates_dir and (refusal := trust.refusal(suite.templates_dir, folder)):
         yield ("templates_dir",), refusal

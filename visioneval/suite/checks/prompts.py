@@ -17,6 +17,7 @@ from visioneval.suite.model import Suite
 from visioneval.suite.turns import first_turn
 
 _PARAMETER = PROMPT_PART.strip(",=")
+_SINGLE_BRACES = re.compile(r"(?<!\{)\{\s?(?:metadata\.)?(\w+)\s?\}(?!\})")
 _LITERAL = re.compile(r"(?<!\{)\{\s?((?:case|metadata|expect)\.[\w.]+|prompt)\s?\}(?!\})")
 
 
@@ -86,6 +87,20 @@ def _cases(entry: PromptEntry, suite: Suite) -> Iterator[TestCase]:
         source = generating.get(first_turn(case.output_of or case.id))
         if source is not None and entry.is_for(source) and (case.output_of is None or entry.graded_as == "sent"):
             yield case
+
+
+def brace_warnings(suite: Suite) -> Iterator[tuple[Loc, str]]:
+    """Yields prompts of cases that name a variable in single braces, where each name is first."""
+    reported: set[str] = set()
+    for index, case in enumerate(suite.cases):
+        if "{" not in case.prompt:
+            continue
+        replaced = {name: name for name in suite.vars} | {name: f"metadata.{name}" for name in case.metadata}
+        for literal in _SINGLE_BRACES.finditer(case.prompt):
+            name = replaced.get(literal[1])
+            if name is not None and name not in reported:
+                reported.add(name)
+                yield ("cases", index, "prompt"), f"{literal[0]!r} is not replaced: write '{{{{ {name} }}}}'"
 
 
 def prompt_warnings(suite: Suite) -> Iterator[tuple[Loc, str]]:

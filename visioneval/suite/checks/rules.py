@@ -185,13 +185,38 @@ def _is_blocked(name: str, reported: set[str], view: SuiteContext) -> bool:
 def _rule(view: SuiteContext, rule: VerdictRule, cases: Sequence[int]) -> Iterator[str]:
     parsed = parse_rule(rule.rule)
     yield from _metric(view, parsed.metric, cases, "bool" if parsed.op is None else "number", rule.rule)
+    if parsed.op is not None:
+        yield from _impossible(view, parsed.metric, parsed.op, parsed.threshold, cases, rule.rule)
+
+
+def _impossible(
+    view: SuiteContext, name: str, op: str, threshold: float, cases: Sequence[int], text: str
+) -> Iterator[str]:
+    """A comparison that no score within the range of its metric can meet, in any case."""
+    metrics = [view.available[case_index][name] for case_index in cases if name in view.available[case_index]]
+    if not metrics or not all(metric.type == "number" and _excludes(metric, op, threshold) for metric in metrics):
+        return
+    low, high = metrics[0].range or (None, None)
+    limits = (("at least", low), ("at most", high))
+    span = " and ".join(f"{words} {limit:g}" for words, limit in limits if limit is not None)
+    yield f"{text!r}: {name!r} is {span}, so no score passes"
+
+
+def _excludes(metric: Metric, op: str, threshold: float) -> bool:
+    low, high = metric.range or (None, None)
+    above = high is not None and (threshold > high if op in (">=", "==") else op == ">" and threshold >= high)
+    below = low is not None and (threshold < low if op in ("<=", "==") else op == "<" and threshold <= low)
+    return above or below
 
 
 def _metric(view: SuiteContext, name: str, cases: Sequence[int], required_type: str | None, text: str) -> Iterator[str]:
     if name in view.suite.metrics and name not in view.metric_names:
         return  # reported where it is defined
     if name not in view.metric_names:
-        reason = _missing_input(view, name) or did_you_mean(name, view.metric_names)
+        if reason := _missing_input(view, name):
+            yield f"{text!r}: no case has {name!r}: {reason}"
+            return
+        reason = did_you_mean(name, view.metric_names)
         if name.replace("_", "").lower() in {function.replace("_", "") for function in COUNTING}:
             reason = ": it counts cells, so it belongs under 'gates'"
         yield f"{text!r}: no grader writes {name!r}{reason}"
@@ -199,12 +224,12 @@ def _metric(view: SuiteContext, name: str, cases: Sequence[int], required_type: 
     here = [view.available[case_index][name] for case_index in cases if name in view.available[case_index]]
     types = {metric.type for metric in here}
     if cases and not types:
-        what = "nothing computes" if name in view.suite.metrics else "no grader writes"
-        yield f"{text!r}: {what} {name!r} for the cases in its scope{_missing_input(view, name)}"
+        reason = _missing_input(view, name)
+        yield f"{text!r}: no case in its scope has {name!r}{f': {reason}' if reason else ''}"
     if required_type is not None and types - {required_type}:
         actual = "a yes/no metric" if required_type == "number" else "a numeric metric"
-        bool_advice = "use rate(METRIC)" if "mean(" in text else "write 'METRIC' or 'not METRIC'"
-        number_advice = "use mean(METRIC)" if "rate(" in text else "compare it: 'METRIC >= NUMBER'"
+        bool_advice = f"use rate({name})" if "mean(" in text else f"write {name!r} or 'not {name}'"
+        number_advice = f"use mean({name})" if "rate(" in text else f"compare it: '{name} >= NUMBER'"
         advice = bool_advice if required_type == "number" else number_advice
         yield f"{text!r}: {name!r} is {actual}; {advice}"
 
@@ -214,7 +239,7 @@ def _missing_input(view: SuiteContext, name: str) -> str:
     for grader in view.suite.graders:
         needed = grader.needs.get(name.removeprefix(grader.key)) if name.startswith(grader.key) else None
         if needed is not None:
-            return f": the grader {grader.key!r} writes it only for cases with {needed}, but there are no such cases"
+            return f"the grader {grader.key!r} writes it only for cases with {needed}"
     return ""
 
 
@@ -262,6 +287,9 @@ def _gates(view: SuiteContext) -> Problems:
         if gate.metric is not None:
             required = "number" if gate.quantile is not None else _METRIC_TYPES.get(gate.fn)
             for message in _metric(view, gate.metric, cases, required, entry.rule):
+                yield ("gates", index), message
+        if gate.metric is not None and not is_rate and gate.fn != "separation":
+            for message in _impossible(view, gate.metric, gate.op, gate.threshold, cases, entry.rule):
                 yield ("gates", index), message
         yield from ((("gates", index, "weights"), message) for message in _weights(view, entry, cases))
         aligned_values = {view.suite.cases[case_index].expect.aligned for case_index in cases}

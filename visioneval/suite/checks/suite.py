@@ -17,6 +17,7 @@ from visioneval.registry import GRADERS, PROVIDERS, check_of
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.outputs import RunLabels
 from visioneval.suite.cases.prompts import RESERVED, context
+from visioneval.suite.checks.generation import generation_problems
 from visioneval.suite.checks.judges import judge_problems
 from visioneval.suite.checks.labels import label_problems
 from visioneval.suite.checks.limits import limit_problems
@@ -39,6 +40,8 @@ from visioneval.types import ModelRun, TaskType
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _LONGEST_LABEL = 200
+_INVERTED = 0.75
+"""A mask that lets a larger share of the image change may be inverted."""
 
 
 def problems(
@@ -72,6 +75,7 @@ def problems(
         yield ("cases",), too_many
         return
     yield from _tasks(suite_context)
+    yield from generation_problems(suite_context, [index for index, _ in runs])
     yield from output_of_problems(suite.cases)
     yield from turn_problems(suite, runs)
     yield from _graders_on_runs(suite_context, broken)
@@ -177,8 +181,8 @@ class _ImageFiles:
     folder: Path
     trust: Trust
     seen: dict[str, tuple[tuple[int, int], bool] | str] = field(default_factory=dict)
-    extents: dict[str, tuple[bool, bool]] = field(default_factory=dict)
-    """By mask: whether it has an inside, and an outside."""
+    shares: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """By mask: the shares of its pixels that are inside, and outside."""
 
     def look(self, path: str) -> tuple[tuple[int, int], bool] | str:
         """Size and whether the image has alpha, or why it cannot be used."""
@@ -188,12 +192,12 @@ class _ImageFiles:
 
     def one_sided(self, path: str) -> str | None:
         """Why a mask with alpha separates nothing."""
-        if path not in self.extents:
-            self.extents[path] = images.mask_extent(self.folder / path)
-        has_inside, has_outside = self.extents[path]
-        if has_inside and has_outside:
+        if path not in self.shares:
+            self.shares[path] = images.mask_shares(self.folder / path)
+        inside, outside = self.shares[path]
+        if inside and outside:
             return None
-        if has_inside:
+        if inside:
             return f"{path} is fully transparent: mark what must not change with opaque pixels"
         return f"{path} has no transparent pixel (alpha 0): mark what may change"
 
@@ -208,11 +212,18 @@ class _ImageFiles:
             return f"{path}: {error}"
 
 
-def _files(suite: Suite, folder: Path, trust: Trust) -> Problems:
+def _files(suite: Suite, folder: Path, trust: Trust) -> Iterator[tuple[Loc, str] | SuiteWarning]:
     files = _ImageFiles(folder, trust)
     for index, case in enumerate(suite.cases):
         for loc, message in _case_files(case, files):
             yield ("cases", index, *loc), message
+        path = case.masks.editable if case.masks else None
+        inside, _ = files.shares.get(path or "", (0.0, 0.0))
+        if inside >= _INVERTED:
+            message = (
+                f"{path} lets {inside:.0%} of the image change: its transparent pixels (alpha 0) are what may change"
+            )
+            yield SuiteWarning(("cases", index, "masks", "editable"), message)
 
 
 def _case_files(case: TestCase, files: _ImageFiles) -> Problems:

@@ -5,24 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from visioneval.extras import has_extra, needs
+from visioneval.media.video import can_read_videos
 from visioneval.registry import GRADERS, JUDGES, PROVIDERS, check_of
 from visioneval.suite.checks.panels import panel_warnings
-from visioneval.suite.checks.prompts import prompt_warnings
+from visioneval.suite.checks.prompts import brace_warnings, prompt_warnings
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.loading.messages import Loc, SuiteWarning
 from visioneval.suite.model import Suite
 from visioneval.suite.remote import Remote
-from visioneval.types import MUST_PASS
+from visioneval.types import MUST_PASS, TaskType
 
 
 def suite_warnings(suite: Suite) -> Iterator[SuiteWarning]:
     """Yields warnings about prompts and panels, and those that belong to one type of grader."""
     yield from (SuiteWarning(loc, message) for loc, message in prompt_warnings(suite))
+    yield from (SuiteWarning(loc, message) for loc, message in brace_warnings(suite))
     yield from (SuiteWarning(loc, message) for loc, message in panel_warnings(suite))
     yield from (SuiteWarning(loc, message) for loc, message in _missing_references(suite))
     yield from (SuiteWarning(loc, message) for loc, message in _misspelled_tags(suite))
     yield from (SuiteWarning(loc, message) for loc, message in _servers_without_path(suite))
     yield from (SuiteWarning(loc, message) for loc, message in _of_providers(suite))
+    yield from (SuiteWarning(loc, message) for loc, message in _missing_extras(suite))
     for name, graders in graders_by_type(suite).items():
         if check := check_of(GRADERS, name, "warnings"):
             yield from (SuiteWarning(loc, message) for loc, message in check(graders))
@@ -61,6 +65,18 @@ def _of_providers(suite: Suite) -> Iterator[tuple[Loc, str]]:
     for name, judge in suite.judges.items():
         if check := check_of(JUDGES, judge.provider_name, "warnings"):
             yield from ((("judges", name, *loc), message) for loc, message in check(judge))
+
+
+def _missing_extras(suite: Suite) -> Iterator[tuple[Loc, str]]:
+    """Yields what has to be installed before videos and text can be read, or results be sent."""
+    videos = (index for index, case in enumerate(suite.cases) if case.task is TaskType.VIDEO_GENERATION)
+    if (index := next(videos, None)) is not None and not can_read_videos():
+        yield ("cases", index), needs("video")
+    for index, grader in enumerate(suite.graders):
+        extras = {extra for case in suite.cases if grader.is_for(case) and (extra := grader.extra_for(case))}
+        yield from ((("graders", index, "type"), needs(extra)) for extra in extras - {"video"} if not has_extra(extra))
+    if suite.tracking is not None and (problem := suite.tracking.missing_client):
+        yield ("tracking", "to"), problem
 
 
 def graders_by_type(suite: Suite) -> dict[str, list[tuple[int, BaseGrader]]]:

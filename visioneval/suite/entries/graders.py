@@ -112,6 +112,10 @@ class BaseGrader(Frozen):
         """Metrics that may not apply to an image: such a score is omitted instead of null."""
         return frozenset()
 
+    def extra_for(self, case: TestCase) -> str | None:
+        """The extra of the package without which it certainly measures nothing of ``case``, if any."""
+        return None
+
     @property
     def measures_locally(self) -> bool:
         """Whether it measures images on this machine. Its measurements are cached like answers."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
@@ -47,6 +47,11 @@ class BaseProvider(Frozen):
         return True
 
     @property
+    def may_lack_outputs(self) -> bool:
+        """Whether an output that does not exist is an error of its cell and not of the suite."""
+        return False
+
+    @property
     def provider_name(self) -> str:
         """The ``provider`` in the suite."""
         return str(getattr(self, "provider", ""))
@@ -55,6 +60,10 @@ class BaseProvider(Frozen):
     def key_options(self) -> dict[str, Any]:
         """The options beside ``params`` that its generations depend on."""
         return self.model_dump(exclude=_NOT_GENERATED)
+
+    def key_params(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The parameters that its generations depend on."""
+        return {} if self.reads_outputs else params
 
     @property
     def base_label(self) -> str:
@@ -77,6 +86,14 @@ class BaseProvider(Frozen):
     def param_problems(self, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """Each parameter that this provider does not accept, with the reason."""
         yield from ()
+
+    def unused_params(self, params: Mapping[str, Any], tasks: Set[TaskType]) -> Iterator[tuple[str, str]]:
+        """Each parameter that does nothing for cases of these tasks, with the reason."""
+        yield from ()
+
+    def inputs_problem(self, params: Mapping[str, Any], case: TestCase) -> str | None:
+        """Why a video cannot be generated from the images of a case with these parameters."""
+        return None
 
     def model_runs(
         self, cases: Sequence[TestCase], folder: Path, run_labels: RunLabels

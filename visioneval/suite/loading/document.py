@@ -9,7 +9,7 @@ from typing import Any
 
 from visioneval.errors import Problem
 from visioneval.media.urls import is_url
-from visioneval.suite.loading.messages import Loc, document_path, explain, root_errors
+from visioneval.suite.loading.messages import Loc, error_path, explain, root_errors
 from visioneval.suite.loading.paths import rebased
 from visioneval.suite.loading.yaml_reader import Positions, read_positions
 
@@ -116,7 +116,7 @@ class Document:
     ) -> None:
         """Adds a problem for each entry of a pydantic ``errors()`` list, which checked the data at ``origin``."""
         for error in root_errors(errors):
-            loc, of_key = document_path(error["loc"]), error["type"] in KEY_ERRORS
+            loc, of_key = error_path(error, schema), error["type"] in KEY_ERRORS
             position = origin.position(loc, of_key=of_key) if origin else self.position(loc, of_key=of_key)
             self.problems.append(Problem(*position, explain(error, schema)))
 

@@ -12,6 +12,7 @@ from visioneval.counted import count_of
 from visioneval.errors import did_you_mean as did_you_mean
 from visioneval.suite.cases.case import PRINTABLE
 from visioneval.suite.cases.outputs import ONE_LINE
+from visioneval.suite.entries.sweep import as_written
 from visioneval.suite.secrets import SECRET_NAME
 
 Loc = tuple[str | int, ...]
@@ -51,6 +52,7 @@ _PATTERNS = {
     "aspect_ratio": "write a ratio such as 2:3",
     "provider": "write a custom class as package.module:Class",
     "type": "write a custom class as package.module:Class",
+    "uri": "no spaces and no control characters",
     "vars": "use letters, digits and '_' (no digit first)",
 }
 _SCHEMES = {"^https?://": "write a URL such as https://example.com/v1", "^gs://": "write gs://BUCKET/FOLDER"}
@@ -62,6 +64,9 @@ _LIMITS = {
 }
 _ALTERNATIVE = re.compile(r"(literal|tuple|list|dict|constrained-\w+|function-\w+|lax-or-strict)(\[.*\])?", re.DOTALL)
 _TAGS = ("provider", "type", "to")
+_TAG_ERRORS = ("union_tag_invalid", "union_tag_not_found")
+_TAG_LABELS = {("graders", 2): "grader type", ("tracking", 1): "tracker"}
+"""What the value of a tag is called, by the top-level key and the length of the path."""
 _SHORT_FORMS = ("verdict", "gates", "images", "turns")
 
 
@@ -77,14 +82,25 @@ def explain(error: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
     if kind == "extra_forbidden":
         if SECRET_NAME.fullmatch(name):
             return f"unknown key {name!r}: a suite contains no secrets; name an environment variable with api_key_env"
-        return f"unknown key {name!r}{did_you_mean(name, known_keys(schema, loc[:-1]))}"
+        return f"unknown key {name!r}{_place_of(name, schema, loc[:-1])}"
     if kind == "missing" and isinstance(loc[-1], str):
         return f"the key {name!r} is missing"
     if kind == "value_error":
         return str(error["ctx"]["error"])
-    if kind in ("union_tag_invalid", "union_tag_not_found"):
+    if kind in _TAG_ERRORS:
         return _unknown_type(error, schema)
     return f"{_readable(loc)}: {_value_problem(kind, loc, error.get('ctx', {}), error['input']) or error['msg']}"
+
+
+def _place_of(name: str, schema: Mapping[str, Any], loc: Loc) -> str:
+    """What an unknown key in the mapping at ``loc`` may be meant for."""
+    known = known_keys(schema, loc)
+    for key in sorted(known):
+        if name in known_keys(schema, (*loc, key)):
+            return f": it belongs inside {key!r}"
+    guess = did_you_mean(name, known)
+    is_parameter = "params" in known and "did you mean" not in guess
+    return guess + (": parameters of a call belong inside 'params'" if is_parameter else "")
 
 
 def root_errors(errors: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
@@ -114,8 +130,7 @@ def _value_problem(kind: str, loc: Loc, ctx: Mapping[str, Any], value: Any) -> s
         expected = _EXPECTED[kind]
         if kind == "model_type" and len(loc) > 1 and (loc[-2] in _SHORT_FORMS or loc[:-1] == ("metrics",)):
             expected = "text or a mapping of keys to values"
-        quote = ": put it in quotes" if expected == "text" and isinstance(value, (bool, int, float)) else ""
-        return f"expected {expected}, not {format_value(value)}{quote}"
+        return _wrong_type(expected, value, is_size=loc[-1:] == ("size",))
     if kind in _LIMITS:
         phrase, limit = _LIMITS[kind]
         return f"must be {phrase} {ctx[limit]:g}, not {format_value(value)}"
@@ -130,6 +145,19 @@ def _value_problem(kind: str, loc: Loc, ctx: Mapping[str, Any], value: Any) -> s
     if kind == "too_long":
         return f"must have at most {count_of(int(ctx['max_length']), 'item')}"
     return "has too few values" if kind == "missing" else None
+
+
+def _wrong_type(expected: str, value: Any, *, is_size: bool) -> str:
+    """What is expected instead of a value, and how to write a text that YAML reads as something else."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if is_size and number:
+        return f"write a size such as 1024x1024, not {format_value(value)}"
+    hint = ""
+    if expected == "text" and isinstance(value, (bool, int, float)):
+        hint = ": put it in quotes"
+    elif expected == "text" and isinstance(value, dict) and len(value) == 1:
+        hint = ": put text with ':' in quotes"
+    return f"expected {expected}, not {format_value(value)}{hint}"
 
 
 def _too_short(least: int, unit: str) -> str:
@@ -150,16 +178,30 @@ def _pattern_hint(loc: Loc, pattern: str) -> str:
     )
 
 
+def error_path(error: Mapping[str, Any], schema: Mapping[str, Any]) -> Loc:
+    """The path in the document of what an entry of a pydantic ``errors()`` list is about."""
+    loc, data = document_path(error["loc"]), error["input"]
+    if error["type"] not in _TAG_ERRORS or not isinstance(data, dict):
+        return loc
+    field, _ = _tags_at(schema, tuple(error["loc"]))
+    return (*loc, field) if field in data else loc
+
+
 def _unknown_type(error: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
     loc, data = tuple(error["loc"]), error["input"]
-    tags = [(field, const) for node in _nodes(schema, loc) for field, const in _tag_of(node)]
-    field = tags[0][0] if tags else "type"
+    field, known = _tags_at(schema, loc)
     if not isinstance(data, dict):
         return f"expected a mapping with the key {field!r}, not {format_value(data)}"
     if field not in data:
         return f"the key {field!r} is missing"
-    label = "grader type" if field == "type" and loc[:1] == ("graders",) and len(loc) == 2 else field
-    return f"unknown {label} {format_value(data[field])}{did_you_mean(str(data[field]), [const for _, const in tags])}"
+    label = _TAG_LABELS.get((loc[0], len(loc)), field) if loc else field
+    return f"unknown {label} {format_value(data[field])}{did_you_mean(str(data[field]), known)}"
+
+
+def _tags_at(schema: Mapping[str, Any], loc: Loc) -> tuple[str, list[str]]:
+    """The key that selects an alternative at ``loc``, and the values that it may have."""
+    tags = [(field, const) for node in _nodes(schema, loc) for field, const in _tag_of(node)]
+    return tags[0][0] if tags else "type", [const for _, const in tags]
 
 
 def _tag_of(node: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -179,7 +221,7 @@ def format_value(value: Any) -> str:
         return "a mapping" if isinstance(value, dict) else "a list"
     if value is None or isinstance(value, bool):
         return "null" if value is None else str(value).lower()
-    text = repr(value) if isinstance(value, str) else str(value)
+    text = repr(value) if isinstance(value, str) else as_written(value) if isinstance(value, float) else str(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

@@ -30,6 +30,10 @@ _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": Fals
 _INT = re.compile(r"[-+]?[0-9]{1,100}|0o[0-7]{1,100}|0x[0-9a-fA-F]{1,100}")
 _FLOAT = re.compile(r"[-+]?((\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+)")
 _NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+_COMMENT = re.compile(r"[ \t]\#")
+_PROMPT = re.compile(r"\bprompt:[ \t]+(?=\S)")
+_NOT_PLAIN = "\"'|>&*!"
+_FLOW = ",[]{}"
 _CAUSES = {
     "found character that cannot start any token": "a value starts with a tab or a reserved character (@ ` %):"
     " indent with spaces and put such text in quotes",
@@ -113,6 +117,37 @@ def read_positions(text: str, name: str) -> Positions:
     positions = Positions()
     _parse(text, name, positions)
     return positions
+
+
+def cut_prompts(text: str) -> Iterator[tuple[Position, str]]:
+    """The positions of prompts that a comment cuts, such as ``prompt: Flyer #1``, and the comments.
+
+    A comment that begins with a space after its ``#`` is meant as one.
+    """
+    lines = [(at, line, comment) for at, line in enumerate(text.splitlines(), 1) if (comment := _comment_of(line))]
+    if not lines:
+        return
+    entries = read_positions(text, "").entries.items()
+    prompts = {value_at for path, (_, value_at) in entries if path[-1:] == ("prompt",)}
+    for at, line, comment in lines:
+        matches = [match for match in _PROMPT.finditer(line, 0, comment.start()) if (at, match.end() + 1) in prompts]
+        if matches and _ends_at(line, matches[-1], comment):
+            yield (at, matches[-1].end() + 1), line[comment.end() - 1 :]
+
+
+def _comment_of(line: str) -> re.Match[str] | None:
+    """Where the comment of a line begins that may belong to the text before it."""
+    comment = _COMMENT.search(line)
+    if comment is None or line[comment.end() : comment.end() + 1] in ("", "#", "!", *" \t"):
+        return None
+    return comment if _PROMPT.search(line, 0, comment.start()) else None
+
+
+def _ends_at(line: str, prompt: re.Match[str], comment: re.Match[str]) -> bool:
+    """Whether a plain text that begins after ``prompt`` ends at the comment, and not at a sign of ``{}`` or ``[]``."""
+    is_in_flow = any(sign in _FLOW for sign in line[: prompt.start()])
+    value = line[prompt.end() : comment.start()]
+    return value[0] not in _NOT_PLAIN + _FLOW and not (is_in_flow and any(sign in _FLOW for sign in value))
 
 
 def _parse(text: str, name: str, positions: Positions | None) -> Any:

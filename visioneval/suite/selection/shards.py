@@ -32,10 +32,12 @@ class Shard(Frozen):
     @classmethod
     def parse(cls, text: str) -> Self:
         """Reads ``I/N``. Raises ``UsageError``."""
-        match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text.strip())
+        match = re.fullmatch(r"([0-9]{1,18})/([0-9]{1,18})", text.strip())
         number, count = (int(part) for part in match.groups()) if match else (0, 0)
-        if not 1 <= number <= count <= MAX_SHARDS:
-            raise UsageError(f"--shard {text}: use I/N, such as 1/4, with I from 1 to N")
+        if count > MAX_SHARDS:
+            raise UsageError(f"--shard {text:.40}: there can be {MAX_SHARDS:,} shards at most")
+        if not 1 <= number <= count:
+            raise UsageError(f"--shard {text:.40}: use I/N, such as 1/4, with I from 1 to N")
         return cls(number=number, count=count)
 
     def __str__(self) -> str:

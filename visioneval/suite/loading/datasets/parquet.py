@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from visioneval.errors import Problem, UsageError
+from visioneval.extras import install_command
 from visioneval.suite.loading.datasets.rows import Row
 
 MAX_BYTES = 1024 * 1024 * 1024
@@ -20,7 +21,7 @@ _BATCH = 256
 def require_parquet() -> None:
     """Raises ``UsageError`` without pyarrow."""
     if find_spec("pyarrow") is None:
-        raise UsageError("Parquet needs an extra: run pip install '.[parquet]' in a checkout of visioneval")
+        raise UsageError(f"Parquet needs an extra: {install_command('parquet')}")
 
 
 def parquet_rows(data: bytes, name: str) -> Iterator[Row | Problem]:

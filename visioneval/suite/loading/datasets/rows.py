@@ -121,7 +121,7 @@ def separator_hint(header: str) -> str | None:
     if not header.count(separator):
         return None
     shown = {"\t": "\\t"}.get(separator, separator)
-    return f'its header looks separated by {separator!r}: set separator: "{shown}"'
+    return f'its header looks separated by {separator!r}: save it with commas, or in a dataset set separator: "{shown}"'
 
 
 def _paths(rows: Iterable[Row]) -> Iterator[str]:

@@ -162,9 +162,11 @@ def _table_rows(text: str, name: str, separator: str) -> Iterator[Row | Problem]
             number += 1
             yield Row(line, dict(zip(header, cells, strict=True)), number)
         else:
-            hint = separator_hint(header[0]) if len(header) == 1 else None
             message = f"the row has {len(cells)} values, but the header has {len(header)}"
-            yield Problem(name, line, 1, f"{message}: {hint}" if hint else message)
+            if len(header) == 1 and (hint := separator_hint(header[0])):
+                yield Problem(name, line, 1, f"{message}: {hint}")
+                return
+            yield Problem(name, line, 1, message)
         line = reader.line_num + 1
 
 
