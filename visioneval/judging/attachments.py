@@ -9,7 +9,7 @@ from typing import Protocol
 
 from visioneval.errors import GraderError, ImageError
 from visioneval.judging.shown_images import PASSTHROUGH_FORMATS, Show
-from visioneval.media.video import sample_frames
+from visioneval.media.video import check_whole, sample_frames
 from visioneval.providers.base import AddressPart, ImagePart, Part, VideoPart
 from visioneval.suite.entries.judge_prompt import ASKED, DEFAULT_PARTS, ShownPart
 from visioneval.types import CaseFiles, Output, TaskType
@@ -122,9 +122,11 @@ def output_attachments(context: Shown, judge: str, frames: int) -> list[Attachme
 
 
 def _video_part(video: Output) -> VideoPart:
+    """The whole video: a judge would answer about a part of one as if it were all of it."""
     try:
+        check_whole(video.path)
         return VideoPart(video.path.read_bytes(), video.mime)
-    except OSError as error:
+    except (OSError, ImageError) as error:
         raise GraderError(f"{video.path.name}: {error}") from None
 
 

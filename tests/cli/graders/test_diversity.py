@@ -22,6 +22,8 @@ from visioneval.graders.diversity.grader import Diversity, measure_distance
 from visioneval.records.diversity import CaseDiversity, read_diversity, update_diversity
 from visioneval.types import Output
 
+pytestmark = pytest.mark.slow
+
 SPREAD: dict[str, Any] = {"key": "spread", "type": "diversity"}
 PROPERTIES: dict[str, Any] = {"key": "props", "type": "properties"}
 Pixels = NDArray[np.uint8]
@@ -168,9 +170,9 @@ def test_one_sample_is_not_measured_and_the_run_says_so(toy: Toy) -> None:
 
 def test_failed_samples_are_left_out(toy: Toy) -> None:
     path = write(toy)
-    (toy.folder / "out/other/1.png").unlink()
-    (toy.folder / "out/same/0.png").unlink()
-    (toy.folder / "out/same/2.png").unlink()
+    (toy.folder / "out/other/1.png").write_bytes(b"not an image")
+    (toy.folder / "out/same/0.png").write_bytes(b"not an image")
+    (toy.folder / "out/same/2.png").write_bytes(b"not an image")
     run(toy, path, code=3)
     assert {key: len(line.outputs) for key, line in lines(toy).items()} == {("other", "m"): 2}
     assert finding(toy)["distance"]["unmeasured"] == 1

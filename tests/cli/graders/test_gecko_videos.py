@@ -21,6 +21,7 @@ pytest_plugins = ("fake_api.fixtures",)
 NAMES = {"openai": "gpt-5.4", "gemini": "gemini-2.5-flash"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("strict", "code"), [(True, 0), (False, 1)])
 @pytest.mark.parametrize("provider", ["openai", "gemini"])
 def test_counter_examples_must_score_lower(

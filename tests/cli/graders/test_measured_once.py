@@ -27,6 +27,8 @@ from visioneval.graders.text.reading import ocr
 from visioneval.records.model import Record, read_records
 from visioneval.types import Verdict
 
+pytestmark = pytest.mark.slow
+
 LOCAL: list[dict[str, Any]] = [
     {"key": "copy", "type": "text"},
     {"key": "place", "type": "locality"},

@@ -16,9 +16,10 @@ from typer.testing import CliRunner
 
 from visioneval.cli import app
 from visioneval.errors import ImageError
+from visioneval.extras import needs
 from visioneval.media.formats import artifact, ending
 from visioneval.media.images import MAX_BYTES
-from visioneval.media.video import MISSING, sample_frames, video_at, video_mime
+from visioneval.media.video import sample_frames, video_at, video_mime
 from visioneval.types import TaskType
 
 VIDEO = TaskType.VIDEO_GENERATION
@@ -54,6 +55,21 @@ def test_frames_are_spread_evenly_and_know_their_times(tmp_path: Path) -> None:
 def test_a_short_video_gives_each_frame_once(tmp_path: Path) -> None:
     path = clip(tmp_path / "a.mp4", ["red"], seconds_each=0.3)
     assert [round(frame.seconds, 2) for frame in sample_frames(path, 8)] == [0.0, 0.1, 0.2]
+
+
+def test_a_title_that_is_not_utf_8_is_no_obstacle(tmp_path: Path) -> None:
+    path = clip(tmp_path / "plain.mkv", ["red"])
+    with av.open(str(path)) as source, av.open(str(tmp_path / "titled.mkv"), "w") as copy:
+        copy.metadata["title"] = "a title"
+        stream = copy.add_stream_from_template(source.streams.video[0])
+        for packet in source.demux(video=0):
+            if packet.dts is not None:
+                packet.stream = stream
+                copy.mux(packet)
+    data = (tmp_path / "titled.mkv").read_bytes()
+    assert data.count(b"a title") == 1
+    path.write_bytes(data.replace(b"a title", b"a t\xeftle"))
+    assert [colour_of(frame.jpeg) for frame in sample_frames(path, 1)] == [RED]
 
 
 @pytest.mark.parametrize("name", ["a.mkv", "a.webm"])
@@ -141,5 +157,5 @@ def test_without_the_extra_no_video_is_generated(tmp_path: Path, monkeypatch: py
     )
     result = CliRunner().invoke(app, ["run", "suite.yaml"])
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == f"{MISSING}\n"
+    assert result.stderr == f"{needs('video')}\n"
     assert not Path("runs").exists()

@@ -337,7 +337,8 @@ def test_a_pass_carries_its_numbers_and_a_map(
     names += ("sharpness_outside", "shift", "magnification")
     assert set(result.scores) == {"local", *(f"local.{name}" for name in names)}
     assert result.scores["local.shift"] == pytest.approx(4 / 330, abs=2e-4)
-    assert all(isinstance(result.scores[f"local.{name}"], float) for name in names)
+    assert all(isinstance(result.scores[f"local.{name}"], (int, float)) for name in names)
+    assert result.details["encoded_again"] is True  # so nothing is claimed about a change that stands alone
     assert result.reasons == {}
     assert result.error is None
     assert result.details["difference_map"] == "artifacts/local.difference.png"
@@ -363,8 +364,19 @@ def test_a_missing_edit_is_reported(grade: Callable[..., Grade], synthetic_edit:
     assert result.scores["local"] is False
     assert (
         result.reasons["local"]
-        == "0% of the pixels inside the mask changed, below the limit of 1%: the edit is missing"
+        == "0% of the pixels inside the mask changed, below the limit of 0.2%: the edit is missing"
     )
+
+
+def test_a_small_edit_in_a_large_mask_passes_and_a_smaller_one_names_the_option(
+    grade: Callable[..., Grade], synthetic_edit: Edit
+) -> None:
+    output = synthetic_edit[0].copy()
+    output[140:150, 190:200] = (255, 0, 255)  # about 1 % of the mask
+    assert grade(output).scores["local"] is True
+    strict = grade(output, min_changed_inside=0.05)
+    assert strict.scores["local"] is False
+    assert "set 'min_changed_inside' lower, or draw it closer" in strict.reasons["local"]
 
 
 def test_another_shape_fails_as_distorted(grade: Callable[..., Grade], synthetic_edit: Edit) -> None:
@@ -387,6 +399,7 @@ def test_measures_without_a_mask_area_are_null_with_a_cause(grade: Callable[...,
     assert result.scores["local.changed_outside"] is None
     assert result.scores["local.worst_window"] is None
     assert result.scores["local.ssim_outside"] is None
+    assert result.scores["local.isolated_change"] is None
     assert result.error == "no pixel is outside the mask"
     unedited = grade(synthetic_edit[0], np.ones_like(synthetic_edit[2]))
     assert unedited.scores["local"] is False

@@ -235,7 +235,7 @@ def test_unpaired_cells_are_reported(toy: Toy, api: FakeAPI, script: Script) -> 
     path = suite(toy, api)
     run(toy, path)
     shutil.copy(toy.folder / "x/case1.png", toy.folder / "y/case1.png")
-    (toy.folder / "y/case2.png").unlink()
+    (toy.folder / "y/case2.png").write_bytes(b"not an image")
     toy("run", path, "--run-id", "s", "--quiet")
     result = toy("pairwise", "r@x", "s@y")
     assert result.exit_code == 0, result.output

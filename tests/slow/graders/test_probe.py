@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -21,8 +22,10 @@ from visioneval.analysis.probe.findings import ProbedCell
 from visioneval.analysis.probe.gates import MinDetection, check_gates, exit_code, parse_min_detection
 from visioneval.analysis.probe.rates import rate_of, rates_of, weakest_caught
 from visioneval.cli import app
+from visioneval.engine.cells.measurements import Measurements
 from visioneval.engine.listener import Listener
-from visioneval.errors import UsageError
+from visioneval.errors import ClosingError, UsageError
+from visioneval.graders.measures import Measure
 from visioneval.probing import subjects
 from visioneval.probing.costs import gradings
 from visioneval.probing.counter_prompts import PROMPT_KINDS, Exchange, exchange_of
@@ -318,6 +321,22 @@ def test_an_interrupted_probe_says_so(folder: Folder) -> None:
     assert any("stopping" in line for line in lines)
 
 
+def test_an_interrupted_probe_keeps_what_it_has_graded(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = itertools.count()
+
+    def run(self: Measurements, measure: Measure[Any]) -> Any:
+        if next(measured) >= 8:
+            raise ClosingError("the run is being stopped")
+        return measure.run()
+
+    monkeypatch.setattr(Measurements, "_run", run)
+    options = run_options()
+    request = ProbeRequest(str(folder.suite()), ("pixels",))
+    result = run_probe(request, options.suite, options.calls, Listener(say=print))
+    assert result.exit_code == 130
+    assert result.findings.outputs > 0
+
+
 def test_copy_damage_is_caught_by_the_text_grader(folder: Folder) -> None:
     image = Image.new("RGB", (320, 120), (240, 236, 220))
     ImageDraw.Draw(image).text((40, 60), "Morning Market", (60, 20, 20), font(30), "ls")
@@ -471,6 +490,8 @@ def cell(case: str, failed: bool | None, kind: str = "pixels.patch", level: int 
 def test_an_unmeasured_damage_is_not_caught_and_counts_apart() -> None:
     damage = rate_of([cell("a", True), cell("b", None), cell("c", False)], "k", "", "m", "g")
     assert (damage.failed, damage.outputs, damage.unmeasured) == (1, 3, 1)
+    by_any_rule = rate_of([cell("a", True), cell("b", None), cell("c", False)], "k", "", None, None)
+    assert (by_any_rule.failed, by_any_rule.outputs, by_any_rule.unmeasured) == (1, 3, 1)
     harmless = rate_of(
         [cell(name, failed, "harmless.png") for name, failed in (("a", False), ("b", None))], "k", "", None, None
     )
@@ -503,6 +524,7 @@ def test_gates_cover_their_kinds_and_strengths() -> None:
     )
     assert (weak[0].state, strong[0].state) == ("failed", "passed")
     assert strong[0].bound == pytest.approx(0.9124, abs=1e-3)  # Wilson, 40 of 40
+    assert check_gates(cells, [parse_min_detection("pixels.patch@1:0.95", NAMES)], None)[0].state == "failed"
     (alarms,) = check_gates(cells, [], 0.1)
     assert alarms.state == "passed"
     broken = [*cells, *(cell(f"c{at}", None, "harmless.png") for at in range(40))]

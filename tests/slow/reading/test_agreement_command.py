@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +62,12 @@ def test_printed_output(tmp_path: Path, call: Any) -> None:
     assert "recall of FAIL 1.000 [" in text
     assert "no 7 0 yes 1 8" in text
     assert "Largest disagreements" in text
-    assert "passed --min-point good 0.6 kappa 0.875 -" in text
-    assert "NOT MEASURED --min good 0.6 kappa 0.875 -" in text
-    assert "FAILED --min good 0.9 accuracy 0.938" in text
-    assert "NOT MEASURED --min blank 0 - - -" in text
+    assert "good and human label usable: kappa 0.875 (no interval: 8 cases, 10 are needed) on 16 cells Minimums" in text
+    assert "passed --min-point good:0.6: kappa 0.875 " in text
+    assert "NOT MEASURED --min good:0.6: kappa 0.875 (no interval: 8 cases, 10 are needed;" in text
+    assert "FAILED --min good:0.9: accuracy 0.938, lower bound 0." in text
+    assert "NOT MEASURED --min blank:0 (no question has the metric 'blank': the answered ones have good)" in text
+    assert text.index("Minimums") < text.index("cells: 16")
     assert "--min-point" in text.partition("no interval: 8 cases")[2]
     assert done.exit_code == 3
     assert not {"\x1b", "\u202e"} & set(done.output)
@@ -117,8 +120,8 @@ def test_corrected_figures(tmp_path: Path, call: Any) -> None:
         )
         assert (done.exit_code, done.stdout, done.stderr[:14]) == (0, "", "drawn: 8 cells")
         header, *rows = table.read_text().splitlines()
-        assert header == "case,model,sample,output"
-        assert sorted(rows) == [f"{case},m,0," for case in "abcdefgh"]
+        assert header == "case,model,sample,output,rater,usable,clear"
+        assert sorted(rows) == [f"{case},m,0,,,," for case in "abcdefgh"]
         assert call(run, "--correct").exit_code == 2
         answers = [f"{row},{str(row[0] in 'defgh').lower()}" for row in rows]
         table.write_text("\n".join([f"{header},answer", *answers]))
@@ -236,3 +239,11 @@ def test_large_run(tmp_path: Path, call: Any) -> None:
     assert done.exit_code == 0, done.output
     (data,) = [entry for entry in json.loads(done.stdout)["graders"] if entry["metric"] == "good"]
     assert (data["cells"], data["measures"]["kappa"]["value"]) == (10_000, 1)
+
+
+def test_the_conclusion_says_how_sure_the_agreement_of_raters_is(tmp_path: Path, call: Any) -> None:
+    write(tmp_path, human_labels("defgh") + human_labels("efgh", "bo"))
+    text = " ".join(call("r").stdout.split())
+    assert re.search(r"; a rater and the others agree 0\.\d{3} (\[|\(no interval: 8 cases, 10 are needed\))", text), (
+        text
+    )

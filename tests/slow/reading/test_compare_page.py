@@ -41,7 +41,7 @@ def test_shows_broken_cells_and_both_images(page_url: str, open_page: OpenPage) 
         "p Holm",
     ):
         assert fact in text
-    assert [item.inner_text() for item in page.query_selector_all(".pair h3")] == ["broke", "mended"]
+    assert page.locator(".pair h3").all_text_contents() == ["broke", "repaired"]
     assert page.locator(".regressions article").count() == 1
     assert page.locator(".regressions figcaption").all_inner_texts() == ["A: PASS", "B: FAIL"]
     assert page.locator(".regressions img").count() == 2
@@ -51,7 +51,7 @@ def test_shows_broken_cells_and_both_images(page_url: str, open_page: OpenPage) 
         page,
         "[...document.querySelector('.pair').querySelectorAll('img')].filter((one) => one.naturalWidth === 96).length === 2",
     )
-    assert page.locator(".pair").first.locator("figcaption").all_inner_texts() == ["A: PASS", "B: FAIL"]
+    assert page.locator(".pair").first.locator("figcaption").all_text_contents() == ["A: PASS", "B: FAIL"]
     page.locator(".pair").first.get_by_text("Slider").click()
     assert page.locator(".pair").first.locator("input[type=range]").count() == 1
 
@@ -61,12 +61,12 @@ def test_pairs_are_filtered_by_change_and_text(page_url: str, open_page: OpenPag
     page.click("[data-change=still_failing]")
     page.click("[data-change=broken]")
     page.click("[data-change=fixed]")
-    assert [item.inner_text() for item in page.query_selector_all(".pair h3")] == ["poor"]
+    assert page.locator(".pair h3").all_text_contents() == ["poor"]
     page.click("[data-change=still_failing]")
-    page.fill("input[name=q]", "KEPT tree")
+    page.fill("input[name=q]", "SAME tree")
     wait_until(page, "document.getElementById('result').textContent === '1 of 4 pairs'")
     second = open_page(page.url)
-    assert [item.inner_text() for item in second.query_selector_all(".pair h3")] == ["kept"]
+    assert second.locator(".pair h3").all_text_contents() == ["same"]
     second.fill("input[name=q]", "nowhere")
     second.wait_for_selector("text=No pairs match")
 
@@ -86,11 +86,11 @@ def test_each_case_is_a_point_of_a_plot(page_url: str, open_page: OpenPage) -> N
     titles = page.locator("svg.cases title").all_text_contents()
     assert sorted(titles) == [
         "broke: 4 in A, 1 in B",
-        "kept: 4 in A, 4 in B",
-        "mended: 1 in A, 4 in B",
         "poor: 1 in A, 1 in B",
+        "repaired: 1 in A, 4 in B",
+        "same: 4 in A, 4 in B",
     ]
-    assert page.locator(".by-case tbody th").all_inner_texts() == ["broke", "mended"]
+    assert page.locator(".by-case tbody th").all_inner_texts() == ["broke", "repaired"]
     page.locator("svg.cases circle", has_text="poor").click()
     wait_until(page, "document.querySelector('.pair h3')?.innerText === 'poor'")
 
@@ -102,7 +102,7 @@ def test_untrusted_text_is_not_markup(tmp_path: Path, open_page: OpenPage) -> No
     b = compared_run(tmp_path, "after", "FFFF", "crimson", **odd)
     page = open_page(page_of(tmp_path, a, b))
     assert MARKUP in page.inner_text("#view-overview")
-    assert MARKUP in page.inner_text(".pair")
+    assert MARKUP in (page.text_content(".pair") or "")
     assert "owned" not in page.title()
     assert page.evaluate("document.querySelectorAll('main b, main script, [onerror]').length") == 0
 
@@ -113,13 +113,13 @@ def test_missing_images_are_marked(tmp_path: Path, open_page: OpenPage) -> None:
     for path in (b.folder / "artifacts").glob("*.png"):
         path.unlink()
     page = open_page(page_of(tmp_path, a, b))
-    assert "there is no such file" in page.inner_text(".pair .missing")
+    assert "there is no such file" in (page.text_content(".pair .missing") or "")
     assert page.locator(".pair").first.get_by_text("Slider").count() == 0
 
 
 def test_side_without_images_is_marked(tmp_path: Path, open_page: OpenPage) -> None:
     page = open_page(page_of(tmp_path, side(verdicts("PF"), "baseline"), side(verdicts("FP"), "now")))
-    assert "baseline has no images" in page.inner_text(".pair .missing")
+    assert "baseline has no images" in (page.text_content(".pair .missing") or "")
 
 
 COMPLETE = side(verdicts("PP"), "a")
@@ -153,7 +153,7 @@ def test_changes_by_tag_link_to_their_pairs(tmp_path: Path, open_page: OpenPage)
     assert row.locator("td.number").all_inner_texts()[:2] == ["50.0%", "50.0%"]
     row.locator("a").click()
     wait_until(page, "document.querySelector('[name=tag]').value === 'a&b'")
-    assert page.locator(".pair h3").all_inner_texts() == ["broke", "mended"]
+    assert page.locator(".pair h3").all_text_contents() == ["broke", "repaired"]
 
 
 def test_model_runs_have_a_table_where_there_are_several() -> None:

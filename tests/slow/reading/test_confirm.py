@@ -123,7 +123,7 @@ def test_a_broken_case_is_judged_with_new_samples(
     assert all((runner.out / "b" / str(record.artifact_path)).is_file() for record in records)
     assert (runner.out / "b" / "results.jsonl").read_bytes() == before
     assert "confirming 1 case that broke with up to 4 new samples each" in result.stderr
-    counts = f"{letters.count('P')} pass {letters.count('F')} fail 0 error {samples * 0.05:.2f} USD"
+    counts = f"{letters.count('P')} pass {letters.count('F')} fail 0 error, {samples * 0.05:.4f} USD"
     assert f"new samples: {counts}" in result.stderr
 
 

@@ -59,6 +59,21 @@ def test_weights_give_every_stratum_its_share() -> None:
     assert result.value == pytest.approx((90 * 2 / 3 + 4 * 1 / 2) / 94)
 
 
+def test_strata_that_the_judge_decided_can_hold_no_other_answer_of_it() -> None:
+    """Where its verdicts are the strata, each is a rate of its own: that of the labels, and of two more that differ."""
+    judge = np.asarray([1.0] * 90 + [0.0] * 10)
+    rows = np.asarray([*range(10), *range(90, 100)])
+    strata, weights = np.repeat([0, 1], 10), np.repeat([9.0, 1.0], 10)
+    by_verdict = corrected_mean(judge, np.arange(100), LabeledSample(rows, judge[rows], weights, strata))
+    added, total = np.asarray([0.09, 0.01]), 1.2
+    assert by_verdict.tuning == pytest.approx(1.0)
+    assert by_verdict.center == pytest.approx(0.9 + (0.01 - 0.09) / total)
+    assert by_verdict.floor == pytest.approx(added @ added / total**2)
+    uneven = LabeledSample(rows, judge[rows], weights * np.repeat([1.01, 1.0], 10), strata)
+    other = corrected_mean(judge, np.arange(100), uneven)
+    assert other.floor > 1.5 * by_verdict.floor
+
+
 def test_the_judge_of_the_other_cells_moves_the_labels() -> None:
     """The judge is right wherever there is a label, and passes more of the other cells: the labels were unlucky."""
     judge = np.asarray([1.0] * 70 + [0.0] * 30)

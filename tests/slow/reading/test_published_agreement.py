@@ -90,7 +90,7 @@ def test_viescore_judge_agrees_with_three_raters_as_published(
     rated(data, tmp_path / "ratings.tsv")
     columns = ["--map", "case=uid", "--map", "rater=who", "--map", "model=drawn_by", "--map", "answer=rating"]
     done = call("label", "import", "ratings.tsv", "edits", *columns, "--set", "question=follows")
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == 3, done.output
     assert done.stdout == "edits: labels added: 2,148 (cells: 716, raters: 3); already present: 0; skipped: 537\n"
     assert "ratings.tsv:6:1: this run has no model run 'Imagic'" in done.stderr
     for name, published in SPEARMAN.items():

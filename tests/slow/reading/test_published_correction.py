@@ -56,7 +56,8 @@ def test_viescore_labels_correct_a_judge_that_is_too_strict(
     assert call("run", str(judged(data, tmp_path)), "--run-id", "edits", "--quiet").exit_code == 0
     rated(data, tmp_path / "ratings.tsv")
     columns = ["--map", "case=uid", "--map", "rater=who", "--map", "model=drawn_by", "--map", "answer=rating"]
-    assert call("label", "import", "ratings.tsv", "edits", *columns, "--set", "question=follows").exit_code == 0
+    imported = call("label", "import", "ratings.tsv", "edits", *columns, "--set", "question=follows")
+    assert imported.exit_code == 3, "labels of a model that is not in the run are skipped"
     run = run_in(tmp_path / "runs" / "edits")
     everyone = float(np.mean([label.answer for label in run.labels]))
     for which in ("random:80", "stratified:80"):

@@ -27,6 +27,8 @@ from visioneval.analysis.stats.jackknife import jackknife_interval
 from visioneval.analysis.stats.ranks.correlation import spearman
 from visioneval.analysis.stats.rare_events import exact_low, rare_event_interval
 
+pytestmark = pytest.mark.slow
+
 # Rates
 
 

@@ -57,6 +57,17 @@ def test_wrong_minimum_is_rejected(minimum: Minimum, message: str) -> None:
     assert str(error.value) == message
 
 
+def test_a_metric_that_no_answered_question_has_is_named() -> None:
+    (finding,) = agree([labeled(CELLS, answered_by(HUMAN))], [Minimum("verdict:accuracy", 0.6)]).minimums
+    assert finding.note == "no question has the metric 'verdict': the answered ones have good"
+
+
+def test_an_even_split_of_the_raters_is_no_disagreement_with_the_grader() -> None:
+    labels = answered_by(HUMAN) + answered_by({case: not answer for case, answer in HUMAN.items()}, rater="bo")
+    finding, *_ = agree([labeled(CELLS, labels)]).graders
+    assert (finding.split, finding.disputed) == (8, ())
+
+
 def test_three_perfect_labels_are_no_proof() -> None:
     cells = {"a": {"good": True}, "b": {"good": True}, "c": {"good": False}}
     answers = answered_by({"a": True, "b": True, "c": False})

@@ -98,6 +98,7 @@ def _changed(path: tuple[str | int, ...], value: Any) -> dict[str, Any]:
     return data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_warm", [False, True], ids=["first line", "later line"])
 def test_every_changed_field_is_read_or_refused_as_by_the_full_check(is_warm: bool) -> None:
     warm = CellReader()

@@ -271,6 +271,27 @@ def test_differences_of_tool_version_rules_and_source() -> None:
     assert result.has_other_source
 
 
+@pytest.mark.parametrize(
+    ("part", "what"),
+    [
+        ("rules", "verdict rules"),
+        ("case", "prompt, criteria, expect, tags or metadata of the case"),
+        ("optional", "optional graders"),
+        ("metrics", "computed metrics"),
+        ("images", "input images"),
+        ("masks", "masks"),
+        ("reference", "reference image"),
+    ],
+)
+def test_changed_parts_of_a_case_are_named(part: str, what: str) -> None:
+    sides = [
+        replace(base, cells=[replace(item, grade_key=f"other:1{key}") for item in base.cells])
+        for base, key in ((_graded("a"), ""), (_graded("b"), f" {part}:2"))
+    ]
+    (result,) = compare(*sides).grading_differences
+    assert (result.metric, result.what, result.a, result.b, result.pairs) == ("pass_rate", what, "none", "2", 3)
+
+
 def test_missing_judge_on_one_side_is_no_difference() -> None:
     assert compare(_graded("a"), _graded("b", judge_model=None)).grading_differences == ()
 

@@ -136,6 +136,8 @@ def test_default_gates() -> None:
         ("look:-1", "'-1' is not a number"),
         ("look:nan", "'nan' is not a number"),
         (":0.2", "unknown gate"),
+        ("pass_rate:5", "no rate can fall by more than 1: write pass_rate:0.05 for 5 points"),
+        ("pass_rate:1", "no rate can fall by more than 1"),
     ],
 )
 def test_invalid_gates_are_rejected(word: str, message: str) -> None:
@@ -150,3 +152,22 @@ def test_unknown_metric_or_metric_without_direction_is_rejected() -> None:
     a, b = (side(scored("mood", [1]), name, metrics=mood) for name in "ab")
     with pytest.raises(UsageError, match="cannot tell which values of mood are better"):
         check_gates(compare(a, b), parse_fail_on(["mood:0.2"]))
+
+
+@pytest.mark.parametrize(
+    ("metric", "allowed", "most"),
+    [
+        (Metric(type="bool"), 1, "1"),
+        (Metric(type="number", range=(0, 5)), 5, "5"),
+        (Metric(type="number", range=(0, 5)), 4.9, None),
+        (Metric(type="number"), 1000, None),
+    ],
+)
+def test_a_bound_that_no_difference_can_exceed_is_rejected(metric: Metric, allowed: float, most: str | None) -> None:
+    a, b = (side(scored("look", [1, 0]), name, metrics={"look": metric}) for name in "ab")
+    result, gates = compare(a, b), parse_fail_on([f"look:{allowed}"])
+    if most is None:
+        assert check_gates(result, gates)[0].state == "passed"
+    else:
+        with pytest.raises(UsageError, match=f"look cannot get worse by more than {most}: write less than that"):
+            check_gates(result, gates)

@@ -66,6 +66,7 @@ def _pairs(scores: Scores) -> Iterator[tuple[str, str, np.ndarray]]:
         yield a, b, np.array([scores[b][item] - scores[a][item] for item in scores[a]])
 
 
+@pytest.mark.slow
 def test_five_models_pairwise(scores: Scores, sides: dict[str, Side]) -> None:
     from scipy.stats import bootstrap, ttest_1samp
 

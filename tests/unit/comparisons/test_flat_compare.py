@@ -85,6 +85,7 @@ def _peak(a: Path, b: Path) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_memory_hardly_grows_with_the_samples(tmp_path: Path) -> None:
     few, many = _runs(tmp_path / "few", 300), _runs(tmp_path / "many", 1500)
     _peak(*few)  # imports and caches

@@ -265,6 +265,7 @@ def test_a_case_that_fails_most_of_the_time_is_seen() -> None:
     assert broken_probability(1, 0, 0.8, planned=4) >= 0.75
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("design", "calculate"),
     [

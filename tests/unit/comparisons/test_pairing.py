@@ -71,6 +71,8 @@ def test_runs_without_common_cells_are_rejected() -> None:
         pair_cells(side(two), side(other, "b"))
     with pytest.raises(UsageError, match="the runs have no cell in common: a has the cases one; b has two"):
         pair_cells(side([cell("one")]), side([cell("two")], "b"))
+    with pytest.raises(UsageError, match=r"in common \(a is of the suite demo, b of shop\): a has x, y; b has z, w: "):
+        pair_cells(side(two), side(other, "b", suite="shop"))
     with pytest.raises(UsageError, match="b: no cell matches the filters"):
         pair_cells(side([cell("one")]), side([], "b"))
 

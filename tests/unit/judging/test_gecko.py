@@ -121,9 +121,10 @@ def test_on_unanswered_after_the_retry(tmp_path: Path, on_unanswered: str, score
     assert result.error == (None if on_unanswered == "wrong" else message)
 
 
-def test_unreadable_replies_give_no_score(tmp_path: Path) -> None:
+@pytest.mark.parametrize("on_unanswered", ["error", "wrong", "skip"])
+def test_unreadable_replies_give_no_score(tmp_path: Path, on_unanswered: str) -> None:
     judge = ScriptedJudge("What a lovely image! I would say that everything fits.")
-    result = grade(tmp_path, judge, PINNED)
+    result = grade(tmp_path, judge, PINNED, on_unanswered=on_unanswered)
     assert set(result.scores.values()) == {None}
     assert "3 of 3 questions of 'gecko' have no usable answer, such as dog (the answer does not match the schema" in (
         result.error or ""

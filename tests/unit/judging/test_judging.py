@@ -18,6 +18,7 @@ from visioneval.judging.ask import (
     ask_for_json,
     object_schema,
     read_reply,
+    schema_problems,
 )
 from visioneval.providers.base import Question, Reply
 from visioneval.providers.reply_json import MAX_CHARS
@@ -138,6 +139,30 @@ def test_recorded_answers_may_omit_defaults_and_are_not_retried() -> None:
     with pytest.raises(OffSchemaError, match="the recorded answer does not match the schema: why is missing"):
         asyncio.run(ask_for_json(partial(judge, "j"), QUESTION, wants_both))
     assert len(judge.questions) == 2
+
+
+@pytest.mark.parametrize(
+    ("schema", "right", "wrong", "problem"),
+    [
+        ({"type": "boolean"}, True, 1, "a: 1 is not of the type boolean"),
+        ({"type": "integer"}, 1, True, "a: True is not of the type integer"),
+        ({"type": "number"}, 0.5, True, "a: True is not of the type number"),
+        ({"type": "integer"}, 1, 1.5, "a: 1.5 is not of the type integer"),
+        ({"type": "string"}, "x", None, "a: None is not of the type string"),
+        ({"type": "string", "enum": ["x", "y"]}, "y", "z", "a: 'z' is not one of x, y"),
+        ({"type": "integer", "minimum": 1, "maximum": 5}, 5, 6, "a: 6 is outside 1 to 5"),
+        ({"type": "integer", "minimum": 1, "maximum": 5}, 1, 0, "a: 0 is outside 1 to 5"),
+        ({"type": "number", "maximum": 1}, -1, 1.01, "a: 1.01 is outside any to 1"),
+        ({"type": "array", "items": {"type": "string"}}, [], ["x", 2], "a: 2 is not of the type string"),
+    ],
+)
+def test_an_answer_must_match_the_schema_that_a_custom_grader_states(
+    schema: dict[str, Any], right: Any, wrong: Any, problem: str
+) -> None:
+    assert schema_problems({"a": schema}, {"a": right, "b": "ignored"}) == []
+    assert schema_problems({"a": schema}, {"a": wrong}) == [problem]
+    assert schema_problems({"a": schema}, {"b": right}) == ["the key 'a' is missing"]
+    assert schema_problems({"a": schema}, [right]) == ["the answer is not a JSON object"]
 
 
 @given(before=st.text(alphabet="ab {}\"'\n`[,:", max_size=40), n=st.integers(), after=st.text(max_size=20))

@@ -6,6 +6,7 @@ import pytest
 from replies import KINDS, cuts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_truncated_reply_is_unanswered_or_unchanged(kind: str) -> None:
     read, complete = KINDS[kind].scored, KINDS[kind].complete

@@ -18,6 +18,14 @@ def test_text_and_bytes_replace_the_file(tmp_path: Path) -> None:
     assert [item.name for item in tmp_path.iterdir()] == ["a.txt"]
 
 
+def test_a_reader_sees_the_older_content_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("older")
+    with path.open(encoding="utf-8") as reader:
+        write_whole(path, "new")
+        assert (reader.read(), path.read_text()) == ("older", "new")
+
+
 def test_a_failed_write_leaves_the_older_file_and_no_partial_file(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("old")

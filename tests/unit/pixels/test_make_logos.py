@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from make_logos import SIZE, images
 from PIL import Image
 
@@ -11,6 +12,7 @@ from visioneval.resources import builtin
 ASSETS = builtin("suites") / "logo_edits" / "assets"
 
 
+@pytest.mark.slow
 def test_the_images_match_the_script() -> None:
     generated = images()
     assert {path.name for path in ASSETS.iterdir()} == generated.keys()

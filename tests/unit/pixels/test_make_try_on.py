@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from make_try_on import SIDE, all_images
 from PIL import Image
 
@@ -12,6 +13,7 @@ from visioneval.resources import builtin
 ASSETS = builtin("suites") / "try_on" / "assets"
 
 
+@pytest.mark.slow
 def test_the_images_match_the_script() -> None:
     generated = all_images()
     assert {path.name for path in ASSETS.iterdir()} == generated.keys()

@@ -106,25 +106,48 @@ def test_damage_is_found(name: str) -> None:
         images.identify(data)
 
 
+@pytest.mark.slow
 def test_more_data_than_declared_is_not_decompressed_to_its_end() -> None:
     assert not certainly_decodes(SIGNATURE + header() + pixels(bytes(100_000_000)) + END)
 
 
 @pytest.mark.parametrize("mode", ["L", "P", "RGB", "RGBA"])
 def test_whatever_is_changed_a_decoder_agrees(mode: str) -> None:
-    """Changes of one byte, and truncations, in a fixed random order. Checksums of chunks are not for this function."""
+    """Changes of one byte below right checksums, and truncations, in a fixed random order."""
     source, chances = saved(mode, (8, 6)), random.Random(1)
     accepted = 0
     for _ in range(400):
         data = bytearray(source)
         data[chances.randrange(8, len(data))] = chances.randrange(256)
-        changed = bytes(data[: chances.choice([len(data), chances.randrange(8, len(data))])])
-        with suppress(UnidentifiedImageError, OSError, SyntaxError, ValueError):  # its header is refused first
+        changed = with_right_checksums(data)[: chances.choice([len(data), chances.randrange(8, len(data))])]
+        with suppress(
+            Image.DecompressionBombError, UnidentifiedImageError, OSError, SyntaxError, ValueError
+        ):  # its header is refused first
             handle = Image.open(io.BytesIO(changed))
             if certainly_decodes(changed):
                 accepted += 1
                 assert loads(handle)
-    assert 0 < accepted < 100
+    assert 0 < accepted < 200
+
+
+def with_right_checksums(data: bytes | bytearray) -> bytes:
+    changed, start = bytearray(data), len(SIGNATURE)
+    while start + 12 <= len(data):
+        end = start + 8 + int.from_bytes(data[start : start + 4], "big")
+        if end + 4 <= len(data):
+            changed[end : end + 4] = zlib.crc32(data[start + 4 : end]).to_bytes(4, "big")
+        start = end + 4
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("name", [b"IHDR", b"IDAT"])
+def test_a_wrong_checksum_of_a_chunk_is_damage(name: bytes) -> None:
+    data = bytearray(SIGNATURE + header() + pixels() + END)
+    start = data.index(name)
+    data[start + 4 + int.from_bytes(data[start - 4 : start], "big")] ^= 1
+    assert not certainly_decodes(bytes(data))
+    with pytest.raises(ImageError):
+        images.identify(bytes(data))
 
 
 def loads(handle: Image.Image) -> bool:

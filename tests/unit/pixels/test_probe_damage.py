@@ -61,6 +61,7 @@ def difference(image: np.ndarray, other: np.ndarray | None = None) -> np.ndarray
     return np.abs(image.astype(int) - base).max(axis=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_the_same_seed_gives_the_same_file_and_a_valid_image(kind: Kind) -> None:
     unrestricted = subject(expect=Expect(text=ExpectText(required=(TEXT,), extra="forbid")))
@@ -77,6 +78,7 @@ def test_the_same_seed_gives_the_same_file_and_a_valid_image(kind: Kind) -> None
             assert kind.name == "pixels.alpha"  # the scene is opaque
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.group == "pixels"], ids=lambda kind: kind.name)
 def test_damage_grows_with_its_strength(kind: Kind) -> None:
     if kind.name in ("pixels.alpha", "pixels.size", "pixels.format"):
@@ -263,3 +265,12 @@ def test_kinds_are_named_by_prefix() -> None:
     assert matching(["pixels.patch", "pixels"]) == tuple(kind for kind in KINDS if kind.group == "pixels")
     with pytest.raises(UsageError, match=r"no kind of change 'copy.leter' \(did you mean 'copy.letter'\?\)"):
         matching(["copy.leter"])
+
+
+def test_a_transparent_image_is_not_encoded_as_jpeg() -> None:
+    glass = np.dstack([scene(), np.full(scene().shape[:2], 128, np.uint8)])
+    kind = BY_NAME["harmless.jpeg"]
+    with pytest.raises(CannotPlantError, match=r"^JPEG would drop its transparency$"):
+        planted(kind, kind.levels[0], subject(glass, expect=Expect()), "s")
+    opaque = planted(kind, kind.levels[0], subject(expect=Expect()), "s")
+    assert identify(opaque.data)[0] == "image/jpeg"

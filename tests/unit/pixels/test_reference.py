@@ -115,6 +115,7 @@ def test_a_broken_reference_is_an_error_that_names_it(tmp_path: Path, scene: np.
         graded(tmp_path, b"no image", scene)
 
 
+@pytest.mark.slow
 def test_a_real_edit_is_distinguished_from_its_input_and_other_images(shared_data: Path) -> None:
     defaults = ReferenceGrader(type="reference", key="ref")
     folder = shared_data / "edits"

@@ -123,6 +123,7 @@ def test_a_large_move_is_not_aligned_and_reported(dx: int, zoom: float) -> None:
     assert aligned.registration.note is not None
 
 
+@pytest.mark.slow
 def test_flat_and_unrelated_images_are_not_aligned() -> None:
     base, flat = a_scene(), np.full((360, 480, 3), 90, np.uint8)
     for single, other in ((base, flat), (flat, base), (flat, flat), (base, base[::-1, ::-1].copy())):
@@ -166,6 +167,7 @@ def test_details_are_plain_and_name_every_number() -> None:
     assert details["scale_x"] == 1.0
 
 
+@pytest.mark.slow
 def test_large_images_are_registered_to_the_pixel() -> None:
     base = cv2.resize(a_scene(), (2880, 2160), interpolation=cv2.INTER_LINEAR)
     result = align(base, moved(base, 12, -9)).registration

@@ -75,6 +75,7 @@ def test_cohen_kappa_of_a_known_table() -> None:
     assert cohen_kappa(first, second) == pytest.approx(0.4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_kappas_match_statsmodels(seed: int) -> None:
     from statsmodels.stats.inter_rater import cohens_kappa, to_table

@@ -74,6 +74,7 @@ def test_ties_narrow_the_interval_of_a_rate() -> None:
     assert only_ties[0] < 0.35, "only ties show no variance, which is no certainty"
 
 
+@pytest.mark.slow
 def test_the_mean_is_an_intercept_with_errors_clustered_by_case() -> None:
     import statsmodels.api as sm
 

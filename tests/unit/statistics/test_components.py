@@ -59,6 +59,7 @@ def test_balanced_data_agree_with_restricted_maximum_likelihood() -> None:
     assert result.sample == pytest.approx(float(fitted.scale), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_estimates_from_unbalanced_data_are_unbiased() -> None:
     estimates = []
     for seed in range(300):

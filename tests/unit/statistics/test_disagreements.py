@@ -84,6 +84,7 @@ def test_summary_counts_disagreements() -> None:
     cells = [cell("PASS", ["intent >= 4"], intent=3), *(cell("PASS", [], sample=at) for at in range(1, 24))]
     text, data = printed([*cells, cell("FAIL", [], sample=24)])
     assert "judge and rules disagree in 2 of 25 cells (logo)\n" in text
+    assert "which cells: visioneval report r --open" in text
     assert data["judge_disagreements"] == {"logo": {"judged": 25, "disagreed": 2}}
 
 
@@ -91,4 +92,6 @@ def test_summary_prints_no_disagreements_without_judge_verdicts() -> None:
     text, data = printed([cell(None, [])])
     assert "disagree" not in text
     assert data["judge_disagreements"] == {"logo": {"judged": 0, "disagreed": 0}}
-    assert "disagree in 0 of 1 cell (logo)" in printed([cell("PASS", [])])[0]
+    agreeing = printed([cell("PASS", [])])[0]
+    assert "disagree in 0 of 1 cell (logo)" in agreeing
+    assert "which cells" not in agreeing

@@ -15,6 +15,7 @@ def test_mean_difference_matches_the_power_of_the_t_test() -> None:
     assert detectable_mean(50, 4.0) == pytest.approx(effect * 2, rel=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cases", [20, 200])
 @pytest.mark.parametrize("samples", [1, 8])
 @pytest.mark.parametrize("correlation", [0.0, 0.8])

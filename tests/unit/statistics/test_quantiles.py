@@ -73,6 +73,7 @@ def test_an_equal_weight_of_two_rates_is_newcombes_interval() -> None:
     assert weighted_interval([(0.5, 0.8, first), (0.5, 1.0, None)]) is None
 
 
+@pytest.mark.slow
 def test_the_intervals_cover(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few designs of ``make calibration``, with a standard error of about .02."""
     monkeypatch.setattr("calibration.quantiles.CASES", (50,))

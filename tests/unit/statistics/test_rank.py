@@ -351,6 +351,7 @@ def test_huge_and_tiny_strengths_have_chances() -> None:
     assert places(ranking) == {"x": (1, 1, 1), "y": (2, 2, 2)}
 
 
+@pytest.mark.slow
 def test_too_many_model_runs_and_cases_are_refused() -> None:
     with pytest.raises(UsageError, match="102 model runs, more than 100: select some with --model"):
         by_judges(*(judged("c", "x", f"m{at}", "a") for at in range(101)))

@@ -6,11 +6,15 @@ from typing import Any
 
 import pytest
 from record_factory import UNMEASURED, record, run_of
+from record_factory import info as empty_info
 
 from visioneval.analysis.summary.findings import GateFinding, Summary
 from visioneval.analysis.summary.summary import exit_code, gates_of, in_order, summarize
-from visioneval.records.model import Record, RunInfo, RunState
+from visioneval.records.model import Fingerprint, GraderRecord, Record, RunInfo, RunState
+from visioneval.report.outcome import outcome
+from visioneval.suite.model import Suite
 from visioneval.suite.selection.selection import Selection
+from visioneval.suite.selection.shards import Shard
 
 METRICS: dict[str, Any] = {"fine": {"type": "bool"}, "level": {"type": "number", "range": [0, 1]}}
 CASES: dict[str, dict[str, Any]] = {"a": {"tags": ["x"]}, "b": {"tags": ["x", "y"]}, "c": {}}
@@ -276,6 +280,21 @@ def test_exit_code_of_a_run_without_all_its_values(stopped_by: Any, unjudged_pai
     assert exit_code(info, [result("pass_rate == 1", "failed")], unmeasured_pairs=unjudged_pairs) == code
 
 
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({}, "All gates passed"),
+        ({"selection": Selection(shard=Shard(number=1, count=4))}, "Shard 1/4: gates are evaluated after merging"),
+        ({"state": "interrupted", "stopped_by": "budget"}, "Stopped by its budget"),
+        ({"state": "interrupted"}, "Interrupted"),
+        ({"planned_cells": 4}, "Incomplete: 3 of 4 cells"),
+    ],
+)
+def test_the_outcome_in_one_sentence(changes: dict[str, Any], text: str) -> None:
+    tone, sentence = outcome(findings(*map(cell, CASES), gates=["pass_rate == 1"], **changes))
+    assert (tone, sentence) == ("error" if changes else "pass", text)
+
+
 def test_a_model_run_narrows_gates() -> None:
     gates = [{"rule": "pass_rate == 1", "models": ["n"]}, {"rule": "pass_rate == 0", "models": ["m"]}]
     info: RunInfo = run_of(CASES, ["m", "n"], gates, METRICS)
@@ -288,3 +307,26 @@ def test_a_model_run_narrows_gates() -> None:
 def test_summary_round_trips_through_json() -> None:
     summary = findings(cell("a"), refusal("b"), ERROR)
     assert Summary.model_validate_json(summary.model_dump_json()) == summary
+
+
+@pytest.mark.parametrize(
+    ("judge", "names"),
+    [({"provider": "recorded", "path": "a.csv"}, []), ({"provider": "openai", "model": "gpt-5"}, ["look"])],
+)
+def test_a_judge_that_costs_nothing_is_in_no_table_of_costs(judge: dict[str, Any], names: list[str]) -> None:
+    suite = Suite.model_validate(
+        {
+            "name": "demo",
+            "cases": [{"id": "one", "prompt": "a tree"}],
+            "models": [{"provider": "mock", "label": "mock"}],
+            "judges": {"default": judge},
+            "graders": [
+                {"key": "look", "type": "rubric", "metrics": {"good": {"type": "pass_fail", "description": "?"}}}
+            ],
+            "verdict": ["good"],
+        }
+    )
+    look = GraderRecord(key="look", type="rubric", cost_usd=0.0, fingerprint=Fingerprint(config_sha256="0"))
+    run = empty_info(suite=suite, state="complete")
+    costs = summarize(run, [record(model_label="mock", graders=[look])]).costs
+    assert [cost.name for cost in costs] == names

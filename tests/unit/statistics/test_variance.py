@@ -13,7 +13,7 @@ from visioneval.analysis.summary.findings import Summary
 from visioneval.analysis.summary.summary import summarize
 from visioneval.analysis.summary.variance import ONE_CASE, ONE_SAMPLE, ONE_VOTE, NoiseFinding
 from visioneval.records.model import GraderRecord, Record
-from visioneval.report.terminal.noise import print_noise
+from visioneval.report.terminal.noise import noise_rows, print_noise
 from visioneval.suite.model import Suite
 
 SCORE = {"type": "score", "scale": [0, 5], "description": "order"}
@@ -153,5 +153,13 @@ def test_nothing_is_printed_as_nan_and_sentences_name_their_metrics() -> None:
     print_noise((), console)
     text = " ".join(console.export_text().split())
     assert "nan" not in text.lower()
-    assert "More cases narrow the interval most: layout" in text
-    assert "pass_rate, layout: all values of a model run are equal: the variance is unknown" in text
+    assert "For a more certain number, more cases help most: layout" in text
+    assert "pass_rate, layout: all values of a model run are equal: nothing shows how much they vary" in text
+
+
+def test_columns_without_any_number_are_left_out() -> None:
+    columns, rows = noise_rows(summary_of([cell("a", 0, None, 1.0), cell("b", 0, None, 2.0)]).noise)
+    assert columns == ["now", "2x cases"]
+    assert all(len(cells) == len(columns) for _, cells in rows)
+    every, _ = noise_rows(summary_of(simulated(20, 2, 3)).noise)
+    assert every == ["case", "sample", "vote", "now", "2x cases", "2x samples", "2x votes"]

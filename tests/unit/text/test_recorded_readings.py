@@ -44,6 +44,7 @@ def test_a_failed_reading_is_tried_again(tmp_path: Path) -> None:
     assert RecordedReadings({}, tmp_path, lambda detect, image: blank)(True, image) == blank
 
 
+@pytest.mark.slow
 def test_a_result_is_the_same_once_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("rapidocr")
     image = Image.new("RGB", (220, 90), "white")

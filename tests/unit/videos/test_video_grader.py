@@ -100,6 +100,7 @@ def test_expectations_that_a_video_does_not_meet(clean: Path, options: dict[str,
     assert (grade.scores["video"], grade.reasons["video"], grade.error) == (False, reason, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flaw", "reason"),
     [
@@ -124,6 +125,15 @@ def test_frozen_and_black_times_are_in_the_details(moving: moving_videos.Frames,
     assert grade.details["frozen"] == [[0.75, 1.25]]
     assert grade.scores["video.frozen_s"] == 0.5
     assert grade.scores["video.black_share"] == 0.25
+
+
+def test_a_slow_change_is_no_standstill(moving: moving_videos.Frames, tmp_path: Path) -> None:
+    """In each frame, half of the pixels get brighter by one level: hardly different from the frame before."""
+    odd = np.indices(moving[0].shape).sum(axis=0) % 2
+    brighter = [np.minimum(moving[0], 200) + ((number + odd) // 2).astype(np.uint8) for number in range(len(moving))]
+    scores = graded(written(tmp_path / "slow.mkv", brighter, "ffv1 yuv420p")).scores
+    assert scores["video.frozen_share"] == 0
+    assert float(scores["video.frozen_s"] or 0) < 0.2
 
 
 def means(*levels: float) -> np.ndarray[Any, Any]:
@@ -279,6 +289,7 @@ def test_no_metrics_for_images() -> None:
     assert config.metrics(TestCase(id="a", prompt="x")) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in moving_videos.CLEAN if name != "grain, sigma 2"])
 def test_a_flawless_video_is_no_false_alarm(name: str, tmp_path: Path) -> None:
     """Grain of sigma 2 is removed by this encoding, and the still that remains is frozen."""
@@ -286,6 +297,7 @@ def test_a_flawless_video_is_no_false_alarm(name: str, tmp_path: Path) -> None:
     assert (grade.scores["video"], grade.reasons) == (True, {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "damage",
     [

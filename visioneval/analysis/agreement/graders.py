@@ -235,7 +235,10 @@ def _confusion(facet: Facet, kind: Kind, people: Floats, grader: Floats) -> Conf
 
 def _disputed(measured: RunMetric, rows: _Rows, answers: Answers) -> tuple[Disputed, ...]:
     gaps = _gaps(measured.kind, measured.meaning, rows)
-    worst = sorted(np.flatnonzero(gaps > 0), key=lambda row: (-gaps[row], -len(rows.answers[row]), row))[:SHOWN]
+    is_split = (rows.people == 0.5) & (measured.kind == "bool")  # neither for the grader nor against it
+    worst = sorted(np.flatnonzero((gaps > 0) & ~is_split), key=lambda row: (-gaps[row], -len(rows.answers[row]), row))[
+        :SHOWN
+    ]
     disputed = []
     for row in worst:
         run, test_id, label, sample, _ = rows.units[row]

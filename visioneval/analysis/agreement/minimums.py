@@ -93,7 +93,7 @@ def _check(minimum: Minimum, metric: str, measure: str | None, graders: Sequence
         metric=metric, measure=measure, bound=minimum.bound, required=minimum.value, state="unmeasured"
     )
     if not candidates:
-        return result.model_copy(update={"note": "no labeled cell has a score for this metric: label cells of the run"})
+        return result.model_copy(update={"note": _nothing_to_compare(metric, graders)})
     finding, name, worst = min(candidates, key=lambda candidate: _order(candidate[2], minimum.bound))
     number = worst.low if minimum.bound == "low" else worst.value
     passed = number is not None and is_true(number, ">=", minimum.value)
@@ -109,6 +109,14 @@ def _check(minimum: Minimum, metric: str, measure: str | None, graders: Sequence
         state="unmeasured" if number is None else state,
         note=_note(worst, minimum, passed=passed),
     )
+
+
+def _nothing_to_compare(metric: str, graders: Sequence[GraderAgreement]) -> str:
+    """Why a metric has no agreement: nobody was asked about it, or no cell has both a label and a score."""
+    asked = dict.fromkeys(finding.metric for finding in graders if finding.cells)
+    if asked and all(finding.metric != metric for finding in graders):
+        return f"no question has the metric {metric!r}: the answered ones have {', '.join(asked)}"
+    return "no labeled cell has a score for this metric: label cells of the run"
 
 
 def _order(measure: Statistic, bound: Bound) -> float:

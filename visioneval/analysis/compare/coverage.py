@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.gates import FailOn, GateResult, cells_lost
+from visioneval.counted import count_of
 from visioneval.errors import UsageError
 from visioneval.rules import is_true
 from visioneval.suite.entries.metrics import BUILT_IN
@@ -31,7 +32,7 @@ def parse_allowed(values: Iterable[str]) -> Allowed:
     for value in values:
         kind, equals, number = value.partition("=")
         if kind not in KINDS:
-            raise UsageError(f"--allow {value!r}: must be one of {', '.join(KINDS)}{did_you_mean(kind, KINDS)}")
+            raise UsageError(f"--allow {value!r}: is none of what can be allowed{did_you_mean(kind, KINDS)}")
         if not equals:
             allowed[kind] = math.inf
             continue
@@ -57,7 +58,9 @@ def check_coverage(comparison: Comparison, allowed: Allowed) -> tuple[GateResult
 def _result(kind: str, loss: str, none_lost: str, allowed: Allowed) -> GateResult:
     if not loss:
         return GateResult(FailOn(kind), "passed", none_lost)
-    return GateResult(FailOn(kind), *(("passed", f"{loss} (allowed)") if kind in allowed else ("unmeasured", loss)))
+    if kind in allowed:
+        return GateResult(FailOn(kind), "passed", f"{loss} (allowed)")
+    return GateResult(FailOn(kind), "unmeasured", f"{loss} (--allow {kind} accepts this)")
 
 
 def _lost_metrics(comparison: Comparison) -> str:
@@ -79,13 +82,13 @@ def _new_errors(comparison: Comparison, allowed_rate: float) -> GateResult:
     message = f"{len(new):,} of {len(comparison.pairs):,} cells were measured in A and have errors in B: {names}"
     if is_true(rate, "<=", allowed_rate):
         return GateResult(FailOn(ERRORS), "passed", f"{message} (allowed)")
-    return GateResult(FailOn(ERRORS), "unmeasured", message)
+    return GateResult(FailOn(ERRORS), "unmeasured", f"{message} (--allow {ERRORS} accepts this)")
 
 
 def _lost_cells(comparison: Comparison) -> str:
     lost = cells_lost(comparison)
     names = _listed(lost.columns.used_cases, ", ")
-    return f"{len(lost):,} cells of A are missing in B: {names}" if lost else ""
+    return f"not in B: {count_of(len(lost), 'cell')} of A: {names}" if lost else ""
 
 
 def _no_cell_lost(comparison: Comparison) -> str:

@@ -16,7 +16,7 @@ from visioneval.errors import ExitCode, UsageError
 from visioneval.records.model import CellKey
 from visioneval.rules import is_true, show_beside
 from visioneval.suite.loading.messages import did_you_mean
-from visioneval.types import MUST_PASS
+from visioneval.types import MUST_PASS, Metric
 
 DEFAULT = ("broken_same_output", "significant", MUST_PASS)
 NAMES = ("broken", *DEFAULT)
@@ -64,6 +64,8 @@ def _parse(value: str) -> FailOn:
         allowed = math.nan
     if not 0 <= allowed < math.inf:
         raise UsageError(f"--fail-on {value!r}: {number!r} is not a number >= 0")
+    if metric == PASS_RATE and allowed >= 1:
+        raise UsageError(f"--fail-on {value!r}: no rate can fall by more than 1: write {PASS_RATE}:0.05 for 5 points")
     return FailOn(value, metric, allowed)
 
 
@@ -177,6 +179,11 @@ def _check_bound(gate: FailOn, name: str, comparison: Comparison) -> GateResult:
         raise UsageError(
             f"--fail-on {gate.text!r}: cannot tell which values of {name} are better: its 'better' is 'none'"
         )
+    most = _widest_fall(difference.metric)
+    if most is not None and gate.allowed >= most:
+        raise UsageError(
+            f"--fail-on {gate.text!r}: {name} cannot get worse by more than {most:g}: write less than that"
+        )
     is_failed = is_true(difference.worse_by, ">", gate.allowed)
     change = show_beside(abs(difference.difference), gate.allowed)
     return GateResult(
@@ -184,6 +191,12 @@ def _check_bound(gate: FailOn, name: str, comparison: Comparison) -> GateResult:
         "failed" if is_failed else "passed",
         f"{difference.a:.4g} -> {difference.b:.4g} ({'-' if difference.difference < 0 else '+'}{change})",
     )
+
+
+def _widest_fall(metric: Metric) -> float | None:
+    """The largest difference that a metric can have; ``None`` if it has no bound."""
+    low, high = (0, 1) if metric.type == "bool" else metric.range or (None, None)
+    return None if low is None or high is None else high - low
 
 
 def _difference_of(name: str, comparison: Comparison) -> Difference:

@@ -205,13 +205,18 @@ def _labels(a: Side, b: Side, renamed: Mapping[str, str]) -> dict[str, str]:
 def _nothing_in_common(a: Side, b: Side, labels: Mapping[str, str]) -> str:
     if not a.cells or not b.cells:
         return f"{(a if not a.cells else b).name}: no cell matches the filters"
+    are_of_two_suites = None not in (a.suite, b.suite) and a.suite != b.suite
+    suites = f" ({a.name} is of the suite {a.suite}, {b.name} of {b.suite})" if are_of_two_suites else ""
     if not labels:
         return (
-            f"the runs have no model run in common: {a.name} has {_few(a.labels)}; {b.name} has {_few(b.labels)}:"
-            " select one of each with RUN@LABEL, or pair them with --map OLD=NEW"
+            f"the runs have no model run in common{suites}: {a.name} has {_few(a.labels)}; {b.name} has"
+            f" {_few(b.labels)}: select one of each with RUN@LABEL, or pair them with --map OLD=NEW"
         )
     cases = [side.cells.columns.used_cases for side in (a, b)]
-    return f"the runs have no cell in common: {a.name} has the cases {_few(cases[0])}; {b.name} has {_few(cases[1])}"
+    return (
+        f"the runs have no cell in common{suites}: {a.name} has the cases {_few(cases[0])}; {b.name} has"
+        f" {_few(cases[1])}"
+    )
 
 
 def _few(names: Sequence[str]) -> str:

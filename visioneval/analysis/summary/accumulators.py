@@ -154,6 +154,7 @@ class Costs:
         """Finds the model runs and graders of the suite that can cost money."""
         self._free = {str(entry.label) for entry in info.suite.models if entry.is_free}
         self._judges = {grader.key: grader.judge_names for grader in info.suite.graders if grader.judge_names}
+        self._free_judges = {name for name, judge in info.suite.judges.items() if judge.is_free}
         self._order = [str(entry.label) for entry in info.suite.models]
         for key, names in self._judges.items():
             self._order += [key, *(cost_name(key, name) for name in names)]
@@ -169,10 +170,12 @@ class Costs:
         for grader in cell.graders:
             if grader.judges:
                 for answer in grader.judges:
+                    if answer.judge in self._free_judges:
+                        continue
                     name = cost_name(grader.key, answer.judge)
                     self._of("judging", name).add(answer.cost_usd, cached=answer.cached)
                     self.unknown[cell.model_label] += answer.cost_usd is None
-            elif len(self._judges.get(grader.key, ())) == 1:
+            elif len(names := self._judges.get(grader.key, ())) == 1 and names[0] not in self._free_judges:
                 self._of("judging", grader.key).add(grader.cost_usd, cached=grader.cached)
                 self.unknown[cell.model_label] += grader.cost_usd is None
 

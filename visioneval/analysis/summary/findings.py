@@ -18,8 +18,9 @@ from visioneval.analysis.summary.separation import Separation
 from visioneval.analysis.summary.variance import NoiseFinding
 from visioneval.records.files.lines import SCHEMA_VERSION
 from visioneval.records.model import CellError, RunState, StoppedBy
+from visioneval.rules import parse_rule, show_score
 from visioneval.suite.selection.shards import Shard
-from visioneval.types import Frozen, Metric, Verdict
+from visioneval.types import Frozen, Metric, Score, Verdict
 
 CostKind = Literal["generation", "judging", "pairwise"]
 GateState = Literal["passed", "failed", "unmeasured", "skipped", "deferred"]
@@ -81,7 +82,10 @@ class CostFinding(Frozen):
 
 
 class FailingCell(Frozen):
-    """A cell that did not pass. ``reasons`` maps each failed rule, or ``refused``, to its reason."""
+    """A cell that did not pass. ``reasons`` maps each failed rule, or ``refused``, to its reason, if it has one.
+
+    ``scores`` are those that its failed rules read, by rule. ``failed_gates`` are the failed gates in which it counts.
+    """
 
     test_id: str
     model_label: str
@@ -90,16 +94,27 @@ class FailingCell(Frozen):
     failed_rules: tuple[str, ...]
     failure_tags: tuple[str, ...]
     reasons: dict[str, str]
+    scores: dict[str, Score] = Field(default_factory=dict)
+    failed_gates: tuple[str, ...] = ()
     error: CellError | None
 
     @property
     def explanations(self) -> dict[str, str]:
-        """Why it did not pass: each failed rule, ``refused``, or the stage and kind of its error, with its text."""
+        """Why it did not pass: each failed rule, ``refused``, or the stage and kind of its error, with its text.
+
+        The text of a rule without a reason is the metric and its score.
+        """
         rules = self.failed_rules or tuple(self.reasons)
-        texts = {rule: self.reasons.get(rule, "") for rule in rules}
+        texts = {rule: self.reasons.get(rule) or self._score_text(rule) for rule in rules}
         if self.error is not None:
             texts[f"{self.error.stage}, {self.error.kind}"] = self.error.message
         return texts
+
+    def _score_text(self, rule: str) -> str:
+        score, parsed = self.scores.get(rule), parse_rule(rule)
+        if score is None or isinstance(score, bool):
+            return ""  # the rule itself says what was false
+        return f"{parsed.metric} {show_score(score, parsed.threshold)}"
 
 
 class GateFinding(Frozen):

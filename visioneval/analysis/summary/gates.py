@@ -149,6 +149,15 @@ class GateAccumulator:
             self._pool.add(cell, is_counter=cell.test_id in self._counter)
             self._errors += cell.verdict is Verdict.ERROR
 
+    def counts_against(self, cell: Record) -> bool:
+        """Whether a cell that did not pass is in the scope and is what the gate counts: a FAIL, an error, a score."""
+        if not self._entry.covers(cell.test_id, cell.task_type, cell.tags, cell.model_label):
+            return False
+        value = _cell_value(self._gate, cell)
+        return (
+            value == 0 if self._gate.fn == "pass_rate" else value is not None and (not self._gate.counts or value > 0)
+        )
+
     def result(self) -> GateFinding:
         """Returns the gate's value and state."""
         value, n = self._pool.value()

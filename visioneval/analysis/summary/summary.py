@@ -7,14 +7,15 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import chain
 
-from visioneval.analysis.alignments import MAX_LISTED, Alignments
+from visioneval.analysis.alignments import Alignments
 from visioneval.analysis.compare.preferences import PreferenceFinding, unjudged
 from visioneval.analysis.disagreements import Disagreements
 from visioneval.analysis.rerouting import Reroutings
 from visioneval.analysis.scores import CaseNumbers
 from visioneval.analysis.summary.accumulators import Accumulator, Costs, Model, Money, Verdicts, add_costs, most_common
 from visioneval.analysis.summary.diversity import Diversities, unmeasured_groups
-from visioneval.analysis.summary.findings import CostFinding, FailingCell, GateFinding, Summary
+from visioneval.analysis.summary.failing import FailingCells
+from visioneval.analysis.summary.findings import CostFinding, GateFinding, Summary
 from visioneval.analysis.summary.gates import GateAccumulator
 from visioneval.analysis.summary.judge_card import JudgeCards, PairCard
 from visioneval.analysis.summary.panels import Panels
@@ -25,10 +26,8 @@ from visioneval.errors import ExitCode
 from visioneval.records.diversity import CaseDiversity
 from visioneval.records.model import Record, RunInfo, known_sum, suite_order
 from visioneval.rules import parse_gate, parse_rule
-from visioneval.suite.cases.case import TestCase
 from visioneval.suite.filters import GateRule, any_glob
 from visioneval.suite.model import Suite
-from visioneval.types import Status, Verdict
 
 ERROR_GATE = GateRule(rule="error_rate == 0")
 UNMEASURED_GATE = GateRule(rule="unmeasured_rate == 0")
@@ -72,9 +71,9 @@ class _SummaryBuilder:
         self._questions = Questions(info, numbers)
         self._noises = Noises(info, numbers)
         self._judges = JudgeCards(info)
-        self._failing = _FailingCells(info)
         self._alignments = Alignments(info)
         self._gates = [GateAccumulator(entry, info, numbers) for entry in gates_of(info.suite)]
+        self._failing = FailingCells(info, self._gates)
         self._costs = Costs(info)
         self._money = Money()
         self._reused = 0
@@ -145,7 +144,7 @@ class _SummaryBuilder:
                 [model.verdicts.passes for model in self._models.values()],
                 [model.scores for model in self._models.values()],
             ),
-            failing=self._failing.result(),
+            failing=self._failing.result(gates),
             failure_reasons=most_common(self._failing.reasons),
             deciding_metrics=_deciding_metrics(info.suite),
             alignments=self._alignments.result(),
@@ -236,57 +235,3 @@ def _deciding_metrics(suite: Suite) -> tuple[str, ...]:
     rules = (parse_rule(entry.rule).metric for entry in chain(suite.verdict, *by_case))
     gates = (parse_gate(entry.rule).metric for entry in suite.gates)
     return tuple(sorted({name for name in chain(rules, gates) if name is not None}))
-
-
-class _FailingCells:
-    """Collects the first cells that did not pass, in suite order."""
-
-    def __init__(self, info: RunInfo) -> None:
-        self._info = info
-        self._order = suite_order(info)
-        self._cases = {case.id: case for case in info.suite.cases}
-        self._cells: list[FailingCell] = []
-        self.reasons: Counter[str] = Counter()
-        """The number of cells by reason, of all cells that did not pass."""
-
-    def add(self, cell: Record) -> None:
-        if cell.verdict in (Verdict.PASS, Verdict.NONE):
-            return
-        failing = FailingCell(
-            test_id=cell.test_id,
-            model_label=cell.model_label,
-            sample_index=cell.sample_index,
-            verdict=cell.verdict,
-            failed_rules=cell.failed_rules,
-            failure_tags=cell.failure_tags,
-            reasons=_reasons(cell, self._cases.get(cell.test_id), self._info.suite),
-            error=cell.error,
-        )
-        self.reasons.update(failing.explanations.keys())
-        self._cells.append(failing)
-        if len(self._cells) >= 2 * MAX_LISTED:
-            self._cells = list(self.result())
-
-    def result(self) -> tuple[FailingCell, ...]:
-        in_order = sorted(self._cells, key=lambda cell: self._order(cell.test_id, cell.model_label, cell.sample_index))
-        return tuple(in_order[:MAX_LISTED])
-
-
-def _reasons(cell: Record, case: TestCase | None, suite: Suite) -> dict[str, str]:
-    if cell.status is Status.REFUSED:
-        return {"refused": cell.reasons.get("refused", "")}
-    reasons = {rule: reason_of(parse_rule(rule).metric, cell, case, suite) for rule in cell.failed_rules}
-    return {rule: reason for rule, reason in reasons.items() if reason}
-
-
-def reason_of(metric: str, cell: Record, case: TestCase | None, suite: Suite) -> str:
-    """Returns the reason of a metric, else of its grader, else of the grader's other metrics."""
-    reason = cell.reasons.get(metric)
-    if reason or case is None:
-        return reason or ""
-    for grader in suite.graders:
-        metrics = grader.metrics(case)
-        if metric in metrics:
-            parts = (cell.reasons.get(name) for name in metrics)
-            return cell.reasons.get(grader.key) or "; ".join(filter(None, parts))
-    return ""

@@ -27,11 +27,11 @@ Lever = Literal["cases", "samples", "votes"]
 LEVERS: tuple[Lever, ...] = ("cases", "samples", "votes")
 SAME = 0.02
 """Half-widths within this share of each other count as the same."""
-ONE_CASE = "only one case: no variance between cases, and no interval"
-ALL_EQUAL = "all values of a model run are equal: the variance is unknown"
-ONE_SAMPLE = "one sample per case: its noise is part of the variance between cases; run with --samples 2 to separate it"
-ONE_VOTE = "no repeated votes: the judge's noise is part of the noise between samples; a rubric's votes: 3 separates it"
-NO_VERDICT_VOTES = "votes are about metrics: in the pass rate, the judge's noise is part of the noise between samples"
+ONE_CASE = "there is only one case: add cases to see how certain the number is"
+ALL_EQUAL = "all values of a model run are equal: nothing shows how much they vary"
+ONE_SAMPLE = "each case was generated once: run with --samples 2 to see how much luck is in a single output"
+ONE_VOTE = "each output was judged once: set the rubric's votes: 3 to see how much the judge varies"
+NO_VERDICT_VOTES = "the pass rate does not show how much the judge varies: the metrics with votes do"
 
 
 class NoiseFinding(Frozen):

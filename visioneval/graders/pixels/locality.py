@@ -17,6 +17,8 @@ Metrics over the base image's pixels (the editable mask has alpha 0 inside):
 - ``<key>.shift``, 0 and up, and ``<key>.magnification``, 1 and up: the shift of the whole image, as a share of the
   base's shorter side, and the factor by which it is enlarged or reduced, which were undone before the comparison. Not
   measured with ``tolerance: exact``, which undoes nothing, and where the aspect ratio differs.
+- ``<key>.isolated_change``, 0 and up: the pixels of the largest change that stands alone (``isolated``). Not measured
+  with ``tolerance: exact``, nor in outputs that were encoded again.
 - ``<key>``: the output has the base's aspect ratio, and all of these but ``ssim_outside`` are within the limits.
 """
 
@@ -47,6 +49,7 @@ from visioneval.graders.pixels.difference import (
     worst_window,
 )
 from visioneval.graders.pixels.difference_map import difference_map
+from visioneval.graders.pixels.isolated import IsolatedChange, isolated_change
 from visioneval.graders.pixels.registration import AlignedPair, Registration, align, read_pixels, scale_to_base
 from visioneval.graders.pixels.transparency import Mask, Pixels, alpha_changes, alpha_text, percent
 from visioneval.media.images import load_mask, room_for
@@ -60,7 +63,8 @@ class LocalityFinding:
     base has no detail.
 
     ``window`` is ``(left, top, width, height)`` of the worst window, in pixels of the base. ``alpha_outside`` are the
-    shares of the pixels outside that changed in transparency; empty for opaque images.
+    shares of the pixels outside that changed in transparency; empty for opaque images. ``isolated`` is ``None`` if the
+    output was encoded again, or compared exactly.
     """
 
     changed_outside: float | None
@@ -70,6 +74,7 @@ class LocalityFinding:
     sharpness_outside: float | None
     alpha_outside: Mapping[str, float]
     window: tuple[int, int, int, int] | None
+    isolated: IsolatedChange | None
     pixels_outside: int
     pixels_inside: int
     registration: Registration
@@ -100,7 +105,9 @@ def measure_locality(base: Pixels, output: Pixels, editable: Mask, *, exact: boo
         ssim = round(mean_ssim(aligned.base, unedited, outside), SCORE_DIGITS)
         sharpness = detail_ratio(aligned.base, unedited, outside)
         window = window if share else None
-    map_png = difference_map(aligned.output, changed_outside, changed_inside, editable, window)
+    isolated = None if exact or not outside.any() else isolated_change(aligned.whole_base, aligned.output, outside)
+    marked = window or (isolated.window if isolated else None)
+    map_png = difference_map(aligned.output, changed_outside, changed_inside, editable, marked)
     return LocalityFinding(
         changed_outside=_share(differing, outside),
         worst_window=share,
@@ -109,6 +116,7 @@ def measure_locality(base: Pixels, output: Pixels, editable: Mask, *, exact: boo
         sharpness_outside=None if sharpness is None else round(sharpness, SCORE_DIGITS),
         alpha_outside=alpha_changes(aligned.whole_base, aligned.output, outside),
         window=window,
+        isolated=isolated,
         pixels_outside=int(outside.sum()),
         pixels_inside=int(inside.sum()),
         registration=aligned.registration,
@@ -169,6 +177,10 @@ def _scores(config: LocalityGrader, passed: Score, finding: LocalityFinding) -> 
     if finding.sharpness_outside is not None or not finding.pixels_outside:
         scores[f"{key}.sharpness_outside"] = finding.sharpness_outside
     if config.tolerance == "reencode":
+        if finding.isolated is not None:
+            scores[f"{key}.isolated_change"] = finding.isolated.pixels
+        elif not finding.pixels_outside:
+            scores[f"{key}.isolated_change"] = None
         scores |= finding.registration.scores(config, finding.base_size)
     return scores
 
@@ -186,7 +198,7 @@ def _failures(finding: LocalityFinding, config: LocalityGrader) -> list[str]:
         )
     elif config.tolerance == "exact" and finding.image_size != finding.base_size:
         failures.append(f"the output is {width}x{height}, the base image {base_width}x{base_height}")
-    outside = _outside_failure(finding, config)
+    outside = outside_failure(finding, config)
     if outside is not None:
         failures.append("; ".join(filter(None, [outside, alpha_text(finding.alpha_outside)])))
     failures += finding.registration.failures(config, finding.base_size)
@@ -201,11 +213,21 @@ def _failures(finding: LocalityFinding, config: LocalityGrader) -> list[str]:
         failures.append(
             f"{percent(inside)} of the pixels inside the mask changed, below the limit of "
             f"{percent(config.min_changed_inside)}: the edit is missing"
+            + (
+                ", or the mask is much larger than the edit: set 'min_changed_inside' lower, or draw it closer"
+                if inside
+                else ""
+            )
         )
     return failures
 
 
-def _outside_failure(finding: LocalityFinding, config: LocalityGrader) -> str | None:
+def outside_failure(finding: LocalityFinding, config: LocalityGrader) -> str | None:
+    """Why the pixels outside the mask fail, if they do; the first limit that is exceeded."""
+    return _spread_failure(finding, config) or _isolated_failure(finding.isolated, config)
+
+
+def _spread_failure(finding: LocalityFinding, config: LocalityGrader) -> str | None:
     share, worst, window = finding.changed_outside, finding.worst_window, finding.window
     if share is None or worst is None or window is None:
         return None
@@ -226,6 +248,16 @@ def _outside_failure(finding: LocalityFinding, config: LocalityGrader) -> str | 
     return None
 
 
+def _isolated_failure(isolated: IsolatedChange | None, config: LocalityGrader) -> str | None:
+    if isolated is None or isolated.window is None or isolated.pixels <= config.max_isolated_change:
+        return None
+    left, top, width, height = isolated.window
+    return (
+        f"outside the mask, {isolated.pixels:,} pixels at x {left} to {left + width}, y {top} to {top + height}"
+        f" changed visibly, above the limit of {config.max_isolated_change:,}, while the area around them is identical"
+    )
+
+
 def _unmeasured(finding: LocalityFinding) -> str | None:
     empty = []
     if finding.changed_outside is None:
@@ -241,15 +273,20 @@ def _details(finding: LocalityFinding, config: LocalityGrader, map_path: str) ->
         "base_size": "x".join(map(str, finding.base_size)),
         "output_size": "x".join(map(str, finding.image_size)),
         "registration": finding.registration.as_details(),
+        **({"encoded_again": finding.isolated is None} if config.tolerance == "reencode" else {}),
         "pixels_outside": finding.pixels_outside,
         "pixels_inside": finding.pixels_inside,
         **({"alpha_outside": dict(finding.alpha_outside)} if finding.alpha_outside else {}),
         "window": dict(zip(("left", "top", "width", "height"), finding.window, strict=True))
         if finding.window
         else None,
+        "isolated_window": dict(zip(("left", "top", "width", "height"), finding.isolated.window, strict=True))
+        if finding.isolated and finding.isolated.window
+        else None,
         "limits": {
             "max_changed_outside": config.max_changed_outside,
             "max_worst_window": config.max_worst_window,
+            "max_isolated_change": config.max_isolated_change,
             "min_changed_inside": config.min_changed_inside,
             "max_shift": config.max_shift,
             "max_magnification": config.max_magnification,

@@ -40,6 +40,13 @@ def text_contexts(case: TestCase, prompt: str, description: str, *, describe: bo
     return {DESCRIBE: {}, CHECK: {"prompt": prompt, "criteria": case.criteria, "description": description}}
 
 
+def unreadable_characters(expected: ExpectText) -> list[str]:
+    """The characters of the expected lines that OCR cannot read."""
+    from visioneval.graders.text.alphabet import unreadable
+
+    return unreadable("".join((*expected.required, *expected.forbidden, *expected.allowed)))
+
+
 class TextGrader(BaseGrader, PanelOptions):
     """Exact, case-sensitive copy: the lines that the image or video must and must not show."""
 
@@ -103,6 +110,13 @@ class TextGrader(BaseGrader, PanelOptions):
     @property
     def judge_names(self) -> tuple[str, ...]:
         return () if self.extract == "ocr" else super().judge_names
+
+    def extra_for(self, case: TestCase) -> str | None:
+        """OCR reads first, unless a judge may read and OCR does not know the characters."""
+        expected = case.expect.text
+        if expected is None or self.extract == "judge":
+            return None
+        return None if self.extract != "ocr" and unreadable_characters(expected) else "ocr"
 
     @property
     def measures_locally(self) -> bool:

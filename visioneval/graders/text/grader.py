@@ -16,8 +16,7 @@ from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import Measure
 from visioneval.graders.pixels.difference import SCORE_DIGITS, TOOL_VERSIONS
 from visioneval.graders.text import judge as text_judge
-from visioneval.graders.text.alphabet import unreadable
-from visioneval.graders.text.config import TextGrader
+from visioneval.graders.text.config import TextGrader, unreadable_characters
 from visioneval.graders.text.copy_check import CopyCheck, CopyPair, Miss, check
 from visioneval.graders.text.copy_match import Corners, Reading
 from visioneval.graders.text.reading import contrast, ocr
@@ -49,7 +48,7 @@ class Text:
         if expected is None:
             return Grade(scores={})
         by_judge = self._config.extract != "ocr"
-        if self._config.extract == "judge" or (by_judge and _unreadable_characters(expected)):
+        if self._config.extract == "judge" or (by_judge and unreadable_characters(expected)):
             return await self._by_judge(context, expected)
         _refuse_unreadable(expected)
         if context.generated.is_video:
@@ -196,13 +195,8 @@ def _with_criteria(graded: Grade, key: str, judge_reading: text_judge.JudgeReadi
     return replace(graded, scores={**graded.scores, key: False}, reasons={key: reason})
 
 
-def _unreadable_characters(expected: ExpectText) -> list[str]:
-    """The characters of the expected lines that OCR cannot read."""
-    return unreadable("".join((*expected.required, *expected.forbidden, *expected.allowed)))
-
-
 def _refuse_unreadable(expected: ExpectText) -> None:
-    if characters := _unreadable_characters(expected):
+    if characters := unreadable_characters(expected):
         raise GraderError(f"local OCR cannot read {' '.join(characters[:10])}: use a text grader with 'extract: judge'")
 
 

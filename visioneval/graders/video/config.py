@@ -45,6 +45,9 @@ class VideoGrader(BaseGrader):
     )
     max_flicker: Share | None = Field(default=0.01, description="The largest flicker; null: any.")
 
+    def extra_for(self, case: TestCase) -> str | None:
+        return "video" if is_video(case) else None
+
     @property
     def measures_locally(self) -> bool:
         return True

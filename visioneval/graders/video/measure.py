@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visioneval.errors import GraderError
+from visioneval.extras import needs
 from visioneval.graders.video.flicker import flicker
 from visioneval.graders.video.series import OverTime, over_time
 from visioneval.media.video_luma import Luma, LumaFrame, opened_luma
@@ -71,7 +72,7 @@ def tool_versions() -> dict[str, str]:
     try:
         return {"av": version("av"), "numpy": np.__version__}
     except PackageNotFoundError:
-        raise GraderError("videos need an extra: run pip install '.[video]' in a checkout of visioneval") from None
+        raise GraderError(needs("video")) from None
 
 
 def measure_video(path: Path) -> VideoFacts:

@@ -69,8 +69,10 @@ def corrected_mean(judge: Floats, cases: Codes, sample: LabeledSample, step: flo
 
     Labels that never contradict the judge would give a variance near 0. So, for the interval only, each stratum gets
     two more labels of the weight of an average case: for yes or no (``step=None``) one where people say yes and the
-    judge says no, and one the other way round; on a scale one that is a ``step`` (0 for none) above the prediction, and
-    one below. Raises ``ValueError`` without labels, and for a weight that is not positive.
+    judge says no, and one the other way round, or, where the judge decided the strata, one of each where it says what
+    it says in the stratum; on a scale one that is a ``step`` (0 for none) above the prediction, and one below.
+
+    Raises ``ValueError`` without labels, and for a weight that is not positive.
 
     Sources: A. N. Angelopoulos, J. C. Duchi and T. Zrnic, "PPI++: Efficient prediction-powered inference", arXiv
     2311.01453 (2023), here with weights, as J. Hajek, "Comment on an essay on the logical foundations of survey
@@ -92,17 +94,19 @@ def corrected_mean(judge: Floats, cases: Codes, sample: LabeledSample, step: flo
     influence = np.bincount(cases, tuning * (judge - judge.mean()) / len(judge), count)
     influence += np.bincount(cases[sample.rows], shares * (people_gaps - tuning * judge_gaps), count)
     labeled_cases = len(np.unique(cases[sample.rows]))
-    if step is None:
-        added = (1 - people_mean + tuning * judge_mean, -people_mean - tuning * (1 - judge_mean))
-    else:
-        added = (step, -step)
     added_share = len(sample.rows) / labeled_cases * _mean_by_code(shares, sample.strata)
+    if step is not None:
+        above = below = np.full(len(added_share), step)
+    else:
+        lowest, highest = _judge_by_stratum(judge, labeled_judge, shares, sample.strata)
+        above = 1 - people_mean - tuning * (lowest - judge_mean)
+        below = people_mean + tuning * (highest - judge_mean)
     total = 1 + 2 * float(added_share.sum())
     return MeanEstimate(
         value=value,
-        center=value + float(added_share.sum()) * sum(added) / total,
+        center=value + float(added_share @ (above - below)) / total,
         influence=influence / total,
-        floor=float(np.square(added_share).sum()) * sum(gap * gap for gap in added) / total**2,
+        floor=float(np.square(added_share) @ (np.square(above) + np.square(below))) / total**2,
         cases=labeled_cases,
         tuning=tuning,
     )
@@ -126,6 +130,19 @@ def difference(first: MeanEstimate, second: MeanEstimate) -> MeanEstimate:
         floor=first.floor + second.floor,
         cases=min(first.cases, second.cases),
     )
+
+
+def _judge_by_stratum(judge: Floats, labeled: Floats, shares: Floats, strata: Codes) -> tuple[Floats, Floats]:
+    """The judge's lowest and highest value in each stratum, both of shape ``(strata,)``: 0 and 1, unless it decided
+    the strata, so that its mean over the labels is that over all cells.
+    """
+    _, compact = np.unique(strata, return_inverse=True)
+    count = int(compact.max()) + 1
+    lowest, highest = np.full(count, np.inf), np.full(count, -np.inf)
+    np.minimum.at(lowest, compact, labeled)
+    np.maximum.at(highest, compact, labeled)
+    decides = count > 1 and bool((lowest == highest).all()) and abs(float(shares @ labeled - judge.mean())) < 1e-9
+    return (lowest, highest) if decides else (np.zeros(count), np.ones(count))
 
 
 def _mean_by_code(values: Floats, codes: Codes) -> Floats:

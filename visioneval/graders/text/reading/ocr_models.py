@@ -18,21 +18,14 @@ from typing import Any
 import numpy as np
 
 from visioneval.errors import GraderError
+from visioneval.extras import has_extra, install_command, needs
+from visioneval.processors import processors
 from visioneval.stopwatch import waiting
-
-
-def processors() -> int:
-    """The processors that this process may use, at least 1: fewer than the machine's in some containers."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
 
 MODELS = {
     "Det": "PP-OCRv6_det_small.onnx",
     "Rec": "PP-OCRv6_rec_small.onnx",
 }
-INSTALL = "run pip install '.[ocr]' in a checkout of visioneval"
 
 TINY_WEIGHT = 1e-30
 """Weights nearer to 0 than this become 0. They are lost in the rounding of any sum with other weights."""
@@ -53,11 +46,11 @@ _VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
 def model_path(part: str) -> Path:
     """The file of a model, ``Det`` or ``Rec``. Raises ``GraderError`` if it is not installed."""
     package = find_spec("rapidocr")
-    if package is None or package.origin is None or find_spec("onnxruntime") is None:
-        raise GraderError(f"reading text needs RapidOCR: {INSTALL}")
+    if package is None or package.origin is None or not has_extra("ocr"):
+        raise GraderError(needs("ocr"))
     path = Path(package.origin).parent / "models" / MODELS[part]
     if not path.is_file():
-        raise GraderError(f"the installed rapidocr does not include the model {path.name}: {INSTALL}")
+        raise GraderError(f"the installed rapidocr does not include the model {path.name}: {install_command('ocr')}")
     return path
 
 
