@@ -14,6 +14,8 @@ from visioneval.api.runs import Run, load_run
 from visioneval.defaults import RUNS
 from visioneval.engine.sanitize import Sanitizer
 from visioneval.errors import TrackerError, UsageError, did_you_mean
+from visioneval.suite.load import HIDDEN
+from visioneval.suite.loading.messages import explain
 from visioneval.suite.loading.yaml_reader import parse_scalar
 from visioneval.suite.tracking import TRACKERS, BaseTracking
 
@@ -57,7 +59,10 @@ def tracking_of_options(tracker: str, options: Mapping[str, Any]) -> BaseTrackin
         return model.model_validate({"to": tracker, **options, **parsed})
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
-        name, message = ".".join(map(str, problem["loc"])), problem["msg"].removeprefix("Value error, ")
+        name = ".".join(map(str, problem["loc"]))
         if problem["type"] == "missing":
             raise UsageError(f"--to {tracker} needs --option {name}=...") from None
+        if name == "uri":
+            problem["input"] = HIDDEN  # it may contain a password
+        message = explain(problem, model.model_json_schema()).removeprefix(f"{name}: ")
         raise UsageError(f"--option {name}: {message}") from None

@@ -46,7 +46,7 @@ def _name(bound: Bound) -> str:
 
 
 def _option(bound: Bound) -> Any:
-    text = f"{bound.help} {bound.default:,}, or {bound.variable}."
+    text = f"{bound.help} Default: {bound.default:,}, or {bound.variable}."
     return Annotated[int | None, options.value(bound.flag, "N", text, PANEL, min=1)]
 
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 SELECTION = "Selection"
-STORES = ("s3://", "gs://")
 _RUNS_HELP = "The folder of runs, or its s3:// or gs:// URL."
 OUTPUT = "Output"
 CALLS = "Caching, resume, rate limits and cost"
@@ -49,17 +48,15 @@ def local_path(text: str | Path) -> Path:
 
     Raises ``UsageError`` for a URL, which ``Path`` would turn into a folder named ``s3:``.
     """
-    from visioneval.media.urls import is_url_like
-
-    if is_url_like(str(text)):
+    if _is_url(text):
         raise UsageError(f"{text}: is a URL, but this must be a path on this machine")
     return Path(text)
 
 
 def runs_location(text: str | Path) -> Path:
     """A folder of runs on this machine, or the one that stands for a URL. Raises ``UsageError``."""
-    if not str(text).startswith(STORES):
-        return local_path(text)
+    if not _is_url(text):
+        return Path(text)
     from visioneval.records.stores.locations import runs_folder
 
     return runs_folder(str(text))
@@ -67,11 +64,17 @@ def runs_location(text: str | Path) -> Path:
 
 def cache_location(text: str | Path) -> Path:
     """A cache folder on this machine, or the one that stands for a URL. Raises ``UsageError``."""
-    if not str(text).startswith(STORES):
-        return local_path(text)
+    if not _is_url(text):
+        return Path(text)
     from visioneval.records.stores.locations import cache_folder
 
     return cache_folder(str(text))
+
+
+def _is_url(text: str | Path) -> bool:
+    from visioneval.media.urls import is_url_like
+
+    return is_url_like(str(text))
 
 
 def _parser(metavar: str) -> Callable[[str | Path], Path] | None:
@@ -120,7 +123,7 @@ Graders = Annotated[
 Limit = Annotated[int | None, value("--limit", "N", "Only the first N selected cases.", SELECTION, min=1)]
 Samples = Annotated[
     int | None,
-    value("--samples", "N", "Samples per case and model run; overrides the suite.", SELECTION, min=1, max=1000),
+    value("--samples", "N", "Samples per case and model run; default: the suite's.", SELECTION, min=1, max=1000),
 ]
 ShardOfCases = Annotated[
     str | None,
@@ -151,6 +154,17 @@ Quiet = Annotated[bool, flag("--quiet", "Print only where the run is.", OUTPUT)]
 Junit = Annotated[Path | None, value("--junit", "FILE", "Also write JUnit XML.", OUTPUT)]
 Markdown = Annotated[Path | None, value("--markdown", "FILE", "Also write Markdown, for a job summary.", OUTPUT)]
 NoFail = Annotated[bool, flag("--no-fail", "Exit 0 instead of 1 if a gate fails.", OUTPUT)]
+Port = Annotated[
+    int | None,
+    value("--port", "PORT", "The port; default: 8377, or a free port if that is in use.", min=0, max=65535),
+]
+Host = Annotated[str, value("--host", "ADDRESS", "The address to listen on; it must be local to this machine.")]
+OpenBrowser = Annotated[
+    bool | None,
+    typer.Option(
+        "--open/--no-open", metavar="", help="Open a browser; default: only on a terminal.", show_default=False
+    ),
+]
 TrustSuite = Annotated[
     bool, flag("--trust-suite", "Allow the suite to run its own code and to read files outside its folder.")
 ]
@@ -185,7 +199,14 @@ CacheFolder = Annotated[
     ),
 ]
 BudgetUsd = Annotated[
-    float | None, value("--budget", "USD", "Maximum spend of this command, in US dollars.", CALLS, min=0.000001)
+    float | None,
+    value(
+        "--budget",
+        "USD",
+        "Maximum spend of this command, in US dollars; default: the suite's budget_usd.",
+        CALLS,
+        min=0.000001,
+    ),
 ]
 MaxConcurrency = Annotated[
     int,

@@ -18,8 +18,9 @@ from visioneval.records.stores.locations import display_name
 from visioneval.types import Verdict
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.console import Group
 
+    from visioneval.analysis.summary.accumulators import Costs
     from visioneval.engine.listener import Listener
     from visioneval.engine.prepare.runs import PreparedRun
     from visioneval.records.model import Record
@@ -28,6 +29,8 @@ INTERVAL_S = 10.0
 WINDOW_S = 30.0
 STEP_S = 0.5
 """Cells that finish within this time are counted together."""
+CALL_LINES = 5
+"""Models with calls that are shown."""
 MIN_CELLS = 8
 """Cells before an estimate of the remaining time: the first ones wait for models to load."""
 
@@ -71,8 +74,9 @@ class Pace:
 
 @dataclass(slots=True)
 class ProgressCounts:
-    """The finished cells and their known cost."""
+    """The finished cells and their known cost. Without ``costs``, cells without a known cost are taken as free."""
 
+    costs: Costs | None = None
     verdicts: Counter[Verdict] = field(default_factory=Counter)
     cost: float | None = None
 
@@ -80,11 +84,21 @@ class ProgressCounts:
         """Counts a finished cell and its known cost."""
         self.verdicts[record.verdict] += 1
         self.cost = known_sum(self.cost, record.total_cost_usd)
+        if self.costs is not None:
+            self.costs.add(record)
 
     def __str__(self) -> str:
         shown = (verdict for verdict in Verdict if verdict is not Verdict.NONE or self.verdicts[verdict])
         text = " ".join(f"{self.verdicts[verdict]} {verdict.lower()}" for verdict in shown)
-        return text if self.cost is None else f"{text} {self.cost:.2f} USD"
+        return ", ".join(part for part in (text, self._cost_text) if part)
+
+    @property
+    def _cost_text(self) -> str:
+        unknown = self.costs is not None and self.costs.unknown.total() > 0
+        if not self.cost:
+            return "cost unknown" if unknown else "" if self.cost is None else "0.00 USD"
+        digits = f"{self.cost:,.2f}" if self.cost >= 1 else f"{self.cost:.4f}"
+        return f"{'at least ' if unknown else ''}{digits} USD"
 
 
 def progress_of(output: ResultOptions, *, debug: bool) -> Callable[[PreparedRun], AbstractContextManager[Listener]]:
@@ -92,6 +106,7 @@ def progress_of(output: ResultOptions, *, debug: bool) -> Callable[[PreparedRun]
 
     @contextmanager
     def watch(prepared: PreparedRun) -> Iterator[Listener]:
+        from visioneval.analysis.summary.accumulators import Costs
         from visioneval.engine.listener import Listener
 
         on_error = print_traceback if debug else lambda _: None
@@ -102,12 +117,13 @@ def progress_of(output: ResultOptions, *, debug: bool) -> Callable[[PreparedRun]
             say(note)
         folder = display_name(prepared.writer.folder)
         say(f"{prepared.plan.suite.name}: {count_of(prepared.cells, 'cell')} into {folder}")
+        counts = ProgressCounts(Costs(prepared.writer.info))
         if sys.stderr.isatty() and not debug:
-            with _live(prepared.cells) as live:
-                yield Listener(live.add, live.set_waiting, say, on_error, say)
+            with _live(prepared.cells, counts) as progress:
+                yield Listener(progress.add, progress.set_calls, say, on_error, say)
         else:
-            lines = _PlainProgress(prepared.cells)
-            yield Listener(lines.add, lines.set_waiting, say, on_error, say)
+            plain = _PlainProgress(prepared.cells, counts)
+            yield Listener(plain.add, plain.set_calls, say, on_error, say)
 
     return watch
 
@@ -118,42 +134,54 @@ def print_traceback(error: BaseException) -> None:
 
 
 @contextmanager
-def _live(total: int) -> Iterator[_LiveProgress]:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+def _live(total: int, counts: ProgressCounts) -> Iterator[_LiveProgress]:
+    from rich.live import Live
 
-    columns = (
-        TextColumn("cells"),
-        BarColumn(bar_width=None),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[status]}"),
-    )
-    with Progress(*columns, console=console(errors=True), transient=True) as progress:
-        yield _LiveProgress(progress, total)
+    progress = _LiveProgress(total, counts)
+    with Live(get_renderable=progress.lines, console=console(errors=True), transient=True):
+        yield progress
 
 
 class _LiveProgress:
-    """A live line with a progress bar, and the calls that wait for a rate limit."""
+    """A bar, the counts below it, and a line for each model with calls."""
 
-    def __init__(self, progress: Progress, total: int) -> None:
-        self._progress = progress
-        self._counts = ProgressCounts()
+    def __init__(self, total: int, counts: ProgressCounts) -> None:
+        self._total = total
+        self._counts = counts
         self._pace = Pace(total)
-        self._waiting = ""
-        self._task = progress.add_task("", total=total, status=self)
+        self._calls: list[str] = []
 
     def add(self, record: Record) -> None:
         self._counts.add(record)
         self._pace.add()
-        self._progress.advance(self._task)
 
-    def set_waiting(self, waiting: list[str]) -> None:
-        self._waiting = f"; {'; '.join(waiting)}" if waiting else ""
+    def set_calls(self, calls: list[str]) -> None:
+        self._calls = calls
 
-    def __str__(self) -> str:
-        """The text after the bar, as of now: the line is drawn several times per second."""
-        rate, left = self._pace.per_second, self._pace.remaining_s
-        speed = f" {rate:.1f}/s" if rate >= 0.05 else ""
-        return f"{self._counts}{speed}{self._waiting} {'--:--' if left is None else _clock(left)}"
+    def lines(self) -> Group:
+        """What is shown now: it is drawn several times per second."""
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        done, left = self._counts.verdicts.total(), self._pace.remaining_s
+        first = Table.grid(padding=(0, 1), expand=True)
+        for ratio in (None, 1, None):
+            first.add_column(ratio=ratio, no_wrap=True)
+        bar = ProgressBar(self._total, done, style="bright_black", complete_style="cyan", finished_style="cyan")
+        first.add_row("cells", bar, f"{done}/{self._total}  {_left_text(left)}")
+        texts = (f"{self._counts}, {self._pace.per_second:.1f} cells/s", *_first_calls(self._calls))
+        return Group(first, *(Text(text) for text in texts))
+
+
+def _first_calls(calls: list[str]) -> list[str]:
+    rest = len(calls) - CALL_LINES
+    return [*calls[:CALL_LINES], *([f"and {count_of(rest, 'more model')}"] if rest > 0 else [])]
+
+
+def _left_text(seconds: float | None) -> str:
+    return "--:-- left" if seconds is None else f"{_clock(seconds)} left"
 
 
 def _clock(seconds: float) -> str:
@@ -165,21 +193,21 @@ def _clock(seconds: float) -> str:
 class _PlainProgress:
     """A plain line at intervals."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, counts: ProgressCounts) -> None:
         self._total = total
-        self._counts = ProgressCounts()
+        self._counts = counts
         self._last = monotonic()
         self._pace = Pace(total)
-        self._waiting: list[str] = []
+        self._calls: list[str] = []
 
     def add(self, record: Record) -> None:
         self._counts.add(record)
         self._pace.add()
         self._print()
 
-    def set_waiting(self, waiting: list[str]) -> None:
-        self._waiting = waiting
-        if waiting:
+    def set_calls(self, calls: list[str]) -> None:
+        self._calls = calls
+        if calls:
             self._print()
 
     def _print(self) -> None:
@@ -187,6 +215,7 @@ class _PlainProgress:
         if now - self._last < INTERVAL_S or done >= self._total:
             return
         left = self._pace.remaining_s
-        remaining = f"; about {left:.0f} s left" if left is not None else ""
-        say(f"{done} of {self._total} cells: {self._counts}{remaining}{''.join(f'; {text}' for text in self._waiting)}")
+        remaining = "" if left is None else f", about {left:.0f} s left"
+        first = f"{done} of {self._total} cells: {self._counts}, {self._pace.per_second:.1f} cells/s{remaining}"
+        say("; ".join((first, *_first_calls(self._calls))))
         self._last = now

@@ -15,7 +15,7 @@ def show_result(result: Run, output: options.ResultOptions) -> None:
     """Prints a finished run. A reader that has closed the output does not change the exit code."""
     from visioneval.records.resume_command import stopped_text
     from visioneval.report.outcome import diversity_text, unjudged_pairs_text
-    from visioneval.report.terminal.run.summary import last_lines, print_summary
+    from visioneval.report.terminal.run.summary import last_lines, outcome_line, print_summary
 
     summary = result.summary
     with options.ignore_closed_output():
@@ -37,6 +37,7 @@ def show_result(result: Run, output: options.ResultOptions) -> None:
             options.say(str(result.resume_hint))
         if not output.as_json and not output.quiet:
             print_pairs(result)
+            options.console().print(outcome_line(summary))  # again: the first lines have scrolled away
         lines = last_lines(result.folder, summary, RUNS)
         if output.as_json:
             options.say(lines)

@@ -8,6 +8,8 @@ import typer
 
 WRONG_USAGE: type[Exception] = typer.BadParameter.__bases__[0]
 """The base class of typer's usage errors, which has no public name."""
+ENV_FILE = "--env-file"
+"""The option of the program itself that users most often write after the command."""
 _FORMS = {
     "int_parsing": "{input!r} is not a whole number",
     "int_from_float": "{input!r} is not a whole number",
@@ -25,7 +27,10 @@ def usage_message(error: Any, command: str | None) -> str | None:
     message = _value_message(error) or error.format_message().rstrip(".")
     if not message:
         return None
-    name = " ".join(["visioneval", *(_command_names(error.ctx) or ([command] if command else []))])
+    names = _command_names(error.ctx) or ([command] if command else [])
+    if names and getattr(error, "option_name", None) == ENV_FILE:
+        message = f"{ENV_FILE} goes before the command: visioneval {ENV_FILE} FILE {' '.join(names)} ..."
+    name = " ".join(["visioneval", *names])
     return f"{name}: {' '.join(message.split())}; see {name} --help"
 
 

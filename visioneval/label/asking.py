@@ -9,6 +9,7 @@ from typing import Any
 from visioneval.errors import UsageError
 from visioneval.label.sampling import Item
 from visioneval.records.labeling.labels import PAIR_ANSWERS, Answer
+from visioneval.records.model import Record
 from visioneval.suite.label_presets import resolve_labels
 from visioneval.suite.labels import VERDICT, WHY, LabelPair, LabelQuestion
 from visioneval.suite.model import Suite
@@ -91,11 +92,16 @@ def applicable_questions(questions: Iterable[LabelQuestion | LabelPair], item: I
             pair = LabelQuestion(key=question.key, ask=question.ask, type="one_of", choices=PAIR_ANSWERS)
             why = LabelQuestion(key=f"{question.key}{WHY}", ask="Why?", type="text")
             result += [PageQuestion(pair, "pair"), PageQuestion(why, "text")]
-        elif question.tasks and record.task_type not in question.tasks:
-            continue
-        elif not question.metrics or any(name == VERDICT or name in record.scores for name in question.metrics):
+        elif applies(question, record):
             result.append(PageQuestion(question, question.type))
     return result
+
+
+def applies(question: LabelQuestion, record: Record) -> bool:
+    """Whether a question is about a cell's task, and about a metric that the cell has."""
+    if question.tasks and record.task_type not in question.tasks:
+        return False
+    return not question.metrics or any(name == VERDICT or name in record.scores for name in question.metrics)
 
 
 def swap_sides(item: Item, answers: Mapping[str, Answer], pairs: Iterable[str]) -> dict[str, Answer]:

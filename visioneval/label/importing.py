@@ -152,7 +152,9 @@ class _Reader:
         self.by_text = {question.ask: question.key for question in target.asked.questions}
 
     def labels(self, row: Row, name: str) -> Iterator[Label | Problem]:
-        """The labels of a row, and a problem for each unreadable one."""
+        """The labels of a row, and a problem for each unreadable one; nothing for a row that nobody filled in."""
+        if self.layout.wide and not any(self._answers(row)):
+            return
         try:
             shared = self._shared(row)
         except _BadRowError as error:

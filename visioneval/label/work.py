@@ -11,7 +11,8 @@ from pathlib import Path
 from visioneval.analysis.review_priority import ReviewPriority
 from visioneval.analysis.run_lookup import Warn, ignore, read_run
 from visioneval.errors import UsageError
-from visioneval.label.asking import questions_for
+from visioneval.extras import install_command
+from visioneval.label.asking import applies, questions_for
 from visioneval.label.drawing import RANDOM_KINDS, draw_cells
 from visioneval.label.images import VIDEO_TYPES
 from visioneval.label.sampling import Candidate, SelectionSpec, pairs, select_candidates
@@ -127,8 +128,10 @@ def prepare(request: LabelRequest) -> LabelingTask:
 
 def record_draw(
     name: str, runs: Path, which: str, seed: int | None, warn: Warn = ignore
-) -> tuple[RecordedDraw, list[Record]]:
-    """Draws cells of a run for labeling elsewhere, and records the draw. Returns it with its cells, in order.
+) -> tuple[RecordedDraw, list[Record], list[LabelQuestion]]:
+    """Draws cells of a run for labeling elsewhere, and records the draw.
+
+    Returns it with its cells, in order, and the suite's questions that apply to any of them.
 
     Without a seed, reuses that of the last draw of the same kind. Raises ``UsageError``, and ``StorageError`` if the
     run folder cannot be written.
@@ -136,12 +139,14 @@ def record_draw(
     selection = SelectionSpec.parse(which)
     if selection.kind not in RANDOM_KINDS:
         raise UsageError(f"{which}: is not a random draw: write random:N or stratified:N")
-    folder, _, records = read_run(name, runs, warn)
+    folder, info, records = read_run(name, runs, warn)
     seed = _seed_of_last_draw(folder, records, selection) if seed is None else seed
     draw = draw_cells(records, selection, _new_seed() if seed is None else seed, datetime.now(UTC))
     append_draw(folder, draw)
     by_cell = {record.cell: record for record in records}
-    return draw, [by_cell[cell.cell] for cell in draw.cells]
+    drawn = [by_cell[cell.cell] for cell in draw.cells]
+    questions = info.selected_suite.resolved_labels.questions
+    return draw, drawn, [question for question in questions if any(applies(question, record) for record in drawn)]
 
 
 def _seed_of_last_draw(folder: Path, records: Iterable[Record], selection: SelectionSpec) -> int | None:
@@ -224,9 +229,7 @@ def _notes(run: _Run, subjects: Iterable[Candidate], missing_anchors: int) -> It
     if without_file:
         yield f"{_cells(without_file)} with a missing image file, skipped"
     if any(record.mime in VIDEO_TYPES for record in run.with_output) and not can_read_videos():
-        yield (
-            "video metadata may reveal the model; to remove it, run pip install '.[video]' in a checkout of visioneval"
-        )
+        yield f"video metadata may reveal the model; to remove it, {install_command('video')}"
     by_key = {subject.key: subject.outputs for subject in subjects}
     labels = read_labels(run.folder / LABELS)
     _, outdated = drop_outdated(labels, lambda label: by_key.get((*label.cell, label.other), (None, None)))

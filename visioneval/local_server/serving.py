@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from visioneval.errors import UsageError
+from visioneval.extras import install_command
 
 if TYPE_CHECKING:
     import uvicorn
@@ -30,9 +31,7 @@ def check_extra(page: str) -> None:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError:
-        raise UsageError(
-            f"{page} needs starlette and uvicorn: run pip install '.[label]' in a checkout of visioneval"
-        ) from None
+        raise UsageError(f"{page} needs starlette and uvicorn: {install_command('label')}") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,17 +10,18 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import Difference
-from visioneval.analysis.compare.gates import GateResult, overall_state
+from visioneval.analysis.compare.gates import GateResult
 from visioneval.analysis.compare.pairing import CellPair, Change
 from visioneval.analysis.ranking.findings import Ranking, Rankings
 from visioneval.analysis.summary.findings import GateFinding, Summary
+from visioneval.counted import count_of
 from visioneval.report.numbers import gate_value
 from visioneval.report.outcome import diversity_text, outcome, unjudged_pairs_text
 from visioneval.report.ranking_texts import ABOUT, by_group, ranking_title, show_chance, show_rank, show_strength
 from visioneval.report.sentences import (
     TITLES,
     assessment,
-    caveat,
+    compare_outcome,
     cost_and_time_rows,
     describe_change,
     headline,
@@ -55,13 +56,6 @@ _STATE_LABELS = {
     "deferred": "after merging",
 }
 
-_OUTCOME_TITLES = {
-    "passed": "all gates passed",
-    "failed": "gates failed",
-    "unmeasured": "gates not measured",
-    "incomplete": "B is incomplete",
-}
-
 MAX_ALIGNED = 50
 """Rows of the alignment of a comparison."""
 
@@ -83,14 +77,12 @@ def comparison_markdown(comparison: Comparison, gates: Sequence[GateResult]) -> 
 
 def _comparison(comparison: Comparison, gates: Sequence[GateResult]) -> Iterator[str]:
     first, *rest = headline(comparison)
-    state = overall_state(comparison, gates)
-    but = caveat(comparison) if state == "passed" else ""
-    yield f"## visioneval compare: {_OUTCOME_TITLES[state]}{f', but {but}' if but else ''}"
+    yield f"## visioneval compare: {compare_outcome(comparison, gates)[1]}"
     yield f"**{first}**"
     yield "\n".join(f"- {code(line)}" for line in (*rest, *notes(comparison)))
     unlike = list(mismatch_lines(comparison))
     if unlike:
-        yield "> **Graders differ between the runs: the differences below may come from the graders.**\n" + "\n".join(
+        yield "> **Graded differently: the differences below may come from that, not from the outputs.**\n" + "\n".join(
             f"> - {code(line)}" for line in unlike
         )
     for change in EXPANDED:
@@ -260,8 +252,8 @@ def _diversity(summary: Summary) -> Iterator[str]:
 
 
 def _gate(gate: GateFinding) -> tuple[str, ...]:
-    value = f"{gate_value(gate)}, n={gate.n}"
-    return _STATE_LABELS[gate.state], code(gate.rule), code(gate.scope or "all cells"), f"{value}, {gate.errors} errors"
+    value = f"{gate_value(gate)}, n={gate.n}, {count_of(gate.errors, 'error')}"
+    return _STATE_LABELS[gate.state], code(gate.rule), code(gate.scope or "all cells"), value
 
 
 def rankings_markdown(rankings: Rankings) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from visioneval.analysis.summary.findings import GateFinding
 from visioneval.records.model import Record
 from visioneval.rules import parse_gate, parse_rule, show_beside
-from visioneval.types import Score
 
 
 def gate_value(gate: GateFinding) -> str:
@@ -26,15 +25,6 @@ def show_interval(low: float | None, high: float | None) -> str:
 
 def _bound(value: float) -> str:
     return f"{value:.2f}" if abs(value) <= 1 else f"{value:.3g}"
-
-
-def show_score(score: Score, threshold: float | None = None) -> str:
-    """A score in a table: ``yes``, ``no``, a number, or ``not measured``."""
-    if score is None:
-        return "not measured"
-    if isinstance(score, bool):
-        return ("no", "yes")[score]
-    return f"{score:.4g}" if threshold is None else show_beside(score, threshold)
 
 
 def thresholds_of(record: Record) -> dict[str, float]:

@@ -7,6 +7,7 @@ from typing import Literal
 from visioneval.analysis.summary.diversity import unmeasured_groups
 from visioneval.analysis.summary.findings import Summary
 from visioneval.counted import count_of
+from visioneval.rules import parse_gate
 
 Tone = Literal["pass", "fail", "error"]
 _UNFINISHED = {"running": "Still running", "stopped": "Stopped before completion", "interrupted": "Interrupted"}
@@ -32,24 +33,60 @@ def _by_exit_code(summary: Summary) -> tuple[Tone, str]:
     failed = sum(gate.state == "failed" for gate in summary.gates)
     match summary.exit_code:
         case 0:
-            without = ", ".join(summary.left_out_graders)
-            return (
-                "pass",
-                f"All gates passed, without the graders left out: {without}" if without else "All gates passed",
-            )
+            return "pass", f"All gates passed{_left_out(summary)}"
         case 1:
             return "fail", f"{failed} of {count_of(len(summary.gates), 'gate')} failed"
         case 3 if summary.counts.errors or summary.counts.unmeasured:
-            cells = count_of(max(summary.counts.errors, summary.counts.unmeasured), "cell")
-            return "error", f"Incomplete: {cells} could not be measured"
+            return "error", f"Incomplete: {_unmeasured_cells(summary)}{_failed_too(summary)}"
         case 3 if summary.counts.cells != summary.planned_cells:
             return "error", f"Incomplete: {summary.counts.cells:,} of {count_of(summary.planned_cells, 'cell')}"
         case 3 if all(gate.state != "unmeasured" for gate in summary.gates) and not failed:
             return "error", "Incomplete: the selection left nothing for the gates of the suite"
         case 3:
-            return "error", "Incomplete: some values were not measured"
+            return "error", f"Incomplete: some values were not measured{_failed_too(summary)}"
         case code:
             return "error", f"Exit code {code}"
+
+
+def _left_out(summary: Summary) -> str:
+    """What the flags of a run have left out of its gates. Without rules, there is no pass rate that could be."""
+    skipped = sum(gate.state == "skipped" for gate in summary.gates)
+    without = ", ".join(summary.left_out_graders)
+    parts = (
+        f", {skipped} skipped" if skipped and not summary.counts.without_verdict else "",
+        f", without the graders left out: {without}" if without else "",
+    )
+    return "".join(parts)
+
+
+def _unmeasured_cells(summary: Summary) -> str:
+    """How many cells are errors, and on how many outputs a grader failed; one number where these are the same cells."""
+    errors, unmeasured = summary.counts.errors, summary.counts.unmeasured
+    if errors == unmeasured:
+        return f"{count_of(errors, 'cell')} could not be measured"
+    parts = [
+        f"{count_of(errors, 'cell')} ended in an error" * bool(errors),
+        f"a grader failed on {count_of(unmeasured, 'output')}" * bool(unmeasured),
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _failed_too(summary: Summary) -> str:
+    """How many gates failed, if one of them is about outputs and not about errors; else empty."""
+    failed = [parse_gate(gate.rule) for gate in summary.gates if gate.state == "failed"]
+    if all(gate.is_about_errors for gate in failed):
+        return ""
+    return f"; {len(failed)} of {count_of(len(summary.gates), 'gate')} failed"
+
+
+def error_note(summary: Summary) -> str:
+    """What ``error_rate`` and ``unmeasured_rate`` count, where cells are in one and not in the other; else empty."""
+    if summary.counts.errors == summary.counts.unmeasured:
+        return ""
+    return (
+        "error_rate counts cells without a verdict, such as those without an output;"
+        " unmeasured_rate counts outputs that a grader failed on, whatever their verdict."
+    )
 
 
 def unjudged_pairs_text(unjudged: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.coverage import check_coverage
 from visioneval.analysis.compare.differences import Difference
+from visioneval.analysis.compare.gates import GateResult, OverallState, overall_state
 from visioneval.analysis.compare.pairing import CellPair, Change, Pairs
 from visioneval.analysis.compare.tallies.metrics import Amount
 from visioneval.analysis.sides import Side
@@ -30,20 +32,42 @@ TITLES: dict[Change, str] = {
 }
 _COUNT_LABELS = {
     "broken": "broken",
-    "error_after": "new errors",
+    "error_after": "new error{s}",
     "fixed": "fixed",
-    "error_before": "resolved errors",
+    "error_before": "resolved error{s}",
     "still_failing": "still failing",
-    "still_error": "errors in both",
+    "still_error": "error{s} in both",
     "still_passing": "still passing",
 }
+_OUTCOMES: dict[OverallState, tuple[str, str]] = {
+    "passed": ("pass", "All gates passed"),
+    "failed": ("fail", "A gate failed"),
+    "unmeasured": ("error", "A gate was not measured"),
+    "incomplete": ("error", "B is incomplete"),
+}
+_UNDETECTABLE = "nothing"
+"""The size of a difference that so few cases cannot show, however large it is."""
+_HASH = re.compile("[0-9a-f]{12}")
+_ASPECTS = {"config": "options of the grader", "schema": "form of the judge's reply", "template": "judge template"}
 MAX_LISTED = 5
 _MAX_REASON = 200
 
 
+def compare_outcome(comparison: Comparison, gates: Sequence[GateResult]) -> tuple[str, str]:
+    """The tone and the sentence: ``pass`` only where all gates passed, nothing broke, and nothing is incomplete."""
+    state = overall_state(comparison, gates)
+    tone, sentence = _OUTCOMES[state]
+    but = caveat(comparison) if state == "passed" else ""
+    return ("plain", f"{sentence}, but {but}") if but else (tone, sentence)
+
+
 def headline(comparison: Comparison) -> Iterator[str]:
     """What is compared, and the number of cells for each kind of change."""
-    counts = [f"{number:,} {_COUNT_LABELS[change]}" for change, number in comparison.counts.items() if number]
+    counts = [
+        f"{number:,} {_COUNT_LABELS[change].format(s='s' * (number != 1))}"
+        for change, number in comparison.counts.items()
+        if number
+    ]
     broken = [] if comparison.counts["broken"] else ["0 broken"]
     yield ", ".join(broken + counts)
     yield f"A: {_side(comparison.a)}"
@@ -65,9 +89,15 @@ def _side(side: Side) -> str:
 
 def notes(comparison: Comparison) -> Iterator[str]:
     """Caveats that apply to the numbers below."""
+    is_same_run = comparison.a.folder is not None and comparison.a.folder == comparison.b.folder
+    if is_same_run and all(old == new for old, new in comparison.labels):
+        yield "A and B are the same run: this compares it with itself"
     flaky = len(comparison.pairs) - len(comparison.stable_pairs)
     if flaky:
         yield f"flaky: {flaky} pair{'s' * (flaky != 1)} listed below, excluded from all numbers and gates"
+    suites = [side.suite for side in (comparison.a, comparison.b)]
+    if None not in suites and suites[0] != suites[1]:
+        yield f"A is of the suite {suites[0]}, B of the suite {suites[1]}"
     for side in (comparison.a, comparison.b):
         if side.is_partial:
             yield f"{side.name} is partial: it was set with --partial, from a run without all cells of its suite"
@@ -77,7 +107,12 @@ def notes(comparison: Comparison) -> Iterator[str]:
     if comparison.b.unused_confirmations:
         yield "B has new samples from an earlier --confirm: not used here"
     if comparison.has_other_source:
-        yield "the suite files differ; changes in grading are listed by metric"
+        changes = (
+            "what changed in the grading is listed by metric"
+            if comparison.grading_differences
+            else "no pair was graded differently"
+        )
+        yield f"the suite files differ; {changes}"
     if any(difference.metric.better == "none" and difference.n_pairs for difference in comparison.metrics) and None in (
         comparison.a.suite,
         comparison.b.suite,
@@ -117,14 +152,16 @@ def _lacks_cells(side: Side) -> bool:
 
 
 def mismatch_lines(comparison: Comparison) -> Iterator[str]:
-    """One line for each difference in grading, with the metrics it affects."""
+    """One line for each difference in grading, with the metrics it affects. Values that are hashes are left out."""
     metrics_by_mismatch: dict[tuple[str, str, str, int], list[str]] = {}
     for mismatch in comparison.grading_differences:
         metrics_by_mismatch.setdefault((mismatch.what, mismatch.a, mismatch.b, mismatch.pairs), []).append(
             mismatch.metric
         )
     for (aspect, a, b, pairs), metrics in metrics_by_mismatch.items():
-        yield f"{', '.join(metrics)}: {aspect}: {a} -> {b} ({pairs:,} of {len(comparison.pairs):,} pairs)"
+        change = "changed" if _HASH.fullmatch(a) or _HASH.fullmatch(b) else f"{a} -> {b}"
+        what = f"{', '.join(metrics)}: {_ASPECTS.get(aspect, aspect)}"
+        yield f"{what}: {change} ({pairs:,} of {len(comparison.pairs):,} pairs)"
 
 
 def describe_change(pair: CellPair, writers: Mapping[str, str]) -> list[str]:
@@ -214,9 +251,15 @@ def power_lines(differences: Sequence[Difference]) -> Iterator[str]:
         if difference.n_cases:
             by_cases.setdefault(difference.n_cases, {}).setdefault(_detectable(difference), []).append(difference.name)
     for number, names in by_cases.items():
-        sizes = [f"{size} ({', '.join(metrics)})" for size, metrics in names.items() if size]
+        metrics_by_size = {size: metrics for size, metrics in names.items() if size}
+        hidden = metrics_by_size.pop(_UNDETECTABLE, [])
+        sizes = [f"{size} ({', '.join(metrics)})" for size, metrics in metrics_by_size.items()]
+        cases = f"{number:,} case{'s' * (number != 1)}"
         if sizes:
-            yield f"With {number:,} case{'s' * (number != 1)}, 80% power to detect {'; '.join(sizes)}"
+            yield f"With {cases}, 80% power to detect {'; '.join(sizes)}"
+        if hidden:
+            verb = "is" if number == 1 else "are"
+            yield f"{cases} {verb} too few to detect any difference with 80% power ({', '.join(hidden)})"
     if any(difference.unmeasured for difference in differences):
         yield "!n: not measured on at least one side in n more pairs"
 
@@ -226,7 +269,7 @@ def _detectable(difference: Difference) -> str:
     if difference.metric.type != "bool":
         return "" if difference.detectable is None else f"{difference.detectable:.2g}"
     if difference.detectable is None:
-        return "no difference"
+        return _UNDETECTABLE
     points = difference.detectable * 100
     return f"{points:.0f} points" if points >= 10 else f"{points:.2g} points"
 

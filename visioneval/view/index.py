@@ -11,7 +11,7 @@ from urllib.parse import quote
 from visioneval.counted import count_of
 from visioneval.report.html.pages import PageFrame, policy, render, style, usd
 from visioneval.view.listing import RunRow
-from visioneval.view.trends import HEIGHT, WIDTH, Trend, percent, trends
+from visioneval.view.trends import HEIGHT, WIDTH, Trend, experiment_trends, percent
 
 FOLDER = Path(__file__).parent / "pages"
 INDEX_SCRIPT, LIVE_SCRIPT, STYLE = "index.js", "live.js", "view.css"
@@ -120,7 +120,7 @@ def _parts(rows: Sequence[RunRow], options: IndexOptions) -> list[ExperimentPart
         ExperimentPart(
             name,
             count_of(len(members), "run"),
-            trends(members, options.metrics) if name else [],
+            experiment_trends(members, options.metrics) if name else [],
             [_line(row, options) for row in reversed(members)],
         )
         for name, members in by_experiment(rows).items()

@@ -23,7 +23,7 @@ from visioneval.report.text import one_line
 
 SUMMARY = "summary.json"
 _MAX_BYTES = 256 << 20
-_UNFINISHED = {"running": "Running", "stopped": "Killed: resume it to go on"}
+_UNFINISHED = {"running": "Running", "stopped": "Killed: can be resumed"}
 Stamp = tuple[int, int]
 """Time in ns and size of a file; zeros if it does not exist."""
 
@@ -46,6 +46,8 @@ class RunRow:
     run_id: str
     problem: str = ""
     experiment: str = ""
+    suite: str = ""
+    """The name of its suite, known once it has figures."""
     note: str = ""
     started_at: str = ""
     state: str = ""
@@ -199,7 +201,10 @@ def _with_figures(folder: Path, row: RunRow) -> RunRow:
     if summary.state != row.state or summary.planned_cells != row.planned_cells:
         return replace(row, outcome="summary.json is of another state of the run: see its report")
     tone, text = outcome(summary)
-    return replace(row, cells=summary.counts.cells, tone=tone, outcome=one_line(text), summary=_part(summary))
+    suite = one_line(summary.suite, 120)
+    return replace(
+        row, suite=suite, cells=summary.counts.cells, tone=tone, outcome=one_line(text), summary=_part(summary)
+    )
 
 
 def _read_header(folder: Path) -> RunHeader:

@@ -126,7 +126,7 @@ def live_notice(info: RunInfo, cells: int) -> str:
     if info.state == "running":
         return f"Running: {cells:,} of {info.planned_cells:,} cells so far. This page follows the run."
     if info.state == "stopped":
-        return f"The run was killed after {cells:,} of {info.planned_cells:,} cells: resume it to go on."
+        return f"The run was killed after {cells:,} of {info.planned_cells:,} cells. It can be resumed."
     return ""
 
 

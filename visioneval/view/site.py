@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from urllib.parse import quote
 
@@ -26,6 +26,7 @@ from visioneval.view.index import BACK, STYLE, IndexOptions, by_experiment, inde
 from visioneval.view.listing import RunListing, RunRow
 from visioneval.view.reports import live_notice
 from visioneval.view.results import render_comparison
+from visioneval.view.trends import by_suite
 
 SITE = "visioneval-site"
 """Marks a folder as a site that may be written again."""
@@ -113,11 +114,11 @@ def _write_report(root: Path, row: RunRow, target: Path, options: SiteOptions, l
 
 
 def _write_comparisons(root: Path, rows: Sequence[RunRow], target: Path, log: Log) -> dict[str, str]:
-    """Compares each finished run of an experiment with the one before. Returns the addresses, by run B."""
+    """Compares each finished run of an experiment with the suite's one before. Returns the addresses, by run B."""
     links: dict[str, str] = {}
     for experiment, members in by_experiment(rows).items():
-        final = [row for row in members if row.is_final] if experiment else []
-        for before, after in pairwise(final):
+        suites = by_suite(members).values() if experiment else ()
+        for before, after in chain.from_iterable(map(pairwise, suites)):
             name = _comparison(after.run_id)
             back = ((BACK, "../index.html"), *((row.run_id, f"../{_report(row)}") for row in (before, after)))
             try:

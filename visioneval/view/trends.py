@@ -1,4 +1,4 @@
-"""Lines over the runs of an experiment: pass rate, metrics, cost and failure tags. Pure functions."""
+"""Lines over the runs of each suite of an experiment: pass rate, metrics, cost and failure tags. Pure functions."""
 
 from __future__ import annotations
 
@@ -46,8 +46,27 @@ class Trend:
     points: tuple[Point, ...]
 
 
-def trends(rows: Sequence[RunRow], metrics: Sequence[str] = ()) -> list[Trend]:
-    """The lines of an experiment, whose runs are oldest first; empty with fewer than two finished runs.
+def by_suite(rows: Sequence[RunRow]) -> dict[str, list[RunRow]]:
+    """The finished runs of each suite, in order: the figures of two suites do not continue each other."""
+    groups: dict[str, list[RunRow]] = {}
+    for row in rows:
+        if row.is_final:
+            groups.setdefault(row.suite, []).append(row)
+    return groups
+
+
+def experiment_trends(rows: Sequence[RunRow], metrics: Sequence[str] = ()) -> list[Trend]:
+    """The lines of an experiment, as of ``trends``, for each of its suites, which they name if there are several."""
+    suites = by_suite(rows)
+    return [
+        line
+        for suite, members in suites.items()
+        for line in trends(members, metrics, f"{suite}: " if len(suites) > 1 else "")
+    ]
+
+
+def trends(rows: Sequence[RunRow], metrics: Sequence[str] = (), prefix: str = "") -> list[Trend]:
+    """The lines of a suite, whose runs are oldest first; empty with fewer than two finished runs.
 
     ``metrics`` are globs; without any, those that rules and gates of the last run read.
     """
@@ -55,17 +74,19 @@ def trends(rows: Sequence[RunRow], metrics: Sequence[str] = ()) -> list[Trend]:
     if len(final) < 2:
         return []
     parts = [row.summary for row in final if row.summary is not None]
-    lines = [_trend("Pass rate", final, lambda part: part.pass_rate, (0.0, 1.0), percent)]
+    lines = [_trend(f"{prefix}Pass rate", final, lambda part: part.pass_rate, (0.0, 1.0), percent)]
     for name in chosen_metrics(parts, metrics):
         bounds = next((part.ranges[name] for part in reversed(parts) if name in part.ranges), None)
         is_share = any(part.is_share(name) for part in parts)
-        lines.append(_trend(name, final, _metric(name), bounds, percent if is_share else number))
-    lines.append(_trend("Cost, USD", final, lambda part: part.cost_usd, (0.0, None), lambda value: usd(value, 0)))
+        lines.append(_trend(f"{prefix}{name}", final, _metric(name), bounds, percent if is_share else number))
+    lines.append(
+        _trend(f"{prefix}Cost, USD", final, lambda part: part.cost_usd, (0.0, None), lambda value: usd(value, 0))
+    )
     totals: Counter[str] = Counter()
     for part in parts:
         totals.update(part.failure_tags)
     for tag, _ in totals.most_common(MAX_TAGS):
-        lines.append(_trend(f"Cells tagged {tag}", final, _share(tag), (0.0, None), percent))
+        lines.append(_trend(f"{prefix}Cells tagged {tag}", final, _share(tag), (0.0, None), percent))
     return [line for line in lines if line.points]
 
 

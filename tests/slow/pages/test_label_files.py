@@ -75,6 +75,29 @@ def test_imports_a_plain_file_without_options(run: Folder) -> None:
     assert [label.answer for label in run.labels] == [True, 4, False]
 
 
+def test_a_drawn_table_is_filled_in_and_imported(run: Folder) -> None:
+    table = run.folder / "cells.csv"
+    done = run.call("draw", "r", "random:9", "--seed", "1", "-o", str(table))
+    assert done.exit_code == 0, done.output
+    assert "usable (yes or no): Is it usable?" in done.stderr
+    assert "clarity (from 1 to 5): How clear is it?" in done.stderr
+    assert "artifacts (one of: none; minor; major): Artifacts?" in done.stderr
+    with table.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0])[4:] == ["rater", "usable", "clarity", "artifacts", "wrong", "note"]
+    rows[0] |= {"rater": "ann", "usable": "yes", "clarity": "4"}
+    with table.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    done = run.call("import", str(table), "r")
+    assert done.stdout == "r: labels added: 2 (cells: 1, raters: 1); already present: 0; skipped: 0\n"
+    assert run.answers == {"usable": True, "clarity": 4}
+    again = run.call("draw", "r", "random:9", "-o", str(table))
+    assert (again.exit_code, "already exists, and may have been filled in" in again.stderr) == (2, True)
+    assert "ann" in table.read_text()
+
+
 @pytest.mark.parametrize(
     ("question", "given", "saved"),
     [
@@ -117,7 +140,7 @@ def test_answers_are_read_by_their_questions_type(run: Folder, question: str, gi
 )
 def test_bad_row_is_reported_and_skipped(run: Folder, row: str, expected: str) -> None:
     done = run.add(HEAD + f"one,m,ann,usable,yes\n{row}\none,n,ann,usable,no\n")
-    assert done.exit_code == 0
+    assert done.exit_code == 3
     where, _, message = done.stderr.strip().partition(": ")
     assert where.endswith("in.csv:3:1")
     assert message == expected
@@ -158,7 +181,7 @@ def test_a_wide_file_answers_several_questions_in_a_row(run: Folder) -> None:
     done = run.add(
         "test_id,model_label,sample_index,rater,usable,clarity,note\ntwo,n,1,ann,yes,9,\none,n,0,bo,no,2,ok\n"
     )
-    assert done.exit_code == 0
+    assert done.exit_code == 3
     assert done.stderr.strip().endswith("in.csv:2:1: clarity: 9 is not on the scale from 1 to 5")
     assert [(label.cell, label.question, label.answer) for label in run.labels] == [
         (("two", "n", 1), "usable", True),
@@ -206,7 +229,7 @@ def test_unsupported_files_are_a_usage_error(run: Folder, tmp_path: Path) -> Non
 def test_invalid_json_line_is_reported_and_skipped(run: Folder) -> None:
     good = '{"case": "one", "model": "m", "rater": "ann", "question": "usable", "answer": true}'
     done = run.add(f"{good}\n{{torn\n[1]\n", name="in.jsonl")
-    assert done.exit_code == 0
+    assert done.exit_code == 3
     assert [line.split("in.jsonl:")[1].split(": ")[0] for line in done.stderr.splitlines()] == ["2:2", "3:1"]
     assert len(run.labels) == 1
 

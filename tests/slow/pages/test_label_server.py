@@ -163,6 +163,14 @@ def test_an_item_of_another_session_is_refused(closed: Server) -> None:
     assert (status, json.loads(body)["error"]) == (409, "this page belongs to another session: reload it")
 
 
+def test_a_server_without_answers_names_no_file(server: Server, tmp_path: Path) -> None:
+    assert server.next_item("ann")["done"] == 0
+    server.program.send_signal(signal.SIGINT)
+    text, _ = server.program.communicate(timeout=60)
+    assert "stopped; nothing was answered" in text
+    assert not (tmp_path / "r" / "labels.jsonl").exists()
+
+
 def test_disconnecting_browser_saves_nothing(server: Server, tmp_path: Path) -> None:
     body = json.dumps(posted(server)).encode()
     head = f"POST /api/answer HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nX-Visioneval-Token: {server.token}\r\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,6 +138,39 @@ def test_cell_view_shows_all_details(page_url: str, open_page: OpenPage) -> None
     assert page.query_selector_all(".frame polygon.weak")
 
 
+@pytest.mark.parametrize(
+    ("scores", "place"),
+    [
+        ({"worst_window": 0.4, "isolated_change": 30}, ["8", "4", "24", "24"]),
+        ({"worst_window": 0.1, "isolated_change": 30}, ["40", "20", "24", "24"]),
+        ({"worst_window": 0.1, "isolated_change": 3}, None),
+    ],
+)
+def test_a_change_outside_the_mask_is_marked_on_the_output(
+    tmp_path: Path, open_page: OpenPage, scores: dict[str, float], place: list[str] | None
+) -> None:
+    run = demo(tmp_path)
+    records = [json.loads(line) for line in (run / "results.jsonl").read_text().splitlines()]
+    for entry in records:
+        entry["graders"][0]["type"] = "locality"
+        entry["graders"][0]["details"] |= {
+            "base_size": "96x64",
+            "limits": {"max_changed_outside": 0.01, "max_worst_window": 0.15, "max_isolated_change": 5},
+            "window": {"left": 8, "top": 4, "width": 24, "height": 24},
+            "isolated_window": {"left": 40, "top": 20, "width": 24, "height": 24},
+        }
+        entry["scores"] |= {"look.changed_outside": 0.001, **{f"look.{name}": value for name, value in scores.items()}}
+    (run / "results.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in records))
+    page = open_page(report(run).as_uri() + CELL)
+    page.wait_for_selector(".cell-body")
+    failure = page.locator(".mode", has_text="Failure")
+    assert failure.count() == (place is not None)
+    if place is not None:
+        failure.click()
+        mark = page.locator(".frame rect.spot")
+        assert [mark.get_attribute(name) for name in ("x", "y", "width", "height")] == place
+
+
 def test_the_slider_moves_by_mouse_and_by_keys(page_url: str, open_page: OpenPage) -> None:
     page = open_page(page_url + CELL)
     page.click("text=Slider")
@@ -256,7 +290,7 @@ def test_untrusted_text_is_not_markup(tmp_path: Path, open_page: OpenPage, singl
     for key in "123456":
         page.keyboard.press(key)
     page.keyboard.press("j")
-    wait_until(page, "document.querySelector('.missing')")
+    wait_until(page, "document.querySelector('.missing')", 30)  # Chromium may take long to find that a file is missing
     for view in ("overview", "gallery?layout=list", f"gallery?q={'%3Cb'}"):
         page.goto(f"{created.as_uri()}#{view}")
         page.wait_for_timeout(100)

@@ -32,6 +32,12 @@ def test_draws_are_read_as_written(tmp_path: Path) -> None:
     assert {(cell.stratum, cell.probability) for cell in draws[1].cells} == {("FAIL", 3 / 4), ("PASS", 3 / 8)}
 
 
+def test_a_draw_has_a_cell_of_each_verdict() -> None:
+    with pytest.raises(UsageError, match=r"^stratified:1: there are cells with 2 verdicts: draw more cells$"):
+        drawn("stratified:1")
+    assert {cell.stratum for cell in drawn("stratified:2").cells} == {"FAIL", "PASS"}
+
+
 def test_the_same_draw_is_recorded_once(tmp_path: Path) -> None:
     append_draw(tmp_path, drawn("random:5"))
     append_draw(tmp_path, drawn("random:5", now=datetime(2025, 7, 1, tzinfo=UTC)))

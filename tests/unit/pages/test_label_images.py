@@ -57,6 +57,17 @@ def test_inputs_outside_the_suites_folder_are_missing(home: Path, start: str) ->
             labeling.media.get(result[title]["id"])
 
 
+def test_inputs_in_the_folder_that_a_run_names_are_missing(home: Path) -> None:
+    """The run may be a stranger's: only the working directory is trusted, not the folder of its suite."""
+    case = {"id": "one", "images": ["private.png"], "reference": "suite/base.png"}
+    labeling, result = first_images(write_run(home.parent, [case]))
+    assert {title: entry["kind"] for title, entry in result.items()} == {
+        "Result": "image", "Input": "missing", "Expected": "image"
+    }  # fmt: skip
+    with pytest.raises(ImageError):
+        labeling.media.get(result["Input"]["id"])
+
+
 def test_inputs_beside_the_suite_are_shown(home: Path) -> None:
     shutil.copy(home.parent / "mask.png", home / "mask.png")
     case = {"id": "one", "images": ["base.png"], "reference": "base.png", "masks": {"editable": "mask.png"}}

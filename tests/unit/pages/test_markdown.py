@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from compare_factory import cell, scored, side, verdicts
@@ -35,7 +36,7 @@ def test_a_comparison() -> None:
     after = [replace(item, failed_rules=("fine",), reasons={"fine": "@all | see `x`"}) for item in verdicts("F" * 9)]
     result = compare(side(before), side([*after, cell("c9", "FAIL")], "b"))
     text = comparison_markdown(result, check_gates(result, parse_fail_on([])))
-    assert text.startswith("## visioneval compare: gates failed\n\n**9 broken, 1 still failing**")
+    assert text.startswith("## visioneval compare: A gate failed\n\n**9 broken, 1 still failing**")
     assert "| `c0` | `m` | 0 | `` fine: @all \\| see `x` `` |  |" in text
     assert "<details><summary>Still failing: 1</summary>" in text
     assert "**significantly worse**" in text
@@ -63,12 +64,12 @@ def test_long_lists_are_truncated_with_a_note() -> None:
 
 
 def test_gates_in_the_title() -> None:
-    for after, outcome in (("P", "all gates passed"), ("F", "gates failed"), ("!", "gates not measured")):
+    for after, outcome in (("P", "All gates passed"), ("F", "A gate failed"), ("!", "A gate was not measured")):
         result = compare(side(verdicts("P")), side(verdicts(after), "b"))
         assert f"compare: {outcome}\n" in comparison_markdown(result, check_gates(result, parse_fail_on(["broken"])))
     result = compare(side(verdicts("P")), side(verdicts("F"), "b"))
     text = comparison_markdown(result, check_gates(result, parse_fail_on(["must_pass"])))
-    assert text.startswith("## visioneval compare: all gates passed, but 1 cell broke\n")
+    assert text.startswith("## visioneval compare: All gates passed, but 1 cell broke\n")
 
 
 def test_changes_by_tag_count_broken_and_fixed_cells() -> None:
@@ -92,6 +93,15 @@ def test_lower_is_better_in_words() -> None:
     )
 
 
+def test_a_run_beside_itself_is_said_to_be_the_same() -> None:
+    same = "A and B are the same run: this compares it with itself"
+    a, b = side(verdicts("PF"), folder=Path("runs/a")), side(verdicts("PF"), folder=Path("runs/b"))
+    other_model = side(verdicts("PF", model_label="n"), folder=Path("runs/a"))
+    texts = [comparison_markdown(compare(a, other), []) for other in (a, b, other_model)]
+    assert [same in text for text in texts] == [True, False, False]
+    assert same not in comparison_markdown(compare(side(verdicts("P")), side(verdicts("P"))), [])
+
+
 def test_a_run() -> None:
     info = run_of({"one": {}, "two": {}}, ["m|x"], [], {"fine": {"type": "bool"}})
     cells = [
@@ -101,5 +111,7 @@ def test_a_run() -> None:
     text = summary_markdown(summarize(info, cells))
     assert "2 of 2 cells: 1 PASS, 1 FAIL, 0 ERROR" in text
     assert "| **FAILED** | `pass_rate == 1` | `all cells` | 0.5, n=2, 0 errors |" in text
+    errors = [cells[0], record(test_id="two", model_label="m|x", verdict="ERROR")]
+    assert "| `error_rate == 0` | `all cells` | 0.5, n=2, 1 error |" in summary_markdown(summarize(info, errors))
     assert "| `m\\|x` | 50.0% [9.5, 90.5] n=2 | 0 | 1/2 [0.09, 0.91] |" in text
     assert "| `two` | `m\\|x` | 0 | FAIL | `fine` |" in text

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from visioneval.view.listing import RunRow, SummaryPart
-from visioneval.view.trends import HEIGHT, MAX_POINTS, PAD, WIDTH, Trend, trends
+from visioneval.view.trends import HEIGHT, MAX_POINTS, PAD, WIDTH, Trend, experiment_trends, trends
 
 PART = SummaryPart(
     passed=1,
@@ -28,6 +28,14 @@ PART = SummaryPart(
 
 def row(number: int, **changes: Any) -> RunRow:
     return RunRow(f"run-{number}", tone="pass", summary=replace(PART, **changes))
+
+
+def test_runs_of_two_suites_are_two_lines() -> None:
+    rows = [replace(row(number, pass_rate=number / 4), suite="ab"[number % 2]) for number in range(1, 5)]
+    lines = named(experiment_trends([*rows, replace(row(5), suite="alone")]))
+    assert [name for name in lines if "Pass" in name] == ["b: Pass rate", "a: Pass rate"]
+    assert [len(lines[f"{suite}: Pass rate"].points) for suite in "ab"] == [2, 2]
+    assert "Pass rate" in named(experiment_trends(rows[::2])), "one suite needs no name"
 
 
 def named(lines: list[Trend]) -> dict[str, Trend]:

@@ -8,6 +8,7 @@ import typer
 
 from visioneval.cli import options
 from visioneval.cli.help_pages import HelpWithoutTypes
+from visioneval.counted import count_of
 from visioneval.defaults import RUNS
 from visioneval.errors import UsageError
 
@@ -28,7 +29,8 @@ def set_baseline(
     """Write a run's results to baselines/NAME.jsonl, to be committed."""
     from visioneval.analysis.run_lookup import open_run, why_partial
     from visioneval.analysis.sides import writers_of
-    from visioneval.records.baselines import baseline_path, make_baseline, write_baseline
+    from visioneval.records.baselines import baseline_path, check_replaceable, make_baseline, write_baseline
+    from visioneval.types import Verdict
 
     path = baseline_path(name)
     folder, info, records = open_run(run, runs, options.say)
@@ -37,9 +39,14 @@ def set_baseline(
         raise UsageError(f"{folder}: {problem}: a baseline needs a complete run, or --partial")
     if not info.suite.has_rules:
         raise UsageError(f"{folder}: its suite has no rules, so a baseline has nothing to compare")
+    check_replaceable(path, info.suite.name)
     baseline = make_baseline(info, records, writers_of(info), is_partial=problem is not None)
     write_baseline(baseline, path)
-    print(f"wrote {path}: {len(baseline.lines):,} cells; commit it, then: visioneval compare baseline:{name} latest")
+    passed = sum(line.verdict is Verdict.PASS for line in baseline.lines)
+    print(
+        f"wrote {path}: {count_of(len(baseline.lines), 'cell')}, {passed:,} of them passed; commit it, then:"
+        f" visioneval compare baseline:{name} latest"
+    )
 
 
 @app.command("list")

@@ -96,10 +96,12 @@ def compare(
     cells of A (see --allow). Makes calls only with --confirm, which needs a complete run B that generated its images.
     """
     from visioneval.analysis.compare.filters import ComparisonFilters
+    from visioneval.analysis.summary.accumulators import Costs
     from visioneval.api.comparisons import ComparisonRequest, compare_named
     from visioneval.cli.progress import ProgressCounts, print_traceback
     from visioneval.cli.reports import check_reports
     from visioneval.engine.listener import Listener
+    from visioneval.records.model import Record
     from visioneval.settings import run_options
 
     flags = {
@@ -133,11 +135,14 @@ def compare(
     )
     check_reports(junit, markdown, html)
     with options.prints_on_stderr():
-        new, on_error = ProgressCounts(), print_traceback if debug else lambda _: None
-        listener = Listener(new.add, say=options.say, note=options.say, debug=on_error)
+        new, on_error = list[Record](), print_traceback if debug else lambda _: None
+        listener = Listener(new.append, say=options.say, note=options.say, debug=on_error)
         result = compare_named(request, settings, listener)
-    if new.verdicts:
-        options.say(f"new samples: {new}")
+    if new and (info := result.comparison.b.info) is not None:
+        counts = ProgressCounts(Costs(info))
+        for record in new:
+            counts.add(record)
+        options.say(f"new samples: {counts}")
     _write(result, junit, markdown, html)
     _print(result, as_json=as_json)
     raise typer.Exit(result.exit_code)
@@ -173,4 +178,4 @@ def _print(result: ComparisonResult, *, as_json: bool) -> None:
             print(part, end="")
         print()
     else:
-        print_comparison(result.comparison, result.gates, options.console())
+        print_comparison(result.comparison, result.gates, options.console(), interrupted=result.interrupted)

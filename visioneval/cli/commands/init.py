@@ -78,7 +78,11 @@ def init(
         files[target] = source_file.read_bytes()
     _write(files, folder)
     if SUITE_FILE not in files:
-        print("next: set SUITE in the workflow, then: visioneval baseline set latest")
+        print(
+            "next: set SUITE in the workflow and the variable VISIONEVAL_SOURCE (docs/ci.md), then run the"
+            "\n  suite with --cache visioneval-cache, call 'visioneval baseline set latest', and commit the workflow,"
+            "\n  the suite and its files, baselines/ and visioneval-cache/, not runs/"
+        )
         return
     print(f"next: visioneval run {folder / SUITE_FILE}")
 
@@ -123,7 +127,8 @@ def _write(files: Mapping[Path, bytes], folder: Path) -> None:
         existing = [str(folder / name) for name in files if (folder / name).exists()]
         if existing:
             raise UsageError(
-                f"{existing[0]}: already exists; nothing was written. Choose another folder: visioneval init DIR"
+                f"{existing[0]}: already exists; nothing was written. Delete or rename it, or choose another folder:"
+                " visioneval init DIR"
             )
         for name, content in files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)

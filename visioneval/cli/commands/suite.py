@@ -75,11 +75,11 @@ def _checked_suite(path: Path, settings: SuiteOptions) -> ValidSuite:
     from visioneval.expansion.plan import unset_keys
 
     planned = load_plan(path, settings)
-    if missing := list(missing_outputs(path, planned, settings)):
-        raise SuiteError(missing)
-    plan = planned.plan
+    missing, plan = missing_outputs(planned, settings), planned.plan
+    if missing.errors:
+        raise SuiteError(missing.errors)
     sizes = len(plan.suite.cases), len(plan.runs), plan.cells
-    return ValidSuite(str(path), *sizes, planned.loaded.warnings, unset_keys(plan))
+    return ValidSuite(str(path), *sizes, (*planned.loaded.warnings, *missing.warnings), unset_keys(plan))
 
 
 @bounded(*bounds.ALL)

@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from visioneval.bounds import MEGAPIXELS
 from visioneval.cli import options
 from visioneval.cli.bound_flags import bounded
@@ -32,24 +30,14 @@ TrustSuite = Annotated[
 def view(
     metric: Metrics = None,
     trust_suite: TrustSuite = False,
-    port: Annotated[
-        int | None,
-        options.value("--port", "PORT", "The port; default: 8377, or a free port if that is in use.", min=0, max=65535),
-    ] = None,
-    host: Annotated[
-        str, options.value("--host", "ADDRESS", "The address to listen on; it must be local to this machine.")
-    ] = HOST,
-    open_page: Annotated[
-        bool | None,
-        typer.Option(
-            "--open/--no-open", metavar="", help="Open a browser; default: only on a terminal.", show_default=False
-        ),
-    ] = None,
+    port: options.Port = None,
+    host: options.Host = HOST,
+    open_page: options.OpenBrowser = None,
     runs: options.RunsFolder = RUNS,
 ) -> None:
     """Show all runs of a folder in a browser on this machine: trends, reports, comparisons, labels.
 
-    The report of a run that goes on follows it. Nothing is written into runs but the labels that you give.
+    The report of a run in progress is updated. Nothing is written into runs but the labels that you give.
     """
     from visioneval.view.serve import serve
 

@@ -38,4 +38,6 @@ def serve(request: LabelRequest, *, host: str, port: int | None, rater: str | No
             open_browser(page)
         app = application(Labeling(task), token=address.token, rater=rater)
         address.serve(AuthMiddleware(app, hosts=address.hosts, door=TokenInHeader(address.token)))
-        log(f"stopped; the answers are in {display_name(task.folder / LABELS)}")
+        labels = task.folder / LABELS
+        outcome = f"the answers are in {display_name(labels)}" if labels.exists() else "nothing was answered"
+        log(f"stopped; {outcome}")

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import Difference
-from visioneval.analysis.compare.gates import GateResult, overall_state
+from visioneval.analysis.compare.gates import GateResult
 from visioneval.analysis.compare.pairing import CHANGES, CellPair, Change
 from visioneval.analysis.sides import Side
 from visioneval.report.html.images import EmbeddedImages
@@ -21,7 +21,7 @@ from visioneval.report.html.pages import PageFrame, policy, render, script, styl
 from visioneval.report.sentences import (
     TITLES,
     assessment,
-    caveat,
+    compare_outcome,
     cost_and_time_rows,
     describe_change,
     headline,
@@ -46,12 +46,6 @@ _CHANGES_WITH_OUTPUTS: tuple[Change, ...] = ("broken", "error_after")
 _LISTED_CHANGES: tuple[Change, ...] = ("fixed", "error_before")
 _HALF, _REACH = 80.0, 72.0
 _GATE_LABELS = {"passed": "passed", "failed": "failed", "unmeasured": "not measured"}
-_OUTCOME_TITLES = {
-    "passed": ("pass", "All gates passed"),
-    "failed": ("fail", "A gate failed"),
-    "unmeasured": ("error", "A gate was not measured"),
-    "incomplete": ("error", "B is incomplete"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +89,7 @@ def comparison_page(comparison: Comparison, gates: Sequence[GateResult], frame: 
         frame=frame,
         a=comparison.a,
         b=comparison.b,
-        outcome=_outcome(comparison, gates),
+        outcome=compare_outcome(comparison, gates),
         headline=[first, *rest],
         notes=list(notes(comparison)),
         mismatches=list(mismatch_lines(comparison)),
@@ -108,14 +102,6 @@ def comparison_page(comparison: Comparison, gates: Sequence[GateResult], frame: 
         unpaired=unpaired_lines(comparison),
         data=as_json(_data(comparison)),
     )
-
-
-def _outcome(comparison: Comparison, gates: Sequence[GateResult]) -> tuple[str, str]:
-    """The tone and the title: green only where all gates passed, nothing broke, and nothing is incomplete."""
-    state = overall_state(comparison, gates)
-    tone, title = _OUTCOME_TITLES[state]
-    but = caveat(comparison) if state == "passed" else ""
-    return ("plain", f"{title}, but {but}") if but else (tone, title)
 
 
 def _changes(comparison: Comparison, changes: Sequence[Change], limit: int) -> Iterator[dict[str, Any]]:

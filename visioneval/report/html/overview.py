@@ -16,7 +16,7 @@ from visioneval.report.html import plots
 from visioneval.report.html.distributions import CellNumbers, generation_rows, grading_rows, metric_rows
 from visioneval.report.html.plots import PlotInterval
 from visioneval.report.numbers import gate_value, show_interval
-from visioneval.report.outcome import outcome
+from visioneval.report.outcome import error_note, outcome
 from visioneval.report.terminal.agreement.judge_card import judge_tables
 from visioneval.report.terminal.noise import noise_lines, noise_rows
 from visioneval.report.terminal.run.diversity import HEADINGS, TITLE, diversity_rows
@@ -61,6 +61,7 @@ def overview(info: RunInfo, numbers: CellNumbers, summary: Summary) -> dict[str,
         "summary": summary,
         "facts": _facts(info),
         "outcome": outcome(summary),
+        "error_note": error_note(summary),
         "bar": plots.verdict_bar(summary.counts, _bar_width(summary)),
         "plot": {"width": plots.WIDTH, "height": plots.HEIGHT, "ends": plots.interval_ends()},
         "small": {"width": plots.SMALL_WIDTH, "height": plots.SMALL_HEIGHT},
@@ -83,7 +84,7 @@ def overview(info: RunInfo, numbers: CellNumbers, summary: Summary) -> dict[str,
         "questions": {key: _question_rows(disagreement) for key, disagreement in summary.questions.items()},
         "separations": summary.separations,
         "judge_tables": judge_tables(summary),
-        "noise": noise_rows(summary.noise),
+        "noise": dict(zip(("columns", "rows"), noise_rows(summary.noise), strict=True)),
         "noise_lines": list(noise_lines(summary.noise)),
         "show_interval": show_interval,
         "generation": generation_rows(summary, numbers),

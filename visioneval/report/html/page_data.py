@@ -16,13 +16,13 @@ from typing import Any
 from visioneval import bounds
 from visioneval.analysis.alignments import alignment_keys, gaps_in
 from visioneval.analysis.disagreements import disagreement_finder
-from visioneval.analysis.summary.summary import reason_of
+from visioneval.analysis.summary.failing import reason_of
 from visioneval.errors import TemplateError
 from visioneval.records.model import Record, RunInfo
 from visioneval.report.html.images import ReportImages
 from visioneval.report.html.slim_run import SlimRun
-from visioneval.report.numbers import show_score, thresholds_of
-from visioneval.rules import parse_rule
+from visioneval.report.numbers import thresholds_of
+from visioneval.rules import parse_rule, show_score
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.prompts import rendered
 from visioneval.suite.model import Suite
@@ -126,6 +126,7 @@ def details_of(run: SlimRun, images: ReportImages, *, trust: bool) -> Iterator[s
     cases = {case.id: case for case in info.suite.cases}
     case_json: dict[str, str] = {}
     disagree = disagreement_finder(info.suite)
+    free = {str(entry.label) for entry in info.suite.models if entry.is_free}
     pairs = ((cell, disagree(cell)) for cell in run.full_records())
     while batch := list(islice(pairs, PART)):
         cells = []
@@ -140,7 +141,7 @@ def details_of(run: SlimRun, images: ReportImages, *, trust: bool) -> Iterator[s
             broken = [metrics[rule] for rule in cell.failed_rules]
             exact = {name: show_score(cell.scores.get(name), limit) for name, limit in thresholds_of(cell).items()}
             record = cell.model_dump_json(exclude=_OMITTED_FIELDS)
-            more = {"why": why, "broken": broken, "exact": exact}
+            more = {"why": why, "broken": broken, "exact": exact, "free": cell.model_label in free}
             cell_json = _json({**_detail(cell, record, disagreements, info, images, trust=trust), **more})
             # a run may have a hundred thousand cells: the record's JSON is inserted without parsing it
             cells.append(f'{cell_json[:-1]},"record":{record},{inputs_json[1:]}')

@@ -30,7 +30,7 @@ SCRIPTS = {
         "sorting.js",
         "gallery.js",
         "grid.js",
-        "film.js",
+        "playback.js",
         "zoom.js",
         "stage.js",
         "details.js",
@@ -47,7 +47,7 @@ class PageFrame:
 
     links: tuple[tuple[str, str], ...]
     notice: str = ""
-    """What the page says while its run goes on."""
+    """The state of a run in progress."""
     script: str = ""
     """The address of a script that asks the server for changes; empty for a static page."""
     version: str = ""

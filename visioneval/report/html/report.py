@@ -6,7 +6,6 @@ scripts because a page opened from disk cannot use fetch.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +17,7 @@ from visioneval.analysis.summary.judge_card import read_pair_cards
 from visioneval.analysis.summary.summary import summarize
 from visioneval.atomic import write_whole
 from visioneval.errors import UsageError
+from visioneval.processors import processors
 from visioneval.records.diversity import read_diversity
 from visioneval.records.model import Record, RunInfo
 from visioneval.records.stores.locations import copies_of, display_name
@@ -153,7 +153,7 @@ def _thumbs(cells: Sequence[Record], images: ReportImages) -> list[str]:
 
     generated = [(at, cell.artifact_path) for at, cell in enumerate(cells) if cell.artifact_path]
     addresses = [""] * len(cells)
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+    with ThreadPoolExecutor(processors()) as pool:
         for (at, _), address in zip(generated, pool.map(images.thumb, [path for _, path in generated]), strict=True):
             addresses[at] = address
     return addresses

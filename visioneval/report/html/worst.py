@@ -18,7 +18,10 @@ _MAX_EXPLANATION = 140
 
 @dataclass(frozen=True, slots=True)
 class FailureTile:
-    """A cell that did not pass, with one of its reasons. ``thumb`` is a URL, empty without an image."""
+    """A cell that did not pass, with its reasons, and the explanation of the first that has one.
+
+    ``thumb`` is a URL, empty without an image.
+    """
 
     name: str
     model: str
@@ -40,7 +43,7 @@ def worst_failures(summary: Summary, thumbs: Mapping[CellKey, str]) -> list[Fail
     for entry in chain.from_iterable(zip_longest(*columns)):
         if entry is None:
             continue
-        reason, cell, explanation = entry
+        reason, cell, text = entry
         key = cell.test_id, cell.model_label, cell.sample_index
         if key not in thumbs or key in tiles:
             continue
@@ -50,7 +53,7 @@ def worst_failures(summary: Summary, thumbs: Mapping[CellKey, str]) -> list[Fail
             link=f"#cell?{urlencode({'case': cell.test_id, 'at': cell.model_label, 'sample': cell.sample_index})}",
             thumb=thumbs[key],
             verdict=cell.verdict,
-            reason=reason,
-            explanation=one_line(explanation, _MAX_EXPLANATION),
+            reason=", ".join(dict.fromkeys((reason, *cell.explanations))),
+            explanation=one_line(cell.reasons.get(reason) or next(iter(cell.reasons.values()), text), _MAX_EXPLANATION),
         )
     return list(tiles.values())[:MAX_FAILURES]

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import Difference
-from visioneval.analysis.compare.gates import GateResult, State
+from visioneval.analysis.compare.gates import GateResult, State, exit_code
 from visioneval.analysis.compare.pairing import CellPair, Change
 from visioneval.report.sentences import (
     TITLES,
     assessment,
+    compare_outcome,
     cost_and_time_rows,
     describe_change,
     headline,
@@ -34,21 +36,31 @@ MAX_ROWS = 20
 MAX_GAPS = 200
 """Characters of the gaps of one image."""
 LISTED_CHANGES: tuple[Change, ...] = ("broken", "error_after", "fixed", "error_before", "still_failing", "still_error")
-_WIDE = 100
-"""Characters of a terminal in which an assessment fits on one line."""
+_WHOLE_NAME = 30
+"""Characters of a name that are not broken where two lines for each metric prevent it."""
+_SHORTEST_NAME = 10
 _COLORS = {"broken": "red", "error_after": "yellow", "fixed": "green", "error_before": "green"}
 _ASSESSMENT_COLORS = {"worse": "red", "better": "green"}
+_TONES = {"pass": "green", "fail": "red", "error": "yellow", "plain": ""}
 _MARKS: dict[State, str] = {"passed": "passed", "failed": "FAILED", "unmeasured": "NOT MEASURED"}
 _MARK_COLORS: dict[State, str] = {"passed": "green", "failed": "red", "unmeasured": "yellow"}
 
 
 def print_comparison(
-    comparison: Comparison, gates: Sequence[GateResult], console: Console, *, max_rows: int = MAX_ROWS
+    comparison: Comparison,
+    gates: Sequence[GateResult],
+    console: Console,
+    *,
+    max_rows: int = MAX_ROWS,
+    interrupted: bool = False,
 ) -> None:
-    """Prints a comparison, with the gates last."""
+    """Prints a comparison: the outcome first, and again with the gates, last."""
+    outcome = _outcome_line(comparison, gates, interrupted=interrupted)
+    console.print(outcome)
     for part in _parts(comparison, gates, console.width, max_rows):
         console.print(part)
         console.print()
+    console.print(outcome)
     command = next_command(comparison)
     if command is not None:  # not wrapped by us, so that the command can be copied
         console.print(plain(f"next: {command}"), soft_wrap=True)
@@ -59,7 +71,7 @@ def _parts(comparison: Comparison, gates: Sequence[GateResult], width: int, max_
     lines = [*mismatch_lines(comparison)]
     if lines:
         yield with_title(
-            "GRADERS DIFFER BETWEEN THE RUNS: the differences below may come from the graders",
+            "Graded differently: the differences below may come from that, not from the outputs",
             plain("\n".join(lines), "yellow"),
         )
     for change in LISTED_CHANGES:
@@ -73,6 +85,13 @@ def _parts(comparison: Comparison, gates: Sequence[GateResult], width: int, max_
     if unpaired:
         yield with_title("Not compared: only in one run", plain("\n".join(unpaired)))
     yield with_title("Gates (--fail-on)", _gates(gates, width))
+
+
+def _outcome_line(comparison: Comparison, gates: Sequence[GateResult], *, interrupted: bool) -> Text:
+    """The outcome and the exit code that follows from it."""
+    tone, sentence = ("error", "Interrupted") if interrupted else compare_outcome(comparison, gates)
+    code = exit_code(comparison, gates, interrupted=interrupted)
+    return Text(f"{sentence} (exit code {code})", style=f"bold {_TONES[tone]}")
 
 
 def _headline(comparison: Comparison) -> RenderableType:
@@ -160,33 +179,42 @@ def _numbers(comparison: Comparison, width: int) -> Iterator[RenderableType]:
 def _differences(
     heading: str, differences: Sequence[Difference], width: int, *, adjusted: bool, of_verdicts: bool = False
 ) -> RenderableType:
-    """Puts the interval on a separate line if the terminal is too narrow. ``of_verdicts`` counts broken cells."""
-    columns = [
-        Column(heading, min_width=10),
-        Column("A", right=True),
-        Column("B", right=True),
-        Column("B - A [95%]", right=True),
-        Column("p", right=True),
-        *([Column("p Holm", right=True)] if adjusted else []),
-        Column("n (cases)", right=True),
-        *([Column("broken / fixed", min_width=8)] if of_verdicts else []),
-        Column("", min_width=None if width >= _WIDE else 8),
-    ]
-    rows = [_row(difference, adjusted=adjusted, of_verdicts=of_verdicts) for difference in differences]
-    if fit_columns(columns, rows, width) is None:
-        for row in rows:
-            row[3] = plain(str(row[3]).replace(" [", "\n["))
+    """A table with one line for each metric, or with two if names would break. ``of_verdicts`` counts broken cells."""
+    name = min(_WHOLE_NAME, max(cell_len(clean(difference.name)) for difference in differences))
+    for is_narrow, min_width in ((False, name), (True, name), (True, _SHORTEST_NAME)):
+        columns = _columns(Column(heading, min_width=min_width), adjusted, of_verdicts, is_narrow)
+        rows = [_row(difference, adjusted, of_verdicts, is_narrow) for difference in differences]
+        if fit_columns(columns, rows, width) is not None:
+            break
     return table(columns, rows, width)
 
 
-def _row(difference: Difference, *, adjusted: bool, of_verdicts: bool) -> list[Cell]:
+def _columns(first: Column, adjusted: bool, of_verdicts: bool, is_narrow: bool) -> list[Column]:
+    """The columns. Narrow ones have two lines: the interval is below the difference, and Holm's p below p."""
+    p = [Column("p\nHolm", right=True)] if adjusted and is_narrow else [Column("p", right=True)]
+    p += [Column("p Holm", right=True)] if adjusted and not is_narrow else []
+    return [
+        first,
+        Column("A", right=True),
+        Column("B", right=True),
+        Column("B - A\n[95%]" if is_narrow else "B - A [95%]", right=True),
+        *p,
+        Column("n\n(cases)" if is_narrow else "n (cases)", right=True),
+        *([Column("broken\n/ fixed" if is_narrow else "broken / fixed")] if of_verdicts else []),
+        Column("result", min_width=8 if is_narrow else None),
+    ]
+
+
+def _row(difference: Difference, adjusted: bool, of_verdicts: bool, is_narrow: bool) -> list[Cell]:
+    text = show_difference(difference)
+    p, p_holm = show_p(difference.p), show_p(difference.p_holm)
+    p_cells = [f"{p}\n{p_holm}"] if is_narrow else [p, p_holm]
     return [
         difference.name,
         show_value(difference, difference.a),
         show_value(difference, difference.b),
-        show_difference(difference),
-        show_p(difference.p),
-        *([show_p(difference.p_holm)] if adjusted else []),
+        plain(text.replace(" [", "\n[")) if is_narrow else text,
+        *(map(plain, p_cells if adjusted else [p])),
         show_n(difference),
         *([f"{difference.lower:,} / {difference.higher:,}"] if of_verdicts else []),
         _assessment(difference),

@@ -12,7 +12,12 @@ from visioneval.report.text import plain
 
 TITLE = "Where the noise is: shares of the variance of a cell, and half the 95% interval of a model run"
 
-PAIRED = "A comparison of two runs pairs the cases: their part cancels, and that of samples and votes remains."
+_COLUMNS = ("case", "sample", "vote", "now", *(f"2x {lever}" for lever in LEVERS))
+
+PAIRED = (
+    "A comparison of two runs looks at the same cases in both: how much the cases differ does not matter there, but"
+    " repeated samples and votes help."
+)
 
 
 def print_noise(noise: Sequence[NoiseFinding], console: Console) -> None:
@@ -24,19 +29,18 @@ def print_noise(noise: Sequence[NoiseFinding], console: Console) -> None:
 
 def noise_table(noise: Sequence[NoiseFinding], width: int) -> RenderableType:
     """One row for the pass rate and for each metric, then what narrows the intervals, and what cannot be separated."""
-    columns = (
-        Column("", min_width=12),
-        *(Column(name, right=True) for name in ("case", "sample", "vote", "now")),
-        *(Column(f"2x {lever}", right=True) for lever in LEVERS),
-    )
-    rows: list[list[Cell]] = [[plain(name), *cells] for name, cells in noise_rows(noise)]
+    names, noise_cells = noise_rows(noise)
+    columns = (Column("", min_width=12), *(Column(name, right=True) for name in names))
+    rows: list[list[Cell]] = [[plain(name), *cells] for name, cells in noise_cells]
     lines = (plain(line) for line in noise_lines(noise))
     return Group(with_title(TITLE, table(columns, rows, width)), *lines)
 
 
-def noise_rows(noise: Sequence[NoiseFinding]) -> list[tuple[str, list[str]]]:
-    """A name with its cells, for everything that varies."""
-    return [(finding.name, _cells(finding)) for finding in noise if finding.varies]
+def noise_rows(noise: Sequence[NoiseFinding]) -> tuple[list[str], list[tuple[str, list[str]]]]:
+    """The names of the columns, and a name with its cells for everything that varies. Leaves out columns of dashes."""
+    rows = [(finding.name, _cells(finding)) for finding in noise if finding.varies]
+    shown = [at for at in range(len(_COLUMNS)) if any(cells[at] != "-" for _, cells in rows)]
+    return [_COLUMNS[at] for at in shown], [(name, [cells[at] for at in shown]) for name, cells in rows]
 
 
 def _cells(finding: NoiseFinding) -> list[str]:
@@ -59,7 +63,7 @@ def noise_lines(noise: Sequence[NoiseFinding]) -> Iterator[str]:
         for note in finding.notes:
             by_note.setdefault(note, []).append(finding.name)
     for best, names in by_best.items():
-        yield f"More {' or more '.join(best)} narrow the interval most: {', '.join(names)}"
+        yield f"For a more certain number, more {' or more '.join(best)} help most: {', '.join(names)}"
     if by_best:
         yield PAIRED
     for note, names in by_note.items():

@@ -90,7 +90,7 @@ def _wrapped(text: Text, width: int, is_right: bool, console: Console) -> Sequen
 def fit_columns(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> list[int] | None:
     """The width of each column, or ``None`` if the minimum widths do not fit."""
     natural = [
-        max([cell_len(column.name), *(_cell_width(row[at]) for row in rows)]) for at, column in enumerate(columns)
+        max([_cell_width(column.name), *(_cell_width(row[at]) for row in rows)]) for at, column in enumerate(columns)
     ]
     minimum = [
         size if column.min_width is None else min(size, column.min_width)

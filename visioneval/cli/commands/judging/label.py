@@ -12,7 +12,7 @@ from visioneval.cli.commands.judging import label_page
 from visioneval.cli.help_pages import HelpWithoutTypes
 from visioneval.counted import count_of
 from visioneval.defaults import RUNS
-from visioneval.errors import ExitCode
+from visioneval.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from visioneval.label.importing import Imported
@@ -42,7 +42,7 @@ label.command(PAGE)(label_page.page)
 def draw_cells(
     run: options.RunName,
     which: Annotated[
-        str, options.argument("random:N|stratified:N", "How many cells; 'stratified' sees rare verdicts.")
+        str, options.argument("random:N|stratified:N", "How many cells; 'stratified' draws as many PASS as FAIL.")
     ],
     output: Annotated[
         Path | None, options.value("--output/-o", "FILE", "Write to this CSV file instead of standard output.")
@@ -56,15 +56,21 @@ def draw_cells(
     """Draw random cells to label elsewhere, and write them as a table to fill in for 'label import'.
 
     The run records the draw, so that 'agreement --correct' can use the labels. Label the cells in the given order.
+    The table names the model runs; 'visioneval label RUN --which random:N' shows the same cells without them.
     """
     from visioneval.export.labels import write_drawn_cells
     from visioneval.label.work import record_draw
     from visioneval.report.files import open_output
+    from visioneval.report.text import clean
 
-    draw, records = record_draw(run, runs, which, seed, options.say)
+    if output is not None and output.exists():
+        raise UsageError(f"{output}: already exists, and may have been filled in: choose another file")
+    draw, records, questions = record_draw(run, runs, which, seed, options.say)
     with open_output(output) as file:
-        write_drawn_cells(records, file)
+        write_drawn_cells(records, [question.key for question in questions], file)
     options.say(f"drawn: {count_of(len(records), 'cell')}; seed {draw.about.seed}")
+    for question in questions:
+        options.say(clean(f"{question.key} ({question.answers_text}): {question.ask}"))
 
 
 @label.command("import")
@@ -85,7 +91,7 @@ def import_file(
     ] = None,
     runs: options.RunsFolder = RUNS,
 ) -> None:
-    """Add labels from a file to a run. Reports and skips invalid rows.
+    """Add labels from a file to a run. Reports and skips invalid rows, and exits 3 then, or 2 if no row is valid.
 
     Fields: case, model, sample, rater, question, answer, other, seconds, at.
     """
@@ -103,8 +109,8 @@ def import_file(
     result = import_labels(file, target, columns, values, now=datetime.now(UTC).isoformat(timespec="seconds"))
     append_labels(folder / LABELS, result.labels)
     _report(result, folder)
-    if result.problems and not result.labels and not result.known:
-        raise typer.Exit(ExitCode.USAGE)
+    if result.problems:
+        raise typer.Exit(ExitCode.INCOMPLETE if result.labels or result.known else ExitCode.USAGE)
 
 
 def _report(result: Imported, folder: Path) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import typer
-
 from visioneval.cli import options
 from visioneval.defaults import RUNS
 
@@ -40,19 +38,9 @@ def page(
             "--seed", "N", "The seed for order and sides; default: that of the last session, or a new one.", min=0
         ),
     ] = None,
-    port: Annotated[
-        int | None,
-        options.value("--port", "PORT", "The port; default: 8377, or a free port if that is in use.", min=0, max=65535),
-    ] = None,
-    host: Annotated[
-        str, options.value("--host", "ADDRESS", "The address to listen on; it must be local to this machine.")
-    ] = HOST,
-    open_page: Annotated[
-        bool | None,
-        typer.Option(
-            "--open/--no-open", metavar="", help="Open a browser; default: only on a terminal.", show_default=False
-        ),
-    ] = None,
+    port: options.Port = None,
+    host: options.Host = HOST,
+    open_page: options.OpenBrowser = None,
     runs: options.RunsFolder = RUNS,
 ) -> None:
     """Label a run's images in a browser on this machine, without model names and scores."""

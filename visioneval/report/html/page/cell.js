@@ -153,7 +153,7 @@ function outputFacts(detail) {
   const size = record.width ? `${record.width} \u00d7 ${record.height}, ${record.mime}` : "no image";
   return { image: size, file: detail.output?.name, provider: record.provider, params: record.run_params,
     time: `${formatValue(record.seconds)} s${record.cached ? ", from the cache" : ""}${record.attempts > 1 ? `, ${record.attempts} attempts` : ""}`,
-    cost: record.cost_usd === null ? "unknown" : `${formatValue(record.cost_usd)} USD`, usage: record.usage };
+    cost: record.cost_usd === null ? (detail.free ? "0 USD" : "unknown") : `${formatValue(record.cost_usd)} USD`, usage: record.usage };
 }
 
 function factList(facts, detail) {

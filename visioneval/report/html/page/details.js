@@ -31,7 +31,8 @@ function panelOf(judges, detail) {
 
 const isTable = (value) => Array.isArray(value) && value.some((item) => item !== null && typeof item === "object" && !Array.isArray(item));
 
-const spaced = (name) => name.replaceAll("_", " ");
+const TITLES = { folded: "compared as", reply_shape: "form of the judge's reply", registration: "alignment with the input" };
+const spaced = (name) => TITLES[name] ?? name.replaceAll("_", " ");
 
 function isShown(name, value) {
   if (HIDDEN.has(name) || value === null || value === undefined || value === "") return false;

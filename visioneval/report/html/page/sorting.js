@@ -20,7 +20,7 @@ function ordered(index, shown, sort) {
 function sortChooser() {
   const metrics = Object.keys(report.index.metrics);
   const option = (value, text) => el("option", { value, text });
-  return el("select", { name: "sort", "aria-label": "Sort", title: "Verdict: FAIL first. A metric: the worst first, or the lowest if neither is better.", change: readFilters }, option("", "Sort: suite"), option("case", "Sort: case"), option("verdict", "Sort: verdict"),
+  return el("select", { name: "sort", "aria-label": "Sort", title: "Verdict: FAIL first. A metric: the worst first, or the lowest if the metric has no better direction.", change: readFilters }, option("", "Sort: suite"), option("case", "Sort: case"), option("verdict", "Sort: verdict"),
     report.index.cells.gaps.length ? option("gaps", "Sort: most gaps") : null,
     metrics.map((name) => option(METRIC_SORT + name, `Sort: ${name}`)));
 }

@@ -3,7 +3,7 @@
 /** Display modes for the images of a cell: ``{name, render}``, most useful first. */
 function modesOf(detail) {
   const { output, record } = detail;
-  const modes = [{ name: "Output", render: () => (output?.kind === "video" ? film(output, record) : plain(output, "output")) }];
+  const modes = [{ name: "Output", render: () => (output?.kind === "video" ? playback(output, record) : plain(output, "output")) }];
   const base = detail.inputs[0] || detail.reference;
   if (base?.src && output?.src && output.kind !== "video") modes.push({ name: "Slider", render: () => slider(base, output, detail.inputs[0] ? "input" : "reference", "output") });
   if (base && output) modes.push({ name: "Side by side", render: () => beside([[detail.inputs[0] ? "input" : "reference", base], ["output", output],
@@ -16,6 +16,8 @@ function modesOf(detail) {
     const map = grader.details.difference_map;
     if (typeof map === "string" && detail.files[map]) {
       modes.push({ name: maps ? `Difference (${grader.key})` : "Difference", render: () => difference(detail.files[map], grader) });
+      const spot = failedWindow(grader, record);
+      if (spot && output?.src) modes.push({ name: maps ? `Failure (${grader.key})` : "Failure", render: () => marked(output, spot) });
     }
     const boxed = textBoxesOf(grader);
     if (boxed.length && output) modes.push({ name: texts ? `Text (${grader.key})` : "Text", render: () => boxes(output, boxed, record) });
@@ -79,6 +81,24 @@ function difference(map, grader) {
   const legend = (MARKS[grader.type] || []).map(([color, meaning]) => el("span", {}, el("i", { class: `swatch ${color}`, "aria-hidden": "true" }), el("b", { text: color }), meaning));
   const image = plain(map, `difference map of ${grader.key}`);
   return legend.length && map.src ? el("div", { class: "with-bar" }, image, el("p", { class: "strength legend" }, legend)) : image;
+}
+
+/** Where a locality grader failed outside the mask: ``{left, top, width, height}`` and the image size that they are of. */
+function failedWindow({ key, type, details }, { scores }) {
+  if (type !== "locality" || !details.limits) return null;
+  const exceeds = (name, limit) => typeof scores[`${key}.${name}`] === "number" && scores[`${key}.${name}`] > details.limits[limit];
+  const spread = exceeds("changed_outside", "max_changed_outside") || exceeds("worst_window", "max_worst_window");
+  const area = spread ? details.window : exceeds("isolated_change", "max_isolated_change") ? details.isolated_window : null;
+  const size = /^(\d+)x(\d+)$/.exec(details.base_size);
+  return area && size ? { area, size: [size[1], size[2]] } : null;
+}
+
+/** The output with a box around the window that failed. */
+function marked(output, { area, size: [width, height] }) {
+  const box = svg("rect", { x: area.left, y: area.top, width: area.width, height: area.height, class: "spot" },
+    svg("title", { text: "changed outside the mask" }));
+  return sheet("", imageElement(output, "output"), svg("svg", { class: "layer", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img",
+    "aria-label": `changed outside the mask at x ${area.left}, y ${area.top}` }, box));
 }
 
 function beside(images) {

@@ -13,6 +13,7 @@ from visioneval.analysis.agreement.graders import Confusion, GraderAgreement
 from visioneval.analysis.agreement.minimums import FLAGS, MinimumResult
 from visioneval.analysis.agreement.raters import MatchCount, RaterFinding
 from visioneval.analysis.stats.measure import Statistic
+from visioneval.counted import count_of
 from visioneval.report.terminal.agreement.agreement_pairs import pair_tables
 from visioneval.report.terminal.agreement.correction import correction_parts
 from visioneval.report.terminal.agreement.judge_card import agreement_cards
@@ -48,6 +49,10 @@ def _parts(agreement: Agreement, width: int) -> Iterator[RenderableType]:
     )
     if agreement.notes:
         yield Text("\n".join(map(clean, agreement.notes)), style="yellow")
+    if conclusions := [_conclusion(grader) for grader in agreement.graders if grader.cells]:
+        yield Text("\n".join(conclusions))
+    if agreement.minimums:
+        yield with_title("Minimums", Group(*map(_minimum_line, agreement.minimums)))
     for grader in agreement.graders:
         if grader.cells or grader.unmeasured:
             yield from _grader(grader, width)
@@ -60,8 +65,19 @@ def _parts(agreement: Agreement, width: int) -> Iterator[RenderableType]:
     if agreement.correction is not None:
         yield from correction_parts(agreement.correction, width)
     yield from agreement_cards(agreement.judges, width)
-    if agreement.minimums:
-        yield with_title("Minimums", _minimums(agreement.minimums, width))
+
+
+def _conclusion(grader: GraderAgreement) -> str:
+    """The headline in one sentence: how far grader and raters agree, on how many cells, and the raters themselves."""
+    measure = grader.measures[grader.headline]
+    cells = count_of(grader.cells, "cell") if measure.n == grader.cells else f"{measure.n:,} of {grader.cells:,} cells"
+    parts = [
+        f"{_NAMES[grader.headline]} {_show_interval(measure, '')} on {cells}",
+        f"raters evenly split on {grader.split:,}" * bool(grader.split),
+        "" if grader.ceiling.value is None else f"a rater and the others agree {_show_interval(grader.ceiling, '')}",
+    ]
+    about = grader.metric if grader.metric == grader.question else f"{grader.metric} and human label {grader.question}"
+    return clean(f"{about}: {'; '.join(filter(None, parts))}")
 
 
 def _grader(grader: GraderAgreement, width: int) -> Iterator[RenderableType]:
@@ -97,12 +113,14 @@ def _confusion(confusion: Confusion, width: int) -> RenderableType:
 
 
 def _disputed(grader: GraderAgreement, width: int) -> RenderableType:
+    shown = grader.disputed[:MAX_DISPUTED]
+    has_reasons = any(cell.reason for cell in shown)
     columns = (
         Column("case", min_width=12),
         Column("model run", min_width=12),
         Column("human", right=True),
         Column("grader", right=True),
-        Column("why", min_width=20),
+        *([Column("why", min_width=20)] if has_reasons else []),
     )
     rows = [
         (
@@ -110,9 +128,9 @@ def _disputed(grader: GraderAgreement, width: int) -> RenderableType:
             cell.model_label,
             f"{cell.people:.2g} ({cell.raters})",
             f"{cell.grader:.3g}",
-            one_line(cell.reason, 120),
+            *([one_line(cell.reason, 120)] if has_reasons else []),
         )
-        for cell in grader.disputed[:MAX_DISPUTED]
+        for cell in shown
     ]
     return table(columns, rows, width)
 
@@ -192,30 +210,16 @@ def _show_repeats(repeats: MatchCount) -> str:
     return f"{repeats.same}/{repeats.n}{distance}"
 
 
-def _minimums(minimums: Sequence[MinimumResult], width: int) -> RenderableType:
-    columns = (
-        Column(""),
-        Column("minimum", min_width=16),
-        Column("measure", min_width=12),
-        Column("estimate", right=True),
-        Column("lower bound", right=True),
-        Column("", min_width=24),
-    )
-    rows: list[tuple[Cell, ...]] = []
-    for minimum in minimums:
-        mark, color = _MARKS[minimum.state]
-        rows.append(
-            (
-                Text(mark, style=color),
-                f"{FLAGS[minimum.bound]} {minimum.metric} {minimum.required:g}",
-                "-" if minimum.measure is None else _NAMES[minimum.measure],
-                _beside(minimum.value, minimum.required),
-                _beside(minimum.low, minimum.required),
-                minimum.note or "",
-            )
-        )
-    return table(columns, rows, width)
+def _minimum_line(minimum: MinimumResult) -> Text:
+    mark, color = _MARKS[minimum.state]
+    name = "" if minimum.measure is None else f" {_NAMES[minimum.measure]}"
+    line = f"{FLAGS[minimum.bound]} {minimum.metric}:{minimum.required:g}{':' * bool(name)}{name}"
+    if minimum.value is not None:
+        line += f" {_beside(minimum.value, minimum.required)}"
+    if minimum.low is not None:
+        line += f", lower bound {_beside(minimum.low, minimum.required)}"
+    return Text.assemble((mark, color), f"  {clean(line)}{f' ({clean(minimum.note)})' if minimum.note else ''}")
 
 
-def _beside(value: float | None, required: float) -> str:
-    return "-" if value is None else show_beside(value, required, 3, "f")
+def _beside(value: float, required: float) -> str:
+    return show_beside(value, required, 3, "f")

@@ -61,7 +61,9 @@ def _contents(runs: Sequence[_RunCards]) -> list[tuple[str, Sequence[str], list[
         (
             "Votes of a judge about the same cell (Krippendorff's alpha: 1 is consistent, 0 is chance)",
             VOTE_COLUMNS,
-            [(run, *cells) for run, cards, _ in runs for card in cards for cells in vote_rows(card)],
+            [(run, *cells) for run, cards, _ in runs for card in cards for cells in vote_rows(card)]
+            if any(card.votes for _, cards, _ in runs for card in cards)
+            else [],
         ),
         (PAIR_TITLE, PAIR_COLUMNS, [(run, *pair_cells(pair)) for run, _, pairs in runs for pair in pairs]),
     )

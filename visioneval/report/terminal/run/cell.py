@@ -13,10 +13,11 @@ from rich.text import Text
 from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.model import GraderRecord, Record
 from visioneval.records.stores.locations import display_name
-from visioneval.report.numbers import show_score, thresholds_of
+from visioneval.report.numbers import thresholds_of
 from visioneval.report.terminal.run.summary import COLORS
 from visioneval.report.terminal.table import Cell, Column, key_values, table, with_title
 from visioneval.report.text import clean, plain
+from visioneval.rules import show_score
 from visioneval.suite.cases.case import TestCase
 
 _SHORTEST_WAIT_S = 0.05

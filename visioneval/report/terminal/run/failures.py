@@ -35,7 +35,7 @@ def failures_table(summary: Summary, width: int, max_examples: int) -> Renderabl
         Column("cells", right=True),
         Column("reason", min_width=8),
         Column("#", right=True),
-        Column("case [sample]" if has_samples else "case", min_width=10),
+        Column("case [sample]" if has_samples else "case", min_width=max(10, min(width // 4, width - 50))),
         Column("example", min_width=24),
     ]
     return with_title(
@@ -44,7 +44,10 @@ def failures_table(summary: Summary, width: int, max_examples: int) -> Renderabl
 
 
 def failure_examples(summary: Summary, total: int) -> dict[str, list[_Example]]:
-    """Cells that did not pass and their explanations, by reason, the most frequent first; at most ``total`` cells."""
+    """Cells that did not pass and their explanations, by reason, the most frequent first; at most ``total`` cells.
+
+    Of each reason, cells that count in a failed gate come first.
+    """
     examples: defaultdict[str, list[_Example]] = defaultdict(list)
     for cell in summary.failing:
         for reason, text in cell.explanations.items():
@@ -69,12 +72,12 @@ def _shares(sizes: dict[str, int], total: int) -> dict[str, int]:
 
 
 def _varied(examples: list[_Example], count: int) -> list[_Example]:
-    """The first examples: those with another text first, and among them those of other model runs."""
+    """The first examples: those in a failed gate, then those with another text, then those of other model runs."""
     texts: Counter[str] = Counter()
     models: Counter[str] = Counter()
     ranks = []
     for cell, text in examples:
-        ranks.append((texts[text] > 0, models[cell.model_label]))
+        ranks.append((not cell.failed_gates, texts[text] > 0, models[cell.model_label]))
         texts[text] += 1
         models[cell.model_label] += 1
     order = sorted(range(len(examples)), key=ranks.__getitem__)

@@ -19,9 +19,10 @@ from visioneval.analysis.summary.findings import (
     Summary,
 )
 from visioneval.counted import count_of
+from visioneval.errors import NOT_CACHED
 from visioneval.records.stores.locations import display_name
 from visioneval.report.numbers import gate_value, show_interval
-from visioneval.report.outcome import Tone, diversity_text, outcome, unjudged_pairs_text
+from visioneval.report.outcome import Tone, diversity_text, error_note, outcome, unjudged_pairs_text
 from visioneval.report.terminal.run.alignment import alignment_table
 from visioneval.report.terminal.run.diversity import diversity_tables
 from visioneval.report.terminal.run.failure_tags import failure_tag_table
@@ -37,6 +38,10 @@ MAX_EXAMPLES = 10
 _TONES: Mapping[Tone, str] = {"pass": "green", "fail": "red", "error": "yellow"}
 RATE = "pass rate [95%]"
 _MIN_NAME_WIDTH = 24
+_NOT_CACHED_HINT = (
+    "offline: the cache lacks answers; run the suite once with a key and --cache FOLDER, without --offline, and commit"
+    " FOLDER"
+)
 COLORS = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.ERROR: "yellow", Verdict.NONE: "dim"}
 _MARKS = {
     "passed": "passed",
@@ -56,14 +61,16 @@ def print_summary(
     ``shown_failing`` limits the examples of failures. Without ``all_metrics``, more metrics than fit side by side for
     all model runs are reduced to those that rules and gates read.
     """
-    for part in _parts(summary, console.width, shown_failing, all_metrics):
+    heading = Group(_headline(summary, console.width), outcome_line(summary))
+    tables = _parts(summary, console.width, shown_failing, all_metrics)
+    for part in [heading] if _has_nothing_to_show(summary) else [heading, *tables]:
         console.print(part)
         console.print()
 
 
 def _parts(summary: Summary, width: int, shown_failing: int, all_metrics: bool) -> Iterator[RenderableType]:
-    yield Group(_headline(summary, width), _outcome_line(summary))
-    yield with_title(_gates_title(summary), _gate_table(summary.gates, width))
+    notes = [Text(note, style="dim") for note in [error_note(summary)] if note]
+    yield with_title(_gates_title(summary), Group(_gate_table(summary.gates, width), *notes))
     if summary.failing:
         yield failures_table(summary, width, shown_failing)
     if any(model.stand_in for model in summary.models):
@@ -96,7 +103,12 @@ def _parts(summary: Summary, width: int, shown_failing: int, all_metrics: bool) 
     yield from _judge_lines(summary)
 
 
-def _outcome_line(summary: Summary) -> Text:
+def _has_nothing_to_show(summary: Summary) -> bool:
+    """Whether a run was interrupted before it had recorded a cell."""
+    return summary.state == "interrupted" and not summary.counts.cells
+
+
+def outcome_line(summary: Summary) -> Text:
     """The outcome and the exit code that follows from it."""
     tone, sentence = outcome(summary)
     return Text(f"{sentence} (exit code {summary.exit_code})", style=f"bold {_TONES[tone]}")
@@ -114,6 +126,10 @@ def _judge_lines(summary: Summary) -> Iterator[Text]:
         if disagreement.judged:
             cells = f"{disagreement.judged} cell{'s' * (disagreement.judged != 1)}"
             yield Text(f"judge and rules disagree in {disagreement.disagreed} of {cells} ({clean(key)})")
+    if any(disagreement.disagreed for disagreement in summary.judge_disagreements.values()):
+        yield Text(
+            f"  which cells: visioneval report {clean(summary.run_id)} --open, filter 'Judge and rules disagree'"
+        )
     for key, panel in summary.panels.items():
         yield from map(Text, panel_lines(key, panel))
     for rerouting in summary.reroutings:
@@ -288,9 +304,8 @@ def _metric_tables(summary: Summary, width: int, all_metrics: bool) -> Iterator[
     yield with_title(title, groups[0])
     yield from groups[1:]
     if hidden:
-        yield Text(
-            f"{hidden} more metric{'s' * (hidden != 1)} that no rule or gate reads: 'visioneval show'", style="dim"
-        )
+        metrics_text = f"{hidden} more metric{'s' * (hidden != 1)} that no rule or gate reads"
+        yield Text(f"{metrics_text}: 'visioneval show {clean(summary.run_id)}'", style="dim")
     if any(model.metrics[name].unmeasured for model in summary.models for name in metrics if name in model.metrics):
         yield Text("!n: not measured in n more cells", style="dim")
 
@@ -349,11 +364,20 @@ def _gate_row(gate: GateFinding) -> tuple[Cell, ...]:
     return mark, gate.rule, gate.scope or "all cells", value + errors
 
 
+def _lacks_cached_answer(cell: FailingCell) -> bool:
+    """Whether the cell has an error because an offline run found no answer in the cache."""
+    return any(NOT_CACHED in text for text in cell.explanations.values())
+
+
 def last_lines(folder: Path, summary: Summary, default: Path) -> str:
     """The run folder, then the next commands. Uses the run id if the run is in ``default``."""
     location = display_name(folder)
     name = folder.name if folder.parent == default else location
-    commands = [["visioneval", "report", name, "--open"]]
-    if (first := next(iter(summary.failing), None)) is not None:
+    commands = [] if _has_nothing_to_show(summary) else [["visioneval", "report", name, "--open"]]
+    first = next((cell for cell in summary.failing if cell.failed_gates), next(iter(summary.failing), None))
+    if first is not None:
         commands.insert(0, ["visioneval", "show", f"{name}@{first.model_label}", first.test_id])
-    return "\n".join([f"run: {clean(location)}", *(f"next: {clean(shlex.join(command))}" for command in commands)])
+    hints = [_NOT_CACHED_HINT] if any(map(_lacks_cached_answer, summary.failing)) else []
+    return "\n".join(
+        [f"run: {clean(location)}", *hints, *(f"next: {clean(shlex.join(command))}" for command in commands)]
+    )

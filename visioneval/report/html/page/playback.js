@@ -4,11 +4,11 @@ const CHART = { width: 600, height: 44 };
 const SERIES = { luminance: "luminance", change: "change to the previous frame", required_text: "required text read" };
 
 /** The video, with a chart for each series that a grader measured. */
-function film(output, record) {
+function playback(output, record) {
   const player = imageElement(output, "output");
   const charts = chartsOf(record);
   const sheet = el("div", { class: "sheet" }, player);
-  if (!charts.length || player.tagName !== "VIDEO") return el("div", { class: "film" }, sheet);
+  if (!charts.length || player.tagName !== "VIDEO") return el("div", { class: "playback" }, sheet);
   const end = endOf(record, charts);
   const cursors = [];
   const nodes = charts.map((chart) => chartNode(chart, end, seek, cursors));
@@ -27,7 +27,7 @@ function film(output, record) {
   }
 
   for (const name of ["play", "seeked", "timeupdate"]) player.addEventListener(name, follow);
-  return el("div", { class: "film" }, sheet,
+  return el("div", { class: "playback" }, sheet,
     el("div", { class: "charts" }, nodes, el("p", { class: "note axis-note" }, moment, el("span", { text: `of ${timeText(end)}; click a chart to seek` }))));
 }
 
