@@ -3,36 +3,45 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEMO := $(VENV)/.demo
 # Two more than the processors, as many tests wait for servers and child processes.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
 # The pages' tests of accessibility need it, and say so where they are skipped.
 AXE := tests/support/axe/node_modules/.package-lock.json
 
-# Clients whose requirements exclude those of others. Each has tests and an environment of its own, with the extra of its
-# name and the dependency group `integration`, if nothing else is stated.
-CLIENTS := ray tables litellm mlflow wandb vertex
+# Clients whose requirements exclude those of others, and the tools of `ci` for workflows and releases. Each has tests and an
+# environment of its own, with the extra of its name and the dependency group `integration`, if nothing else is stated.
+CLIENTS := ray tables litellm mlflow wandb vertex ci
 EXTRA_ray := ray,s3,video
 EXTRA_tables := parquet
 GROUP_tables := tables
 GROUP_mlflow := mlflow-server
 GROUP_vertex := vertex-client
+EXTRA_ci := label
+GROUP_ci := ci
 EXTRA_docs := label
 GROUP_docs := docs
 
-.PHONY: demo quick test readings integration soak check figures sentences docs screenshots calibration bench bench-scale
-.PHONY: probe wheel clean
+.PHONY: demo quick test readings mutants integration soak check figures sentences docs screenshots calibration bench
+.PHONY: bench-scale probe wheel newest clean
+
+# Only what the demo uses, a quarter of it all. $(READY) adds the rest to the same environment.
+$(DEMO): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --no-compile --editable ".[ocr]"
+	touch $(DEMO)
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --editable ".[ocr,video,gcs,s3,hf,parquet,label,speed]" --group dev
-	touch $(READY)
+	touch $(DEMO) $(READY)
 
 $(AXE): tests/support/axe/package-lock.json
 	npm ci --silent --no-audit --no-fund --fetch-retries 0 --fetch-timeout 20000 --prefix tests/support/axe || echo "no axe-core: the tests of accessibility are skipped (they need npm)"
 
-demo: $(READY)  ## Run the quickstart suites, with no key and no network
+demo: $(DEMO)  ## Run the quickstart suites, with no key and no network
 	$(BIN)/visioneval run suites/quickstart/suite.yaml
 	$(BIN)/visioneval run suites/gecko_offline/suite.yaml
 
@@ -44,6 +53,9 @@ test: $(READY) $(AXE)
 
 readings: $(READY)  ## Records what OCR's models read in the images of tests whose subject is not OCR
 	RECORD_READINGS=1 $(BIN)/python -m pytest -n $(WORKERS)
+
+mutants: $(READY)  ## Plants each bug of tests/mutants, which a test must find; takes minutes, NAMES="engine cache:3" chooses
+	$(BIN)/python -m tests.mutants $(NAMES)
 
 .integration/%/.ready: pyproject.toml
 	$(PYTHON) -m venv .integration/$*
@@ -105,12 +117,20 @@ bench-scale: .integration/ray/.ready  ## Two workers of a Ray cluster beside one
 probe: $(READY)  ## What the graders catch of planted damage, on shipped suites and real edits; a quarter of an hour of CPU, LIMIT=1 bounds it
 	$(BIN)/python -m tests.bench.probe $(if $(LIMIT),--limit $(LIMIT))
 
-wheel: $(READY)
-	rm -rf dist build/wheel
-	$(BIN)/python -m build --wheel --outdir dist .
+wheel: .integration/ci/.ready  ## The wheel and the sdist, checked; each runs in an environment without extras, and the wheel also reads text
+	rm -rf dist build/wheel build/sdist
+	.integration/ci/bin/python -m build --outdir dist .
+	.integration/ci/bin/twine check --strict dist/*
 	$(PYTHON) -m venv build/wheel
+	$(PYTHON) -m venv build/sdist
+	build/wheel/bin/python -m pip install --quiet "$$(ls dist/*.whl)"
+	build/sdist/bin/python -m pip install --quiet "$$(ls dist/*.tar.gz)"
+	for kind in wheel sdist; do (cd build/$$kind && bin/visioneval init first && bin/visioneval run first/suite.yaml --model "*none" --grader place --grader file) || exit 1; done
 	build/wheel/bin/python -m pip install --quiet "$$(ls dist/*.whl)[ocr]"
-	cd build/wheel && rm -rf first && bin/visioneval init first && bin/visioneval run first/suite.yaml --runs first/runs
+	cd build/wheel && bin/visioneval run first/suite.yaml
+
+newest:  ## The newest dependencies, also beyond their upper bounds, in .integration/newest; writes build/newest.md
+	$(PYTHON) tests/newest.py
 
 clean:
 	rm -rf $(VENV) .integration dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

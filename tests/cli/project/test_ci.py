@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,10 @@ import yaml
 from toys import Toy
 
 from visioneval.cli import app
+from visioneval.cli.commands.init import WORKFLOWS, Ci
 
+ROOT = Path(__file__).parents[3]
+PIN = re.compile(r"uses: (actions/[a-z-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+)$", re.MULTILINE)
 WORKFLOW = Path(".github/workflows/visioneval.yml")
 
 
@@ -65,7 +69,7 @@ def _commands(workflow: dict[str, Any]) -> Iterator[list[str]]:
 def test_every_command_and_flag_exists(workflow: dict[str, Any]) -> None:
     known = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     seen = list(_commands(workflow))
-    assert {words[1] for words in seen} == {"validate", "run", "merge", "compare"}
+    assert {words[1] for words in seen} == {"validate", "run", "merge", "compare", "report"}
     for _, command, *words in seen:
         flags = {word for word in words if re.fullmatch(r"--[a-z-]+", word)}
         assert flags <= {name for option in known[command].params for name in option.opts}
@@ -114,12 +118,39 @@ def test_actions_are_pinned_and_keep_no_credentials(workflow: dict[str, Any]) ->
     assert all(step["with"] == {"persist-credentials": False} for step in checkouts)
 
 
+def test_pip_is_cached_by_a_file_that_exists_but_not_for_releases(workflow: dict[str, Any]) -> None:
+    options = {
+        name: step["with"]
+        for name, job in workflow["jobs"].items()
+        for step in job["steps"]
+        if "setup-python" in step.get("uses", "")
+    }
+    assert "cache" not in options.pop("release")
+    assert options.keys() == {"replay", "nightly-shards", "nightly"}
+    assert all((item["cache"], item["cache-dependency-path"]) == ("pip", str(WORKFLOW)) for item in options.values())
+
+
+def test_this_project_uses_the_same_actions_on_every_supported_python() -> None:
+    files = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+    texts = {path.name: path.read_text(encoding="utf-8") for path in files}
+    pins = set(PIN.findall(WORKFLOWS[Ci.github][0].read_text(encoding="utf-8")))
+    assert all(PIN.findall(text) and set(PIN.findall(text)) <= pins for text in texts.values())
+    assert all(text.count("uses:") == len(PIN.findall(text)) for text in texts.values())
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["classifiers"]
+    supported = re.findall(r":: (3\.\d+)", " ".join(classifiers))
+    assert yaml.safe_load(texts["ci.yml"])["jobs"]["test"]["strategy"]["matrix"]["python"] == supported
+
+
 def test_gitlab_runs_the_same_commands(toy: Toy, workflow: dict[str, Any]) -> None:
     assert toy("init", "--ci", "gitlab").exit_code == 0
     jobs = yaml.safe_load(Path(".gitlab-ci.yml").read_text(encoding="utf-8"))
     names = {"$CI_NODE_INDEX/$CI_NODE_TOTAL": "$NUMBER/$COUNT", "shard-$CI_NODE_INDEX": "shard-$NUMBER"}
     for name, job in workflow["jobs"].items():
-        script = [[names.get(word, word) for word in shlex.split(line)] for line in jobs[name]["script"]]
+        lines = [line for line in (*jobs[name]["script"], *jobs[name].get("after_script", ())) if "\n" not in line]
+        plain = [line.removeprefix("code=0; ").removesuffix(" || code=$?") for line in lines]
+        script = [
+            [names.get(word, word) for word in shlex.split(line)] for line in plain if not line.startswith("exit")
+        ]
         commands = [shlex.split(run) for run in _runs(job) if run.startswith("visioneval ")]
         assert [words for words in script if words[1] != "validate"] == [
             words for words in commands if words[1] != "validate"

@@ -44,58 +44,64 @@ SHARED = {
 }
 
 
-def _section(document: str, title: str) -> set[str]:
-    """The first column of the tables under a heading."""
+TABLES: list[tuple[str, str, type[BaseModel]]] = [
+    ("suite.md", "Suite", model.Suite),
+    ("suite.md", "Case", case.TestCase),
+    ("suite.md", "Expect", case.Expect),
+    ("suite.md", "Prompt", prompts.PromptEntry),
+    ("suite.md", "openai", config_of(PROVIDERS, "openai")),
+    ("suite.md", "gemini", config_of(PROVIDERS, "gemini")),
+    ("suite.md", "litellm", config_of(PROVIDERS, "litellm")),
+    ("suite.md", "litellm judge", config_of(JUDGES, "litellm")),
+    ("suite.md", "files", config_of(PROVIDERS, "files")),
+    ("suite.md", "mock", MockParams),
+    ("suite.md", "command", config_of(PROVIDERS, "command")),
+    ("suite.md", "openai judge", config_of(JUDGES, "openai")),
+    ("suite.md", "gemini judge", config_of(JUDGES, "gemini")),
+    ("suite.md", "recorded judge", config_of(JUDGES, "recorded")),
+    ("suite.md", "Judges of your own", judges.CustomJudge),
+    ("suite.md", "rubric", config_of(GRADERS, "rubric")),
+    ("suite.md", "alignment", config_of(GRADERS, "alignment")),
+    ("suite.md", "gecko", config_of(GRADERS, "gecko")),
+    ("suite.md", "Questions", questions.GeckoQuestion),
+    ("suite.md", "text", config_of(GRADERS, "text")),
+    ("suite.md", "video", config_of(GRADERS, "video")),
+    ("suite.md", "pairwise", config_of(GRADERS, "pairwise")),
+    ("suite.md", "Panels", panels.PanelOptions),
+    ("suite.md", "locality", config_of(GRADERS, "locality")),
+    ("suite.md", "reference", config_of(GRADERS, "reference")),
+    ("suite.md", "Metrics", suite_metrics.ComputedMetric),
+    ("suite.md", "Rules and gates", scope.VerdictRule),
+    ("suite.md", "Limits", limits.Limits),
+    ("suite.md", "Prices", limits.Price),
+    ("suite.md", "A question", suite_labels.LabelQuestion),
+    ("records.md", "Record", Record),
+    ("records.md", "Panels", JudgeAnswer),
+    ("records.md", "Session", LabelSession),
+    ("records.md", "Step", LabelStep),
+    ("records.md", "Label", labels.Label),
+    ("records.md", "Draw", draws.CellDraw),
+    ("records.md", "Drawn cell", draws.DrawnCell),
+    ("records.md", "Preference", preferences.Preference),
+    ("records.md", "Diversity", diversity.CaseDiversity),
+    ("records.md", "questions.json", question_file.PromptQuestions),
+]
+"""The pages and headings of tables, and the model whose fields each lists."""
+
+
+def rows_of(document: str, title: str) -> dict[str, str]:
+    """The rows of the tables under a heading, by their first column."""
     text = (ROOT / "docs" / document).read_text(encoding="utf-8")
     body = re.split(r"^#+ ", text.split(f"# {title}\n", 1)[1], maxsplit=1, flags=re.MULTILINE)[0]
-    return set(re.findall(r"^\| `([^`]+)` \|", body, flags=re.MULTILINE))
+    return dict(re.findall(r"^\| `([^`]+)` \|(.*)$", body, flags=re.MULTILINE))
 
 
-@pytest.mark.parametrize(
-    ("document", "title", "documented"),
-    [
-        ("suite.md", "Suite", model.Suite),
-        ("suite.md", "Case", case.TestCase),
-        ("suite.md", "Expect", case.Expect),
-        ("suite.md", "Prompt", prompts.PromptEntry),
-        ("suite.md", "openai", config_of(PROVIDERS, "openai")),
-        ("suite.md", "gemini", config_of(PROVIDERS, "gemini")),
-        ("suite.md", "litellm", config_of(PROVIDERS, "litellm")),
-        ("suite.md", "litellm judge", config_of(JUDGES, "litellm")),
-        ("suite.md", "files", config_of(PROVIDERS, "files")),
-        ("suite.md", "mock", MockParams),
-        ("suite.md", "command", config_of(PROVIDERS, "command")),
-        ("suite.md", "openai judge", config_of(JUDGES, "openai")),
-        ("suite.md", "gemini judge", config_of(JUDGES, "gemini")),
-        ("suite.md", "recorded judge", config_of(JUDGES, "recorded")),
-        ("suite.md", "Judges of your own", judges.CustomJudge),
-        ("suite.md", "rubric", config_of(GRADERS, "rubric")),
-        ("suite.md", "alignment", config_of(GRADERS, "alignment")),
-        ("suite.md", "gecko", config_of(GRADERS, "gecko")),
-        ("suite.md", "Questions", questions.GeckoQuestion),
-        ("suite.md", "text", config_of(GRADERS, "text")),
-        ("suite.md", "video", config_of(GRADERS, "video")),
-        ("suite.md", "pairwise", config_of(GRADERS, "pairwise")),
-        ("suite.md", "Panels", panels.PanelOptions),
-        ("suite.md", "locality", config_of(GRADERS, "locality")),
-        ("suite.md", "reference", config_of(GRADERS, "reference")),
-        ("suite.md", "Metrics", suite_metrics.ComputedMetric),
-        ("suite.md", "Rules and gates", scope.VerdictRule),
-        ("suite.md", "Limits", limits.Limits),
-        ("suite.md", "Prices", limits.Price),
-        ("suite.md", "A question", suite_labels.LabelQuestion),
-        ("records.md", "Record", Record),
-        ("records.md", "Panels", JudgeAnswer),
-        ("records.md", "Session", LabelSession),
-        ("records.md", "Step", LabelStep),
-        ("records.md", "Label", labels.Label),
-        ("records.md", "Draw", draws.CellDraw),
-        ("records.md", "Drawn cell", draws.DrawnCell),
-        ("records.md", "Preference", preferences.Preference),
-        ("records.md", "Diversity", diversity.CaseDiversity),
-        ("records.md", "questions.json", question_file.PromptQuestions),
-    ],
-)
+def _section(document: str, title: str) -> set[str]:
+    """The first column of the tables under a heading."""
+    return set(rows_of(document, title))
+
+
+@pytest.mark.parametrize(("document", "title", "documented"), TABLES)
 def test_tables_name_exactly_the_fields(document: str, title: str, documented: type[BaseModel]) -> None:
     fields = {field.alias or name for name, field in documented.model_fields.items()}
     fields |= {"turns"} if documented is case.TestCase else set()  # which the loader replaces by cases
@@ -167,4 +173,23 @@ def test_the_readme_names_every_command() -> None:
 
 def test_every_page_is_in_the_navigation_of_the_site() -> None:
     navigation = (ROOT / "docs" / "site" / "mkdocs.yml").read_text(encoding="utf-8")
-    assert [page.name for page in (ROOT / "docs").glob("*.md") if f": {page.name}\n" not in navigation] == []
+    pages = [str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")]
+    assert [page for page in pages if f": {page}\n" not in navigation] == []
+
+
+HOW_TOS = sorted((ROOT / "docs" / "how_to").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", HOW_TOS, ids=lambda page: page.stem)
+def test_a_how_to_answers_the_question_that_is_its_title_in_the_site(page: Path) -> None:
+    title = page.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
+    assert title.endswith("?")
+    navigation = (ROOT / "docs" / "site" / "mkdocs.yml").read_text(encoding="utf-8")
+    assert f"- {title}: how_to/{page.name}\n" in navigation
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.stem)
+def test_commands_are_in_blocks(page: Path) -> None:
+    """A line of a command that is not in a block is text, and runs into the next line."""
+    prose = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    assert re.findall(r"^(?:\$ )?(?:visioneval|pip|python|ray) [a-z-]+ .*(?:  #|\n    ).*", prose, re.MULTILINE) == []

@@ -18,6 +18,7 @@ import pytest
 import yaml
 from packaging.requirements import InvalidRequirement, Requirement
 
+from visioneval.extras import PACKAGES
 from visioneval.media.urls import BUCKETS
 
 ROOT = Path(__file__).parents[3]
@@ -81,7 +82,7 @@ def test_no_install_line_names_visioneval_on_the_index() -> None:
         "README.md",
         "docs/suite.md",
         "visioneval/cli/github.yml",
-        "visioneval/graders/text/reading/ocr_models.py",
+        "visioneval/extras.py",
     } <= printed.keys()
     bad = {file: [word for word in words if _names_visioneval_on_the_index(word)] for file, words in printed.items()}
     assert not {file: words for file, words in bad.items() if words}
@@ -111,6 +112,13 @@ def test_the_extras_exist() -> None:
     named = {word for words in _printed().values() for word in words if _is_of_a_checkout(word)}
     extras = {extra for word in named for extra in word.strip(".[]").split(",") if extra}
     assert {"ocr", "video", "label", "gcs", "s3"} <= extras <= EXTRAS
+
+
+def test_messages_name_extras_that_exist() -> None:
+    sources = (path.read_text() for path in (ROOT / "visioneval").rglob("*.py"))
+    named = {extra for text in sources for extra in re.findall(r"""install_command\(["'](\w+)["']\)""", text)}
+    assert {"ray", "label", "parquet", "litellm"} <= named
+    assert named | PACKAGES.keys() | set(BUCKETS.values()) <= EXTRAS
 
 
 def test_pip_takes_the_lines_for_a_checkout() -> None:

@@ -81,7 +81,8 @@ def test_the_crops_of_the_judge_are_recorded(api: FakeAPI, run: Any) -> None:
 
 def test_a_stricter_case_fails_a_middling_score(api: FakeAPI, run: Any) -> None:
     api.script.judge(lambda request: judge_answer(request, outfit_fidelity=3))
-    _, _, _, records = run("--model", "gemini*")
+    _, _, _, records = run("--model", "gemini*", "--case", "*_shop", "--case", "cardigan")
+    assert len(records) == 3
     assert {record.test_id for record in records if record.verdict is Verdict.FAIL} == COMMERCE
     assert {rule for record in records for rule in record.failed_rules} == {"outfit_fidelity >= 4"}
 
