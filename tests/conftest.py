@@ -38,6 +38,7 @@ os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
 __all__ = ["axe", "browser", "open_page", "rate", "recorded_readings", "reduced_readings", "serve"]
 
 ROOT = Path(__file__).parent.parent
+SLOW = ROOT / "tests" / "slow"
 settings.register_profile(
     "repeatable", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True, database=None
 )
@@ -77,6 +78,9 @@ verdict: [not image.blank]
 typer.testing._get_command = cache(typer.testing._get_command)
 
 
+# Python's default of 700 new objects searches the million that tests and libraries are again and again.
+gc.set_threshold(50_000)
+
 # Each worker imports all tests, and to rewrite their assertions takes longer than the rest of their import.
 sys.dont_write_bytecode = False
 
@@ -93,7 +97,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if not hasattr(config, "workerinput") or config.args != config.getini("testpaths"):
         return
     first = int(config.workerinput["workerid"].removeprefix("gw"))
-    for path in sorted((ROOT / "tests").glob("*/*/test_*.py"))[first :: config.workerinput["workercount"]]:
+    quick = config.option.markexpr == "not slow"
+    paths = [path for path in (ROOT / "tests").glob("*/*/test_*.py") if not (quick and path.is_relative_to(SLOW))]
+    for path in sorted(paths)[first :: config.workerinput["workercount"]]:
         if str(path.parent) not in sys.path:
             sys.path.insert(0, str(path.parent))  # as pytest does
         with suppress(Exception):  # collection reports it
@@ -108,7 +114,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if RECORDING:
         items[:] = [item for item in items if "recorded_readings" in getattr(item, "fixturenames", ())]
     for item in items:
-        if item.path.is_relative_to(ROOT / "tests" / "slow"):
+        if item.path.is_relative_to(SLOW):
             item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
@@ -129,7 +135,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Collects soak tests and those of heavy clients only when they are named, as by ``make soak``."""
+    """Collects soak tests and those of heavy clients only when they are named, as by ``make soak``.
+
+    ``make quick`` spares its workers the imports of the slow ones.
+    """
+    if collection_path == SLOW and config.option.markexpr == "not slow":
+        return True
     name = next((name for name in ("soak", "integration") if collection_path == ROOT / "tests" / name), None)
     return True if name is not None and not any(name in argument for argument in config.args) else None
 

@@ -6,6 +6,7 @@ python -m tests.bench.engine [--repeats 3] [W1 W2 W3 growth replay start]
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import os
 import subprocess
@@ -181,6 +182,7 @@ def main() -> None:
     parser.add_argument("what", nargs="*")
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
+    compileall.compile_dir(ROOT / "visioneval", quiet=1)  # as an installed package is
     others = {"growth": growth, "replay": replay, "start": start}
     for name in options.what or [*LOADS, *others]:
         if name in LOADS:

@@ -166,7 +166,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as scratch:
             page = write(make_run(Path(scratch), cases, models, outputs=not shapes))
             if CHROMIUM is None:
-                print("no chromium here: the report was not opened")
+                print("no Chromium here: the report was not opened")
             else:
                 scroll_gallery(page)
 

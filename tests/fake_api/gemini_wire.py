@@ -15,6 +15,7 @@ from .faults import Fault, ModelRequest
 from .gemini_checks import camel, check_body, check_parameters, check_schema, invalid
 from .gemini_turns import Turns
 from .http1 import ApiError, HttpRequest, Reply, json_reply
+from .images import generated
 from .openai_checks import judge_usage
 from .openai_wire import GATEWAY_PAGE
 from .outcomes import Answer, Endpoint, Images, Outcome, Refused
@@ -41,6 +42,8 @@ SIZES: Final[Mapping[str, tuple[int, int]]] = {
 """Aspect ratios and their pixels at ``1K``, from the Gemini image generation guide."""
 
 SCALES: Final = {"1K": 1, "2K": 2, "4K": 4}
+DRAFT: Final = base64.b64encode(generated(32, 32, "png", 0)).decode()
+"""The image that a model thinks about, before the one that it answers with."""
 SIGNATURE: Final = base64.b64encode(b"a signed thought").decode()
 FUNCTION: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}")
 
@@ -293,6 +296,8 @@ def _parts(asked: ModelRequest, outcome: Outcome) -> tuple[list[dict[str, Any]],
         parts.append({"text": "**Looking closely**", "thought": True})
     if isinstance(outcome, Images):
         assert isinstance(asked, GenerationRequest)
+        if parts:
+            parts.append({"inlineData": {"mimeType": "image/png", "data": DRAFT}, "thought": True})
         if outcome.words or asked.with_text:
             parts.append({"text": outcome.words or "Here is your image."})
         parts.extend({"inlineData": {"mimeType": f"image/{asked.format}", "data": text}} for text in outcome.base64)

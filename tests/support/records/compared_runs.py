@@ -15,7 +15,7 @@ from visioneval.analysis.sides import Side, side_of_run
 from visioneval.records.model import read_info
 from visioneval.report.compare.page import comparison_page
 
-CASES = ("kept", "broke", "mended", "poor")
+CASES = ("same", "broke", "repaired", "poor")
 
 
 def compared_run(root: Path, name: str, verdicts: str, colour: str, **changes: Any) -> Side:

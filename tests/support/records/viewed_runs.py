@@ -29,7 +29,7 @@ def viewed_info(run_id: str, **changes: Any) -> RunInfo:
 
 
 def begun_run(root: Path, run_id: str, cells: int = 1, *, passes: bool = True, **changes: Any) -> RunWriter:
-    """A run that goes on: this process writes it."""
+    """A run in progress: this process writes it."""
     writer = RunWriter.create(root, viewed_info(run_id, **changes))
     for case in list(CASES)[:cells]:
         append_cell(writer, case, passes=passes)

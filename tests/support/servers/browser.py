@@ -28,7 +28,9 @@ ARGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-CHROMIUM = next((match for name in ("chromium", "chromium-browser") if (match := shutil.which(name))), None)
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser")
+"""The first starts and opens a page in a third of the time of the others."""
+CHROMIUM = next((match for name in NAMES if (match := shutil.which(name))), None)
 WIDTH, HEIGHT = 1280, 800
 PHONE = {"width": 380, "height": 760}
 
@@ -41,7 +43,7 @@ def browser() -> Iterator[Browser]:
     """
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if CHROMIUM is None:
-        pytest.skip("there is no chromium on this machine (apt-get install chromium)")
+        pytest.skip("there is no Chromium on this machine (apt-get install chromium-headless-shell)")
     with sync_api.sync_playwright() as driver:
         result = driver.chromium.launch(executable_path=CHROMIUM, args=ARGS, env=dict(os.environ))
         yield result

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from stores import served
+from http_server import serving
 
 MOTO = "import sys; from moto.server import main; main(['-H', '127.0.0.1', '-p', sys.argv[1]])"
 GCS = (
@@ -105,5 +105,5 @@ def web_server(files: Mapping[str, bytes], *, status: int = 200, location: str |
         def log_message(self, *args: object) -> None:
             pass
 
-    with served(Handler) as url:
+    with serving(Handler) as url:
         yield url

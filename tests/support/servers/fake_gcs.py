@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from stores import served
+from http_server import serving
 
 _NO_OBJECT = b'{"error": {"message": "no such object"}}'
 _NO_BUCKET = b'{"error": {"message": "no such bucket"}}'
@@ -112,5 +112,5 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def gcs_with_preconditions() -> Iterator[str]:
     """A storage with one empty bucket, ``bkt``."""
-    with served(type("Storage", (_Handler,), {"bucket": Bucket()})) as url:
+    with serving(type("Storage", (_Handler,), {"bucket": Bucket()})) as url:
         yield url

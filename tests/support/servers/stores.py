@@ -8,13 +8,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 import fsspec
 import pytest
+from http_server import serving
 
 from visioneval.records.stores import locations, writing
 
@@ -44,27 +45,6 @@ class Machines:
         self._monkeypatch.setenv("VISIONEVAL_STORES", str(self._folder / name / "stores"))
         self._monkeypatch.setenv("XDG_CACHE_HOME", str(self._folder / name / "cache"))
         return self._folder / name
-
-
-class _QuietServer(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client closes its connections whenever it likes."""
-
-
-@contextmanager
-def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """The URL of a server in a thread of this process."""
-    server = _QuietServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 _ERRORS = {"503": "SlowDownForNow", "403": "AccessDenied", "501": "NotImplemented", "412": "PreconditionFailed"}
@@ -163,6 +143,6 @@ class _Proxy(BaseHTTPRequestHandler):
 def faulty(upstream: str) -> Iterator[FaultyStore]:
     """A proxy in front of the store at ``upstream``."""
     store = FaultyStore()
-    with served(type("Proxy", (_Proxy,), {"store": store, "host": urlsplit(upstream).netloc})) as url:
+    with serving(type("Proxy", (_Proxy,), {"store": store, "host": urlsplit(upstream).netloc})) as url:
         store.url = url
         yield store
