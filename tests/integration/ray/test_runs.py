@@ -17,7 +17,7 @@ from fake_api import FakeAPI, Fault
 from PIL import Image
 from ray._raylet import GcsClient
 from ray.cluster_utils import Cluster
-from ray_clusters import GRADERS, check_paid_once, flags, in_flight, running_cluster, started
+from ray_clusters import GRADERS, check_paid_once, flags, hang_generations, in_flight, running_cluster, started
 from typer.testing import CliRunner
 
 from visioneval.cli import app
@@ -122,7 +122,7 @@ def test_interrupted_once_and_resumed(cluster: Cluster, api: FakeAPI, api_run: C
 
 def test_interrupted_twice(cluster: Cluster, api: FakeAPI, api_run: Callable[..., ApiRun]) -> None:
     """Ends at once, with the records up to there."""
-    api.latency = {"images": 60}
+    hang_generations(api)
     run = api_run(20)
     program = started(run, *flags(cluster))
     wait_until(lambda: in_flight(api) > 0, program)

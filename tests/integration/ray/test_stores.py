@@ -13,7 +13,7 @@ from api_runs import ApiRun, case_id, image_for, wait_until
 from fake_api import FakeAPI
 from PIL import Image
 from ray.cluster_utils import Cluster
-from ray_clusters import GRADERS, add_node, check_paid_once, flags, in_flight, started
+from ray_clusters import GRADERS, add_node, check_paid_once, flags, hang_generations, in_flight, started
 from stores import FaultyStore, Machines
 from typer.testing import CliRunner
 
@@ -203,7 +203,7 @@ def test_budget_and_interrupt_are_resumed(
 def test_interrupted_twice(
     cluster: Cluster, api: FakeAPI, api_run: Callable[..., ApiRun], machines: Machines, runs: str
 ) -> None:
-    api.latency = {"images": 60}
+    hang_generations(api)
     run = stored_run(api_run, runs, 20)
     program = started(run, *flags(cluster), out=runs)
     wait_until(lambda: in_flight(api) > 0, program)
