@@ -22,7 +22,7 @@ from visioneval.graders.gecko.config import making_context
 from visioneval.graders.gecko.reading import read_questions
 from visioneval.resources import builtin
 from visioneval.suite.cases.questions import dependency_problems
-from visioneval.templates.render import render_file
+from visioneval.templates.render import Templates
 
 Media = Literal["image", "video"]
 COUNTS: Mapping[Media, tuple[int, ...]] = {"image": (2, 5, 8), "video": (2, 5, 8)}
@@ -87,7 +87,7 @@ def measure(media: Media, count: int) -> Malformed:
 def instructions(media: Media, count: int) -> str:
     """The instructions that a judge gets, with only the first ``count`` worked examples."""
     name = f"gecko/{media}_questions.md.j2"
-    text = render_file(name, (Path(builtin("prompts")),), making_context(media, "PROMPT"))
+    text = Templates((Path(builtin("prompts")),)).render(name, making_context(media, "PROMPT"))
     head, *examples = text.split("## Example\n")
     last, _, end = examples[-1].partition("## Your prompt")
     return "## Example\n".join([head, *[*examples[:-1], last][:count]]) + "## Your prompt" + end

@@ -20,10 +20,8 @@ from visioneval.expansion.plan import Plan, applies
 from visioneval.graders.base import QuestionMaker
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.records.questions import PromptQuestions
-from visioneval.resources import builtin
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader
-from visioneval.suite.model import template_folders
 
 AskAbout = Callable[[str, Question, CellRef], Awaitable[Reply]]
 """Asks a judge by its key. Raises ``ProviderError``, and ``AuthError`` if the API key is refused."""
@@ -131,11 +129,10 @@ def make_questions(
 
 async def _make_for_prompt(plan: Plan, components: Components, task: PromptTask, ask: AskAbout) -> PromptResult:
     case, maker = task.cases[0], cast("QuestionMaker", components.graders[task.grader.key])
-    folders = template_folders(plan.suite, plan.folder, builtin("prompts"))
     about = CellRef(case.id, "", 0)
     ask_about_case = partial(_ask_about, ask, task.grader.judge_names[0], about)
     try:
-        return PromptResult(task, await maker.make_questions(case, task.prompt, ask_about_case, folders))
+        return PromptResult(task, await maker.make_questions(case, task.prompt, ask_about_case, plan.templates))
     except (GraderError, ProviderError) as error:
         return PromptResult(task, error=sanitizer_for(plan).text(error))
 

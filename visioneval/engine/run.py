@@ -25,9 +25,7 @@ from visioneval.expansion.plan import Plan
 from visioneval.records.model import read_records
 from visioneval.records.questions import QuestionsWriter
 from visioneval.records.writer import OutputWriter, RunWriter
-from visioneval.resources import builtin
 from visioneval.suite.entries.graders import BaseGrader
-from visioneval.suite.model import template_folders
 from visioneval.types import ModelRun
 
 Jobs = Callable[[Plan], Iterator[Job]]
@@ -108,7 +106,6 @@ def open_context(
             FileHashes(plan.folder),
             sanitizer_for(plan),
             questions,
-            template_folders=template_folders(plan.suite, plan.folder, builtin("prompts")),
             measurements=Measurements(calls.cache, reuses=calls.reuse.measurements, warn=listener.say),
             debug=listener.debug,
         )
@@ -164,7 +161,6 @@ async def _judge_pairs(context: RunContext, config: BaseGrader, progress: Progre
         context.components,
         context.calls,
         context.writer.folder,
-        context.template_folders,
         context.sanitizer,
         context.image_cache,
         debug=context.debug,

@@ -14,12 +14,15 @@ from visioneval.media.urls import is_url
 from visioneval.records.cells.existing_outputs import existing_outputs
 from visioneval.records.model import read_info
 from visioneval.records.stores.lookup import find_run
+from visioneval.resources import builtin
 from visioneval.suite.cases.outputs import split_run
 from visioneval.suite.entries.providers import BaseProvider
 from visioneval.suite.load import LoadedSuite
+from visioneval.suite.model import template_folders
 from visioneval.suite.runs import model_runs
 from visioneval.suite.selection.selection import Selection, check_selection, selected
 from visioneval.suite.size import cell_problem
+from visioneval.templates.render import Templates
 from visioneval.types import ModelRun
 
 MAX_REPORTED = 20
@@ -51,6 +54,7 @@ def expand(loaded: LoadedSuite, selection: Selection, *, samples: int | None = N
         finished,
         whole_suite=whole,
         selection=selection,
+        templates=Templates(template_folders(suite, folder.absolute(), builtin("prompts"))),
         trusted=loaded.trust.everything,
         secrets=loaded.secrets,
     )

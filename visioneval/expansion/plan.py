@@ -12,7 +12,6 @@ from typing import Any
 
 from visioneval.expansion.digest import digest, short_digest
 from visioneval.media.urls import is_url
-from visioneval.resources import builtin
 from visioneval.rules import Rule, parse_gate, parse_rule
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.outputs import ExistingOutput, Finished
@@ -22,13 +21,13 @@ from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.entries.providers import BaseProvider
 from visioneval.suite.filters import VerdictRule
 from visioneval.suite.metrics import CaseMetrics, SuiteMetrics
-from visioneval.suite.model import Suite, template_folders
+from visioneval.suite.model import Suite
 from visioneval.suite.output_of import dependents_by_case
 from visioneval.suite.remote_media import addressed
 from visioneval.suite.runs import RunCoverage
 from visioneval.suite.selection.selection import Selection
 from visioneval.suite.turns import chain_of, first_turn
-from visioneval.templates.render import template_digest
+from visioneval.templates.render import Templates
 from visioneval.types import CaseFiles, Metric, ModelRun, Output, TaskType
 
 BASE_ROLE = "base"
@@ -120,6 +119,7 @@ class Plan:
     whole_suite: Suite
     """With what the selection leaves out, and one entry per model run."""
     selection: Selection
+    templates: Templates = field(compare=False)
     generates: bool = True
     """Whether it generates; ``visioneval grade`` does not."""
     trusted: bool = False
@@ -325,8 +325,7 @@ class Plan:
         judges = [self.suite.judges[name] for name in grader.judge_names if name in self.suite.judges]
         if judges:
             options = [judge.grading_options(self.folder) for judge in judges]
-            folders = template_folders(self.suite, self.folder, builtin("prompts"))
-            texts = template_digest(templates, folders)
+            texts = self.templates.digest(*templates)
             judge_parts = [options if grader.has_panel else options[0], texts, self.suite.vars]
         elif grader.runs_code and self.suite.vars:
             judge_parts = [self.suite.vars]  # a custom class can read them

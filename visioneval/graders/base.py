@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
 from visioneval.aio import run_in_thread
@@ -17,6 +16,7 @@ from visioneval.judging.shown_images import Show, shown
 from visioneval.providers.base import Question, Reply
 from visioneval.records.questions import PromptQuestions
 from visioneval.suite.cases.case import TestCase
+from visioneval.templates.render import Templates
 from visioneval.types import CaseFiles, Output, Score, TaskType
 
 T = TypeVar("T")
@@ -54,8 +54,8 @@ class GradingContext:
     """Makes a local measurement of a built-in grader, or reads it from the cache."""
     variables: Mapping[str, Any] = field(default_factory=dict)
     """The suite's ``vars``."""
-    template_folders: tuple[Path, ...] = ()
-    """Template folders in search order: the suite's folder, then the built-in templates."""
+    templates: Templates = field(default_factory=Templates)
+    """The templates of the suite's folders, and the built-in ones."""
     judge: str | None = None
     """The key of the grader's judge. A panel grades an output once with each of its judges."""
     ask_judge: Callable[[str, Question], Awaitable[Reply]] = _no_judge
@@ -185,7 +185,7 @@ class SampleGrader(Protocol):
 class QuestionMaker(Protocol):
     """A grader that asks questions about a prompt. It can generate them before there is an output."""
 
-    async def make_questions(self, case: TestCase, prompt: str, ask: Ask, folders: tuple[Path, ...]) -> PromptQuestions:
+    async def make_questions(self, case: TestCase, prompt: str, ask: Ask, templates: Templates) -> PromptQuestions:
         """Returns the pinned questions of the case, or asks the judge. Raises ``GraderError``, ``ProviderError``."""
 
 

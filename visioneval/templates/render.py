@@ -7,16 +7,16 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
-from functools import lru_cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import jinja2
 from jinja2 import meta
 
 from visioneval.errors import TemplateError, did_you_mean
-from visioneval.templates.sandbox import Sandbox
+from visioneval.templates.sandbox import ReadOnceLoader, Sandbox
 from visioneval.templates.steps import counted
 
 MAX_CHARACTERS = 1_000_000
@@ -29,15 +29,15 @@ _EXPRESSION = re.compile(r"((?<!\{)\{\{(?!-)[^{}]*(?<!-)\}\}(?!\}))")
 Folders = tuple[Path, ...]
 
 
-@lru_cache(maxsize=16)
-def sandbox(folders: Folders = ()) -> Sandbox:
-    """The environment for the templates of some folders, or for templates from text."""
-    return Sandbox(folders)
+@cache
+def text_sandbox() -> Sandbox:
+    """The environment for templates from text."""
+    return Sandbox()
 
 
 @lru_cache(maxsize=256)
 def _compiled(text: str) -> jinja2.Template:
-    return sandbox().from_string(text)
+    return text_sandbox().from_string(text)
 
 
 def render(text: str, context: Mapping[str, Any]) -> str:
@@ -60,47 +60,67 @@ def _parts(text: str) -> list[str | jinja2.Template]:
     return [_compiled(text)]
 
 
-def render_file(name: str, folders: Folders, context: Mapping[str, Any]) -> str:
-    """Renders a template file from the first folder that has it. Raises ``TemplateError``."""
-    return _render_parts(f"template {name!r}", lambda: [sandbox(folders).get_template(name)], context)
+class Templates:
+    """The template files of some folders, in search order. Each is read once: what it renders is what it has hashed.
 
+    A pickled copy has the texts that were read, so that all workers of a run render the same.
+    """
 
-def template_files(name: str, folders: Folders) -> dict[str, Path]:
-    """The files of a template and of all templates that it includes, by name. Raises ``TemplateError``."""
-    environment, files, todo = sandbox(folders), dict[str, Path](), [name]
-    current = name
-    try:
-        while todo:
-            if (current := todo.pop()) in files:
-                continue
-            text, path, _ = cast("jinja2.BaseLoader", environment.loader).get_source(environment, current)
-            files[current] = Path(str(path))
-            todo += _referenced(text)
-    except (jinja2.TemplateNotFound, jinja2.TemplateSyntaxError) as error:
-        raise _readable(error, current) from None
-    return files
+    def __init__(self, folders: Folders = (), sources: Mapping[str, tuple[str, str]] | None = None) -> None:
+        self._folders = folders
+        self._loader = ReadOnceLoader(folders)
+        self._loader.sources.update(sources or {})
+        self.environment = Sandbox(self._loader)
+        self._digests: dict[tuple[str, ...], str] = {}
+
+    def __reduce__(self) -> tuple[type[Templates], tuple[Folders, Mapping[str, tuple[str, str]]]]:
+        return Templates, (self._folders, self._loader.sources)
+
+    def render(self, name: str, context: Mapping[str, Any]) -> str:
+        """Renders a template from the first folder that has it. Raises ``TemplateError``."""
+        return _render_parts(f"template {name!r}", lambda: [self.environment.get_template(name)], context)
+
+    def text(self, name: str) -> str:
+        """The text of a template. Raises ``jinja2.TemplateNotFound``."""
+        return self._loader.get_source(self.environment, name)[0]
+
+    def files(self, name: str) -> dict[str, Path]:
+        """The files of a template and of all templates that it includes, by name. Raises ``TemplateError``."""
+        files, todo = dict[str, Path](), [name]
+        current = name
+        try:
+            while todo:
+                if (current := todo.pop()) in files:
+                    continue
+                text, path, _ = self._loader.get_source(self.environment, current)
+                files[current] = Path(path)
+                todo += _referenced(text)
+        except (jinja2.TemplateNotFound, jinja2.TemplateSyntaxError) as error:
+            raise _readable(error, current) from None
+        return files
+
+    def digest(self, *names: str) -> str:
+        """SHA-256 of the text of templates and all that they include, since a judge's answers depend on them.
+
+        Raises ``TemplateError``.
+        """
+        if names not in self._digests:
+            files = sorted({file for name in names for file in self.files(name)})
+            texts = {file: self.text(file) for file in files}
+            self._digests[names] = sha256(json.dumps(texts).encode()).hexdigest()
+        return self._digests[names]
 
 
 @lru_cache(maxsize=256)
 def _referenced(text: str) -> tuple[str, ...]:
     """The templates that a template includes. Raises ``TemplateSyntaxError``."""
-    return tuple(filter(None, meta.find_referenced_templates(sandbox().parse(text))))
-
-
-def template_digest(names: tuple[str, ...], folders: Folders) -> str:
-    """SHA-256 of the text of templates and all that they include, since a judge's answers depend on them.
-
-    Reads them each time: in a notebook, they change between two runs of one process.
-    """
-    files = {file: path for name in names for file, path in template_files(name, folders).items()}
-    texts = {file: path.read_text(encoding="utf-8") for file, path in sorted(files.items())}
-    return sha256(json.dumps(texts).encode()).hexdigest()
+    return tuple(filter(None, meta.find_referenced_templates(text_sandbox().parse(text))))
 
 
 def _syntax_text(message: str) -> str:
     """Jinja's message, and what to do."""
     if unknown := _NO_FILTER.match(message):
-        similar = get_close_matches(unknown[1], sandbox().filters, n=1)
+        similar = get_close_matches(unknown[1], text_sandbox().filters, n=1)
         return f"there is no filter {unknown[1]!r}" + (f" (did you mean {similar[0]!r}?)" if similar else "")
     hint = "write an expression as '{{ NAME }}', with two braces on each side"
     return f"{message.rstrip('.')}: {hint}" if message.startswith(_UNBALANCED) else message

@@ -111,22 +111,39 @@ def _undefined_message(above: Any, name: str | None) -> str:
     return f"there is no {name!r} in {'a text' if isinstance(above, str) else 'this value'}"
 
 
+class ReadOnceLoader(jinja2.FileSystemLoader):
+    """Reads each template file once, so that a run renders and records one text of it, whoever edits it meanwhile.
+
+    ``sources`` has what was read, by name: the text and the path.
+    """
+
+    def __init__(self, folders: tuple[Path, ...]) -> None:
+        super().__init__(folders)
+        self.sources: dict[str, tuple[str, str]] = {}
+
+    def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
+        """Text, path, and a function that says that both are up to date. Raises ``TemplateNotFound``."""
+        if template not in self.sources:
+            text, path, _ = super().get_source(environment, template)
+            self.sources[template] = text, path
+        return *self.sources[template], lambda: True
+
+
 class Sandbox(ImmutableSandboxedEnvironment):
     """The Jinja environment. Render its templates within ``counted``."""
 
     intercepted_binops = frozenset(("*", "**", "%", "+", "-", "/", "//"))
 
-    def __init__(self, folders: tuple[Path, ...] = ()) -> None:
+    def __init__(self, loader: ReadOnceLoader | None = None) -> None:
         super().__init__(
             undefined=_Missing,
             finalize=_finalize,
-            loader=jinja2.FileSystemLoader(folders) if folders else None,
-            keep_trailing_newline=not folders,
-            trim_blocks=bool(folders),
-            lstrip_blocks=bool(folders),
+            loader=loader,
+            keep_trailing_newline=loader is None,
+            trim_blocks=loader is not None,
+            lstrip_blocks=loader is not None,
             autoescape=False,
             optimized=False,  # constant folding would escape the counting
-            auto_reload=False,  # a run must not pick up changed templates
         )
         overrides = {"join": _join, "replace": _replace, "round": _round, "string": str, "sum": _sum, "tojson": _tojson}
         allowed = {

@@ -11,7 +11,7 @@ import jinja2
 from jinja2 import meta, nodes
 from jinja2.visitor import NodeTransformer
 
-from visioneval.templates.render import Folders, sandbox, template_errors
+from visioneval.templates.render import Templates, template_errors
 
 _LITERAL = re.compile(r"(?<!\{)\{\s?(prompt|criteria|image_description)\s?\}(?!\})")
 
@@ -35,53 +35,46 @@ _cache: dict[tuple[str, str], tuple[Mapping[str, str], TemplateUsage]] = {}
 """By name and text of a template: the texts by name of all that were read, itself first, and its variables."""
 
 
-def template_usage(name: str, folders: Folders) -> TemplateUsage:
+def template_usage(name: str, templates: Templates) -> TemplateUsage:
     """The variables that a template uses. Raises ``TemplateError`` if it, or one that it names, cannot be read.
 
     Cached while all texts are equal: a suite is checked several times, and most suites use the built-in templates.
     """
     with template_errors(f"template {name!r}"):
-        key = (name, _text(name, folders))
+        key = (name, templates.text(name))
         texts, usage = _cache.get(key, ({}, TemplateUsage()))
-        if texts and all(_text(part, folders) == text for part, text in texts.items()):
+        if texts and all(templates.text(part) == text for part, text in texts.items()):
             return usage
         read: dict[str, str] = {}
-        usage = _usage(name, folders, frozenset(), read)
+        usage = _usage(name, templates, frozenset(), read)
         if len(_cache) >= _CACHED:
             _cache.clear()
         _cache[key] = (read, usage)
         return usage
 
 
-def _text(name: str, folders: Folders) -> str:
-    environment = sandbox(folders)
-    text, _, _ = cast("jinja2.BaseLoader", environment.loader).get_source(environment, name)
-    return text
-
-
-def _usage(name: str, folders: Folders, including: frozenset[str], read: dict[str, str]) -> TemplateUsage:
+def _usage(name: str, templates: Templates, including: frozenset[str], read: dict[str, str]) -> TemplateUsage:
     """The variables of a template; the texts of all templates that were read are added to ``read``."""
     if name in including:
         return TemplateUsage()  # rendering reports the recursion
-    environment = sandbox(folders)
-    chain = list(_chain(name, folders, read))
+    chain = list(_chain(name, templates, read))
     tree = _MergeBlocks([tree for tree, _ in chain]).visit(chain[-1][0])
-    literals = tuple(dict.fromkeys(literal for _, text in chain for literal in _literals(environment, text)))
+    literals = tuple(dict.fromkeys(literal for _, text in chain for literal in _literals(templates.environment, text)))
     usage = TemplateUsage(frozenset(meta.find_undeclared_variables(tree)), literals)
     for include in tree.find_all(nodes.Include):
         for included in _names(include.template):
-            inner = _usage(included, folders, including | {name}, read)
+            inner = _usage(included, templates, including | {name}, read)
             usage |= inner if include.with_context else replace(inner, used=frozenset())
     return usage
 
 
-def _chain(name: str, folders: Folders, read: dict[str, str]) -> Iterator[tuple[nodes.Template, str]]:
+def _chain(name: str, templates: Templates, read: dict[str, str]) -> Iterator[tuple[nodes.Template, str]]:
     """The tree and the text of a template, of the one that it extends, and so on."""
-    environment, todo, passed = sandbox(folders), [name], set[str]()
+    todo, passed = [name], set[str]()
     while todo and todo[0] not in passed:
         passed.add(current := todo.pop(0))
-        text = read[current] = _text(current, folders)
-        tree = environment.parse(text, current)
+        text = read[current] = templates.text(current)
+        tree = templates.environment.parse(text, current)
         yield tree, text
         todo = [parent for extends in tree.find_all(nodes.Extends) for parent in _names(extends.template)]
 

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from visioneval.cli import app
 from visioneval.errors import TemplateError
 from visioneval.resources import builtin
+from visioneval.templates.render import Templates
 from visioneval.templates.usage import template_usage
 
 pytest_plugins = ("fake_api.fixtures",)
@@ -379,14 +380,15 @@ def test_usage_follows_every_file_that_a_template_reads(tmp_path: Path) -> None:
         (first, "main.j2", "{{ images }}", {"images"}),
         (second, "part.j2", "{{ metrics }}", {"metrics"}),
     ]
-    assert template_usage("main.j2", (first,)).used == template_usage("main.j2", (second,)).used == {"prompt"}
+    for folder in (first, second):
+        assert template_usage("main.j2", Templates((folder,))).used == {"prompt"}
     for folder, name, text, used in changes:
         (folder / name).write_text(text)
-        assert template_usage("main.j2", (folder,)).used == used
-        assert template_usage("main.j2", (folder,)).used == used
+        assert template_usage("main.j2", Templates((folder,))).used == used
+        assert template_usage("main.j2", Templates((folder,))).used == used
     (second / "part.j2").unlink()
     with pytest.raises(TemplateError, match=r"part\.j2"):
-        template_usage("main.j2", (second,))
+        template_usage("main.j2", Templates((second,)))
 
 
 @pytest.fixture
@@ -443,6 +445,15 @@ def test_show_is_part_of_the_grade_key(suite: SuiteRunner) -> None:
     result = suite("run", path, "--resume", suite.out / "r", "--runs", suite.out)
     assert "to grade again: 1 (1 grader.look changed)" in result.stderr
     assert len(asked(suite)) == 2
+
+
+def test_the_next_run_of_a_process_sees_an_edited_template(suite: SuiteRunner) -> None:
+    """As in a notebook."""
+    suite.write(cases=[CASE], graders=[{**LOOK, "template": "mine.j2"}])
+    for number, question in enumerate(("Is it a tree?", "Is it tall?")):
+        (suite.folder / "mine.j2").write_text(f"{{{{ prompt }}}} {{{{ criteria }}}} {question}")
+        assert suite.run(run_id=f"r{number}").exit_code == 0
+        assert question in asked(suite)[-1]
 
 
 @pytest.mark.parametrize("command", ["run", "plan", "resume", "grade"])

@@ -26,8 +26,6 @@ from visioneval.media.images import sha256
 from visioneval.records.model import Record, RunInfo
 from visioneval.records.questions import QuestionsWriter
 from visioneval.records.writer import RunWriter
-from visioneval.resources import builtin
-from visioneval.suite.model import template_folders
 from visioneval.suite.selection.selection import Selection
 
 
@@ -72,7 +70,6 @@ def open_context(
         "hash_of": FileHashes(plan.folder),
         "sanitizer": sanitizer_for(plan),
         "questions": QuestionsWriter(writer.folder),
-        "template_folders": template_folders(plan.suite, plan.folder, builtin("prompts")),
     }
     try:
         yield RunContext(**{**defaults, **changes})

@@ -14,6 +14,7 @@ from visioneval.media.images import image_at
 from visioneval.providers.base import ImagePart, Question, Reply
 from visioneval.resources import builtin
 from visioneval.suite.cases.case import TestCase
+from visioneval.templates.render import Templates
 from visioneval.types import CaseFiles
 
 ScriptedAnswer = str | Mapping[str, Any] | Reply | Exception
@@ -75,7 +76,7 @@ def context(
         "output": image_at(path, path.read_bytes()),
         "files": CaseFiles(),
         "save": save,
-        "template_folders": (folder, builtin("prompts")),
+        "templates": Templates((folder, builtin("prompts"))),
         "judge": "default",
         "ask_judge": answers,
     }

@@ -229,7 +229,7 @@ class TestJudgeMatchups:
         (config,) = (grader for grader in plan.suite.graders if grader.after_run)
         calls = replace_prices(calls_for(plan), budget)
         components = Components({}, {"better": chooser or Choosing()}, {"default": judge or StubJudge()})  # type: ignore[dict-item]
-        session = PairwiseSession(plan, config, components, calls, toy.folder, (), sanitizer_for(plan))
+        session = PairwiseSession(plan, config, components, calls, toy.folder, sanitizer_for(plan))
         append_preferences(toy.folder, earlier)
         progress = Progress(calls)
         matchups = pairs_within(toy, plan).pairs

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +27,7 @@ from visioneval.judging.ask import Ask
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.records.questions import PromptQuestions, prompt_sha256
 from visioneval.suite.cases.case import TestCase
+from visioneval.templates.render import Templates
 
 GECKO = {"key": "gecko", "type": "gecko"}
 PINNED = [{"id": "q1", "question": "Is it blue?", "type": "color"}]
@@ -87,7 +87,7 @@ class QuestionMaker:
 
     errors: dict[str, Exception] = field(default_factory=dict)
 
-    async def make_questions(self, case: TestCase, prompt: str, ask: Ask, folders: tuple[Path, ...]) -> PromptQuestions:
+    async def make_questions(self, case: TestCase, prompt: str, ask: Ask, templates: Templates) -> PromptQuestions:
         if prompt in self.errors:
             raise self.errors[prompt]
         reply = await ask(Question((prompt,)))

@@ -19,7 +19,7 @@ from visioneval.graders.text.config import CHECK, DESCRIBE, LIST, text_contexts
 from visioneval.judging.ask import object_schema
 from visioneval.resources import builtin
 from visioneval.suite.cases.case import TestCase
-from visioneval.templates.render import render_file
+from visioneval.templates.render import Templates
 
 METRICS = {
     "gate": {"type": "pass_fail", "description": "A gate.", "pass_if": ["it is there"], "fail_if": ["it is torn"]},
@@ -27,7 +27,7 @@ METRICS = {
     "share": {"type": "score", "scale": [0, 1], "step": 0.05, "description": "A share."},
 }
 CASE = TestCase.model_validate({"id": "one", "prompt": "a tree", "metadata": {"size": "tall"}, "tags": ["t"]})
-FOLDERS = (builtin("prompts"),)
+TEMPLATES = Templates((builtin("prompts"),))
 
 
 def options(**changes: Any) -> RubricGrader:
@@ -75,14 +75,14 @@ def test_replies_accepted_by_the_check_match_the_schema(
 
 def test_the_built_in_template_describes_every_metric_completely() -> None:
     created = options(failure_tags=["blurry", "cut_off"], zoom={"max_crops": 3})
-    words = render_file(created.template, FOLDERS, context(created))
+    words = TEMPLATES.render(created.template, context(created))
     for output in (
         *("A gate.", "it is there", "it is torn", "A score.", "5: fine", "0-2: poor", "from 0 to 5 in steps of 1"),
         *("from 0 to 1 in steps of 0.05", "a tall tree", "output: the image", "PASS if it can be used as it is"),
         *("blurry, cut_off", "up to 3 times", "reason, gate, score, share, failure_tags, verdict"),
     ):
         assert output in words, output
-    bare = render_file(created.template, FOLDERS, context(options()))
+    bare = TEMPLATES.render(created.template, context(options()))
     for unsaid in ("ailure tags", "failure_tags", "Looking closer", "Rules", "What makes it good", "None"):
         assert unsaid not in bare, unsaid
 
@@ -110,6 +110,6 @@ def test_every_template_of_a_text_grader_renders(describe: bool, names: list[str
         contexts = text_contexts(case, "a tree", "It shows a lamp.", describe=describe)
         assert list(contexts) == names
         for name, seen in contexts.items():
-            words = render_file(name, FOLDERS, seen)
+            words = TEMPLATES.render(name, seen)
             assert ("A red lamp." in words) is (name == CHECK and criteria is not None)
             assert name == CHECK or "content to be" in words, "words in an image are content"

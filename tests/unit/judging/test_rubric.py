@@ -18,7 +18,7 @@ from visioneval.graders.rubric.grader import Rubric, reply_problems
 from visioneval.graders.rubric.metrics import PassFail, ScaleScore
 from visioneval.providers.base import Question, Reply
 from visioneval.suite.cases.case import TestCase
-from visioneval.templates.render import template_digest
+from visioneval.templates.render import Templates
 from visioneval.types import CaseFiles
 
 METRICS = {
@@ -227,7 +227,7 @@ def test_template_hash_includes_extended_templates(tmp_path: Path) -> None:
     (tmp_path / "base.j2").write_text("one {% block a %}{% endblock %}")
     first, judge = graded(tmp_path, GOOD, template="mine.j2")
     assert judge.words()[0] == "one a tree"
-    assert first.template_sha256 == template_digest(("mine.j2",), (tmp_path,))
+    assert first.template_sha256 == Templates((tmp_path,)).digest("mine.j2")
     later = tmp_path / "later"
     later.mkdir()
     (later / "mine.j2").write_text((tmp_path / "mine.j2").read_text())

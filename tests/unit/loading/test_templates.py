@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import resource
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from visioneval.errors import TemplateError
 from visioneval.suite.loading.datasets.cases import literal
 from visioneval.templates import sandbox
-from visioneval.templates.render import MAX_CHARACTERS, render
+from visioneval.templates.render import MAX_CHARACTERS, Templates, render
 from visioneval.templates.steps import counted
 
 HINT = ": write an expression as '{{ NAME }}', with two braces on each side"
@@ -39,7 +40,7 @@ def test_a_file_is_compiled_once_for_all_folders_and_charged_each_time(
     taken: list[int] = []
     monkeypatch.setattr(sandbox, "take_from_suite", taken.append)
     monkeypatch.setattr(sandbox, "_COMPILED", {})
-    environments = [sandbox.Sandbox((tmp_path / name, tmp_path)) for name in "ab"]
+    environments = [sandbox.Sandbox(sandbox.ReadOnceLoader((tmp_path / name, tmp_path))) for name in "ab"]
     templates = [environment.get_template("shared.j2") for environment in environments]
     assert len(sandbox._COMPILED) == 1
     assert taken == [sandbox.COMPILING * len(list(environments[0].lex("{{ brand }} is open.")))] * 2
@@ -48,8 +49,23 @@ def test_a_file_is_compiled_once_for_all_folders_and_charged_each_time(
     (tmp_path / "shared.j2").write_text("{% set brand = 1 %}")
     for _ in range(2):
         with pytest.raises(jinja2.TemplateSyntaxError, match="'assign' is not allowed"):
-            sandbox.Sandbox((tmp_path,)).get_template("shared.j2")
+            sandbox.Sandbox(sandbox.ReadOnceLoader((tmp_path,))).get_template("shared.j2")
     assert len(sandbox._COMPILED) == 1
+
+
+def test_a_file_is_read_once(tmp_path: Path) -> None:
+    """What a run renders is what its records name, on all workers, whoever edits or deletes the file meanwhile."""
+    (tmp_path / "main.j2").write_text("{% include 'part.j2' %}!")
+    (tmp_path / "part.j2").write_text("{{ brand }}")
+    before = Templates((tmp_path,))
+    digest = before.digest("main.j2")
+    (tmp_path / "part.j2").write_text("New {{ brand }}")
+    assert Templates((tmp_path,)).digest("main.j2") != digest
+    assert Templates((tmp_path,)).render("main.j2", VALUES) == "New Butter & Flour!"
+    (tmp_path / "part.j2").unlink()
+    for templates in (before, pickle.loads(pickle.dumps(before))):
+        assert templates.digest("main.j2") == digest
+        assert templates.render("main.j2", VALUES) == "Butter & Flour!"
 
 
 @pytest.mark.parametrize(

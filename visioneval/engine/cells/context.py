@@ -32,7 +32,6 @@ class RunContext:
     sanitizer: Sanitizer
     questions: QuestionsWriter
     image_cache: ImageCache = field(default_factory=ImageCache)
-    template_folders: tuple[Path, ...] = ()
     once: SingleFlight = field(default_factory=SingleFlight)
     measurements: Measurements = field(default_factory=Measurements)
     turns: Iterator[int] = field(default_factory=lambda: count(1))

@@ -114,7 +114,7 @@ def _subjects(
             # nothing says what a custom class reads
             measure=measure_directly if config.runs_code else _measurer(image, context, meters.total),
             variables=context.variables,
-            template_folders=context.template_folders,
+            templates=context.plan.templates,
             judge=next(iter(config.judge_names), None),
             ask_judge=_judge_asker(about, context, meters),
             show=show,

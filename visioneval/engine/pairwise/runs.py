@@ -26,10 +26,9 @@ from visioneval.expansion.plan import Plan
 from visioneval.records.model import read_info, read_records
 from visioneval.records.preferences import read_preferences
 from visioneval.registry import GRADERS, config_of
-from visioneval.resources import builtin
 from visioneval.suite.load import judge_of_flag
 from visioneval.suite.loading.messages import did_you_mean
-from visioneval.suite.model import JudgeEntry, template_folders
+from visioneval.suite.model import JudgeEntry
 
 PairKey = tuple[str, int, str, str]
 """The key of a pair: case, sample, and both sides as ``RUN_ID@label``."""
@@ -155,8 +154,7 @@ def compare_runs(
     check_session(plan, settings, listener.say)
     components = build_components(plan, offline=settings.reuse.offline)
     with open_calls(plan, settings, read_info(folder).run_id, listener.say) as calls:
-        folders = template_folders(plan.suite, plan.folder, builtin("prompts"))
-        session = PairwiseSession(plan, config, components, calls, folder, folders, sanitizer_for(plan))
+        session = PairwiseSession(plan, config, components, calls, folder, sanitizer_for(plan))
         refresh = not settings.reuse.judgements
         ended = _judge_pairs(session, pairs_of_runs, listener, refresh=refresh)
     titles = {session.judge(name).title for name in config.judge_names}

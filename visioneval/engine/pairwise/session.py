@@ -83,7 +83,6 @@ class PairwiseSession:
     components: Components
     calls: Calls
     folder: Path
-    template_folders: tuple[Path, ...]
     sanitizer: Sanitizer
     image_cache: ImageCache = field(default_factory=ImageCache)
     meters: JudgeMeters = field(default_factory=JudgeMeters)
@@ -251,7 +250,7 @@ def _question(session: PairwiseSession, judge: str, matchup: Matchup, first: Lit
         files=call.files,
         save=_refuse_save,
         variables=session.plan.suite.vars,
-        template_folders=session.template_folders,
+        templates=session.plan.templates,
         judge=judge,
         show=session.image_cache.show,
         watching=session.components.watching,

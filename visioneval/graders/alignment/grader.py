@@ -25,7 +25,6 @@ from visioneval.judging.ask import (
 from visioneval.judging.attachments import Attachment, load_attachments, message_parts
 from visioneval.providers.base import Question, Reply
 from visioneval.suite.entries.judge_prompt import template_name
-from visioneval.templates.render import render_file, template_digest
 
 Requirements = Sequence[Mapping[str, Any]]
 _ITEM_KEYS = tuple(alignment_schema()[REQUIREMENTS]["items"]["properties"])
@@ -67,7 +66,7 @@ class Alignment:
         template_context = alignment_context(
             context.case, context.prompt, config, images=images, variables=context.variables
         )
-        instructions = render_file(self._template(context), context.template_folders, template_context)
+        instructions = context.templates.render(self._template(context), template_context)
         parts = message_parts(instructions, attachments, config.parts)
         return Question(parts=parts, schema=object_schema(alignment_schema()))
 
@@ -87,7 +86,7 @@ class Alignment:
             details=details,
             error=error,
             judge_model=next((reply.model for reply in replies), None),
-            template_sha256=template_digest((self._template(context),), context.template_folders),
+            template_sha256=context.templates.digest(self._template(context)),
             schema_sha256=digest(alignment_schema()),
         )
 

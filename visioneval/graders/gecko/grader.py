@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from visioneval.expansion.digest import digest
@@ -31,7 +30,7 @@ from visioneval.providers.base import Part
 from visioneval.records.questions import PromptQuestions, prompt_sha256
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.questions import GeckoQuestion
-from visioneval.templates.render import render_file, template_digest
+from visioneval.templates.render import Templates
 from visioneval.types import Score
 
 MAX_WRONG_LISTED = 5
@@ -49,10 +48,9 @@ class Gecko:
         prompt_questions = await questions_about(context, config)
         context.keep_questions(prompt_questions)
         entry = with_added_questions(prompt_questions, context.case, config)
-        folders = context.template_folders
 
         def instructions(questions: Sequence[GeckoQuestion]) -> str:
-            return render_file(config.template_for_answers, folders, asking_context(questions))
+            return context.templates.render(config.template_for_answers, asking_context(questions))
 
         ask, is_single = context.ask_own_judge, config.mode == "single"
         parts = await _judge_parts(context, config)
@@ -61,9 +59,9 @@ class Gecko:
             answered = await ask_past_cache(ask, entry.questions, instructions, parts, answered, single=is_single)
         return _graded(config, context, entry, answered)
 
-    async def make_questions(self, case: TestCase, prompt: str, ask: Ask, folders: tuple[Path, ...]) -> PromptQuestions:
+    async def make_questions(self, case: TestCase, prompt: str, ask: Ask, templates: Templates) -> PromptQuestions:
         """Returns the pinned questions of the case, or asks the judge. Raises ``GraderError``, ``ProviderError``."""
-        return pinned_questions(case, prompt) or await generate_questions(ask, prompt, self._config, folders)
+        return pinned_questions(case, prompt) or await generate_questions(ask, prompt, self._config, templates)
 
 
 async def questions_about(context: GradingContext, config: GeckoGrader) -> PromptQuestions:
@@ -71,15 +69,14 @@ async def questions_about(context: GradingContext, config: GeckoGrader) -> Promp
     entry = pinned_questions(context.case, context.prompt)
     if entry is not None:
         return entry
-    folders = context.template_folders
-    templates = template_digest(config.making_templates, folders)
-    known = context.known_questions(prompt_sha256(context.prompt), templates, options_digest(config))
+    digest_of_templates = context.templates.digest(*config.making_templates)
+    known = context.known_questions(prompt_sha256(context.prompt), digest_of_templates, options_digest(config))
     if known is not None:
         return known
     ask = partial(context.ask_judge, config.question_writer)
     return await context.once(
-        generation_key(config, context.prompt, templates),
-        lambda: generate_questions(ask, context.prompt, config, folders),
+        generation_key(config, context.prompt, digest_of_templates),
+        lambda: generate_questions(ask, context.prompt, config, context.templates),
     )
 
 
@@ -128,7 +125,7 @@ def _graded(config: GeckoGrader, context: GradingContext, entry: PromptQuestions
         },
         error=answered.fault or _missing_score_error(config, questions, answers, scores),
         judge_model=last_reply.model if last_reply else None,
-        template_sha256=template_digest(config.all_templates, context.template_folders),
+        template_sha256=context.templates.digest(*config.all_templates),
         schema_sha256=digest(answers_schema()),
     )
 

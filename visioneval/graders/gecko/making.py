@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from visioneval.aio import run_in_thread
@@ -20,9 +19,8 @@ from visioneval.providers.reply_json import UnreadableReplyError
 from visioneval.records.questions import DroppedQuestion, PromptQuestions, prompt_sha256
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.questions import GeckoQuestion, dependency_problems, without_bad_dependencies
-from visioneval.templates.render import render_file, template_digest
+from visioneval.templates.render import Templates
 
-Folders = tuple[Path, ...]
 NOT_STATED = "the prompt does not say"
 
 
@@ -48,14 +46,14 @@ def with_valid_dependencies(questions: Sequence[GeckoQuestion], options: GeckoOp
     return without_bad_dependencies(questions) if options.on_bad_dependency == "drop" else tuple(questions)
 
 
-async def generate_questions(ask: Ask, prompt: str, options: GeckoOptions, folders: Folders) -> PromptQuestions:
+async def generate_questions(ask: Ask, prompt: str, options: GeckoOptions, templates: Templates) -> PromptQuestions:
     """Asks the judge for questions, at most twice, and drops those that the prompt alone does not answer.
 
     Raises ``GraderError`` if there are no usable questions, and ``ProviderError``.
     """
-    instructions = render_file(options.template_for_questions, folders, making_context(options.media, prompt))
+    instructions = templates.render(options.template_for_questions, making_context(options.media, prompt))
     parsed = await _ask_for_questions(ask, Question((instructions,), schema=questions_schema(options.media)), options)
-    questions, unconfirmed = await _checked_questions(ask, prompt, parsed, options, folders)
+    questions, unconfirmed = await _checked_questions(ask, prompt, parsed, options, templates)
     if not questions:
         raise GraderError(
             f"all {len(parsed.questions)} questions were dropped: none of their answers follows from the prompt"
@@ -64,7 +62,7 @@ async def generate_questions(ask: Ask, prompt: str, options: GeckoOptions, folde
         prompt_sha256=prompt_sha256(prompt),
         keywords=parsed.keywords,
         source="generated",
-        template_sha256=template_digest(options.making_templates, folders),
+        template_sha256=templates.digest(*options.making_templates),
         making_sha256=options_digest(options),
         coverage=coverage(parsed, questions),
         questions=questions,
@@ -131,14 +129,14 @@ def without_dropped_parents(questions: Sequence[GeckoQuestion], known: set[str])
 
 
 async def _checked_questions(
-    ask: Ask, prompt: str, parsed: ParsedQuestions, options: GeckoOptions, folders: Folders
+    ask: Ask, prompt: str, parsed: ParsedQuestions, options: GeckoOptions, templates: Templates
 ) -> tuple[tuple[GeckoQuestion, ...], list[DroppedQuestion]]:
     """The questions whose answer follows from the prompt alone, and the others. The judge sees no image."""
     if not options.check_questions:
         return parsed.questions, []
 
     def instructions(questions_asked: Sequence[GeckoQuestion]) -> str:
-        return render_file(CHECK, folders, checking_context(prompt, questions_asked))
+        return templates.render(CHECK, checking_context(prompt, questions_asked))
 
     questions_asked = [q.model_copy(update={"choices": (*q.choices, NOT_STATED)}) for q in parsed.questions]
     answered = await ask_all(ask, questions_asked, instructions, (), single=False)

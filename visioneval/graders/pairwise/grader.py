@@ -19,7 +19,6 @@ from visioneval.judging.ask import Ask, ask_for_json, object_schema
 from visioneval.judging.attachments import Attachment, cell_attachments, message_parts, output_attachments
 from visioneval.providers.base import Question
 from visioneval.suite.entries.judge_prompt import REASON, template_name
-from visioneval.templates.render import render_file
 from visioneval.types import Output
 
 
@@ -52,7 +51,7 @@ def pair_question(config: PairwiseGrader, context: GradingContext, first: Output
         context.case, context.prompt, config, images=images, variables=context.variables
     )
     name = template_name(config.template, context.case, context.variables)
-    instructions = render_file(name, context.template_folders, template_context)
+    instructions = context.templates.render(name, template_context)
     parts = message_parts(instructions, attachments, config.parts)
     return Question(parts=parts, schema=object_schema(pairwise_schema()))
 

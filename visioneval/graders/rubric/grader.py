@@ -36,7 +36,6 @@ from visioneval.judging.crops import CropTool
 from visioneval.judging.votes import combined_vote, is_tie, majority
 from visioneval.providers.base import Question, Reply
 from visioneval.suite.entries.judge_prompt import REASON, template_name
-from visioneval.templates.render import render_file, template_digest
 from visioneval.types import Score
 
 Metrics = Mapping[str, RubricMetric]
@@ -86,7 +85,7 @@ class Rubric:
         missing = {name for name, score in _scores(asked, ballots).items() if score is None}
         if missing:
             ballots = await gather_all(self._retry_ballot(context, attachments, ballot, missing) for ballot in ballots)
-        template = template_digest((self._template(context),), context.template_folders)
+        template = context.templates.digest(self._template(context))
         return _tally(config, asked, ballots, template=template, schema=self._schema(asked)[1])
 
     def _schema(self, metrics: Metrics) -> tuple[dict[str, Any], str]:
@@ -169,7 +168,7 @@ class Rubric:
             images=[{"id": attachment.id, "description": attachment.description} for attachment in attachments],
             variables=context.variables,
         )
-        instructions = render_file(self._template(context), context.template_folders, template_context)
+        instructions = context.templates.render(self._template(context), template_context)
         return Question(
             parts=message_parts(instructions, attachments, config.parts),
             schema=self._schema(metrics)[0],

@@ -22,7 +22,6 @@ from visioneval.judging.ask import (
     object_schema,
 )
 from visioneval.providers.base import Question, Reply
-from visioneval.templates.render import render_file, template_digest
 
 _LINES = {"lines": {"type": "array", "items": {"type": "string"}}}
 _DESCRIBED = {"description": {"type": "string"}}
@@ -95,11 +94,11 @@ def _description_problems(data: Any) -> list[str]:
 
 def _instructions(template: str, context: GradingContext, description: str = "") -> str:
     template_context = text_contexts(context.case, context.prompt, description, describe=template != LIST)
-    return render_file(template, context.template_folders, template_context[template])
+    return context.templates.render(template, template_context[template])
 
 
 def _hashes(context: GradingContext, properties: Mapping[str, Any], *templates: str) -> tuple[str, str]:
-    return template_digest(templates, context.template_folders), digest(properties)
+    return context.templates.digest(*templates), digest(properties)
 
 
 def _question(instructions: str, properties: Mapping[str, Any], *parts: Any) -> Question:

@@ -20,7 +20,7 @@ from visioneval.suite.loading.messages import Loc, SuiteWarning, untrusted_code_
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.model import Suite, template_folders
 from visioneval.suite.remote import Remote
-from visioneval.templates.render import render_file, template_files
+from visioneval.templates.render import Templates
 from visioneval.templates.shown import set_values, shown_values
 
 Problems = Iterator[tuple[Loc, str] | Problem]
@@ -74,17 +74,17 @@ def _templates(suite: Suite, folder: Path, trust: Trust) -> Iterator[tuple[Loc, 
 
     A warning comes once, where it applies first.
     """
-    folders = template_folders(suite, folder, builtin("prompts"))
-    file_problems = lru_cache(maxsize=None)(partial(_file_problems, folders=folders, trust=trust))
+    templates = Templates(template_folders(suite, folder, builtin("prompts")))
+    file_problems = lru_cache(maxsize=None)(partial(_file_problems, templates=templates, trust=trust))
     warned: set[str] = set()
     for index, grader in enumerate(suite.graders):
         declared: dict[str, JudgeTemplate] = {}
         shown: dict[str, dict[str, ShownVariables]] = {}
-        case_problems = list(_case_problems(suite, grader, folders, file_problems, declared, shown))
+        case_problems = list(_case_problems(suite, grader, templates, file_problems, declared, shown))
         for template in declared.values():
             if file_problems(template.name):
                 continue  # reported if a case uses it
-            for finding in template_findings(template, folders, suite.vars, shown.get(template.name, {})):
+            for finding in template_findings(template, templates, suite.vars, shown.get(template.name, {})):
                 loc = ("graders", index, template.option)
                 if finding.is_error:
                     yield loc, finding.message
@@ -98,7 +98,7 @@ def _templates(suite: Suite, folder: Path, trust: Trust) -> Iterator[tuple[Loc, 
 def _case_problems(
     suite: Suite,
     grader: BaseGrader,
-    folders: tuple[Path, ...],
+    templates: Templates,
     file_problems: Callable[[str], list[str]],
     declared: dict[str, JudgeTemplate],
     shown: dict[str, dict[str, ShownVariables]],
@@ -117,27 +117,27 @@ def _case_problems(
             continue  # reported for the case itself
         resolved = case.model_copy(update={"criteria": criteria})
         try:
-            templates = {template.name: template for template in grader.judge_templates(resolved, suite.vars)}
+            by_name = {template.name: template for template in grader.judge_templates(resolved, suite.vars)}
             contexts = list(grader.template_contexts(resolved, prompt, variables=suite.vars))
         except TemplateError as error:
             yield "", f"the name of the template: {error} (case {case.id!r})"
             return
-        declared |= templates
+        declared |= by_name
         for name, context in contexts:
-            template = templates.get(name)
+            template = by_name.get(name)
             variables = shown.setdefault(name, {}).setdefault(case.id, ShownVariables())
-            problems = file_problems(name) or _render_problems(name, context, folders, template, variables)
+            problems = file_problems(name) or _render_problems(name, context, templates, template, variables)
             for message in problems:
                 if message not in reported:
                     reported.add(message)
                     yield name, f"{message} (case {case.id!r})"
 
 
-def _file_problems(template: str, *, folders: tuple[Path, ...], trust: Trust) -> list[str]:
+def _file_problems(template: str, *, templates: Templates, trust: Trust) -> list[str]:
     """Why a template, or a template that it includes, cannot or must not be read."""
     shipped = builtin("prompts")
     try:
-        files = template_files(template, folders)
+        files = templates.files(template)
     except TemplateError as error:
         return [_about(template, error)]
     suite_files = [path for path in files.values() if not path.is_relative_to(shipped)]
@@ -147,7 +147,7 @@ def _file_problems(template: str, *, folders: tuple[Path, ...], trust: Trust) ->
 def _render_problems(
     name: str,
     context: Mapping[str, Any],
-    folders: tuple[Path, ...],
+    templates: Templates,
     template: JudgeTemplate | None,
     variables: ShownVariables,
 ) -> list[str]:
@@ -155,7 +155,7 @@ def _render_problems(
 
     If it renders, adds what it shows to the ``variables`` of the case.
     """
-    render = partial(render_file, name, folders)
+    render = partial(templates.render, name)
     try:
         output = render(context)
     except TemplateError as error:

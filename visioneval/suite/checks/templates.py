@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from visioneval.errors import TemplateError
 from visioneval.suite.entries.judge_prompt import JudgeTemplate
+from visioneval.templates.render import Templates
 from visioneval.templates.usage import TemplateUsage, template_usage
 
 RULES = "rules"
@@ -39,7 +39,7 @@ class ShownVariables:
 
 def template_findings(
     template: JudgeTemplate,
-    folders: tuple[Path, ...],
+    templates: Templates,
     variables: Mapping[str, Any],
     cases: Mapping[str, ShownVariables],
 ) -> list[TemplateFinding]:
@@ -48,7 +48,7 @@ def template_findings(
     ``cases`` are those that it was rendered for.
     """
     try:
-        usage = template_usage(template.name, folders)
+        usage = template_usage(template.name, templates)
     except TemplateError:
         return []
     return [

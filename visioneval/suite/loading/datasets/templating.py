@@ -10,7 +10,7 @@ from jinja2 import TemplateSyntaxError, meta
 
 from visioneval.suite.loading.datasets.rows import NUMBER, Row
 from visioneval.suite.secrets import SECRET_NAME, environment_secrets
-from visioneval.templates.render import render, sandbox
+from visioneval.templates.render import render, text_sandbox
 
 _SIGNS = ("{{", "{%")
 
@@ -27,7 +27,7 @@ def uses_row(text: str) -> bool:
     if "row" not in text or not is_template(text):
         return False
     try:
-        return "row" in meta.find_undeclared_variables(sandbox().parse(text))
+        return "row" in meta.find_undeclared_variables(text_sandbox().parse(text))
     except TemplateSyntaxError:
         return True  # rendering it reports the error
 
