@@ -340,7 +340,7 @@ def _execute(
     writer, error = prepared.writer, None
     writer.watch(listener.say)
     try:
-        with open_calls(prepared.plan, calls, writer.info.run_id, listener.say, spent_usd=spent_usd) as session:
+        with open_calls(prepared.plan, calls, writer.info.payer, listener.say, spent_usd=spent_usd) as session:
             outcome = execute(prepared.plan, prepared.components, writer, session, listener, prepared.jobs, run_cells)
         stopped_by: StoppedBy | None = "budget" if outcome.out_of_budget else None
     except AuthError as refusal:

@@ -40,14 +40,15 @@ class CallSettings:
 
 @contextmanager
 def open_calls(
-    plan: Plan, settings: CallSettings, run_id: str, warn: Callable[[str], None], *, spent_usd: float = 0.0
+    plan: Plan, settings: CallSettings, payer: str, warn: Callable[[str], None], *, spent_usd: float = 0.0
 ) -> Iterator[Calls]:
     """Opens the provider calls of one run. Raises ``UsageError`` if the cache or the log cannot be opened.
 
-    ``spent_usd`` is what earlier runs of the same command spent of the budget in ``settings``.
+    ``payer`` is what the cache calls the run. ``spent_usd`` is what earlier runs of the same command spent of the
+    budget in ``settings``.
     """
     log = CallLog(settings.log_file, sys.stderr if settings.debug else None)
-    cache = _open_cache(plan, settings, run_id, warn)
+    cache = _open_cache(plan, settings, payer, warn)
     try:
         yield Calls(
             Throttle(plan.suite.limits, settings.max_concurrency),
@@ -56,7 +57,7 @@ def open_calls(
             log,
             cache,
             settings.reuse,
-            run_id,
+            payer,
             sanitizer=sanitizer_for(plan),
         )
     finally:
@@ -65,18 +66,18 @@ def open_calls(
             cache.close()
 
 
-def _open_cache(plan: Plan, settings: CallSettings, run_id: str, warn: Callable[[str], None]) -> Cache | None:
+def _open_cache(plan: Plan, settings: CallSettings, payer: str, warn: Callable[[str], None]) -> Cache | None:
     """The cache; ``None`` for a plan that stores nothing in it. Raises ``UsageError`` if it cannot be opened.
 
     Without paid calls, a run needs no cache: if the user's default folder cannot be used, it measures without one.
     """
     folder = settings.cache or default_folder()
     if paid_configs(plan):
-        return open_cache(folder, run_id=run_id, warn=warn)
+        return open_cache(folder, run_id=payer, warn=warn)
     if not measures_locally(plan):
         return None
     try:
-        return open_cache(folder, run_id=run_id, warn=warn)
+        return open_cache(folder, run_id=payer, warn=warn)
     except UsageError as error:
         if settings.cache is not None:
             raise

@@ -87,15 +87,13 @@ def confirm(
     plan = narrowed_to(confirming.plan, [item for item in samples if item.needed])
     if not settings.reuse.offline and (lines := missing_keys(plan)):
         return _result(confirming, samples, "; ".join(lines))
-    # an earlier run may have had the same ID: its new samples are not those of this run
-    payer = f"{confirming.info.run_id} of {confirming.info.started_at}"
     try:
         check_budget(plan, settings)
         check_session(plan, settings, listener.say)
         components = build_components(plan, offline=settings.reuse.offline)
         with (
             open_confirmations(confirming.folder, confirming.info) as writer,
-            open_calls(plan, settings, payer, listener.say) as calls,
+            open_calls(plan, settings, confirming.info.payer, listener.say) as calls,
         ):
             # again, now that no other process adds to them
             samples = confirming.of_cases(broken, read_confirmations(confirming.folder))

@@ -79,7 +79,7 @@ def measure(prepared: PreparedProbe, settings: CallSettings, listener: Listener)
     changes: list[ProbedChange] = []
     with tempfile.TemporaryDirectory(prefix="visioneval-probe-") as folder:
         writer = RunWriter.create(Path(folder), info)
-        with open_calls(prepared.plan, settings, info.run_id, listener.say) as calls:
+        with open_calls(prepared.plan, settings, info.payer, listener.say) as calls:
             progress = Progress(calls)
 
             async def work() -> Outcome:

@@ -225,6 +225,11 @@ class RunInfo(Frozen):
     _view: _View = PrivateAttr(default_factory=_View)
 
     @property
+    def payer(self) -> str:
+        """What the cache calls this run. Not its ID alone: a deleted run may have had the same."""
+        return f"{self.run_id} of {self.started_at}"
+
+    @property
     def selected_suite(self) -> Suite:
         """The suite with the selected cases, model runs and graders only."""
         view = self._view

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -446,3 +447,17 @@ def test_internal_error_saves_answers_in_flight(tmp_path: Path, api: FakeAPI) ->
     assert program.returncode == 141, errors
     assert 0 < api_run.generated < CELLS
     check_resume(api_run, api)
+
+
+def test_answers_of_a_deleted_run_with_the_same_id_are_not_reused(api: FakeAPI, tmp_path: Path) -> None:
+    """As in a nightly job that always names its run alike: what it resumes must not be last night's images."""
+    run = ApiRun(tmp_path, api, 3)
+    assert run.run().exit_code == 0
+    shutil.rmtree(run.run_folder)
+    api.faults.when(is_generation(1), Fault("bad_request"))
+    assert run.run().exit_code == 3
+    api.faults.clear()
+    api.requests.clear()
+    assert run.run(resume=True).exit_code == 0
+    assert run.generated == 1
+    run.check_complete()

@@ -52,7 +52,7 @@ class TestOpenCalls:
         with open_calls(plan, settings, "r", print) as calls:
             assert calls.throttle.max_calls(KEY) == 3
             assert calls.throttle.max_calls(RateLimitKey("other", None, "generate")) == 9
-            assert (calls.budget.limit_usd, calls.reuse, calls.run_id) == (5, Reuse("all"), "r")
+            assert (calls.budget.limit_usd, calls.reuse, calls.payer) == (5, Reuse("all"), "r")
             assert calls.prices.cost(KEY, None, 1) == 2
 
     def test_a_free_plan_that_measures_nothing_has_no_cache(self, toy: Toy) -> None:

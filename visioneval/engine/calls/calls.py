@@ -78,7 +78,8 @@ class Calls:
     log: CallLog
     cache: Cache | None = None
     reuse: Reuse = field(default_factory=Reuse)
-    run_id: str = ""
+    payer: str = ""
+    """What the cache calls the run that pays."""
     reused_since: str | None = None
     """When the oldest reused generation was cached."""
     sanitizer: Sanitizer = field(default_factory=Sanitizer)
@@ -305,9 +306,9 @@ class Calls:
         """The cached generation, if it is complete or the run is offline; ``None`` if it must be generated."""
         if self.cache is None or self.reuse.generations == "none":
             return None
-        await self._pull(key, self.run_id if self.reuse.generations == "own" else None)
+        await self._pull(key, self.payer if self.reuse.generations == "own" else None)
         entry = self.cache.get(key)
-        if entry is None or (self.reuse.generations == "own" and entry.run_id != self.run_id):
+        if entry is None or (self.reuse.generations == "own" and entry.run_id != self.payer):
             return None
         if not self.reuse.offline and not entry.answer["whole"]:
             return None

@@ -153,7 +153,7 @@ def compare_runs(
     check_budget(plan, settings)
     check_session(plan, settings, listener.say)
     components = build_components(plan, offline=settings.reuse.offline)
-    with open_calls(plan, settings, read_info(folder).run_id, listener.say) as calls:
+    with open_calls(plan, settings, read_info(folder).payer, listener.say) as calls:
         session = PairwiseSession(plan, config, components, calls, folder, sanitizer_for(plan))
         refresh = not settings.reuse.judgements
         ended = _judge_pairs(session, pairs_of_runs, listener, refresh=refresh)

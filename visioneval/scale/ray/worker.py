@@ -134,7 +134,7 @@ class Worker:
             settings = replace(settings, cache=cache_folder(assignment.cache_url))
         leases = Leases(self._client)
         components = build_components(plan, offline=settings.reuse.offline)
-        calls = self._stack.enter_context(open_calls(plan, settings, assignment.info.run_id, messages.append))
+        calls = self._stack.enter_context(open_calls(plan, settings, assignment.info.payer, messages.append))
         calls.throttle, calls.budget = leased(
             leases, plan.suite.limits, settings.max_concurrency, 1.0 if assignment.has_budget else None
         )
