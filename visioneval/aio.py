@@ -50,6 +50,11 @@ async def run_in_thread(work: Callable[..., T], *args: Any, when: bool) -> T:
     return await asyncio.to_thread(work, *args) if when else work(*args)
 
 
+async def finish_in_thread(work: Callable[..., T], *args: Any) -> T:
+    """Runs ``work`` in a thread, even if the caller is cancelled before one is free: it stores what is paid for."""
+    return await asyncio.shield(asyncio.to_thread(work, *args))
+
+
 _holds_loop: ContextVar[bool] = ContextVar("holds_loop", default=False)
 
 
@@ -88,17 +93,17 @@ class ShortWork:
         """The result of ``work``. More than ``SMALL`` bytes of input go to a thread untried.
 
         So does work with ``size`` infinity, which may wait for a network. What ends in ``WouldWaitError`` begins again
-        in a thread.
+        in a thread. A caller that is cancelled does not cancel the work.
         """
         now = self._clock()
         self._held = max(0.0, self._held - self.SHARE * (now - self._read_at))
         self._read_at = now
         if size > SMALL or self._held > self.BURST_S:
-            return await asyncio.to_thread(work, *args)
+            return await finish_in_thread(work, *args)
         try:
             result = self._in_loop(work, args, now)
         except WouldWaitError:
-            return await asyncio.to_thread(work, *args)
+            return await finish_in_thread(work, *args)
         # Where nothing else waits, cells that need no thread would keep out an interrupt. Not before the work: a cell
         # that is cancelled then would lose an answer that is paid for.
         await asyncio.sleep(0)

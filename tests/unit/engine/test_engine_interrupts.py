@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from engine_parts import calls_for, info_of, planned
+from PIL import Image
 from record_factory import generated_png
 from toys import Toy
 
+from visioneval.aio import SMALL
 from visioneval.engine import loop as loop_module
 from visioneval.engine.calls.caching.cache import Cache
 from visioneval.engine.components import Components
@@ -20,6 +25,7 @@ from visioneval.engine.run import execute
 from visioneval.engine.shutdown import Outcome
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import Measure
+from visioneval.media.images import sha256
 from visioneval.ordered_pool import is_any_busy
 from visioneval.providers.base import Generation, GenerationRequest
 from visioneval.records.model import Record, read_records
@@ -27,6 +33,17 @@ from visioneval.records.writer import RunWriter
 
 CELLS = 5
 WAIT_S = 30.0
+
+
+def _large_png() -> bytes:
+    """More bytes than are checked in the event loop."""
+    buffer = BytesIO()
+    Image.effect_noise((800, 800), 100).save(buffer, "PNG")
+    assert len(buffer.getvalue()) > SMALL
+    return buffer.getvalue()
+
+
+LARGE_PNG = _large_png()
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +85,7 @@ class InterruptedRun:
         suite = planned(toy.write(*[{}] * CELLS, graders=graders, verdict=["not file.blank"]))
         self.plan = suite.plan
         self.grader = SlowGrader(work)
+        self.provider: Any = PlainProvider()
         self.records: list[Record] = []
         self.messages: list[str] = []
         self._said = threading.Event()
@@ -78,14 +96,18 @@ class InterruptedRun:
         self.messages.append(message)
         self._said.set()
 
+    def send_interrupt(self) -> None:
+        """Interrupts at the next turn of the event loop."""
+        self._interrupts[0]()
+
     def interrupt(self) -> None:
         """Interrupts from a thread, and waits until the run says that it stops."""
-        self._interrupts[0]()
+        self.send_interrupt()
         assert self._said.wait(WAIT_S)
 
     def execute(self, cache: Cache | None = None) -> Outcome:
         listener = Listener(self.records.append, say=self._say, started=self._interrupts.append)
-        parts = Components({run.label: PlainProvider() for run in self.plan.runs}, {"file": self.grader})
+        parts = Components({run.label: self.provider for run in self.plan.runs}, {"file": self.grader})
         try:
             return execute(self.plan, parts, self.writer, calls_for(self.plan, cache=cache), listener)
         finally:
@@ -150,6 +172,53 @@ def test_the_second_interrupt_waits_for_no_measurement(
     assert ended.wait(WAIT_S)
     assert list(read_records(run.writer.folder)) == recorded, "a measurement that ends later changes nothing"
     assert {record.test_id for record in recorded} <= {"case0"}
+
+
+class LateProvider:
+    """The first call returns at once, the second a large image while the only thread is at work, the others never."""
+
+    def __init__(self, is_measuring: threading.Event, answered: Callable[[], None]) -> None:
+        self.is_measuring = is_measuring
+        self.answered = answered
+        self.own_thread = ThreadPoolExecutor(1)
+        self.calls = 0
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        self.calls += 1
+        if self.calls == 1:
+            return Generation(outputs=(generated_png("red"),))
+        if self.calls > 2:
+            await asyncio.Event().wait()
+        await asyncio.get_running_loop().run_in_executor(self.own_thread, self.is_measuring.wait, WAIT_S)
+        self.answered()
+        return Generation(outputs=(LARGE_PNG,))
+
+
+def test_the_second_interrupt_keeps_a_paid_answer_that_waits_for_a_thread(
+    toy: Toy, release: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What runs cannot be stopped, so it is stored in another thread."""
+    monkeypatch.setattr(loop_module, "_PATIENCE_S", WAIT_S)
+    is_measuring = threading.Event()
+
+    def block(case: str) -> None:
+        is_measuring.set()
+        release.wait(WAIT_S / 10)
+
+    class NotedCache(Cache):
+        stored = 0
+
+        def put(self, *args: Any, **options: Any) -> None:
+            super().put(*args, **options)
+            self.stored += 1
+            if self.stored == 2:
+                release.set()
+
+    run = InterruptedRun(toy, block)
+    run.provider = LateProvider(is_measuring, lambda: [run.send_interrupt() for _ in range(2)])
+    with NotedCache(toy.folder / "cache") as cache:
+        assert run.execute(cache) == Outcome(complete=False)
+        assert cache.path(sha256(LARGE_PNG)).is_file()
 
 
 class ReversedGrader(SlowGrader):

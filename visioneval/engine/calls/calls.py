@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from visioneval.aio import SMALL, ShortWork, run_in_thread
+from visioneval.aio import SMALL, ShortWork, finish_in_thread, run_in_thread
 from visioneval.engine.calls.attempts.operations import OperationCall
 from visioneval.engine.calls.attempts.outcomes import (
     generation_of,
@@ -230,7 +230,8 @@ class Calls:
         reply = replace(reply, cost_usd=cost)
         answer = cached_fields(reply)
         if not self.sanitizer.hides(answer):  # a masked answer would differ on the next run
-            await run_in_thread(self._store, key, "judge", self.sanitizer.mapping(answer), when=self._is_shared)
+            store = partial(self._store, key, "judge", self.sanitizer.mapping(answer))
+            await finish_in_thread(store) if self._is_shared else store()
         self._stop_if_broken()
         return reply
 

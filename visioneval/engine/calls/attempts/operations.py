@@ -15,6 +15,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from visioneval.aio import finish_in_thread
 from visioneval.engine.calls import limiters
 from visioneval.engine.calls.checked_results import check_generation
 from visioneval.engine.calls.user_code import BrokenCodeError, call_user_code
@@ -74,7 +75,7 @@ class OperationCall:
         )
         begun: str | Generation = await _timed(begin, may_be_billed=True)
         if isinstance(begun, str):
-            await asyncio.shield(asyncio.to_thread(self.file.begin, begun))
+            await finish_in_thread(self.file.begin, begun)
         return begun
 
     def _check_begun(self, begun: object) -> None:
