@@ -54,9 +54,10 @@ def test_answers_of_one_model_and_sample(tmp_path: Path) -> None:
     assert message.value.kind == "invalid"
 
 
-def test_an_empty_row_replaces_no_answer(tmp_path: Path) -> None:
+@pytest.mark.parametrize("empty", ["", "  "])
+def test_an_empty_row_replaces_no_answer(tmp_path: Path, empty: str) -> None:
     """As when two raters share a table, and only one of them answered."""
-    rows = "case,question,answer\none,quality,4\none,quality,\none,depth,\none,depth,2\n"
+    rows = f"case,question,answer\none,quality,4\none,quality,{empty}\none,depth,{empty}\none,depth,2\n"
     recorded = judge(tmp_path / "a.csv", rows)
     assert (answers(recorded, "quality"), answers(recorded, "depth")) == ({"quality": 4}, {"depth": 2})
 
@@ -177,6 +178,17 @@ def test_equal_and_empty_answers_are_no_conflict(
     (tmp_path / "a.csv").write_text(f"case,question,answer\none,right,{first}\none,right,{other}\n")
     recorded = RecordedJudge.model_validate({"provider": "recorded", "path": "a.csv"})
     assert list(problems(recorded, tmp_path, Trust.for_run_suite())) == []
+
+
+def test_copy_in_another_case_is_a_conflict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copy is checked letter by letter: otherwise the last row would decide."""
+    monkeypatch.chdir(tmp_path)
+    rows = [{"case": "one", "question": "lines", "answer": [line]} for line in ("Sale", "SALE")]
+    (tmp_path / "a.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    recorded = RecordedJudge.model_validate({"provider": "recorded", "path": "a.jsonl"})
+    (problem,) = problems(recorded, tmp_path, Trust.for_run_suite())
+    assert isinstance(problem, Problem)
+    assert problem.message == "answers 'lines' of case 'one' differently than line 1: keep one"
 
 
 def test_a_run_is_judged_by_recorded_answers(toy: Toy) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.errors import Problem, SuiteError, VisionEvalError
-from visioneval.providers.recorded.config import YES_NO, RecordedJudge
+from visioneval.providers.recorded.config import YES_NO, RecordedJudge, is_empty
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.loading.datasets.rows import Row, missing_columns
@@ -59,13 +59,19 @@ def _conflicts(judge: RecordedJudge, rows: Sequence[Row]) -> Iterator[Problem]:
 
 
 def _plain(answer: Any) -> str | float | None:
-    """An answer in the form in which equal ones are equal; ``None`` if the question was not answered."""
-    text = "" if answer is None else str(answer).strip().lower()
+    """An answer in the form in which equal ones are equal; ``None`` if the question was not answered.
+
+    Text keeps its case, as copy is checked letter by letter.
+    """
+    if is_empty(answer):
+        return None
+    text = str(answer).strip()
+    word = text.lower()
     try:
-        number = YES_NO[text] if text in YES_NO else float(text)
+        number = YES_NO[word] if word in YES_NO else float(word)
     except ValueError:
-        return text or None
-    return number if math.isfinite(number) else text
+        return text
+    return number if math.isfinite(number) else word
 
 
 def answer_warnings(judge: RecordedJudge, folder: Path, trust: Trust, asked: Asked) -> Iterator[tuple[Loc, str]]:
@@ -94,7 +100,7 @@ def answer_warnings(judge: RecordedJudge, folder: Path, trust: Trust, asked: Ask
 
 def _is_score(answer: Any, metric: Metric) -> bool:
     """Whether an answer is a score of its metric. An empty one is: the question was not answered."""
-    if answer is None or answer == "" or isinstance(answer, (Mapping, list)):
+    if is_empty(answer) or isinstance(answer, (Mapping, list)):
         return True
     text = str(answer).strip().lower()
     if metric.type == "bool":

@@ -18,6 +18,11 @@ YES_NO = dict.fromkeys(("true", "yes", "pass", "1", "1.0"), True) | dict.fromkey
 """What counts as an answer to a yes or no, in any case."""
 
 
+def is_empty(answer: object) -> bool:
+    """Whether a question was not answered."""
+    return answer is None or (isinstance(answer, str) and not answer.strip())
+
+
 class RecordedFields(Frozen):
     """The columns of a file of recorded answers."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from visioneval.errors import ProviderError
 from visioneval.providers.base import CellRef, Question, Reply
-from visioneval.providers.recorded.config import YES_NO, RecordedJudge
+from visioneval.providers.recorded.config import YES_NO, RecordedJudge, is_empty
 from visioneval.suite.loading.datasets.rows import Row
 from visioneval.suite.loading.datasets.tables import read_rows
 
@@ -33,13 +33,9 @@ class Recorded:
                 None if fields.model is None else _text(row, fields.model),
                 None if fields.sample is None else _text(row, fields.sample),
             )
-            answers, question, answer = (
-                self._answers.setdefault(key, {}),
-                _text(row, fields.question),
-                row.get(fields.answer),
-            )
-            if question not in answers or answer not in (None, ""):  # an empty row replaces no answer
-                answers[question] = answer
+            answer, answers = row.get(fields.answer), self._answers.setdefault(key, {})
+            if not is_empty(answer):  # an empty row replaces no answer
+                answers[_text(row, fields.question)] = answer
 
     async def ask(self, question: Question, about: CellRef) -> Reply:
         """Returns a JSON object with the recorded answers to ``question.names`` and to other keys of its schema.
@@ -58,11 +54,11 @@ class Recorded:
             cell = f"case {about.test_id!r}, model {about.model_label!r}, sample {about.sample_index}"
             raise ProviderError(f"{Path(self._config.path).name}: no recorded answer for {cell}", kind="invalid")
         shapes = (question.schema or {}).get("properties", {})
-        names = [name for name in dict.fromkeys((*question.names, *shapes)) if recorded.get(name) not in (None, "")]
+        names = [name for name in dict.fromkeys((*question.names, *shapes)) if name in recorded]
         answers = {name: _value(recorded[name], shapes.get(name, {})) for name in names}
         for name, text in question.texts.items():
-            answer = recorded.get(name) if recorded.get(name) not in (None, "") else recorded.get(text)
-            answers |= {} if answer in (None, "") else {name: answer}
+            if (answer := recorded.get(name, recorded.get(text))) is not None:
+                answers[name] = answer
         return Reply(text=json.dumps(answers), model="recorded", shape="recorded")
 
 
