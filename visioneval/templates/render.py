@@ -94,7 +94,7 @@ class Templates:
                     continue
                 text, path, _ = self._loader.get_source(self.environment, current)
                 files[current] = Path(path)
-                todo += _referenced(text)
+                todo += _referenced(text, current)
         except (jinja2.TemplateNotFound, jinja2.TemplateSyntaxError) as error:
             raise _readable(error, current) from None
         return files
@@ -112,9 +112,15 @@ class Templates:
 
 
 @lru_cache(maxsize=256)
-def _referenced(text: str) -> tuple[str, ...]:
-    """The templates that a template includes. Raises ``TemplateSyntaxError``."""
-    return tuple(filter(None, meta.find_referenced_templates(text_sandbox().parse(text))))
+def _referenced(text: str, name: str) -> tuple[str, ...]:
+    """The templates that the template ``name`` includes or extends. Raises ``TemplateSyntaxError``.
+
+    Raises ``TemplateError`` for names that only rendering computes: these files would be neither hashed nor checked.
+    """
+    names = tuple(meta.find_referenced_templates(text_sandbox().parse(text)))
+    if None in names:
+        raise TemplateError(f"{name}: include and extends need the name of a template in quotes, not an expression")
+    return tuple(filter(None, names))
 
 
 def _syntax_text(message: str) -> str:

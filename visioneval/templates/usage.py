@@ -80,10 +80,9 @@ def _chain(name: str, templates: Templates, read: dict[str, str]) -> Iterator[tu
 
 
 def _names(template: nodes.Expr) -> list[str]:
-    """The names of a template that is included or extended; empty if only rendering computes them."""
+    """The names of a template that is included or extended."""
     items = template.items if isinstance(template, (nodes.Tuple, nodes.List)) else [template]
-    names = [item.value for item in items if isinstance(item, nodes.Const) and isinstance(item.value, str)]
-    return names if len(names) == len(items) else []
+    return [item.value for item in items if isinstance(item, nodes.Const) and isinstance(item.value, str)]
 
 
 def _literals(environment: jinja2.Environment, text: str) -> Iterator[str]:

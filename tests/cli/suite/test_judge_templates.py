@@ -73,14 +73,13 @@ def validate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Validate:
         "{% for word in prompt.split() if word == 'boat' %}{{ word }}{% endfor %}",
         "{{ prompt | wordcount }}{{ prompt | first }}{{ prompt[-1:] }}{{ prompt in criteria }}",
         "{{ prompt | replace(prompt, 'the request') }}{% if 'tree' in prompt %}Look at its leaves.{% endif %}",
-        "{% include ['nothing', media][1] ~ '.j2' %}",
     ],
 )
 def test_a_template_that_shows_nothing_is_an_error_at_its_key(template: str, validate: Validate) -> None:
     base = "{% block asked %}{{ prompt }}{{ criteria }}{% endblock %}"
     base = base if "asked" in template else "Is it good?"
     part = "{% if prompt is defined %}{{ prompt }}{% endif %}"
-    code, lines = validate(SUITE, mine=template, part=part, base=base, image="Is it good?")
+    code, lines = validate(SUITE, mine=template, part=part, base=base)
     assert (code, lines[0]) == (
         2, f"suite.yaml:11:15: {NEITHER} (a judge of the output alone needs 'show: [output]')"
     )  # fmt: skip
@@ -96,7 +95,6 @@ def test_a_template_that_shows_nothing_is_an_error_at_its_key(template: str, val
         "{% extends 'base.j2' %}{% block role %}Judge.{% endblock %}",
         "{% extends 'base.j2' %}{% block asked %}{{ super() }} and {{ criteria }}{% endblock %}",
         "{% extends 'judge/rubric.md.j2' %}",
-        "{% include media ~ '.j2' %}",
         "{{ prompt | tojson }}{{ criteria | upper }}",
         "{{ prompt | title | replace(' ', '_') }}{{ criteria | e }}",
         "{% for line in prompt.splitlines() %}> {{ line }}{% endfor %}{{ criteria.split('.') | join('; ') }}",
@@ -109,7 +107,18 @@ def test_a_template_that_shows_nothing_is_an_error_at_its_key(template: str, val
 )
 def test_includes_and_inherited_blocks_count(template: str, validate: Validate) -> None:
     base = "{% block role %}{% endblock %}{% block asked %}{{ prompt }} {{ criteria }}{% endblock %}"
-    assert validate(SUITE, mine=template, part="{{ prompt }}", base=base, image=base) == (0, [])
+    assert validate(SUITE, mine=template, part="{{ prompt }}", base=base) == (0, [])
+
+
+@pytest.mark.parametrize("tag", ["include", "extends"])
+def test_the_name_of_an_included_template_is_no_expression(tag: str, validate: Validate) -> None:
+    """Its file would be read without a check of its place, and a change of it would not be noticed."""
+    template = f"{{% {tag} media ~ '.j2' %}}{{{{ prompt }}}}{{{{ criteria }}}}"
+    code, (line,) = validate(SUITE, mine=template, image="Judge.")
+    assert code == 2
+    assert line.startswith(
+        "suite.yaml:11:15: mine.j2: include and extends need the name of a template in quotes, not an expression"
+    )
 
 
 CASES = """\
