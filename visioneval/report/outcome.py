@@ -97,4 +97,4 @@ def unjudged_pairs_text(unjudged: int) -> str:
 def diversity_text(summary: Summary) -> str:
     """How many sets of samples a grader failed to measure; empty if none."""
     failed = unmeasured_groups(summary.diversity)
-    return f"{failed:,} set{'s' * (failed != 1)} of samples could not be compared" if failed else ""
+    return f"{count_of(failed, 'set')} of samples could not be compared" if failed else ""

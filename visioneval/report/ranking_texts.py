@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from visioneval.analysis.ranking.findings import HeadToHead, IntervalEstimate, RankedRun, Ranking
+from visioneval.counted import count_of
 
 ABOUT = (
     "strength: log-odds from the mean; chance: to win against a model run of mean strength; a tie counts as half, and a"
@@ -15,17 +16,13 @@ ABOUT = (
 def ranking_title(ranking: Ranking) -> str:
     """Who ranked what."""
     by = f"the judge {ranking.judge}" if ranking.judge is not None else _people(ranking)
-    pairs = f"{_count(ranking.pairs, 'pair')} in {_count(ranking.cases, 'case')}"
-    return f"Ranking by {by}: {_count(len(ranking.model_runs), 'model run')}, {pairs}"
+    pairs = f"{count_of(ranking.pairs, 'pair')} in {count_of(ranking.cases, 'case')}"
+    return f"Ranking by {by}: {count_of(len(ranking.model_runs), 'model run')}, {pairs}"
 
 
 def _people(ranking: Ranking) -> str:
     people = "1 person" if ranking.raters == 1 else f"{ranking.raters or 0:,} people"
     return f"{people} ({ranking.question})"
-
-
-def _count(number: int, name: str) -> str:
-    return f"{number:,} {name}{'s' * (number != 1)}"
 
 
 def by_group(ranking: Ranking) -> Iterator[tuple[str, list[RankedRun]]]:

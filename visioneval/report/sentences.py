@@ -78,7 +78,7 @@ def headline(comparison: Comparison) -> Iterator[str]:
 
 
 def _side(side: Side) -> str:
-    cells = f"{len(side.cells):,} cell{'s' * (len(side.cells) != 1)}"
+    cells = count_of(len(side.cells), "cell")
     run = side.folder.name if side.folder is not None else ""
     name = side.name if not run or run in side.name else f"{side.name} ({run})"
     if side.state not in (None, "complete"):
@@ -130,7 +130,7 @@ def _moved_by_rules(moved: Pairs) -> Iterator[str]:
         names = [f"{pair.b.test_id} [{pair.b.sample_index}] {pair.a.verdict} -> {pair.b.verdict}" for pair in first]
         more = f" and {len(moved) - MAX_LISTED:,} more" if len(moved) > MAX_LISTED else ""
         yield (
-            f"{len(moved):,} verdict{'s' * (len(moved) != 1)} moved by changed rules only (same output, same scores):"
+            f"{count_of(len(moved), 'verdict')} moved by changed rules only (same output, same scores):"
             f" {', '.join(names)}{more}"
         )
 
@@ -254,7 +254,7 @@ def power_lines(differences: Sequence[Difference]) -> Iterator[str]:
         metrics_by_size = {size: metrics for size, metrics in names.items() if size}
         hidden = metrics_by_size.pop(_UNDETECTABLE, [])
         sizes = [f"{size} ({', '.join(metrics)})" for size, metrics in metrics_by_size.items()]
-        cases = f"{number:,} case{'s' * (number != 1)}"
+        cases = count_of(number, "case")
         if sizes:
             yield f"With {cases}, 80% power to detect {'; '.join(sizes)}"
         if hidden:
@@ -277,7 +277,7 @@ def _detectable(difference: Difference) -> str:
 def unpaired_lines(comparison: Comparison) -> list[str]:
     """Summarizes the cells that only one run has."""
     return [
-        f"only in {name}: {len(cells):,} cell{'s' * (len(cells) != 1)}: {_list_cells(cells)}"
+        f"only in {name}: {count_of(len(cells), 'cell')}: {_list_cells(cells)}"
         for name, cells in (("A", comparison.only_a), ("B", comparison.only_b))
         if cells
     ]
@@ -318,4 +318,4 @@ def cost_and_time_rows(comparison: Comparison) -> Iterator[tuple[str, str, str, 
 
 def _show_amounts(amount: Amount, form: str) -> tuple[str, str, str]:
     a, b = (format(value or 0, form) for value in (amount.a, amount.b))
-    return a, b, f"{amount.pairs:,} pair{'s' * (amount.pairs != 1)}"
+    return a, b, count_of(amount.pairs, "pair")

@@ -10,6 +10,7 @@ from rich.text import Text
 from visioneval.analysis.rerouting import Rerouting
 from visioneval.analysis.stats.measure import Statistic
 from visioneval.analysis.summary.findings import PanelFinding
+from visioneval.counted import count_of
 
 _ALLOWED = {"\n", "\t", "\u200c", "\u200d"}  # the two joiners shape letters and emoji and do not move the cursor
 _UNSAFE = ("Cc", "Cf", "Cs", "Zl", "Zp")
@@ -36,7 +37,7 @@ def plain(text: str, style: str = "") -> Text:
 
 def rerouting_text(rerouting: Rerouting) -> str:
     """Which model answered instead of which."""
-    cells = f"{rerouting.cells:,} cell{'s' * (rerouting.cells != 1)}"
+    cells = count_of(rerouting.cells, "cell")
     return clean(
         f"{rerouting.grader}: asked the model {rerouting.asked!r}, but {rerouting.answered!r} answered in {cells}"
     )
@@ -62,4 +63,4 @@ def panel_lines(key: str, panel: PanelFinding) -> Iterator[str]:
 
 
 def _of_cells(number: int, cells: int) -> str:
-    return f"{number:,} of {cells:,} cell{'s' * (cells != 1)}"
+    return f"{number:,} of {count_of(cells, 'cell')}"

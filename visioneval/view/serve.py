@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from visioneval.counted import count_of
 from visioneval.errors import UsageError
 from visioneval.local_server.serving import check_extra, listening, open_browser
 from visioneval.records.stores.locations import copies_at, display_name
@@ -38,7 +39,7 @@ def serve(
         count = len(listing.rows())
         viewer = Viewer(listing, ReportPages(Path(folder), trust), tuple(metrics))
         page = f"{address.origin}/{address.token}/"
-        log(f"{display_name(root)}: {count:,} run{'s' * (count != 1)}")
+        log(f"{display_name(root)}: {count_of(count, 'run')}")
         log(f"open {page}")
         log("press Ctrl-C to stop")
         if open_page:

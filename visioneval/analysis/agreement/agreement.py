@@ -90,11 +90,11 @@ def _notes(answers: Answers, graders: Sequence[GraderAgreement]) -> Iterator[str
     if len(answers.raters) == 1:
         yield "only one rater: agreement among raters is unknown"
     if answers.unknown_cells:
-        yield f"ignored: {_labels(answers.unknown_cells)} for cells that are not in the run"
+        yield f"ignored: {count_of(answers.unknown_cells, 'label')} for cells that are not in the run"
     if answers.outdated:
-        yield f"ignored: {_labels(answers.outdated)} for replaced images"
+        yield f"ignored: {count_of(answers.outdated, 'label')} for replaced images"
     if answers.unmatched:
-        yield f"ignored: {_labels(answers.unmatched)} that match no question in the suite"
+        yield f"ignored: {count_of(answers.unmatched, 'label')} that match no question in the suite"
 
 
 def _notes_on_draws(runs: Sequence[LabeledRun]) -> Iterator[str]:
@@ -106,7 +106,3 @@ def _notes_on_draws(runs: Sequence[LabeledRun]) -> Iterator[str]:
                 f"{name_of(run)}: labels of a stratified draw count alike in the agreement with graders;"
                 " --correct weights them"
             )
-
-
-def _labels(number: int) -> str:
-    return f"{number:,} label{'s' * (number != 1)}"

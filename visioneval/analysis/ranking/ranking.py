@@ -9,6 +9,7 @@ from visioneval.analysis.agreement.answers import LabeledRun
 from visioneval.analysis.ranking.answers import PairAnswers, PairwiseAnswers, judge_answers, label_of, people_answers
 from visioneval.analysis.ranking.findings import RankedBy, Rankings
 from visioneval.analysis.ranking.standings import MAX_NAMES, rank_answers
+from visioneval.counted import count_of
 from visioneval.errors import ExitCode, UsageError
 from visioneval.records.model import RunInfo
 from visioneval.records.preferences import Preference
@@ -89,9 +90,9 @@ def rank_runs(
 
 def _ignored(outdated: int, unknown_cells: int) -> Iterator[str]:
     if outdated:
-        yield f"ignored: {outdated:,} label{'s' * (outdated != 1)} for replaced images"
+        yield f"ignored: {count_of(outdated, 'label')} for replaced images"
     if unknown_cells:
-        yield f"ignored: {unknown_cells:,} label{'s' * (unknown_cells != 1)} for cells that are not in the run"
+        yield f"ignored: {count_of(unknown_cells, 'label')} for cells that are not in the run"
 
 
 def _without_answers(

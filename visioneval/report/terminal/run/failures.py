@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from visioneval.analysis.summary.findings import FailingCell, Summary
+from visioneval.counted import count_of
 from visioneval.report.terminal.table import Cell, Column, table, with_title
 from visioneval.report.text import one_line, plain
 
@@ -58,7 +59,7 @@ def failure_examples(summary: Summary, total: int) -> dict[str, list[_Example]]:
 
 def _notes(summary: Summary) -> Iterator[Text]:
     if (more := len(summary.failure_reasons) - MAX_REASONS) > 0:
-        yield Text(f"... and {more:,} more reason{'s' * (more != 1)}", style="dim")
+        yield Text(f"... and {count_of(more, 'more reason')}", style="dim")
 
 
 def _shares(sizes: dict[str, int], total: int) -> dict[str, int]:

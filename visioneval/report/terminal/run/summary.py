@@ -138,12 +138,12 @@ def _judge_lines(summary: Summary) -> Iterator[Text]:
 
 def unmeasured_text(cells: int) -> str:
     """How many cells lack a grader's scores."""
-    return f"{cells:,} cell{'s' * (cells != 1)} with a failed grader"
+    return f"{count_of(cells, 'cell')} with a failed grader"
 
 
 def without_verdict_text(outputs: int) -> str:
     """How many outputs a suite without rules decides nothing about."""
-    return f"{outputs:,} output{'s' * (outputs != 1)} without a verdict, as the suite has no rules"
+    return f"{count_of(outputs, 'output')} without a verdict, as the suite has no rules"
 
 
 def _headline(summary: Summary, width: int) -> Text:
@@ -188,7 +188,7 @@ def _wrap_parts(parts: Sequence[Text], width: int) -> Text:
 
 def reused(summary: Summary) -> str:
     """The number of cached images, and the age of the oldest."""
-    images = f"{summary.reused_outputs:,} image{'s' * (summary.reused_outputs != 1)}"
+    images = count_of(summary.reused_outputs, "image")
     since = f", oldest from {summary.reused_since[:16].replace('T', ' ')} UTC" if summary.reused_since else ""
     return f"{images} from the cache{since}"
 
