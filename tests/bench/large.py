@@ -157,18 +157,18 @@ def write_runs(root: Path, cells: int, cases: int) -> int:
     files = {name: (root / name / "results.jsonl").open("w", encoding="utf-8") for name in names}
     counts = dict.fromkeys(names, 0)
 
-    def write(name: str, line: str) -> None:
+    def write(name: str, fields: dict[str, Any]) -> None:
         counts[name] += 1
-        files[name].write(line)
+        files[name].write(json.dumps(fields, separators=(",", ":")) + "\n")
 
     for seed, name in enumerate(("a", "b")):
         chance = random.Random(seed)
         for case, label, sample in cells_of(cells, cases):
-            line = json.dumps(record(name, case, label, sample, chance), separators=(",", ":")) + "\n"
-            write(name, line)
+            fields = record(name, case, label, sample, chance)
+            write(name, fields)
             if name == "a":
                 shard = f"shard{owners[f'case{case}']}"
-                write(shard, line.replace('"run_id":"a"', f'"run_id":"{shard}"', 1))
+                write(shard, fields | {"run_id": shard, "artifact_path": None})  # merging checks that outputs exist
     for name in names:
         files[name].close()
         facts: dict[str, Any] = {"run_id": name, "planned_cells": counts[name]}

@@ -15,6 +15,7 @@ from visioneval.analysis.summary.accumulators import read_pair_costs
 from visioneval.analysis.summary.findings import Summary
 from visioneval.analysis.summary.judge_card import read_pair_cards
 from visioneval.analysis.summary.summary import summarize
+from visioneval.engine.prepare.changed_outputs import digest_of, may_be_changed, writing_ended
 from visioneval.errors import StorageError, UsageError
 from visioneval.records.cell_index import written_cell
 from visioneval.records.confirmations import has_confirmations
@@ -173,12 +174,13 @@ def _fill(shards: Sequence[ShardRun], writer: RunWriter, info: RunInfo) -> Merge
     folder = writer.folder
     update_diversity(folder, (line for shard in shards for line in read_diversity(shard.folder)))
     for shard in shards:
-        _copy_artifacts(shard.folder, folder)
         _copy_answers(shard, folder, info.run_id)
     write_questions(folder, (entry for shard in shards for entry in read_questions(shard.folder)))
     ended = _ended(info, [shard.info for shard in shards])
     pairs, cards, costs = preferences_within(folder, ended), read_pair_cards(folder), read_pair_costs(folder)
     summary = summarize(ended, _copied_records(shards, writer), pairs, cards, costs, read_diversity(folder))
+    for shard in shards:  # after the records: a link changes the times of a file, by which those are checked
+        _copy_artifacts(shard.folder, folder)
     assert ended.ended_at is not None
     finished = writer.finish(ended.state, ended.ended_at, stopped_by=ended.stopped_by)
     writer.write_summary(summary)
@@ -200,10 +202,11 @@ def _ended(info: RunInfo, shards: Sequence[RunInfo]) -> RunInfo:
 def _copied_records(shards: Sequence[ShardRun], writer: RunWriter) -> Iterator[Record]:
     """Appends all records under the new id, and yields each.
 
-    Raises ``UsageError`` for a case that two shards have, or that is no shard's.
+    Raises ``UsageError`` for a case that two shards have, or that is no shard's, and for a missing or damaged output.
     """
     owners: dict[str, Path] = {}
     for shard in shards:
+        ended = writing_ended(shard.info)
         cases = {case.id for case in shard.info.selected_suite.cases}
         for _, line, record in indexed_lines(shard.folder, index_cells(shard.folder)):
             if record.test_id not in cases:
@@ -211,8 +214,23 @@ def _copied_records(shards: Sequence[ShardRun], writer: RunWriter) -> Iterator[R
             owner = owners.setdefault(record.test_id, shard.folder)
             if owner != shard.folder:
                 raise UsageError(f"{shard.folder}: case {record.test_id!r} is also in {owner}")
+            if not _has_output(record, shard.folder, ended):
+                raise UsageError(
+                    f"{shard.folder / str(record.artifact_path)}: is missing or damaged: copy the whole folder of this"
+                    " shard again, or resume the shard"
+                )
             writer.append_line(_with_run_id(line, record, writer.info.run_id))
             yield record
+
+
+def _has_output(record: Record, folder: Path, ended: float) -> bool:
+    """Whether a shard has the output that a record names. Reads only what was changed since the shard ``ended``."""
+    if record.artifact_path is None:
+        return True
+    path = file_inside(folder, record.artifact_path)
+    if path is None or path.is_symlink():  # links are not copied
+        return False
+    return not may_be_changed(path, ended) or digest_of(path) == record.artifact_sha256
 
 
 def _with_run_id(line: bytes, record: Record, run_id: str) -> bytes:

@@ -445,6 +445,28 @@ def test_links_in_the_outputs_of_a_shard_are_left_out(suite: SuiteRunner, tmp_pa
     assert not (suite.out / "all/artifacts/folder").exists()
 
 
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"junk")], ids=["missing", "damaged"])
+def test_a_shard_without_its_outputs_is_not_merged(suite: SuiteRunner, damage: Callable[[Path], object]) -> None:
+    """As after a download that was cut short: the gates would pass on images that nobody has."""
+    suite.write(**LOCAL)
+    run_shards(suite, 2)
+    image = min((suite.out / "s2/artifacts").rglob("*.png"))
+    content = image.read_bytes()
+    image.unlink()
+    image.write_bytes(content)  # copied from another machine, not damaged
+    assert merge(suite, "s1", "s2").exit_code == 0
+    shutil.rmtree(suite.out / "all")
+    image.unlink()  # else the file is the cache's too
+    image.touch()
+    damage(image)
+    done = merge(suite, "s1", "s2")
+    assert done.exit_code == 2
+    assert f"{image}: is missing or damaged: copy the whole folder of this shard again" in done.stderr
+    assert not (suite.out / "all").exists()
+    assert suite("run", "--resume", suite.out / "s2", "--runs", suite.out).exit_code == 0
+    assert merge(suite, "s1", "s2").exit_code == 0
+
+
 def test_the_python_api_runs_shards_and_merges_them(suite: SuiteRunner) -> None:
     path = suite.write(**LOCAL)
     parts = [visioneval.run(path, shard=f"{number}/2", runs=suite.out) for number in (1, 2)]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from fake_api import FakeAPI, Script
+from PIL import Image
 from toys import LOOK, SECOND, Toy
 
 from visioneval.records.model import Record, read_info, read_records
@@ -107,6 +108,22 @@ def test_missing_cell_is_an_error_and_extra_cell_is_skipped(toy: Toy) -> None:
     assert actual["new"].error.message == "not in the source run a: 'visioneval grade' generates no images"
     assert actual["new"].error.kind == "missing_output"
     assert actual["both"].prompt == "another tree"
+
+
+@pytest.mark.parametrize("name", ["images", "masks"])
+def test_outputs_of_other_input_files_are_announced(toy: Toy, name: str) -> None:
+    """Else a file that was edited since could turn a FAIL into a PASS without a word."""
+    mask = Image.new("RGBA", (32, 32), "white")
+    mask.putpixel((0, 0), (0, 0, 0, 0))
+    for file in ("in.png", "mask.png"):
+        mask.save(toy.folder / file)
+    files = {"images": ["in.png"], "masks": {"editable": "mask.png"}}
+    source(toy, files, {"id": "generated"})
+    notice = "1 images were generated from input images or masks that have since changed"
+    assert notice not in toy("grade", "a", "--run-id", "b", "--trust-suite").stderr
+    mask.putpixel((1, 1), (0, 0, 0, 0))
+    mask.save(toy.folder / ("in.png" if name == "images" else "mask.png"))
+    assert notice in toy("grade", "a", "--run-id", "c", "--trust-suite").stderr
 
 
 def test_missing_and_changed_images_are_errors(toy: Toy) -> None:

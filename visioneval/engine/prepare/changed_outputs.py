@@ -40,15 +40,20 @@ def changed_outputs(records: Iterable[Record], folder: Path, since: float) -> di
         for record in records
         if record.artifact_sha256
         and (path := file_inside(folder, record.artifact_path)) is not None
-        and _changed_at(path) > since - MARGIN_S
+        and may_be_changed(path, since)
     ]
     with ThreadPoolExecutor(processors()) as pool:
-        digests = pool.map(_digest, (path for _, path in suspects))
+        digests = pool.map(digest_of, (path for _, path in suspects))
         return {
             record.cell: str(record.artifact_path)
             for (record, _), digest in zip(suspects, digests, strict=True)
             if digest != record.artifact_sha256
         }
+
+
+def may_be_changed(path: Path, since: float) -> bool:
+    """Whether a file was modified, replaced or copied after the POSIX time ``since``, less a margin."""
+    return _changed_at(path) > since - MARGIN_S
 
 
 def _changed_at(path: Path) -> float:
@@ -60,7 +65,8 @@ def _changed_at(path: Path) -> float:
     return max(status.st_ctime, status.st_mtime)
 
 
-def _digest(path: Path) -> str | None:
+def digest_of(path: Path) -> str | None:
+    """The SHA-256 of a file; ``None`` if it cannot be read."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -24,17 +24,22 @@ from visioneval.records.model import CellError, CellKey, Record
 from visioneval.records.questions import NAME as QUESTIONS
 from visioneval.types import Status, Verdict
 
+_INPUT_FILES = frozenset({"images", "masks"})
+"""The parts of a generation key that name the files of a case."""
+
 
 @dataclass(frozen=True, slots=True)
 class RegradePlan:
     """The cells to grade. ``missing`` counts cells of the plan that the run lacks, ``left_out`` cells of the run that
-    the plan lacks, and ``other_prompt`` cells that were generated from another prompt than the plan's. ``evaluated``
-    counts cells that keep their scores: only their rules are evaluated again."""
+    the plan lacks, ``other_prompt`` cells that were generated from another prompt than the plan's, and ``other_files``
+    those from other input images or masks. ``evaluated`` counts cells that keep their scores: only their rules are
+    evaluated again."""
 
     jobs: Jobs
     missing: int
     left_out: int
     other_prompt: int
+    other_files: int
     evaluated: int = 0
     graded: int = 0
     """Cells whose graders run."""
@@ -44,6 +49,7 @@ class RegradePlan:
             (self.missing, "cells are missing from the source run and become ERROR, because nothing is generated"),
             (self.left_out, "cells of the source run are skipped, because the suite or the flags exclude them"),
             (self.other_prompt, "images were generated from a prompt that has since changed"),
+            (self.other_files, "images were generated from input images or masks that have since changed"),
             (self.evaluated, "cells are re-evaluated by the rules with their stored scores: no grader runs"),
         )
         return "; ".join(f"{count} {text}" for count, text in notes if count)
@@ -52,13 +58,14 @@ class RegradePlan:
 def plan_regrade(
     plan: Plan, records: Iterable[Record], folder: Path, name: str, *, reuse_scores: bool = True
 ) -> RegradePlan:
-    """Compares the records of the run ``name`` in ``folder`` with a plan. Reads no images.
+    """Compares the records of the run ``name`` in ``folder`` with a plan. Reads no outputs.
 
     Without ``reuse_scores``, every cell is graded again.
     """
     by_cell = {record.cell: record for record in records}
     as_recorded = sanitizer_for(plan).text
-    missing = other_prompt = 0
+    hash_of = FileHashes(plan.folder)
+    missing = other_prompt = other_files = 0
     planned: set[CellKey] = set()
     for call in plan.calls():
         planned |= {
@@ -68,19 +75,18 @@ def plan_regrade(
         }
         sample_records = [by_cell.get((call.case.id, call.run.label, sample)) for sample in call.samples]
         missing += sample_records.count(None) * (1 + len(call.dependents))
-        other_prompt += sum(
-            record is not None
-            and bool(record.mime)
-            and (record.sent_prompt or record.prompt) != as_recorded(call.sent_prompt)
-            for record in sample_records
-        )
-    hash_of = FileHashes(plan.folder)
+        outputs = [record for record in sample_records if record is not None and record.mime]
+        sent = as_recorded(call.sent_prompt)
+        other_prompt += sum((record.sent_prompt or record.prompt) != sent for record in outputs)
+        keys = ((record.generation_key, generation_key(call, record.sample_index, hash_of)) for record in outputs)
+        other_files += sum(not _INPUT_FILES.isdisjoint(changed_parts(*pair)) for pair in keys)
     evaluated = _cells_to_evaluate(plan, by_cell, folder, hash_of) if reuse_scores else frozenset()
     return RegradePlan(
         jobs=lambda part: _regrade_jobs(part, by_cell, folder, name, hash_of, evaluated),
         missing=missing,
         left_out=len(by_cell.keys() - planned),
         other_prompt=other_prompt,
+        other_files=other_files,
         evaluated=len(evaluated),
         graded=_count_generated(plan, by_cell) - len(evaluated),
     )
