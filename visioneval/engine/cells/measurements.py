@@ -81,8 +81,8 @@ class Measurements:
     def close(self) -> None:
         """Starts no more measurements. Those that wait for a thread raise ``ClosingError``; those that run finish.
 
-        Nothing that is paid for is lost: whoever resumes the run measures again, on cached outputs. So it does nothing
-        where outputs are not cached.
+        Whoever resumes the run measures again, on cached outputs. So it does nothing where outputs are not cached. An
+        output that the cache does not hand out again, as its answer had fewer images than asked for, is paid for again.
         """
         if self.cache is None or not self.cache.is_writable:
             return
