@@ -79,7 +79,7 @@ class ShortWork:
     large images and slow disks go to threads, and a single slow write changes nothing.
     """
 
-    SHORT_S = 0.002
+    SHORT_S = 0.005
     BURST_S = 0.1
     SHARE = 0.02
 
