@@ -155,7 +155,7 @@ def template_errors(name: str) -> Iterator[None]:
 def _render_parts(name: str, get_parts: Callable[[], list[str | jinja2.Template]], context: Mapping[str, Any]) -> str:
     try:
         with counted():
-            return "".join(_bounded(get_parts(), context))
+            return _joined(get_parts(), context)
     except TemplateError:
         raise
     except (jinja2.TemplateNotFound, jinja2.TemplateSyntaxError) as error:
@@ -171,11 +171,13 @@ def _render_parts(name: str, get_parts: Callable[[], list[str | jinja2.Template]
         raise TemplateError(f"the {name} cannot be rendered: {reason}") from None
 
 
-def _bounded(parts: list[str | jinja2.Template], context: Mapping[str, Any]) -> Iterator[str]:
-    size = 0
+def _joined(parts: list[str | jinja2.Template], context: Mapping[str, Any]) -> str:
+    pieces: list[str] = []
+    room = MAX_CHARACTERS
     for part in parts:
         for piece in [part] if isinstance(part, str) else part.generate(context):
-            size += len(piece)
-            if size > MAX_CHARACTERS:
+            room -= len(piece)
+            if room < 0:
                 raise TemplateError(f"the rendered template has more than {MAX_CHARACTERS:,} characters")
-            yield piece
+            pieces.append(piece)
+    return "".join(pieces)

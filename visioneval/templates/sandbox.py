@@ -25,7 +25,7 @@ from jinja2.utils import missing
 from jinja2.visitor import NodeTransformer
 
 from visioneval.errors import did_you_mean
-from visioneval.templates.steps import CHARACTERS_PER_STEP, take, take_from_suite, weigh
+from visioneval.templates.steps import CHARACTERS_PER_STEP, take, take_from_suite, weigh, weigh_value
 
 MAX_TEMPLATE = 100_000
 """Maximum length in characters of a template with more than plain expressions."""
@@ -37,6 +37,7 @@ COMPILING = 100
 """Steps per compiled token, charged to the suite's budget."""
 
 _CHARGE, _CHARGE_LOOP, _CHARGE_VALUE, _JOINED = "the work", "the loop", "the weight", "the joined text"
+_DICT_ATTRIBUTES = frozenset(dir(dict))
 _REFUSED_METHODS = {"center", "expandtabs", "format", "format_map", "join", "ljust", "replace", "rjust", "zfill"}
 _REFUSED_FILTERS = {
     *("attr", "batch", "center", "filesizeformat", "format", "indent", "pprint", "random", "slice", "striptags"),
@@ -74,7 +75,7 @@ def _charged_call(function: Callable[..., Any], factor: Callable[..., int]) -> C
         result = function(*args, **more)
         if isinstance(result, Iterator):
             result = list(result)
-        weigh(result)
+        weigh_value(result)
         return result
 
     return run
@@ -214,6 +215,12 @@ class Sandbox(ImmutableSandboxedEnvironment):
             raise jinja2.TemplateSyntaxError(f"the template has more than {MAX_TOKENS:,} tokens", 1, name, filename)
         return tokens
 
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """Looks for a key of a dictionary without the exception that looking for an attribute first would cost."""
+        if type(obj) is dict and attribute in obj and attribute not in _DICT_ATTRIBUTES:
+            return obj[attribute]
+        return super().getattr(obj, attribute)
+
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         """Refuses methods that can create long texts from short ones."""
         return attr not in _REFUSED_METHODS and super().is_safe_attribute(obj, attr, value)
@@ -233,9 +240,13 @@ class Sandbox(ImmutableSandboxedEnvironment):
             name = getattr(obj, "__name__", type(obj).__name__)
             raise SecurityError(f"{name!r} cannot be called in a template")
         take(CALL_STEPS)
-        weigh(getattr(obj, "__self__", None), *args, *more.values())
+        weigh(*args, *more.values())
+        owner = getattr(obj, "__self__", None)
+        if type(owner) is not dict:  # its methods touch none of its values
+            weigh_value(owner)
         result = super().call(context, obj, *args, **more)
-        weigh(result)
+        if type(owner) is not dict:
+            weigh_value(result)
         return result
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
@@ -339,12 +350,12 @@ def _charge(_: None, steps: int) -> None:
 
 
 def _charge_value(value: Any) -> Any:
-    weigh(value)
+    weigh_value(value)
     return value
 
 
 def _charge_loop(items: Iterable[Any], steps: int) -> list[Any]:
-    weigh(items)
+    """The items of a loop, charged with ``steps`` each. What the loop does with an item is charged there."""
     values = list(items)
     take(steps * len(values))
     return values
@@ -352,12 +363,12 @@ def _charge_loop(items: Iterable[Any], steps: int) -> list[Any]:
 
 @jinja2.pass_context  # a pass_context function is not evaluated during compilation
 def _finalize(_: Context, value: Any) -> Any:
-    weigh(value)
+    weigh_value(value)
     return value
 
 
 def _joined(parts: list[Any]) -> str:
-    weigh(parts)
+    weigh_value(parts)
     return "".join(map(str, parts))
 
 

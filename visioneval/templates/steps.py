@@ -23,18 +23,23 @@ class TooMuchWorkError(Exception):
 
 
 class Steps:
-    """A budget of steps. ``above`` is a larger budget that is charged too."""
+    """A budget of steps."""
 
-    def __init__(self, limit: int, subject: str, above: Steps | None = None) -> None:
-        self.remaining, self._limit, self._subject, self._above = limit, limit, subject, above
+    __slots__ = ("_limit", "_subject", "remaining")
+
+    def __init__(self, limit: int, subject: str) -> None:
+        self.remaining, self._limit, self._subject = limit, limit, subject
+
+    @property
+    def taken(self) -> int:
+        """The steps that were charged, at most the whole budget: work that would exceed it is not done."""
+        return self._limit - max(self.remaining, 0)
 
     def take(self, steps: int) -> None:
         """Charges the budget. Raises ``TooMuchWorkError`` if it is exhausted."""
         self.remaining -= steps
         if self.remaining < 0:
             raise TooMuchWorkError(f"{self._subject} more than {self._limit:,} steps of work ({TEMPLATE_STEPS.hint})")
-        if self._above is not None:
-            self._above.take(steps)
 
 
 _steps: ContextVar[Steps | None] = ContextVar("steps", default=None)
@@ -43,12 +48,17 @@ _suite: ContextVar[Steps | None] = ContextVar("suite", default=None)
 
 @contextmanager
 def counted() -> Iterator[None]:
-    """Gives all rendering inside the block one budget of steps."""
-    token = _steps.set(Steps(TEMPLATE_STEPS.limit, "it takes", _suite.get()))
+    """Gives all rendering inside the block one budget of steps, and charges the suite at the end for what was taken.
+
+    Raises ``TooMuchWorkError`` if the suite's budget is exhausted then.
+    """
+    budget = Steps(TEMPLATE_STEPS.limit, "it takes")
+    token = _steps.set(budget)
     try:
         yield
     finally:
         _steps.reset(token)
+        take_from_suite(budget.taken)
 
 
 @contextmanager
@@ -80,19 +90,33 @@ def weigh(*values: Any, times: int = 1) -> None:
         budget.take(_weight(list(values), budget.remaining) * times)
 
 
+def weigh_value(value: Any) -> None:
+    """Charges the cost of traversing one value, mostly a text. Raises ``TooMuchWorkError``."""
+    if (budget := _steps.get()) is not None:
+        if type(value) is str:
+            budget.take(1 + len(value) // CHARACTERS_PER_STEP)
+        else:
+            budget.take(_weight([value], budget.remaining))
+
+
 def _weight(todo: list[Any], most: int) -> int:
     """The cost of traversing values; stops counting once it exceeds ``most``."""
     total = 0
     while todo and total <= most:
         item: Any = todo.pop()
-        if isinstance(item, str):
+        kind = type(item)  # nearly all values have one of the first types
+        if kind is str:
             total += 1 + len(item) // CHARACTERS_PER_STEP
-        elif type(item) in _SINGLE_STEP:
+        elif kind in _SINGLE_STEP:
             total += 1
-        elif isinstance(item, _COLLECTIONS):
+        elif kind in _COLLECTIONS or isinstance(item, _COLLECTIONS):
             total += 1 + len(item)
             if total <= most:
-                todo.extend([*item, *item.values()] if isinstance(item, dict) else item)
+                todo += item
+                if isinstance(item, dict):
+                    todo += item.values()
+        elif isinstance(item, str):
+            total += 1 + len(item) // CHARACTERS_PER_STEP
         elif isinstance(item, range):
             total += 1 + len(item)
         else:

@@ -23,7 +23,7 @@ VALUES: dict[str, Any] = {
     "brand": "Butter & Flour",
     "metadata": {"font": "Futura", "sizes": [1, 2, 3], "none": None},
     "expect": {"text": {"required": ["A & B", "C"]}},
-    "case": {"id": "one", "tags": ["text"]},
+    "case": {"id": "one", "tags": ["text"], "counts": {"items": 3, "size": "L"}},
 }
 
 
@@ -75,6 +75,7 @@ def test_a_file_is_read_once(tmp_path: Path) -> None:
         ("A sign for {{ brand }}.\n", "A sign for Butter & Flour.\n"),
         ("{{ expect.text.required | join(' / ') }}", "A & B / C"),
         ("{{ expect.text.required[1] }}{{ metadata['font'] }}", "CFutura"),
+        ("{{ case.counts.items() | list | length }} {{ case.counts['items'] }} {{ case.counts.size }}", "2 3 L"),
         ("{% for k, v in metadata.items() if v %}{{ loop.index }}:{{ k }} {% endfor %}", "1:font 2:sizes "),
         ("{{ (brand.upper() ~ '!') | replace('&', 'and') }}", "BUTTER and FLOUR!"),
         ("{% if 'text' in case.tags and 1 + 1 == 2 %}yes{% else %}no{% endif %}", "yes"),
