@@ -17,7 +17,7 @@ def main() -> None:
     run_command()
 
 
-# CPython keeps the frames of functions in blocks of 16 KB. A loop whose calls cross the end of a block takes a block from
+# CPython keeps the frames of functions in blocks of 16 KB. A loop whose calls cross the end of a block takes one from
 # the system and returns it at every call: 19,000 times in a run of 300 cells, most of them while the suite was read.
 # With a first frame of this size, the first block is so large that the other frames fit into it.
 main.__code__ = main.__code__.replace(co_stacksize=_STACK_SLOTS)

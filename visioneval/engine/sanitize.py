@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -58,6 +59,10 @@ class Sanitizer:
 
     def hides(self, value: Any) -> bool:
         """Whether plain data contains a secret."""
+        with suppress(TypeError):
+            data = orjson.dumps(value, option=_STRICT)
+            if not any(secret in data for secret in self.escaped_secrets):
+                return False
         todo = [value]
         while todo:
             item = todo.pop()

@@ -8,6 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from visioneval.atomic import read_whole
 from visioneval.suite.cases.case import TestCase
 from visioneval.types import CaseFiles, TaskType
 
@@ -120,7 +121,7 @@ class FilePart(ImagePart):
     def data(self) -> bytes:
         """The file's bytes. Raises ``OSError``."""
         path: Path = self.__dict__["path"]
-        return path.read_bytes()
+        return read_whole(path)
 
 
 @dataclass(frozen=True)

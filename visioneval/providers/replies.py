@@ -7,7 +7,6 @@ compressed and decompressed.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -92,12 +91,14 @@ class ReplyContent:
         declared = response.headers.get("content-length", "")
         if not self._is_error and declared.isdecimal() and int(declared[:20]) > self._limit:
             raise _too_large(self._limit, is_video=self.is_video)
-        self._inflater = Inflater(response.headers.get("content-encoding", ""))
+        coding = response.headers.get("content-encoding", "")
+        self._inflater = Inflater(coding)
         if self._inflater.problem and not self._is_error:
             message = f"the answer could not be read: {self._inflater.problem}"
             raise ProviderError(message, kind="invalid", may_be_billed=True)
         self._compressed = self._decompressed = 0
-        response.headers.pop("content-encoding", None)  # the content is decompressed already
+        if coding:
+            del response.headers["content-encoding"]  # the content is decompressed already
         response.encoding = "utf-8"  # the encoding of JSON; a charset from the server could be a decompressor
 
     def feed(self, data: bytes) -> Iterator[bytes]:
@@ -106,26 +107,28 @@ class ReplyContent:
         Raises ``ProviderError`` over the limit, ``CodingError`` for damaged content, ``TruncatedError`` in an error.
         """
         self._compressed += len(data)
-        with self._truncated():
+        try:
             for piece in self._inflater.feed(data):
                 self._decompressed += len(piece)
                 self._check(self._decompressed)
                 yield piece
-            self._check(self._compressed)
+        except CodingError:
+            self._end_error()
+            raise
+        self._check(self._compressed)
 
     def finish(self) -> None:
         """Raises ``CodingError`` if the content is incomplete, and ``TruncatedError`` in an error."""
-        with self._truncated():
-            self._inflater.finish()
-
-    @contextmanager
-    def _truncated(self) -> Iterator[None]:
         try:
-            yield
+            self._inflater.finish()
         except CodingError:
-            if self._is_error:
-                raise TruncatedError from None
+            self._end_error()
             raise
+
+    def _end_error(self) -> None:
+        """Raises ``TruncatedError`` in an error reply, which ends where it cannot be read further."""
+        if self._is_error:
+            raise TruncatedError from None
 
     def _check(self, size: int) -> None:
         if size > self._limit:

@@ -29,7 +29,7 @@ _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,150}")
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
-_MAX_CELL_FOLDERS = 1024
+_MAX_FOLDERS = 1024
 StrPath = str | os.PathLike[str]
 _LOCK_RETRY_S = (0.01, 0.05, 0.2)
 """Seconds between attempts to lock a run: a reader that checks its state locks it for a moment."""
@@ -43,8 +43,8 @@ class OutputWriter:
         self.info = info
         self.links = True
         """Whether hard links work in this folder, as far as known: linking is faster than copying."""
-        self._cell_folders: set[str] = set()
-        """The last folders of cells that were checked and created."""
+        self._folders: set[str] = set()
+        """The last folders that were checked and created, relative to the run's."""
 
     def append(self, record: Record) -> None:
         """Takes the record of a finished cell. Only a ``RunWriter`` writes it."""
@@ -79,21 +79,32 @@ class OutputWriter:
     def _cell_folder(self, test_id: str, label: str) -> str:
         """The folder of the cells of a case on a model run, relative to the run's folder. Creates it."""
         relative = cells_folder(test_id, label)
-        if relative in self._cell_folders:
-            return relative
-        path = f"{self.folder}/{relative}"
-        if not is_inside(self.folder, relative):
-            raise StorageError(
-                f"{path}: is a link to a folder outside the run: replace it with a real folder (nothing was written)"
-            )
         try:
-            os.makedirs(path, exist_ok=True)  # noqa: PTH103 - half the time, as is linking by text
+            self._create(relative)
         except OSError as error:
-            raise StorageError(f"{path}: cannot write: {error.strerror or error}") from error
-        if len(self._cell_folders) >= _MAX_CELL_FOLDERS:
-            self._cell_folders.clear()
-        self._cell_folders.add(relative)
+            raise StorageError(f"{self.folder}/{relative}: cannot write: {error.strerror or error}") from error
         return relative
+
+    def _create(self, relative: str) -> None:
+        """Creates a folder and those above it. What it creates is no link; what exists must not lead out of the run."""
+        if relative in self._folders:
+            return
+        above, _, _ = relative.rpartition("/")
+        if above:
+            self._create(above)
+        path = f"{self.folder}/{relative}"
+        try:
+            os.mkdir(path)  # noqa: PTH102 - half the time, as is linking by text
+        except FileExistsError:
+            if not is_inside(self.folder, relative):
+                problem = "is a link to a folder outside the run: replace it with a real folder (nothing was written)"
+                raise StorageError(f"{path}: {problem}") from None
+            os.makedirs(path, exist_ok=True)  # noqa: PTH103 - an error if it is a file
+        except FileNotFoundError:
+            os.makedirs(path, exist_ok=True)  # noqa: PTH103 - the run's folder was deleted meanwhile
+        if len(self._folders) >= _MAX_FOLDERS:
+            self._folders.clear()
+        self._folders.add(relative)
 
 
 class RunWriter(OutputWriter):

@@ -315,7 +315,7 @@ def test_a_symbolic_link_is_copied(tmp_path: Path) -> None:
 
 
 def test_a_run_has_more_folders_than_its_writer_remembers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer_module, "_MAX_CELL_FOLDERS", 2)
+    monkeypatch.setattr(writer_module, "_MAX_FOLDERS", 2)
     writer = RunWriter.create(tmp_path, info())
     paths = [writer.save(case, "m", "0.png", b"image") for case in ("one", "two", "three", "one")]
     assert all((writer.folder / path).is_file() for path in paths)

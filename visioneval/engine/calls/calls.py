@@ -230,7 +230,7 @@ class Calls:
         reply = replace(reply, cost_usd=cost)
         answer = cached_fields(reply)
         if not self.sanitizer.hides(answer):  # a masked answer would differ on the next run
-            store = partial(self._store, key, "judge", self.sanitizer.mapping(answer))
+            store = partial(self._store, key, "judge", self.sanitizer.shallow(answer))
             await finish_in_thread(store) if self._is_shared else store()
         self._stop_if_broken()
         return reply
@@ -366,7 +366,7 @@ class Calls:
         """Replaces the bytes by the cached file, because a cell may wait long for its judges."""
         if self.cache is None or image.content is None:
             return image
-        if not self.cache.path(image.sha256).exists():  # the cache is read-only or very small
+        if not self.cache.has_file(image.sha256):  # the cache is read-only or very small
             return image if image.file is None else replace(image, data=Path(image.file).read_bytes(), file=None)
         return replace(image, data=None, file=self.cache.file(image.sha256))
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from visioneval.suite.entries.judges import BaseJudge
 
 Kind = Literal["generate", "judge"]
 
 
-@dataclass(frozen=True, slots=True)
-class RateLimitKey:
+class RateLimitKey(NamedTuple):
     """The limits that apply to a call. ``model`` is ``None`` for a provider without models."""
 
     provider: str

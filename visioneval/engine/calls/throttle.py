@@ -135,7 +135,7 @@ class Throttle:
             if gate is not None:
                 with self.counts.at(limit_key, slot):
                     await stack.enter_async_context(gate)
-                for stage, count in zip(rates, (1, images), strict=True):
+                for stage, count in zip(rates, (1, images), strict=True) if self.limits else ():
                     await self._wait_for_rate(limit_key, name, stage, count)
         with self.counts.at(limit_key, "budget"):
             await stack.enter_async_context(admission())
@@ -150,6 +150,8 @@ class Throttle:
 
     def _setting(self, limit_key: RateLimitKey, name: str) -> float | None:
         """A limit of the model, or else of the provider."""
+        if not self.limits:
+            return None
         settings = (getattr(self.limits.get(entry), name, None) for entry in (str(limit_key), limit_key.provider))
         return next((value for value in settings if value is not None), None)
 

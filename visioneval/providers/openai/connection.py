@@ -209,6 +209,7 @@ class Connection:
 
     def __init__(self, options: OpenAIOptions) -> None:
         self._client = client_for(options)
+        self._base_url = str(self._client.base_url).removesuffix("/")
         self._closing: AsyncGenerator[None, None] | None = None
 
     async def client(self) -> openai.AsyncOpenAI:
@@ -219,10 +220,10 @@ class Connection:
         return self._client
 
     async def post(self, path: str, body: bytes) -> dict[str, Any]:
-        """Sends a JSON body and returns the answer's. Skips the SDK's models, which are slow."""
+        """Sends a JSON body and returns the answer's, without what is slow in the SDK: its models, and joining URLs."""
         client = await self.client()
         with provider_errors(client):
-            answer = await client.post(path, content=body, cast_to=httpx2.Response)
+            answer = await client.post(self._base_url + path, content=body, cast_to=httpx2.Response)
             return read_json(answer)
 
     async def _close_at_end(self) -> AsyncGenerator[None, None]:
@@ -235,8 +236,8 @@ class Connection:
 def flat_usage(usage: object) -> dict[str, int]:
     """Token counts by name: ``input_tokens``, and details such as ``input_image_tokens``."""
     flat: dict[str, int] = {}
-    for name, value in usage.items() if isinstance(usage, Mapping) else ():
-        if isinstance(value, Mapping):
+    for name, value in usage.items() if isinstance(usage, (dict, Mapping)) else ():
+        if isinstance(value, (dict, Mapping)):  # the first of the two is fast
             prefix = name.removesuffix("tokens_details")
             flat |= {f"{prefix}{part}": tokens for part, tokens in flat_usage(value).items()}
         elif isinstance(value, int) and abs(value) < _MAX_TOKENS:

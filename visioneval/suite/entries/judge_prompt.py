@@ -79,12 +79,14 @@ class ShowOptions(Frozen):
     @property
     def withheld(self) -> tuple[str, ...]:
         """The template variables that the judge does not see."""
-        return tuple(name for name in ASKED if name not in self.parts)
+        parts = self.parts
+        return tuple(name for name in ASKED if name not in parts)
 
     def visible(self, variables: Mapping[str, Any]) -> dict[str, Any]:
         """A template's variables without those that the judge does not see. Without the prompt, it has no region."""
-        rest = {name: value for name, value in variables.items() if name not in self.withheld}
-        if "prompt" in self.withheld:
+        withheld = self.withheld
+        rest = {name: value for name, value in variables.items() if name not in withheld}
+        if "prompt" in withheld:
             rest |= {"region": None, "case": {**rest["case"], "region": None}}
         return rest
 

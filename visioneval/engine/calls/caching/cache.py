@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 import orjson
 
+from visioneval.atomic import read_whole
 from visioneval.engine.calls.caching.cache_files import (
     Content,
     clear_scratch,
@@ -37,6 +38,7 @@ Kind = Literal["generate", "judge", "measure"]
 MAX_GB_VARIABLE = "VISIONEVAL_CACHE_MAX_GB"
 DEFAULT_MAX_GB = 20.0
 _DIGEST = re.compile("[0-9a-f]{64}")
+_INSERT = "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +196,7 @@ class Cache:
             return None
         path = self.file(digest)
         try:
-            with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - half the time
-                data = file.readall()
+            data = read_whole(path)
         except OSError as error:
             self._warn(f"{path}: cannot read a cached image: {error.strerror}")
             return None
@@ -213,6 +214,10 @@ class Cache:
     def file(self, digest: str) -> str:
         """The path of an image as text, which is faster to create and to link."""
         return f"{self.folder}/files/{digest[:2]}/{digest}"
+
+    def has_file(self, digest: str) -> bool:
+        """Whether an image is there."""
+        return os.path.exists(self.file(digest))  # noqa: PTH110 - half the time
 
     def pull(self, key: str, run_id: str | None = None) -> None:
         """Makes the answer that other machines have available to ``get``; a local cache has no others."""
@@ -244,7 +249,7 @@ class Cache:
         row = (key, kind, data, size, origin.stored_at, origin.run_id)
         try:
             for digest, image in images:
-                store_content(self.path(digest), image)
+                store_content(self.file(digest), image)
             self._insert_or_rebuild(row, dict(images))
         except (OSError, sqlite3.Error, UsageError) as error:
             raise StorageError(
@@ -280,14 +285,19 @@ class Cache:
 
         Images are only deleted under the lock of the index, so files on disk stay until the answer refers to them.
         """
-        key, names = row[0], tuple(images)
+        key, kind, *_ = row
+        names = tuple(images)
+        if kind == "judge":  # such answers never have images, and one statement is a transaction
+            with self._lock:
+                self._index.execute(_INSERT, (*row, ""))
+            return
         with self._transaction() as index:
             before = index.execute("SELECT files FROM answers WHERE key = ?", (key,)).fetchone()
-            index.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?)", (*row, " ".join(names)))
+            index.execute(_INSERT, (*row, " ".join(names)))
             self._replaced.update(set(before[0].split()).difference(names) if before else ())
             for digest, image in images.items():
-                if not self.path(digest).exists():
-                    store_content(self.path(digest), image)
+                if not self.has_file(digest):
+                    store_content(self.file(digest), image)
 
     def scratch(self) -> contextlib.AbstractContextManager[Path]:
         """A folder for files that are to be cached; it is deleted at the end."""

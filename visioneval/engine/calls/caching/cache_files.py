@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from visioneval.atomic import write_whole
+from visioneval.atomic import read_whole, write_whole
 
 Content = bytes | Path
 """A file to store: its bytes, or a file with them that does not change."""
@@ -24,14 +24,15 @@ def content_size(content: Content) -> int:
     return content.stat().st_size if isinstance(content, Path) else len(content)
 
 
-def store_content(path: Path, content: Content) -> None:
+def store_content(file: str, content: Content) -> None:
     """Writes a file of the cache, unless it is there; a damaged one is replaced. Raises ``OSError``."""
     if isinstance(content, Path):
-        _take(content, path)
+        _take(content, Path(file))
         return
     with contextlib.suppress(FileNotFoundError):
-        if path.read_bytes() == content:
+        if read_whole(file) == content:
             return
+    path = Path(file)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, content)
 
