@@ -117,6 +117,8 @@ def _referenced(text: str, name: str) -> tuple[str, ...]:
 
     Raises ``TemplateError`` for names that only rendering computes: these files would be neither hashed nor checked.
     """
+    if "include" not in text and "extends" not in text:
+        return ()
     names = tuple(meta.find_referenced_templates(text_sandbox().parse(text)))
     if None in names:
         raise TemplateError(f"{name}: include and extends need the name of a template in quotes, not an expression")

@@ -210,6 +210,14 @@ class Connection:
     def __init__(self, options: OpenAIOptions) -> None:
         self._client = client_for(options)
         self._base_url = str(self._client.base_url).removesuffix("/")
+        self._options: openai.RequestOptions = {
+            "max_retries": 0,
+            "timeout": self._client.timeout,
+            "headers": {},
+            "params": {},
+            "security": {"bearer_auth": True},
+        }
+        """The SDK's defaults, which it would copy for each call."""
         self._closing: AsyncGenerator[None, None] | None = None
 
     async def client(self) -> openai.AsyncOpenAI:
@@ -223,7 +231,8 @@ class Connection:
         """Sends a JSON body and returns the answer's, without what is slow in the SDK: its models, and joining URLs."""
         client = await self.client()
         with provider_errors(client):
-            answer = await client.post(self._base_url + path, content=body, cast_to=httpx2.Response)
+            url = self._base_url + path
+            answer = await client.post(url, content=body, cast_to=httpx2.Response, options=self._options)
             return read_json(answer)
 
     async def _close_at_end(self) -> AsyncGenerator[None, None]:
