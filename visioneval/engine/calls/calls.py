@@ -264,9 +264,12 @@ class Calls:
     def _stop_if_broken(self) -> None:
         """Stops new generations after a caching error, as a resumed run would have to pay for them again.
 
-        Outputs that exist are still judged: what is not cached is only kept by the records of their cells.
+        Outputs that exist are still judged: what is not cached is only kept by the records of their cells. A shared
+        cache has stored what it could, here or elsewhere, and hands out no other answers: so no new call starts.
         """
-        if self.broken is not None:
+        if self.broken is not None and self._is_shared:
+            self.throttle.shut()
+        elif self.broken is not None:
             self.throttle.close()
 
     async def _paid(
