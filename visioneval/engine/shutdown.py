@@ -2,7 +2,9 @@
 
 After an interrupt or an exhausted budget, existing outputs are still judged. After an interrupt, no new measurement on
 this machine starts: it would delay the end, and a resumed run makes it at no cost. After a fault, such as a refused API
-key, no new call starts. In all cases calls in flight finish within their timeouts and are cached.
+key, no new call starts. After a local cache could not be written, existing outputs are judged too, because only the
+records of their cells keep what was paid for. In all cases calls in flight finish within their timeouts, and are cached
+if possible.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -36,7 +36,12 @@ def expand(loaded: LoadedSuite, selection: Selection, *, samples: int | None = N
     """
     suite, folder = loaded.suite, loaded.folder
     labels_of = run_labels(runs_root)
-    runs = [_pinned(run, runs_root) for entry in suite.models for run in model_runs(entry, suite, folder, labels_of)]
+    entry_runs = [
+        (index, _pinned(run, runs_root))
+        for index, entry in enumerate(suite.models)
+        for run in model_runs(entry, suite, folder, labels_of)
+    ]
+    runs = [run for _, run in entry_runs]
     whole = suite.model_copy(
         update={"models": tuple(run.config for run in runs), "samples": samples or selection.samples or suite.samples}
     )
@@ -59,7 +64,7 @@ def expand(loaded: LoadedSuite, selection: Selection, *, samples: int | None = N
         secrets=loaded.secrets,
     )
     if not loaded.trust.everything:
-        _check_output_access(plan, loaded)
+        _check_output_access(plan, loaded, {run.label: index for index, run in entry_runs})
     return plan
 
 
@@ -84,12 +89,13 @@ def _pinned(run: ModelRun, root: Path) -> ModelRun:
     return replace(run, config=config.from_run(f"{full}@{label}"))
 
 
-def _check_output_access(plan: Plan, loaded: LoadedSuite) -> None:
+def _check_output_access(plan: Plan, loaded: LoadedSuite, entries: Mapping[str, int]) -> None:
     """Raises ``SuiteError`` for existing outputs that only a trusted suite may read.
 
-    Patterns and datasets name them, so the check happens after expansion. Each folder is resolved once.
+    Patterns and datasets name them, so the check happens after expansion. Each folder is resolved once. ``entries``
+    are the indices of the suite's entries of ``models``, by the labels of their model runs.
     """
-    messages: dict[str, None] = {}
+    refused: dict[str, ModelRun] = {}
     refusal = lru_cache(maxsize=None)(loaded.trust.refusal)
     for run in plan.runs:
         if not run.config.reads_outputs or run.config.source_run is not None:
@@ -98,6 +104,10 @@ def _check_output_access(plan: Plan, loaded: LoadedSuite) -> None:
             folder, name = os.path.split(path)
             checks_file = is_url(path) or name in ("", "..") or (plan.folder / path).is_symlink()
             if reason := refusal(path if checks_file else folder or ".", plan.folder, remote=True):
-                messages[f"{run.label}: {path!r}: {reason}" if not checks_file else f"{run.label}: {reason}"] = None
-    if messages:
-        raise SuiteError(Problem(str(loaded.path), 0, 0, message) for message in list(messages)[:MAX_REPORTED])
+                refused[f"{run.label}: {path!r}: {reason}" if not checks_file else f"{run.label}: {reason}"] = run
+    if refused:
+        position = loaded.positions()
+        raise SuiteError(
+            Problem(*position(("models", entries[run.label], *run.config.outputs_option)), message)
+            for message, run in list(refused.items())[:MAX_REPORTED]
+        )

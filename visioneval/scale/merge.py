@@ -21,7 +21,7 @@ from visioneval.records.cell_index import written_cell
 from visioneval.records.confirmations import has_confirmations
 from visioneval.records.diversity import read_diversity, update_diversity
 from visioneval.records.files.lines import SCHEMA_VERSION
-from visioneval.records.files.links import check_links, file_inside
+from visioneval.records.files.links import check_run_folder, file_inside
 from visioneval.records.labeling.draws import DRAWS
 from visioneval.records.labeling.labels import ANCHORS, LABELS, append_labels, read_labels
 from visioneval.records.model import Record, RunInfo, index_cells, indexed_lines, read_info
@@ -90,7 +90,7 @@ def merge_shards(
 
 def _checked_shards(folders: Sequence[Path]) -> list[ShardRun]:
     """The shards in order. Raises ``UsageError`` if any is foreign, repeated or missing."""
-    runs = [ShardRun(folder, with_current_state(folder, read_info(check_links(folder)))) for folder in folders]
+    runs = [ShardRun(folder, with_current_state(folder, read_info(check_run_folder(folder)))) for folder in folders]
     for run in runs:
         if run.info.selection.shard is None:
             raise UsageError(f"{run.folder}: is not a shard: run the suite with --shard I/N")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -42,6 +42,18 @@ class LoadedSuite:
     """Whether the suite was stored in a run, not read from its file."""
     warnings: tuple[Problem, ...] = ()
     """What may not be intended, although the suite can be run."""
+    name: str = ""
+    """Its file in messages, as the user named it; empty for ``path``."""
+
+    def positions(self) -> Callable[[Loc], tuple[str, int, int]]:
+        """Reads its file again. Returns a function that finds file, line and column of a path in the suite.
+
+        Line and column are 0 if the suite is stored in a run.
+        """
+        name = self.name or str(self.path)
+        if self.is_from_run:
+            return lambda _: (name, 0, 0)
+        return Source(name, decode(read_bytes(self.path), name)).position
 
 
 SHORTEST_SECRET = 4
@@ -97,7 +109,16 @@ def load_suite(
         *_cut_prompts(document),
     )
     source_sha256 = sha256(data).hexdigest()
-    return LoadedSuite(validated.suite, path.absolute(), folder, source_sha256, boundary, secrets, warnings=warnings)
+    return LoadedSuite(
+        validated.suite,
+        path.absolute(),
+        folder,
+        source_sha256,
+        boundary,
+        secrets,
+        warnings=warnings,
+        name=document.source.name,
+    )
 
 
 def _cut_prompts(document: Document) -> Iterator[Problem]:

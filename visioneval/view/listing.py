@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from visioneval.analysis.summary.findings import Summary
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.records.cells.stored_records import StoredRecords
-from visioneval.records.files.links import check_links, is_inside
+from visioneval.records.files.links import check_run_folder, is_inside
 from visioneval.records.files.untrusted_json import LARGEST
 from visioneval.records.run_state import current_state
 from visioneval.records.stores.locations import copies_at, display_name
@@ -175,7 +175,7 @@ def stamp(path: Path) -> Stamp:
 def read_row(folder: Path) -> RunRow:
     """A run of the index. A run that cannot be read has the reason."""
     try:
-        check_links(folder)
+        check_run_folder(folder)
         header = _read_header(folder)
         row = RunRow(
             folder.name,

@@ -14,7 +14,7 @@ from visioneval.analysis.run_lookup import without_garbage_collection
 from visioneval.defaults import MAX_GALLERY_CELLS
 from visioneval.errors import ImageError, UsageError
 from visioneval.media import images
-from visioneval.records.files.links import check_links
+from visioneval.records.files.links import check_run_folder
 from visioneval.records.files.run_folders import read_header
 from visioneval.records.model import RunInfo, read_info
 from visioneval.records.run_state import current_state, with_current_state
@@ -115,7 +115,7 @@ class ReportPages:
 
 def version_of(run: Path) -> str:
     """Changes when a report of the run would. Raises ``RunFormatError`` if the run is gone or cannot be read."""
-    check_links(run)
+    check_run_folder(run)
     state = current_state(run, read_header(run).get("state"))
     stamps = [stamp(run / name) for name in _FILES]
     return hashlib.sha256(f"{state} {stamps}".encode()).hexdigest()[:16]

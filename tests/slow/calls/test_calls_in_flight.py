@@ -360,7 +360,9 @@ def test_unwritable_cache_saves_answers_in_flight_in_the_run(tmp_path: Path, api
     assert "Traceback" not in errors
     for record in api_run.records:
         api_run.check(record)
-    assert api_run.judged <= len(api_run.records) + 1, "a judge's answer is in its record, cached or not"
+    stored = len(api_run.records)
+    assert (api_run.generated, api_run.judged) == (stored, stored), "each answer is in a record, cached or not"
+    check_resume(api_run, api)
 
 
 def test_unwritable_run_saves_answers_in_flight_in_the_cache(tmp_path: Path, api: FakeAPI) -> None:

@@ -74,23 +74,25 @@ def test_run_stopped_by_full_disk_can_be_resumed(tmp_path: Path, api_run: ApiRun
         assert api_run.repeated_calls <= IN_PROGRESS
 
 
-def test_full_cache_disk_stops_the_run(tmp_path: Path, api_run: ApiRun) -> None:
+def test_full_cache_disk_stops_the_run_and_costs_nothing_twice(tmp_path: Path, api_run: ApiRun) -> None:
+    """What is in flight is judged and recorded in the run, whose disk has room."""
     with disk(tmp_path / "cache", "192k") as remount:
         program = api_run.program("--max-concurrency", str(AT_ONCE))
         _, errors = program.communicate(timeout=60)
         assert program.returncode == 3, errors
         assert "Traceback" not in errors
         assert "cache: cannot write to the cache: " in errors.splitlines()[-1]
+        assert "to resume: visioneval run --resume runs/r" in errors
         stored = len(api_run.records)
-        assert stored < CELLS
+        assert 0 < stored < CELLS
         for record in api_run.records:
             api_run.check(record)
-        assert api_run.generated <= stored + IN_PROGRESS
+        assert (api_run.generated, api_run.judged) == (stored, stored)
         remount("size=8m")
         result = api_run.run(resume=True)
         assert result.exit_code == 0, result.output
         api_run.check_complete()
-        assert api_run.repeated_calls <= IN_PROGRESS
+        assert (api_run.generated, api_run.judged, api_run.repeated_calls) == (CELLS, CELLS, 0)
 
 
 def test_read_only_disk_allows_neither_start_nor_resume(tmp_path: Path, api_run: ApiRun) -> None:

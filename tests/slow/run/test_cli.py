@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -280,10 +281,36 @@ def test_run_without_results_is_not_shown_as_empty(swept: Toy) -> None:
         missing, empty = compared.stderr.splitlines()
         assert "marked complete, but results.jsonl has 0 of 8 cells" in missing
         assert empty == "latest: the run has no cells to compare"
+
+
+READING = [
+    ["show", "r"], ["compare", "r", "r"], ["report", "r"], ["export", "r", "--format", "csv", "-o", "r.csv"],
+    ["grade", "r", "--trust-suite"], ["run", "--resume", "r", "--trust-suite"],
+]  # fmt: skip
+WITHOUT_RECORDS = "restore this file, or run the suite again with --reuse all, which takes the answers from the cache"
+
+
+@pytest.mark.parametrize("arguments", READING, ids=lambda arguments: arguments[0])
+def test_a_run_folder_that_is_damaged_ends_every_command_with_what_to_do(toy: Toy, arguments: list[str]) -> None:
+    assert toy.run({}, arguments=("--run-id", "r")).exit_code == 0
+    before, results, artifacts = toy.info, toy.latest / "results.jsonl", toy.latest / "artifacts"
+    data = results.read_bytes()
     results.unlink()
-    result = swept("show", "latest")
+    messages = [toy(*arguments).stderr]
+    results.mkdir()
+    messages.append(toy(*arguments).stderr)
+    results.rmdir()
+    results.write_bytes(data)
+    shutil.rmtree(artifacts)
+    artifacts.write_text("a file")
+    result = toy(*arguments)
     assert result.exit_code == 2
-    assert "results.jsonl: No such file or directory" in result.stderr
+    assert [*messages, result.stderr] == [
+        f"runs/r/results.jsonl: the records of this run are missing: {WITHOUT_RECORDS}\n",
+        f"runs/r/results.jsonl: cannot be read: Is a directory: {WITHOUT_RECORDS}\n",
+        "runs/r/artifacts: is not a folder: restore the folder of outputs, or run the suite again\n",
+    ]
+    assert (toy.info, [path.name for path in toy.latest.parent.iterdir()]) == (before, ["r"])
 
 
 def test_selection_flags_and_a_note_are_in_run_json(toy: Toy) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -202,19 +202,19 @@ def test_another_run_is_named_in_full_in_the_resolved_suite(toy: Toy) -> None:
     assert _expand_again(read_info(toy.latest).suite, path).finished["toy"] == plan.finished["toy"]
 
 
-OUTSIDE: list[dict[str, Any]] = [
-    {"provider": "files", "label": "x", "path": "out/{case}/../../../far.png"},
-    {"provider": "files", "label": "../..", "path": "out/{model}/far.png"},
-    {"provider": "files", "label": "x", "path": "link/{case}.png"},
-    {"provider": "files", "label": "x", "path": "in/{case}.png"},
-    {"provider": "files", "label": "x", "dataset": {"path": "rows.csv", "fields": {"id": "id", "output": "up"}}},
-    {"provider": "files", "label": "x", "dataset": {"path": "rows.csv", "fields": {"id": "id", "output": "root"}}},
+OUTSIDE: list[tuple[str, str]] = [
+    ("{provider: files, label: x, path: 'out/{case}/../../../far.png'}", "5:37"),
+    ("{provider: files, label: ../.., path: 'out/{model}/far.png'}", "5:41"),
+    ("{provider: files, label: x, path: 'link/{case}.png'}", "5:37"),
+    ("{provider: files, label: x, path: 'in/{case}.png'}", "5:37"),
+    ("{provider: files, label: x, dataset: {path: rows.csv, fields: {id: id, output: up}}}", "5:47"),
+    ("{provider: files, label: x, dataset: {path: rows.csv, fields: {id: id, output: root}}}", "5:47"),
 ]
 
 
-@pytest.mark.parametrize("model", OUTSIDE)
+@pytest.mark.parametrize(("model", "position"), OUTSIDE)
 def test_only_a_trusted_suite_reads_finished_images_elsewhere(
-    toy: Toy, model: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    toy: Toy, model: str, position: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     toy.outputs("far.png")
     suite = toy.folder / "suite"
@@ -224,21 +224,22 @@ def test_only_a_trusted_suite_reads_finished_images_elsewhere(
     (suite / "in" / "a.png").symlink_to(toy.folder / "far.png")
     (suite / "rows.csv").write_text(f"id,up,root\na,../far.png,{toy.folder / 'far.png'}\n")
     path = suite / "suite.yaml"
-    image = [{"key": "file", "type": "properties"}]
-    data = {
-        "name": "far",
-        "cases": [{"id": "a", "prompt": "p"}],
-        "models": [model],
-        "graders": image,
-        "verdict": ["file"],
-    }
-    path.write_text(json.dumps(data))
+    path.write_text(
+        "name: far\ncases: [{id: a, prompt: p}]\n"
+        "models:\n- {provider: mock}\n"
+        f"- {model}\n"
+        "graders: [{key: file, type: properties}]\nverdict: [file]\n"
+    )
     monkeypatch.chdir(suite)
-    with pytest.raises(SuiteError, match="is outside the suite's folder and the working directory"):
+    outside = "is outside the suite's folder and the working directory: pass --trust-suite if you trust this suite"
+    with pytest.raises(SuiteError, match=re.escape(outside)):
         planned(path, trust=False)
-    assert planned(path, trust=True).cells == 1
-    result = toy("run", path)
+    assert planned(path, trust=True).cells == 2
+    result = toy("run", "suite.yaml")
     assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"suite.yaml:{position}: ")
+    assert line.endswith(outside)
     assert not (suite / "runs").exists()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import threading
 from pathlib import Path
@@ -13,6 +14,7 @@ from stores import FaultyStore, Machines
 from suite_runner import SuiteRunner
 
 import visioneval as ve
+from visioneval.engine.calls.caching import cache as cache_module
 from visioneval.engine.calls.caching.shared_cache import SharedCache
 from visioneval.records.stores.publishing import Publisher
 from visioneval.records.stores.store import ObjectStore
@@ -158,6 +160,25 @@ def test_a_cache_that_fails_stops_the_run(
     result = runner("run", runner.folder / "suite.yaml", "--resume", "runs/r", "--cache", s3_cache)
     assert result.exit_code == 0, result.output
     assert runner.called == (8, 8)
+
+
+def test_a_full_disk_in_front_of_the_cache_costs_no_answer_twice(
+    runner: SuiteRunner, s3_cache: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What this machine cannot cache is in the store, where a resumed run finds it."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    runner.write(*(f"case{number}" for number in range(8)))
+    with monkeypatch.context() as patch:
+        patch.setattr(cache_module, "store_content", full)
+        result = run(runner, s3_cache, "--max-concurrency", "1")
+    assert result.exit_code == 3, result.output
+    assert "cannot write to the cache: No space left on device" in result.stderr.splitlines()[-1]
+    assert 0 < sum(runner.called) <= 3
+    result = runner("run", runner.folder / "suite.yaml", "--resume", "runs/r", "--cache", s3_cache)
+    assert (result.exit_code, runner.called) == (0, (8, 8)), result.output
 
 
 def test_a_cache_that_cannot_be_used_costs_nothing(runner: SuiteRunner, s3_cache: str, s3: FaultyStore) -> None:

@@ -358,6 +358,37 @@ def test_files_of_cases(problems: Problems, entry: str, content: str | bytes | N
     assert problems(suite(cases=f"cases: [{entry}]"), files) == [message]
 
 
+@pytest.mark.parametrize(
+    ("cases", "message"),
+    [
+        ("{file: c.csv}", "2:8: cases: expected a list: write [{dataset: {path: c.csv}}]"),
+        ("{file: c.yaml}", "2:8: cases: expected a list: write [{file: c.yaml}]"),
+        ("{dataset: {path: c.csv}}", "2:8: cases: expected a list: write [{dataset: ...}]"),
+        ("rows/c.jsonl", "2:8: cases: expected a list: write [{dataset: {path: rows/c.jsonl}}]"),
+        ("{id: a, prompt: x}", "2:8: cases: expected a list, not a mapping"),
+        ("none", "2:8: cases: expected a list, not 'none'"),
+        (
+            "[{file: c.csv}]",
+            "2:16: file: c.csv is a table, not a YAML list of cases: write {dataset: {path: c.csv}}",
+        ),
+        (
+            "[{id: a, prompt: x}, {file: C.Parquet}]",
+            "2:36: file: C.Parquet is a table, not a YAML list of cases: write {dataset: {path: C.Parquet}}",
+        ),
+    ],
+)
+def test_a_table_as_a_file_of_cases_names_the_dataset_that_was_meant(
+    problems: Problems, cases: str, message: str
+) -> None:
+    files = {"c.csv": "id,prompt\na,x\n"}
+    assert problems(suite(cases=f"cases: {cases}"), files) == [f"suite.yaml:{message}"]
+
+
+def test_a_json_file_is_a_file_of_cases(load: Load, write_suite: Callable[..., Path]) -> None:
+    write_suite('[{"id": "a", "prompt": "x"}]', "c.json")
+    assert [case.id for case in load(suite(cases="cases: [{file: c.json}]")).suite.cases] == ["a"]
+
+
 def test_missing_keys_in_a_case_file_do_not_hide_other_problems(problems: Problems) -> None:
     text = suite(cases="cases: [{file: gone.yaml}]", models="models: [{provider: mock, x: 1}]")
     assert [line[:14] for line in problems(text)] == ["suite.yaml:2:1", "suite.yaml:3:2"]

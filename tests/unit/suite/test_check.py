@@ -480,3 +480,36 @@ def test_a_tag_or_an_address_that_is_nearly_right_is_a_warning(
         "warning: the tag 'must-pass' protects nothing: comparisons know 'must_pass'",
         "warning: most servers answer below /v1: http://localhost:8000/v1",
     ]
+
+
+@pytest.mark.parametrize(
+    ("gate", "message"),
+    [
+        (
+            "error_rate <= 1",
+            "'error_rate <= 1' cannot fail, even if nothing is measured, and replaces the implied limit of 0: "
+            "write 'error_rate <= 0.05', or another limit below 1",
+        ),
+        (
+            "unmeasured_rate >= 0",
+            "'unmeasured_rate >= 0' cannot fail, even if nothing is measured, and replaces the implied limit of 0: "
+            "write 'unmeasured_rate <= 0.05', or another limit below 1",
+        ),
+        (
+            "{rule: error_rate <= 1.0, cases: [a]}",
+            "'error_rate <= 1.0' cannot fail, even if nothing is measured: write 'error_rate <= 0.05', or another limit "
+            "below 1",
+        ),
+        ("error_rate < 1", None),
+        ("error_rate <= 0.99", None),
+        ("error_rate != 0.5", None),
+        ("pass_rate >= 0", None),  # how a suite says that no share of passed cells is required
+    ],
+)
+def test_a_gate_on_errors_that_cannot_fail_is_a_warning(
+    load: Callable[..., LoadedSuite], gate: str, message: str | None
+) -> None:
+    text = suite(cases="cases: [{id: a, prompt: x}]") + f"\ngates: [pass_rate == 1, {gate}]\n"
+    line = len(text.splitlines())
+    expected = [] if message is None else [f"suite.yaml:{line}:25: warning: {message}"]
+    assert [str(warning).rpartition("/")[2] for warning in load(text).warnings] == expected

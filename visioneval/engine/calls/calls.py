@@ -84,7 +84,7 @@ class Calls:
     """When the oldest reused generation was cached."""
     sanitizer: Sanitizer = field(default_factory=Sanitizer)
     broken: StorageError | None = None
-    """The error that stopped caching. Answers so far still count, and no new call starts."""
+    """The error that stopped caching. Answers so far still count, and no new generation starts."""
     short_work: ShortWork = field(default_factory=ShortWork)
     """Checks and saves outputs."""
     _pending: dict[str, asyncio.Future[Reply]] = field(default_factory=dict)
@@ -241,14 +241,14 @@ class Calls:
         return self.cache is not None and self.cache.is_shared
 
     async def _pull(self, key: str, run_id: str | None = None) -> None:
-        """Looks for an answer on other machines. If that fails, the run stops: the answer may be paid already."""
+        """Looks for an answer on other machines. If that fails, no new call starts: its answer may be paid already."""
         if self.cache is None or not self.cache.is_shared:
             return
         try:
             await asyncio.to_thread(self.cache.pull, key, run_id)
         except StorageError as error:
             self.broken = self.broken or error
-            self._stop_if_broken()
+            self.throttle.shut()
             raise
 
     def _store(
@@ -262,9 +262,15 @@ class Calls:
             self.broken = self.broken or error
 
     def _stop_if_broken(self) -> None:
-        """Stops new calls after a caching error, because their answers would have to be paid for again."""
-        if self.broken is not None:
+        """Stops new generations after a caching error, as a resumed run would have to pay for them again.
+
+        Outputs that exist are still judged: what is not cached is only kept by the records of their cells. A shared
+        cache has stored what it could, here or elsewhere, and hands out no other answers: so no new call starts.
+        """
+        if self.broken is not None and self._is_shared:
             self.throttle.shut()
+        elif self.broken is not None:
+            self.throttle.close()
 
     async def _paid(
         self,

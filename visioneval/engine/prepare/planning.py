@@ -13,7 +13,6 @@ from visioneval.expansion.expand import expand, run_labels
 from visioneval.expansion.plan import Plan
 from visioneval.records.model import RunInfo, read_info
 from visioneval.suite.load import LoadedSuite, load_suite, recheck_suite
-from visioneval.suite.loading.document import Source
 from visioneval.suite.runs import model_runs
 from visioneval.suite.selection.selection import Selection
 
@@ -43,8 +42,6 @@ class Planned:
 
     loaded: LoadedSuite
     plan: Plan
-    typed_path: Path | None = None
-    """The suite's file as the user named it, for messages."""
 
 
 def load_plan(path: Path, options: SuiteOptions) -> Planned:
@@ -56,7 +53,7 @@ def load_plan(path: Path, options: SuiteOptions) -> Planned:
         judges=options.judges,
         run_labels=run_labels(options.runs),
     )
-    return Planned(loaded, expand(loaded, options.selection, samples=options.samples, runs_root=options.runs), path)
+    return Planned(loaded, expand(loaded, options.selection, samples=options.samples, runs_root=options.runs))
 
 
 def load_plans(paths: Sequence[Path], options: SuiteOptions) -> list[Planned]:
@@ -107,14 +104,13 @@ def _problems_by_entry(
     planned: Planned, missing: Mapping[str, Sequence[str]], options: SuiteOptions, text: str
 ) -> Iterator[Problem]:
     loaded = planned.loaded
-    source = Source(str(planned.typed_path or loaded.path), loaded.path.read_text(encoding="utf-8"))
+    position = loaded.positions()
     for index, entry in enumerate(loaded.suite.models):
         runs = model_runs(entry, loaded.suite, loaded.folder, run_labels(options.runs))
         names = [name for run in runs for name in missing.get(run.label, ())]
         if names:
             more = f" and {len(names) - MAX_MISSING:,} more" if len(names) > MAX_MISSING else ""
-            where = source.position(("models", index))
-            yield Problem(*where, f"{text}: {', '.join(names[:MAX_MISSING])}{more}")
+            yield Problem(*position(("models", index)), f"{text}: {', '.join(names[:MAX_MISSING])}{more}")
 
 
 def load_stored_plan(folder: Path, options: SuiteOptions) -> Planned:

@@ -67,10 +67,14 @@ class FilesProvider(BaseProvider):
             labels = dict.fromkeys(label for case in cases for label in case.outputs)
             yield from ((label, {}) for label in labels if self.label in (None, label))
 
+    @property
+    def outputs_option(self) -> tuple[str, ...]:
+        if self.dataset is not None:
+            return ("dataset", "path")
+        return next(((name,) for name in ("path", "run") if getattr(self, name) is not None), ())
+
     def source_problem(self, message: str) -> tuple[tuple[str, ...], str]:
-        if self.dataset is None:
-            return super().source_problem(message)
-        return ("dataset", "path"), f"dataset: {self.dataset.path}: {message}"
+        return self.outputs_option, message if self.dataset is None else f"dataset: {self.dataset.path}: {message}"
 
     @property
     def source_run(self) -> str | None:

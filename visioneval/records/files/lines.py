@@ -48,7 +48,19 @@ def open_lines(path: Path, kind: str) -> Iterator[BinaryIO]:
     except (UnreadableJsonError, UnfitJsonError) as error:
         raise RunFormatError(f"{error}: delete this line{_rerun_hint(path) if kind == 'record' else ''}") from None
     except OSError as error:
-        raise RunFormatError(f"{path}: {error.strerror or error}") from None
+        raise RunFormatError(f"{path}: {_read_problem(path, error)}") from None
+
+
+def _read_problem(path: Path, error: OSError) -> str:
+    """Why a file cannot be read, and for the records of a run what to do."""
+    reason = error.strerror or str(error)
+    if path.name != "results.jsonl" or not (path.parent / "run.json").is_file():
+        return reason
+    is_missing = isinstance(error, FileNotFoundError)
+    problem = "the records of this run are missing" if is_missing else f"cannot be read: {reason}"
+    return (
+        f"{problem}: restore this file, or run the suite again with --reuse all, which takes the answers from the cache"
+    )
 
 
 def _rerun_hint(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Symbolic links in an untrusted run: files outside the run's folder are neither read nor written."""
+"""The folder of an untrusted run, and links in it: files outside the folder are neither read nor written."""
 
 from __future__ import annotations
 
@@ -23,13 +23,19 @@ _FILES = (
 )
 
 
-def check_links(folder: Path) -> Path:
-    """The folder of a run. Raises ``RunFormatError`` if a file that commands read or write links out of the run."""
+def check_run_folder(folder: Path) -> Path:
+    """The folder of a run.
+
+    Raises ``RunFormatError`` if a file that commands read or write links out of the run, or ``artifacts`` is no folder.
+    """
     for name in _FILES:
         if (folder / name).is_symlink() and not is_inside(folder, name):
             raise RunFormatError(
                 f"{folder / name}: is a link to a file outside the run: replace it with the file itself"
             )
+    artifacts = folder / "artifacts"
+    if os.path.lexists(artifacts) and not artifacts.is_dir():
+        raise RunFormatError(f"{artifacts}: is not a folder: restore the folder of outputs, or run the suite again")
     return folder
 
 

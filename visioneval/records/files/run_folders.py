@@ -9,7 +9,7 @@ from typing import Any
 
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.media.urls import is_url
-from visioneval.records.files.links import check_links
+from visioneval.records.files.links import check_run_folder
 
 
 def read_header(folder: Path) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def list_runs(root: Path) -> list[tuple[Path, dict[str, Any]]]:
 
 def find_run(name: str, root: Path) -> Path:
     """Finds a run by path, ID, unique ID prefix, or ``latest``. Raises ``UsageError`` and ``RunFormatError``."""
-    return check_links(_find_run(name, root))
+    return check_run_folder(_find_run(name, root))
 
 
 def _find_run(name: str, root: Path) -> Path:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from visioneval.extras import has_extra, needs
 from visioneval.media.video import can_read_videos
 from visioneval.registry import GRADERS, JUDGES, PROVIDERS, check_of
+from visioneval.rules import Gate, is_true, parse_gate
 from visioneval.suite.checks.panels import panel_warnings
 from visioneval.suite.checks.prompts import brace_warnings, prompt_warnings
 from visioneval.suite.entries.graders import BaseGrader
@@ -18,10 +19,11 @@ from visioneval.types import MUST_PASS, TaskType
 
 
 def suite_warnings(suite: Suite) -> Iterator[SuiteWarning]:
-    """Yields warnings about prompts and panels, and those that belong to one type of grader."""
+    """Yields warnings about prompts, panels and gates, and those that belong to one type of grader."""
     yield from (SuiteWarning(loc, message) for loc, message in prompt_warnings(suite))
     yield from (SuiteWarning(loc, message) for loc, message in brace_warnings(suite))
     yield from (SuiteWarning(loc, message) for loc, message in panel_warnings(suite))
+    yield from (SuiteWarning(loc, message) for loc, message in _idle_gates(suite))
     yield from (SuiteWarning(loc, message) for loc, message in _missing_references(suite))
     yield from (SuiteWarning(loc, message) for loc, message in _misspelled_tags(suite))
     yield from (SuiteWarning(loc, message) for loc, message in _servers_without_path(suite))
@@ -30,6 +32,21 @@ def suite_warnings(suite: Suite) -> Iterator[SuiteWarning]:
     for name, graders in graders_by_type(suite).items():
         if check := check_of(GRADERS, name, "warnings"):
             yield from (SuiteWarning(loc, message) for loc, message in check(graders))
+
+
+def _idle_gates(suite: Suite) -> Iterator[tuple[Loc, str]]:
+    """Yields gates on errors that every run passes, one without a single measurement included."""
+    for index, entry in enumerate(suite.gates):
+        gate = parse_gate(entry.rule)
+        if gate.is_about_errors and _is_always_met(gate):
+            replaced = ", and replaces the implied limit of 0" if entry.is_unrestricted else ""
+            advice = f"write '{gate.fn} <= 0.05', or another limit below 1"
+            yield ("gates", index), f"{entry.rule!r} cannot fail, even if nothing is measured{replaced}: {advice}"
+
+
+def _is_always_met(gate: Gate) -> bool:
+    """Whether every rate from 0 to 1 meets a gate."""
+    return gate.op not in ("==", "!=") and all(is_true(rate, gate.op, gate.threshold) for rate in (0.0, 1.0))
 
 
 def _missing_references(suite: Suite) -> Iterator[tuple[Loc, str]]:

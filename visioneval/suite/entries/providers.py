@@ -104,9 +104,14 @@ class BaseProvider(Frozen):
         """
         yield self.base_label, {}
 
+    @property
+    def outputs_option(self) -> tuple[str, ...]:
+        """The path in its entry of the option that names existing outputs; empty if cases name them."""
+        return ()
+
     def source_problem(self, message: str) -> tuple[tuple[str, ...], str]:
         """The path in its entry and the message for a source of model runs that cannot be read."""
-        return ("run",), message
+        return self.outputs_option, message
 
     def prompt_labels(self, available: Sequence[str]) -> Sequence[str]:
         """The labels of the suite's ``prompts`` with which it generates; none if it reads existing outputs."""

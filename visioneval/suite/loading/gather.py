@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -16,6 +16,7 @@ from visioneval.suite.loading.datasets.cases import RowReader, row_defaults, wit
 from visioneval.suite.loading.datasets.entry import DatasetEntry, line_reporter
 from visioneval.suite.loading.datasets.fields import case_field_problems, default_problems
 from visioneval.suite.loading.datasets.grouping import grouped_rows, raw_case
+from visioneval.suite.loading.datasets.tables import SUFFIXES
 from visioneval.suite.loading.datasets.templating import Variables, is_template
 from visioneval.suite.loading.document import Document, Origin, Source, Written
 from visioneval.suite.loading.messages import Loc
@@ -54,6 +55,9 @@ def gather_cases(document: Document, trust: Trust) -> None:
     """
     entries = document.data.get("cases")
     if not isinstance(entries, list):
+        if hint := _list_with(entries):
+            document.report(("cases",), f"cases: expected a list: write {hint}")
+            document.data = {**document.data, "cases": []}
         return
     _Gatherer(document, trust, Variables(document.data.get("vars"))).walk(
         document.source, entries, ("cases",), trust.folder
@@ -64,6 +68,22 @@ def gather_cases(document: Document, trust: Trust) -> None:
     replace_turns(document)
     document.cases = with_inherited_tasks(document.cases)
     document.data = {**document.data, "cases": document.cases}
+
+
+def _list_with(entry: object) -> str | None:
+    """The list that was meant by a file or a dataset alone; ``None`` for anything else."""
+    if isinstance(entry, dict) and "dataset" in entry:
+        return "[{dataset: ...}]"
+    name = entry.get("file") if isinstance(entry, dict) else entry
+    if not isinstance(name, str) or "." not in name:
+        return None
+    return f"[{{dataset: {{path: {name}}}}}]" if _is_table(name) else f"[{{file: {name}}}]"
+
+
+def _is_table(name: str) -> bool:
+    """Whether a file has rows; a JSON file may also be a list of cases."""
+    suffix = PurePosixPath(name).suffix.lower()
+    return suffix in SUFFIXES and suffix != ".json"
 
 
 def render_output_paths(document: Document) -> None:
@@ -120,6 +140,9 @@ class _Gatherer:
         path = Path(os.path.realpath(folder / name))
         if refusal := self.trust.refusal(name, folder):
             return self.report(source, loc, f"file: {refusal}")
+        if _is_table(name):
+            hint = f"write {{dataset: {{path: {name}}}}}"
+            return self.report(source, loc, f"file: {name} is a table, not a YAML list of cases: {hint}")
         if str(path) in self.included:
             return self.report(source, loc, f"file: {name} is already included")
         self.included.add(str(path))

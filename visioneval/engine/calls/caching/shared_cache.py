@@ -110,11 +110,23 @@ class SharedCache(Cache):
         *,
         origin: CacheOrigin | None = None,
     ) -> None:
-        """Stores an answer on this machine, and a paid one also in the store: its images first."""
+        """Stores an answer on this machine, and a paid one also in the store, even if this machine's disk is full."""
         origin = origin or self.origin()
-        super().put(key, kind, answer, images, origin=origin)
-        if kind == "measure":
-            return
+        try:
+            super().put(key, kind, answer, images, origin=origin)
+        finally:
+            if kind != "measure":
+                self._share(key, kind, answer, images, origin)
+
+    def _share(
+        self,
+        key: str,
+        kind: Kind,
+        answer: Mapping[str, Any],
+        images: Sequence[tuple[str, Content]],
+        origin: CacheOrigin,
+    ) -> None:
+        """Puts an answer into the store: its images first."""
         entry = SharedEntry(
             key=key,
             kind=kind,
