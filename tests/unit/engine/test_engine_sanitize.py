@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from engine_parts import plan_of
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from toys import Toy
 
@@ -133,6 +134,29 @@ def test_shallow_data_is_converted_as_all_other_data(value: dict[str, Any]) -> N
     converted = sanitizer.shallow(value)
     assert repr(converted) == repr(sanitizer.mapping(value))
     assert not sanitizer.hides(converted)
+
+
+def texts(value: Any) -> Iterator[str]:
+    """Every key and value of data, as text."""
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from texts(item)
+    else:
+        yield str(value)
+
+
+@pytest.mark.slow
+@settings(max_examples=100)
+@given(DATA)
+@example({"a": f"x{NASTY}y"})
+@example([{NASTY: 1}])
+@example(("\ud800", {"a": SECRET}))
+@example({"a": 1234567890})
+def test_a_secret_is_found_in_every_text(value: Any) -> None:
+    secrets = (SECRET, NASTY, "lone \ud800 surrogate", "34567")
+    assert Sanitizer(secrets).hides(value) is any(secret in text for text in texts(value) for secret in secrets)
 
 
 @pytest.mark.parametrize("value", [{"a": Path("b")}, {1: "a"}, {"a": np.float32(0.5)}, {"a": {1, 2}}, {"a": "\ud800"}])
