@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, get_args
 
 import orjson
 
@@ -31,17 +31,9 @@ from visioneval.engine.calls.caching.cache_files import (
     scratch_folder,
     store_content,
 )
-from visioneval.engine.calls.caching.cache_index import (
-    USE_ANOTHER_FOLDER,
-    CacheInfo,
-    connect_index,
-    index_format,
-    index_info,
-    referenced_files,
-)
+from visioneval.engine.calls.caching.cache_index import USE_ANOTHER_FOLDER, connect_index, index_format
 from visioneval.errors import StorageError, UsageError
 
-T = TypeVar("T")
 Kind = Literal["generate", "judge", "measure"]
 MAX_GB_VARIABLE = "VISIONEVAL_CACHE_MAX_GB"
 DEFAULT_MAX_GB = 20.0
@@ -68,6 +60,24 @@ class CacheOrigin:
 
     stored_at: str
     run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CacheInfo:
+    """Statistics of a cache: answers by kind, total size, and the time of the oldest entry."""
+
+    folder: Path
+    generations: int
+    judgements: int
+    measurements: int
+    bytes: int
+    max_bytes: int
+    oldest: str | None
+
+    @property
+    def entries(self) -> int:
+        """The number of all entries."""
+        return self.generations + self.judgements + self.measurements
 
 
 def default_folder() -> Path:
@@ -102,7 +112,7 @@ class Cache:
             return connect_index(path)
         except sqlite3.OperationalError as error:
             return self._open_read_only(path, error)
-        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # SQLite quotes damaged text in its messages
+        except sqlite3.DatabaseError as error:
             return self._start_over(error)
         except OSError as error:
             return self._open_read_only(path, error)
@@ -258,22 +268,17 @@ class Cache:
 
     def _insert_or_rebuild(self, row: tuple[Any, ...], images: Mapping[str, Content]) -> None:
         """Inserts into the index, replacing the index with a new one if it is damaged."""
-        self._rebuilding(lambda: self._insert(row, images))
-
-    def _rebuilding(self, work: Callable[[], T]) -> T:
-        """The result of ``work`` on the index; if the index is damaged, on a new one that replaces it."""
         index = self._index
         try:
-            return work()
+            self._insert(row, images)
         except sqlite3.DatabaseError as error:
-            # subclasses report locks, disk errors and programming errors
-            if type(error) is not sqlite3.DatabaseError or not self._is_writable:
+            if type(error) is not sqlite3.DatabaseError:  # subclasses report locks, disk errors and programming errors
                 raise
             with self._lock:
                 if self._index is index:
                     index.close()
                     self._index = self._start_over(error)
-            return work()
+            self._insert(row, images)
 
     def _insert(self, row: tuple[Any, ...], images: Mapping[str, Content]) -> None:
         """Inserts an answer, replacing an older one, whose images ``close`` deletes.
@@ -334,23 +339,17 @@ class Cache:
 
         Also deletes images that no answer refers to, which a killed process may leave. Raises ``UsageError``.
         """
-        with self._usage_errors():
-            count = self._rebuilding(lambda: self._delete(before))
-        with self._lock, contextlib.suppress(sqlite3.OperationalError):  # another process is reading it
-            self._index.execute("VACUUM")
-        return count
-
-    def _delete(self, before: str | None) -> int:
-        """Deletes answers stored before a time, or all, and images without one. Returns the number of answers."""
-        with self._transaction() as index:
+        with self._usage_errors(), self._transaction() as index:
             rows = index.execute("SELECT key FROM answers WHERE ? IS NULL OR stored_at < ?", (before, before))
             dropped = [key for (key,) in rows]
             self._drop(index, dropped)
-            named = referenced_files(index)
+            named = _referenced_files(index)
             for path in self.folder.glob("files/??/*"):
                 if path.name not in named and not path.name.startswith("."):
                     path.unlink(missing_ok=True)
             clear_scratch(self.folder)
+        with self._lock, contextlib.suppress(sqlite3.OperationalError):  # another process is reading it
+            self._index.execute("VACUUM")
         return len(dropped)
 
     @contextlib.contextmanager
@@ -373,19 +372,26 @@ class Cache:
 
     def _drop_orphans(self, index: sqlite3.Connection, digests: set[str]) -> None:
         """Deletes those of the files that no answer refers to."""
-        for digest in digests - referenced_files(index) if digests else ():
+        for digest in digests - _referenced_files(index) if digests else ():
             if _DIGEST.fullmatch(digest):
                 self.path(digest).unlink(missing_ok=True)
 
     def info(self) -> CacheInfo:
         """The statistics of the cache. Raises ``UsageError``."""
+        with self._usage_errors(), self._lock:
+            counts = dict(self._index.execute("SELECT kind, COUNT(*) FROM answers GROUP BY kind"))
+            total, oldest = self._index.execute(
+                "SELECT COALESCE(SUM(bytes), 0), MIN(stored_at) FROM answers"
+            ).fetchone()
+        generations, judgements, measurements = (counts.get(kind, 0) for kind in get_args(Kind))
+        return CacheInfo(self.folder, generations, judgements, measurements, total, self.max_bytes, oldest)
 
-        def read_info() -> CacheInfo:
-            with self._lock:
-                return index_info(self._index, self.folder, self.max_bytes)
 
-        with self._usage_errors():
-            return self._rebuilding(read_info)
+def _referenced_files(index: sqlite3.Connection) -> set[str]:
+    """The images that any answer refers to."""
+    return {
+        digest for (files,) in index.execute("SELECT files FROM answers WHERE files != ''") for digest in files.split()
+    }
 
 
 def _max_bytes() -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -19,24 +18,6 @@ CREATE TABLE IF NOT EXISTS answers (
     stored_at TEXT NOT NULL, run_id TEXT NOT NULL, files TEXT NOT NULL
 );
 """
-
-
-@dataclass(frozen=True, slots=True)
-class CacheInfo:
-    """Statistics of a cache: answers by kind, total size, and the time of the oldest entry."""
-
-    folder: Path
-    generations: int
-    judgements: int
-    measurements: int
-    bytes: int
-    max_bytes: int
-    oldest: str | None
-
-    @property
-    def entries(self) -> int:
-        """The number of all entries."""
-        return self.generations + self.judgements + self.measurements
 
 
 def connect_index(path: Path) -> sqlite3.Connection:
@@ -78,18 +59,3 @@ def _enable_wal(index: sqlite3.Connection) -> None:
             sleep(0.01)
         else:
             return
-
-
-def index_info(index: sqlite3.Connection, folder: Path, max_bytes: int) -> CacheInfo:
-    """The statistics of the cache in ``folder``. Raises ``sqlite3.Error``."""
-    counts = dict(index.execute("SELECT kind, COUNT(*) FROM answers GROUP BY kind"))
-    total, oldest = index.execute("SELECT COALESCE(SUM(bytes), 0), MIN(stored_at) FROM answers").fetchone()
-    generations, judgements, measurements = (counts.get(kind, 0) for kind in ("generate", "judge", "measure"))
-    return CacheInfo(folder, generations, judgements, measurements, total, max_bytes, oldest)
-
-
-def referenced_files(index: sqlite3.Connection) -> set[str]:
-    """The images that any answer refers to."""
-    return {
-        digest for (files,) in index.execute("SELECT files FROM answers WHERE files != ''") for digest in files.split()
-    }
