@@ -6,15 +6,16 @@ _STACK_SLOTS = 17_000
 
 
 def main() -> None:
-    """Runs the command line. An interrupt while it is still being imported ends it like one during a command."""
+    """Runs the command line. An interrupt before it reads its arguments ends it like one during a command."""
     try:
         from visioneval.cli import main as run_command
+
+        run_command()
     except KeyboardInterrupt:
         from visioneval.errors import ExitCode
 
         print("interrupted", file=sys.stderr)
         raise SystemExit(ExitCode.INTERRUPTED) from None
-    run_command()
 
 
 # CPython keeps the frames of functions in blocks of 16 KB. A loop whose calls cross the end of a block takes one from

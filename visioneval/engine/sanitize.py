@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -45,7 +46,8 @@ class Sanitizer:
 
     @classmethod
     def _longest_first(cls, secrets: Collection[str]) -> Sanitizer:
-        return cls(tuple(sorted(secrets, key=lambda secret: (-len(secret), secret))))
+        forms = {form for secret in secrets for form in _forms(secret)}
+        return cls(tuple(sorted(forms, key=lambda form: (-len(form), form))))
 
     @classmethod
     def around(cls, named: Collection[str] = (), stated: Iterable[str] = ()) -> Sanitizer:
@@ -147,6 +149,11 @@ class Sanitizer:
             return None
         numbers = {self.text(name): amount(item) for name, item in value.items()}
         return {name: int(number) for name, number in numbers.items() if number is not None}
+
+
+def _forms(secret: str) -> set[str]:
+    """A secret as it is, and as a text has it that is JSON itself, such as the answer of a judge."""
+    return {secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
 
 
 def _is_utf8(text: str) -> bool:

@@ -86,7 +86,10 @@ class OutputWriter:
         return relative
 
     def _create(self, relative: str) -> None:
-        """Creates a folder and those above it. What it creates is no link; what exists must not lead out of the run."""
+        """Creates a folder and those above it. What it creates is no link; what exists must not lead out of the run.
+
+        Each is checked at its first use: nobody else changes the folders while the run writes.
+        """
         if relative in self._folders:
             return
         above, _, _ = relative.rpartition("/")
@@ -96,8 +99,9 @@ class OutputWriter:
         try:
             os.mkdir(path)  # noqa: PTH102 - half the time, as is linking by text
         except FileExistsError:
-            if not is_inside(self.folder, relative):
-                problem = "is a link to a folder outside the run: replace it with a real folder (nothing was written)"
+            if os.path.islink(path):  # noqa: PTH114 - half the time
+                place = "of the run" if is_inside(self.folder, relative) else "outside the run"
+                problem = f"is a link to a folder {place}: replace it with a real folder (nothing was written)"
                 raise StorageError(f"{path}: {problem}") from None
             os.makedirs(path, exist_ok=True)  # noqa: PTH103 - an error if it is a file
         except FileNotFoundError:

@@ -27,6 +27,8 @@ def _plain_host(url: str) -> str:
         host, _ = parts.hostname or "", parts.port
     except ValueError as error:
         raise ValueError(f"not a valid URL: {error}") from None
+    if "?" in url or "#" in url:
+        raise ValueError("the URL has a query or a fragment, which no API has a place for: end it with the path")
     if not re.fullmatch(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?", host) and not parts.netloc.startswith("["):
         raise ValueError("the URL has no plain host name (write an international name in its xn-- form)")
     return url

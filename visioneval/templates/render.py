@@ -97,6 +97,8 @@ class Templates:
                 todo += _referenced(text, current)
         except (jinja2.TemplateNotFound, jinja2.TemplateSyntaxError) as error:
             raise _readable(error, current) from None
+        except (RecursionError, ValueError) as error:
+            raise _unusable(f"template {current!r}", error) from None
         return files
 
     def digest(self, *names: str) -> str:
@@ -150,8 +152,16 @@ def template_errors(name: str) -> Iterator[None]:
         yield
     except (jinja2.TemplateNotFound, jinja2.TemplateSyntaxError) as error:
         raise _readable(error, name) from None
-    except RecursionError:
-        raise TemplateError(f"the {name} is nested too deeply") from None
+    except (RecursionError, ValueError) as error:
+        raise _unusable(name, error) from None
+
+
+def _unusable(name: str, error: Exception) -> TemplateError:
+    """Why a template can be read, but not parsed or rendered."""
+    if isinstance(error, RecursionError):
+        return TemplateError(f"the {name} is nested too deeply")
+    reason = "a number has too many digits" if "digits" in str(error) else str(error) or type(error).__name__
+    return TemplateError(f"the {name} cannot be rendered: {reason}")
 
 
 def _render_parts(name: str, get_parts: Callable[[], list[str | jinja2.Template]], context: Mapping[str, Any]) -> str:
@@ -166,11 +176,8 @@ def _render_parts(name: str, get_parts: Callable[[], list[str | jinja2.Template]
         unset = _UNSET.match(str(error.message))
         known = did_you_mean(unset[1], context) if unset else ""
         raise TemplateError(f"undefined template variable: {error.message}{known}") from None
-    except RecursionError:
-        raise TemplateError(f"the {name} is nested too deeply") from None
     except Exception as error:
-        reason = "a number has too many digits" if "digits" in str(error) else str(error) or type(error).__name__
-        raise TemplateError(f"the {name} cannot be rendered: {reason}") from None
+        raise _unusable(name, error) from None
 
 
 def _joined(parts: list[str | jinja2.Template], context: Mapping[str, Any]) -> str:

@@ -33,6 +33,8 @@ MAX_TOKENS = 20_000
 MAX_BITS = 4096
 MAX_PRECISION = 100
 CALL_STEPS = 10
+INCLUDE_STEPS = 100
+"""An include of an empty template takes as long as so many nodes."""
 COMPILING = 100
 """Steps per compiled token, charged to the suite's budget."""
 
@@ -335,11 +337,11 @@ class _ChargeInserter(NodeTransformer):
 
 
 def _count_nodes(parts: Iterable[nodes.Node]) -> int:
-    """The number of nodes that run once per execution. Bodies of inner loops and blocks are charged separately."""
+    """The cost of the nodes that run once per execution. Bodies of inner loops and blocks are charged separately."""
     total, todo = 0, list(parts)
     while todo:
         node = todo.pop()
-        total += 1
+        total += INCLUDE_STEPS if isinstance(node, nodes.Include) else 1
         if not isinstance(node, nodes.Block):
             todo.extend(node.iter_child_nodes(exclude=("body", "test") if isinstance(node, nodes.For) else None))
     return total
@@ -363,7 +365,11 @@ def _charge_loop(items: Iterable[Any], steps: int) -> list[Any]:
 
 @jinja2.pass_context  # a pass_context function is not evaluated during compilation
 def _finalize(_: Context, value: Any) -> Any:
+    """Charges for a value that is printed. Refuses methods, whose text has an address that differs in each process."""
     weigh_value(value)
+    if type(value) is not str and callable(value) and not isinstance(value, jinja2.Undefined):
+        name = getattr(value, "__name__", "")
+        raise TypeError(f"{name!r} is a method: write ['{name}'] for the value of that name, or {name}() to call it")
     return value
 
 

@@ -50,8 +50,9 @@ _suite: ContextVar[Steps | None] = ContextVar("suite", default=None)
 def counted() -> Iterator[None]:
     """Gives all rendering inside the block one budget of steps, and charges the suite at the end for what was taken.
 
-    Raises ``TooMuchWorkError`` if the suite's budget is exhausted then.
+    Raises ``TooMuchWorkError`` if the suite's budget is exhausted, before any rendering or after it.
     """
+    take_from_suite(0)
     budget = Steps(TEMPLATE_STEPS.limit, "it takes")
     token = _steps.set(budget)
     try:

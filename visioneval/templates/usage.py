@@ -46,25 +46,30 @@ def template_usage(name: str, templates: Templates) -> TemplateUsage:
         if texts and all(templates.text(part) == text for part, text in texts.items()):
             return usage
         read: dict[str, str] = {}
-        usage = _usage(name, templates, frozenset(), read)
+        usage = _usage(name, templates, {}, read)
         if len(_cache) >= _CACHED:
             _cache.clear()
         _cache[key] = (read, usage)
         return usage
 
 
-def _usage(name: str, templates: Templates, including: frozenset[str], read: dict[str, str]) -> TemplateUsage:
-    """The variables of a template; the texts of all templates that were read are added to ``read``."""
-    if name in including:
-        return TemplateUsage()  # rendering reports the recursion
+def _usage(name: str, templates: Templates, known: dict[str, TemplateUsage], read: dict[str, str]) -> TemplateUsage:
+    """The variables of a template. ``read`` gets the texts of all templates that were read.
+
+    ``known`` gets the variables of each, as a template may be included any number of times.
+    """
+    if name in known:
+        return known[name]
+    known[name] = TemplateUsage()  # while it is read: rendering reports a recursion
     chain = list(_chain(name, templates, read))
     tree = _MergeBlocks([tree for tree, _ in chain]).visit(chain[-1][0])
     literals = tuple(dict.fromkeys(literal for _, text in chain for literal in _literals(templates.environment, text)))
     usage = TemplateUsage(frozenset(meta.find_undeclared_variables(tree)), literals)
     for include in tree.find_all(nodes.Include):
         for included in _names(include.template):
-            inner = _usage(included, templates, including | {name}, read)
+            inner = _usage(included, templates, known, read)
             usage |= inner if include.with_context else replace(inner, used=frozenset())
+    known[name] = usage
     return usage
 
 

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from concurrency import run_with_timeout, settle
 from fake_api import FakeAPI, Fault
+from report_runs import png
 from suite_runner import LOOK, SuiteRunner
 
+from visioneval.engine.calls.caching import cache_files
 from visioneval.engine.calls.caching.cache import Cache
 from visioneval.engine.calls.caching.reuse import Reuse
 from visioneval.engine.calls.calls import Calls
@@ -28,9 +33,11 @@ from visioneval.engine.calls.log import CallLog
 from visioneval.engine.calls.throttle import Throttle
 from visioneval.engine.sanitize import Sanitizer
 from visioneval.errors import ProviderError
-from visioneval.providers.base import CellRef, Question, Reply, Tool, Turn
+from visioneval.expansion.plan import Call
+from visioneval.providers.base import CellRef, Generation, Question, Reply, Tool, Turn
 from visioneval.providers.openai.config import OpenAIJudge
 from visioneval.suite.entries.limits import Price
+from visioneval.types import TaskType
 
 pytest_plugins = ("fake_api.fixtures",)
 
@@ -381,3 +388,23 @@ def test_failing_log_loses_no_answers(runner: SuiteRunner) -> None:
     result = runner.run("--log-file", "/dev/full")
     assert (result.exit_code, runner.called) == (0, (2, 2)), result.output
     assert result.stderr.count("--log-file: cannot write; logging stopped: No space left on device") == 1
+
+
+def test_a_damaged_file_of_the_cache_is_not_taken_for_an_output_that_could_not_be_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = png()
+    cache = Cache(tmp_path / "cache")
+    damaged = cache.path(sha256(image).hexdigest())
+    damaged.parent.mkdir(parents=True)
+    damaged.write_bytes(b"damaged")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(cache_files, "write_whole", full)
+    calls = calls_of(cache=cache)
+    call = cast("Call", SimpleNamespace(task_type=TaskType.IMAGE_GENERATION, samples=(0,)))
+    (output,) = calls._cache_generation("generate:key", Generation(outputs=(image,)), 0.25, call)
+    assert (output.content, output.file, calls.broken is not None) == (image, None, True)
+    cache.close()

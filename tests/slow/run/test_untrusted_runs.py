@@ -14,7 +14,10 @@ from PIL import Image
 from record_factory import generated_png
 from toys import Toy
 
+from visioneval.errors import StorageError
 from visioneval.records.files.links import is_inside
+from visioneval.records.model import read_info
+from visioneval.records.writer import RunWriter
 
 SECRET = (12, 34, 56)
 OUTSIDE = "is outside the working directory: run visioneval from the suite's folder, or pass --trust-suite"
@@ -205,6 +208,16 @@ def test_linked_cell_folder_is_not_written(toy: Toy, secret: Path) -> None:
     result = toy("run", "--resume", "r")
     assert (result.exit_code, "is a link to a folder outside the run" in result.stderr) == (3, True), result.output
     assert list(outside.iterdir()) == []
+
+
+def test_a_link_to_the_folder_of_another_case_is_not_written(toy: Toy, tmp_path: Path) -> None:
+    writer = RunWriter.create(tmp_path / "links", read_info(finished(toy)))
+    kept = writer.folder / writer.save("two", "m", "0.png", b"image of two")
+    (writer.folder / "artifacts" / "one").symlink_to("two")
+    with pytest.raises(StorageError, match="artifacts/one: is a link to a folder of the run: replace it"):
+        writer.save("one", "m", "0.png", b"image of one")
+    assert kept.read_bytes() == b"image of two"
+    writer.finish("complete", "")
 
 
 @pytest.mark.parametrize("name", ["results.jsonl", "questions.json", "labels.jsonl", "preferences.jsonl", "artifacts"])

@@ -147,6 +147,16 @@ def texts(value: Any) -> Iterator[str]:
         yield str(value)
 
 
+def test_a_secret_is_found_in_a_text_that_is_json() -> None:
+    """A judge's answer is JSON, in which quotation marks, backslashes and letters may be escaped."""
+    sanitizer = Sanitizer.without([NASTY])
+    for answer in (json.dumps({"reason": NASTY}), json.dumps({"reason": NASTY}, ensure_ascii=False)):
+        assert sanitizer.hides({"text": answer})
+        assert (
+            sanitizer.mapping({"text": answer}) == sanitizer.shallow({"text": answer}) == {"text": '{"reason": "***"}'}
+        )
+
+
 @pytest.mark.slow
 @settings(max_examples=100)
 @given(DATA)

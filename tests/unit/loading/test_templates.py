@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import resource
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ from hypothesis import strategies as st
 
 from visioneval.errors import TemplateError
 from visioneval.suite.loading.datasets.cases import literal
-from visioneval.templates import sandbox
+from visioneval.templates import render as render_module
+from visioneval.templates import sandbox, steps
 from visioneval.templates.render import MAX_CHARACTERS, Templates, render
-from visioneval.templates.steps import counted
+from visioneval.templates.steps import counted, suite_counted, take_from_suite
+from visioneval.templates.usage import template_usage
 
 HINT = ": write an expression as '{{ NAME }}', with two braces on each side"
 VALUES: dict[str, Any] = {
@@ -239,3 +242,45 @@ def test_a_split_template_renders_like_the_original(parts: list[str]) -> None:
             return None
 
     assert outcome(text) == outcome("{# whole #}" + text)
+
+
+def test_templates_that_include_each_other_many_times_are_checked_once_each(tmp_path: Path) -> None:
+    for level in range(12):
+        (tmp_path / f"{level}.j2").write_text(f"{{% include '{level + 1}.j2' %}}{{{{ brand }}}}" * 10)
+    (tmp_path / "12.j2").write_text("{{ metadata }}")
+    templates = Templates((tmp_path,))
+    assert template_usage("0.j2", templates).used == {"brand", "metadata"}
+    with pytest.raises(TemplateError, match="more than 1,000,000 steps of work"):
+        templates.render("0.j2", VALUES)
+
+
+@pytest.mark.parametrize("include", ["", "{% include 'other.j2' %}"])
+def test_a_number_of_too_many_digits_is_an_error_of_the_template(tmp_path: Path, include: str) -> None:
+    (tmp_path / "main.j2").write_text(f"{include}{{{{ {'9' * 5000} }}}}")
+    (tmp_path / "other.j2").write_text("")
+    templates = Templates((tmp_path,))
+    reads = [lambda: template_usage("main.j2", templates), lambda: templates.render("main.j2", VALUES)]
+    for read in [*reads, lambda: templates.files("main.j2")] if include else reads:
+        with pytest.raises(TemplateError, match="cannot be rendered: a number has too many digits"):
+            read()
+
+
+def test_nothing_is_rendered_once_the_budget_of_the_suite_is_exhausted(monkeypatch: pytest.MonkeyPatch) -> None:
+    rendered: list[str] = []
+    monkeypatch.setattr(render_module, "_joined", lambda parts, _: rendered.append("x") or "")
+    with suite_counted(0):
+        take_from_suite(steps.SUITE_TEMPLATES * 1_000_000)
+        assert render("{{ brand }}", VALUES) == ""
+        with suppress(steps.TooMuchWorkError):
+            take_from_suite(1)
+        with pytest.raises(TemplateError, match="the suite's templates take more than 50,000,000 steps of work"):
+            render("{{ brand }}", VALUES)
+    assert len(rendered) == 1
+
+
+def test_a_method_is_not_printed() -> None:
+    message = (
+        "the template cannot be rendered: 'items' is a method: write ['items'] for the value of that name, or items()"
+    )
+    assert refusal("{{ case.counts.items }}") == f"{message} to call it"
+    assert render("{{ case.counts['items'] }}", VALUES) == "3"

@@ -487,18 +487,16 @@ def test_a_tag_or_an_address_that_is_nearly_right_is_a_warning(
     [
         (
             "error_rate <= 1",
-            "'error_rate <= 1' cannot fail, even if nothing is measured, and replaces the implied limit of 0: "
+            "'error_rate <= 1' cannot fail, and replaces the implied limit of 0: "
             "write 'error_rate <= 0.05', or another limit below 1",
         ),
         (
             "unmeasured_rate >= 0",
-            "'unmeasured_rate >= 0' cannot fail, even if nothing is measured, and replaces the implied limit of 0: "
-            "write 'unmeasured_rate <= 0.05', or another limit below 1",
+            "'unmeasured_rate >= 0' cannot fail: write 'unmeasured_rate <= 0.05', or another limit below 1",
         ),
         (
             "{rule: error_rate <= 1.0, cases: [a]}",
-            "'error_rate <= 1.0' cannot fail, even if nothing is measured: write 'error_rate <= 0.05', or another limit "
-            "below 1",
+            "'error_rate <= 1.0' cannot fail: write 'error_rate <= 0.05', or another limit below 1",
         ),
         ("error_rate < 1", None),
         ("error_rate <= 0.99", None),

@@ -253,13 +253,19 @@ class Calls:
 
     def _store(
         self, key: str, kind: Kind, answer: Mapping[str, Any], outputs: Sequence[tuple[str, Content]] = ()
-    ) -> None:
-        """Caches an answer. If that fails, the answer still counts because it is paid for, but the run stops."""
+    ) -> bool:
+        """Caches an answer, and returns whether it is stored now.
+
+        If that fails, the answer still counts because it is paid for, but the run stops.
+        """
+        if self.cache is None:
+            return False
         try:
-            if self.cache is not None:
-                self.cache.put(key, kind, answer, outputs)
+            self.cache.put(key, kind, answer, outputs)
         except StorageError as error:
             self.broken = self.broken or error
+            return False
+        return self.cache.is_writable
 
     def _stop_if_broken(self) -> None:
         """Stops new generations after a caching error, as a resumed run would have to pay for them again.
@@ -365,14 +371,17 @@ class Calls:
             "whole": generation.refused is not None or is_whole(outputs, call.samples),
         }
         files = [(p.sha256, p.content) for p in outputs if p.content is not None]
-        self._store(key, "generate", answer, files)
-        return tuple(self._release_bytes(p) for p in outputs)
+        is_stored = self._store(key, "generate", answer, files)
+        return tuple(self._release_bytes(p, is_stored=is_stored) for p in outputs)
 
-    def _release_bytes(self, image: CheckedMedia) -> CheckedMedia:
-        """Replaces the bytes by the cached file, because a cell may wait long for its judges."""
+    def _release_bytes(self, image: CheckedMedia, *, is_stored: bool) -> CheckedMedia:
+        """Replaces the bytes by the cached file, because a cell may wait long for its judges.
+
+        Not where this output was not stored: the file of its name, if any, may be damaged.
+        """
         if self.cache is None or image.content is None:
             return image
-        if not self.cache.has_file(image.sha256):  # the cache is read-only or very small
+        if not is_stored or not self.cache.has_file(image.sha256):  # a very small cache has deleted it already
             return image if image.file is None else replace(image, data=Path(image.file).read_bytes(), file=None)
         return replace(image, data=None, file=self.cache.file(image.sha256))
 

@@ -209,7 +209,7 @@ class Connection:
 
     def __init__(self, options: OpenAIOptions) -> None:
         self._client = client_for(options)
-        self._base_url = str(self._client.base_url).removesuffix("/")
+        self._base_url = str(self._client.base_url.copy_with(fragment=None)).removesuffix("/")
         self._options: openai.RequestOptions = {
             "max_retries": 0,
             "timeout": self._client.timeout,

@@ -39,9 +39,10 @@ def _idle_gates(suite: Suite) -> Iterator[tuple[Loc, str]]:
     for index, entry in enumerate(suite.gates):
         gate = parse_gate(entry.rule)
         if gate.is_about_errors and _is_always_met(gate):
-            replaced = ", and replaces the implied limit of 0" if entry.is_unrestricted else ""
+            is_replacing = entry.is_unrestricted and gate.op in ("<", "<=")
+            replaced = ", and replaces the implied limit of 0" if is_replacing else ""
             advice = f"write '{gate.fn} <= 0.05', or another limit below 1"
-            yield ("gates", index), f"{entry.rule!r} cannot fail, even if nothing is measured{replaced}: {advice}"
+            yield ("gates", index), f"{entry.rule!r} cannot fail{replaced}: {advice}"
 
 
 def _is_always_met(gate: Gate) -> bool:
