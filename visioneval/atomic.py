@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def read_whole(path: str | Path) -> bytes:
-    """The content of a file, in half the time of ``Path.read_bytes``. Raises ``OSError``."""
+    """The content of a file, with fewer system calls than ``Path.read_bytes``. Raises ``OSError``."""
     with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a path as text is faster
         return file.readall()
 
