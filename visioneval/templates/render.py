@@ -16,7 +16,8 @@ import jinja2
 from jinja2 import meta
 
 from visioneval.errors import TemplateError, did_you_mean
-from visioneval.templates.sandbox import ReadOnceLoader, Sandbox
+from visioneval.templates.loader import ReadOnceLoader
+from visioneval.templates.sandbox import Sandbox
 from visioneval.templates.steps import counted
 
 MAX_CHARACTERS = 1_000_000

@@ -12,7 +12,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from functools import wraps
 from itertools import islice
-from pathlib import Path
 from types import CodeType
 from typing import Any, cast
 
@@ -25,6 +24,7 @@ from jinja2.utils import missing
 from jinja2.visitor import NodeTransformer
 
 from visioneval.errors import did_you_mean
+from visioneval.templates.loader import ReadOnceLoader
 from visioneval.templates.steps import CHARACTERS_PER_STEP, take, take_from_suite, weigh, weigh_value
 
 MAX_TEMPLATE = 100_000
@@ -112,24 +112,6 @@ def _undefined_message(above: Any, name: str | None) -> str:
     if isinstance(above, Mapping):
         return f"there is no {name!r}{did_you_mean(str(name), map(str, above)) or ' (known: nothing)'}"
     return f"there is no {name!r} in {'a text' if isinstance(above, str) else 'this value'}"
-
-
-class ReadOnceLoader(jinja2.FileSystemLoader):
-    """Reads each template file once, so that a run renders and records one text of it, whoever edits it meanwhile.
-
-    ``sources`` has what was read, by name: the text and the path.
-    """
-
-    def __init__(self, folders: tuple[Path, ...]) -> None:
-        super().__init__(folders)
-        self.sources: dict[str, tuple[str, str]] = {}
-
-    def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
-        """Text, path, and a function that says that both are up to date. Raises ``TemplateNotFound``."""
-        if template not in self.sources:
-            text, path, _ = super().get_source(environment, template)
-            self.sources[template] = text, path
-        return *self.sources[template], lambda: True
 
 
 class Sandbox(ImmutableSandboxedEnvironment):

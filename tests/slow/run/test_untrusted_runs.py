@@ -212,11 +212,11 @@ def test_linked_cell_folder_is_not_written(toy: Toy, secret: Path) -> None:
 
 def test_a_link_to_the_folder_of_another_case_is_not_written(toy: Toy, tmp_path: Path) -> None:
     writer = RunWriter.create(tmp_path / "links", read_info(finished(toy)))
-    kept = writer.folder / writer.save("two", "m", "0.png", b"image of two")
+    other = writer.folder / writer.save("two", "m", "0.png", b"image of two")
     (writer.folder / "artifacts" / "one").symlink_to("two")
     with pytest.raises(StorageError, match="artifacts/one: is a link to a folder of the run: replace it"):
         writer.save("one", "m", "0.png", b"image of one")
-    assert kept.read_bytes() == b"image of two"
+    assert other.read_bytes() == b"image of two"
     writer.finish("complete", "")
 
 

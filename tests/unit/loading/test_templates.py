@@ -17,6 +17,7 @@ from visioneval.errors import TemplateError
 from visioneval.suite.loading.datasets.cases import literal
 from visioneval.templates import render as render_module
 from visioneval.templates import sandbox, steps
+from visioneval.templates.loader import ReadOnceLoader
 from visioneval.templates.render import MAX_CHARACTERS, Templates, render
 from visioneval.templates.steps import counted, suite_counted, take_from_suite
 from visioneval.templates.usage import template_usage
@@ -43,7 +44,7 @@ def test_a_file_is_compiled_once_for_all_folders_and_charged_each_time(
     taken: list[int] = []
     monkeypatch.setattr(sandbox, "take_from_suite", taken.append)
     monkeypatch.setattr(sandbox, "_COMPILED", {})
-    environments = [sandbox.Sandbox(sandbox.ReadOnceLoader((tmp_path / name, tmp_path))) for name in "ab"]
+    environments = [sandbox.Sandbox(ReadOnceLoader((tmp_path / name, tmp_path))) for name in "ab"]
     templates = [environment.get_template("shared.j2") for environment in environments]
     assert len(sandbox._COMPILED) == 1
     assert taken == [sandbox.COMPILING * len(list(environments[0].lex("{{ brand }} is open.")))] * 2
@@ -52,7 +53,7 @@ def test_a_file_is_compiled_once_for_all_folders_and_charged_each_time(
     (tmp_path / "shared.j2").write_text("{% set brand = 1 %}")
     for _ in range(2):
         with pytest.raises(jinja2.TemplateSyntaxError, match="'assign' is not allowed"):
-            sandbox.Sandbox(sandbox.ReadOnceLoader((tmp_path,))).get_template("shared.j2")
+            sandbox.Sandbox(ReadOnceLoader((tmp_path,))).get_template("shared.j2")
     assert len(sandbox._COMPILED) == 1
 
 

@@ -254,10 +254,7 @@ class Calls:
     def _store(
         self, key: str, kind: Kind, answer: Mapping[str, Any], outputs: Sequence[tuple[str, Content]] = ()
     ) -> bool:
-        """Caches an answer, and returns whether it is stored now.
-
-        If that fails, the answer still counts because it is paid for, but the run stops.
-        """
+        """Caches an answer, and returns whether it is stored. If not, it still counts, as it is paid for."""
         if self.cache is None:
             return False
         try:
@@ -270,7 +267,7 @@ class Calls:
     def _stop_if_broken(self) -> None:
         """Stops new generations after a caching error, as a resumed run would have to pay for them again.
 
-        Outputs that exist are still judged: what is not cached is only kept by the records of their cells. A shared
+        Outputs that exist are still judged: what is not cached is only in the records of their cells. A shared
         cache has stored what it could, here or elsewhere, and hands out no other answers: so no new call starts.
         """
         if self.broken is not None and self._is_shared:

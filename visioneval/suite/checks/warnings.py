@@ -35,7 +35,7 @@ def suite_warnings(suite: Suite) -> Iterator[SuiteWarning]:
 
 
 def _idle_gates(suite: Suite) -> Iterator[tuple[Loc, str]]:
-    """Yields gates on errors that every run passes, one without a single measurement included."""
+    """Yields gates on errors that cannot fail."""
     for index, entry in enumerate(suite.gates):
         gate = parse_gate(entry.rule)
         if gate.is_about_errors and _is_always_met(gate):

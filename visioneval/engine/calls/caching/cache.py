@@ -31,7 +31,12 @@ from visioneval.engine.calls.caching.cache_files import (
     scratch_folder,
     store_content,
 )
-from visioneval.engine.calls.caching.cache_index import USE_ANOTHER_FOLDER, connect_index, index_format
+from visioneval.engine.calls.caching.cache_index import (
+    USE_ANOTHER_FOLDER,
+    connect_index,
+    index_format,
+    referenced_files,
+)
 from visioneval.errors import StorageError, UsageError
 
 Kind = Literal["generate", "judge", "measure"]
@@ -343,7 +348,7 @@ class Cache:
             rows = index.execute("SELECT key FROM answers WHERE ? IS NULL OR stored_at < ?", (before, before))
             dropped = [key for (key,) in rows]
             self._drop(index, dropped)
-            named = _referenced_files(index)
+            named = referenced_files(index)
             for path in self.folder.glob("files/??/*"):
                 if path.name not in named and not path.name.startswith("."):
                     path.unlink(missing_ok=True)
@@ -372,7 +377,7 @@ class Cache:
 
     def _drop_orphans(self, index: sqlite3.Connection, digests: set[str]) -> None:
         """Deletes those of the files that no answer refers to."""
-        for digest in digests - _referenced_files(index) if digests else ():
+        for digest in digests - referenced_files(index) if digests else ():
             if _DIGEST.fullmatch(digest):
                 self.path(digest).unlink(missing_ok=True)
 
@@ -385,13 +390,6 @@ class Cache:
             ).fetchone()
         generations, judgements, measurements = (counts.get(kind, 0) for kind in get_args(Kind))
         return CacheInfo(self.folder, generations, judgements, measurements, total, self.max_bytes, oldest)
-
-
-def _referenced_files(index: sqlite3.Connection) -> set[str]:
-    """The images that any answer refers to."""
-    return {
-        digest for (files,) in index.execute("SELECT files FROM answers WHERE files != ''") for digest in files.split()
-    }
 
 
 def _max_bytes() -> int:

@@ -59,3 +59,10 @@ def _enable_wal(index: sqlite3.Connection) -> None:
             sleep(0.01)
         else:
             return
+
+
+def referenced_files(index: sqlite3.Connection) -> set[str]:
+    """The images that any answer refers to."""
+    return {
+        digest for (files,) in index.execute("SELECT files FROM answers WHERE files != ''") for digest in files.split()
+    }
