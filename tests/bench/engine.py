@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from statistics import median
 
@@ -99,11 +100,18 @@ def measured(command: Sequence[str], cwd: Path, **environment: str) -> Used:
     return Used(time.perf_counter() - start, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 
 
-def floor(load: Load, url: str, key: str) -> Used:
+def floor(load: Load, url: str, key: str, folder: Path) -> Used:
     """The plain loop."""
-    with tempfile.TemporaryDirectory() as folder:
-        words = [url, key, str(load.cells), str(load.at_once), folder]
-        return measured([sys.executable, "-m", "tests.bench.floor", *words], ROOT)
+    words = [url, key, str(load.cells), str(load.at_once), str(folder)]
+    return measured([sys.executable, "-m", "tests.bench.floor", *words], ROOT)
+
+
+@contextmanager
+def new_folders() -> Iterator[Iterator[Path]]:
+    """Empty folders, which are deleted at the end only: for half a minute after thousands of files were deleted, ext4
+    takes up to ten times as long for a new folder, as it leaves their inodes alone."""
+    with tempfile.TemporaryDirectory() as top:
+        yield (Path(tempfile.mkdtemp(dir=top)) for _ in count())
 
 
 def engine(load: Load, url: str, key: str, folder: Path, *flags: str) -> Used:
@@ -121,10 +129,11 @@ def beside_the_floor(name: str, repeats: int) -> None:
     """One load: medians of both, and their ratio."""
     load = LOADS[name]
     floors, engines = [], []
-    for _ in range(repeats):
-        with served(load) as (url, key), tempfile.TemporaryDirectory() as folder:
-            floors.append(floor(load, url, key))
-            engines.append(engine(load, url, key, Path(folder)))
+    with new_folders() as folders:
+        for _ in range(repeats):
+            with served(load) as (url, key):
+                floors.append(floor(load, url, key, next(folders)))
+                engines.append(engine(load, url, key, next(folders)))
     low, ours = (sorted(item, key=lambda used: used.seconds)[len(item) // 2] for item in (floors, engines))
     print(
         f"{name}: {load.cells} cells, {load.at_once} at once, {load.kilobytes} KB: floor {low}; visioneval {ours}:"

@@ -11,7 +11,6 @@ import asyncio
 import base64
 import json
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import jiter
 import openai
 import orjson
 
-from tests.bench.engine import LOADS, ROOT, floor, measured, served
+from tests.bench.engine import LOADS, ROOT, floor, measured, new_folders, served
 from tests.bench.floor import SCHEMA
 
 FORMAT = {"format": {"type": "json_schema", "name": "answer", "strict": True, "schema": SCHEMA}}
@@ -67,9 +66,9 @@ async def loop(url: str, key: str, cells: int, at_once: int, folder: Path) -> No
 def beside_the_floor(name: str) -> None:
     """One load, once each."""
     load = LOADS[name]
-    with served(load) as (url, key), tempfile.TemporaryDirectory() as folder:
-        low = floor(load, url, key)
-        words = [url, key, str(load.cells), str(load.at_once), folder]
+    with served(load) as (url, key), new_folders() as folders:
+        low = floor(load, url, key, next(folders))
+        words = [url, key, str(load.cells), str(load.at_once), str(next(folders))]
         least = measured([sys.executable, "-m", "tests.bench.least", "loop", *words], ROOT)
     print(f"{name}: floor {low}; least {least}: {least.seconds / low.seconds:.2f} of the time", flush=True)
 

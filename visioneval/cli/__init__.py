@@ -41,9 +41,9 @@ from visioneval.errors import ExitCode, SuiteError, UsageError, VisionEvalError
 _MAX_ENV_FILE_BYTES = 1_000_000
 CLOSED_PIPE = 141
 """What shells report for a program that writes to a closed pipe."""
-_NEW_OBJECTS_PER_COLLECTION = 50_000
-"""Imports and suites create hundreds of thousands of objects that stay. Python's default of 700 searched them for
-unreachable cycles again and again, which took a tenth of the processor time of a run and freed next to nothing."""
+_NEW_OBJECTS_PER_COLLECTION = 500_000
+"""Imports and suites create hundreds of thousands of objects that stay, and cells leave no cycles behind. With Python's
+default of 700, the search for cycles took a tenth of the processor time of a run and freed next to nothing."""
 
 
 class ErrorLines(HelpWithoutTypes):

@@ -5,14 +5,14 @@ Pillow itself accepts truncated data and leaves the remaining rows black.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-_zlib: Any = import_module("zlib_ng.zlib_ng" if find_spec("zlib_ng") else "zlib")
-"""The library of the extra ``speed`` has the interface of Python's own, and decompresses in a quarter of the time,
-which is most of the time of a check."""
+_deflate: Any = import_module("deflate") if find_spec("deflate") else None
+"""The library of the extra ``speed``: it takes a sixth of the time of Python's own, but decompresses all at once."""
 HEAD = 8
 """Bytes before the first chunk."""
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
@@ -23,8 +23,8 @@ _HIGHEST_FILTER = 4
 _ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 """For each pass of an interlaced image: first column, first row, column step, row step."""
 _AT_ONCE = 1 << 18
-"""Bytes that are decompressed in one call: each call releases Python's lock and waits for it, as does the event loop
-for each of these calls. Larger blocks take fresh memory from the system where glibc has its own thresholds."""
+"""Bytes that Python's own library decompresses in one call: each call releases Python's lock and waits for it. Larger
+blocks take fresh memory from the system where glibc has its own thresholds."""
 
 
 def certainly_decodes(data: bytes) -> bool:
@@ -54,10 +54,11 @@ def certainly_decodes(data: bytes) -> bool:
 
 def _has_right_checksums(data: bytes) -> bool:
     """Whether each chunk, name included, has the checksum that follows it."""
+    crc32 = zlib.crc32 if _deflate is None else _deflate.crc32
     view, start = memoryview(data), HEAD
     for _, content in _chunks(data):
         end = start + 8 + len(content)
-        if _zlib.crc32(view[start + 4 : end]) != int.from_bytes(data[end : end + 4], "big"):
+        if crc32(view[start + 4 : end]) != int.from_bytes(data[end : end + 4], "big"):
             return False
         start = end + 4
     return True
@@ -65,6 +66,8 @@ def _has_right_checksums(data: bytes) -> bool:
 
 def _has_exact_rows(data: bytes, row_bytes: int, height: int) -> bool:
     """Whether the pixel data decompresses to exactly so many rows, each with a filter that exists."""
+    if _deflate is not None:
+        return _has_exact_rows_at_once(data, row_bytes, height)
     size = 0
     try:
         for piece in _decompressed(data):
@@ -72,9 +75,19 @@ def _has_exact_rows(data: bytes, row_bytes: int, height: int) -> bool:
             size += len(piece)
             if size > row_bytes * height or max(filters, default=0) > _HIGHEST_FILTER:
                 return False
-    except _zlib.error:
+    except zlib.error:
         return False
     return size == row_bytes * height
+
+
+def _has_exact_rows_at_once(data: bytes, row_bytes: int, height: int) -> bool:
+    """``_has_exact_rows`` by the library of the extra ``speed``, in the memory that all rows take."""
+    packed = b"".join(content for name, content in _chunks(data) if name == b"IDAT")
+    try:
+        rows = _deflate.zlib_decompress(packed, row_bytes * height)
+    except _deflate.DeflateError:  # also if there are more rows
+        return False
+    return 0 < len(rows) == row_bytes * height and max(rows[::row_bytes]) <= _HIGHEST_FILTER
 
 
 def is_complete(data: bytes) -> bool:
@@ -85,7 +98,7 @@ def is_complete(data: bytes) -> bool:
             missing -= len(piece)
             if missing <= 0:
                 return True
-    except _zlib.error:
+    except zlib.error:
         return False
     return missing <= 0
 
@@ -112,15 +125,15 @@ def _row_bytes(data: bytes, columns: int) -> int:
 
 
 def _decompressed(data: bytes) -> Iterator[bytes]:
-    """The pixel data, 256 KiB at a time. Raises ``_zlib.error``, also after the last piece if the data is truncated."""
-    inflate = _zlib.decompressobj()
+    """The pixel data, 256 KiB at a time. Raises ``zlib.error``, also after the last piece if the data is truncated."""
+    inflate = zlib.decompressobj()
     for part in _compressed(data):
         while part and not inflate.eof:
             yield inflate.decompress(part, _AT_ONCE)
             part = inflate.unconsumed_tail
     yield inflate.flush()
     if not inflate.eof:
-        raise _zlib.error("truncated")
+        raise zlib.error("truncated")
 
 
 def _compressed(data: bytes) -> Iterator[bytes]:

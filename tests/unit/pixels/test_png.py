@@ -21,10 +21,11 @@ ROWS = b"".join(bytes([number % 5]) + bytes(range(9)) for number in range(7))
 """Seven rows of three RGB pixels, with every filter."""
 
 
-@pytest.fixture(autouse=True, params=["zlib", "zlib_ng.zlib_ng"])
+@pytest.fixture(autouse=True, params=["zlib", "deflate"])
 def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test runs with Python's own library and with that of the extra ``speed``, if it is installed."""
-    monkeypatch.setattr(png, "_zlib", pytest.importorskip(request.param))
+    library = pytest.importorskip(request.param)
+    monkeypatch.setattr(png, "_deflate", None if library is zlib else library)
 
 
 def header(*, depth: int = 8, colour: int = 2, interlaced: int = 0) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
@@ -79,3 +80,18 @@ def test_what_an_attempt_costs_of_the_budget(result: Generation | BaseException,
 @pytest.mark.parametrize("result", [Generation(outputs=(b"",), usage=USAGE), Generation(outputs=(b"",))])
 def test_an_attempt_that_was_paid_before_costs_nothing(result: Generation) -> None:
     assert spent(result, is_paid=True) == 0
+
+
+def test_an_attempt_that_has_ended_does_not_stay_in_memory() -> None:
+    """Nor do its question and its images, without a search for cycles: a run makes those seldom."""
+
+    def in_memory() -> int:
+        return sum(isinstance(item, PricedAttempts) for item in gc.get_objects())
+
+    before = in_memory()  # errors of other tests, whose tracebacks refer to theirs
+    gc.disable()
+    try:
+        assert spent(Generation(outputs=(b"",), usage=USAGE)) == 1.0
+        assert in_memory() == before
+    finally:
+        gc.enable()

@@ -55,20 +55,21 @@ class PricedAttempts(Generic[T]):
 
     async def attempt(self) -> T:
         """Makes an attempt, once it is admitted."""
-        start = perf_counter()
+        start, claim = perf_counter(), self._reservation.claim
+        del self._reservation  # it refers to these attempts, and such a cycle would stay in memory with its question
         try:
             answer = await self.work()
         except BaseException as error:
             self.log.call(self.limit_key, self.key, status_of(error), self.tries.count, perf_counter() - start)
             if may_be_billed(error):
-                self.budget.settle(self._reservation.claim, None)
+                self.budget.settle(claim, None)
             raise
         usage, reported_cost = getattr(answer, "usage", None), getattr(answer, "cost_usd", None)
         outputs = len(answer.outputs) if isinstance(answer, Generation) else 0
         known = self.prices.cost(self.limit_key, usage, outputs) if reported_cost is None else amount(reported_cost)
         status = "refused" if getattr(answer, "refused", None) is not None else "ok"
         is_free = self._was_paid or (known is None and status == "refused")
-        self.budget.settle(self._reservation.claim, 0.0 if is_free else known)
+        self.budget.settle(claim, 0.0 if is_free else known)
         seconds = perf_counter() - start
         self.log.call(self.limit_key, self.key, status, self.tries.count, seconds, usage=usage or {}, cost=known)
         self.cost = known
