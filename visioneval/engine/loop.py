@@ -14,6 +14,7 @@ from typing import Any
 
 from visioneval.engine.listener import Interrupt
 from visioneval.engine.memory import release_memory, unmap_large_blocks
+from visioneval.engine.open_files import allow_open_files
 from visioneval.engine.shutdown import Outcome, Progress, interrupts, root_error
 from visioneval.processors import processors
 from visioneval.stopwatch import MeasuredPool
@@ -72,6 +73,7 @@ def run_to_end(
         return Outcome(complete=False)
 
     unmap_large_blocks()
+    allow_open_files()
     try:
         if not _is_in_event_loop():
             return asyncio.run(supervised())

@@ -7,6 +7,7 @@ import base64
 import io
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -269,6 +270,28 @@ def test_a_server_that_hangs_is_transient(api: FakeAPI, monkeypatch: pytest.Monk
     with pytest.raises(ProviderError) as caught:
         asyncio.run(ask())
     assert (caught.value.kind, str(caught.value)) == ("transient", "no answer: Timeout on reading data from socket")
+
+
+def test_as_many_calls_are_in_flight_as_are_begun(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    """aiohttp opens 100 connections by default: further calls would wait for one within their timeouts."""
+    calls = 130
+    monkeypatch.setenv("LOCAL_KEY", "sk-fake-0123456789abcdef")
+    api.faults.queue(*[Fault("hang")] * calls)
+
+    async def most_in_flight() -> int:
+        config = OpenAIProvider(provider="openai", base_url=api.openai_base_url, api_key_env="LOCAL_KEY")
+        provider = OpenAIGenerator(config)
+        tasks = [asyncio.create_task(provider.generate(request())) for _ in range(calls)]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(30):
+                while len(api.requests) < calls:  # noqa: ASYNC110 - set in another thread
+                    await asyncio.sleep(0.01)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        return len(api.requests)
+
+    assert asyncio.run(most_in_flight()) == calls
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import signal
 import sys
 import threading
@@ -53,6 +54,20 @@ def in_event_loop(*arguments: Any) -> Outcome:
 def run(request: pytest.FixtureRequest) -> Runner:
     runner: Runner = request.param
     return runner
+
+
+def test_a_run_may_open_as_many_files_as_its_calls_need(progress: Progress) -> None:
+    """Shells often allow 1,024 or 256, and each call in flight has a connection."""
+    limits, few = resource.getrlimit(resource.RLIMIT_NOFILE), 256
+
+    async def work() -> Outcome:
+        return Outcome(complete=resource.getrlimit(resource.RLIMIT_NOFILE)[0] > few)
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, limits[1]))
+    try:
+        assert run_to_end(work, progress, print).complete
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_the_outcome_of_the_work_is_returned(progress: Progress, run: Runner) -> None:

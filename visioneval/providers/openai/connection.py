@@ -22,7 +22,8 @@ from visioneval.providers.retry_after import retry_after
 from visioneval.providers.tls import tls_context
 from visioneval.suite.remote import OpenAIOptions
 
-LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
+LIMITS = httpx2.Limits(max_connections=0)
+"""``--max-concurrency`` limits calls. For aiohttp 0 is no limit, and ``None`` would be its own of 100 connections."""
 BASE_URL = "https://api.openai.com/v1"
 _REFUSALS = {"moderation_blocked", "content_policy_violation", "content_filter", "invalid_prompt"}
 _STATUS_BY_NAME = {

@@ -21,6 +21,7 @@ from visioneval.engine.cells.context import RunContext
 from visioneval.engine.components import build_components
 from visioneval.engine.listener import Listener
 from visioneval.engine.memory import unmap_large_blocks
+from visioneval.engine.open_files import allow_open_files
 from visioneval.engine.run import finish_job, open_context, trim_memory
 from visioneval.engine.shutdown import Progress
 from visioneval.errors import AuthError, StorageError, UsageError, VisionEvalError
@@ -129,6 +130,7 @@ class Worker:
             bound.override = assignment.bounds.get(bound.variable)
         asyncio.get_running_loop().set_default_executor(MeasuredPool(CORES, thread_name_prefix="measure"))
         unmap_large_blocks()
+        allow_open_files()
         plan, settings, messages = assignment.plan, assignment.settings, list[str]()
         if assignment.cache_url is not None:
             settings = replace(settings, cache=cache_folder(assignment.cache_url))
