@@ -105,6 +105,8 @@ class _Missing(jinja2.StrictUndefined):
     ) -> None:
         super().__init__(hint or _undefined_message(obj, name), obj, name, exc)
 
+    __repr__ = jinja2.StrictUndefined.__str__  # how a list prints what is in it: no prompt must say "Undefined"
+
 
 def _undefined_message(above: Any, name: str | None) -> str:
     if above is missing:

@@ -358,6 +358,14 @@ def test_files_of_cases(problems: Problems, entry: str, content: str | bytes | N
     assert problems(suite(cases=f"cases: [{entry}]"), files) == [message]
 
 
+def test_a_refused_url_is_shown_without_its_password(problems: Problems) -> None:
+    entry = "models: [{provider: openai, base_url: 'https://me:hunter2@example.com/v1', params: {model: m}}]"
+    (message,) = problems(suite(models=entry), {})
+    assert message.endswith(
+        "base_url: 'https://***@example.com/v1' is not valid: write a URL such as https://example.com/v1"
+    )
+
+
 @pytest.mark.parametrize(
     ("cases", "message"),
     [
@@ -365,6 +373,8 @@ def test_files_of_cases(problems: Problems, entry: str, content: str | bytes | N
         ("{file: c.yaml}", "2:8: cases: expected a list: write [{file: c.yaml}]"),
         ("{dataset: {path: c.csv}}", "2:8: cases: expected a list: write [{dataset: ...}]"),
         ("rows/c.jsonl", "2:8: cases: expected a list: write [{dataset: {path: rows/c.jsonl}}]"),
+        ("[rows/c.jsonl]", "2:9: rows/c.jsonl: expected a case: write cases: [{dataset: {path: rows/c.jsonl}}]"),
+        ("[more.yaml]", "2:9: more.yaml: expected a case: write cases: [{file: more.yaml}]"),
         ("{id: a, prompt: x}", "2:8: cases: expected a list, not a mapping"),
         ("none", "2:8: cases: expected a list, not 'none'"),
         (

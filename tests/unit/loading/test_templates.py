@@ -109,6 +109,8 @@ def test_rendering(text: str, rendered: str) -> None:
         ),
         ("{{ metadata.fnt }}", "undefined template variable: there is no 'fnt' (did you mean 'font'?)"),
         ("{{ brand.foo }}", "undefined template variable: there is no 'foo' in a text"),
+        ("{{ [metadata.fnt] }}", "undefined template variable: there is no 'fnt' (did you mean 'font'?)"),
+        ("{{ {'a': nope} ~ '' }}", "undefined template variable: 'nope' is not set (known: brand, case, expect, metadata)"),
         ("{{ lipsum() }}", "undefined template variable: 'lipsum' is not set (known: brand, case, expect, metadata)"),
         ("{{ a b }}\n", "template, line 1: expected token 'end of print statement', got 'b'" + HINT),
         ("{{ brand }}\n\n{{ brand", "template, line 3: unexpected end of template, expected 'end of print statement'" + HINT),

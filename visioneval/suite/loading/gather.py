@@ -120,6 +120,8 @@ class _Gatherer:
             elif isinstance(entry, dict) and "dataset" in entry and "id" not in entry:
                 if dataset := self.fits(CaseDataset, entry, source, entry_loc):
                     self.dataset(source, (*entry_loc, "dataset"), dataset.dataset, folder)
+            elif isinstance(entry, str) and (hint := _list_with(entry)):
+                self.report(source, entry_loc, f"{entry}: expected a case: write cases: {hint}")
             else:
                 case = rebased_case(entry, folder, self.trust.folder) if isinstance(entry, dict) else entry
                 self.document.cases.append(case)

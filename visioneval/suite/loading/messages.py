@@ -56,6 +56,8 @@ _PATTERNS = {
     "vars": "use letters, digits and '_' (no digit first)",
 }
 _SCHEMES = {"^https?://": "write a URL such as https://example.com/v1", "^gs://": "write gs://BUCKET/FOLDER"}
+_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*@")
+"""The user name and password of a URL."""
 _LIMITS = {
     "greater_than_equal": ("at least", "ge"),
     "greater_than": ("more than", "gt"),
@@ -221,6 +223,8 @@ def format_value(value: Any) -> str:
         return "a mapping" if isinstance(value, dict) else "a list"
     if value is None or isinstance(value, bool):
         return "null" if value is None else str(value).lower()
+    if isinstance(value, str):
+        value = _CREDENTIALS.sub("***@", value)
     text = repr(value) if isinstance(value, str) else as_written(value) if isinstance(value, float) else str(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 

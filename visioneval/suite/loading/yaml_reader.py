@@ -45,6 +45,7 @@ _CAUSES = {
     "did not find expected ',' or ']'": "the list that opens at {opened} is missing a ']' or a ','",
     "did not find expected ',' or '}'": "the mapping that opens at {opened} is missing a '}}' or a ','",
     "found unexpected end of stream": "the quote that opens at {opened} is never closed",
+    "exceeded maximum nesting depth": f"nested more than {MAX_DEPTH} levels deep",  # the limit of libyaml 0.2.6
 }
 
 
