@@ -31,9 +31,12 @@ async def gather_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
             errors.append(result)
         else:
             results.append(result)
-    if errors:
-        raise primary_error(errors)
-    return results
+    try:
+        if errors:
+            raise primary_error(errors)
+        return results
+    finally:
+        del errors  # an error whose traceback refers to this list would stay in memory, with all that was sent
 
 
 def primary_error(errors: Sequence[BaseException]) -> BaseException:

@@ -37,13 +37,11 @@ from visioneval.cli.commands.judging import agreement, label, pairwise, question
 from visioneval.cli.help_pages import HelpWithoutTypes
 from visioneval.cli.usage import WRONG_USAGE, usage_message
 from visioneval.errors import ExitCode, SuiteError, UsageError, VisionEvalError
+from visioneval.garbage import collect_seldom
 
 _MAX_ENV_FILE_BYTES = 1_000_000
 CLOSED_PIPE = 141
 """What shells report for a program that writes to a closed pipe."""
-_NEW_OBJECTS_PER_COLLECTION = 500_000
-"""Imports and suites create hundreds of thousands of objects that stay, and cells leave no cycles behind. With Python's
-default of 700, the search for cycles took a tenth of the processor time of a run and freed next to nothing."""
 
 
 class ErrorLines(HelpWithoutTypes):
@@ -183,7 +181,7 @@ app.add_typer(cache.app, name="cache")
 
 def main() -> None:
     """The ``visioneval`` command."""
-    gc.set_threshold(_NEW_OBJECTS_PER_COLLECTION, *gc.get_threshold()[1:])
+    collect_seldom()
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123 - for the whole process

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 import traceback
 from collections import Counter, deque
@@ -111,7 +110,6 @@ def progress_of(output: ResultOptions, *, debug: bool) -> Callable[[PreparedRun]
         from visioneval.engine.listener import Listener
 
         on_error = print_traceback if debug else lambda _: None
-        gc.freeze()  # what was imported and loaded stays, and takes a tenth of a second to search for cycles
         if output.quiet:
             yield Listener(say=say, debug=on_error)
             return

@@ -16,6 +16,7 @@ from visioneval.engine.listener import Interrupt
 from visioneval.engine.memory import release_memory, unmap_large_blocks
 from visioneval.engine.open_files import allow_open_files
 from visioneval.engine.shutdown import Outcome, Progress, interrupts, root_error
+from visioneval.garbage import collect_new_objects
 from visioneval.processors import processors
 from visioneval.stopwatch import MeasuredPool
 
@@ -74,6 +75,7 @@ def run_to_end(
 
     unmap_large_blocks()
     allow_open_files()
+    collect_new_objects()
     try:
         if not _is_in_event_loop():
             return asyncio.run(supervised())

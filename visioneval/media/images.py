@@ -151,10 +151,10 @@ def inspect(source: Path | bytes, *, verifies_checksums: bool = False) -> tuple[
     """Checks that an image decodes completely. Returns its MIME type, width and height. Raises ``ImageError``."""
     with header(source) as handle:
         kind, width, height = FORMATS[handle.format or ""], handle.width, handle.height
-        with IN_MEMORY.reserve(width * height):
-            if not (handle.format == "PNG" and certainly_decodes(_bytes_of(source))):
-                if verifies_checksums:
-                    _check_chunks(source)
+        if not (handle.format == "PNG" and certainly_decodes(_bytes_of(source))):
+            if verifies_checksums:
+                _check_chunks(source)
+            with IN_MEMORY.reserve(width * height):
                 _decode(handle, source)
         return f"image/{kind}", width, height
 

@@ -79,18 +79,25 @@ def url_problem(url: str) -> str | None:
     return f"{url!r} is not public: pass --trust-suite if you trust this suite, or add its host to {TRUSTED_HOSTS}"
 
 
+def without_credentials(url: str) -> str:
+    """A URL, or what may be meant as one, without its user name and password, for messages."""
+    before, at, rest = url.rpartition("@")
+    scheme, separator, _ = before.partition("://")
+    return f"{scheme}{separator}***@{rest}" if at and separator else f"***@{rest}" if at else url
+
+
 def unreadable(url: str) -> str | None:
     """Why a URL cannot be read, even for a trusted suite."""
     try:
         parts = urlsplit(url)
     except ValueError:
-        return f"{url!r} is not a valid URL"
+        return f"{without_credentials(url)!r} is not a valid URL"
     if parts.scheme not in (*BUCKETS, "http", "https"):
-        return f"{url!r}: unsupported scheme: use gs://, s3://, hf:// or https://"
+        return f"{without_credentials(url)!r}: unsupported scheme: use gs://, s3://, hf:// or https://"
     if parts.scheme == "hf":
         return hub_problem(url)
     if not parts.hostname or "@" in parts.netloc:
-        return f"{url!r}: a URL needs a host or bucket and must not contain a user name"
+        return f"{without_credentials(url)!r}: a URL needs a host or bucket and must not contain a user name"
     return None
 
 

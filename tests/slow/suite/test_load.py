@@ -358,12 +358,19 @@ def test_files_of_cases(problems: Problems, entry: str, content: str | bytes | N
     assert problems(suite(cases=f"cases: [{entry}]"), files) == [message]
 
 
-def test_a_refused_url_is_shown_without_its_password(problems: Problems) -> None:
-    entry = "models: [{provider: openai, base_url: 'https://me:hunter2@example.com/v1', params: {model: m}}]"
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://me:hunter2@example.com/v1", "https://***@example.com/v1"),
+        ("https://me:p@ss@example.com", "https://***@example.com"),
+        ("https://me:a/b c@example.com", "https://***@example.com"),
+        ("me:hunter2@example.com/v1", "***@example.com/v1"),
+    ],
+)
+def test_a_refused_url_is_shown_without_its_password(problems: Problems, url: str, shown: str) -> None:
+    entry = f"models: [{{provider: openai, base_url: '{url}', params: {{model: m}}}}]"
     (message,) = problems(suite(models=entry), {})
-    assert message.endswith(
-        "base_url: 'https://***@example.com/v1' is not valid: write a URL such as https://example.com/v1"
-    )
+    assert message.endswith(f"base_url: '{shown}' is not valid: write a URL such as https://example.com/v1")
 
 
 @pytest.mark.parametrize(
@@ -373,8 +380,9 @@ def test_a_refused_url_is_shown_without_its_password(problems: Problems) -> None
         ("{file: c.yaml}", "2:8: cases: expected a list: write [{file: c.yaml}]"),
         ("{dataset: {path: c.csv}}", "2:8: cases: expected a list: write [{dataset: ...}]"),
         ("rows/c.jsonl", "2:8: cases: expected a list: write [{dataset: {path: rows/c.jsonl}}]"),
-        ("[rows/c.jsonl]", "2:9: rows/c.jsonl: expected a case: write cases: [{dataset: {path: rows/c.jsonl}}]"),
-        ("[more.yaml]", "2:9: more.yaml: expected a case: write cases: [{file: more.yaml}]"),
+        ("[rows/c.jsonl]", "2:9: expected a case, not 'rows/c.jsonl': write {dataset: {path: rows/c.jsonl}}"),
+        ("[more.yaml]", "2:9: expected a case, not 'more.yaml': write {file: more.yaml}"),
+        ("[A red apple.]", "2:9: cases: expected a mapping of keys to values, not 'A red apple.'"),
         ("{id: a, prompt: x}", "2:8: cases: expected a list, not a mapping"),
         ("none", "2:8: cases: expected a list, not 'none'"),
         (

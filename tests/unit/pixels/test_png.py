@@ -168,3 +168,20 @@ def test_a_truncated_jpeg_is_found_at_an_eighth_of_its_size(progressive: bool) -
     for share in (0.3, 0.6, 0.9):
         with pytest.raises(ImageError):
             images.inspect(data[: int(len(data) * share)])
+
+
+def test_a_code_that_zlib_refuses_is_never_an_image_that_a_grader_measures() -> None:
+    """A length code of 286, which no encoder writes: libdeflate reads it as 258 bytes, zlib and so Pillow refuse it."""
+    bits = "1" + "10"  # the last block, with the fixed codes
+    bits += "00110000" * 9  # nine zeros: the filter and eight pixels
+    bits += "11000110" + "00000"  # the length code 286, at a distance of 1
+    bits += "0000000"  # the end of the block
+    packed = bytes(int(bits[at : at + 8].ljust(8, "0")[::-1], 2) for at in range(0, len(bits), 8))
+    stream = b"\x78\x01" + packed + zlib.adler32(bytes(267)).to_bytes(4, "big")
+    with pytest.raises(zlib.error):
+        zlib.decompress(stream)
+    size = chunk(b"IHDR", struct.pack(">IIBBBBB", 266, 1, 8, 0, 0, 0, 0))
+    data = SIGNATURE + size + chunk(b"IDAT", stream) + END
+    assert certainly_decodes(data) == (png._deflate is not None)
+    with pytest.raises(ImageError):
+        images.load_image(data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -14,13 +15,30 @@ from visioneval.engine.calls.cost.pricing import Prices
 from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.engine.calls.log import CallLog
 from visioneval.engine.calls.throttle import Tries
-from visioneval.errors import ProviderError
+from visioneval.errors import BudgetError, ProviderError
 from visioneval.providers.base import Generation
 from visioneval.suite.entries.limits import Price
 
 KEY = RateLimitKey("openai", "painter", "generate")
 SIZE = CallSize(images=1, input_tokens=1_000_000, max_output_tokens=1_000_000)
 MOST = 3.0
+
+
+def attempts_of(
+    budget: Budget, work: Callable[[], Awaitable[Generation]], *, is_paid: bool = False
+) -> PricedAttempts[Generation]:
+    return PricedAttempts(
+        limit_key=KEY,
+        key="generate:1",
+        work=work,
+        size=lambda: SIZE,
+        images=1,
+        is_paid=lambda: is_paid,
+        tries=Tries(1),
+        prices=Prices({"openai": Price(input_per_million=1, output_per_million=2)}),
+        budget=budget,
+        log=CallLog(),
+    )
 
 
 def spent(result: Generation | BaseException, *, is_paid: bool = False) -> float:
@@ -33,18 +51,7 @@ def spent(result: Generation | BaseException, *, is_paid: bool = False) -> float
 
     async def scenario() -> float:
         budget = Budget(10.0)
-        attempts = PricedAttempts(
-            limit_key=KEY,
-            key="generate:1",
-            work=work,
-            size=lambda: SIZE,
-            images=1,
-            is_paid=lambda: is_paid,
-            tries=Tries(1),
-            prices=Prices({"openai": Price(input_per_million=1, output_per_million=2)}),
-            budget=budget,
-            log=CallLog(),
-        )
+        attempts = attempts_of(budget, work, is_paid=is_paid)
         async with attempts.admission():
             try:
                 await attempts.attempt()
@@ -82,16 +89,28 @@ def test_an_attempt_that_was_paid_before_costs_nothing(result: Generation) -> No
     assert spent(result, is_paid=True) == 0
 
 
-def test_an_attempt_that_has_ended_does_not_stay_in_memory() -> None:
+@pytest.mark.parametrize("is_made", [True, False])
+def test_an_attempt_that_has_ended_does_not_stay_in_memory(*, is_made: bool) -> None:
     """Nor do its question and its images, without a search for cycles: a run makes those seldom."""
 
     def in_memory() -> int:
         return sum(isinstance(item, PricedAttempts) for item in gc.get_objects())
 
-    before = in_memory()  # errors of other tests, whose tracebacks refer to theirs
     gc.disable()
     try:
-        assert spent(Generation(outputs=(b"",), usage=USAGE)) == 1.0
+        before = in_memory()  # errors of other tests, whose tracebacks refer to theirs
+        if is_made:
+            assert spent(Generation(outputs=(b"",), usage=USAGE)) == 1.0
+        else:
+            asyncio.run(refused_by_the_budget())
         assert in_memory() == before
     finally:
         gc.enable()
+
+
+async def refused_by_the_budget() -> None:
+    try:
+        async with attempts_of(Budget(MOST / 2), lambda: asyncio.sleep(0, Generation())).admission():
+            raise AssertionError("the budget is too small for it")
+    except BudgetError:
+        pass

@@ -20,6 +20,7 @@ from visioneval.engine.calls.log import CallLog
 from visioneval.engine.calls.throttle import Throttle
 from visioneval.engine.listener import Interrupt
 from visioneval.engine.loop import run_to_end
+from visioneval.engine.open_files import OPEN_FILES
 from visioneval.engine.shutdown import Outcome, Progress
 from visioneval.errors import AuthError, BudgetError, StorageError
 
@@ -61,7 +62,7 @@ def test_a_run_may_open_as_many_files_as_its_calls_need(progress: Progress) -> N
     limits, few = resource.getrlimit(resource.RLIMIT_NOFILE), 256
 
     async def work() -> Outcome:
-        return Outcome(complete=resource.getrlimit(resource.RLIMIT_NOFILE)[0] > few)
+        return Outcome(complete=resource.getrlimit(resource.RLIMIT_NOFILE)[0] == min(OPEN_FILES, limits[1]))
 
     resource.setrlimit(resource.RLIMIT_NOFILE, (few, limits[1]))
     try:

@@ -19,7 +19,7 @@ from visioneval.suite.loading.datasets.grouping import grouped_rows, raw_case
 from visioneval.suite.loading.datasets.tables import SUFFIXES
 from visioneval.suite.loading.datasets.templating import Variables, is_template
 from visioneval.suite.loading.document import Document, Origin, Source, Written
-from visioneval.suite.loading.messages import Loc
+from visioneval.suite.loading.messages import Loc, format_value
 from visioneval.suite.loading.paths import Trust, rebased_case
 from visioneval.suite.loading.turns import replace_turns
 from visioneval.suite.loading.yaml_reader import decode, read_yaml
@@ -75,9 +75,15 @@ def _list_with(entry: object) -> str | None:
     if isinstance(entry, dict) and "dataset" in entry:
         return "[{dataset: ...}]"
     name = entry.get("file") if isinstance(entry, dict) else entry
-    if not isinstance(name, str) or "." not in name:
+    hint = _entry_with(name) if isinstance(name, str) else None
+    return f"[{hint}]" if hint else None
+
+
+def _entry_with(name: str) -> str | None:
+    """The entry that was meant by the name of a file; ``None`` for any other text, such as a prompt."""
+    if len(name.split()) != 1 or PurePosixPath(name).suffix.lower() not in {".yaml", ".yml", *SUFFIXES}:
         return None
-    return f"[{{dataset: {{path: {name}}}}}]" if _is_table(name) else f"[{{file: {name}}}]"
+    return f"{{dataset: {{path: {name}}}}}" if _is_table(name) else f"{{file: {name}}}"
 
 
 def _is_table(name: str) -> bool:
@@ -120,8 +126,8 @@ class _Gatherer:
             elif isinstance(entry, dict) and "dataset" in entry and "id" not in entry:
                 if dataset := self.fits(CaseDataset, entry, source, entry_loc):
                     self.dataset(source, (*entry_loc, "dataset"), dataset.dataset, folder)
-            elif isinstance(entry, str) and (hint := _list_with(entry)):
-                self.report(source, entry_loc, f"{entry}: expected a case: write cases: {hint}")
+            elif isinstance(entry, str) and (hint := _entry_with(entry)):
+                self.report(source, entry_loc, f"expected a case, not {format_value(entry)}: write {hint}")
             else:
                 case = rebased_case(entry, folder, self.trust.folder) if isinstance(entry, dict) else entry
                 self.document.cases.append(case)
@@ -143,8 +149,8 @@ class _Gatherer:
         if refusal := self.trust.refusal(name, folder):
             return self.report(source, loc, f"file: {refusal}")
         if _is_table(name):
-            hint = f"write {{dataset: {{path: {name}}}}}"
-            return self.report(source, loc, f"file: {name} is a table, not a YAML list of cases: {hint}")
+            message = f"file: {name} is a table, not a YAML list of cases: write {_entry_with(name)}"
+            return self.report(source, loc, message)
         if str(path) in self.included:
             return self.report(source, loc, f"file: {name} is already included")
         self.included.add(str(path))

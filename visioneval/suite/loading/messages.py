@@ -10,6 +10,7 @@ from typing import Any
 
 from visioneval.counted import count_of
 from visioneval.errors import did_you_mean as did_you_mean
+from visioneval.media.urls import without_credentials
 from visioneval.suite.cases.case import PRINTABLE
 from visioneval.suite.cases.outputs import ONE_LINE
 from visioneval.suite.entries.sweep import as_written
@@ -56,8 +57,6 @@ _PATTERNS = {
     "vars": "use letters, digits and '_' (no digit first)",
 }
 _SCHEMES = {"^https?://": "write a URL such as https://example.com/v1", "^gs://": "write gs://BUCKET/FOLDER"}
-_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*@")
-"""The user name and password of a URL."""
 _LIMITS = {
     "greater_than_equal": ("at least", "ge"),
     "greater_than": ("more than", "gt"),
@@ -139,7 +138,9 @@ def _value_problem(kind: str, loc: Loc, ctx: Mapping[str, Any], value: Any) -> s
     if kind in ("literal_error", "enum"):
         return f"{format_value(value)} is not one of {ctx['expected'].replace(' or ', ', ').replace(_QUOTE, '')}"
     if kind == "string_pattern_mismatch":
-        return f"{format_value(value)} is not valid: {_pattern_hint(loc, str(ctx['pattern']))}"
+        pattern = str(ctx["pattern"])
+        shown = without_credentials(value) if pattern.startswith(tuple(_SCHEMES)) else value
+        return f"{format_value(shown)} is not valid: {_pattern_hint(loc, pattern)}"
     if kind == "string_too_long":
         return f"{format_value(value)} is longer than {ctx['max_length']} characters"
     if kind in ("too_short", "string_too_short"):
@@ -223,8 +224,6 @@ def format_value(value: Any) -> str:
         return "a mapping" if isinstance(value, dict) else "a list"
     if value is None or isinstance(value, bool):
         return "null" if value is None else str(value).lower()
-    if isinstance(value, str):
-        value = _CREDENTIALS.sub("***@", value)
     text = repr(value) if isinstance(value, str) else as_written(value) if isinstance(value, float) else str(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 

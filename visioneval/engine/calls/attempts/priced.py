@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 from typing import Generic, TypeVar
 
@@ -45,18 +46,14 @@ class PricedAttempts(Generic[T]):
     def admission(self) -> Reservation:
         """The reservation of the next attempt."""
         self._was_paid = self.is_paid()
-        self._reservation = self.budget.reserve(self.limit_key, self.images, self._bound)
+        # No method: a reservation that refers to these attempts would keep them, with their question, in memory.
+        bound = partial(_bound, self.prices, self.limit_key, self.size, is_paid=self._was_paid)
+        self._reservation = self.budget.reserve(self.limit_key, self.images, bound)
         return self._reservation
-
-    def _bound(self) -> CostBound:
-        if self._was_paid:
-            return CostBound(0.0, is_strict=True)
-        return bound_of(self.prices, self.limit_key, self.size())
 
     async def attempt(self) -> T:
         """Makes an attempt, once it is admitted."""
         start, claim = perf_counter(), self._reservation.claim
-        del self._reservation  # it refers to these attempts, and such a cycle would stay in memory with its question
         try:
             answer = await self.work()
         except BaseException as error:
@@ -74,3 +71,7 @@ class PricedAttempts(Generic[T]):
         self.log.call(self.limit_key, self.key, status, self.tries.count, seconds, usage=usage or {}, cost=known)
         self.cost = known
         return answer
+
+
+def _bound(prices: Prices, limit_key: RateLimitKey, size: Callable[[], CallSize], *, is_paid: bool) -> CostBound:
+    return CostBound(0.0, is_strict=True) if is_paid else bound_of(prices, limit_key, size())
