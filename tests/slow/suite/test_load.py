@@ -390,6 +390,10 @@ def test_a_refused_url_is_shown_without_its_password(problems: Problems, url: st
             "2:16: file: c.csv is a table, not a YAML list of cases: write {dataset: {path: c.csv}}",
         ),
         (
+            "[{file: my rows.csv}]",
+            "2:16: file: my rows.csv is a table, not a YAML list of cases: write {dataset: {path: my rows.csv}}",
+        ),
+        (
             "[{id: a, prompt: x}, {file: C.Parquet}]",
             "2:36: file: C.Parquet is a table, not a YAML list of cases: write {dataset: {path: C.Parquet}}",
         ),

@@ -149,8 +149,8 @@ class _Gatherer:
         if refusal := self.trust.refusal(name, folder):
             return self.report(source, loc, f"file: {refusal}")
         if _is_table(name):
-            message = f"file: {name} is a table, not a YAML list of cases: write {_entry_with(name)}"
-            return self.report(source, loc, message)
+            hint = f"write {{dataset: {{path: {name}}}}}"
+            return self.report(source, loc, f"file: {name} is a table, not a YAML list of cases: {hint}")
         if str(path) in self.included:
             return self.report(source, loc, f"file: {name} is already included")
         self.included.add(str(path))
