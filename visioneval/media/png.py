@@ -36,7 +36,7 @@ def certainly_decodes(data: bytes) -> bool:
     """Whether a PNG is of the usual form and all of its rows are there: a decoder will then find no fault in it.
 
     The checksums of its chunks must be right too. There is an exception: libdeflate reads some codes that no encoder
-    writes and zlib refuses, so that graders then end in errors. False proves nothing: interlaced and animated images,
+    writes and zlib refuses, so that local graders end in errors. False proves nothing: interlaced and animated images,
     and those with chunks after their pixels, need a decoder.
     """
     chunks = list(_chunks(data))
