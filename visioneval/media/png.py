@@ -22,9 +22,10 @@ _PALETTE_COLOUR = 3
 _HIGHEST_FILTER = 4
 _ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 """For each pass of an interlaced image: first column, first row, column step, row step."""
-_AT_ONCE = 1 << 18
-"""Bytes that are decompressed in one call: each call releases Python's lock and waits for it, as does the event loop
-for each of these calls. Larger blocks take fresh memory from the system where glibc has its own thresholds."""
+_READ_AT_ONCE = 1 << 18
+_INFLATED_AT_ONCE = 1 << 22
+"""Bytes that one call takes and returns at most: each call releases Python's lock and waits for it, as does the event
+loop for each of these calls."""
 
 
 def certainly_decodes(data: bytes) -> bool:
@@ -112,11 +113,11 @@ def _row_bytes(data: bytes, columns: int) -> int:
 
 
 def _decompressed(data: bytes) -> Iterator[bytes]:
-    """The pixel data, 256 KiB at a time. Raises ``_zlib.error``, also after the last piece if the data is truncated."""
+    """The pixel data, up to 4 MiB at a time. Raises ``_zlib.error``, also after the last piece if it is truncated."""
     inflate = _zlib.decompressobj()
     for part in _compressed(data):
         while part and not inflate.eof:
-            yield inflate.decompress(part, _AT_ONCE)
+            yield inflate.decompress(part, _INFLATED_AT_ONCE)
             part = inflate.unconsumed_tail
     yield inflate.flush()
     if not inflate.eof:
@@ -128,10 +129,10 @@ def _compressed(data: bytes) -> Iterator[bytes]:
     parts: list[memoryview] = []
     size = 0
     for name, content in _chunks(data):
-        for start in range(0, len(content) if name == b"IDAT" else 0, _AT_ONCE):
-            parts.append(content[start : start + _AT_ONCE])
+        for start in range(0, len(content) if name == b"IDAT" else 0, _READ_AT_ONCE):
+            parts.append(content[start : start + _READ_AT_ONCE])
             size += len(parts[-1])
-            if size >= _AT_ONCE:
+            if size >= _READ_AT_ONCE:
                 yield b"".join(parts)
                 parts, size = [], 0
     yield b"".join(parts)

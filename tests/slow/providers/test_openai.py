@@ -22,7 +22,8 @@ from PIL import Image
 from visioneval.errors import ProviderError, UsageError
 from visioneval.providers.base import Generation, GenerationRequest
 from visioneval.providers.openai.config import OpenAIProvider
-from visioneval.providers.openai.connection import client_for, provider_errors
+from visioneval.providers.openai.client import client_for
+from visioneval.providers.openai.connection import provider_errors
 from visioneval.providers.openai.generator import OpenAIGenerator
 from visioneval.providers.retry_after import retry_after
 from visioneval.suite.cases.case import TestCase
@@ -358,6 +359,27 @@ def test_environment_settings_do_not_reach_another_host(monkeypatch: pytest.Monk
     assert sent["authorization"] == "Bearer sk-local-00000000"
     assert "stray" not in str(sent).lower()
     assert {name: os.environ[name] for name in around} == around
+
+
+def test_no_call_describes_this_machine(save_image: Callable[..., Path]) -> None:
+    edited = CaseFiles(images=(("base", save_image()),))
+    with canned({"data": []}) as server:
+        generate(server.url, request())
+        generate(server.url, request(files=edited))
+    generated, edit = ({name.lower() for name in sent} for sent in server.headers)
+    needed = {"host", "accept", "accept-encoding", "content-type", "content-length", "user-agent", "authorization"}
+    assert generated == needed
+    assert edit - needed <= {"x-stainless-retry-count", "x-stainless-read-timeout", "x-stainless-raw-response"}
+
+
+def test_each_path_of_a_server_has_its_own_url(save_image: Callable[..., Path]) -> None:
+    edited = CaseFiles(images=(("base", save_image()),))
+    with canned({"data": []}) as first, canned({"data": []}) as second:
+        for server in (first, second, first):
+            generate(server.url, request())
+            generate(server.url, request(files=edited))
+    assert first.paths == ["/images/generations", "/images/edits"] * 2
+    assert second.paths == first.paths[:2]
 
 
 def test_without_a_base_url_calls_go_to_openai(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,10 @@ from typing import Any
 
 @dataclass
 class Canned:
-    """Where the server listens, and what came: header names in lower case, and JSON bodies."""
+    """Where the server listens, and what came: paths below ``url``, header names in lower case, and JSON bodies."""
 
     url: str
+    paths: list[str] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     bodies: list[Any] = field(default_factory=list)
 
@@ -29,6 +30,7 @@ def canned(*answers: Any, status: int = 200, headers: Mapping[str, str] | None =
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
+            seen.paths.append(self.path.removeprefix("/v1"))
             seen.headers.append({name.lower(): value for name, value in self.headers.items()})
             seen.bodies.append(json.loads(body) if body.startswith(b"{") else body)
             answer = left.pop(0) if len(left) > 1 else left[0]

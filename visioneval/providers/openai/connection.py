@@ -1,8 +1,7 @@
-"""The connection to OpenAI or a compatible server: its client, requests as bytes, replies as data, and errors."""
+"""The connection to OpenAI or a compatible server: requests as bytes, replies as data, and errors."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,15 +15,11 @@ import orjson
 from aiohttp.http import HttpProcessingError
 from pybase64 import b64encode
 
-from visioneval.errors import OperationError, ProviderError, ProviderErrorKind, UsageError
-from visioneval.providers.replies import ACCEPT_ENCODING, check_reply
+from visioneval.errors import OperationError, ProviderError, ProviderErrorKind
+from visioneval.providers.openai.client import client_for
 from visioneval.providers.retry_after import retry_after
-from visioneval.providers.tls import tls_context
 from visioneval.suite.remote import OpenAIOptions
 
-LIMITS = httpx2.Limits(max_connections=0)
-"""``--max-concurrency`` limits calls. For aiohttp 0 is no limit, and ``None`` would be its own of 100 connections."""
-BASE_URL = "https://api.openai.com/v1"
 _REFUSALS = {"moderation_blocked", "content_policy_violation", "content_filter", "invalid_prompt"}
 _STATUS_BY_NAME = {
     401: {"invalid_api_key", "authentication_error"},
@@ -38,40 +33,6 @@ _MAX_TOKENS = 2**63
 """Counts from here on are no counts: neither the cache nor a record can hold them."""
 _SHORTEST_SECRET = 8
 """Shorter keys are not redacted: local servers accept any key, such as ``ollama``, which is also a normal word."""
-
-
-def client_for(options: OpenAIOptions) -> openai.AsyncOpenAI:
-    """A client whose host, key and headers come only from the suite. Raises ``UsageError`` without a usable key."""
-    key = os.environ.get(options.key_variable)
-    if not key:
-        raise UsageError(f"set {options.key_variable}: the API key for {options.base_url or 'OpenAI'}")
-    if not (key.isascii() and key.isprintable()) or " " in key:  # the transport's error would show the whole key
-        raise UsageError(
-            f"{options.key_variable} contains a space, a line break or another character that is invalid in a key"
-        )
-    with _without_openai_variables():
-        return openai.AsyncOpenAI(
-            api_key=key,
-            base_url=options.base_url or BASE_URL,
-            max_retries=0,
-            http_client=openai.DefaultAioHttpClient(  # half the overhead of the default client
-                verify=tls_context(),
-                limits=LIMITS,
-                follow_redirects=False,
-                headers=ACCEPT_ENCODING,
-                event_hooks={"response": [check_reply()]},
-            ),
-        )
-
-
-@contextmanager
-def _without_openai_variables() -> Iterator[None]:
-    """Hides ``OPENAI_*`` variables, such as organization and headers: the SDK would send them to any host."""
-    removed = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("OPENAI_")}
-    try:
-        yield
-    finally:
-        os.environ.update(removed)
 
 
 @contextmanager
@@ -214,11 +175,11 @@ class Connection:
         self._options: openai.RequestOptions = {
             "max_retries": 0,
             "timeout": self._client.timeout,
-            "headers": {},
+            "headers": {"X-Stainless-Retry-Count": openai.omit, "X-Stainless-Read-Timeout": openai.omit},
             "params": {},
             "security": {"bearer_auth": True},
         }
-        """The SDK's defaults, which it would copy for each call."""
+        """The SDK's defaults, which it would copy for each call, without two headers: each layer below copies all."""
         self._closing: AsyncGenerator[None, None] | None = None
 
     async def client(self) -> openai.AsyncOpenAI:

@@ -11,9 +11,9 @@ import openai
 from visioneval.providers.base import Generation, GenerationRequest
 from visioneval.providers.input_images import Upload
 from visioneval.providers.masks import mask_use
+from visioneval.providers.openai.client import BASE_URL
 from visioneval.providers.openai.config import OpenAIProvider
 from visioneval.providers.openai.connection import (
-    BASE_URL,
     Connection,
     data_url,
     encoded,

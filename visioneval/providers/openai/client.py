@@ -1,0 +1,76 @@
+"""The SDK's client for OpenAI or a compatible server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, cast
+
+import httpx2
+import openai
+
+from visioneval.errors import UsageError
+from visioneval.providers.replies import ACCEPT_ENCODING, check_reply
+from visioneval.providers.tls import tls_context
+from visioneval.suite.remote import OpenAIOptions
+
+BASE_URL = "https://api.openai.com/v1"
+LIMITS = httpx2.Limits(max_connections=0)
+"""``--max-concurrency`` limits calls. For aiohttp 0 is no limit, and ``None`` would be its own of 100 connections."""
+_MACHINE = ("Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version", "Async")
+"""The ``X-Stainless-`` headers in which the SDK describes this machine to every host."""
+
+
+def client_for(options: OpenAIOptions) -> openai.AsyncOpenAI:
+    """A client whose host, key and headers come only from the suite. Raises ``UsageError`` without a usable key."""
+    key = os.environ.get(options.key_variable)
+    if not key:
+        raise UsageError(f"set {options.key_variable}: the API key for {options.base_url or 'OpenAI'}")
+    if not (key.isascii() and key.isprintable()) or " " in key:  # the transport's error would show the whole key
+        raise UsageError(
+            f"{options.key_variable} contains a space, a line break or another character that is invalid in a key"
+        )
+    left_out = {f"X-Stainless-{name}": openai.omit for name in _MACHINE}
+    with _without_openai_variables():
+        return openai.AsyncOpenAI(
+            api_key=key,
+            base_url=options.base_url or BASE_URL,
+            max_retries=0,
+            default_headers=cast("Mapping[str, str]", left_out),  # the SDK's type lacks what each request may say
+            http_client=_http_client(),
+        )
+
+
+@contextmanager
+def _without_openai_variables() -> Iterator[None]:
+    """Hides ``OPENAI_*`` variables, such as organization and headers: the SDK would send them to any host."""
+    removed = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("OPENAI_")}
+    try:
+        yield
+    finally:
+        os.environ.update(removed)
+
+
+class _HTTPClient(openai.DefaultAioHttpClient):
+    """The SDK's client with half the overhead of its default one, which reads each URL once, not once per request."""
+
+    def build_request(self, method: str, url: httpx2.URL | str, **options: Any) -> httpx2.Request:
+        return super().build_request(method, _url(str(url)), **options)
+
+
+_url = lru_cache(maxsize=100)(httpx2.URL)
+
+
+def _http_client() -> httpx2.AsyncClient:
+    client = _HTTPClient(
+        verify=tls_context(),
+        limits=LIMITS,
+        follow_redirects=False,
+        headers=ACCEPT_ENCODING,
+        event_hooks={"response": [check_reply()]},
+    )
+    for name in ("accept", "connection", "user-agent"):  # the SDK's take their place; the second is HTTP's default
+        del client.headers[name]
+    return client
