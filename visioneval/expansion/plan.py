@@ -303,7 +303,7 @@ class Plan:
         """The case that generates the images of a case."""
         return case if case.output_of is None else self._by_id[case.output_of]
 
-    @property
+    @cached_property
     def cells(self) -> int:
         """How many cells the plan has."""
         return sum(self.count(case, run)[1] for case in self.suite.cases for run in self.runs)

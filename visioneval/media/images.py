@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from visioneval.bounds import MEGAPIXELS, max_pixels
 from visioneval.errors import ImageError
 from visioneval.media.pixel_budget import IN_MEMORY
-from visioneval.media.png import certainly_decodes, is_complete
+from visioneval.media.png import certainly_decodes, is_complete, plain_size
 from visioneval.types import Output
 
 if TYPE_CHECKING:
@@ -149,6 +149,11 @@ def too_many_pixels(declares: str) -> ImageError:
 
 def inspect(source: Path | bytes, *, verifies_checksums: bool = False) -> tuple[str, int, int]:
     """Checks that an image decodes completely. Returns its MIME type, width and height. Raises ``ImageError``."""
+    if isinstance(source, bytes) and (size := plain_size(source)) is not None:
+        _check_file(source)
+        check_size(*size)
+        if certainly_decodes(source):
+            return "image/png", *size
     with header(source) as handle:
         kind, width, height = FORMATS[handle.format or ""], handle.width, handle.height
         if not (handle.format == "PNG" and certainly_decodes(_bytes_of(source))):

@@ -15,6 +15,10 @@ _zlib: Any = import_module("zlib_ng.zlib_ng" if find_spec("zlib_ng") else "zlib"
 which is most of the time of a check."""
 HEAD = 8
 """Bytes before the first chunk."""
+_BEGINNING = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
+_END_OF_HEADER = 29
+_PLAIN = {b"IHDR", b"caBX", b"IDAT", b"IEND"}
+"""The chunks of a generated image; ``caBX`` has its content credentials, which decoders do not read."""
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 _DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
 """The bits per sample that each colour type allows."""
@@ -26,6 +30,16 @@ _READ_AT_ONCE = 1 << 18
 _INFLATED_AT_ONCE = 1 << 22
 """Bytes that one call takes and returns at most: each call releases Python's lock and waits for it, as does the event
 loop for each of these calls."""
+
+
+def plain_size(data: bytes) -> tuple[int, int] | None:
+    """Width and height of a PNG without metadata that a decoder reads; ``None`` for any other data."""
+    if not data.startswith(_BEGINNING) or len(data) < _END_OF_HEADER:
+        return None
+    width, height, *_ = _header(data)
+    has_known_methods = data[26] == data[27] == 0
+    is_plain = has_known_methods and _PLAIN.issuperset(name for name, _ in _chunks(data))
+    return (width, height) if is_plain and width and height else None
 
 
 def certainly_decodes(data: bytes) -> bool:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from PIL import Image, ImageOps
-
 from visioneval.media import images
 from visioneval.suite.remote import MaskMode
 from visioneval.types import CaseFiles
@@ -22,6 +20,8 @@ class MaskUse:
 
     def argument(self) -> bytes:
         """The mask as a PNG with an alpha channel, as required for a mask argument, whatever its file format."""
+        from PIL import Image, ImageOps
+
         assert self.sent is not None
         data = self.sent.read_bytes()
         if images.inspect(data)[0] == "image/png":

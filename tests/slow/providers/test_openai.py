@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import openai
 import pytest
 from canned_api import canned
@@ -21,8 +22,8 @@ from PIL import Image
 
 from visioneval.errors import ProviderError, UsageError
 from visioneval.providers.base import Generation, GenerationRequest
-from visioneval.providers.openai.config import OpenAIProvider
 from visioneval.providers.openai.client import client_for
+from visioneval.providers.openai.config import OpenAIProvider
 from visioneval.providers.openai.connection import provider_errors
 from visioneval.providers.openai.generator import OpenAIGenerator
 from visioneval.providers.retry_after import retry_after
@@ -369,7 +370,7 @@ def test_no_call_describes_this_machine(save_image: Callable[..., Path]) -> None
     generated, edit = ({name.lower() for name in sent} for sent in server.headers)
     needed = {"host", "accept", "accept-encoding", "content-type", "content-length", "user-agent", "authorization"}
     assert generated == needed
-    assert edit - needed <= {"x-stainless-retry-count", "x-stainless-read-timeout", "x-stainless-raw-response"}
+    assert edit - needed <= {"x-stainless-retry-count", "x-stainless-raw-response"}
 
 
 def test_each_path_of_a_server_has_its_own_url(save_image: Callable[..., Path]) -> None:
@@ -392,6 +393,12 @@ def test_without_a_base_url_calls_go_to_openai(monkeypatch: pytest.MonkeyPatch) 
         0,
     )
     assert isinstance(created, openai.AsyncOpenAI)
+
+
+def test_only_connecting_has_a_limit_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK ends a call after ten minutes without a byte, so ``timeout_s: 900`` had no effect."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-own-12345678")
+    assert client_for(OpenAIOptions()).timeout == httpx2.Timeout(connect=5.0, read=None, write=None, pool=None)
 
 
 def test_a_wrong_key_is_the_providers_words(api: FakeAPI) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import random
 import struct
+import subprocess
+import sys
 import zlib
 from contextlib import suppress
 
@@ -14,7 +16,7 @@ from PIL import Image, UnidentifiedImageError
 
 from visioneval.errors import ImageError
 from visioneval.media import images, png
-from visioneval.media.png import certainly_decodes
+from visioneval.media.png import certainly_decodes, plain_size
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 ROWS = b"".join(bytes([number % 5]) + bytes(range(9)) for number in range(7))
@@ -128,6 +130,47 @@ def test_whatever_is_changed_a_decoder_agrees(mode: str) -> None:
                 accepted += 1
                 assert loads(handle)
     assert 0 < accepted < 200
+
+
+@pytest.mark.parametrize("mode", ["L", "LA", "RGB", "RGBA"])
+def test_a_plain_image_is_what_a_decoder_says_that_it_is(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pillow does not open the plain ones: whatever is changed in one, the result is the same as if it did."""
+    source, chances = saved(mode, (8, 6)), random.Random(2)
+    credentials = source[:33] + chunk(b"caBX", b"content credentials") + source[33:]
+    changed = [source, credentials]
+    for place in chances.choices(range(len(SIGNATURE), 33), k=200) + chances.choices(range(33, len(source)), k=100):
+        data = bytearray(source)
+        data[place] = chances.randrange(256)
+        changed.append(with_right_checksums(data) if chances.random() < 0.8 else bytes(data))
+    changed += [source[:length] for length in range(len(source))]
+    found = [outcome(data) for data in changed]
+    assert plain_size(source) == plain_size(credentials) == (8, 6)
+    assert sum(plain_size(data) is not None for data in changed) > 20
+    monkeypatch.setattr(images, "plain_size", lambda _: None)
+    assert found == [outcome(data) for data in changed]
+
+
+def test_metadata_is_left_to_the_decoder() -> None:
+    cut = SIGNATURE + header() + chunk(b"gAMA", b"\0") + pixels() + END
+    assert certainly_decodes(cut)
+    assert plain_size(cut) is None
+    with pytest.raises(ImageError):
+        images.inspect(cut)
+
+
+def outcome(data: bytes) -> tuple[str, int, int] | None:
+    """What an image is; ``None`` if it is refused."""
+    try:
+        return images.inspect(data)
+    except ImageError:
+        return None
+
+
+def test_pillow_is_not_loaded_for_a_plain_image() -> None:
+    script = "import sys; from visioneval.media import images; print(images.inspect(sys.stdin.buffer.read())[1:])"
+    script += "; print('PIL.Image' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", script], input=saved("RGB", (8, 6)), capture_output=True, check=True)
+    assert ran.stdout.decode().split("\n")[:2] == ["(8, 6)", "False"]
 
 
 def with_right_checksums(data: bytes | bytearray) -> bytes:

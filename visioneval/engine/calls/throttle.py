@@ -27,6 +27,8 @@ from visioneval.suite.entries.limits import MAX_ATTEMPTS, TIMEOUT_S, Limits
 
 T = TypeVar("T")
 _RETRYABLE = ("rate_limit", "transient")
+_MODEL_STAGES: tuple[Stage, ...] = ("slot", "requests", "images")
+_PROVIDER_STAGES: tuple[Stage, ...] = ("provider slot", "provider requests", "provider images")
 Admission = Callable[[], AbstractAsyncContextManager[object]]
 
 
@@ -123,19 +125,12 @@ class Throttle:
         wait, and what ``admission`` raises.
         """
         limiter = self.gate(limit_key)
-        limits: tuple[tuple[str, ConcurrencyLimiter | None, tuple[Stage, Stage, Stage]], ...] = (
-            (str(limit_key), limiter, ("slot", "requests", "images")),
-            (
-                limit_key.provider,
-                self._shared(limit_key),
-                ("provider slot", "provider requests", "provider images"),
-            ),
-        )
-        for name, gate, (slot, *rates) in limits:
+        for gate, (slot, *rates) in ((limiter, _MODEL_STAGES), (self._shared(limit_key), _PROVIDER_STAGES)):
             if gate is not None:
                 with self.counts.at(limit_key, slot):
                     await stack.enter_async_context(gate)
                 for stage, count in zip(rates, (1, images), strict=True) if self.limits else ():
+                    name = str(limit_key) if gate is limiter else limit_key.provider
                     await self._wait_for_rate(limit_key, name, stage, count)
         with self.counts.at(limit_key, "budget"):
             await stack.enter_async_context(admission())

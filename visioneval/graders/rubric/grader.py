@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from visioneval.aio import gather_all
 from visioneval.errors import ProviderError
@@ -32,11 +32,13 @@ from visioneval.judging.ask import (
     reply_texts,
 )
 from visioneval.judging.attachments import Attachment, load_attachments, message_parts
-from visioneval.judging.crops import CropTool
 from visioneval.judging.votes import combined_vote, is_tie, majority
 from visioneval.providers.base import Question, Reply
 from visioneval.suite.entries.judge_prompt import REASON, template_name
 from visioneval.types import Score
+
+if TYPE_CHECKING:
+    from visioneval.judging.crops import CropTool
 
 Metrics = Mapping[str, RubricMetric]
 
@@ -143,6 +145,8 @@ class Rubric:
     def _crop_tool(
         self, context: GradingContext, attachments: Sequence[Attachment], metrics: Metrics, vote: int
     ) -> CropTool:
+        from visioneval.judging.crops import CropTool  # loads Pillow, which few rubrics need
+
         assert self._config.zoom is not None
         suffix = f".{next(iter(metrics))}" if self._config.per_metric else ""
 

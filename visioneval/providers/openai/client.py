@@ -19,6 +19,8 @@ from visioneval.suite.remote import OpenAIOptions
 BASE_URL = "https://api.openai.com/v1"
 LIMITS = httpx2.Limits(max_connections=0)
 """``--max-concurrency`` limits calls. For aiohttp 0 is no limit, and ``None`` would be its own of 100 connections."""
+TIMEOUT = httpx2.Timeout(None, connect=5.0)
+"""``timeout_s`` of the suite limits a call. By default the SDK would end it after ten minutes without a byte."""
 _MACHINE = ("Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version", "Async")
 """The ``X-Stainless-`` headers in which the SDK describes this machine to every host."""
 
@@ -37,6 +39,7 @@ def client_for(options: OpenAIOptions) -> openai.AsyncOpenAI:
         return openai.AsyncOpenAI(
             api_key=key,
             base_url=options.base_url or BASE_URL,
+            timeout=TIMEOUT,
             max_retries=0,
             default_headers=cast("Mapping[str, str]", left_out),  # the SDK's type lacks what each request may say
             http_client=_http_client(),

@@ -175,11 +175,11 @@ class Connection:
         self._options: openai.RequestOptions = {
             "max_retries": 0,
             "timeout": self._client.timeout,
-            "headers": {"X-Stainless-Retry-Count": openai.omit, "X-Stainless-Read-Timeout": openai.omit},
+            "headers": {"X-Stainless-Retry-Count": openai.omit},
             "params": {},
             "security": {"bearer_auth": True},
         }
-        """The SDK's defaults, which it would copy for each call, without two headers: each layer below copies all."""
+        """The SDK's defaults, which it would copy for each call, without a header: each layer below copies all."""
         self._closing: AsyncGenerator[None, None] | None = None
 
     async def client(self) -> openai.AsyncOpenAI:

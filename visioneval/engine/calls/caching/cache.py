@@ -43,7 +43,8 @@ Kind = Literal["generate", "judge", "measure"]
 MAX_GB_VARIABLE = "VISIONEVAL_CACHE_MAX_GB"
 DEFAULT_MAX_GB = 20.0
 _DIGEST = re.compile("[0-9a-f]{64}")
-_INSERT = "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?)"
+_INSERT_NEW = "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?)"
+_INSERT = _INSERT_NEW.replace("IGNORE", "REPLACE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,21 +289,21 @@ class Cache:
     def _insert(self, row: tuple[Any, ...], images: Mapping[str, Content]) -> None:
         """Inserts an answer, replacing an older one, whose images ``close`` deletes.
 
-        Images are only deleted under the lock of the index, so files on disk stay until the answer refers to them.
+        Images that no answer refers to may be deleted at any time, so those of the answer are looked for after it is
+        in the index. An answer that is new is one statement, which is a transaction.
         """
-        key, kind, *_ = row
-        names = tuple(images)
-        if kind == "judge":  # such answers never have images, and one statement is a transaction
-            with self._lock:
-                self._index.execute(_INSERT, (*row, ""))
-            return
-        with self._transaction() as index:
-            before = index.execute("SELECT files FROM answers WHERE key = ?", (key,)).fetchone()
-            index.execute(_INSERT, (*row, " ".join(names)))
-            self._replaced.update(set(before[0].split()).difference(names) if before else ())
-            for digest, image in images.items():
-                if not self.has_file(digest):
-                    store_content(self.file(digest), image)
+        key, names = row[0], tuple(images)
+        values = (*row, " ".join(names))
+        with self._lock:
+            is_new = self._index.execute(_INSERT_NEW, values).rowcount
+        if not is_new:
+            with self._transaction() as index:
+                before = index.execute("SELECT files FROM answers WHERE key = ?", (key,)).fetchone()
+                index.execute(_INSERT, values)
+                self._replaced.update(set(before[0].split()).difference(names) if before else ())
+        for digest, image in images.items():
+            if not self.has_file(digest):
+                store_content(self.file(digest), image)
 
     def scratch(self) -> contextlib.AbstractContextManager[Path]:
         """A folder for files that are to be cached; it is deleted at the end."""
