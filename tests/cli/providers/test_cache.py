@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from visioneval.cli import app
 from visioneval.engine.calls.caching.cache import Cache
+from visioneval.engine.calls.caching.cache_files import Content, store_content
 from visioneval.errors import UsageError
 from visioneval.records.writer import hard_link
 
@@ -260,6 +261,27 @@ def test_read_only_folder_is_opened_for_reading(open_cache: CacheOpener) -> None
         (line,) = done.stderr.splitlines()
         assert line.startswith(f"{open_cache.folder}: the cache cannot be used (")
         assert CliRunner().invoke(app, ["cache", "info", "--cache", str(open_cache.folder)]).exit_code == 0
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_an_image_that_is_deleted_before_its_answer_is_in_the_index_is_stored_again(
+    open_cache: CacheOpener, is_new: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As another process that clears the cache may do: no answer refers to the image yet."""
+    times: list[str] = []
+
+    def store(file: str, content: Content) -> None:
+        store_content(file, content)
+        times.append(file)
+        if len(times) == 1:
+            Path(file).unlink()
+
+    with open_cache() as cache:
+        if not is_new:
+            cache.put("generate:1", "generate", {"n": 1}, named(TWO))
+        monkeypatch.setattr("visioneval.engine.calls.caching.cache.store_content", store)
+        cache.put("generate:1", "generate", {"n": 2}, named(ONE))
+        assert (len(times), cache.read(digest(ONE))) == (2, ONE)
 
 
 WRITER = """\
