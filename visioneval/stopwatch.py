@@ -63,8 +63,8 @@ _thread = threading.local()
 """``stopwatch``: that of the work which a thread of a ``MeasuredPool`` does."""
 
 
-class waiting:  # noqa: N801 - a context, and a class as every call enters several: half the time of a generator
-    """Marks a wait for a turn."""
+class waiting:  # noqa: N801 - used like a function
+    """Marks a wait for a turn. A class takes half the time of a generator, and every call enters several."""
 
     __slots__ = ("_stopwatch", "_works")
 

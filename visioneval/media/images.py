@@ -149,11 +149,12 @@ def too_many_pixels(declares: str) -> ImageError:
 
 def inspect(source: Path | bytes, *, verifies_checksums: bool = False) -> tuple[str, int, int]:
     """Checks that an image decodes completely. Returns its MIME type, width and height. Raises ``ImageError``."""
-    if isinstance(source, bytes) and (size := plain_size(source)) is not None:
+    if isinstance(source, bytes):
         _check_file(source)
-        check_size(*size)
-        if certainly_decodes(source):
-            return "image/png", *size
+        if (size := plain_size(source)) is not None:
+            check_size(*size)
+            if certainly_decodes(source):
+                return "image/png", *size
     with header(source) as handle:
         kind, width, height = FORMATS[handle.format or ""], handle.width, handle.height
         if not (handle.format == "PNG" and certainly_decodes(_bytes_of(source))):

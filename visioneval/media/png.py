@@ -27,9 +27,10 @@ _HIGHEST_FILTER = 4
 _ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 """For each pass of an interlaced image: first column, first row, column step, row step."""
 _READ_AT_ONCE = 1 << 18
+"""One call decompresses up to twice as many bytes."""
 _INFLATED_AT_ONCE = 1 << 22
-"""Bytes that one call takes and returns at most: each call releases Python's lock and waits for it, as does the event
-loop for each of these calls."""
+"""The most bytes that one call returns. Each call releases Python's lock and waits for it, so few are fast; the event
+loop waits for each."""
 
 
 def plain_size(data: bytes) -> tuple[int, int] | None:

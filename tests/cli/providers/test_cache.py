@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 
 from visioneval.cli import app
 from visioneval.engine.calls.caching.cache import Cache
-from visioneval.engine.calls.caching.cache_files import Content, store_content
 from visioneval.errors import UsageError
 from visioneval.records.writer import hard_link
 
@@ -265,23 +264,22 @@ def test_read_only_folder_is_opened_for_reading(open_cache: CacheOpener) -> None
 
 @pytest.mark.parametrize("is_new", [True, False])
 def test_an_image_that_is_deleted_before_its_answer_is_in_the_index_is_stored_again(
-    open_cache: CacheOpener, is_new: bool, monkeypatch: pytest.MonkeyPatch
+    open_cache: CacheOpener, is_new: bool
 ) -> None:
-    """As another process that clears the cache may do: no answer refers to the image yet."""
-    times: list[str] = []
-
-    def store(file: str, content: Content) -> None:
-        store_content(file, content)
-        times.append(file)
-        if len(times) == 1:
-            Path(file).unlink()
-
+    """As another process may do that clears the cache: no answer refers to the image yet."""
+    deleted: list[Path] = []
     with open_cache() as cache:
         if not is_new:
             cache.put("generate:1", "generate", {"n": 1}, named(TWO))
-        monkeypatch.setattr("visioneval.engine.calls.caching.cache.store_content", store)
+
+        def delete(statement: str) -> None:
+            if statement.startswith("INSERT") and not deleted:
+                cache.path(digest(ONE)).unlink()
+                deleted.append(cache.path(digest(ONE)))
+
+        cache._index.set_trace_callback(delete)
         cache.put("generate:1", "generate", {"n": 2}, named(ONE))
-        assert (len(times), cache.read(digest(ONE))) == (2, ONE)
+        assert (len(deleted), cache.read(digest(ONE))) == (1, ONE)
 
 
 WRITER = """\

@@ -395,10 +395,22 @@ def test_without_a_base_url_calls_go_to_openai(monkeypatch: pytest.MonkeyPatch) 
     assert isinstance(created, openai.AsyncOpenAI)
 
 
-def test_only_connecting_has_a_limit_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_connecting_has_a_limit_of_its_own(
+    save_image: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The SDK ends a call after ten minutes without a byte, so ``timeout_s: 900`` had no effect."""
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-own-12345678")
-    assert client_for(OpenAIOptions()).timeout == httpx2.Timeout(connect=5.0, read=None, write=None, pool=None)
+    limits: list[Any] = []
+    send = httpx2.AsyncClient.send
+
+    async def sent(client: httpx2.AsyncClient, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        limits.append(request.extensions["timeout"])
+        return await send(client, request, **options)
+
+    monkeypatch.setattr(httpx2.AsyncClient, "send", sent)
+    with canned({"data": []}) as server:
+        generate(server.url, request())
+        generate(server.url, request(files=CaseFiles(images=(("base", save_image()),))))
+    assert limits == [{"connect": 5.0, "read": None, "write": None, "pool": None}] * 2
 
 
 def test_a_wrong_key_is_the_providers_words(api: FakeAPI) -> None:

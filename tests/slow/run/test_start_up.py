@@ -61,13 +61,15 @@ def test_listing_runs_imports_no_engine(tmp_path: object) -> None:
     assert {"base", "conversation", "masks"}.isdisjoint(name[2] for name in packages)
 
 
-def test_running_a_suite_imports_no_numpy_until_something_is_measured() -> None:
+def test_running_a_suite_imports_no_numpy_and_no_pillow_until_something_is_measured() -> None:
     code = (
-        "import sys, visioneval.api.runs, visioneval.cli.result, visioneval.providers.openai.judge\nprint(*sys.modules)"
+        "import sys, visioneval.api.runs, visioneval.cli.result, visioneval.providers.openai.judge\n"
+        "import visioneval.providers.openai.generator, visioneval.graders.rubric.grader\n"
+        "print(*sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     result = set(done.stdout.split())
-    assert not {"numpy", "cv2", "scipy", "pandas", "visioneval.probing", "visioneval.analysis.agreement"} & result
+    assert not {"numpy", "cv2", "PIL.Image", "scipy", "pandas", "visioneval.probing", "visioneval.analysis.agreement"} & result
 
 
 def test_an_interrupt_while_the_command_is_imported_ends_in_one_line() -> None:

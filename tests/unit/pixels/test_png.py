@@ -166,6 +166,13 @@ def outcome(data: bytes) -> tuple[str, int, int] | None:
         return None
 
 
+def test_a_file_that_is_too_large_is_refused_before_its_chunks_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(images, "MAX_BYTES", 20)
+    monkeypatch.setattr(images, "plain_size", lambda _: pytest.fail("it was read"))
+    with pytest.raises(ImageError, match="over the limit of 20"):
+        images.inspect(saved("L", (8, 6)))
+
+
 def test_pillow_is_not_loaded_for_a_plain_image() -> None:
     script = "import sys; from visioneval.media import images; print(images.inspect(sys.stdin.buffer.read())[1:])"
     script += "; print('PIL.Image' in sys.modules)"

@@ -125,12 +125,15 @@ class Throttle:
         wait, and what ``admission`` raises.
         """
         limiter = self.gate(limit_key)
-        for gate, (slot, *rates) in ((limiter, _MODEL_STAGES), (self._shared(limit_key), _PROVIDER_STAGES)):
+        limits = (
+            (str(limit_key), limiter, _MODEL_STAGES),
+            (limit_key.provider, self._shared(limit_key), _PROVIDER_STAGES),
+        )
+        for name, gate, (slot, *rates) in limits:
             if gate is not None:
                 with self.counts.at(limit_key, slot):
                     await stack.enter_async_context(gate)
                 for stage, count in zip(rates, (1, images), strict=True) if self.limits else ():
-                    name = str(limit_key) if gate is limiter else limit_key.provider
                     await self._wait_for_rate(limit_key, name, stage, count)
         with self.counts.at(limit_key, "budget"):
             await stack.enter_async_context(admission())

@@ -57,7 +57,7 @@ def _without_openai_variables() -> Iterator[None]:
 
 
 class _HTTPClient(openai.DefaultAioHttpClient):
-    """The SDK's client with half the overhead of its default one, which reads each URL once, not once per request."""
+    """The SDK's client with half the overhead of its default one. A URL that the SDK has parsed is not parsed again."""
 
     def build_request(self, method: str, url: httpx2.URL | str, **options: Any) -> httpx2.Request:
         return super().build_request(method, _url(str(url)), **options)
@@ -75,5 +75,5 @@ def _http_client() -> httpx2.AsyncClient:
         event_hooks={"response": [check_reply()]},
     )
     for name in ("accept", "connection", "user-agent"):  # the SDK's take their place; the second is HTTP's default
-        del client.headers[name]
+        client.headers.pop(name, None)
     return client

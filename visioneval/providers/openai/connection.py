@@ -179,7 +179,7 @@ class Connection:
             "params": {},
             "security": {"bearer_auth": True},
         }
-        """The SDK's defaults, which it would copy for each call, without a header: each layer below copies all."""
+        """The SDK's defaults, which it would copy for each call. The number of retries is always 0: not sent."""
         self._closing: AsyncGenerator[None, None] | None = None
 
     async def client(self) -> openai.AsyncOpenAI:

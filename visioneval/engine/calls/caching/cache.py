@@ -43,8 +43,8 @@ Kind = Literal["generate", "judge", "measure"]
 MAX_GB_VARIABLE = "VISIONEVAL_CACHE_MAX_GB"
 DEFAULT_MAX_GB = 20.0
 _DIGEST = re.compile("[0-9a-f]{64}")
-_INSERT_NEW = "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?)"
-_INSERT = _INSERT_NEW.replace("IGNORE", "REPLACE")
+_INSERT = "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?)"
+_REPLACE = "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,18 +289,19 @@ class Cache:
     def _insert(self, row: tuple[Any, ...], images: Mapping[str, Content]) -> None:
         """Inserts an answer, replacing an older one, whose images ``close`` deletes.
 
-        Images that no answer refers to may be deleted at any time, so those of the answer are looked for after it is
-        in the index. An answer that is new is one statement, which is a transaction.
+        One statement is a transaction, and enough if no image is to be deleted. Images that no answer refers to may be
+        deleted at any time, so those of this answer are looked for once it is in the index. If they cannot be stored
+        again, the answer is a miss; if it is deleted before that, they stay until all answers are cleared.
         """
-        key, names = row[0], tuple(images)
-        values = (*row, " ".join(names))
+        values = (*row, " ".join(images))
+        statement = _REPLACE if row[1] == "judge" else _INSERT  # judgements have no images
         with self._lock:
-            is_new = self._index.execute(_INSERT_NEW, values).rowcount
-        if not is_new:
+            inserted = self._index.execute(statement, values).rowcount
+        if not inserted:
             with self._transaction() as index:
-                before = index.execute("SELECT files FROM answers WHERE key = ?", (key,)).fetchone()
-                index.execute(_INSERT, values)
-                self._replaced.update(set(before[0].split()).difference(names) if before else ())
+                before = index.execute("SELECT files FROM answers WHERE key = ?", row[:1]).fetchone()
+                index.execute(_REPLACE, values)
+                self._replaced.update(set(before[0].split()).difference(images) if before else ())
         for digest, image in images.items():
             if not self.has_file(digest):
                 store_content(self.file(digest), image)
