@@ -10,7 +10,7 @@ from pathlib import Path
 
 from visioneval.defaults import MAX_CONCURRENCY
 from visioneval.engine.calls.caching.cache import Cache, default_folder
-from visioneval.engine.calls.caching.reuse import Reuse
+from visioneval.engine.calls.caching.reuse import Reuse, RunCells
 from visioneval.engine.calls.caching.shared_cache import check_shared_cache, open_cache
 from visioneval.engine.calls.calls import Calls
 from visioneval.engine.calls.cost.budget import Budget
@@ -58,12 +58,19 @@ def open_calls(
             cache,
             settings.reuse,
             payer,
+            _cells_of(plan) if settings.reuse.generations == "own" else RunCells(),
             sanitizer=sanitizer_for(plan),
         )
     finally:
         log.close()
         if cache is not None:
             cache.close()
+
+
+def _cells_of(plan: Plan) -> RunCells:
+    """The cells of the whole suite, also those of other shards."""
+    suite = plan.whole_suite
+    return RunCells(frozenset(case.id for case in suite.cases), frozenset(str(entry.label) for entry in suite.models))
 
 
 def _open_cache(plan: Plan, settings: CallSettings, payer: str, warn: Callable[[str], None]) -> Cache | None:

@@ -46,6 +46,10 @@ class Frame:
     jpeg: bytes
 
 
+_IMAGE_BRANDS = {b"avif", b"avis", b"heic", b"heix", b"hevc", b"mif1", b"msf1"}
+"""What AVIF and HEIC images write where an MP4 names its kind."""
+
+
 def can_read_videos() -> bool:
     """Whether the extra ``video`` is installed."""
     return has_extra("video")
@@ -53,7 +57,7 @@ def can_read_videos() -> bool:
 
 def video_mime(head: bytes) -> str | None:
     """The MIME type of a supported video by its first bytes; ``None`` for any other file."""
-    if head[4:8] == b"ftyp":
+    if head[4:8] == b"ftyp" and head[8:12] not in _IMAGE_BRANDS:
         return "video/quicktime" if head[8:12] == b"qt  " else "video/mp4"
     if head[:4] == b"\x1a\x45\xdf\xa3":
         return "video/webm" if b"webm" in head[:64] else "video/x-matroska"

@@ -133,6 +133,7 @@ def test_a_video_over_the_limit_is_not_opened() -> None:
         video_at(Path(), head + bytes(MAX_BYTES))
     assert video_mime(head) == "video/mp4"
     assert video_mime(b"") is None
+    assert video_mime(b"\0\0\0\x1cftypavif") is None, "a still image, which is not 'set task: video_generation'"
 
 
 def test_without_the_extra_the_error_names_the_install_command(tmp_path: Path) -> None:

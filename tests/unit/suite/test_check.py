@@ -483,6 +483,36 @@ def test_a_tag_or_an_address_that_is_nearly_right_is_a_warning(
 
 
 @pytest.mark.parametrize(
+    ("first", "second", "warned"),
+    [
+        ("", "", False),  # the same model twice shows how much its outputs vary
+        ("", ", base_url: 'http://localhost:8000/v1', api_key_env: K", True),
+        ("", ", base_url: 'http://localhost:8000/v1', api_key_env: K, grid: {user: [x]}", False),
+        (
+            ", base_url: 'http://[::1]:8000/v1', api_key_env: K",
+            ", base_url: 'http://localhost/v1', api_key_env: K",
+            True,
+        ),
+    ],
+)
+def test_models_that_differ_only_in_their_server_are_a_warning(
+    load: Callable[..., LoadedSuite], monkeypatch: pytest.MonkeyPatch, first: str, second: str, warned: bool
+) -> None:
+    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "localhost,::1")
+    entries = [
+        f"{{provider: openai, label: {label}, params: {{model: m}}{more}}}"
+        for label, more in (("a", first), ("b", second))
+    ]
+    text = f"name: x\ncases: [{{id: one, prompt: p}}]\nmodels: [{', '.join(entries)}]\n"
+    loaded = load(f"{text}graders: [{{key: image, type: properties}}]\nverdict: [not image.blank]\n")
+    message = (
+        "warning: 'a' and 'b' differ only in their server, which no cache tells apart: --reuse all and --offline use one"
+        " output for both"
+    )
+    assert [warning.message for warning in loaded.warnings] == [message] * warned
+
+
+@pytest.mark.parametrize(
     ("gate", "message"),
     [
         (

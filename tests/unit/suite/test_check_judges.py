@@ -148,6 +148,8 @@ REMOTE = "{provider: openai, model: gpt-5}"
         ),
         ("{provider: openai, model: m, base_url: 'http://api.openai.com/v1'}", "api.openai.com accepts only https"),
         ("{provider: gemini, model: m, base_url: 'https://evil-googleapis.com'}", "GEMINI_API_KEY is not sent there"),
+        ("{provider: openai, model: m, base_url: 'http://[::1]extra:80/v1', api_key_env: K}", "needs an IPv6 address"),
+        ("{provider: openai, model: m, base_url: 'http://[v1.a]/v1', api_key_env: K}", "needs an IPv6 address"),
         ("{provider: 'own:Judge'}", "'own:Judge' runs code from the suite"),
         ("{provider: recorded, path: ../answers.csv}", "is outside the suite's folder"),
         ("{provider: recorded, path: none.csv}", "none.csv: no such file or directory"),

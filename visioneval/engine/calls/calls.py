@@ -21,7 +21,7 @@ from visioneval.engine.calls.attempts.outcomes import (
 from visioneval.engine.calls.attempts.priced import PricedAttempts
 from visioneval.engine.calls.caching.cache import Cache, CacheEntry, Kind
 from visioneval.engine.calls.caching.cache_files import Content
-from visioneval.engine.calls.caching.reuse import Reuse
+from visioneval.engine.calls.caching.reuse import Reuse, RunCells
 from visioneval.engine.calls.checked_media import CheckedMedia, check_media, check_outputs, is_whole
 from visioneval.engine.calls.cost.bounds import CallSize, generation_size, question_size
 from visioneval.engine.calls.cost.budget import Budget
@@ -80,6 +80,7 @@ class Calls:
     reuse: Reuse = field(default_factory=Reuse)
     payer: str = ""
     """What the cache calls the run that pays."""
+    cells: RunCells = field(default_factory=RunCells)
     reused_since: str | None = None
     """When the oldest reused generation was cached."""
     sanitizer: Sanitizer = field(default_factory=Sanitizer)
@@ -320,6 +321,8 @@ class Calls:
         entry = self.cache.get(key)
         if entry is None or (self.reuse.generations == "own" and entry.run_id != self.payer):
             return None
+        if self.cells.is_of_another(entry.answer.get("cell"), call.case.id, call.run.label):
+            return None
         if not self.reuse.offline and not entry.answer["whole"]:
             return None
         outputs = await run_in_thread(self._read_outputs, entry, self.cache, call.task_type, when=_needs_thread(entry))
@@ -366,6 +369,7 @@ class Calls:
             "cost_usd": cost,
             "run_params": self.sanitizer.mapping(generation.run_params),
             "whole": generation.refused is not None or is_whole(outputs, call.samples),
+            "cell": self.cells.name(call.case.id, call.run.label),
         }
         files = [(p.sha256, p.content) for p in outputs if p.content is not None]
         is_stored = self._store(key, "generate", answer, files)

@@ -130,7 +130,7 @@ def parse_errors() -> Iterator[None]:
     """Converts exceptions from parsing an unexpected answer to ``ProviderError``."""
     try:
         yield
-    except (AttributeError, IndexError, KeyError, TypeError) as error:
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         message = f"the answer could not be read: {type(error).__name__}: {error}"
         raise ProviderError(message[:_MAX_MESSAGE], kind="transient", may_be_billed=True) from None
 

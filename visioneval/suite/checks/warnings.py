@@ -12,6 +12,7 @@ from visioneval.rules import Gate, is_true, parse_gate
 from visioneval.suite.checks.panels import panel_warnings
 from visioneval.suite.checks.prompts import brace_warnings, prompt_warnings
 from visioneval.suite.entries.graders import BaseGrader
+from visioneval.suite.entries.providers import BaseProvider
 from visioneval.suite.loading.messages import Loc, SuiteWarning
 from visioneval.suite.model import Suite
 from visioneval.suite.remote import Remote
@@ -27,6 +28,7 @@ def suite_warnings(suite: Suite) -> Iterator[SuiteWarning]:
     yield from (SuiteWarning(loc, message) for loc, message in _missing_references(suite))
     yield from (SuiteWarning(loc, message) for loc, message in _misspelled_tags(suite))
     yield from (SuiteWarning(loc, message) for loc, message in _servers_without_path(suite))
+    yield from (SuiteWarning(loc, message) for loc, message in _same_calls(suite))
     yield from (SuiteWarning(loc, message) for loc, message in _of_providers(suite))
     yield from (SuiteWarning(loc, message) for loc, message in _missing_extras(suite))
     for name, graders in graders_by_type(suite).items():
@@ -73,6 +75,19 @@ def _servers_without_path(suite: Suite) -> Iterator[tuple[Loc, str]]:
     for loc, entry in [*entries, *((("judges", name), judge) for name, judge in suite.judges.items())]:
         if isinstance(entry, Remote) and (warning := entry.base_url_warning):
             yield (*loc, "base_url"), warning
+
+
+def _same_calls(suite: Suite) -> Iterator[tuple[Loc, str]]:
+    """Yields models that differ only in their server: a cache keeps one answer for both."""
+    seen: list[tuple[object, BaseProvider]] = []
+    for index, model in enumerate(suite.models):
+        if isinstance(model, Remote):
+            calls = (model.provider_name, model.key_options, model.params, model.grid, model.prompts)
+            twin = next((other for others, other in seen if others == calls), None)
+            if twin is not None and getattr(twin, "base_url", None) != model.base_url:
+                message = "differ only in their server, which no cache tells apart: --reuse all and --offline use one"
+                yield ("models", index), f"{twin.base_label!r} and {model.base_label!r} {message} output for both"
+            seen.append((calls, model))
 
 
 def _of_providers(suite: Suite) -> Iterator[tuple[Loc, str]]:

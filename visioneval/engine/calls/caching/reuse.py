@@ -43,3 +43,26 @@ class Reuse:
         if not self.judgements:
             return "none"
         return "all" if self.generations == "all" else None
+
+
+@dataclass(frozen=True, slots=True)
+class RunCells:
+    """The case IDs and the labels of a run that is resumed; of any other, none.
+
+    Two of its cells may send the same call, such as those of the same model on two servers. Each has its own output.
+    """
+
+    cases: frozenset[str] = frozenset()
+    labels: frozenset[str] = frozenset()
+
+    @staticmethod
+    def name(case: str, label: str) -> str:
+        """How a cached generation names the cell that it was generated for."""
+        return f"{label}\n{case}"
+
+    def is_of_another(self, stored: object, case: str, label: str) -> bool:
+        """Whether a generation was ``stored`` for another cell of the run, which is still in its suite."""
+        if not isinstance(stored, str) or stored == self.name(case, label):
+            return False
+        stored_label, _, stored_case = stored.partition("\n")
+        return stored_label in self.labels and stored_case in self.cases
