@@ -404,7 +404,8 @@ def test_a_damaged_file_of_the_cache_is_not_taken_for_an_output_that_could_not_b
 
     monkeypatch.setattr(cache_files, "write_whole", full)
     calls = calls_of(cache=cache)
-    call = cast("Call", SimpleNamespace(task_type=TaskType.IMAGE_GENERATION, samples=(0,)))
+    cell = {"case": SimpleNamespace(id="one"), "run": SimpleNamespace(label="m")}
+    call = cast("Call", SimpleNamespace(task_type=TaskType.IMAGE_GENERATION, samples=(0,), **cell))
     (output,) = calls._cache_generation("generate:key", Generation(outputs=(image,)), 0.25, call)
     assert (output.content, output.file, calls.broken is not None) == (image, None, True)
     cache.close()
