@@ -413,6 +413,14 @@ def test_only_connecting_has_a_limit_of_its_own(
     assert limits == [{"connect": 5.0, "read": None, "write": None, "pool": None}] * 2
 
 
+@pytest.mark.parametrize("data", ["abc", ["abc"], [["a", "b", "c"]], 3])
+def test_images_of_another_form_are_an_answer_that_cannot_be_read(data: Any) -> None:
+    with canned({"data": data}) as server:
+        error = failed(server.url)
+    assert str(error).startswith("the answer could not be read: ")
+    assert (error.kind, error.may_be_billed) == ("transient", True)
+
+
 def test_a_wrong_key_is_the_providers_words(api: FakeAPI) -> None:
     error = failed(api.openai_base_url, key="sk-wrong-key-5678")
     assert error.kind == "auth"

@@ -143,11 +143,11 @@ def test_a_plain_image_is_what_a_decoder_says_that_it_is(mode: str, monkeypatch:
         data[place] = chances.randrange(256)
         changed.append(with_right_checksums(data) if chances.random() < 0.8 else bytes(data))
     changed += [source[:length] for length in range(len(source))]
-    found = [outcome(data) for data in changed]
+    results = [outcome(data) for data in changed]
     assert plain_size(source) == plain_size(credentials) == (8, 6)
     assert sum(plain_size(data) is not None for data in changed) > 20
     monkeypatch.setattr(images, "plain_size", lambda _: None)
-    assert found == [outcome(data) for data in changed]
+    assert results == [outcome(data) for data in changed]
 
 
 def test_metadata_is_left_to_the_decoder() -> None:

@@ -81,6 +81,7 @@ class Calls:
     payer: str = ""
     """What the cache calls the run that pays."""
     cells: RunCells = field(default_factory=RunCells)
+    """Between which ``own`` generations are not shared."""
     reused_since: str | None = None
     """When the oldest reused generation was cached."""
     sanitizer: Sanitizer = field(default_factory=Sanitizer)

@@ -41,7 +41,7 @@ def client_for(options: OpenAIOptions) -> openai.AsyncOpenAI:
             base_url=options.base_url or BASE_URL,
             timeout=TIMEOUT,
             max_retries=0,
-            default_headers=cast("Mapping[str, str]", left_out),  # read as in a request, whose type has it
+            default_headers=cast("Mapping[str, str]", left_out),  # the SDK takes omit, only not in this type
             http_client=_http_client(),
         )
 
