@@ -32,6 +32,10 @@ class CellGrader:
     judges: tuple[CellJudge, ...] = ()
 
 
+MEASURED = (Verdict.PASS, Verdict.FAIL)
+"""The verdicts of measured cells."""
+
+
 @dataclass(slots=True)
 class Cell:
     """One cell of one side. Field names are those of its record.
@@ -63,6 +67,11 @@ class Cell:
     graders: tuple[CellGrader, ...] = ()
 
     @property
+    def passes(self) -> tuple[int, int]:
+        """The verdicts that passed, and all that were measured."""
+        return int(self.verdict is Verdict.PASS), int(self.verdict in MEASURED)
+
+    @property
     def is_unmeasured(self) -> bool:
         """Whether a grader failed that the cell needs, or a computed metric is null that it needs."""
         for grader in self.graders:  # a loop, which is faster than any()
@@ -78,3 +87,15 @@ class Cell:
             if grader.cost_usd is not None:
                 total = grader.cost_usd if total is None else total + grader.cost_usd
         return total
+
+
+@dataclass(slots=True)
+class PooledCell(Cell):
+    """The same cell in several runs: its verdict is that of most runs that measured it, its scores are their means."""
+
+    pooled: tuple[int, int] = (0, 0)
+
+    @property
+    def passes(self) -> tuple[int, int]:
+        """The runs in which it passed, and all that measured it."""
+        return self.pooled

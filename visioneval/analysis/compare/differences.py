@@ -11,19 +11,24 @@ from math import fsum
 from operator import truediv
 from typing import NamedTuple
 
+from visioneval.analysis.cells import MEASURED
 from visioneval.analysis.compare.paired_scores import PairedScores, PairedSums
 from visioneval.analysis.compare.pairing import CellPair
 from visioneval.analysis.scores import CaseNumbers
 from visioneval.analysis.stats.basic import Interval, holm
+from visioneval.analysis.stats.between_runs import NO_NOISE, RunNoise
 from visioneval.analysis.stats.clusters import paired_test
-from visioneval.analysis.stats.power import detectable_mean, detectable_rate
+from visioneval.analysis.stats.power import detectable_mean, detectable_rate, detectable_within
+from visioneval.analysis.stats.within_cases import Counts, lowest_worse_p, within_variance, worse_p
 from visioneval.types import Metric, Verdict
 
 ALPHA = 0.05
+CASE_ALPHA = 0.025
+"""The one-sided level of all tests of single cases together. That of the pass rate is half of ``ALPHA``, so both
+together are one family at 0.05."""
 PASS_RATE = "pass_rate"  # noqa: S105 - a rate, not a password
 PASSED = Metric(type="bool", better="higher")
 """The metric of a pass rate."""
-_MEASURED = (Verdict.PASS, Verdict.FAIL)
 _NOISE = 1e-24
 """A variance below this, relative to the squared mean, comes from rounding."""
 
@@ -38,8 +43,9 @@ class Difference:
     ``higher`` and ``lower`` count pairs in which B is higher or lower, ``changed_cases`` cases with another mean.
     ``p_holm`` is adjusted over its family, or ``None`` outside of them. ``lowest_p`` is the smallest ``p`` that changes
     of these sizes could have had. ``unmeasured`` counts excluded pairs: a score is ``null`` or a cell is an ``ERROR``.
-    ``variance`` is that of the cases' differences. ``detectable`` is the smallest difference that they detect with
-    80 % power at the level that decides, or ``None`` if there is none.
+    ``variance`` is that of the cases' differences, and ``within`` of a pass rate that of one cell around the rate of its
+    case. ``detectable`` is the smallest difference that they detect with 80 % power at the level that decides, or
+    ``None`` if there is none. ``samples`` are the mean numbers of samples of a case of a pass rate in A and in B.
     """
 
     name: str
@@ -59,6 +65,8 @@ class Difference:
     detectable: float | None = None
     lowest_p: float = 1.0
     variance: float | None = None
+    within: float | None = None
+    samples: tuple[float, float] = (0.0, 0.0)
 
     @property
     def worse_by(self) -> float | None:
@@ -80,6 +88,8 @@ class Difference:
 
     def detectable_at(self, alpha: float) -> float | None:
         """The smallest difference that these cases detect with 80 % power at a level, or ``None`` if there is none."""
+        if self.within is not None and self.a is not None:
+            return detectable_within(self.n_cases, self.a, self.within, self.samples, alpha=alpha)
         if self.variance is None or self.a is None:
             return None
         if self.metric.type == "bool":
@@ -107,7 +117,7 @@ def metric_difference(name: str, metric: Metric, pairs: Iterable[CellPair]) -> D
 
 def passed(verdict: Verdict) -> bool | None:
     """Whether a cell passed; ``None`` if it was not measured."""
-    return verdict is Verdict.PASS if verdict in _MEASURED else None
+    return verdict is Verdict.PASS if verdict in MEASURED else None
 
 
 def adjusted(pass_rate: Difference, metrics: Sequence[Difference]) -> tuple[Difference, list[Difference]]:
@@ -147,17 +157,27 @@ class PairCounts(NamedTuple):
     unmeasured: int
 
 
-def cases_difference(name: str, metric: Metric, cases: PairedSums, counts: PairCounts) -> Difference:
+def cases_difference(
+    name: str,
+    metric: Metric,
+    cases: PairedSums,
+    counts: PairCounts,
+    strata: Sequence[Counts] = (),
+    noise: RunNoise = NO_NOISE,
+) -> Difference:
     """Compares one number per case, so that cases count the same and their cells are not taken as independent.
 
-    The turns of a case are one case, as they are not independent.
+    The turns of a case are one case, as they are not independent. With ``strata``, the passes of each case on each model
+    run, the p-value is that of their test within cases.
     """
     number = len(cases.pairs)
     if not number:
         return Difference(name, metric, unmeasured=counts.unmeasured)
     changes = list(map(truediv, cases.change, cases.pairs))
     widest = _widest(metric)
-    test = paired_test(changes, widest)
+    worse = worse_p(strata, noise)
+    p = None if worse is None else min(1.0, 2 * min(worse, 1 - worse))
+    test = paired_test(changes, widest, added_variance=noise.of_difference, p=p)
     mean_a, change = fsum(map(truediv, cases.before, cases.pairs)) / number, fsum(changes) / number
     return Difference(
         name,
@@ -166,8 +186,8 @@ def cases_difference(name: str, metric: Metric, cases: PairedSums, counts: PairC
         b=mean_a + change,
         difference=change,
         interval=None if test is None else _clipped(test.interval, widest),
-        p=None if test is None else test.p,
-        lowest_p=_lowest_p(changes),
+        p=test.p if p is None and test is not None else p,
+        lowest_p=2 * lowest_worse_p(strata) if strata else _lowest_p(changes),
         n_pairs=sum(cases.pairs),
         n_cases=number,
         higher=counts.higher,
@@ -175,6 +195,8 @@ def cases_difference(name: str, metric: Metric, cases: PairedSums, counts: PairC
         changed_cases=sum(value != 0 for value in changes),
         unmeasured=counts.unmeasured,
         variance=_variance(changes, change),
+        within=within_variance(strata) if strata else None,
+        samples=(sum(case.a for case in strata) / number, sum(case.b for case in strata) / number),
     )
 
 

@@ -1,9 +1,10 @@
-"""The smallest differences that ``paired_test`` detects. Pure."""
+"""The smallest differences that ``paired_test`` and the test within cases detect. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import sqrt
+from math import exp, lgamma, log, sqrt
+from statistics import NormalDist
 
 from visioneval.analysis.stats.student import t_quantile
 
@@ -52,6 +53,48 @@ def detectable_rate(
         return shrunk >= reach * ((cases * square + pseudo) / (cases + 1) - shrunk)
 
     return _smallest(is_detectable, rate)
+
+
+def detectable_within(
+    cases: int,
+    rate: float,
+    within: float,
+    samples: tuple[float, float],
+    *,
+    change: float = 0.0,
+    alpha: float = 0.05,
+    power: float = POWER,
+) -> float | None:
+    """The smallest fall of a pass rate that the test within cases detects with ``power``, in 0..1.
+
+    ``within`` is the variance of one sample around the rate of its case, ``samples`` are the numbers of samples per case
+    in A and B, and ``change`` is the variance of the cases' differences beyond their samples'. A worse run is modeled as
+    failing the same share of what passed in every case. ``alpha`` is two-sided. ``None`` if no fall can be detected.
+
+    Source: the power of a score test, with the variance of its null hypothesis and that of the alternative, J. L. Fleiss,
+    B. Levin and M. C. Paik, "Statistical Methods for Rates and Proportions" (2003), section 4.2. Checked by ``make
+    calibration``.
+    """
+    a, b = samples
+    rate = max(rate, 1 - rate)
+    square = rate - min(within, rate * (1 - rate))  # the mean of the squared rates of cases
+    limit, reach = NormalDist().inv_cdf(1 - alpha / 2), NormalDist().inv_cdf(power)
+
+    def is_detectable(fall: float) -> bool:
+        left = 1 - fall / rate
+        pooled = (a + b * left) / (a + b)
+        unchanged = (pooled * rate - pooled**2 * square) * (1 / a + 1 / b)
+        changed = (rate - square) / a + (left * rate - left**2 * square) / b + change
+        return fall * sqrt(cases) >= limit * sqrt(max(0.0, unchanged)) + reach * sqrt(max(0.0, changed))
+
+    if log(0.5) - cases * log(_ways(a + b, b)) >= log(alpha / 2):
+        return None  # not even the loss of everything
+    return _smallest(is_detectable, rate)
+
+
+def _ways(total: float, chosen: float) -> float:
+    """The number of ways to choose ``chosen`` of ``total``, which may be means."""
+    return exp(lgamma(total + 1) - lgamma(chosen + 1) - lgamma(total - chosen + 1))
 
 
 def _reach(cases: int, alpha: float, power: float) -> float:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from math import fsum
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visioneval.analysis.compare.differences import (
+    CASE_ALPHA,
     PASS_RATE,
     PASSED,
     Difference,
@@ -17,6 +19,8 @@ from visioneval.analysis.compare.differences import (
 )
 from visioneval.analysis.compare.paired_scores import PairedSums
 from visioneval.analysis.compare.pairing import CellPair
+from visioneval.analysis.stats.between_runs import NO_NOISE, RunNoise
+from visioneval.analysis.stats.within_cases import Counts, adjusted_case_ps
 from visioneval.records.cells.cell_lines import NameNumbers, view_of
 from visioneval.types import Metric
 
@@ -27,15 +31,26 @@ if TYPE_CHECKING:
 
 _Group = tuple[int, str, tuple[str, ...], tuple[str, ...]]
 """The case, the model run, and the tags of A and B."""
-_COLUMNS = 8
-_CASE, _RUN, _TAGS, _PAIRS, _BEFORE, _AFTER, _HIGHER, _UNMEASURED = range(_COLUMNS)
+_COLUMNS = 10
+_CASE, _RUN, _TAGS, _PAIRS, _BEFORE, _AFTER, _HIGHER, _LOWER, _SAMPLES, _UNMEASURED = range(_COLUMNS)
+"""``_BEFORE`` counts the passes of A, and ``_SAMPLES`` its samples, in all of its runs."""
+
+
+class CasePasses(NamedTuple):
+    """The passes of a case, by its number, on a model run. ``p`` is one-sided, for B being worse, and adjusted."""
+
+    case: int
+    model_label: str
+    counts: Counts
+    p: float
 
 
 class VerdictTally:
     """Counts the verdicts of the pairs that can fail a gate, in a row for each case and model run."""
 
-    def __init__(self) -> None:
-        """No pairs."""
+    def __init__(self, noise: RunNoise = NO_NOISE) -> None:
+        """No pairs. ``noise`` is what varies between equal runs."""
+        self._noise = noise
         self._runs = NameNumbers()
         self._tags: dict[tuple[tuple[str, ...], tuple[str, ...]], int] = {}
         self._tags_of_pairs: list[tuple[str, ...]] = []
@@ -55,10 +70,13 @@ class VerdictTally:
         if before is None or after is None:
             counts[_UNMEASURED] += 1
         else:
+            a_passed, a_samples = a.passes
             counts[_PAIRS] += 1
-            counts[_BEFORE] += before
+            counts[_BEFORE] += a_passed
+            counts[_SAMPLES] += a_samples
             counts[_AFTER] += after
             counts[_HIGHER] += after > before
+            counts[_LOWER] += after < before
         if a.failure_tags or b.failure_tags:
             self._failure_tags.add(case, pair, is_measured=is_measured)
 
@@ -70,16 +88,25 @@ class VerdictTally:
         if tags not in self._tags:
             self._tags[tags] = len(self._tags)
             self._tags_of_pairs.append(pair.tags)
-        self._counts = [case, self._runs[pair.b.model_label], self._tags[tags], 0, 0, 0, 0, 0]
+        self._counts = [case, self._runs[pair.b.model_label], self._tags[tags], *[0] * (_COLUMNS - _PAIRS)]
 
     def pass_rate(self) -> Difference:
         """The difference of the pass rate."""
-        return _difference(PASS_RATE, self._all_rows())
+        return _difference(PASS_RATE, self._all_rows(), self._noise)
 
     def by_run(self) -> tuple[Difference, ...]:
         """The differences of the pass rates of model runs."""
         rows = self._all_rows()
-        return tuple(_difference(label, rows[rows[:, _RUN] == run]) for label, run in self._runs.items())
+        return tuple(_difference(label, rows[rows[:, _RUN] == run], self._noise) for label, run in self._runs.items())
+
+    def cases(self) -> tuple[CasePasses, ...]:
+        """The passes of each case on each model run, by the label in B, with p-values that Holm adjusts."""
+        labels = {run: label for label, run in self._runs.items()}
+        strata = _strata(self._all_rows())
+        p_values = adjusted_case_ps([counts for _, _, counts in strata], CASE_ALPHA, self._noise)
+        return tuple(
+            CasePasses(case, labels[run], counts, p) for (case, run, counts), p in zip(strata, p_values, strict=True)
+        )
 
     def by_tag(self) -> tuple[Difference, ...]:
         """The differences of the pass rates of tags."""
@@ -88,7 +115,7 @@ class VerdictTally:
         rows = self._all_rows()
         tags = dict.fromkeys(tag for tags in self._tags_of_pairs for tag in tags)
         return tuple(
-            _difference(tag, rows[np.array([tag in tags for tags in self._tags_of_pairs])[rows[:, _TAGS]]])
+            _difference(tag, rows[np.array([tag in tags for tags in self._tags_of_pairs])[rows[:, _TAGS]]], self._noise)
             for tag in tags
         )
 
@@ -106,14 +133,43 @@ class VerdictTally:
         return view_of(self._rows).reshape(-1, _COLUMNS)
 
 
-def _difference(name: str, rows: Rows) -> Difference:
-    sums = _sums_by_case(rows)
-    changes = sums[:, _AFTER] - sums[:, _BEFORE]
-    higher = int(rows[:, _HIGHER].sum())
-    counts = PairCounts(higher, higher - int(changes.sum()), int(rows[:, _UNMEASURED].sum()))
-    return cases_difference(
-        name, PASSED, PairedSums(sums[:, _PAIRS].tolist(), sums[:, _BEFORE].tolist(), changes.tolist()), counts
+def _difference(name: str, rows: Rows, noise: RunNoise) -> Difference:
+    strata = _strata(rows)
+    cases: dict[int, list[Counts]] = {}
+    for case, _, counts in strata:
+        cases.setdefault(case, []).append(counts)
+    before = [fsum(item.b * item.a_passed / item.a for item in items) for items in cases.values()]
+    after = [sum(item.b_passed for item in items) for items in cases.values()]
+    sums = PairedSums(
+        [sum(item.b for item in items) for items in cases.values()],
+        before,
+        [passes - expected for passes, expected in zip(after, before, strict=True)],
     )
+    counts = PairCounts(*(int(rows[:, column].sum()) for column in (_HIGHER, _LOWER, _UNMEASURED)))
+    return cases_difference(name, PASSED, sums, counts, [item for _, _, item in strata], noise)
+
+
+def _strata(rows: Rows) -> list[tuple[int, int, Counts]]:
+    """For each case and model run with measured pairs: their numbers, and the passes of both sides.
+
+    In the mean over cases, a stratum weighs its share of the pairs of its case.
+    """
+    import numpy as np
+
+    in_order = rows[np.lexsort((rows[:, _RUN], rows[:, _CASE]))].astype(np.int64)
+    first = np.flatnonzero(np.diff(in_order[:, _CASE], prepend=-1) | np.diff(in_order[:, _RUN], prepend=-1))
+    if not len(first):
+        return []
+    sums = np.add.reduceat(in_order, first, axis=0)
+    sums[:, [_CASE, _RUN]] = in_order[first][:, [_CASE, _RUN]]
+    sums = sums[sums[:, _PAIRS] > 0]
+    pairs = np.bincount(sums[:, _CASE], weights=sums[:, _PAIRS])
+    shares = (sums[:, _PAIRS] / pairs[sums[:, _CASE]]).tolist()
+    columns = (sums[:, column].tolist() for column in (_CASE, _RUN, _BEFORE, _SAMPLES, _AFTER, _PAIRS))
+    return [
+        (case, run, Counts(a_passed, a, b_passed, b, share))
+        for case, run, a_passed, a, b_passed, b, share in zip(*columns, shares, strict=True)
+    ]
 
 
 def _sums_by_case(rows: Rows) -> Rows:

@@ -1,0 +1,111 @@
+"""How much results vary between runs of the same suite, beyond what their samples explain. Pure.
+
+The runs of a baseline show it: another hour, or another version behind the same name, moves many samples of a run
+together. A comparison that takes samples as independent would then find a difference between equal runs too often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import fsum, inf, sqrt
+from statistics import NormalDist
+
+from visioneval.analysis.stats.student import t_two_sided_p
+
+Passes = tuple[int, int]
+"""The samples of a case in one run that passed, and all of its measured samples."""
+_LOWEST, _HIGHEST = 1e-300, 1 - 1e-16
+_MANY = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class RunNoise:
+    """What varies between equal runs. With fewer than two ``runs`` it is unknown, and taken as nothing.
+
+    ``shared`` is the variance of a run's mean that all its cases share, in squared units. ``dispersion`` is the variance
+    of the passes of a case in a run, as a multiple, 1 or more, of that of independent samples, known with ``freedom``
+    degrees of freedom.
+    """
+
+    runs: int = 1
+    shared: float = 0.0
+    dispersion: float = 1.0
+    freedom: float = inf
+
+    @property
+    def of_difference(self) -> float:
+        """The shared variance of the mean of a new run minus the mean of these runs."""
+        return self.shared * (1 + 1 / self.runs)
+
+    def widened(self, p: float, variance: float) -> float:
+        """A one-sided p-value of a difference of means that allows for this noise.
+
+        ``variance`` is that of the difference if samples are independent. The standard error grows, and Student's t
+        takes the place of the normal distribution. Its degrees of freedom are runs - 1 where the shared part is nearly
+        everything, and many where it is little: only that part is an estimate from so few runs. Size: ``make
+        calibration``.
+        """
+        of_samples, added = self.dispersion * variance, self.of_difference
+        freedom = (self.runs - 1) * (of_samples + added) / added if added else self.freedom
+        return _widened(p, (of_samples + added) / variance, freedom)
+
+    def widened_of_case(self, p: float) -> float:
+        """A one-sided p-value of a single case that allows for the dispersion."""
+        return _widened(p, self.dispersion, self.freedom)
+
+
+NO_NOISE = RunNoise()
+
+
+def run_noise(cases: Sequence[Sequence[Passes]]) -> RunNoise:
+    """The noise between runs: for each case that all runs measured, its passes in each of them.
+
+    The dispersion is pooled over the cases; cases with one sample per run say nothing about it.
+
+    Source: Pearson's statistic over its degrees of freedom, D. A. Williams, "Extra-binomial variation in logistic linear
+    models", Journal of the Royal Statistical Society C 31 (1982).
+    """
+    runs = len(cases[0]) if cases else 1
+    if len(cases) < 2 or runs < 2:
+        return NO_NOISE
+    shared = shared_variance([[passed / samples for passed, samples in row] for row in cases])
+    statistic, freedom = 0.0, 0
+    for row in cases:
+        passed, samples = sum(count for count, _ in row), sum(count for _, count in row)
+        if 0 < passed < samples and samples > runs:
+            rate = passed / samples
+            squares = fsum((count - n * rate) ** 2 / (n * rate * (1 - rate)) for count, n in row)
+            statistic += squares * (1 - 1 / samples)
+            freedom += runs - 1
+    if statistic <= freedom:
+        return RunNoise(runs, shared)
+    return RunNoise(runs, shared, statistic / freedom, freedom)
+
+
+def shared_variance(cases: Sequence[Sequence[float]]) -> float:
+    """The variance of a run's mean that its cases share, given the value of each case in each run. 0 or more.
+
+    Needs two cases or more, and two runs or more.
+
+    Source: the two-way random model (cases and runs, one value each) of S. R. Searle, G. Casella and C. E. McCulloch,
+    "Variance Components" (1992), section 4.3, with a negative estimate set to 0.
+    """
+    number, runs = len(cases), len(cases[0])
+    means = [fsum(column) / number for column in zip(*cases, strict=True)]
+    middle = fsum(means) / runs
+    of_runs = number * fsum((mean - middle) ** 2 for mean in means) / (runs - 1)
+    rest = fsum(
+        (value - case + middle - mean) ** 2
+        for row, case in ((row, fsum(row) / runs) for row in cases)
+        for value, mean in zip(row, means, strict=True)
+    )
+    return max(0.0, of_runs - rest / ((number - 1) * (runs - 1))) / number
+
+
+def _widened(p: float, factor: float, freedom: float) -> float:
+    if factor <= 1:
+        return p
+    z = NormalDist().inv_cdf(min(max(p, _LOWEST), _HIGHEST)) / sqrt(factor)
+    tail = t_two_sided_p(z, max(1, round(min(freedom, _MANY)))) / 2
+    return tail if z < 0 else 1 - tail
