@@ -43,9 +43,9 @@ class Difference:
     ``higher`` and ``lower`` count pairs in which B is higher or lower, ``changed_cases`` cases with another mean.
     ``p_holm`` is adjusted over its family, or ``None`` outside of them. ``lowest_p`` is the smallest ``p`` that changes
     of these sizes could have had. ``unmeasured`` counts excluded pairs: a score is ``null`` or a cell is an ``ERROR``.
-    ``variance`` is that of the cases' differences, and ``within`` of a pass rate that of one cell around the rate of its
-    case. ``detectable`` is the smallest difference that they detect with 80 % power at the level that decides, or
-    ``None`` if there is none. ``samples`` are the mean numbers of samples of a case of a pass rate in A and in B.
+    ``variance`` is that of the cases' differences, and ``within``, of a pass rate, that of one cell around the rate of
+    its case. ``detectable`` is the smallest difference that they detect with 80 % power at the level that decides, or
+    ``None`` if there is none. ``samples``, of a pass rate, are the mean numbers of samples of a case in A and in B.
     """
 
     name: str
@@ -167,8 +167,8 @@ def cases_difference(
 ) -> Difference:
     """Compares one number per case, so that cases count the same and their cells are not taken as independent.
 
-    The turns of a case are one case, as they are not independent. With ``strata``, the passes of each case on each model
-    run, the p-value is that of their test within cases.
+    The turns of a case are one case, as they are not independent. With ``strata``, the passes of each case on each
+    model run, the p-value is that of their test within cases.
     """
     number = len(cases.pairs)
     if not number:

@@ -23,9 +23,9 @@ _MANY = 1_000_000
 class RunNoise:
     """What varies between equal runs. With fewer than two ``runs`` it is unknown, and taken as nothing.
 
-    ``shared`` is the variance of a run's mean that all its cases share, in squared units. ``dispersion`` is the variance
-    of the passes of a case in a run, as a multiple, 1 or more, of that of independent samples, known with ``freedom``
-    degrees of freedom.
+    ``shared`` is the variance of a run's mean that all its cases share, in squared units. ``dispersion`` is the
+    variance of the passes of a case in a run, as a multiple, 1 or more, of that of independent samples, known with
+    ``freedom`` degrees of freedom.
     """
 
     runs: int = 1
@@ -63,8 +63,8 @@ def run_noise(cases: Sequence[Sequence[Passes]]) -> RunNoise:
 
     The dispersion is pooled over the cases; cases with one sample per run say nothing about it.
 
-    Source: Pearson's statistic over its degrees of freedom, D. A. Williams, "Extra-binomial variation in logistic linear
-    models", Journal of the Royal Statistical Society C 31 (1982).
+    Source: Pearson's statistic over its degrees of freedom, D. A. Williams, "Extra-binomial variation in logistic
+    linear models", Journal of the Royal Statistical Society C 31 (1982).
     """
     runs = len(cases[0]) if cases else 1
     if len(cases) < 2 or runs < 2:

@@ -98,11 +98,10 @@ def _bounded_mean_interval(cases: CaseSums, low: float, high: float, confidence:
     squares += pseudo**2 * (mean**2 + (1 - mean) ** 2) / 2
     variance = (number + 1) / number * squares / (cells + pseudo) ** 2
     share = min(1.0, max(0.0, fsum(total for total, _ in shares) / cells))
-    interval = _wilson(
-        mean, mean * (1 - mean) / variance, t_quantile(0.5 + confidence / 2, _freedom(cases)), confidence
-    )
-    ends = min(interval.low, share), max(interval.high, share)
-    return Interval(*(low + (high - low) * end for end in ends), confidence)
+    quantile = t_quantile(0.5 + confidence / 2, _freedom(cases))
+    interval = _wilson(mean, mean * (1 - mean) / variance, quantile, confidence)
+    lowest, highest = min(interval.low, share), max(interval.high, share)
+    return Interval(low + (high - low) * lowest, low + (high - low) * highest, confidence)
 
 
 def rate_separation_interval(above: CaseSums, below: CaseSums, confidence: float = 0.95) -> Interval | None:
@@ -196,7 +195,7 @@ def paired_test(
     difference ``s`` is ``scale``, the largest difference that a case can have, if it is given. Without it, and if all
     differences are 0, the result is ``None``. The interval has the differences that the test does not exclude.
 
-    ``added_variance`` is what else the mean varies by. ``p`` replaces that of no change by another two-sided test of it.
+    ``added_variance`` is what else the mean varies by. ``p`` is another two-sided test of no change, if it is given.
 
     Source: the pseudo-observations of D. G. Bonett and R. M. Price, "Adjusted Wald confidence interval for a difference
     of binomial proportions based on paired data", Journal of Educational and Behavioral Statistics 37 (2012), at half

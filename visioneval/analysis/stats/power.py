@@ -67,13 +67,14 @@ def detectable_within(
 ) -> float | None:
     """The smallest fall of a pass rate that the test within cases detects with ``power``, in 0..1.
 
-    ``within`` is the variance of one sample around the rate of its case, ``samples`` are the numbers of samples per case
-    in A and B, and ``change`` is the variance of the cases' differences beyond their samples'. A worse run is modeled as
-    failing the same share of what passed in every case. ``alpha`` is two-sided. ``None`` if no fall can be detected.
+    ``within`` is the variance of one sample around the rate of its case, ``samples`` are the numbers of samples per
+    case in A and B, and ``change`` is the variance of the cases' differences beyond their samples'. A worse run is
+    modeled as failing the same share of what passed in every case. ``alpha`` is two-sided. ``None`` if no fall can be
+    detected.
 
-    Source: the power of a score test, with the variance of its null hypothesis and that of the alternative, J. L. Fleiss,
-    B. Levin and M. C. Paik, "Statistical Methods for Rates and Proportions" (2003), section 4.2. Checked by ``make
-    calibration``.
+    Source: the power of a score test, with the variance of its null hypothesis and that of the alternative, J. L.
+    Fleiss, B. Levin and M. C. Paik, "Statistical Methods for Rates and Proportions" (2003), section 4.2. Checked by
+    ``make calibration``.
     """
     a, b = samples
     rate = max(rate, 1 - rate)

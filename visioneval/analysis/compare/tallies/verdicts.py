@@ -145,8 +145,8 @@ def _difference(name: str, rows: Rows, noise: RunNoise) -> Difference:
         before,
         [passes - expected for passes, expected in zip(after, before, strict=True)],
     )
-    counts = PairCounts(*(int(rows[:, column].sum()) for column in (_HIGHER, _LOWER, _UNMEASURED)))
-    return cases_difference(name, PASSED, sums, counts, [item for _, _, item in strata], noise)
+    numbers = PairCounts(*(int(rows[:, column].sum()) for column in (_HIGHER, _LOWER, _UNMEASURED)))
+    return cases_difference(name, PASSED, sums, numbers, [item for _, _, item in strata], noise)
 
 
 def _strata(rows: Rows) -> list[tuple[int, int, Counts]]:
