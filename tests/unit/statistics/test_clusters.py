@@ -100,11 +100,33 @@ def test_a_mean_without_known_variance_has_no_interval() -> None:
     assert mean_interval([(3.0, 1)]) is None
     assert mean_interval([(0.1 + 0.2, 1), (0.3, 1), (0.6, 2)]) is None
     assert mean_interval([]) is None
+    assert mean_interval([], (0, 5)) is None
     assert rate_interval([]) is None
 
 
+def test_a_bounded_mean_of_yes_or_no_is_nearly_the_rate() -> None:
+    """With values at the ends only, it is Wilson's interval with one more case, half of it at each end."""
+    cases = [(float(case < 27), 1) for case in range(30)]
+    mean, rate = ends(mean_interval(cases, (0, 1))), ends(rate_interval(cases))
+    assert mean == pytest.approx(rate, abs=0.03)
+    assert mean[0] < rate[0]
+    scaled = ends(mean_interval([(5 * total, count) for total, count in cases], (0, 5)))
+    assert scaled == pytest.approx((5 * mean[0], 5 * mean[1]))
+
+
+def test_few_failing_cases_hardly_show_that_samples_are_independent() -> None:
+    """One error in 160 does not make the bound better than none does: none counts each case once."""
+    perfect = ends(rate_interval([(8.0, 8)] * 20))
+    flawed = ends(rate_interval([(7.0, 8), *[(8.0, 8)] * 19]))
+    assert flawed[0] < perfect[0]
+    broken = ends(rate_interval([(0.0, 8), *[(8.0, 8)] * 19]))
+    assert broken == pytest.approx(ends(rate_interval([(0.0, 1), *[(1.0, 1)] * 19])), abs=0.03)
+
+
 def test_intervals_stay_within_the_range_of_the_metric() -> None:
-    assert ends(mean_interval([(5.0, 1), (5.0, 1), (4.0, 1)], (0, 5)))[1] == 5
+    assert ends(mean_interval([(5.0, 1), (5.0, 1), (4.0, 1)], (None, 5)))[1] == 5
+    low, high = ends(mean_interval([(5.0, 1)] * 9, (0, 5)))
+    assert 2 < low < high == 5, "nine cases do not show that none is at the other end"
     assert ends(separation_interval([(1.0, 1), (0.9, 1)], [(0.0, 1), (0.2, 1)], (-1, 1)))[1] == 1
 
 
