@@ -120,14 +120,14 @@ def test_no_case_is_tested_where_none_could_be_worse() -> None:
 
 
 def test_shared_variance_is_that_of_the_analysis_of_variance() -> None:
-    import pandas
+    import pandas as pd
     from statsmodels.formula.api import ols
     from statsmodels.stats.anova import anova_lm
 
     random = np.random.default_rng(3)
     values = random.normal(0, 1, (30, 5)) + random.normal(0, 1, (30, 1)) + random.normal(0, 0.8, (1, 5))
     rows = [{"case": str(i), "run": str(k), "value": values[i, k]} for i in range(30) for k in range(5)]
-    table = anova_lm(ols("value ~ case + run", pandas.DataFrame(rows)).fit())
+    table = anova_lm(ols("value ~ case + run", pd.DataFrame(rows)).fit())
     squares = table["mean_sq"]
     assert shared_variance(values.tolist()) == pytest.approx((squares["run"] - squares["Residual"]) / 30)
     assert shared_variance((values - values.mean(axis=0)).tolist()) == 0
