@@ -43,6 +43,7 @@ class Side:
     source_sha256: str | None = None
     state: RunState | None = None
     planned_cells: int | None = None
+    must_detect: float | None = None
     folder: Path | None = None
     is_narrowed: bool = False
     left_out_cases: frozenset[str] = frozenset()
@@ -93,6 +94,7 @@ def side_of_run(name: str, info: RunInfo, cells: StoredCells, folder: Path) -> S
         source_sha256=info.source_sha256,
         state=info.state,
         planned_cells=info.planned_cells,
+        must_detect=info.suite.compare.must_detect,
         folder=folder,
         left_out_cases=frozenset(case.id for case in info.suite.cases) - {case.id for case in selected.cases},
         left_out_labels=frozenset(_labels(info.suite)) - set(_labels(selected)),

@@ -9,9 +9,21 @@ from pathlib import Path
 from typing import Unpack, get_args
 
 from visioneval.analysis.compare.compare import Comparison
-from visioneval.analysis.compare.coverage import check_coverage, parse_allowed
+from visioneval.analysis.compare.coverage import Allowed, check_coverage, parse_allowed
 from visioneval.analysis.compare.filters import ComparisonFilters
-from visioneval.analysis.compare.gates import GateResult, check_confirm, check_gates, exit_code, parse_fail_on
+from visioneval.analysis.compare.gates import (
+    CANNOT_TELL,
+    FailOn,
+    GateResult,
+    allow_cannot_tell,
+    check_confirm,
+    check_detectable,
+    check_gates,
+    check_named,
+    exit_code,
+    parse_fail_on,
+)
+from visioneval.analysis.compare.must_pass import Confirmation
 from visioneval.analysis.compare.reading import compare_stored
 from visioneval.analysis.ranking.findings import RankedBy, Rankings
 from visioneval.analysis.ranking.ranking import RankFilters, rank_runs
@@ -77,6 +89,7 @@ def compare(
     model_map: Sequence[str] = (),
     allow: Sequence[str] = (),
     confirm: int | None = None,
+    must_detect: float | None = None,
     warn: Warn = LOG.warning,
     **settings: Unpack[CallKeywords],
 ) -> ComparisonResult:
@@ -84,9 +97,11 @@ def compare(
 
     A and B are what ``load_run`` takes, a JSONL file of records or ``baseline:NAME``. ``model_map`` pairs model runs
     with different labels, as ``OLD=NEW``. ``allow`` accepts what B lost: ``missing-metrics``, ``missing-cells``,
-    ``errors`` or ``errors=RATE``. With ``confirm``, ``must_pass`` cases that broke are generated up to that many times
-    more (1 to 100), and judged with these samples; the other settings except ``runs`` apply to that. Raises
-    ``UsageError``, with ``confirm`` also ``SuiteError`` and ``StorageError``.
+    ``errors`` or ``errors=RATE``; ``cannot-tell`` accepts gates that too few cases decide. ``must_detect`` is a drop of
+    the pass rate in points, above 0 and at most 100, that must be found at least four times in five. With ``confirm``,
+    ``must_pass`` cases that broke are generated up to that many times more (1 to 100), and judged with these samples;
+    the other settings except ``runs`` apply to that. Raises ``UsageError``, with ``confirm`` also ``SuiteError`` and
+    ``StorageError``.
     """
     if isinstance(fail_on, str) or isinstance(allow, str):
         raise UsageError("fail_on and allow must be lists of strings, not one string")
@@ -94,7 +109,9 @@ def compare(
     if confirm is None and (unused := [name for name, value in settings.items() if name != "runs" and value]):
         raise UsageError(f"{', '.join(unused)}: only for new samples, so only with confirm")
     filters = ComparisonFilters(tuple(metrics), tuple(tags), tuple(cases))
-    request = ComparisonRequest(str(a), str(b), tuple(fail_on), tuple(allow), filters, tuple(model_map), confirm)
+    request = ComparisonRequest(
+        str(a), str(b), tuple(fail_on), tuple(allow), filters, tuple(model_map), confirm, must_detect
+    )
     return compare_named(request, options, replace(log_listener(), say=warn))
 
 
@@ -110,11 +127,15 @@ class ComparisonRequest:
     model_map: tuple[str, ...] = ()
     confirm: int | None = None
     """The maximum number of new samples of each case that broke."""
+    must_detect: float | None = None
+    """The drop of the pass rate, in points, that must not be missed; by default that of the suites."""
 
 
 def compare_named(request: ComparisonRequest, options: RunOptions, listener: Listener) -> ComparisonResult:
     """Compares two runs. ``options`` are for new samples, except for the folder of runs."""
     gates, allowed = parse_fail_on(request.fail_on), parse_allowed(request.allow)
+    if request.must_detect is not None and not 0 < request.must_detect <= 100:
+        raise UsageError(f"--must-detect {request.must_detect:g}: must be above 0 and at most 100 points")
     if request.confirm is not None:
         check_confirm(request.confirm, gates)
     with without_garbage_collection():
@@ -128,12 +149,29 @@ def compare_named(request: ComparisonRequest, options: RunOptions, listener: Lis
             is_confirmed=request.confirm is not None,
             warn=listener.say,
         )
-        results, losses = check_gates(comparison, gates), check_coverage(comparison, allowed)
+        losses = check_coverage(comparison, allowed)
+        check_gates(comparison, gates)
     if request.confirm is None:
-        return ComparisonResult(comparison, (*results, *losses))
+        return ComparisonResult(comparison, (*_decide(comparison, gates, request, allowed), *losses))
     confirmed = confirm_comparison(comparison, request.confirm, options, listener)
-    results = check_gates(comparison, gates, confirmed.confirmation)
+    results = _decide(comparison, gates, request, allowed, confirmed.confirmation)
     return ComparisonResult(comparison, (*results, *losses), confirmed.interrupted)
+
+
+def _decide(
+    comparison: Comparison,
+    gates: Sequence[FailOn],
+    request: ComparisonRequest,
+    allowed: Allowed,
+    confirmation: Confirmation | None = None,
+) -> tuple[GateResult, ...]:
+    results = check_gates(comparison, gates, confirmation)
+    results = check_named(results) if request.fail_on else results
+    of_suites = [side.must_detect for side in (comparison.a, comparison.b) if side.must_detect is not None]
+    points = request.must_detect if request.must_detect is not None else min(of_suites, default=None)
+    if points is not None:
+        results = (*results, check_detectable(comparison, points))
+    return allow_cannot_tell(results) if CANNOT_TELL in allowed else results
 
 
 def rank(

@@ -34,7 +34,7 @@ def junit_xml(runs: Iterable[tuple[Path, RunInfo, Sequence[Record]]]) -> str:
 
 
 def comparison_junit(comparison: Comparison, gates: Sequence[GateResult]) -> str:
-    """A comparison: one test case per gate. A gate that was not measured, and an incomplete B, are errors."""
+    """A comparison: one test case per gate. A gate that cannot tell or was not measured is an error."""
     root = ET.Element("testsuites", name="visioneval")
     states = [gate.state for gate in gates]
     name = f"compare: {comparison.a.name}, {comparison.b.name}"
@@ -45,11 +45,14 @@ def comparison_junit(comparison: Comparison, gates: Sequence[GateResult]) -> str
         name=_text(name),
         tests=str(len(gates) + is_incomplete),
         failures=str(states.count("failed")),
-        errors=str(states.count("unmeasured") + is_incomplete),
+        errors=str(states.count("unmeasured") + states.count("cannot_tell") + is_incomplete),
+        skipped=str(states.count("not_applicable")),
     )
     for gate in gates:
         case = ET.SubElement(suite, "testcase", name=_text(gate.fail_on.text), classname=_text(name))
-        if gate.state != "passed":
+        if gate.state == "not_applicable":
+            ET.SubElement(case, "skipped", message=_text(gate.message))
+        elif gate.state != "passed":
             tag = "failure" if gate.state == "failed" else "error"
             ET.SubElement(case, tag, message=_text(gate.message), type=gate.state)
     if is_incomplete:

@@ -52,6 +52,8 @@ _STATE_LABELS = {
     "passed": "passed",
     "failed": "**FAILED**",
     "unmeasured": "**NOT MEASURED**",
+    "cannot_tell": "**CANNOT TELL**",
+    "not_applicable": "not applicable",
     "skipped": "skipped",
     "deferred": "after merging",
 }

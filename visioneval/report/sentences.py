@@ -43,6 +43,7 @@ _OUTCOMES: dict[OverallState, tuple[str, str]] = {
     "passed": ("pass", "All gates passed"),
     "failed": ("fail", "A gate failed"),
     "unmeasured": ("error", "A gate was not measured"),
+    "cannot_tell": ("error", "A gate cannot tell"),
     "incomplete": ("error", "B is incomplete"),
 }
 _UNDETECTABLE = "nothing"
@@ -228,11 +229,13 @@ def show_p(p: float | None) -> str:
 
 
 def assessment(difference: Difference) -> str:
-    """Whether B is better or worse. Without evidence of it: ``no clear change``."""
+    """Whether B is better or worse. Without evidence of it: ``no clear change``, or why there can be none."""
     if difference.difference is None:
         return ""
     if not difference.is_evident:
-        return "no clear change" if difference.changed_cases else "no change"
+        if not difference.changed_cases:
+            return "no change"
+        return "no clear change" if difference.is_testable else "cannot tell: too few cases"
     if difference.worse_by is None:
         return "higher" if difference.difference > 0 else "lower"
     return "worse" if difference.worse_by > 0 else "better"
@@ -256,10 +259,9 @@ def power_lines(differences: Sequence[Difference]) -> Iterator[str]:
         sizes = [f"{size} ({', '.join(metrics)})" for size, metrics in metrics_by_size.items()]
         cases = count_of(number, "case")
         if sizes:
-            yield f"With {cases}, 80% power to detect {'; '.join(sizes)}"
+            yield f"With {cases}, a change below {'; '.join(sizes)} can be missed (more than one time in five)"
         if hidden:
-            verb = "is" if number == 1 else "are"
-            yield f"{cases} {verb} too few to detect any difference with 80% power ({', '.join(hidden)})"
+            yield f"With {cases}, any change can be missed ({', '.join(hidden)})"
     if any(difference.unmeasured for difference in differences):
         yield "!n: not measured on at least one side in n more pairs"
 

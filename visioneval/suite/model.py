@@ -59,6 +59,15 @@ class CaseFile(Frozen):
     file: FilePath = Field(description="A YAML file with a list of cases, relative to this file.")
 
 
+class CompareEntry(Frozen):
+    """How ``compare`` decides about runs of the suite."""
+
+    must_detect: Annotated[float, Field(gt=0, le=100)] | None = Field(
+        default=None,
+        description="A drop of the pass rate, in points, that `compare` must find at least four times in five.",
+    )
+
+
 class Suite(Frozen):
     """A resolved suite: files and datasets are read and variables replaced."""
 
@@ -113,6 +122,7 @@ class Suite(Frozen):
         default_factory=dict,
         description="Prices by model, provider:model or provider, for models unknown to genai-prices.",
     )
+    compare: CompareEntry = Field(default=CompareEntry(), description="How `compare` decides about runs of the suite.")
     labels: Labels | None = Field(default=None, description="The questions for human raters.")
     tracking: Tracking | None = Field(
         default=None, description="Where the results are sent after every run: to `mlflow`, `wandb` or `vertex`."

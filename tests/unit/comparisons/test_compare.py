@@ -72,14 +72,16 @@ def test_lower_is_an_improvement_if_lower_is_better() -> None:
     assert neither.worse_by is None
 
 
-def test_samples_of_a_case_count_as_one_observation() -> None:
-    """Twelve flips in three cases are not twelve flips in twelve cases."""
+def test_samples_show_that_their_cases_changed_and_hardly_more() -> None:
+    """Twelve flips in three cases are no chance, but say little about other cases: the interval is over three cases."""
     before = [cell(f"c{at}", "PASS", sample_index=k) for at in range(3) for k in range(4)]
     after = [cell(f"c{at}", "FAIL", sample_index=k) for at in range(3) for k in range(4)]
     rate = compared(before, after).pass_rate
     assert (rate.n_pairs, rate.n_cases) == (12, 3)
-    assert rate.p is not None
-    assert rate.p > 0.05
+    assert rate.p == pytest.approx(1 / 70**3)
+    assert rate.interval is not None
+    assert rate.interval.low == -1
+    assert -0.01 < rate.interval.high < 0
     assert rate.detectable is None
 
 
@@ -303,6 +305,11 @@ def test_missing_judge_on_one_side_is_no_difference() -> None:
         ({"difference": 0.0, "p": 1.0}, "no change"),
         ({"difference": -0.3, "p": None, "changed_cases": 1}, "no clear change"),
         ({"difference": -0.3, "p": 0.2, "changed_cases": 3}, "no clear change"),
+        ({"difference": -0.3, "p": 0.2, "changed_cases": 4, "n_cases": 4}, "cannot tell: too few cases"),
+        (
+            {"difference": -0.3, "p": 0.2, "n_cases": 4, "changed_cases": 4, "within": 0.1, "lowest_p": 1e-9},
+            "no clear change",
+        ),
         ({"difference": -0.3, "p": 0.01, "changed_cases": 9}, "worse"),
         ({"difference": -0.3, "p": 0.01, "p_holm": 0.06, "changed_cases": 9}, "no clear change"),
         ({"difference": 0.3, "p": 0.01, "p_holm": 0.04, "changed_cases": 9}, "better"),
@@ -311,4 +318,4 @@ def test_missing_judge_on_one_side_is_no_difference() -> None:
 )
 def test_assessment_needs_evidence(changes: dict[str, Any], text: str) -> None:
     """The level that decides is that of the adjusted p-value where there is one."""
-    assert assessment(Difference(**{"name": "look", "metric": Metric(type="number"), **changes})) == text
+    assert assessment(Difference(**{"name": "look", "metric": Metric(type="number"), "n_cases": 9, **changes})) == text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,16 @@ from compare_factory import cell, scored, side, verdicts
 
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import compare
-from visioneval.analysis.compare.gates import DEFAULT, GateResult, check_gates, exit_code, parse_fail_on
+from visioneval.analysis.compare.gates import (
+    DEFAULT,
+    GateResult,
+    allow_cannot_tell,
+    check_detectable,
+    check_gates,
+    check_named,
+    exit_code,
+    parse_fail_on,
+)
 from visioneval.errors import UsageError
 from visioneval.types import Metric
 
@@ -23,19 +33,31 @@ def checked(
 ) -> tuple[tuple[GateResult, ...], int]:
     result = compare(side(before), side(after, "b", state=state))
     gates = check_gates(result, parse_fail_on(fail_on))
+    gates = check_named(gates) if fail_on else gates
     return gates, exit_code(result, gates)
 
 
 @pytest.mark.parametrize(
     ("before", "after", "changes", "fail_on", "code"),
     [
-        ("PPPP", "PPPF", {}, [], 0),  # generated again, a single flip is noise
+        ("PPPPPP", "PPPPPF", {}, [], 0),  # generated again, a single flip is noise
         ("PPPP", "PPPF", {}, ["broken"], 1),
         ("PPPP", "PPPF", SAME, [], 1),
-        ("PPPP", "PPPF", SAME, ["significant"], 0),
+        ("PPPP", "PPPF", SAME, ["regressed"], 3),  # four cases could not show it
+        ("PPPPPP", "PPPPPF", SAME, ["regressed"], 0),
+        ("PPPP", "FFFF", {}, [], 3),
+        ("PPPPP", "FFFFF", {}, [], 1),
+        ("PPPPPPP", "PPFFFFF", {}, [], 1),
+        ("PPPPP", "PFFFF", {}, [], 3),  # more than half broke, and chance is not excluded
+        ("PPPPPP", "PPPFFF", {}, [], 0),
+        ("PPPF", "PPFP", {}, [], 0),  # nothing got worse
+        ("PPPP", "PPPP", {}, ["must_pass"], 3),  # named, and about nothing
+        ("PPPP", "PPPP", {}, ["must_pass", "broken_same_output"], 3),
+        ("PPPP", "PPPP", {}, ["must_pass", "broken"], 0),
         ("PPPP", "PPPF", MUST, [], 1),
-        ("PPPP", "PPPF", MUST, ["significant", "broken_same_output"], 0),
-        ("PPPP", "PPPF", {**MUST, **SAME, "flaky": True}, ["broken", *DEFAULT, "pass_rate:0"], 0),
+        ("PPPPPP", "PPPPPF", MUST, ["regressed", "broken_same_output"], 0),
+        ("PPPP", "PPPF", {**MUST, **SAME, "flaky": True}, [], 0),
+        ("PPPP", "PPPF", {**MUST, **SAME, "flaky": True}, ["broken", *DEFAULT, "pass_rate:0"], 3),
         ("PPPPPPP", "FFFFFFF", {}, [], 1),
         ("FFFFFFF", "PPPPPPP", {}, [], 0),  # significantly better is no loss
         ("FFFF", "FFFF", {**MUST, **SAME}, [], 0),
@@ -80,17 +102,15 @@ def test_bound_uses_the_direction_of_the_metric() -> None:
 
 
 def test_messages_of_gates() -> None:
-    gates, _ = checked(
-        verdicts("PPP", **MUST), verdicts("PF!", **MUST), "must_pass", "broken_same_output", "significant"
-    )
+    gates, _ = checked(verdicts("PPP", **MUST), verdicts("PF!", **MUST), "must_pass", "broken_same_output", "regressed")
     assert [item.message for item in gates] == [
         "1 of 3 cases tagged must_pass broke: c1 (failed 1 of 1);"
         " 1 that passed in A could not be measured in B: c2 (failed 0 of 1, 1 not measured)",
         "no cells with the same output",
-        "none of 1 metrics is significantly worse, over 2 cases",
+        "1 of 2 cells broke; 2 cases x 1 sample cannot show it at 5 %: --confirm 3 would",
     ]
-    (result,) = checked(verdicts("P" * 9), verdicts("F" * 9), "significant")[0]
-    assert result.message == "pass_rate -100.0 points (p 0.00018)"
+    (result,) = checked(verdicts("P" * 9), verdicts("F" * 9), "regressed")[0]
+    assert result.message == "pass_rate -100.0 points (p 0.002)"
     before = [cell(), cell("gone", tags=("must_pass",)), cell("two", tags=("must_pass",))]
     (result,) = checked(before, [cell(), cell("two")], "must_pass")[0]
     assert result.message == "0 of 1 cases tagged must_pass broke; 1 more cell of A missing from B: gone"
@@ -124,7 +144,7 @@ def test_model_run_excluded_by_a_flag_is_not_missing() -> None:
 
 
 def test_default_gates() -> None:
-    assert tuple(item.text for item in parse_fail_on([])) == ("broken_same_output", "significant", "must_pass")
+    assert tuple(item.text for item in parse_fail_on([])) == ("broken_same_output", "regressed", "must_pass")
     assert [item.text for item in parse_fail_on(["broken", "broken"])] == ["broken"]
 
 
@@ -171,3 +191,65 @@ def test_a_bound_that_no_difference_can_exceed_is_rejected(metric: Metric, allow
     else:
         with pytest.raises(UsageError, match=f"look cannot get worse by more than {most}: write less than that"):
             check_gates(result, gates)
+
+
+def sampled(letters: str, **changes: Any) -> list[Cell]:
+    """Samples of cases: ``PPP FFF`` are three of each of two cases."""
+    return [
+        replace(item, test_id=f"c{case}", sample_index=sample)
+        for case, group in enumerate(letters.split())
+        for sample, item in enumerate(verdicts(group, **changes))
+    ]
+
+
+@pytest.mark.parametrize(("samples", "state"), [(3, "passed"), (8, "failed"), (20, "failed")])
+@pytest.mark.parametrize("others", [3, 199])
+def test_one_case_that_breaks_is_a_regression_among_any_number_of_others(samples: int, others: int, state: str) -> None:
+    steady = " ".join(["P" * samples] * others)
+    before, after = sampled(f"{'P' * samples} {steady}"), sampled(f"{'F' * samples} {steady}")
+    ((result,), _) = checked(before, after, "regressed")
+    assert result.state == state
+    assert (f"1 case: c0 ({samples} of {samples} -> 0 of {samples}" in result.message) == (state == "failed")
+
+
+def test_a_case_is_named_with_its_model_run_where_there_are_several() -> None:
+    labels = "one", "two"
+    before = [replace(item, model_label=label) for label in labels for item in sampled("PPPPPPPP PPPPPPPP")]
+    after = [
+        replace(item, verdict="FAIL") if item.model_label == "two" and item.test_id == "c1" else item for item in before
+    ]
+    ((result,), code) = checked(before, after, "regressed")
+    assert "c1 on two (8 of 8 -> 0 of 8" in result.message
+    assert code == 1
+
+
+def test_a_regression_of_single_cases_beside_equal_gains() -> None:
+    """The mean is the same, and two cases are lost."""
+    before = sampled("PPPPPPPP PPPPPPPP FFFFFFFF FFFFFFFF")
+    after = sampled("FFFFFFFF FFFFFFFF PPPPPPPP PPPPPPPP")
+    ((result,), code) = checked(before, after, "regressed")
+    assert result.message.startswith("2 cases: c0 (8 of 8 -> 0 of 8")
+    assert code == 1
+
+
+@pytest.mark.parametrize(
+    ("points", "cases", "state"), [(10, 300, "passed"), (10, 30, "cannot_tell"), (100, 4, "cannot_tell")]
+)
+def test_a_drop_that_must_be_found(points: float, cases: int, state: str) -> None:
+    cells = verdicts("PPPPF" * (cases // 5) + "P" * (cases % 5))
+    result = check_detectable(compare(side(cells), side(cells, "b")), points)
+    assert result.state == state
+    assert allow_cannot_tell([result])[0].state == "passed"
+    assert allow_cannot_tell([result])[0].message.endswith("(allowed)") == (state == "cannot_tell")
+
+
+def test_what_would_be_missed_is_stated_where_nothing_got_worse() -> None:
+    ((result,), _) = checked(verdicts("P" * 28 + "FF"), verdicts("P" * 28 + "FF"), "regressed")
+    assert re.fullmatch(r"no regression found over 30 cases; a drop below \d+ points can be missed", result.message)
+    ((few,), _) = checked(verdicts("PPP"), verdicts("PPP"), "regressed")
+    assert few.message == "no regression found over 3 cases; any drop can be missed"
+
+
+def test_the_former_gate_is_refused_with_its_replacement() -> None:
+    with pytest.raises(UsageError, match="significant: it is now part of regressed, .* write --fail-on regressed"):
+        parse_fail_on(["significant"])

@@ -114,7 +114,7 @@ def test_a_renamed_model_run_keeps_its_samples() -> None:
 def test_flaky_cases_never_fail_it() -> None:
     for sides in ((True, False), (False, True), (True, True)):
         before, after = (samples(letters, flaky=flaky) for letters, flaky in zip(("PPP", "FFF"), sides, strict=True))
-        assert gate(comparison([cell(), *before], [cell(), *after])).state == "passed"
+        assert gate(comparison([cell(), *before], [cell(), *after])).state == "not_applicable"
         assert gate(comparison(before, after)).message == "every case is flaky"
 
 

@@ -10,14 +10,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from visioneval.analysis.compare.compare import Comparison
-from visioneval.analysis.compare.gates import FailOn, GateResult, cells_lost
+from visioneval.analysis.compare.gates import CANNOT_TELL, FailOn, GateResult, cells_lost
 from visioneval.counted import count_of
 from visioneval.errors import UsageError
 from visioneval.rules import is_true
 from visioneval.suite.entries.metrics import BUILT_IN
 from visioneval.suite.loading.messages import did_you_mean
 
-METRICS, ERRORS, CELLS = KINDS = ("missing-metrics", "errors", "missing-cells")
+METRICS, ERRORS, CELLS = ("missing-metrics", "errors", "missing-cells")
+KINDS = (METRICS, ERRORS, CELLS, CANNOT_TELL)
 MAX_SHARE_LOST = 0.05
 """How many measurements of a metric B may lack, as a share of those of A."""
 _MAX_NAMES = 5

@@ -26,6 +26,8 @@ ALPHA = 0.05
 CASE_ALPHA = 0.025
 """The one-sided level of all tests of single cases together. That of the pass rate is half of ``ALPHA``, so both
 together are one family at 0.05."""
+FEWEST_CASES = 5
+"""With fewer cases, not even a change of all by the same amount is significant by ``paired_test``."""
 PASS_RATE = "pass_rate"  # noqa: S105 - a rate, not a password
 PASSED = Metric(type="bool", better="higher")
 """The metric of a pass rate."""
@@ -85,6 +87,11 @@ class Difference:
         """Whether ``p`` is below the level that decides: adjusted in a family of metrics, else as it is."""
         p = self.p if self.p_holm is None else self.p_holm
         return p is not None and p < ALPHA
+
+    @property
+    def is_testable(self) -> bool:
+        """Whether these cases and samples could show that something changed, if all had changed."""
+        return self.n_cases >= FEWEST_CASES if self.within is None else self.lowest_p < ALPHA
 
     def detectable_at(self, alpha: float) -> float | None:
         """The smallest difference that these cases detect with 80 % power at a level, or ``None`` if there is none."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from visioneval.analysis.cell_tables import Cells
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import PASS_RATE, Difference
 from visioneval.analysis.compare.must_pass import Confirmation, MustPassCase, describe_cases, must_pass_cases
+from visioneval.analysis.compare.regressed import check_regressed
+from visioneval.counted import count_of
 from visioneval.defaults import MAX_CONFIRM
 from visioneval.errors import ExitCode, UsageError
 from visioneval.records.model import CellKey
@@ -18,13 +20,15 @@ from visioneval.rules import is_true, show_beside
 from visioneval.suite.loading.messages import did_you_mean
 from visioneval.types import MUST_PASS, Metric
 
-DEFAULT = ("broken_same_output", "significant", MUST_PASS)
+REGRESSED, CANNOT_TELL, MUST_DETECT = "regressed", "cannot-tell", "must_detect"
+DEFAULT = ("broken_same_output", REGRESSED, MUST_PASS)
 NAMES = ("broken", *DEFAULT)
 _UNMEASURED = "no pair with both cells measured"
 _ALL_FLAKY = "every case is flaky"
+_REPLACED = {"significant": f"it is now part of {REGRESSED}, which also tests each case: write --fail-on {REGRESSED}"}
 
-State = Literal["passed", "failed", "unmeasured"]
-OverallState = Literal["passed", "failed", "unmeasured", "incomplete"]
+State = Literal["passed", "failed", "unmeasured", "cannot_tell", "not_applicable"]
+OverallState = Literal["passed", "failed", "unmeasured", "cannot_tell", "incomplete"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,11 @@ class FailOn:
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """The result of one ``--fail-on``. ``cases`` are all cases of the gate ``must_pass``."""
+    """The result of one ``--fail-on``. ``cases`` are all cases of the gate ``must_pass``.
+
+    A gate is not applicable where it is about nothing here. It cannot tell where B is worse, and too few cases and
+    samples show whether by chance.
+    """
 
     fail_on: FailOn
     state: State
@@ -54,6 +62,8 @@ def parse_fail_on(values: Sequence[str]) -> tuple[FailOn, ...]:
 def _parse(value: str) -> FailOn:
     if value in NAMES:
         return FailOn(value)
+    if value in _REPLACED:
+        raise UsageError(f"--fail-on {value}: {_REPLACED[value]}")
     metric, colon, number = value.rpartition(":")
     if not colon or not metric:
         hint = f"{did_you_mean(value, NAMES)}: or METRIC:NUMBER, such as {PASS_RATE}:0.05"
@@ -87,8 +97,42 @@ def check_gates(
     return tuple(_check(gate, comparison, confirmation) for gate in gates)
 
 
+def check_named(results: Sequence[GateResult]) -> tuple[GateResult, ...]:
+    """The results of gates that a person named: if none of them is about anything here, they cannot tell."""
+    if any(result.state != "not_applicable" for result in results):
+        return tuple(results)
+    return tuple(
+        replace(result, state="cannot_tell", message=f"{result.message}, so no named gate could fail")
+        for result in results
+    )
+
+
+def check_detectable(comparison: Comparison, points: float) -> GateResult:
+    """Cannot tell where a drop of the pass rate by ``points`` would be missed more than one time in five."""
+    gate, rate = FailOn(f"{MUST_DETECT}:{points:g}"), comparison.pass_rate
+    if not rate.n_pairs:
+        return GateResult(gate, "unmeasured", _UNMEASURED)
+    if rate.detectable is not None and is_true(100 * rate.detectable, "<=", points):
+        return GateResult(gate, "passed", f"a drop of {points:g} points is found at least four times in five")
+    size = "no drop" if rate.detectable is None else f"only a drop of {100 * rate.detectable:.3g} points"
+    return GateResult(gate, "cannot_tell", f"{size} is found four times in five over {count_of(rate.n_cases, 'case')}")
+
+
+def allow_cannot_tell(results: Sequence[GateResult]) -> tuple[GateResult, ...]:
+    """The results with ``--allow cannot-tell``."""
+    return tuple(
+        replace(result, state="passed", message=f"{result.message} (allowed)")
+        if result.state == "cannot_tell"
+        else result
+        for result in results
+    )
+
+
 def exit_code(comparison: Comparison, results: Sequence[GateResult], *, interrupted: bool = False) -> ExitCode:
-    """Returns 3 if B is incomplete or a gate was not measured, 1 if a gate failed, or 0; 130 if interrupted."""
+    """Returns 3 if B is incomplete or a gate was not measured or cannot tell, 1 if one failed, or 0.
+
+    130 if interrupted.
+    """
     if interrupted:
         return ExitCode.INTERRUPTED
     codes = {"passed": ExitCode.PASSED, "failed": ExitCode.GATE_FAILED}
@@ -102,18 +146,21 @@ def overall_state(comparison: Comparison, results: Sequence[GateResult]) -> Over
         return "incomplete"
     if "unmeasured" in states:
         return "unmeasured"
-    return "failed" if "failed" in states else "passed"
+    if "failed" in states:
+        return "failed"
+    return "cannot_tell" if "cannot_tell" in states else "passed"
 
 
 def _check(gate: FailOn, comparison: Comparison, confirmation: Confirmation | None) -> GateResult:
     if gate.text == MUST_PASS:
         return _check_must_pass(gate, comparison, confirmation)
     if not comparison.stable_pairs:
-        return GateResult(gate, "passed", _ALL_FLAKY)
+        return GateResult(gate, "not_applicable", _ALL_FLAKY)
     if gate.metric is not None:
         return _check_bound(gate, gate.metric, comparison)
-    if gate.text == "significant":
-        return _check_significant(gate, comparison)
+    if gate.text == REGRESSED:
+        regression = check_regressed(comparison)
+        return GateResult(gate, regression.state, regression.message)
     return _check_broken(gate, comparison)
 
 
@@ -125,7 +172,7 @@ def _check_broken(gate: FailOn, comparison: Comparison) -> GateResult:
     subject = _SCOPES[gate.text]
     pairs, broken, unmeasured = comparison.marks.breaks(same_output=gate.text == "broken_same_output")
     if not pairs:
-        return GateResult(gate, "passed", f"no {subject}")
+        return GateResult(gate, "not_applicable", f"no {subject}")
     message = f"{broken} of {pairs} {subject} broke"
     if unmeasured:
         message += f", {unmeasured} that passed in A could not be measured in B"
@@ -136,7 +183,8 @@ def _check_must_pass(gate: FailOn, comparison: Comparison, confirmation: Confirm
     """Fails if a case broke. Unmeasured if its samples cannot decide, and if B lost any of them."""
     cases = must_pass_cases(comparison, cells_lost(comparison), confirmation)
     if not cases:
-        return GateResult(gate, "passed", "no cases tagged must_pass" if comparison.stable_pairs else _ALL_FLAKY)
+        message = "no cases tagged must_pass" if comparison.stable_pairs else _ALL_FLAKY
+        return GateResult(gate, "not_applicable", message)
     states = {case.state for case in cases} | {"unmeasured" for case in cases if case.missing}
     state: State = "failed" if "broken" in states else "unmeasured" if "unmeasured" in states else "passed"
     return GateResult(gate, state, describe_cases(cases, confirmation), cases)
@@ -153,22 +201,6 @@ def cells_lost(comparison: Comparison) -> Cells:
         )
 
     return comparison.only_a.where(is_lost)
-
-
-def _check_significant(gate: FailOn, comparison: Comparison) -> GateResult:
-    tested = [difference for difference in (comparison.pass_rate, *comparison.metrics) if difference.n_pairs]
-    if not comparison.pass_rate.n_pairs:
-        return GateResult(gate, "unmeasured", _UNMEASURED)
-    worse = [difference for difference in tested if difference.significant and (difference.worse_by or 0) > 0]
-    judged = sum(difference.metric.better != "none" for difference in tested)
-    none_worse = f"none of {judged} metrics is significantly worse, over {comparison.pass_rate.n_cases} cases"
-    message = ", ".join(f"{metric.name} {_format_size(metric)} (p {metric.p_holm:.2g})" for metric in worse)
-    return GateResult(gate, "failed" if worse else "passed", message or none_worse)
-
-
-def _format_size(metric: Difference) -> str:
-    value = metric.difference or 0.0
-    return f"{value * 100:+.1f} points" if metric.metric.type == "bool" else f"{value:+.3g}"
 
 
 def _check_bound(gate: FailOn, name: str, comparison: Comparison) -> GateResult:

@@ -38,8 +38,8 @@ def compare(
         options.value(
             "--fail-on",
             "WHAT",
-            "broken, broken_same_output, significant, must_pass or METRIC:NUMBER; default: broken_same_output,"
-            " significant and must_pass. Repeatable.",
+            "broken, broken_same_output, regressed, must_pass or METRIC:NUMBER; default: broken_same_output,"
+            " regressed and must_pass. Repeatable.",
             options.OUTPUT,
         ),
     ] = None,
@@ -48,7 +48,17 @@ def compare(
         options.value(
             "--allow",
             "WHAT",
-            "Accept what B lost: missing-metrics, missing-cells, errors or errors=RATE. Repeatable.",
+            "Accept what B lost: missing-metrics, missing-cells, errors or errors=RATE; cannot-tell: too few cases to"
+            " decide. Repeatable.",
+            options.OUTPUT,
+        ),
+    ] = None,
+    must_detect: Annotated[
+        float | None,
+        options.value(
+            "--must-detect",
+            "POINTS",
+            "Exit 3 if a drop of the pass rate by POINTS would be missed more than one time in five.",
             options.OUTPUT,
         ),
     ] = None,
@@ -92,8 +102,9 @@ def compare(
 ) -> None:
     """Compare run B with run A: what broke, what was fixed, and whether the numbers differ.
 
-    Exits 1 if a gate (--fail-on) failed. Exits 3 if one could not be measured, or if B lost metrics, measured cells or
-    cells of A (see --allow). Makes calls only with --confirm, which needs a complete run B that generated its images.
+    Exits 1 if a gate (--fail-on) failed. Exits 3 if one could not be measured or cannot tell, or if B lost metrics,
+    measured cells or cells of A (see --allow). Makes calls only with --confirm, which needs a complete run B that
+    generated its images.
     """
     from visioneval.analysis.compare.filters import ComparisonFilters
     from visioneval.analysis.summary.accumulators import Costs
@@ -119,7 +130,7 @@ def compare(
         raise UsageError(f"{', '.join(unused)}: only for new samples, so only with --confirm")
     filters = ComparisonFilters(tuple(metric or ()), tuple(tag or ()), tuple(case or ()))
     request = ComparisonRequest(
-        a, b, tuple(fail_on or ()), tuple(allow or ()), filters, tuple(model_map or ()), confirm
+        a, b, tuple(fail_on or ()), tuple(allow or ()), filters, tuple(model_map or ()), confirm, must_detect
     )
     settings = run_options(
         variables=options.pairs("--var", "NAME=VALUE", var),

@@ -135,7 +135,7 @@ def _difference(difference: Difference) -> dict[str, Any]:
     fields = {
         name: value
         for name, value in asdict(difference).items()
-        if name not in ("metric", "interval", "lowest_p", "variance")
+        if name not in ("metric", "interval", "lowest_p", "variance", "within", "samples")
     }
     return {
         **fields,

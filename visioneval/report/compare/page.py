@@ -45,7 +45,13 @@ MAX_WITH_OUTPUTS = 6
 _CHANGES_WITH_OUTPUTS: tuple[Change, ...] = ("broken", "error_after")
 _LISTED_CHANGES: tuple[Change, ...] = ("fixed", "error_before")
 _HALF, _REACH = 80.0, 72.0
-_GATE_LABELS = {"passed": "passed", "failed": "failed", "unmeasured": "not measured"}
+_GATE_LABELS = {
+    "passed": "passed",
+    "failed": "failed",
+    "unmeasured": "not measured",
+    "cannot_tell": "cannot tell",
+    "not_applicable": "not applicable",
+}
 
 
 @dataclass(frozen=True, slots=True)

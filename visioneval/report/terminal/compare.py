@@ -42,8 +42,14 @@ _SHORTEST_NAME = 10
 _COLORS = {"broken": "red", "error_after": "yellow", "fixed": "green", "error_before": "green"}
 _ASSESSMENT_COLORS = {"worse": "red", "better": "green"}
 _TONES = {"pass": "green", "fail": "red", "error": "yellow", "plain": ""}
-_MARKS: dict[State, str] = {"passed": "passed", "failed": "FAILED", "unmeasured": "NOT MEASURED"}
-_MARK_COLORS: dict[State, str] = {"passed": "green", "failed": "red", "unmeasured": "yellow"}
+_MARKS: dict[State, tuple[str, str]] = {
+    "passed": ("passed", "green"),
+    "failed": ("FAILED", "red"),
+    "unmeasured": ("NOT MEASURED", "yellow"),
+    "cannot_tell": ("CANNOT TELL", "yellow"),
+    "not_applicable": ("not applicable", "dim"),
+}
+"""What a gate's state is called, and its style."""
 
 
 def print_comparison(
@@ -231,8 +237,5 @@ def _assessment(difference: Difference) -> Text:
 
 def _gates(gates: Sequence[GateResult], width: int) -> RenderableType:
     columns = (Column(""), Column("gate", min_width=12), Column("result", min_width=20))
-    rows = [
-        (Text(_MARKS[gate.state], style=_MARK_COLORS[gate.state]), gate.fail_on.text, plain(gate.message))
-        for gate in gates
-    ]
+    rows = [(Text(*_MARKS[gate.state]), gate.fail_on.text, plain(gate.message)) for gate in gates]
     return table(columns, rows, width)

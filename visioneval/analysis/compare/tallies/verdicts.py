@@ -22,6 +22,7 @@ from visioneval.analysis.compare.pairing import CellPair
 from visioneval.analysis.stats.between_runs import NO_NOISE, RunNoise
 from visioneval.analysis.stats.within_cases import Counts, adjusted_case_ps
 from visioneval.records.cells.cell_lines import NameNumbers, view_of
+from visioneval.suite.turns import chain_of
 from visioneval.types import Metric
 
 if TYPE_CHECKING:
@@ -37,9 +38,9 @@ _CASE, _RUN, _TAGS, _PAIRS, _BEFORE, _AFTER, _HIGHER, _LOWER, _SAMPLES, _UNMEASU
 
 
 class CasePasses(NamedTuple):
-    """The passes of a case, by its number, on a model run. ``p`` is one-sided, for B being worse, and adjusted."""
+    """The passes of a case on a model run. ``p`` is one-sided, for B being worse, and adjusted for all cases."""
 
-    case: int
+    test_id: str
     model_label: str
     counts: Counts
     p: float
@@ -52,6 +53,7 @@ class VerdictTally:
         """No pairs. ``noise`` is what varies between equal runs."""
         self._noise = noise
         self._runs = NameNumbers()
+        self._names: dict[int, str] = {}
         self._tags: dict[tuple[tuple[str, ...], tuple[str, ...]], int] = {}
         self._tags_of_pairs: list[tuple[str, ...]] = []
         self._group: _Group | None = None
@@ -83,6 +85,7 @@ class VerdictTally:
     def _begin(self, case: int, pair: CellPair) -> None:
         if self._group is not None:
             self._rows.extend(self._counts)
+        self._names.setdefault(case, chain_of(pair.b.test_id))
         tags = pair.a.tags, pair.b.tags
         self._group = (case, pair.b.model_label, *tags)
         if tags not in self._tags:
@@ -100,12 +103,13 @@ class VerdictTally:
         return tuple(_difference(label, rows[rows[:, _RUN] == run], self._noise) for label, run in self._runs.items())
 
     def cases(self) -> tuple[CasePasses, ...]:
-        """The passes of each case on each model run, by the label in B, with p-values that Holm adjusts."""
+        """The passes of each case on each model run, by the label in B. The turns of a case are one case."""
         labels = {run: label for label, run in self._runs.items()}
         strata = _strata(self._all_rows())
         p_values = adjusted_case_ps([counts for _, _, counts in strata], CASE_ALPHA, self._noise)
         return tuple(
-            CasePasses(case, labels[run], counts, p) for (case, run, counts), p in zip(strata, p_values, strict=True)
+            CasePasses(self._names[case], labels[run], counts, p)
+            for (case, run, counts), p in zip(strata, p_values, strict=True)
         )
 
     def by_tag(self) -> tuple[Difference, ...]:
