@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from dataclasses import fields as dataclass_fields
+from math import fsum
 
 from visioneval.records.fields import Duration, ModelLabel, Number, PathInRun, RuleText, SampleIndex
 from visioneval.records.model import CellError, Fingerprint
@@ -91,11 +93,38 @@ class Cell:
 
 @dataclass(slots=True)
 class PooledCell(Cell):
-    """The same cell in several runs: its verdict is that of most runs that measured it, its scores are their means."""
+    """The same cell in the runs of a baseline, of which ``cells`` has the newest first and ``None`` where one lacks it.
 
-    pooled: tuple[int, int] = (0, 0)
+    Its verdict is that of most runs that measured it, its scores are means over the runs that have them. The rest is
+    that of the newest run with this verdict.
+    """
+
+    cells: tuple[Cell | None, ...] = ()
 
     @property
     def passes(self) -> tuple[int, int]:
         """The runs in which it passed, and all that measured it."""
-        return self.pooled
+        counts = [cell.passes for cell in self.cells if cell is not None]
+        return sum(passed for passed, _ in counts), sum(measured for _, measured in counts)
+
+
+def pooled_cell(cells: tuple[Cell | None, ...]) -> PooledCell:
+    """Pools a cell that the first of some runs has."""
+    present = [cell for cell in cells if cell is not None]
+    counts = [cell.passes for cell in present]
+    passed, measured = sum(passed for passed, _ in counts), sum(measured for _, measured in counts)
+    verdict = present[0].verdict
+    if measured:
+        verdict = Verdict.PASS if 2 * passed > measured else Verdict.FAIL
+    typical = next((cell for cell in present if cell.verdict is verdict), present[0])
+    values = {name: [cell.scores.get(name) for cell in present] for name in present[0].scores}
+    fields = {item.name: getattr(typical, item.name) for item in dataclass_fields(Cell)}
+    fields |= {"verdict": verdict, "scores": {name: _mean(scores) for name, scores in values.items()}}
+    return PooledCell(**fields, cells=cells)
+
+
+def _mean(scores: list[Score]) -> Score:
+    measured = [score for score in scores if score is not None]
+    if len(set(measured)) <= 1:
+        return measured[0] if measured else None
+    return fsum(measured) / len(measured)

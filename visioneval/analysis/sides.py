@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from visioneval.analysis.cell_tables import Cells, ListedCells, StoredCells, cells_of
-from visioneval.analysis.cells import Cell, CellGrader
+from visioneval.analysis.cells import Cell, CellGrader, pooled_cell
 from visioneval.analysis.rerouting import Rerouting
 from visioneval.records.baselines import Baseline, BaselineGrading, BaselineLine
 from visioneval.records.confirmations import has_confirmations
@@ -44,6 +44,8 @@ class Side:
     state: RunState | None = None
     planned_cells: int | None = None
     must_detect: float | None = None
+    runs: int = 1
+    """The number of runs of a baseline."""
     folder: Path | None = None
     is_narrowed: bool = False
     left_out_cases: frozenset[str] = frozenset()
@@ -133,6 +135,19 @@ def _cell_of_line(line: BaselineLine, gradings: Mapping[str, BaselineGrading]) -
         for key, grading in gradings_by_key
     )
     return Cell(**fields, graders=tuple(graders))
+
+
+def pooled_side(sides: Sequence[Side]) -> Side:
+    """Pools the runs of a baseline, the newest first: it says which cells there are and what is known of them."""
+    newest, *older = sides
+    others = [{(cell.test_id, cell.model_label, cell.sample_index): cell for cell in side.cells} for side in older]
+    if not others:
+        return newest
+    pooled = (
+        pooled_cell((cell, *(cells.get((cell.test_id, cell.model_label, cell.sample_index)) for cells in others)))
+        for cell in newest.cells
+    )
+    return replace(newest, cells=ListedCells(pooled), runs=len(sides))
 
 
 def with_built_in(side: Side, names: Iterable[str]) -> Side:

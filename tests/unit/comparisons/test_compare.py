@@ -82,7 +82,6 @@ def test_samples_show_that_their_cases_changed_and_hardly_more() -> None:
     assert rate.interval is not None
     assert rate.interval.low == -1
     assert -0.01 < rate.interval.high < 0
-    assert rate.detectable is None
 
 
 def test_unmeasured_pairs_are_excluded_and_counted() -> None:

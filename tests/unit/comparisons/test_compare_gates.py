@@ -251,5 +251,5 @@ def test_what_would_be_missed_is_stated_where_nothing_got_worse() -> None:
 
 
 def test_the_former_gate_is_refused_with_its_replacement() -> None:
-    with pytest.raises(UsageError, match="significant: it is now part of regressed, .* write --fail-on regressed"):
+    with pytest.raises(UsageError, match=r"significant: it is now part of regressed, .* write --fail-on regressed"):
         parse_fail_on(["significant"])

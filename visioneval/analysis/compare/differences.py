@@ -150,10 +150,10 @@ def _decided(difference: Difference, p_holm: float | None, alpha: float) -> Diff
     return replace(difference, p_holm=p_holm, detectable=difference.detectable_at(alpha))
 
 
-def scores_difference(name: str, metric: Metric, scores: PairedScores) -> Difference:
+def scores_difference(name: str, metric: Metric, scores: PairedScores, noise: RunNoise = NO_NOISE) -> Difference:
     """The difference of the scores of a metric, each row of which has the number of a case."""
     counts = PairCounts(scores.higher, scores.lower, scores.unmeasured)
-    return cases_difference(name, metric, scores.by_case(), counts)
+    return cases_difference(name, metric, scores.by_case(), counts, noise=noise)
 
 
 class PairCounts(NamedTuple):
@@ -184,7 +184,7 @@ def cases_difference(
     widest = _widest(metric)
     worse = worse_p(strata, noise)
     p = None if worse is None else min(1.0, 2 * min(worse, 1 - worse))
-    test = paired_test(changes, widest, added_variance=noise.of_difference, p=p)
+    test = paired_test(changes, widest, noise=noise, p=p)
     mean_a, change = fsum(map(truediv, cases.before, cases.pairs)) / number, fsum(changes) / number
     return Difference(
         name,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, overload
 
 from visioneval.analysis.cell_tables import Cells
-from visioneval.analysis.cells import Cell
+from visioneval.analysis.cells import Cell, PooledCell
 from visioneval.analysis.sides import Side
 from visioneval.errors import UsageError
 from visioneval.records.cells.cell_lines import CellColumns, matching_positions, taken, without
@@ -66,9 +66,17 @@ class CellPair:
         return tuple(rule for rule in self.a.failed_rules if rule not in self.b.failed_rules)
 
     @property
+    def same_output_in_a(self) -> Cell | None:
+        """The cell of A with the same file as output, of several runs the newest; ``None`` if there is none."""
+        if self.b.artifact_sha256 is None:
+            return None
+        cells = self.a.cells if isinstance(self.a, PooledCell) else (self.a,)
+        return next((cell for cell in cells if cell and cell.artifact_sha256 == self.b.artifact_sha256), None)
+
+    @property
     def same_output(self) -> bool:
         """Whether both outputs are identical files."""
-        return self.a.artifact_sha256 is not None and self.a.artifact_sha256 == self.b.artifact_sha256
+        return self.same_output_in_a is not None
 
     @property
     def is_moved_by_rules(self) -> bool:
@@ -76,9 +84,10 @@ class CellPair:
 
         Computed metrics count as rules.
         """
-        if self.a.verdict is self.b.verdict or not self.same_output or self._measured(self.a) != self._measured(self.b):
+        a = self.same_output_in_a
+        if a is None or a.verdict is self.b.verdict or self._measured(a) != self._measured(self.b):
             return False
-        return not VERDICT_PARTS.isdisjoint(changed_parts(self.a.grade_key, self.b.grade_key))
+        return not VERDICT_PARTS.isdisjoint(changed_parts(a.grade_key, self.b.grade_key))
 
     def _measured(self, cell: Cell) -> dict[str, Score]:
         return {name: score for name, score in cell.scores.items() if name not in self.computed}

@@ -46,9 +46,14 @@ class RunNoise:
         everything, and many where it is little: only that part is an estimate from so few runs. Size: ``make
         calibration``.
         """
-        of_samples, added = self.dispersion * variance, self.of_difference
-        freedom = (self.runs - 1) * (of_samples + added) / added if added else self.freedom
-        return _widened(p, (of_samples + added) / variance, freedom)
+        of_samples = self.dispersion * variance
+        freedom = min(self.freedom, self.freedom_with(of_samples))
+        return _widened(p, (of_samples + self.of_difference) / variance, freedom)
+
+    def freedom_with(self, variance: float) -> float:
+        """Degrees of freedom of a variance to which the shared one of a difference is added."""
+        added = self.of_difference
+        return (self.runs - 1) * (variance + added) / added if added else inf
 
     def widened_of_case(self, p: float) -> float:
         """A one-sided p-value of a single case that allows for the dispersion."""

@@ -14,6 +14,7 @@ from statistics import NormalDist
 from typing import Any
 
 from visioneval.analysis.stats.basic import Interval, wilson_interval
+from visioneval.analysis.stats.between_runs import NO_NOISE, RunNoise
 from visioneval.analysis.stats.student import t_quantile, t_two_sided_p
 
 CaseSums = Sequence[tuple[float, int]]
@@ -184,7 +185,7 @@ def paired_test(
     scale: float | None = None,
     confidence: float = 0.95,
     *,
-    added_variance: float = 0.0,
+    noise: RunNoise = NO_NOISE,
     p: float | None = None,
 ) -> PairedTest | None:
     """Tests the mean of one difference per case. ``None`` for fewer than two cases, or as below.
@@ -195,7 +196,7 @@ def paired_test(
     difference ``s`` is ``scale``, the largest difference that a case can have, if it is given. Without it, and if all
     differences are 0, the result is ``None``. The interval has the differences that the test does not exclude.
 
-    ``added_variance`` is what else the mean varies by. ``p`` is another two-sided test of no change, if it is given.
+    ``noise`` is what runs have in common. ``p`` is another two-sided test of no change, if it is given.
 
     Source: the pseudo-observations of D. G. Bonett and R. M. Price, "Adjusted Wald confidence interval for a difference
     of binomial proportions based on paired data", Journal of Educational and Behavioral Statistics 37 (2012), at half
@@ -210,12 +211,16 @@ def paired_test(
     changed = unchanged if scale is None else max(unchanged, scale**2)
     mean = fsum(differences) / (number + 1)
 
-    def error(pseudo: float) -> float:
-        return sqrt(max(0.0, (square + pseudo) / (number + 1) - mean * mean) / (number + 1) + added_variance)
+    def error(pseudo: float) -> tuple[float, int]:
+        """The standard error and its degrees of freedom."""
+        variance = max(0.0, (square + pseudo) / (number + 1) - mean * mean) / (number + 1)
+        return sqrt(variance + noise.of_difference), max(1, int(min(number - 1, noise.freedom_with(variance))))
 
     if p is None:
-        p = t_two_sided_p(mean / error(unchanged), number - 1)
-    half = t_quantile(0.5 + confidence / 2, number - 1) * error(changed)
+        size, freedom = error(unchanged)
+        p = t_two_sided_p(mean / size, freedom)
+    size, freedom = error(changed)
+    half = t_quantile(0.5 + confidence / 2, freedom) * size
     return PairedTest(_including(mean - half, mean + half, p, mean, confidence), p)
 
 

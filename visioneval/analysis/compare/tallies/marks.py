@@ -22,7 +22,7 @@ _VERDICTS = tuple(Verdict)
 _CODES = {verdict: code for code, verdict in enumerate(_VERDICTS)}
 _VERDICT, _FLAKY, _MUST_PASS = 3, 4, 8
 _CHANGE_CODES = {change: code for code, change in enumerate(CHANGES)}
-_CHANGE, _SAME_OUTPUT, _MOVED, _FROM_PASS, _NEW_ERROR = 7, 8, 16, 32, 64
+_CHANGE, _SAME_OUTPUT, _MOVED, _FROM_PASS, _NEW_ERROR, _SAME_BROKE = 7, 8, 16, 32, 64, 128
 
 
 @dataclass(slots=True)
@@ -97,8 +97,11 @@ class PairMarks:
         self.a.add(pair.a)
         self.b.add(pair.b)
         mark = _CHANGE_CODES[pair.change]
-        if pair.same_output:
+        before = pair.same_output_in_a
+        if before is not None:
             mark |= _SAME_OUTPUT
+            if before.verdict is Verdict.PASS and pair.b.verdict is Verdict.FAIL:
+                mark |= _SAME_BROKE
             if pair.is_moved_by_rules:
                 mark |= _MOVED
         if pair.a.verdict is Verdict.PASS:
@@ -150,10 +153,12 @@ class PairMarks:
     def breaks(self, *, same_output: bool) -> BreakCounts:
         """What became of the pairs whose case is not flaky, or of those of them with the same output."""
         counted = ~self._flaky()
+        changes, from_pass = self._changes(), _flags(self._marks, _FROM_PASS)
         if same_output:
             counted &= _flags(self._marks, _SAME_OUTPUT)
-        changes, from_pass = self._changes(), _flags(self._marks, _FROM_PASS)
-        broken = counted & (changes == _CHANGE_CODES["broken"])
+            broken = counted & _flags(self._marks, _SAME_BROKE)
+        else:
+            broken = counted & (changes == _CHANGE_CODES["broken"])
         unmeasured = counted & from_pass & (changes == _CHANGE_CODES["error_after"])
         return BreakCounts(int(counted.sum()), int(broken.sum()), int(unmeasured.sum()))
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from math import isnan, nan
 from typing import overload
 
+from visioneval.analysis.cells import PooledCell
 from visioneval.analysis.compare.differences import Difference, scores_difference
 from visioneval.analysis.compare.paired_scores import PairedScores
 from visioneval.analysis.compare.pairing import CellPair, Pairs
+from visioneval.analysis.compare.tallies.runs import RunScores
 from visioneval.analysis.scores import ExactSum
 from visioneval.records.cells.cell_lines import positions_of
 from visioneval.types import Metric
@@ -36,6 +38,7 @@ class _MetricScores:
     scores: PairedScores
     measured_a: int = 0
     measured_b: int = 0
+    runs_of_a: RunScores = field(default_factory=RunScores)
 
 
 class MetricTally:
@@ -59,10 +62,15 @@ class MetricTally:
                 metric.measured_b += after is not None and after is not _ABSENT
             if is_stable and before is not _ABSENT and after is not _ABSENT:
                 metric.scores.add(case, before, after)  # type: ignore[arg-type]
+                if isinstance(pair.a, PooledCell):
+                    metric.runs_of_a.add(case, pair.a, metric.name)
 
     def differences(self, metrics: Mapping[str, Metric]) -> list[Difference]:
         """The differences of the metrics that a pair has on both sides."""
-        differences = (scores_difference(item.name, metrics[item.name], item.scores) for item in self._metrics)
+        differences = (
+            scores_difference(item.name, metrics[item.name], item.scores, item.runs_of_a.noise())
+            for item in self._metrics
+        )
         return [difference for difference in differences if difference.n_pairs or difference.unmeasured]
 
     def coverage(self) -> MetricCoverage:

@@ -19,7 +19,8 @@ from visioneval.analysis.compare.differences import (
 )
 from visioneval.analysis.compare.paired_scores import PairedSums
 from visioneval.analysis.compare.pairing import CellPair
-from visioneval.analysis.stats.between_runs import NO_NOISE, RunNoise
+from visioneval.analysis.compare.tallies.runs import RunPasses
+from visioneval.analysis.stats.between_runs import RunNoise
 from visioneval.analysis.stats.within_cases import Counts, adjusted_case_ps
 from visioneval.records.cells.cell_lines import NameNumbers, view_of
 from visioneval.suite.turns import chain_of
@@ -49,9 +50,9 @@ class CasePasses(NamedTuple):
 class VerdictTally:
     """Counts the verdicts of the pairs that can fail a gate, in a row for each case and model run."""
 
-    def __init__(self, noise: RunNoise = NO_NOISE) -> None:
-        """No pairs. ``noise`` is what varies between equal runs."""
-        self._noise = noise
+    def __init__(self) -> None:
+        """No pairs."""
+        self._runs_of_a = RunPasses()
         self._runs = NameNumbers()
         self._names: dict[int, str] = {}
         self._tags: dict[tuple[tuple[str, ...], tuple[str, ...]], int] = {}
@@ -68,6 +69,7 @@ class VerdictTally:
             self._begin(case, pair)
         counts = self._counts
         before, after = passed(a.verdict), passed(b.verdict)
+        self._runs_of_a.add(case, a)
         is_measured = before is not None and after is not None
         if before is None or after is None:
             counts[_UNMEASURED] += 1
@@ -95,18 +97,20 @@ class VerdictTally:
 
     def pass_rate(self) -> Difference:
         """The difference of the pass rate."""
-        return _difference(PASS_RATE, self._all_rows(), self._noise)
+        return _difference(PASS_RATE, self._all_rows(), self._runs_of_a.noise())
 
     def by_run(self) -> tuple[Difference, ...]:
         """The differences of the pass rates of model runs."""
         rows = self._all_rows()
-        return tuple(_difference(label, rows[rows[:, _RUN] == run], self._noise) for label, run in self._runs.items())
+        return tuple(
+            _difference(label, rows[rows[:, _RUN] == run], self._runs_of_a.noise()) for label, run in self._runs.items()
+        )
 
     def cases(self) -> tuple[CasePasses, ...]:
         """The passes of each case on each model run, by the label in B. The turns of a case are one case."""
         labels = {run: label for label, run in self._runs.items()}
         strata = _strata(self._all_rows())
-        p_values = adjusted_case_ps([counts for _, _, counts in strata], CASE_ALPHA, self._noise)
+        p_values = adjusted_case_ps([counts for _, _, counts in strata], CASE_ALPHA, self._runs_of_a.noise())
         return tuple(
             CasePasses(self._names[case], labels[run], counts, p)
             for (case, run, counts), p in zip(strata, p_values, strict=True)
@@ -119,7 +123,11 @@ class VerdictTally:
         rows = self._all_rows()
         tags = dict.fromkeys(tag for tags in self._tags_of_pairs for tag in tags)
         return tuple(
-            _difference(tag, rows[np.array([tag in tags for tags in self._tags_of_pairs])[rows[:, _TAGS]]], self._noise)
+            _difference(
+                tag,
+                rows[np.array([tag in tags for tags in self._tags_of_pairs])[rows[:, _TAGS]]],
+                self._runs_of_a.noise(),
+            )
             for tag in tags
         )
 
