@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from visioneval.analysis.probe.findings import HARMLESS, MissedDamage, ProbedCell, ProbeRate, WeakestCaught
-from visioneval.analysis.stats.clusters import case_sums, rate_interval
+from visioneval.analysis.stats.clusters import case_sums
+from visioneval.analysis.stats.rare_events import whole_case_interval
 from visioneval.rules import is_true
 from visioneval.suite.turns import chain_of
 from visioneval.types import Verdict
@@ -38,13 +39,16 @@ def metric_rates(
 
 
 def rate_of(cells: Sequence[ProbedCell], kind: str, strength: str, metric: str | None, grader: str | None) -> ProbeRate:
-    """The rate of one metric over cells of one sort: all damage or all harmless. An interval needs a case."""
+    """The rate of one metric over cells of one sort: all damage or all harmless. An interval needs a case.
+
+    It counts each case once, so that no failure to detect ever looks better than none.
+    """
     unmeasured = [cell for cell in cells if _is_unmeasured(cell, metric)]
     counted = [cell for cell in cells if not (cell.is_harmless and _is_unmeasured(cell, metric))]
     by_case: dict[str, list[float]] = {}
     for cell in counted:
         by_case.setdefault(chain_of(cell.case), []).append(float(has_failed(cell, metric)))
-    interval = rate_interval(case_sums(by_case))
+    interval = whole_case_interval(case_sums(by_case))
     failed = sum(has_failed(cell, metric) for cell in counted)
     return ProbeRate(
         kind=kind,

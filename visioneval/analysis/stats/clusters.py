@@ -91,7 +91,7 @@ def mean_interval(
 
 
 def _bounded_mean_interval(cases: CaseSums, low: float, high: float, confidence: float) -> Interval:
-    number, cells = _equal_cases(cases), sum(count for _, count in cases)
+    number, cells = equal_cases(cases), sum(count for _, count in cases)
     shares = [((total - low * count) / (high - low), count) for total, count in cases]
     pseudo = cells / number
     mean = (fsum(total for total, _ in shares) + pseudo / 2) / (cells + pseudo)
@@ -258,16 +258,16 @@ _BESIDE_ZERO = 1e-12
 
 
 def _variance_of_ratio(cases: CaseSums, ratio: float) -> float:
-    number, cells = _equal_cases(cases), sum(count for _, count in cases)
+    number, cells = equal_cases(cases), sum(count for _, count in cases)
     return number / (number - 1) * fsum((total - ratio * count) ** 2 for total, count in cases) / cells**2
 
 
 def _freedom(cases: CaseSums) -> int:
     """Degrees of freedom of a variance between cases, at least 1."""
-    return max(1, int(_equal_cases(cases) - 1 + _ROUNDING))
+    return max(1, int(equal_cases(cases) - 1 + _ROUNDING))
 
 
-def _equal_cases(cases: CaseSums) -> float:
+def equal_cases(cases: CaseSums) -> float:
     """The number of cases of equal size that would count as much: L. Kish, "Survey Sampling" (1965), section 11.7."""
     return sum(count for _, count in cases) ** 2 / sum(count * count for _, count in cases)
 

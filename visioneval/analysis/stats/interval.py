@@ -18,7 +18,7 @@ from visioneval.analysis.stats.agreement.chance_interval import chance_corrected
 from visioneval.analysis.stats.basic import Interval
 from visioneval.analysis.stats.jackknife import Rows, jackknife_interval
 from visioneval.analysis.stats.measure import Statistic
-from visioneval.analysis.stats.rare_events import rare_event_interval
+from visioneval.analysis.stats.rare_events import whole_case_interval
 
 Floats = NDArray[np.float64]
 NOTHING = "nothing to compare"
@@ -48,15 +48,17 @@ FOR_CATEGORIES, FOR_NUMBERS = Needed(10, 3), Needed(20, 5)
 
 
 def rate_measure(values: ArrayLike, cases: Sequence[Any], *, undefined: str = NOTHING) -> Statistic:
-    """The mean of values in 0..1; ``cases`` are the cases of the rows. ``undefined`` is the note if there are none."""
+    """The mean of values in 0..1; ``cases`` are the cases of the rows. ``undefined`` is the note if there are none.
+
+    The interval counts each case once (``whole_case_interval``).
+    """
     column, numbers = np.asarray(values, dtype=float), case_numbers(cases)
     if not len(column):
         return Statistic(note=undefined)
     value, n = float(column.mean()), len(column)
     if numbers.max() == 0:
         return Statistic(value=value, n=n, note="no interval: 1 case, 2 are needed")
-    halves = int(4 * float(np.sum(column * (1 - column))))  # a value of 0.5 counts as one tie, others as a part of one
-    return _measure(value, n, rare_event_interval(sums_by_case(column, numbers), halves))
+    return _measure(value, n, whole_case_interval(sums_by_case(column, numbers)))
 
 
 def kappa_measure(first: ArrayLike, second: ArrayLike, cases: Sequence[Any], *, undefined: str) -> Statistic:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from math import comb, fsum
 
-from visioneval.analysis.stats.basic import Interval
-from visioneval.analysis.stats.clusters import CaseSums, rate_interval
+from visioneval.analysis.stats.basic import Interval, wilson_interval
+from visioneval.analysis.stats.clusters import CaseSums, equal_cases, rate_interval
 
 FEW = 3
 """The most cases with an event for which the exact limit is used."""
@@ -24,7 +24,26 @@ def rare_event_interval(cases: CaseSums, ties: int = 0) -> Interval | None:
     "The use of confidence or fiducial limits illustrated in the case of the binomial", Biometrika 26 (1934), instead of
     its Poisson limit, and with the cases that have an event as events.
     """
-    interval = rate_interval(cases, ties)
+    return _with_exact_limits(rate_interval(cases, ties), cases)
+
+
+def whole_case_interval(cases: CaseSums) -> Interval | None:
+    """The interval of a rate at 95 % that counts each case once, however many cells it has. ``None`` without cases.
+
+    For rates that must reach a minimum: one more event never lowers its bounds, so that a perfect judge never does
+    worse than an imperfect one. The variance between cases cannot promise that, as no error at all shows none. With
+    cases of unequal size, as many count as cases of equal size would.
+
+    Source: Wilson's interval with the exact limits of ``rare_event_interval``.
+    """
+    if not cases:
+        return None
+    number = equal_cases(cases)
+    rate = min(1.0, max(0.0, fsum(total for total, _ in cases) / sum(count for _, count in cases)))
+    return _with_exact_limits(Interval(*wilson_interval(min(rate * number, number), number)), cases)
+
+
+def _with_exact_limits(interval: Interval | None, cases: CaseSums) -> Interval | None:
     if interval is None:
         return None
     rate = min(1.0, max(0.0, fsum(total for total, _ in cases) / sum(count for _, count in cases)))
