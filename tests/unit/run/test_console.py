@@ -499,9 +499,9 @@ def test_metrics_that_decide_nothing_are_left_out_when_space_is_short() -> None:
 def test_long_labels_break_between_their_parts() -> None:
     console, out = rendered(40)
     columns = [Column("model run", min_width=12)]
-    console.print(table(columns, [["gpt-image-1.5,quality=high,size=1024x1024"]], 20))
+    console.print(table(columns, [["gpt-image-2,quality=high,size=1024x1024"]], 20))
     assert [line.strip() for line in out.getvalue().splitlines()[2:]] == [
-        "gpt-image-1.5,",
+        "gpt-image-2,",
         "quality=high,",
         "size=1024x1024",
     ]

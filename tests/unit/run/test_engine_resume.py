@@ -271,7 +271,7 @@ def test_cells_that_left_the_suite_are_stale(toy: Toy) -> None:
 
 
 def test_resume_generates_only_the_missing_sample_of_a_call(toy: Toy) -> None:
-    models = [{"provider": "openai", "label": "m", "params": {"model": "gpt-image-1.5", "n": 3}}]
+    models = [{"provider": "openai", "label": "m", "params": {"model": "gpt-image-2", "n": 3}}]
     path = toy.write({}, models=models)
     plan = plan_of(path)
     (call,) = plan.calls()

@@ -311,7 +311,7 @@ def test_summary_round_trips_through_json() -> None:
 
 @pytest.mark.parametrize(
     ("judge", "names"),
-    [({"provider": "recorded", "path": "a.csv"}, []), ({"provider": "openai", "model": "gpt-5"}, ["look"])],
+    [({"provider": "recorded", "path": "a.csv"}, []), ({"provider": "openai", "model": "gpt-5.4"}, ["look"])],
 )
 def test_a_judge_that_costs_nothing_is_in_no_table_of_costs(judge: dict[str, Any], names: list[str]) -> None:
     suite = Suite.model_validate(
