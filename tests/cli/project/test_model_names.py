@@ -37,23 +37,18 @@ NOT_IN_LISTS = {
     "veo-3.1-lite-generate-001": "https://cloud.google.com/gemini-enterprise-agent-platform/generative-ai/pricing#veo"
 }
 """Models that the prices and the SDKs lack, with a page that has them."""
-FAKES = {
-    *("gpt-9", "gpt-99", "gpt-image-9", "gpt-image-99", "gpt-image-15", "gemini-nope"),
-}
+FAKES = {"gpt-9", "gpt-99", "gpt-image-9", "gpt-image-99", "gpt-image-15", "gemini-nope"}
 """Models that no provider has, where a test needs one."""
 ABOUT_OLD_MODELS = {
+    # forms of names
     "tests/cli/providers/test_rerouting.py": {
         *("gpt-4", "gpt-4-0613", "gpt-5", "gpt-5.4-mini-2026-03-05", "gemini-2.5-flash"),
-    },  # forms of names
+    },
     "tests/fake_api/gemini_wire.py": {"gemini-2.5", "gemini-nano-banana"},
     "tests/fake_api/openai_checks.py": {"gpt-image-1", "dall-e-2", "dall-e-3", "gpt-5", "gpt-5.1"},
     "tests/fake_api/openai_images.py": {"gpt-image-2.5", "gpt-image-2.6", "gpt-image-1-mini", "gpt-image"},
     "tests/integration/litellm/test_judging.py": {"claude-3-haiku-20240307"},  # answers without a schema
-    "tests/slow/providers/test_fake_api.py": {
-        "gpt-image-1",
-        "gpt-image-1.5",
-        "dall-e-3",
-    },  # input_fidelity, fixed sizes
+    "tests/slow/providers/test_fake_api.py": {"gpt-image-1", "gpt-image-1.5", "dall-e-3"},  # has fixed sizes
     "tests/slow/providers/test_fake_api_gemini.py": {"gemini-2.5-flash", "gemini-2.5-flash-image"},  # refuse more
     "tests/slow/providers/test_gemini_judge.py": {"gemini-2.5-flash", "gemini-3"},  # does not sign its thoughts
     "tests/slow/providers/test_openai_judge.py": {"gpt-4.1"},  # does not reason
