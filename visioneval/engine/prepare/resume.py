@@ -10,7 +10,7 @@ from typing import Literal
 
 from visioneval.engine.cells.cell import Job, StoredOutput
 from visioneval.engine.cells.turns import call_on_records, is_edit_of
-from visioneval.engine.prepare.changed_outputs import changed_outputs
+from visioneval.records.cells.changed_outputs import changed_outputs
 from visioneval.engine.prepare.reusable_grades import has_valid_grades
 from visioneval.engine.run import Jobs
 from visioneval.expansion.file_hashes import FileHashes

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from visioneval.engine.call_settings import CallSettings, check_budget, check_session
 from visioneval.engine.components import Components, build_components
-from visioneval.engine.prepare.changed_outputs import writing_ended
+from visioneval.records.cells.changed_outputs import writing_ended
 from visioneval.engine.prepare.planning import (
     Planned,
     SuiteOptions,
