@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +97,36 @@ def test_calls_with_an_impossible_usage_count_what_was_reserved(
     assert done.exit_code == 3, done.output
     assert 4 <= len(api.requests) <= 7
     assert "the budget of 0.15 USD is used up" in done.output
+
+
+@pytest.mark.parametrize(
+    ("changes", "usage", "cost"),
+    [
+        ({}, VALID, 0.0205),
+        ({"usage": {**VALID, "output_tokens": -500}, "cost_usd": -5.0}, None, None),
+        ({"usage": "many", "cost_usd": "nothing"}, None, None),
+    ],
+)
+def test_a_resumed_run_believes_no_impossible_cost_of_the_cache(
+    api: FakeAPI,
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, Any],
+    usage: dict[str, int] | None,
+    cost: float | None,
+) -> None:
+    """Such as one of a version that believed its server, or of a damaged index."""
+    report(monkeypatch, "openai_images", VALID)
+    assert run(api, SUITE, "--cache", "cache").exit_code == 0
+    Path("runs/r/results.jsonl").write_text("")
+    with contextlib.closing(sqlite3.connect("cache/index.sqlite")) as index, index:
+        for key, answer in index.execute("SELECT key, answer FROM answers WHERE kind = 'generate'").fetchall():
+            changed = json.dumps({**json.loads(answer), **changes})
+            index.execute("UPDATE answers SET answer = ? WHERE key = ?", (changed, key))
+    calls = len(api.requests)
+    done = CliRunner().invoke(app, ["run", "--resume", "r", "--cache", "cache"], catch_exceptions=False)
+    assert (done.exit_code, len(api.requests)) == (3 if cost is None else 0, calls), done.output
+    (record,) = records()
+    assert (record.usage, record.cost_usd) == (usage, cost)
 
 
 JUDGED = """\
