@@ -67,7 +67,7 @@ class PricedAttempts(Generic[T]):
         if answer.cost_usd is None:
             known = self.prices.reported_cost(self.limit_key, usage, outputs)
         status = "refused" if getattr(answer, "refused", None) is not None else "ok"
-        is_free = self._was_paid or (known is None and answer.usage is None and status == "refused")
+        is_free = self._was_paid or (known is None and not answer.usage and status == "refused")
         self.budget.settle(claim, 0.0 if is_free else known)
         seconds = perf_counter() - start
         self.log.call(self.limit_key, self.key, status, self.tries.count, seconds, usage=usage or {}, cost=known)
