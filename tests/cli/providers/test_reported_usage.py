@@ -129,6 +129,29 @@ def test_a_resumed_run_believes_no_impossible_cost_of_the_cache(
     assert (record.usage, record.cost_usd) == (usage, cost)
 
 
+GEMINI_IMAGES = (
+    SUITE.replace("provider: openai", "provider: gemini")
+    .replace("gpt-image-1.5, quality: low", "gemini-2.5-flash-image")
+    .replace("{{gpt-image-1.5:", "{{gemini-2.5-flash-image:")
+)
+
+
+@pytest.mark.parametrize(
+    ("count", "verdict", "code"),
+    [(500, "PASS", 0), (-500, "PASS", 3), (1_000_001, "PASS", 0), (10_000_001, "PASS", 3), (1e308, "ERROR", 3)],
+)
+def test_an_impossible_usage_of_a_gemini_image_passes_no_gate(
+    api: FakeAPI, monkeypatch: pytest.MonkeyPatch, count: float, verdict: str, code: int
+) -> None:
+    """The SDK reads no reply with a count that is no whole number of 64 bits."""
+    report(monkeypatch, "gemini_wire", {"promptTokenCount": 9, "candidatesTokenCount": count})
+    suite = GEMINI_IMAGES.replace("<= 0.1", "<= 50") + "limits: {{gemini: {{max_attempts: 1}}}}\n"
+    done = run(api, suite)
+    assert done.exit_code == code, done.output
+    (record,) = records()
+    assert (record.verdict, record.cost_usd is None) == (verdict, code == 3)
+
+
 JUDGED = """\
 name: posters
 cases: [{{id: tree, prompt: a tree}}]
