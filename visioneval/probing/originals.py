@@ -28,7 +28,7 @@ class Original:
     path: Path
     params: Mapping[str, Any] = field(default_factory=dict)
     sha256: str | None = None
-    """What the run recorded; ``None`` for a file of a suite."""
+    """What a run recorded of it; ``None`` for a file of a suite."""
 
     @property
     def name(self) -> str:
@@ -140,7 +140,7 @@ def _existing(cell: _Cell, folder: Path, notes: Notes) -> Iterator[Original]:
     elif cell.lacks_base:
         notes.skip(_name(cell), "the turn before has no output that can be read")
     else:
-        yield Original(call, cell.sample, folder / path, call.params)
+        yield Original(call, cell.sample, folder / path, call.params, call.params.get("sha256"))
 
 
 def _on_existing(call: Call, folder: Path) -> Call:
@@ -153,7 +153,10 @@ def _on_existing(call: Call, folder: Path) -> Call:
         mime, width, height = images.identify(data)
     except ImageError:
         return call
-    return call.with_base(Output(folder / path, images.sha256(data), mime, width, height))
+    digest = images.sha256(data)
+    if call.previous is not None and call.previous.params.get("sha256", digest) != digest:
+        return call  # changed since another run generated it
+    return call.with_base(Output(folder / path, digest, mime, width, height))
 
 
 def _name(cell: _Cell | Original) -> str:
