@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from visioneval.analysis.summary.findings import GateFinding
+from visioneval.counted import count_of
 from visioneval.records.model import Record
 from visioneval.rules import parse_gate, parse_rule, show_beside
 
@@ -16,6 +17,12 @@ def gate_value(gate: GateFinding) -> str:
         return value
     low, high = ("no limit" if limit is None else _bound(limit) for limit in (gate.low, gate.high))
     return f"{value} [{low}, {high}]"
+
+
+def gate_cells(gate: GateFinding) -> str:
+    """The number of cells of a gate, and what it leaves out or its errors: ``n=4, 2 of 6 cells were not measured``."""
+    missing = gate.note or (count_of(gate.errors, "error") if gate.errors else "")
+    return ", ".join(filter(None, (f"n={gate.n}", missing)))
 
 
 def show_interval(low: float | None, high: float | None) -> str:

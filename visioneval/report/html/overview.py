@@ -15,7 +15,7 @@ from visioneval.records.model import RunInfo
 from visioneval.report.html import plots
 from visioneval.report.html.distributions import CellNumbers, generation_rows, grading_rows, metric_rows
 from visioneval.report.html.plots import PlotInterval
-from visioneval.report.numbers import gate_value, show_interval
+from visioneval.report.numbers import gate_cells, gate_value, show_interval
 from visioneval.report.outcome import error_note, outcome
 from visioneval.report.terminal.agreement.judge_card import judge_tables
 from visioneval.report.terminal.noise import noise_lines, noise_rows
@@ -185,7 +185,5 @@ def _bar_width(summary: Summary) -> float:
 
 def _gate_text(gate: GateFinding, *, is_final: bool) -> tuple[str, str]:
     """The gate's state and value as text."""
-    value = gate_value(gate)
-    errors = f", {gate.errors} error{'s' * (gate.errors != 1)}" if gate.errors else ""
     label = GATE_LABELS[gate.state] if is_final else f"{GATE_LABELS[gate.state]} so far"
-    return label, f"{value} (n={gate.n}{errors})"
+    return label, f"{gate_value(gate)} ({gate_cells(gate)})"
