@@ -7,15 +7,16 @@ its units cannot pass, unless the user granted a larger share. Units to which a 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from visioneval.counted import count_of
 from visioneval.errors import UsageError
 from visioneval.records.model import Record, RunInfo
 from visioneval.registry import PROVIDERS, config_of
-from visioneval.rules import is_true
+from visioneval.rules import is_true, parse_gate
 from visioneval.suite.entries.metrics import BUILT_IN
+from visioneval.suite.filters import GateRule, Scope
 from visioneval.suite.loading.messages import did_you_mean
 from visioneval.suite.metrics import SuiteMetrics
 from visioneval.types import Status
@@ -56,10 +57,19 @@ def worst(groups: Iterable[LeftOut]) -> LeftOut:
     return max(groups, key=lambda group: group.share, default=NOTHING)
 
 
-def parse_allow(values: Iterable[str], kinds: Collection[str], rated: str) -> dict[str, float]:
+def granted_share(declared: Sequence[GateRule], scope: Scope) -> float:
+    """The share of unmeasured cells that a suite accepts in a scope: the largest limit of its gates on errors.
+
+    Only a gate without a scope counts, and one with the same scope.
+    """
+    gates = [parse_gate(entry.rule) for entry in declared if entry.is_unrestricted or entry.has_scope_of(scope)]
+    return max((gate.threshold for gate in gates if gate.is_about_errors and gate.op in ("<=", "<", "==")), default=0.0)
+
+
+def parse_allow(values: Iterable[str], kinds: Collection[str], rated: Sequence[str]) -> dict[str, float]:
     """Parses the values of ``--allow``: the share of each kind of loss that is accepted, unlimited without a rate.
 
-    Only the kind ``rated`` takes a rate. Raises ``UsageError``.
+    Only the kinds ``rated`` take a rate. Raises ``UsageError``.
     """
     allowed: dict[str, float] = {}
     for value in values:
@@ -73,8 +83,9 @@ def parse_allow(values: Iterable[str], kinds: Collection[str], rated: str) -> di
             rate = float(number)
         except ValueError:
             rate = math.nan
-        if kind != rated or not 0 <= rate <= 1:
-            raise UsageError(f"--allow {value!r}: only {rated} takes a rate, from 0 to 1, such as {rated}=0.02")
+        if kind not in rated or not 0 <= rate <= 1:
+            takes = f"{' and '.join(rated)} take{'s' * (len(rated) == 1)}"
+            raise UsageError(f"--allow {value!r}: only {takes} a rate, from 0 to 1, such as {rated[0]}=0.02")
         allowed[kind] = rate
     return allowed
 

@@ -20,9 +20,16 @@ def gate_value(gate: GateFinding) -> str:
 
 
 def gate_cells(gate: GateFinding) -> str:
-    """The number of cells of a gate, and what it leaves out or its errors: ``n=4, 2 of 6 cells were not measured``."""
-    missing = gate.note or (count_of(gate.errors, "error") if gate.errors else "")
+    """The number of cells of a gate, and its errors, or the cells that it leaves out if these are others."""
+    missing = count_of(gate.errors, "error") if gate.errors else ""
+    if gate.unmeasured and gate.unmeasured != gate.errors:
+        missing = f"{gate.unmeasured:,} not measured"
     return ", ".join(filter(None, (f"n={gate.n}", missing)))
+
+
+def gate_note(gate: GateFinding) -> str:
+    """A sentence about the cells that a gate leaves out, if they are too many or not just its errors; else empty."""
+    return f"{gate.rule}: {gate.note}" if gate.is_unreliable or gate.unmeasured > gate.errors else ""
 
 
 def show_interval(low: float | None, high: float | None) -> str:

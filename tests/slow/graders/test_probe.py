@@ -528,7 +528,7 @@ def test_gates_cover_their_kinds_and_strengths() -> None:
     (alarms,) = check_gates(cells, [], 0.1)
     assert alarms.state == "passed"
     broken = [*cells, *(cell(f"c{at}", None, "harmless.png") for at in range(40))]
-    assert check_gates(broken, [], 0.1)[0].state == "failed"  # what was not measured is no proof
+    assert check_gates(broken, [], 0.1)[0].state == "unmeasured"  # no proof, and no false alarm either
     assert check_gates([cell("a", None, "harmless.png")], [], 0.1)[0].state == "unmeasured"
 
 

@@ -56,7 +56,7 @@ class MinimumResult(Frozen):
 
 def parse_allowed(values: Iterable[str]) -> float:
     """The share of labeled cells that need not be measured, from the values of ``--allow``. Raises ``UsageError``."""
-    return parse_allow(values, (UNMEASURED,), UNMEASURED).get(UNMEASURED, 0.0)
+    return parse_allow(values, (UNMEASURED,), rated=(UNMEASURED,)).get(UNMEASURED, 0.0)
 
 
 def check_minimums(

@@ -16,15 +16,17 @@ from visioneval.rules import is_true
 from visioneval.suite.entries.metrics import BUILT_IN
 
 METRICS, ERRORS, CELLS = KINDS = ("missing-metrics", "errors", "missing-cells")
+UNMEASURED = "unmeasured"
+"""Pairs that a gate leaves out, see ``unmeasured``."""
 _MAX_NAMES = 5
 
 Allowed = Mapping[str, float]
-"""The losses that are accepted, by kind; for ``errors``, up to this share of the pairs."""
+"""The losses that are accepted, by kind; for ``errors`` and ``unmeasured``, up to this share of the pairs."""
 
 
 def parse_allowed(values: Iterable[str]) -> Allowed:
     """Parses the values of ``--allow``. Raises ``UsageError``."""
-    return parse_allow(values, KINDS, ERRORS)
+    return parse_allow(values, (*KINDS, UNMEASURED), rated=(ERRORS, UNMEASURED))
 
 
 def check_coverage(comparison: Comparison, allowed: Allowed) -> tuple[GateResult, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from math import fsum
 from typing import Protocol
 
-from visioneval.analysis.left_out import DueMetrics, LeftOut, worst
+from visioneval.analysis.left_out import DueMetrics, LeftOut, granted_share, worst
 from visioneval.analysis.scores import CaseNumbers, Scores
 from visioneval.analysis.stats.basic import Interval
 from visioneval.analysis.stats.clusters import case_sums, mean_interval, rate_interval
@@ -17,7 +17,7 @@ from visioneval.analysis.summary.findings import GateFinding, GateState
 from visioneval.analysis.summary.separation import counter_examples
 from visioneval.records.model import Record, RunInfo
 from visioneval.rules import Gate, gate_passes, parse_gate
-from visioneval.suite.filters import GateRule, Scope, any_glob
+from visioneval.suite.filters import GateRule, any_glob
 from visioneval.suite.runs import RunCoverage
 from visioneval.types import Metric, Score, Status, Verdict
 
@@ -214,15 +214,6 @@ class GateAccumulator:
         if value is None:
             return "unmeasured"
         return "passed" if gate_passes(self._gate, value) else "failed"
-
-
-def granted_share(declared: Sequence[GateRule], scope: Scope) -> float:
-    """The share of unmeasured cells that a suite accepts in a scope: the largest limit of its gates on errors.
-
-    Only a gate without a scope counts, and one with the same scope.
-    """
-    gates = [parse_gate(entry.rule) for entry in declared if entry.is_unrestricted or entry.has_scope_of(scope)]
-    return max((gate.threshold for gate in gates if gate.is_about_errors and gate.op in ("<=", "<", "==")), default=0.0)
 
 
 def _can_match(entry: GateRule, gate: Gate, info: RunInfo) -> bool:

@@ -11,11 +11,12 @@ from urllib.parse import urlencode
 from visioneval.analysis.scores import Estimate
 from visioneval.analysis.summary.findings import CostFinding, Counts, GateFinding, ModelFindings, Summary
 from visioneval.analysis.summary.questions import QuestionFindings
+from visioneval.counted import count_of
 from visioneval.records.model import RunInfo
 from visioneval.report.html import plots
 from visioneval.report.html.distributions import CellNumbers, generation_rows, grading_rows, metric_rows
 from visioneval.report.html.plots import PlotInterval
-from visioneval.report.numbers import gate_cells, gate_value, show_interval
+from visioneval.report.numbers import gate_value, show_interval
 from visioneval.report.outcome import error_note, outcome
 from visioneval.report.terminal.agreement.judge_card import judge_tables
 from visioneval.report.terminal.noise import noise_lines, noise_rows
@@ -185,5 +186,6 @@ def _bar_width(summary: Summary) -> float:
 
 def _gate_text(gate: GateFinding, *, is_final: bool) -> tuple[str, str]:
     """The gate's state and value as text."""
+    missing = gate.note or (count_of(gate.errors, "error") if gate.errors else "")
     label = GATE_LABELS[gate.state] if is_final else f"{GATE_LABELS[gate.state]} so far"
-    return label, f"{gate_value(gate)} ({gate_cells(gate)})"
+    return label, f"{gate_value(gate)} (n={gate.n}{f', {missing}' if missing else ''})"

@@ -38,7 +38,7 @@ def agreement(
         options.value(
             "--allow",
             "unmeasured[=RATE]",
-            "Accept that up to this share of the labeled cells was not measured, instead of 0.05. Repeatable.",
+            "Accept that more than 5% of the labeled cells were not measured. Repeatable.",
         ),
     ] = None,
     as_json: Annotated[bool, options.flag("--json", "Print the results as JSON.")] = False,
