@@ -83,7 +83,7 @@ def _with_left_out(gate: ProbeGate, originals: LeftOut, granted: float) -> Probe
     a gate that they fail tells nothing; one that passes would have passed whatever they are."""
     changes = LeftOut(gate.unmeasured, gate.outputs)
     is_unmeasured = originals.is_too_much(granted) or (gate.state == "failed" and changes.is_too_much(granted))
-    message = "; ".join(filter(None, (gate.message, originals.sentence("output to probe", granted))))
+    message = "; ".join(filter(None, (gate.message, originals.sentence("output", granted))))
     return gate.model_copy(update={"state": "unmeasured" if is_unmeasured else gate.state, "message": message})
 
 
