@@ -135,7 +135,7 @@ def _check(
 
 def _missing(left_out: LeftOut, allowed: float) -> str:
     """The labeled cells that are in no measure, and how to accept them if they are too many."""
-    hint = f" (--allow {UNMEASURED}=RATE accepts more)" if left_out.is_too_much(allowed) else ""
+    hint = f"; --allow {UNMEASURED}=RATE accepts more" if left_out.is_too_much(allowed) else ""
     return left_out.sentence("labeled cell", allowed) + hint
 
 

@@ -188,8 +188,8 @@ class GateAccumulator:
         value, n = self._pool.value()
         low, high = self._pool.limits(self._info.metrics.get(self._gate.metric or ""))
         left_out, worst_group = self._pool.left_out()
-        is_unreliable = worst_group.is_too_much(self._granted)
         state = self._state(value, n)
+        is_unreliable = state in ("passed", "failed") and worst_group.is_too_much(self._granted)
         return GateFinding(
             rule=self._entry.rule,
             scope=describe_scope(self._entry),
