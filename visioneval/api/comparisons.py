@@ -13,6 +13,7 @@ from visioneval.analysis.compare.coverage import check_coverage, parse_allowed
 from visioneval.analysis.compare.filters import ComparisonFilters
 from visioneval.analysis.compare.gates import GateResult, check_confirm, check_gates, exit_code, parse_fail_on
 from visioneval.analysis.compare.reading import compare_stored
+from visioneval.analysis.compare.unmeasured import with_unmeasured
 from visioneval.analysis.ranking.findings import RankedBy, Rankings
 from visioneval.analysis.ranking.ranking import RankFilters, rank_runs
 from visioneval.analysis.ranking.reading import read_answered_runs
@@ -84,9 +85,10 @@ def compare(
 
     A and B are what ``load_run`` takes, a JSONL file of records or ``baseline:NAME``. ``model_map`` pairs model runs
     with different labels, as ``OLD=NEW``. ``allow`` accepts what B lost: ``missing-metrics``, ``missing-cells``,
-    ``errors`` or ``errors=RATE``. With ``confirm``, ``must_pass`` cases that broke are generated up to that many times
-    more (1 to 100), and judged with these samples; the other settings except ``runs`` apply to that. Raises
-    ``UsageError``, with ``confirm`` also ``SuiteError`` and ``StorageError``.
+    ``errors`` or ``errors=RATE``; ``unmeasured=RATE`` is the share of pairs that a gate may leave out. With
+    ``confirm``, ``must_pass`` cases that broke are generated up to that many times more (1 to 100), and judged with
+    these samples; the other settings except ``runs`` apply to that. Raises ``UsageError``, with ``confirm`` also
+    ``SuiteError`` and ``StorageError``.
     """
     if isinstance(fail_on, str) or isinstance(allow, str):
         raise UsageError("fail_on and allow must be lists of strings, not one string")
@@ -128,11 +130,12 @@ def compare_named(request: ComparisonRequest, options: RunOptions, listener: Lis
             is_confirmed=request.confirm is not None,
             warn=listener.say,
         )
-        results, losses = check_gates(comparison, gates), check_coverage(comparison, allowed)
+        results = with_unmeasured(check_gates(comparison, gates), comparison, allowed)
+        losses = check_coverage(comparison, allowed)
     if request.confirm is None:
         return ComparisonResult(comparison, (*results, *losses))
     confirmed = confirm_comparison(comparison, request.confirm, options, listener)
-    results = check_gates(comparison, gates, confirmed.confirmation)
+    results = with_unmeasured(check_gates(comparison, gates, confirmed.confirmation), comparison, allowed)
     return ComparisonResult(comparison, (*results, *losses), confirmed.interrupted)
 
 

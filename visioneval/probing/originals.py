@@ -44,6 +44,8 @@ class Notes:
         self._examples: dict[str, str] = {}
         self._kinds: dict[str, dict[str, set[str]]] = {}
         self._lines: dict[str, None] = {}
+        self.unmeasured = 0
+        """The outputs without a verdict as they are: nobody knows whether they pass, so they cannot be probed."""
 
     def say(self, line: str) -> None:
         """Adds a line about all outputs."""
@@ -82,6 +84,7 @@ def passing_outputs(plan: Plan, folder: Path, label: str | None, notes: Notes) -
             continue
         if record.verdict is not Verdict.PASS or record.status is not Status.COMPLETED:
             failed += 1
+            notes.unmeasured += record.verdict is Verdict.ERROR
             continue
         original = _recorded(cell, record, folder, notes)
         if original is not None:

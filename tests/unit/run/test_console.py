@@ -158,6 +158,7 @@ def test_summary_at_80_columns() -> None:
         "FAILED  mean(text.cer) <= 0.1  models: m0  0.1235 n=2, 1 error",
         "FAILED  error_rate == 0        all cells   0.3333 n=6, 2 errors",
         "passed  unmeasured_rate == 0   all cells   0 n=6, 2 errors",
+        "pass_rate >= 0.9: 2 of 6 cells were not measured, more than 5%",
         "error_rate counts cells without a verdict, such as those without an output;",
         "unmeasured_rate counts outputs that a grader failed on, whatever their verdict.",
         "",

@@ -48,7 +48,8 @@ def compare(
         options.value(
             "--allow",
             "WHAT",
-            "Accept what B lost: missing-metrics, missing-cells, errors or errors=RATE. Repeatable.",
+            "Accept what B lost: missing-metrics, missing-cells, errors or errors=RATE; or that a gate leaves out more"
+            " than 5% of the pairs: unmeasured=RATE. Repeatable.",
             options.OUTPUT,
         ),
     ] = None,
