@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 from visioneval.atomic import write_whole
 from visioneval.counted import count_of
 from visioneval.errors import RunFormatError, UsageError
-from visioneval.records.fields import ModelLabel, RuleText, SampleIndex
+from visioneval.records.fields import ModelLabel, RuleText, SampleIndex, Usd
 from visioneval.records.files.untrusted_json import read_json
 from visioneval.records.model import CellError, Fingerprint, Record, RunInfo
 from visioneval.suite.cases.case import CaseId
@@ -75,7 +75,7 @@ class BaselineLine(Frozen):
     scores: dict[str, Score] = Field(default_factory=dict)
     unmeasured_metrics: tuple[str, ...] = ()
     artifact_sha256: str | None = None
-    cost_usd: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    cost_usd: Usd | None = None
     error: CellError | None = None
     grade_key: str = ""
     graders: dict[str, str] = Field(default_factory=dict)

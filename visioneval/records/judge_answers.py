@@ -21,7 +21,7 @@ class JudgeAnswer(Frozen):
     error: str | None = None
     details: fields.JsonObject = Field(default_factory=dict)
     usage: dict[str, fields.Amount] | None = None
-    cost_usd: fields.Number | None = None
+    cost_usd: fields.Usd | None = None
     cached: bool = False
     refused: int = Field(default=0, ge=0)
     """How many of its questions it refused."""

@@ -70,7 +70,7 @@ class GraderRecord(Frozen):
     """Whether the cell can have a verdict without it."""
     details: fields.JsonObject = Field(default_factory=dict)
     usage: dict[str, fields.Amount] | None = None
-    cost_usd: fields.Number | None = None
+    cost_usd: fields.Usd | None = None
     seconds: fields.Duration = 0.0
     """At work, without ``waited_seconds``."""
     waited_seconds: fields.Duration = 0.0
@@ -128,7 +128,7 @@ class Record(Frozen):
     width: fields.Pixels | None = None
     height: fields.Pixels | None = None
     usage: dict[str, fields.Amount] | None = None
-    cost_usd: fields.Number | None = None
+    cost_usd: fields.Usd | None = None
     seconds: fields.Duration = 0.0
     """Of the generation, at work."""
     waited_seconds: fields.Duration = 0.0

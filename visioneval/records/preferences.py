@@ -14,7 +14,7 @@ from pydantic import SerializerFunctionWrapHandler, TypeAdapter, model_serialize
 
 from visioneval.atomic import write_whole
 from visioneval.errors import StorageError
-from visioneval.records.fields import Number, SampleIndex
+from visioneval.records.fields import SampleIndex, Usd
 from visioneval.records.files.jsonl import append_lines, locked
 from visioneval.records.files.lines import SCHEMA_VERSION, read_lines
 from visioneval.records.model import CellKey
@@ -51,7 +51,7 @@ class Preference(Frozen):
     """How a reply was read that was not JSON alone."""
     refused: bool = False
     """Whether the judge refused to answer."""
-    cost_usd: Number | None = None
+    cost_usd: Usd | None = None
     """What this line cost, 0 from the cache; ``None`` if that is unknown."""
     cached: bool = False
     """Whether all replies came from the cache."""

@@ -254,7 +254,7 @@ def _diversity(summary: Summary) -> Iterator[str]:
 
 
 def _gate(gate: GateFinding) -> tuple[str, ...]:
-    value = f"{gate_value(gate)}, n={gate.n}, {count_of(gate.errors, 'error')}"
+    value = f"{gate_value(gate)}, n={gate.n}, {gate.note or count_of(gate.errors, 'error')}"
     return _STATE_LABELS[gate.state], code(gate.rule), code(gate.scope or "all cells"), value
 
 

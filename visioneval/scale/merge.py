@@ -15,9 +15,9 @@ from visioneval.analysis.summary.accumulators import read_pair_costs
 from visioneval.analysis.summary.findings import Summary
 from visioneval.analysis.summary.judge_card import read_pair_cards
 from visioneval.analysis.summary.summary import summarize
-from visioneval.engine.prepare.changed_outputs import digest_of, may_be_changed, writing_ended
 from visioneval.errors import StorageError, UsageError
 from visioneval.records.cell_index import written_cell
+from visioneval.records.cells.changed_outputs import digest_of, may_be_changed, writing_ended
 from visioneval.records.confirmations import has_confirmations
 from visioneval.records.diversity import read_diversity, update_diversity
 from visioneval.records.files.lines import SCHEMA_VERSION

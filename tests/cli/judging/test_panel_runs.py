@@ -43,10 +43,10 @@ class TestRuns:
         assert answers["b"].details["judge_verdict"] == "FAIL"
         assert grader.cost_usd == pytest.approx(0.013)
         assert grader.details == {"judge_verdict": "PASS"}
-        assert grader.fingerprint.judge_model == "gpt-5.4, gpt-5.4-mini, gpt-5.4-nano"
+        assert grader.fingerprint.judge_model == "gpt-5.4, gpt-5.4-mini, gpt-6-luna"
         assert grader.fingerprint.template_sha256
         assert record.reasons == {
-            "look": "a: because gpt-5.4; b: because gpt-5.4-mini; c: because gpt-5.4-nano",
+            "look": "a: because gpt-5.4; b: because gpt-5.4-mini; c: because gpt-6-luna",
         }
         costs = {cost["name"]: cost["usd"] for cost in runner.summary()["costs"] if cost["what"] == "judging"}
         assert costs == pytest.approx({"look by a": 0.01, "look by b": 0.002, "look by c": 0.001})
@@ -259,7 +259,7 @@ class TestRuns:
         for a in ("r", "baseline"):
             text = " ".join(runner("compare", a, "two", "--runs", runner.out).output.split())
             assert "judge model" in text
-            assert "gpt-5.4, gpt-5.4-mini, gpt-5.4-nano" in text
+            assert "gpt-5.4, gpt-5.4-mini, gpt-6-luna" in text
 
     def test_grade_keeps_the_answers_when_only_rules_change(self, panel: Callable[..., SuiteRunner]) -> None:
         says = {"a": True, "b": False, "c": True}

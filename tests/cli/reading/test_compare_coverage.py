@@ -105,7 +105,7 @@ def test_bad_values_of_allow(value: str) -> None:
 def test_an_unknown_loss_lists_each_kind_once() -> None:
     with pytest.raises(UsageError) as error:
         parse_allowed(["nope"])
-    kinds = "errors, missing-cells, missing-metrics"
+    kinds = "errors, missing-cells, missing-metrics, unmeasured"
     assert str(error.value) == f"--allow 'nope': is none of what can be allowed (known: {kinds})"
 
 

@@ -26,7 +26,7 @@ cases:
 models:
   - {provider: mock}
 judges:
-  default: {provider: openai, model: gpt-5}
+  default: {provider: openai, model: gpt-5.4}
 graders:
   - key: look
     type: rubric

@@ -14,7 +14,7 @@ from visioneval.errors import Problem
 GOOD = """\
 name: good
 cases: [{id: a, prompt: a tree}]
-models: [{provider: openai, params: {model: gpt-image-1.5}}]
+models: [{provider: openai, params: {model: gpt-image-2}}]
 graders: [{key: image, type: properties}]
 verdict: [image]
 """

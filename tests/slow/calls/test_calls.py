@@ -243,7 +243,7 @@ def test_offline_replay_needs_no_key_host_or_sdk(
     there.folder.mkdir(parents=True)
     there.write(
         judges={"default": {"provider": "openai", "model": "gpt-5.4", **moved}},
-        models=[{"provider": "openai", "label": "m", "params": {"model": "gpt-image-1.5"}, **moved}],
+        models=[{"provider": "openai", "label": "m", "params": {"model": "gpt-image-2"}, **moved}],
     )
     shutil.copytree(tmp_path / "kept", there.folder / "cache")
     shutil.rmtree(tmp_path / "kept")
@@ -300,7 +300,7 @@ def test_refusals_are_cached(runner: SuiteRunner) -> None:
 
 def test_incomplete_generation_is_generated_again(runner: SuiteRunner) -> None:
     host = {"base_url": runner.api.openai_base_url, "api_key_env": "LOCAL_KEY"}
-    runner.write("tree", models=[{"provider": "openai", "params": {"model": "gpt-image-1.5", "n": 2}, **host}])
+    runner.write("tree", models=[{"provider": "openai", "params": {"model": "gpt-image-2", "n": 2}, **host}])
     runner.api.faults.queue(Fault("fewer_images"))
     assert runner.run().exit_code == 3
     error = runner.records()["tree", 1].error
@@ -339,7 +339,7 @@ def test_log_has_one_line_per_attempt_without_content(runner: SuiteRunner, tmp_p
         ("judge", "cached", None),
     ]  # fmt: skip
     generated = lines[1]
-    assert (generated["provider"], generated["model"], generated["cost_usd"]) == ("openai", "gpt-image-1.5", 0.04)
+    assert (generated["provider"], generated["model"], generated["cost_usd"]) == ("openai", "gpt-image-2", 0.04)
     assert generated["tokens"]["output_image_tokens"] > 0
     assert generated["seconds"] >= 0
     assert len({line["key"] for line in lines}) == 2

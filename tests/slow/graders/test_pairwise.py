@@ -88,7 +88,7 @@ def test_a_judge_that_prefers_a_colour_prefers_it_in_both_orders(
     assert len(api.requests) == 6
     lines = (toy.folder / "runs/r/preferences.jsonl").read_text().splitlines()
     assert len(lines) == 6
-    judge = {"openai": "openai:gpt-5.4", "gemini": "gemini:gemini-2.5-flash"}[provider]
+    judge = {"openai": "openai:gpt-5.4", "gemini": "gemini:gemini-3.5-flash"}[provider]
     assert json.loads(min(lines)) == {
         "schema_version": 2,
         "test_id": "case0",
@@ -267,7 +267,7 @@ def test_a_image_that_was_changed_is_an_error(toy: Toy, api: FakeAPI, script: Sc
             "B's suite has no judge 'second' (known: default); add one with --judge second=PROVIDER:MODEL",
         ),
         (("r@x", "r@y", "--judge", "default=claude:x"), "write PROVIDER:MODEL with the provider openai or gemini"),
-        (("r@x", "r@y", "--judge", "new=gemini:gemini-2.5-flash"), "GEMINI_API_KEY"),
+        (("r@x", "r@y", "--judge", "new=gemini:gemini-3.5-flash"), "GEMINI_API_KEY"),
         (("r@x", "nowhere"), "no such run"),
     ],
 )

@@ -205,7 +205,7 @@ def host(runner: SuiteRunner) -> dict[str, str]:
 
 
 def model(runner: SuiteRunner, label: str, **params: Any) -> dict[str, Any]:
-    return {"provider": "openai", "label": label, "params": {"model": "gpt-image-1.5", **params}, **host(runner)}
+    return {"provider": "openai", "label": label, "params": {"model": "gpt-image-2", **params}, **host(runner)}
 
 
 def test_each_model_run_is_confirmed(runner: SuiteRunner, answers: Answers) -> None:

@@ -246,7 +246,7 @@ def test_refused_key_is_the_same_exit_code_everywhere(
 def test_unjudged_pairs_show_everywhere(tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     entry = {"provider": "openai", "base_url": api.openai_base_url, "api_key_env": KEY}
-    models = [{**entry, "label": name, "params": {"model": "gpt-image-1.5"}} for name in ("one", "two")]
+    models = [{**entry, "label": name, "params": {"model": "gpt-image-2"}} for name in ("one", "two")]
     graders = [{"key": "file", "type": "properties"}, {"key": "better", "type": "pairwise", "judge": "eye"}]
     api_run = ApiRun(tmp_path, api, 1, models=models, graders=graders, verdict=["not file.blank"])
     monkeypatch.setenv(KEY, api.key)

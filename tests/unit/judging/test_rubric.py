@@ -333,7 +333,7 @@ def test_a_metric_for_all_cases_leaves_the_hash_of_the_rubric_as_it_was() -> Non
 def test_the_scope_of_a_metric_is_checked(problems: Any, when: str, message: list[str]) -> None:
     metrics = f"a: {{type: pass_fail, description: x}}, b: {{type: pass_fail, description: y, when: {when}}}"
     text = suite(
-        "judges: {default: {provider: openai, model: gpt-5-mini}}",
+        "judges: {default: {provider: openai, model: gpt-5.4-mini}}",
         cases="cases: [{id: one, prompt: x, tags: [t]}, {id: two, prompt: y}]",
         graders=f"graders: [{{key: image, type: properties}}, {{key: look, type: rubric, when: {{tags: [t]}}, metrics: {{{metrics}}}}}]",
     )

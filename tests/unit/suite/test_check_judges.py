@@ -18,7 +18,7 @@ cases:
 models:
   - {provider: mock}
 judges:
-  default: {provider: openai, model: gpt-5}
+  default: {provider: openai, model: gpt-5.4}
 graders:
   - {key: look, type: rubric, metrics: {good: {type: pass_fail, description: Is it good}}}
 verdict: [good]
@@ -128,7 +128,7 @@ def test_a_link_to_an_outside_file_is_not_followed_without_trust(problems: Probl
     assert problems(moved)[0].startswith("suite.yaml:2:16: '../elsewhere' is outside the suite's folder")
 
 
-REMOTE = "{provider: openai, model: gpt-5}"
+REMOTE = "{provider: openai, model: gpt-5.4}"
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from visioneval.analysis.agreement.measures import (
     failures,
     rank_measures,
 )
+from visioneval.analysis.left_out import DueMetrics, LeftOut
 from visioneval.analysis.sides import writers_of
 from visioneval.analysis.stats.interval import Floats
 from visioneval.analysis.stats.measure import Statistic
@@ -83,6 +84,11 @@ class GraderAgreement(Frozen):
     rule: str | None
     confusion: Confusion | None
     disputed: tuple[Disputed, ...]
+
+    @property
+    def left_out(self) -> LeftOut:
+        """The labeled cells that were not measured."""
+        return LeftOut(self.unmeasured, self.cells + self.unmeasured)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +181,11 @@ def _agreement_of(facet: Facet, measured: RunMetric, answers: Answers) -> Grader
 
 
 def _rows(facet: Facet, metric: str, answers: Answers) -> _Rows:
-    units, answers_by_unit, scores, unmeasured = [], [], [], 0
+    units, answers_by_unit, scores, unmeasured = [], [], [], len(facet.unknown_cells)
     for unit, by_rater in facet.answers.items():
         run, test_id, label, sample, other = unit
         record = answers.records[run, (test_id, label, sample)]
-        applies, score = score_of(record, metric)
+        applies, score = score_of(record, metric, answers.due[run])
         if other is not None or not applies:
             continue
         if score is None:
@@ -192,15 +198,15 @@ def _rows(facet: Facet, metric: str, answers: Answers) -> _Rows:
     return _Rows(units, answers_by_unit, people, np.asarray(scores, dtype=float), unmeasured)
 
 
-def score_of(record: Record, metric: str) -> tuple[bool, float | None]:
+def score_of(record: Record, metric: str, due: DueMetrics) -> tuple[bool, float | None]:
     """Whether a metric applies to a cell, and its value, or ``None`` if unmeasured."""
-    if metric in record.scores:
-        score = record.scores[metric]
-        return True, None if score is None else float(score)
+    score = record.scores.get(metric)
+    if score is not None:
+        return True, float(score)
     if metric == VERDICT:
         passed = record.verdict.passed
         return record.verdict is not Verdict.NONE, None if passed is None else float(passed)
-    return False, None
+    return due.is_left_out(record, metric), None
 
 
 def _mean(values: Sequence[float]) -> float:

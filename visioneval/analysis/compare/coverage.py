@@ -6,45 +6,28 @@ until ``--allow`` accepts it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.gates import CANNOT_TELL, FailOn, GateResult, cells_lost
+from visioneval.analysis.left_out import LeftOut, parse_allow
 from visioneval.counted import count_of
-from visioneval.errors import UsageError
 from visioneval.rules import is_true
 from visioneval.suite.entries.metrics import BUILT_IN
-from visioneval.suite.loading.messages import did_you_mean
 
 METRICS, ERRORS, CELLS = ("missing-metrics", "errors", "missing-cells")
 KINDS = (METRICS, ERRORS, CELLS, CANNOT_TELL)
-MAX_SHARE_LOST = 0.05
-"""How many measurements of a metric B may lack, as a share of those of A."""
+UNMEASURED = "unmeasured"
+"""Pairs that a gate leaves out, see ``unmeasured``."""
 _MAX_NAMES = 5
 
 Allowed = Mapping[str, float]
-"""The losses that are accepted, by kind; for ``errors``, up to this share of the pairs."""
+"""The losses that are accepted, by kind; for ``errors`` and ``unmeasured``, up to this share of the pairs."""
 
 
 def parse_allowed(values: Iterable[str]) -> Allowed:
     """Parses the values of ``--allow``. Raises ``UsageError``."""
-    allowed: dict[str, float] = {}
-    for value in values:
-        kind, equals, number = value.partition("=")
-        if kind not in KINDS:
-            raise UsageError(f"--allow {value!r}: is none of what can be allowed{did_you_mean(kind, KINDS)}")
-        if not equals:
-            allowed[kind] = math.inf
-            continue
-        try:
-            rate = float(number)
-        except ValueError:
-            rate = math.nan
-        if kind != ERRORS or not 0 <= rate <= 1:
-            raise UsageError(f"--allow {value!r}: only {ERRORS} takes a rate, from 0 to 1, such as {ERRORS}=0.02")
-        allowed[kind] = rate
-    return allowed
+    return parse_allow(values, (*KINDS, UNMEASURED), rated=(ERRORS, UNMEASURED))
 
 
 def check_coverage(comparison: Comparison, allowed: Allowed) -> tuple[GateResult, ...]:
@@ -69,7 +52,7 @@ def _lost_metrics(comparison: Comparison) -> str:
     for name, (before, after) in comparison.coverage.measured.items():
         if name in BUILT_IN:
             continue  # an output from the cache has none, and loses nothing by that
-        if before and (not after or is_true((before - after) / before, ">", MAX_SHARE_LOST)):
+        if before and (not after or LeftOut(before - after, before).is_too_much()):
             lost.append(f"{name} is measured in {after:,} of {pairs:,} pairs, in A in {before:,}")
     return _listed(lost, "; ")
 

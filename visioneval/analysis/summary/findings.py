@@ -121,6 +121,8 @@ class GateFinding(Frozen):
     """The result of a gate: its value over ``n`` measured cells, and the ``errors`` in its scope.
 
     ``low`` and ``high`` are the 95 % interval over cases of a quantile or a value that is weighted by tag.
+    ``unmeasured`` counts the cells that it leaves out because they were not measured, and ``note`` is a sentence about
+    them. ``is_unreliable`` if these are too many: the run exits 3, and the gate does not pass.
     """
 
     rule: str
@@ -130,6 +132,9 @@ class GateFinding(Frozen):
     high: float | None = None
     n: int
     errors: int
+    unmeasured: int = 0
+    is_unreliable: bool = False
+    note: str = ""
     state: GateState
 
 

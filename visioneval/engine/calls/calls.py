@@ -27,11 +27,12 @@ from visioneval.engine.calls.cost.bounds import CallSize, generation_size, quest
 from visioneval.engine.calls.cost.budget import Budget
 from visioneval.engine.calls.cost.meter import Meter
 from visioneval.engine.calls.cost.pricing import Prices
+from visioneval.engine.calls.cost.usage import checked_usage
 from visioneval.engine.calls.judge_answers import AbandonedError, cached_fields, question_key
 from visioneval.engine.calls.limit_keys import RateLimitKey, generation_limit_key, judge_limit_key
 from visioneval.engine.calls.log import CallLog
 from visioneval.engine.calls.throttle import Throttle, Tries
-from visioneval.engine.sanitize import Sanitizer
+from visioneval.engine.sanitize import Sanitizer, usd
 from visioneval.errors import NOT_CACHED, ProviderError, StorageError
 from visioneval.expansion.keys import HashOf, call_key, operation_key
 from visioneval.expansion.plan import Call
@@ -51,7 +52,7 @@ from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.entries.limits import OPERATION_TIMEOUT_S
 from visioneval.types import TaskType
 
-T = TypeVar("T")
+T = TypeVar("T", Generation, Reply)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,7 @@ class Calls:
             )
             size = _size_of(generation)
             outputs = await self.short_work.run(check_outputs, generation, call.task_type, size=size)
+            generation = replace(generation, usage=checked_usage(generation.usage, outputs=len(outputs)))
             return _generation_result(generation, outputs, generation.cost_usd, tries.count)
         key = call_key(call, hash_of)
         cached = await self._cached_generation(key, call)
@@ -179,7 +181,7 @@ class Calls:
         """
         if config.is_free:
             reply = await reply_of(judge, question, about)
-            meter.add(replace(reply, cost_usd=0.0), cached=False)
+            meter.add(replace(reply, usage=checked_usage(reply.usage), cost_usd=0.0), cached=False)
             return reply
         limit_key = judge_limit_key(config)
         key = question_key(config, question)  # reads no image, so a thread would take longer
@@ -331,9 +333,9 @@ class Calls:
             return None
         answer = entry.answer
         if self.reuse.generations == "own":  # this run paid for it, but has no record of it yet
-            return GenerationResult(
-                outputs, answer["refused"], answer["usage"], answer["cost_usd"], answer["run_params"]
-            )
+            limit_key = generation_limit_key(call.run.provider, call.run.params)
+            usage = self.prices.checked_usage(limit_key, answer["usage"], len(outputs))
+            return GenerationResult(outputs, answer["refused"], usage, usd(answer["cost_usd"]), answer["run_params"])
         return GenerationResult(
             outputs,
             refused=answer["refused"],
@@ -352,7 +354,7 @@ class Calls:
                 data = cache.read(image.sha256)
                 if data is None:
                     return None
-                checked = image if image.decoded else check_media(data, task)
+                checked = image if image.is_checked else check_media(data, task)
                 image = replace(checked, data=None, file=cache.file(image.sha256))
             outputs.append(image)
         return tuple(outputs)

@@ -13,13 +13,14 @@ from typing import Any
 from visioneval.aio import gather_all
 from visioneval.engine.calls.asking import ask_judge
 from visioneval.engine.calls.cost.meter import JudgeMeters, Meter
+from visioneval.engine.calls.cost.usage import checked_usage
 from visioneval.engine.calls.user_code import call_user_code, describe_error
 from visioneval.engine.cells.context import RunContext
 from visioneval.engine.cells.image_cache import CellImages
 from visioneval.engine.cells.measurements import CachedImage
 from visioneval.engine.cells.panel import CheckedGrade, judge_contexts, panel_grade
 from visioneval.engine.cells.saved_images import SavedImages
-from visioneval.engine.sanitize import amount, scalar
+from visioneval.engine.sanitize import amount, scalar, usd
 from visioneval.errors import BudgetError, GraderError, ImageError, ProviderError, StoppedError
 from visioneval.expansion.plan import Call
 from visioneval.graders.base import Grade, GradingContext
@@ -228,8 +229,8 @@ def _checked_grade(
         failure_tags=tuple(map(sanitizer.text, tags)),
         details=plain_details(result.details),
         error=sanitizer.text(result.error or _with_await_hint("; ".join(bad))) or None,
-        usage=sanitizer.counts(result.usage),
-        cost_usd=amount(result.cost_usd),
+        usage=checked_usage(sanitizer.counts(result.usage)),
+        cost_usd=usd(result.cost_usd),
     )
     fingerprint = Fingerprint(
         version=config.version,

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from visioneval.analysis.scores import Estimate
 from visioneval.analysis.summary.findings import CostFinding, Counts, GateFinding, ModelFindings, Summary
 from visioneval.analysis.summary.questions import QuestionFindings
+from visioneval.counted import count_of
 from visioneval.records.model import RunInfo
 from visioneval.report.html import plots
 from visioneval.report.html.distributions import CellNumbers, generation_rows, grading_rows, metric_rows
@@ -185,7 +186,6 @@ def _bar_width(summary: Summary) -> float:
 
 def _gate_text(gate: GateFinding, *, is_final: bool) -> tuple[str, str]:
     """The gate's state and value as text."""
-    value = gate_value(gate)
-    errors = f", {gate.errors} error{'s' * (gate.errors != 1)}" if gate.errors else ""
+    missing = gate.note or (count_of(gate.errors, "error") if gate.errors else "")
     label = GATE_LABELS[gate.state] if is_final else f"{GATE_LABELS[gate.state]} so far"
-    return label, f"{value} (n={gate.n}{errors})"
+    return label, f"{gate_value(gate)} (n={gate.n}{f', {missing}' if missing else ''})"
