@@ -48,8 +48,8 @@ def compare(
         options.value(
             "--allow",
             "WHAT",
-            "Accept what B lost: missing-metrics, missing-cells, errors or errors=RATE; that a gate leaves out more than"
-            " 5% of the pairs: unmeasured=RATE; that too few cases decide: cannot-tell. Repeatable.",
+            "Accept what B lost: missing-metrics, missing-cells, errors or errors=RATE; that a gate leaves out over 5%"
+            " of the pairs: unmeasured=RATE; that too few cases decide: cannot-tell. Repeatable.",
             options.OUTPUT,
         ),
     ] = None,
