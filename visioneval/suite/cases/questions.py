@@ -195,7 +195,9 @@ def without_dependencies_if_any_is_bad(questions: Sequence[GeckoQuestion]) -> tu
     As in the script of the Davidsonian Scene Graph, on which its published figures depend.
     """
     others = _with_parents(questions, lambda child, parent: child != parent)
-    return _with_parents(others, lambda child, parent: False) if any(dependency_problems(others)) else others
+    if not any(dependency_problems(others)):
+        return others
+    return tuple(question.model_copy(update={"depends_on": ()}) for question in questions)
 
 
 def _with_parents(
