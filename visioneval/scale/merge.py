@@ -178,6 +178,7 @@ def _fill(shards: Sequence[ShardRun], inputs: ShardInputs, writer: RunWriter, in
     folder = writer.folder
     update_diversity(folder, (line for shard in shards for line in read_diversity(shard.folder)))
     for shard in shards:
+        inputs.check_pairs(shard.info.run_id, shard.folder)
         _copy_answers(shard, folder, info.run_id)
     write_questions(folder, (entry for shard in shards for entry in read_questions(shard.folder)))
     ended = _ended(info, [shard.info for shard in shards])

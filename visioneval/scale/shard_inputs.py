@@ -17,6 +17,7 @@ from visioneval.expansion.keys import generation_key, grade_key
 from visioneval.expansion.plan import Call, Plan
 from visioneval.records.keys import changed_parts, describe_parts, key_parts
 from visioneval.records.model import Record, RunInfo
+from visioneval.records.preferences import read_preferences
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.model import Suite
 
@@ -36,6 +37,14 @@ class ShardInputs:
         self._suite = runs[0][1].suite
         self._cases = {case.id: case for case in self._suite.cases}
         self._graders = {grader.key: grader for grader in self._suite.graders}
+        self._pair_graders = {
+            self._suite.judges[name].title: grader
+            for grader in self._suite.graders
+            if grader.judges_pairs
+            for name in grader.judge_names
+            if name in self._suite.judges
+        }
+        """By the title of a judge."""
         self._now = _suite_now(runs)
         self._files: dict[str, _Files] = {}
         self._first: dict[tuple[str, tuple[str, ...]], tuple[str, Path, str | None]] = {}
@@ -54,12 +63,25 @@ class ShardInputs:
             return
         if self._now is not None and (changed := self._now.changes(record)):
             subject = self._subject(record, changed, self._now.template_sha256)
-            raise UsageError(
-                f"{shard}: {record.test_id!r} on {record.model_label!r} used {subject}, which changed since then:"
-                " restore what changed, or resume this shard"
-            )
+            raise _changed(shard, f"{record.test_id!r} on {record.model_label!r}", subject)
         self._compare(record, shard)
         self._checked[about] = keys
+
+    def check_pairs(self, run_id: str, shard: Path) -> None:
+        """Raises ``UsageError`` for an answer about a pair of a shard to a question by another template."""
+        for answer in read_preferences(shard):
+            grader, case = self._pair_graders.get(answer.judge), self._cases.get(answer.test_id)
+            if grader is None or case is None or answer.template_sha256 is None or not answer.is_within(run_id):
+                continue
+            templates = grader.templates(case, self._suite.vars)
+            subject = _grader_subject(grader, self._suite, templates, (None, None))
+            if self._now is not None and self._now.template_sha256(templates) != answer.template_sha256:
+                raise _changed(shard, f"a pair of {answer.test_id!r}", subject)
+            first_hash, first, _ = self._first.setdefault(
+                (f"pairs of {grader.key}", templates), (answer.template_sha256, shard, None)
+            )
+            if first_hash != answer.template_sha256:
+                raise _differs(shard, first, subject)
 
     def warnings(self) -> Iterator[str]:
         """A message for each tool of which the shards used several versions."""
@@ -81,8 +103,7 @@ class ShardInputs:
                 )
                 if file_hash != first_hash:
                     subject = self._subject(record, {part}, lambda _, known=first_template: known)  # type: ignore[misc]
-                    other = f"{shard}: differs from {first}" if first != shard else f"{shard}: its cells differ"
-                    raise UsageError(f"{other} in {subject}: resume a shard that has the earlier one")
+                    raise _differs(shard, first, subject)
 
     def _files_of(self, case_id: str) -> _Files:
         if case_id not in self._files:
@@ -166,6 +187,17 @@ def _is_suite_of(info: RunInfo) -> bool:
         return sha256(Path(info.suite_path).read_bytes()).hexdigest() == info.source_sha256
     except (OSError, ValueError):
         return False
+
+
+def _changed(shard: Path, cell: str, subject: str) -> UsageError:
+    return UsageError(
+        f"{shard}: {cell} used {subject}, which changed since then: restore what changed, or resume this shard"
+    )
+
+
+def _differs(shard: Path, first: Path, subject: str) -> UsageError:
+    other = f"{shard}: differs from {first}" if first != shard else f"{shard}: its cells differ"
+    return UsageError(f"{other} in {subject}: resume a shard that has the earlier one")
 
 
 def _template_hashes(record: Record) -> dict[str, str | None]:
