@@ -7,9 +7,9 @@ are on this machine, and with the records of all shards that used the same files
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from hashlib import sha256
 from pathlib import Path
 
+from visioneval.engine.prepare.changed_outputs import digest_of
 from visioneval.engine.prepare.planning import SuiteOptions, load_stored_plan
 from visioneval.errors import UsageError, VisionEvalError
 from visioneval.expansion.file_hashes import FileHashes
@@ -183,9 +183,10 @@ def _suite_now(runs: Sequence[tuple[Path, RunInfo]]) -> _SuiteNow | None:
 
 
 def _is_suite_of(info: RunInfo) -> bool:
+    path = Path(info.suite_path)
     try:
-        return sha256(Path(info.suite_path).read_bytes()).hexdigest() == info.source_sha256
-    except (OSError, ValueError):
+        return path.is_file() and digest_of(path) == info.source_sha256
+    except OSError:  # the path of a stranger's run may be too long
         return False
 
 

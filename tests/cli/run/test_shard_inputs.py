@@ -196,6 +196,15 @@ def test_an_input_that_is_not_on_this_machine_is_not_compared(machine: Machine) 
     assert "runs/s2: differs from runs/s1 in the template look.md.j2" in machine.merge(2)
 
 
+@pytest.mark.parametrize("path", ["/dev/zero", "a\x00b", "x" * 5000, ""])
+def test_a_path_of_a_suite_from_a_stranger_is_not_the_suite(machine: Machine, path: str) -> None:
+    for number in (1, 2):
+        machine.shard(number)
+        header = machine.folder / f"runs/s{number}/run.json"
+        header.write_text(json.dumps({**json.loads(header.read_text()), "suite_path": path}))
+    machine.merge(0)
+
+
 def test_outputs_that_changed_between_shards(machine: Machine) -> None:
     """Existing outputs, which only one shard reads each. Without them here, the suite's copy of them is unknown."""
     (machine.folder / "out").mkdir()
