@@ -185,15 +185,29 @@ def read_baseline(path: Path) -> Baseline:
         raise RunFormatError(
             f"{path}:1: baseline version {header.baseline} is not the supported version {VERSION}: {cure}"
         )
-    lines = tuple(_read(_LINE, row, f"{path}:{number}") for number, row in enumerate(rest, 2) if row.strip())
+    numbered = [(number, _read(_LINE, row, f"{path}:{number}")) for number, row in enumerate(rest, 2) if row.strip()]
+    _check_distinct(numbered, path)
+    lines = tuple(line for _, line in numbered)
     if header.cells not in (None, len(lines)):
         raise RunFormatError(
             f"{path}:1: the baseline has {header.cells} cells, but {count_of(len(lines), 'line')} of cells: {_RESTORE}"
         )
-    for number, line in enumerate(lines, 2):
+    for number, line in numbered:
         if not header.gradings.keys() >= set(line.graders.values()):
             raise RunFormatError(f"{path}:{number}: graders: refers to a grading that is not in the first line")
     return Baseline(header=header, lines=lines)
+
+
+def _check_distinct(lines: Iterable[tuple[int, BaselineLine]], path: Path) -> None:
+    """Raises ``RunFormatError`` if two numbered lines are of one cell, as a merge may leave both versions."""
+    numbers: dict[tuple[str, str, int], int] = {}
+    for number, line in lines:
+        first = numbers.setdefault((line.test_id, line.model_label, line.sample_index), number)
+        if first != number:
+            raise RunFormatError(
+                f"{path}:{number}: {line.test_id} on {line.model_label}, sample {line.sample_index}, is also in line"
+                f" {first}: {_RESTORE}"
+            )
 
 
 def _read(adapter: TypeAdapter[ModelT], row: bytes, where: str) -> ModelT:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,25 @@ def test_reports_broken_baselines_with_line(tmp_path: Path, at: int, old: str, n
         _broken(tmp_path, at, old, new)
 
 
+@pytest.mark.parametrize(
+    ("repeated", "text"),
+    [
+        (lambda first, second: (first, second, first), "4: one on m, sample 0, is also in line 2"),
+        (lambda first, second: (first, first), "3: one on m, sample 0, is also in line 2"),  # the number is right
+        (lambda first, second: (second, first.replace("FAIL", "PASS"), "", first), "5: one on m, sample 0, is also in line 3"),
+    ],
+    ids=["added", "instead of another", "both versions"],
+)  # fmt: skip
+def test_reports_repeated_lines(tmp_path: Path, repeated: Callable[[str, str], tuple[str, ...]], text: str) -> None:
+    """As a merge leaves them."""
+    path = tmp_path / "deep" / "main.jsonl"
+    _written(tmp_path)
+    header, *lines = path.read_text().splitlines()
+    path.write_text("\n".join((header, *repeated(*lines))))
+    with pytest.raises(RunFormatError, match=rf"main\.jsonl:{text}: restore this file, or set the baseline again"):
+        read_baseline(path)
+
+
 @pytest.mark.parametrize("lost", [slice(1, 2), slice(-1, None)])
 def test_reports_lost_lines(tmp_path: Path, lost: slice) -> None:
     """As a merge loses them. All cells that are left could be the same."""
@@ -166,6 +186,21 @@ def test_baseline_commands(toy: Toy) -> None:
     assert Path("baselines/other.jsonl").read_bytes() == Path("baselines/main.jsonl").read_bytes()
     refused = toy("baseline", "set", "first", "--name", "../x")
     assert (refused.exit_code, "'../x' is not a valid baseline name" in refused.stderr) == (2, True)
+
+
+def test_commands_report_repeated_lines(toy: Toy) -> None:
+    """All cells of one line count as one, and those of another as none."""
+    toy.run({}, {"metadata": {"look": "bad"}}, arguments=("--run-id", "first"))
+    toy("baseline", "set", "first")
+    path = Path("baselines/main.jsonl")
+    header, passed, _ = path.read_text().splitlines(keepends=True)
+    path.write_text(header + passed + passed)
+    for command in (("compare", "baseline", "first"), ("compare", "first", "baseline:main"), ("baseline", "list")):
+        refused = toy(*command)
+        assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1), command
+        assert "main.jsonl:3: case0 on toy, sample 0, is also in line 2: restore this file" in refused.stderr
+    assert toy("baseline", "set", "first").exit_code == 0
+    assert toy("compare", "baseline", "first").exit_code == 0
 
 
 def test_rejects_an_incomplete_run_as_baseline(toy: Toy) -> None:

@@ -44,8 +44,9 @@ class GeckoOptions(PanelOptions):
     on_unanswered: Literal["error", "wrong", "skip"] = Field(
         default="error", description="What a question counts as if it has no usable answer after one retry."
     )
-    on_bad_dependency: Literal["error", "drop"] = Field(
-        default="error", description="drop: one bad dependency removes all dependencies of that prompt's questions."
+    on_bad_dependency: Literal["error", "drop", "drop_all"] = Field(
+        default="error",
+        description="drop: bad dependencies are removed; drop_all: one removes all of that prompt's questions.",
     )
     dependencies: Literal["use", "ignore"] = Field(
         default="use", description="ignore: questions are scored without their dependencies."
@@ -54,6 +55,11 @@ class GeckoOptions(PanelOptions):
     check_questions: bool = Field(
         default=False, description="Drop generated questions whose answer does not follow from the prompt alone."
     )
+
+    @property
+    def dependency_version(self) -> str | None:
+        """``"2"`` is what ``drop`` removes; with another value, nothing changed."""
+        return "2" if self.on_bad_dependency == "drop" else None
 
     @property
     def question_writer(self) -> str:
@@ -182,4 +188,8 @@ class GeckoGrader(BaseGrader, GeckoOptions):
 
     @property
     def drops_bad_dependencies(self) -> bool:
-        return self.on_bad_dependency == "drop" or self.dependencies == "ignore"
+        return self.on_bad_dependency != "error" or self.dependencies == "ignore"
+
+    @property
+    def version(self) -> str | None:
+        return self.dependency_version
