@@ -10,12 +10,14 @@ from visioneval.analysis.compare.comparability import GradingDifference
 from visioneval.analysis.compare.differences import Difference, adjusted
 from visioneval.analysis.compare.filters import ComparisonFilters, check_filters, select_cells
 from visioneval.analysis.compare.pairing import Change, Pairs, pair_cells, parse_map
+from visioneval.analysis.compare.tallies.excuses import Excuse, ExcuseTally
 from visioneval.analysis.compare.tallies.marks import CellMarks, PairMarks
 from visioneval.analysis.compare.tallies.metrics import AlignmentPairs, Amount, MetricCoverage
 from visioneval.analysis.compare.tallies.tally import Tally
 from visioneval.analysis.sides import Side
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.suite.filters import any_glob
+from visioneval.suite.meanings import ChangedMeaning, describe_meaning, same_meaning
 from visioneval.types import Metric, Verdict
 
 
@@ -28,7 +30,8 @@ class Comparison:
     ``by_run`` lists pass rates by model run (label in B; empty for a single one), ``by_tag`` pass rates by tag,
     ``by_type`` the metrics ``<gecko key>.<type>``, and ``by_failure_tag`` the shares of cells with a failure tag.
     Holm's adjustment covers only ``metrics``.
-    ``labels`` pairs the model runs. ``metric_names`` are the metrics of either run that the filters leave.
+    ``labels`` pairs the model runs. ``metric_names`` are the metrics of either run that the filters leave, without
+    ``changed_metrics``, whose scores cannot be compared. ``excuses`` is what B excuses and A does not.
     ``alignments`` are those of every pair that an alignment grader graded on both sides, the largest losses first.
     """
 
@@ -36,6 +39,8 @@ class Comparison:
     b: Side
     labels: tuple[tuple[str, str], ...]
     metric_names: tuple[str, ...]
+    changed_metrics: tuple[ChangedMeaning, ...]
+    excuses: tuple[Excuse, ...]
     pairs: Pairs
     only_a: Cells
     only_b: Cells
@@ -106,13 +111,17 @@ def _compare(a: Side, b: Side, filters: ComparisonFilters, renamed: Sequence[str
         if all(cell.verdict is Verdict.NONE for cell in side.cells):
             raise UsageError(f"{side.name}: its suite has no rules, so there is no verdict and no metric to compare")
     metrics = _metrics(a, b)
-    selections = select_cells(a, filters), select_cells(b, filters)
+    covered: dict[str, bool] = {}
+    selections = select_cells(a, filters, covered), select_cells(b, filters, covered)
     check_filters(filters, metrics, selections)
     labels = parse_map(renamed, a, b)
     a, b = (replace(item.side, cells=item.cells) for item in selections)
-    names = [name for name in metrics if not filters.metrics or any_glob(filters.metrics, name)]
+    changed = {name: _changed(name, a, b) for name in metrics if _is_changed(name, a, b)}
+    named = [name for name in metrics if not filters.metrics or any_glob(filters.metrics, name)]
+    names = [name for name in named if name not in changed]
     pairing = pair_cells(a, b, labels)
-    tally, of_judges = Tally(names, pairing), (selections[0].reroutings, selections[1].reroutings)
+    tally = Tally(names, pairing, ExcuseTally(a, b))
+    of_judges = selections[0].reroutings, selections[1].reroutings
     tally.read(of_judges)
     a, b = (replace(side, reroutings=counts.result()) for side, counts in zip((a, b), of_judges, strict=True))
     differences = tally.scores.differences(metrics)
@@ -125,6 +134,8 @@ def _compare(a: Side, b: Side, filters: ComparisonFilters, renamed: Sequence[str
         b=b,
         labels=pairing.labels,
         metric_names=tuple(names),
+        changed_metrics=tuple(changed[name] for name in named if name in changed),
+        excuses=tally.excuses.result(),
         pairs=pairing.pairs,
         only_a=pairing.only_a,
         only_b=pairing.only_b,
@@ -142,6 +153,27 @@ def _compare(a: Side, b: Side, filters: ComparisonFilters, renamed: Sequence[str
         marks=tally.marks,
         marks_of_only_a=tally.marks_of_only_a,
         marks_of_only_b=tally.marks_of_only_b,
+    )
+
+
+def _is_changed(name: str, a: Side, b: Side) -> bool:
+    """Whether a metric of both sides means two things. Of a file of records, only type and values are known."""
+    if name not in a.metrics or name not in b.metrics:
+        return False
+    before, after = a.metrics[name], b.metrics[name]
+    if None not in (a.suite, b.suite):
+        return not same_meaning(before, after)
+    return before.type != after.type or a.exceeds(name, after) or b.exceeds(name, before)
+
+
+def _changed(name: str, a: Side, b: Side) -> ChangedMeaning:
+    of_a, of_b = a.metrics[name], b.metrics[name]
+    return ChangedMeaning(
+        name,
+        *(
+            describe_meaning(metric, other) if side.suite is not None else side.describe_values(name)
+            for side, metric, other in ((a, of_a, of_b), (b, of_b, of_a))
+        ),
     )
 
 
