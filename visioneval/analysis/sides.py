@@ -27,9 +27,9 @@ class Side:
 
     ``writers`` maps each metric to the key of its grader, and ``sources`` each computed metric to the graders' metrics
     that it reads. ``rules_of`` are the rules that can fail a cell. ``folder`` contains the images. A file of records
-    has no ``suite`` and no ``source_sha256``, but ``values``, the lowest and highest value of each number; neither it
-    nor a baseline has a ``state`` or a ``folder``. ``is_narrowed`` is
-    true if ``RUN@LABEL`` excluded model runs. ``left_out_cases`` and ``left_out_labels`` are what flags left out of the
+    has no ``suite`` and no ``source_sha256``; its ``metrics`` have no ``Meaning``, but ``values``, the lowest and the
+    highest of each number. Neither it nor a baseline has a ``state`` or a ``folder``. ``is_narrowed`` is true if
+    ``RUN@LABEL`` excluded model runs. ``left_out_cases`` and ``left_out_labels`` are what flags left out of the
     run's suite, and ``samples_flag`` is ``--samples``. ``is_partial`` marks a baseline of a run that had not all cells
     of its suite.
     ``unused_confirmations`` is true if the run has new samples of an earlier ``--confirm`` that this comparison does
@@ -67,16 +67,6 @@ class Side:
     def __post_init__(self) -> None:
         """Accepts any cells."""
         object.__setattr__(self, "cells", cells_of(self.cells))
-
-    def exceeds(self, name: str, metric: Metric) -> bool:
-        """Whether a file of records has values of a metric outside the range of ``metric``."""
-        lowest, highest = self.values.get(name, (0.0, 0.0))
-        low, high = metric.range or (None, None)
-        return name in self.values and ((low is not None and lowest < low) or (high is not None and highest > high))
-
-    def describe_values(self, name: str) -> str:
-        """The values of a metric of a file of records, in words."""
-        return "number with values from {:g} to {:g}".format(*self.values[name]) if name in self.values else "yes or no"
 
     def leaves_out(self, case: str, label: str, sample: int) -> bool:
         """Whether flags left out a cell that the suite of this run still has."""

@@ -14,7 +14,7 @@ RulesOf = Callable[[str, str], tuple[str, ...] | None]
 """The rules that can fail the cells of a case on a model run; ``None`` if they are unknown."""
 
 
-def unknown_rules(case: str, label: str) -> None: 
+def unknown_rules(case: str, label: str) -> None:
     """The rules of records without a suite."""
 
 

@@ -107,19 +107,20 @@ def _broken(tmp_path: Path, at: int, old: str, new: str) -> Baseline:
     [
         (
             0,
-            '"baseline": 2',
             '"baseline": 3',
-            r"main\.jsonl:1: baseline version 3 is not the supported version 2: upgrade visioneval",
+            '"baseline": 4, "more": true',
+            r"main\.jsonl:1: baseline version 4 is not the supported version 3: upgrade visioneval",
         ),
         (
             0,
+            '"baseline": 3',
             '"baseline": 2',
-            '"baseline": 1',
-            r"main\.jsonl:1: baseline version 1 is not the supported version 2: set it again with 'visioneval baseline",
+            r"main\.jsonl:1: baseline version 2 is not the supported version 3: set it again with 'visioneval baseline",
         ),
         (1, '"verdict": "FAIL"', '"verdict": "MEH"', r"main\.jsonl:2: verdict: Input should be 'PASS'"),
         (2, '"test_id"', '"tset_id"', r"main\.jsonl:3: test_id: Field required"),
         (2, '"look": "', '"look": "x', r"main\.jsonl:3: graders: refers to a grading that is not in the first line"),
+        (2, '"rules": "', '"rules": "x', r"main\.jsonl:3: rules: refers to rules that are not in the first line"),
         (1, "{", "{{", r"main\.jsonl:2: not a baseline: damaged or truncated"),
     ],
 )

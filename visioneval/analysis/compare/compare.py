@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from visioneval.analysis.cell_tables import Cells
@@ -17,7 +17,7 @@ from visioneval.analysis.compare.tallies.tally import Tally
 from visioneval.analysis.sides import Side
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.suite.filters import any_glob
-from visioneval.suite.meanings import ChangedMeaning, describe_meaning, same_meaning
+from visioneval.suite.meanings import ChangedMeaning, Meaning, describe_meaning, same_meaning
 from visioneval.types import Metric, Verdict
 
 
@@ -116,7 +116,7 @@ def _compare(a: Side, b: Side, filters: ComparisonFilters, renamed: Sequence[str
     check_filters(filters, metrics, selections)
     labels = parse_map(renamed, a, b)
     a, b = (replace(item.side, cells=item.cells) for item in selections)
-    changed = {name: _changed(name, a, b) for name in metrics if _is_changed(name, a, b)}
+    changed = {item.metric: item for item in changed_meanings(a, b)}
     named = [name for name in metrics if not filters.metrics or any_glob(filters.metrics, name)]
     names = [name for name in named if name not in changed]
     pairing = pair_cells(a, b, labels)
@@ -148,7 +148,7 @@ def _compare(a: Side, b: Side, filters: ComparisonFilters, renamed: Sequence[str
         grading_differences=tally.gradings.differences([difference.name for difference in differences], a, b),
         cost_usd=tally.cost_usd.result(mean=False),
         seconds=tally.seconds.result(mean=True),
-        alignments=tally.alignments(),
+        alignments=tally.alignments(changed),
         coverage=tally.scores.coverage(),
         marks=tally.marks,
         marks_of_only_a=tally.marks_of_only_a,
@@ -156,25 +156,33 @@ def _compare(a: Side, b: Side, filters: ComparisonFilters, renamed: Sequence[str
     )
 
 
-def _is_changed(name: str, a: Side, b: Side) -> bool:
-    """Whether a metric of both sides means two things. Of a file of records, only type and values are known."""
-    if name not in a.metrics or name not in b.metrics:
-        return False
-    before, after = a.metrics[name], b.metrics[name]
-    if None not in (a.suite, b.suite):
-        return not same_meaning(before, after)
-    return before.type != after.type or a.exceeds(name, after) or b.exceeds(name, before)
+def changed_meanings(a: Side, b: Side) -> Iterator[ChangedMeaning]:
+    """The metrics of both sides that mean two things. Of a file of records, only types and values are known."""
+    for name, before in a.metrics.items():
+        after = b.metrics.get(name)
+        if after is None:
+            continue
+        if isinstance(before, Meaning) and isinstance(after, Meaning):
+            is_same = same_meaning(before, after)
+        else:
+            is_same = before.type == after.type and _fits(a, name, after) and _fits(b, name, before)
+        if not is_same:
+            yield ChangedMeaning(name, _describe(a, name, after), _describe(b, name, before))
 
 
-def _changed(name: str, a: Side, b: Side) -> ChangedMeaning:
-    of_a, of_b = a.metrics[name], b.metrics[name]
-    return ChangedMeaning(
-        name,
-        *(
-            describe_meaning(metric, other) if side.suite is not None else side.describe_values(name)
-            for side, metric, other in ((a, of_a, of_b), (b, of_b, of_a))
-        ),
+def _fits(side: Side, name: str, metric: Metric) -> bool:
+    """Whether the values of a file of records are in the range of a metric."""
+    low, high = metric.range or (None, None)
+    lowest, highest = side.values.get(name, (low, high))
+    return not (low is not None and lowest is not None and lowest < low) and not (
+        high is not None and highest is not None and highest > high
     )
+
+
+def _describe(side: Side, name: str, other: Metric) -> str:
+    if name in side.values:
+        return "number with values from {:g} to {:g}".format(*side.values[name])
+    return describe_meaning(side.metrics[name], other)
 
 
 def _metrics(a: Side, b: Side) -> dict[str, Metric]:

@@ -187,7 +187,11 @@ def describe_cases(cases: Sequence[MustPassCase], confirmation: Confirmation | N
     parts = (
         ("broke, but new samples did not confirm it", [case for case in passed if case.planned]),
         (f"broke and could not be confirmed{reason}", [case for case in unmeasured if case.planned]),
-        ("not measured", unjudged),
+        (
+            "that passed in A could not be measured in B",
+            [case for case in unjudged if case.a_decided and case.b.errors],
+        ),
+        ("not measured", [case for case in unjudged if not case.a_decided]),
     )
     is_run_named = len({case.model_label for case in cases}) > 1
     message = f"{len(broken)} of {judged} cases tagged must_pass broke"

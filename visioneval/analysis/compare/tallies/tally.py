@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from visioneval.analysis.alignments import ALIGNMENT
 from visioneval.analysis.compare.comparability import GradingTally
@@ -75,6 +75,7 @@ class Tally:
             scores.add(at, grader, pair)
         return scores
 
-    def alignments(self) -> AlignmentPairs:
-        """The scores of alignment graders."""
-        return AlignmentPairs(self._pairing.pairs, self._alignments)
+    def alignments(self, changed: Container[str]) -> AlignmentPairs:
+        """The scores of alignment graders, without those of ``changed`` metrics."""
+        scores = {key: scores for key, scores in self._alignments.items() if key not in changed}
+        return AlignmentPairs(self._pairing.pairs, scores)
