@@ -8,12 +8,17 @@ from typing import Any
 
 import pytest
 from compare_factory import scored, side
+from record_factory import run_of
 from toys import LOOK, Toy
 
+from visioneval.analysis.agreement.graders import metrics_of
 from visioneval.analysis.compare.compare import changed_meanings, compare
 from visioneval.analysis.compare.filters import ComparisonFilters
 from visioneval.analysis.run_lookup import read_side
-from visioneval.suite.meanings import Meaning, describe_meaning, same_meaning
+from visioneval.errors import UsageError
+from visioneval.records.model import read_info
+from visioneval.suite.meanings import Meaning, describe_meaning, meanings_of, same_meaning
+from visioneval.suite.model import Suite
 from visioneval.types import Metric
 
 SIDES = [("a", "b"), ("baseline", "b"), ("a", "baseline:b"), ("baseline", "baseline:b")]
@@ -163,8 +168,39 @@ def test_one_suite_cannot_give_a_name_two_meanings(toy: Toy) -> None:
     assert toy.run({}, {}, graders=graders).exit_code == 0
 
 
-def test_agreement_and_plan_refuse_another_meaning(toy: Toy) -> None:
+def test_plan_refuses_the_noise_of_another_meaning(toy: Toy) -> None:
     runs(toy, {}, {"graders": look(range=[0, 100])})
-    refused = toy("plan", "suite.yaml", "--trust-suite", "--detect", "level:0.1", "--like", "a")
+    detect = ("plan", "suite.yaml", "--trust-suite", "--detect", "level:0.1", "--like")
+    refused = toy(*detect, "a")
     assert refused.exit_code == 2
     assert "--like a: level means another thing there" in " ".join(refused.output.split())
+    assert "means another thing" not in toy(*detect, "b").output
+
+
+@pytest.mark.parametrize(
+    ("change", "refused"),
+    [({}, False), ({"range": [0, 100]}, True), ({"unit": "px"}, True), ({"better": "lower"}, True)],
+)
+def test_agreement_over_runs_refuses_two_meanings(toy: Toy, change: dict[str, Any], refused: bool) -> None:
+    runs(toy, {}, {"graders": look(**change)})
+    infos = [read_info(Path("runs") / name) for name in "ab"]
+    if not refused:
+        assert "level" in metrics_of(infos)
+        return
+    with pytest.raises(UsageError, match=f"b defines metric 'level' differently \\({UP} -> number from 0"):
+        metrics_of(infos)
+
+
+def test_the_steps_of_a_rubric_are_its_choices() -> None:
+    steps = [
+        meanings_of({"look": Metric(type="number", range=(0, 5))}, suite_of(rubric))["look"]
+        for rubric in ({"step": 1}, {"step": 0.5}, {})
+    ]
+    assert [same_meaning(steps[0], other) for other in steps] == [True, False, True]
+
+
+def suite_of(rubric: dict[str, Any]) -> Suite:
+    asked = {"look": {"type": "score", "scale": [0, 5], "description": "How good?", **rubric}}
+    grader = {"key": "judge", "type": "rubric", "metrics": asked}
+    suite = run_of({"one": {}}, ["m"], [], {"look": {"type": "number"}}).suite
+    return Suite.model_validate({**suite.model_dump(mode="json", exclude_unset=True), "graders": [grader]})

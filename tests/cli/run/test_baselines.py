@@ -176,3 +176,21 @@ def test_rejects_an_incomplete_run_as_baseline(toy: Toy) -> None:
     refused = toy("baseline", "set", "first")
     assert refused.exit_code == 2
     assert "the run is interrupted: a baseline needs a complete run" in refused.stderr
+
+
+def test_an_older_baseline_is_refused_in_one_line(toy: Toy) -> None:
+    toy.run({}, arguments=("--run-id", "first"))
+    assert toy("baseline", "set", "first").exit_code == 0
+    path = Path("baselines/main.jsonl")
+    header, *lines = path.read_text().splitlines()
+    older = {name: value for name, value in json.loads(header).items() if name != "rules"}
+    path.write_text("\n".join([json.dumps({**older, "baseline": 2}), *lines]))
+    for command in (("compare", "baseline", "first"), ("baseline", "list")):
+        refused = toy(*command)
+        assert refused.exit_code == 2
+        assert refused.stderr == (
+            "baselines/main.jsonl:1: baseline version 2 is not the supported version 3: set it again with"
+            " 'visioneval baseline set RUN'\n"
+        )
+    assert toy("baseline", "set", "first").exit_code == 0
+    assert toy("compare", "baseline", "first").exit_code == 0

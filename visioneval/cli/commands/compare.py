@@ -48,7 +48,8 @@ def compare(
         options.value(
             "--allow",
             "WHAT",
-            "Accept what B lost: missing-metrics, missing-cells, errors or errors=RATE. Repeatable.",
+            "Accept what B lost: missing-metrics, missing-cells, errors or errors=RATE; or excuses that A has not."
+            " Repeatable.",
             options.OUTPUT,
         ),
     ] = None,
@@ -92,8 +93,9 @@ def compare(
 ) -> None:
     """Compare run B with run A: what broke, what was fixed, and whether the numbers differ.
 
-    Exits 1 if a gate (--fail-on) failed. Exits 3 if one could not be measured, or if B lost metrics, measured cells or
-    cells of A (see --allow). Makes calls only with --confirm, which needs a complete run B that generated its images.
+    Exits 1 if a gate (--fail-on) failed. Exits 3 if one could not be measured, or if B lost metrics, measured cells
+    or cells of A, or excuses cells that A does not (see --allow). Makes calls only with --confirm, which needs a
+    complete run B that generated its images.
     """
     from visioneval.analysis.compare.filters import ComparisonFilters
     from visioneval.analysis.summary.accumulators import Costs
