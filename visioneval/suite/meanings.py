@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from visioneval.expressions.parser import parse_expression
 from visioneval.suite.metrics import SuiteMetrics
@@ -23,6 +23,11 @@ class Definition(Metric):
     """The step of a judge's scale, if it is not 1."""
     expression: str | None = Field(default=None, exclude_if=lambda text: text is None)
     """What a computed metric is computed from."""
+
+    @field_validator("expression")
+    @classmethod
+    def _parses(cls, text: str | None) -> str | None:
+        return None if text is None else parse_expression(text).text
 
 
 class Meaning(Definition):

@@ -175,3 +175,46 @@ def test_errors_in_both_runs_are_named() -> None:
         "passed",
         "no cell of B has an error that A has not; ERROR in both: two",
     )
+
+
+def test_a_rule_whose_metric_the_case_no_longer_has_is_dropped(toy: Toy) -> None:
+    image = {"key": "image", "type": "properties"}
+    sized = {"graders": [LOOK, image], "verdict": ["fine", "image.size"], "case": {"expect": {"size": "32x24"}}}
+    mixed = {"graders": [LOOK, image], "verdict": ["fine", "image.size"]}
+    for name, expected in (("a", [0, 1, 2]), ("b", [0, 1])):
+        cases = [{**MUST, **(sized["case"] if at in expected else {})} for at in range(3)]
+        toy.run(*cases, **mixed, arguments=("--run-id", name))
+    toy("baseline", "set", "a")
+    for a in ("a", "baseline"):
+        code, found = gates(toy, a, "b", "--allow", "missing-metrics")
+        assert (code, found["excuses"]["state"]) == (3, "unmeasured")
+        assert "1 cell not failed by the rule 'image.size': case2" in found["excuses"]["message"]
+
+
+def test_rules_are_those_of_the_mapped_model_run() -> None:
+    of_run = {"old": ("fine", "sharp"), "new": ("fine",), "same": ("fine",)}
+    labels = {"a": ("old", "same"), "b": ("new", "same")}
+    a, b = (
+        side(
+            [cell(model_label=label, grade_key=f"case:1 rules:{label}") for label in labels[name]],
+            name,
+            rules_of=lambda _, label: of_run[label],
+        )
+        for name in "ab"
+    )
+    assert [(item.what, item.cells) for item in compare(a, b, renamed=["old=new"]).excuses] == [
+        ("not failed by the rule 'sharp'", 1)
+    ]
+
+
+def test_a_must_pass_case_that_is_an_error_in_both_runs_exits_3(toy: Toy) -> None:
+    raises = {**MUST, "metadata": {"look": "raises"}}
+    for name in ("a", "b"):
+        toy.run(MUST, MUST, MUST, raises, {"metadata": {"look": "raises"}}, arguments=("--run-id", name))
+        toy("baseline", "set", name, "--name", name)
+    for a, b in (("a", "b"), ("baseline:a", "b"), ("baseline:a", "baseline:b")):
+        code, found = gates(toy, a, b)
+        assert code == 3
+        assert found["must_pass"]["message"].startswith("0 of 3 cases tagged must_pass broke; 1 not measured: case3 ")
+        assert found["errors"]["message"].endswith("; ERROR in both: case3, case4")
+        assert gates(toy, a, b, "--fail-on", "broken")[0] == 0

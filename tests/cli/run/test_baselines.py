@@ -121,6 +121,13 @@ def _broken(tmp_path: Path, at: int, old: str, new: str) -> Baseline:
         (2, '"test_id"', '"tset_id"', r"main\.jsonl:3: test_id: Field required"),
         (2, '"look": "', '"look": "x', r"main\.jsonl:3: graders: refers to a grading that is not in the first line"),
         (2, '"rules": "', '"rules": "x', r"main\.jsonl:3: rules: refers to rules that are not in the first line"),
+        (
+            0,
+            '"fine": {}',
+            '"fine": {"expression": "1 +"}',
+            r"main\.jsonl:1: metrics\.fine\.expression: the expression ends too early; restore",
+        ),
+        (0, '"fine": {}', '"fine": {"reads": {"x": {"step": "y"}}}', r"main\.jsonl:1: metrics\.fine\.reads\.x\.step: "),
         (1, "{", "{{", r"main\.jsonl:2: not a baseline: damaged or truncated"),
     ],
 )
