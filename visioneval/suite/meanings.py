@@ -74,17 +74,21 @@ def meanings_of(metrics: Mapping[str, Metric], suite: Suite) -> dict[str, Meanin
 
 def same_meaning(a: Metric, b: Metric) -> bool:
     """Whether values of two metrics can be compared. Spaces in an expression mean nothing."""
-    return _values(a) == _values(b)
+    return _values(a) == _values(b) and not _changed_inputs(a, b)
 
 
 def _values(metric: Metric) -> dict[str, Any]:
-    """Its fields, without those that it has not, so that a metric of any class can be compared."""
-    values = {name: value for name, value in metric if value not in (None, {})}
+    """Its own fields, without those that are not set, so that metrics of two classes can be compared."""
+    values = {name: value for name, value in metric if value is not None and name != "reads"}
     if "expression" in values:
         values["expression"] = parse_expression(values["expression"]).tree
-    if "reads" in values:
-        values["reads"] = {name: _values(source) for name, source in values["reads"].items()}
     return values
+
+
+def _changed_inputs(a: Metric, b: Metric) -> list[str]:
+    """The metrics that both read and that mean two things. Narrowed runs may lack some that no case of them has."""
+    first, second = (metric.reads if isinstance(metric, Meaning) else {} for metric in (a, b))
+    return [name for name in first if name in second and _values(first[name]) != _values(second[name])]
 
 
 def describe_meaning(metric: Metric, other: Metric | None = None) -> str:
@@ -92,16 +96,9 @@ def describe_meaning(metric: Metric, other: Metric | None = None) -> str:
 
     Of the metrics that its expression reads, those are described that mean something else in ``other``.
     """
-    text = ", ".join(_words(metric))
-    if not isinstance(metric, Meaning):
-        return text
-    known = other.reads if isinstance(other, Meaning) else {}
-    inputs = [
-        f"{name} is {', '.join(_words(source))}"
-        for name, source in metric.reads.items()
-        if other is None or name not in known or not same_meaning(source, known[name])
-    ]
-    return "; ".join((text, *inputs))
+    reads = metric.reads if isinstance(metric, Meaning) else {}
+    inputs = reads if other is None else _changed_inputs(metric, other)
+    return "; ".join((", ".join(_words(metric)), *(f"{name} is {', '.join(_words(reads[name]))}" for name in inputs)))
 
 
 def _words(metric: Metric) -> Iterator[str]:

@@ -149,6 +149,15 @@ def test_a_filter_leaves_out_what_changed() -> None:
     assert (result.changed_metrics, result.metrics) == ((), ())
 
 
+def test_a_narrowed_run_that_lacks_an_input_means_the_same(toy: Toy) -> None:
+    other = {"key": "more", "type": "mine:Second", "writes": {"second": {"type": "bool"}}, "when": {"tags": ["x"]}}
+    suite = {"graders": [LOOK, other], **double("where(tag(x), second, level)")}
+    toy.run({}, {"tags": ["x"]}, **suite, arguments=("--run-id", "a"))
+    toy("run", "suite.yaml", "--trust-suite", "--case", "case0", "--run-id", "b")
+    result = toy("compare", "a", "b", "--json")
+    assert (result.exit_code, json.loads(result.stdout)["changed_metrics"]) == (0, [])
+
+
 def test_meanings_in_words() -> None:
     metric = Meaning(type="number", range=(0, 5), step=0.5, unit="px")
     assert describe_meaning(metric) == "number from 0 to 5 in px in steps of 0.5, higher is better"
