@@ -98,9 +98,9 @@ def compare(
 
     A and B are what ``load_run`` takes, a JSONL file of records or ``baseline:NAME``. ``model_map`` pairs model runs
     with different labels, as ``OLD=NEW``. ``allow`` accepts what B lost: ``missing-metrics``, ``missing-cells``,
-    ``errors`` or ``errors=RATE``; ``unmeasured=RATE`` is the share of pairs that a gate may leave out, and
-    ``cannot-tell`` accepts gates that too few cases decide. ``must_detect`` is a drop of
-    the pass rate in points, above 0 and at most 100, that must be found at least four times in five. With ``confirm``,
+    ``errors`` or ``errors=RATE``, and ``excuses`` that A has not; ``unmeasured=RATE`` is the share of pairs that a gate
+    may leave out, and ``cannot-tell`` accepts gates that too few cases decide. ``must_detect`` is a drop of the pass
+    rate in points, above 0 and at most 100, that must be found at least four times in five. With ``confirm``,
     ``must_pass`` cases that broke are generated up to that many times more (1 to 100), and judged with these samples;
     the other settings except ``runs`` apply to that. Raises ``UsageError``, with ``confirm`` also ``SuiteError`` and
     ``StorageError``.

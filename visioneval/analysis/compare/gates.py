@@ -204,6 +204,8 @@ def cells_lost(comparison: Comparison) -> Cells:
 
 
 def _check_bound(gate: FailOn, name: str, comparison: Comparison) -> GateResult:
+    if (changed := next((item for item in comparison.changed_metrics if item.metric == name), None)) is not None:
+        return GateResult(gate, "unmeasured", str(changed))
     difference = _difference_of(name, comparison)
     if difference.difference is None:
         return GateResult(gate, "unmeasured", _UNMEASURED)
