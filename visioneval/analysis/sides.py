@@ -116,8 +116,12 @@ def _labels(suite: Suite) -> list[str]:
     return [str(entry.label) for entry in suite.models]
 
 
-def side_of_baseline(name: str, baseline: Baseline) -> Side:
-    """Builds a side from a baseline, which stores no prompts, reasons or times."""
+def side_of_baseline(name: str, runs: Sequence[Baseline]) -> Side:
+    """Builds a side from the runs of a baseline, the newest first. They store no prompts, reasons or times."""
+    return pooled_side([_side_of_stored_run(name, run) for run in runs])
+
+
+def _side_of_stored_run(name: str, baseline: Baseline) -> Side:
     head = baseline.header
     return Side(
         name=name,
@@ -128,6 +132,7 @@ def side_of_baseline(name: str, baseline: Baseline) -> Side:
         rules_of=_rules_of_baseline(baseline),
         suite=head.suite,
         source_sha256=head.source_sha256,
+        must_detect=head.must_detect,
         is_partial=head.is_partial,
     )
 
