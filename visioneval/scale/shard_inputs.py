@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from visioneval.engine.prepare.changed_outputs import digest_of
+from visioneval.records.cells.changed_outputs import digest_of
 from visioneval.engine.prepare.planning import SuiteOptions, load_stored_plan
 from visioneval.errors import UsageError, VisionEvalError
 from visioneval.expansion.file_hashes import FileHashes
