@@ -178,7 +178,9 @@ def with_defaults(case: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[
 
 
 def row_defaults(defaults: Mapping[str, Any], variables: Variables, row: Row) -> dict[str, Any]:
-    """The defaults for one row. What is rendered is data, never a template. Raises ``TemplateError``, ``ValueError``."""
+    """The defaults for one row. What is rendered is data, never a template. Raises ``TemplateError`` and
+    ``ValueError``.
+    """
     if not defaults:
         return {}
     filled: dict[str, Any] = variables.filled(dict(defaults), row)

@@ -7,6 +7,7 @@ import io
 import math
 import tokenize
 import warnings
+from contextlib import suppress
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -30,10 +31,10 @@ def cell_data(text: str) -> Any:
     try:
         return cell_json(text)
     except ValueError as error:
-        data = _python_data(text.strip())
-        if isinstance(data, _Unreadable):
-            raise ValueError(data.reason or str(error)) from None
-        return data
+        try:
+            return _python_data(text.strip())
+        except _NotPythonError as fault:
+            raise (fault if str(fault) else error) from None
 
 
 def cell_items(text: str) -> Any:
@@ -49,13 +50,12 @@ def cell_items(text: str) -> Any:
     try:
         return cell_data(plain)
     except ValueError as error:
-        data = _python_data(plain)
-        reason = data.reason if isinstance(data, _Unreadable) else None
-        if reason is None and not _may_be_list(plain):
+        comes_close = isinstance(error, _NotPythonError)
+        if not comes_close and not _may_be_list(plain):
             return None
         shown = plain if len(plain) <= _SHOWN else f"{plain[:_SHOWN]}..."
         advice = 'write a list as ["a", "b"], and a text in brackets as ["[a]"]'
-        raise ValueError(f"{shown} may be a list or a text ({reason or error}): {advice}") from None
+        raise ValueError(f"{shown} may be a list or a text ({error}): {advice}") from None
 
 
 def is_python(cell: Any) -> bool:
@@ -65,67 +65,60 @@ def is_python(cell: Any) -> bool:
     try:
         cell_json(cell)
     except ValueError:
-        return not isinstance(_python_data(cell.strip()), _Unreadable)
+        with suppress(_NotPythonError):
+            _python_data(cell.strip())
+            return True
     return False
 
 
-class _Unreadable:
-    """Text that is no data in Python's notation. ``reason`` says why, if it comes close."""
-
-    def __init__(self, reason: str | None = None) -> None:
-        self.reason = reason
+class _NotPythonError(ValueError):
+    """A text is no data in Python's notation. The message says why if it comes close, else it is empty."""
 
 
 @lru_cache(maxsize=8)
 def _python_data(text: str) -> Any:
     """The list or the object that a text is in Python's notation. Cached like ``cell_json``; do not change it.
 
-    Only literals are read; nothing is run.
+    Only literals are read; nothing is run. Raises ``_NotPythonError``.
     """
     if text[:1] not in ("[", "(", "{"):
-        return _Unreadable()
+        raise _NotPythonError
     if len(text) > MAX_PYTHON:
-        return _Unreadable(f"over {MAX_PYTHON:,} characters of Python's notation: write JSON")
+        raise _NotPythonError(f"over {MAX_PYTHON:,} characters of Python's notation: write JSON")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about odd escapes
             tree = ast.parse(text, mode="eval")
         data = ast.literal_eval(tree)
         if isinstance(data, set):
-            return _Unreadable("a set of Python, which has no order")
+            raise _NotPythonError("a set of Python, which has no order")
         if not isinstance(data, list | tuple | dict):
-            return _Unreadable()
+            raise _NotPythonError
         _check_notation(text, tree)
         data = _plain(data)
         check_plain("\\u", data)
     except RecursionError as error:
-        return _Unreadable(json_fault(error))
-    except _NotDataError as error:
-        return _Unreadable(str(error))
-    except (ValueError, SyntaxError, TypeError, MemoryError, tokenize.TokenError):
-        return _Unreadable()
+        raise _NotPythonError(json_fault(error)) from None
+    except (SyntaxError, TypeError, MemoryError, tokenize.TokenError):
+        raise _NotPythonError from None
+    except ValueError as error:
+        raise (error if isinstance(error, _NotPythonError) else _NotPythonError()) from None
     return data
-
-
-class _NotDataError(ValueError):
-    """A literal of Python that no suite can hold, or that does not mean what it seems to mean."""
 
 
 def _check_notation(text: str, tree: ast.AST) -> None:
     """Refuses strings without a comma between them, which numpy writes and Python joins, and keys that are repeated."""
-    kinds = [
-        token.type for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type != tokenize.NL
-    ]
+    kinds = [token.type for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type != tokenize.NL]
     if any(pair == (tokenize.STRING, tokenize.STRING) for pair in pairwise(kinds)):
-        raise _NotDataError("no comma between its items, as numpy writes them")
+        raise _NotPythonError("no comma between its items, as numpy writes them")
     for node in ast.walk(tree):
         keys = [ast.dump(key) for key in node.keys if key is not None] if isinstance(node, ast.Dict) else []
         if len(set(keys)) < len(keys):
-            raise _NotDataError("a key is repeated")
+            raise _NotPythonError("a key is repeated")
 
 
 def _plain(value: Any, depth: int = 1) -> Any:
-    """Literals as the data that JSON has. Raises ``_NotDataError`` for others."""
+    """Literals as the data that JSON has. Raises ``_NotPythonError`` for others."""
     if depth > MAX_DEPTH:
         raise RecursionError
     if isinstance(value, list | tuple):
@@ -133,10 +126,10 @@ def _plain(value: Any, depth: int = 1) -> Any:
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {key: _plain(item, depth + 1) for key, item in value.items()}
     if isinstance(value, int) and abs(value) >= 10**MAX_DIGITS:
-        raise _NotDataError(f"a number has more than {MAX_DIGITS} digits: put it in quotes")
+        raise _NotPythonError(f"a number has more than {MAX_DIGITS} digits: put it in quotes")
     if value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
         return value
-    raise _NotDataError(f"it contains {value!r:.40}, which JSON cannot express")
+    raise _NotPythonError(f"it contains {value!r:.40}, which JSON cannot express")
 
 
 def _may_be_list(text: str) -> bool:
