@@ -19,6 +19,7 @@ from visioneval.suite.entries.panels import JudgeNames, PanelOptions, names_of
 from visioneval.suite.entries.recorded_answers import RecordedAnswer
 from visioneval.types import Metric, TaskType
 
+_IDS = ("questions.id",)
 CHECK = "gecko/check.md.j2"
 """The template of ``check_questions``; a suite may override it with a file of the same name."""
 
@@ -136,8 +137,9 @@ class GeckoGrader(BaseGrader, GeckoOptions):
     def judge_templates(self, case: TestCase, variables: Mapping[str, Any]) -> tuple[JudgeTemplate, ...]:
         making = [JudgeTemplate(self.template_for_questions, "questions_template", ("prompt",))]
         if self.check_questions:
-            making.append(JudgeTemplate(CHECK, "check_questions", ("prompt", "questions")))
-        return (*making, JudgeTemplate(self.template_for_answers, "answers_template", ("questions",)))
+            making.append(JudgeTemplate(CHECK, "check_questions", ("prompt", "questions"), ids=_IDS))
+        ids = () if self.mode == "single" else _IDS  # a question alone can be answered by a letter
+        return (*making, JudgeTemplate(self.template_for_answers, "answers_template", ("questions",), ids=ids))
 
     def template_contexts(
         self,

@@ -179,7 +179,7 @@ def _render_problems(
             return [f"{name}: uses {withheld!r}, which this grader does not show: see its option 'show'"]
         return [_about(name, error)]
     if template is not None:
-        names = set_values((*template.must_show, *template.instead), context)
+        names = set_values((*template.must_show, *template.instead, *template.ids), context)
         variables.has_value |= names
         variables.shown |= shown_values(names - variables.shown, context, output, render)
     return []
