@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from visioneval.suite.loading.datasets.plain_json import MAX_DIGITS, cell_json, check_plain, json_fault
+from visioneval.suite.loading.datasets.plain_json import MAX_DIGITS, cell_json, json_fault
 from visioneval.suite.loading.yaml_reader import MAX_DEPTH
 
 MAX_PYTHON = 100_000
@@ -95,15 +95,13 @@ def _python_data(text: str) -> Any:
         if not isinstance(data, list | tuple | dict):
             raise _NotPythonError
         _check_notation(text, tree)
-        data = _plain(data)
-        check_plain("\\u", data)
+        return _plain(data)
     except RecursionError as error:
         raise _NotPythonError(json_fault(error)) from None
     except (SyntaxError, TypeError, MemoryError, tokenize.TokenError):
         raise _NotPythonError from None
     except ValueError as error:
         raise (error if isinstance(error, _NotPythonError) else _NotPythonError()) from None
-    return data
 
 
 def _check_notation(text: str, tree: ast.AST) -> None:
@@ -127,6 +125,11 @@ def _plain(value: Any, depth: int = 1) -> Any:
         return {key: _plain(item, depth + 1) for key, item in value.items()}
     if isinstance(value, int) and abs(value) >= 10**MAX_DIGITS:
         raise _NotPythonError(f"a number has more than {MAX_DIGITS} digits: put it in quotes")
+    if isinstance(value, str) and not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise _NotPythonError("invalid text: a lone surrogate") from None
     if value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
         return value
     raise _NotPythonError(f"it contains {value!r:.40}, which JSON cannot express")
