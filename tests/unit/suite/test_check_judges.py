@@ -253,6 +253,20 @@ def test_only_answers_about_cells_of_the_suite_count(tmp_path: Path) -> None:
         load_suite(tmp_path / "suite.yaml", run_labels=lambda _: [])
 
 
+def test_a_case_without_an_output_needs_no_answer(tmp_path: Path) -> None:
+    """Its cell is an error in any case, or there is none."""
+    outputs = ("tags: [short]", "tags: [short], outputs: {a: [x.png, y.png], b: [z.png]}")
+    judge = (REMOTE, "{provider: recorded, path: answers.csv, fields: {model: model, sample: n}}")
+    files = ("- {provider: mock}", "- {provider: files}")
+    (tmp_path / "suite.yaml").write_text(changed(outputs, judge, files))
+    rows = ["two,a,0,good,yes", "two,a,1,good,no", "two,b,0,good,yes"]
+    (tmp_path / "answers.csv").write_text("\n".join(["case,model,n,question,answer", *rows]))
+    assert load_suite(tmp_path / "suite.yaml", run_labels=lambda _: []).warnings == ()
+    (tmp_path / "answers.csv").write_text("\n".join(["case,model,n,question,answer", rows[0], rows[2]]))
+    (warning,) = load_suite(tmp_path / "suite.yaml", run_labels=lambda _: []).warnings
+    assert str(warning).endswith("answers.csv has no answer for 1 of 3 cells of 'look': two a 1 (good)")
+
+
 QUESTIONS = (
     "metadata: {kind: oak},",
     "questions: [{id: q1, question: Is it?}, {id: q2, question: What color?, choices: [red, blue], answer: red}],",

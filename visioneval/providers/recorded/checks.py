@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from visioneval.counted import count_of
 from visioneval.errors import Problem, SuiteError, VisionEvalError
 from visioneval.providers.recorded.config import YES_NO, RecordedJudge, is_empty
 from visioneval.providers.recorded.values import cell_text, recorded_value
+from visioneval.suite.cases.case import TestCase
 from visioneval.suite.checks.rules import SuiteContext
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.recorded_answers import RecordedAnswer
@@ -19,7 +20,10 @@ from visioneval.suite.loading.datasets.rows import Row, missing_columns
 from visioneval.suite.loading.datasets.tables import read_rows
 from visioneval.suite.loading.messages import Loc, SuiteWarning, did_you_mean
 from visioneval.suite.loading.paths import Trust
+from visioneval.suite.model import Suite
+from visioneval.suite.runs import dataset_outputs
 from visioneval.suite.size import samples_of
+from visioneval.types import ModelRun
 
 _LISTED = 5
 _Cell = tuple[str, ...]
@@ -91,8 +95,9 @@ def answer_problems(
     unusable: dict[int, Problem] = {}
     for grader in graders:
         lacking: dict[_Cell, str] = {}
-        cells = list(_cells(judge, view, grader))
-        for cell, expected in cells:
+        cells = 0
+        for cell, expected in _cells(judge, view, folder, grader):
+            cells += 1
             recorded = answers.get(cell, {})
             given = {name: answer for name, item in expected.items() if (answer := _row_of(recorded, name, item))}
             missing = [name for name, item in expected.items() if item.is_required and name not in given]
@@ -104,27 +109,38 @@ def answer_problems(
                     message = f"{value!r:.60} is no answer to {name!r} of case {cell[0]!r}"
                     advice = f"write {item.expected}, or leave it empty if there is none"
                     unusable.setdefault(row.line, Problem(judge.path, row.line, 1, f"{message}: {advice}"))
-        yield from _lacking(judge, grader, lacking, len(cells), {name for row in answers.values() for name in row})
+        yield from _lacking(judge, grader, lacking, cells, {name for row in answers.values() for name in row})
     yield from islice(unusable.values(), _LISTED)
     if (more := len(unusable) - _LISTED) > 0:
         yield ("path",), f"{judge.path} has {count_of(more, 'more answer')} that cannot be used"
 
 
 def _cells(
-    judge: RecordedJudge, view: SuiteContext, grader: BaseGrader
+    judge: RecordedJudge, view: SuiteContext, folder: Path, grader: BaseGrader
 ) -> Iterator[tuple[_Cell, Mapping[str, RecordedAnswer]]]:
     """The cells that a grader grades, as the file tells them apart, each with what it asks about them."""
-    fields = judge.fields
+    has_model, has_sample = judge.fields.model is not None, judge.fields.sample is not None
+    pairs = zip(view.runs, view.labels, strict=True)
+    runs = [(run.label, cases, _samples_by_case(run, view.suite, folder)) for run, (_, cases) in pairs]
     for index, case in enumerate(view.suite.cases):
         if case.expect.refusal or not grader.is_for(case) or not (expected := grader.recorded_answers(case)):
             continue
-        runs = [run for run, (_, cases) in zip(view.runs, view.labels, strict=True) if index in cases]
-        labels = ["" if fields.model is None else run.label for run in runs]
-        counts = [1 if fields.sample is None else samples_of(run, view.suite.samples) for run in runs]
-        for label, sample in dict.fromkeys(
-            (label, at) for label, n in zip(labels, counts, strict=True) for at in range(n)
-        ):
-            yield (case.id, label, "" if fields.sample is None else str(sample)), expected
+        samples = [(label, samples_of_case(case)) for label, cases, samples_of_case in runs if index in cases]
+        cells = {
+            (case.id, label if has_model else "", str(sample) if has_sample else ""): None
+            for label, count in samples
+            for sample in range(count if has_sample else min(count, 1))
+        }
+        yield from ((cell, expected) for cell in cells)
+
+
+def _samples_by_case(run: ModelRun, suite: Suite, folder: Path) -> Callable[[TestCase], int]:
+    """How many samples of a case a model run has, as far as that is known: none of a case without an output."""
+    existing = dataset_outputs(run, suite, folder) if run.config.reads_outputs else {}
+    if existing:
+        return lambda case: len(existing.get(case.output_of or case.id, ()))
+    count = samples_of(run, suite.samples)
+    return lambda _: count
 
 
 def _row_of(recorded: Mapping[str, Row], name: str, expected: RecordedAnswer) -> Row | None:
