@@ -1,7 +1,8 @@
 """Baselines: the records of one run or several in one small file, to commit to a repository and review.
 
-baselines/NAME.jsonl: for each run, the newest first, a header line and one line per cell. Contains hashes of images, but
-no images, times or reasons. Lines and keys are sorted, so that two baselines differ only in the lines of changed cells.
+baselines/NAME.jsonl: for each run, the newest first, a header line and one line per cell. Contains hashes of images,
+but no images, times or reasons. Lines and keys are sorted, so that two baselines differ only in the lines of changed
+cells.
 """
 
 from __future__ import annotations

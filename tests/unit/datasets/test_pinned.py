@@ -202,7 +202,7 @@ def test_generated_questions_declare_every_type_of_their_medium(load: Callable[.
     [
         ('one,"[{""id"": ""a""}]"', "d.csv:2:1: the key 'question' is missing"),
         ('one,"[{""id"": ""a"""', "d.csv:2:1: questions: not JSON: expecting ',' delimiter"),
-        ("one,\"['Is it?']\"", "d.csv:2:1: questions: not JSON: expecting value"),
+        ("one,\"['Is it?'\"", "d.csv:2:1: questions: not JSON: expecting value"),
         ('one,"[{""id"": 1, ""question"": ""Q"", ""depends_on"": [7]}]"',
          "d.csv:2:1: '1' depends on '7', but there is no such question"),
         ('one,"[{""id"": 1, ""question"": ""Q"", ""answer"": ""maybe""}]"',
