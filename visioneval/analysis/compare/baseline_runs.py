@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from visioneval.analysis.compare.differences import ALPHA
-from visioneval.analysis.scores import Estimate
+from visioneval.analysis.scores import CaseNumbers, Estimate, Scores
 from visioneval.analysis.stats.basic import holm
 from visioneval.analysis.stats.between_runs import run_noise
 from visioneval.analysis.stats.within_cases import Counts, worse_p
-from visioneval.analysis.summary.accumulators import pass_rate
 from visioneval.records.baselines import Baseline
 from visioneval.suite.turns import chain_of
 from visioneval.types import Frozen, Verdict
@@ -52,7 +51,7 @@ def summarize_runs(baselines: Sequence[Baseline]) -> BaselineSummary:
         RunOfBaseline(
             run=baseline.header.run,
             cells=len(baseline.lines),
-            pass_rate=pass_rate((line.test_id, line.verdict) for line in baseline.lines),
+            pass_rate=_pass_rate(baseline),
             p=p,
         )
         for baseline, p in zip(baselines, _p_values(passes, len(baselines)), strict=True)
@@ -74,6 +73,13 @@ def differing_runs(baselines: Sequence[Baseline]) -> Iterator[str]:
                 f"{run.run} differs from the other runs by more than chance (pass rate {run.pass_rate.value:.1%},"
                 f" p {run.p:.2g}): was it another model, prompt or judge?"
             )
+
+
+def _pass_rate(baseline: Baseline) -> Estimate:
+    numbers, passes = CaseNumbers(), Scores()
+    for line in baseline.lines:
+        passes.add(line.verdict.passed, numbers[line.test_id])
+    return passes.estimate()
 
 
 def _passes(baselines: Sequence[Baseline]) -> list[list[tuple[int, int]]]:
