@@ -85,10 +85,10 @@ def compare(
 
     A and B are what ``load_run`` takes, a JSONL file of records or ``baseline:NAME``. ``model_map`` pairs model runs
     with different labels, as ``OLD=NEW``. ``allow`` accepts what B lost: ``missing-metrics``, ``missing-cells``,
-    ``errors`` or ``errors=RATE``; ``unmeasured=RATE`` is the share of pairs that a gate may leave out. With
-    ``confirm``, ``must_pass`` cases that broke are generated up to that many times more (1 to 100), and judged with
-    these samples; the other settings except ``runs`` apply to that. Raises ``UsageError``, with ``confirm`` also
-    ``SuiteError`` and ``StorageError``.
+    ``errors`` or ``errors=RATE``, and ``excuses`` that A has not; ``unmeasured=RATE`` is the share of pairs that a gate
+    may leave out. With ``confirm``, ``must_pass`` cases that broke are generated up to that many times more (1 to 100),
+    and judged with these samples; the other settings except ``runs`` apply to that. Raises ``UsageError``, with
+    ``confirm`` also ``SuiteError`` and ``StorageError``.
     """
     if isinstance(fail_on, str) or isinstance(allow, str):
         raise UsageError("fail_on and allow must be lists of strings, not one string")

@@ -22,14 +22,17 @@ from visioneval.records.fields import ModelLabel, RuleText, SampleIndex, Usd
 from visioneval.records.files.untrusted_json import read_json
 from visioneval.records.model import CellError, Fingerprint, Record, RunInfo
 from visioneval.suite.cases.case import CaseId
+from visioneval.suite.deciding_rules import DecidingRules
+from visioneval.suite.meanings import Meaning, meanings_of
 from visioneval.suite.metrics import SuiteMetrics
-from visioneval.types import Frozen, Metric, Score, Verdict
+from visioneval.types import Frozen, Score, Verdict
 
 FOLDER = Path("baselines")
 DEFAULT = "main"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,60}")
 _SHORT = 12
-VERSION = 2
+VERSION = 3
+"""The format version. The meaning of the stored fields is part of it."""
 _RESTORE = "restore this file, or set the baseline again with 'visioneval baseline set RUN'"
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -41,22 +44,30 @@ class BaselineGrading(Frozen):
     fingerprint: Fingerprint
 
 
+class _Version(BaseModel):
+    """The part of the header that every version has."""
+
+    baseline: Annotated[int, Field(strict=True, ge=1)]
+
+
 class Header(Frozen):
     """The header line. ``baseline`` is the format version; as keys are sorted, it comes first.
 
-    ``writers`` names the grader of each metric; cell lines refer to ``gradings`` by key.
+    ``writers`` names the grader of each metric; cell lines refer to ``gradings`` and ``rules`` by key.
     """
 
     baseline: Annotated[int, Field(strict=True, ge=1)]
     suite: str
     source_sha256: str
-    metrics: dict[str, Metric]
+    metrics: dict[str, Meaning]
     writers: dict[str, str]
     sources: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """By computed metric: the graders' metrics that it reads."""
     is_partial: bool = False
     """Whether flags left out some cells of the suite, or the run had not finished."""
     gradings: dict[str, BaselineGrading]
+    rules: dict[str, tuple[RuleText, ...]]
+    """The rules that can fail a cell, which cell lines refer to by key."""
     cells: int | None = None
     """The number of lines that follow, as a merge may lose whole ones. Not in files of earlier versions."""
 
@@ -81,6 +92,10 @@ class BaselineLine(Frozen):
     graders: dict[str, str] = Field(default_factory=dict)
     failed_graders: tuple[str, ...] = ()
     """The keys of failed graders that the cell needs."""
+    optional_graders: tuple[str, ...] = ()
+    """The keys of graders that the cell does not need."""
+    rules: str | None = None
+    """The rules that can fail the cell; ``None`` if they are unknown, as its case is not in the suite."""
 
 
 class Baseline(Frozen):
@@ -90,6 +105,7 @@ class Baseline(Frozen):
     lines: tuple[BaselineLine, ...]
 
 
+_VERSION: TypeAdapter[_Version] = TypeAdapter(_Version)
 _HEADER: TypeAdapter[Header] = TypeAdapter(Header)
 _LINE: TypeAdapter[BaselineLine] = TypeAdapter(BaselineLine)
 
@@ -106,33 +122,54 @@ def make_baseline(
 ) -> Baseline:
     """Builds the baseline of a run, in a stable order."""
     gradings: dict[str, BaselineGrading] = {}
-    lines = [_line(record, gradings) for record in records]
+    rules: dict[str, tuple[str, ...]] = {}
+    deciding = DecidingRules(info.suite, info.selected_suite)
+    lines = []
+    for record in records:
+        texts = deciding.of_cell(record.test_id, record.model_label)
+        short = None if texts is None else _short(json.dumps(texts))
+        if texts is not None and short is not None:
+            rules[short] = texts
+        lines.append(_line(record, gradings, short))
     lines.sort(key=lambda line: (line.test_id, line.model_label, line.sample_index))
     header = Header(
         baseline=VERSION,
         suite=info.suite.name,
         source_sha256=info.source_sha256,
-        metrics=info.metrics,
+        metrics=meanings_of(info.metrics, info.suite),
         writers=writers,
         sources=SuiteMetrics(info.suite, info.selected_suite).grader_sources(),
         is_partial=is_partial,
         gradings=gradings,
+        rules=rules,
         cells=len(lines),
     )
     return Baseline(header=header, lines=tuple(lines))
 
 
-def _line(record: Record, gradings: dict[str, BaselineGrading]) -> BaselineLine:
-    computed = ("graders", "failed_graders", "cost_usd")
+def _line(record: Record, gradings: dict[str, BaselineGrading], rules: str | None) -> BaselineLine:
+    computed = ("graders", "failed_graders", "optional_graders", "rules", "cost_usd")
     values = {name: getattr(record, name) for name in BaselineLine.model_fields if name not in computed}
     failed = tuple(grader.key for grader in record.graders if grader.is_unmeasured and not grader.is_optional)
+    optional = tuple(grader.key for grader in record.graders if grader.is_optional)
     graders = {}
     for grader in record.graders:
         grading = BaselineGrading(type=grader.type, fingerprint=grader.fingerprint)
-        short = sha256(_sorted(grading).encode()).hexdigest()[:_SHORT]
+        short = _short(_sorted(grading))
         gradings[short] = grading
         graders[grader.key] = short
-    return BaselineLine(**values, graders=graders, failed_graders=failed, cost_usd=record.total_cost_usd)
+    return BaselineLine(
+        **values,
+        graders=graders,
+        failed_graders=failed,
+        optional_graders=optional,
+        rules=rules,
+        cost_usd=record.total_cost_usd,
+    )
+
+
+def _short(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:_SHORT]
 
 
 def check_replaceable(path: Path, suite: str) -> None:
@@ -179,12 +216,11 @@ def read_baseline(path: Path) -> Baseline:
         raise RunFormatError(f"{path}: {error.strerror or error}") from None
     except ValueError:
         raise RunFormatError(f"{path}: not a baseline: the file is empty") from None
+    version = _read(_VERSION, first, f"{path}:1").baseline
+    if version != VERSION:
+        cure = "upgrade visioneval" if version > VERSION else "set it again with 'visioneval baseline set RUN'"
+        raise RunFormatError(f"{path}:1: baseline version {version} is not the supported version {VERSION}: {cure}")
     header = _read(_HEADER, first, f"{path}:1")
-    if header.baseline != VERSION:
-        cure = "upgrade visioneval" if header.baseline > VERSION else "set it again with 'visioneval baseline set'"
-        raise RunFormatError(
-            f"{path}:1: baseline version {header.baseline} is not the supported version {VERSION}: {cure}"
-        )
     numbered = [(number, _read(_LINE, row, f"{path}:{number}")) for number, row in enumerate(rest, 2) if row.strip()]
     _check_distinct(numbered, path)
     lines = tuple(line for _, line in numbered)
@@ -195,6 +231,8 @@ def read_baseline(path: Path) -> Baseline:
     for number, line in numbered:
         if not header.gradings.keys() >= set(line.graders.values()):
             raise RunFormatError(f"{path}:{number}: graders: refers to a grading that is not in the first line")
+        if line.rules is not None and line.rules not in header.rules:
+            raise RunFormatError(f"{path}:{number}: rules: refers to rules that are not in the first line")
     return Baseline(header=header, lines=lines)
 
 

@@ -113,14 +113,18 @@ def notes(comparison: Comparison) -> Iterator[str]:
             else "no pair was graded differently"
         )
         yield f"the suite files differ; {changes}"
-    if any(difference.metric.better == "none" and difference.n_pairs for difference in comparison.metrics) and None in (
-        comparison.a.suite,
-        comparison.b.suite,
-    ):
+    if None in suites:
+        yield from _unknown_without_suite(comparison)
+
+
+def _unknown_without_suite(comparison: Comparison) -> Iterator[str]:
+    """What a file of records does not say."""
+    if any(difference.metric.better == "none" and difference.n_pairs for difference in comparison.metrics):
         yield (
             "without run.json, it is unknown for some metrics whether higher or lower is better: gates skip"
             " these metrics"
         )
+    yield "without run.json, it is unknown which rules could fail a cell, and what the metrics mean beyond their values"
 
 
 def _moved_by_rules(moved: Pairs) -> Iterator[str]:

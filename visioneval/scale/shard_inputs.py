@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from visioneval.records.cells.changed_outputs import digest_of
 from visioneval.engine.prepare.planning import SuiteOptions, load_stored_plan
 from visioneval.errors import UsageError, VisionEvalError
 from visioneval.expansion.file_hashes import FileHashes
 from visioneval.expansion.keys import generation_key, grade_key
 from visioneval.expansion.plan import Call, Plan
+from visioneval.records.cells.changed_outputs import digest_of
 from visioneval.records.keys import changed_parts, describe_parts, key_parts
 from visioneval.records.model import Record, RunInfo
 from visioneval.records.preferences import read_preferences

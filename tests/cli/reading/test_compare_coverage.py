@@ -105,7 +105,7 @@ def test_bad_values_of_allow(value: str) -> None:
 def test_an_unknown_loss_lists_each_kind_once() -> None:
     with pytest.raises(UsageError) as error:
         parse_allowed(["nope"])
-    kinds = "errors, missing-cells, missing-metrics, unmeasured"
+    kinds = "errors, excuses, missing-cells, missing-metrics, unmeasured"
     assert str(error.value) == f"--allow 'nope': is none of what can be allowed (known: {kinds})"
 
 
@@ -113,9 +113,9 @@ def test_a_cell_without_an_output_is_an_error_and_no_lost_metric() -> None:
     a = scored("look", [1, 2, 3, 4])
     failed = CellError(stage="generate", kind="transient", message="it is out")
     b = [*a[:3], replace(a[3], scores={}, verdict=Verdict.ERROR, error=failed)]
-    assert states(a, b) == ["passed", "unmeasured", "passed"]
+    assert states(a, b) == ["passed", "unmeasured", "passed", "passed"]
     judged = [*a[:3], replace(b[3], error=failed.model_copy(update={"stage": "grade"}))]
-    assert states(a, judged, "errors") == ["unmeasured", "passed", "passed"]
+    assert states(a, judged, "errors") == ["unmeasured", "passed", "passed", "passed"]
 
 
 BOTH = [LOOK, {**SECOND, "optional": True}]

@@ -108,19 +108,27 @@ def _broken(tmp_path: Path, at: int, old: str, new: str) -> Baseline:
     [
         (
             0,
-            '"baseline": 2',
             '"baseline": 3',
-            r"main\.jsonl:1: baseline version 3 is not the supported version 2: upgrade visioneval",
+            '"baseline": 4, "more": true',
+            r"main\.jsonl:1: baseline version 4 is not the supported version 3: upgrade visioneval",
         ),
         (
             0,
+            '"baseline": 3',
             '"baseline": 2',
-            '"baseline": 1',
-            r"main\.jsonl:1: baseline version 1 is not the supported version 2: set it again with 'visioneval baseline",
+            r"main\.jsonl:1: baseline version 2 is not the supported version 3: set it again with 'visioneval baseline",
         ),
         (1, '"verdict": "FAIL"', '"verdict": "MEH"', r"main\.jsonl:2: verdict: Input should be 'PASS'"),
         (2, '"test_id"', '"tset_id"', r"main\.jsonl:3: test_id: Field required"),
         (2, '"look": "', '"look": "x', r"main\.jsonl:3: graders: refers to a grading that is not in the first line"),
+        (2, '"rules": "', '"rules": "x', r"main\.jsonl:3: rules: refers to rules that are not in the first line"),
+        (
+            0,
+            '"fine": {}',
+            '"fine": {"expression": "1 +"}',
+            r"main\.jsonl:1: metrics\.fine\.expression: the expression ends too early; restore",
+        ),
+        (0, '"fine": {}', '"fine": {"reads": {"x": {"step": "y"}}}', r"main\.jsonl:1: metrics\.fine\.reads\.x\.step: "),
         (1, "{", "{{", r"main\.jsonl:2: not a baseline: damaged or truncated"),
     ],
 )
@@ -210,3 +218,21 @@ def test_rejects_an_incomplete_run_as_baseline(toy: Toy) -> None:
     refused = toy("baseline", "set", "first")
     assert refused.exit_code == 2
     assert "the run is interrupted: a baseline needs a complete run" in refused.stderr
+
+
+def test_an_older_baseline_is_refused_in_one_line(toy: Toy) -> None:
+    toy.run({}, arguments=("--run-id", "first"))
+    assert toy("baseline", "set", "first").exit_code == 0
+    path = Path("baselines/main.jsonl")
+    header, *lines = path.read_text().splitlines()
+    older = {name: value for name, value in json.loads(header).items() if name != "rules"}
+    path.write_text("\n".join([json.dumps({**older, "baseline": 2}), *lines]))
+    for command in (("compare", "baseline", "first"), ("baseline", "list")):
+        refused = toy(*command)
+        assert refused.exit_code == 2
+        assert refused.stderr == (
+            "baselines/main.jsonl:1: baseline version 2 is not the supported version 3: set it again with"
+            " 'visioneval baseline set RUN'\n"
+        )
+    assert toy("baseline", "set", "first").exit_code == 0
+    assert toy("compare", "baseline", "first").exit_code == 0

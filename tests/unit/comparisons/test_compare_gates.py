@@ -84,7 +84,7 @@ def test_messages_of_gates() -> None:
         verdicts("PPP", **MUST), verdicts("PF!", **MUST), "must_pass", "broken_same_output", "significant"
     )
     assert [item.message for item in gates] == [
-        "1 of 3 cases tagged must_pass broke: c1 (failed 1 of 1);"
+        "1 of 2 cases tagged must_pass broke: c1 (failed 1 of 1);"
         " 1 that passed in A could not be measured in B: c2 (failed 0 of 1, 1 not measured)",
         "no cells with the same output",
         "none of 1 metrics is significantly worse, over 2 cases",

@@ -172,6 +172,8 @@ def _format_size(metric: Difference) -> str:
 
 
 def _check_bound(gate: FailOn, name: str, comparison: Comparison) -> GateResult:
+    if (changed := next((item for item in comparison.changed_metrics if item.metric == name), None)) is not None:
+        return GateResult(gate, "unmeasured", str(changed))
     difference = _difference_of(name, comparison)
     if difference.difference is None:
         return GateResult(gate, "unmeasured", _UNMEASURED)

@@ -77,11 +77,19 @@ class MustPassCase:
         return self.b + self.new
 
     @property
+    def a_decided(self) -> bool:
+        """Whether any sample of A has a verdict."""
+        return bool(self.a.passed or self.a.failed)
+
+    @property
     def state(self) -> CaseState:
         """``broken`` if most of A's measured samples passed and most of B's samples fail. A tie is not broken.
 
-        B's samples include those without a verdict, which could have any: ``unmeasured`` if they would decide.
+        B's samples include those without a verdict, which could have any: ``unmeasured`` if they would decide. A case
+        without a verdict in A is measured only where it passes in B.
         """
+        if not self.a_decided:
+            return "passed" if self.samples.passed >= self._passes_to_hold else "unmeasured"
         if self.a.passed <= self.a.failed:
             return "passed"
         if self.samples.failed >= self._failures_to_break:
@@ -91,7 +99,7 @@ class MustPassCase:
     @property
     def needed(self) -> int:
         """The smallest number of further samples that may decide; 0 if it is decided, or cannot be any more."""
-        if self.state != "unmeasured":
+        if self.state != "unmeasured" or not self.planned:
             return 0
         samples = self.samples
         fewest = min(self._failures_to_break - samples.failed, self._passes_to_hold - samples.passed)
@@ -140,7 +148,7 @@ def must_pass_cases(
     cases: list[MustPassCase] = []
     for key in dict.fromkeys((*after, *missing)):
         a, b = before.get(key), after.get(key, MarkedCase())
-        if a is not None and (a.must_pass or b.must_pass) and not (a.flaky or b.flaky):
+        if a is not None and (a.must_pass or b.must_pass) and not a.flaky:
             counts_a, counts_b = (SampleCounts.of_marks(side) for side in (a, b))
             cases.append(MustPassCase(*key, counts_a, counts_b, missing=missing[key]))
     if confirmation is None:
@@ -173,15 +181,17 @@ def describe_cases(cases: Sequence[MustPassCase], confirmation: Confirmation | N
     broken, passed, unmeasured = (
         [c for c in cases if c.state == state] for state in ("broken", "passed", "unmeasured")
     )
-    judged = sum(case.b.total > 0 for case in cases)
+    unjudged = [case for case in unmeasured if case.b.total and not case.planned]
+    judged = sum(case.b.total > 0 for case in cases) - len(unjudged)
     reason = f" ({confirmation.stopped})" if confirmation is not None and confirmation.stopped else ""
     parts = (
         ("broke, but new samples did not confirm it", [case for case in passed if case.planned]),
         (f"broke and could not be confirmed{reason}", [case for case in unmeasured if case.planned]),
         (
             "that passed in A could not be measured in B",
-            [case for case in unmeasured if case.b.errors and not case.planned],
+            [case for case in unjudged if case.a_decided and case.b.errors],
         ),
+        ("not measured", [case for case in unjudged if not case.a_decided]),
     )
     is_run_named = len({case.model_label for case in cases}) > 1
     message = f"{len(broken)} of {judged} cases tagged must_pass broke"
@@ -201,6 +211,7 @@ def _with_samples(cases: Sequence[MustPassCase], *, is_run_named: bool) -> str:
         label = f" on {case.model_label}" if is_run_named else ""
         unmeasured = case.samples.errors + case.missing
         tail = f", {unmeasured} not measured" if unmeasured else ""
+        tail += "" if case.a_decided else ", ERROR in A"
         names.append(
             f"{case.test_id}{label} (failed {case.samples.failed} of {case.samples.total + case.missing}{tail})"
         )

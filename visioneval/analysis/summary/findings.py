@@ -19,8 +19,9 @@ from visioneval.analysis.summary.variance import NoiseFinding
 from visioneval.records.files.lines import SCHEMA_VERSION
 from visioneval.records.model import CellError, RunState, StoppedBy
 from visioneval.rules import parse_rule, show_score
+from visioneval.suite.meanings import Meaning
 from visioneval.suite.selection.shards import Shard
-from visioneval.types import Frozen, Metric, Score, Verdict
+from visioneval.types import Frozen, Score, Verdict
 
 CostKind = Literal["generation", "judging", "pairwise"]
 GateState = Literal["passed", "failed", "unmeasured", "skipped", "deferred"]
@@ -174,7 +175,7 @@ class Summary(Frozen):
     """The suite's graders that ``--grader`` left out: rules over their metrics were not evaluated."""
     counts: Counts
     models: tuple[ModelFindings, ...]
-    metrics: dict[str, Metric]
+    metrics: dict[str, Meaning]
     tags: dict[str, Counts]
     failure_tags: dict[str, int]
     warned_rules: dict[str, int]

@@ -28,6 +28,7 @@ from visioneval.records.diversity import CaseDiversity
 from visioneval.records.model import Record, RunInfo, known_sum, suite_order
 from visioneval.rules import parse_gate, parse_rule
 from visioneval.suite.filters import GateRule, any_glob
+from visioneval.suite.meanings import meanings_of
 from visioneval.suite.model import Suite
 
 ERROR_GATE = GateRule(rule="error_rate == 0")
@@ -132,7 +133,7 @@ class _SummaryBuilder:
             models=tuple(
                 model.result(label, info, self._costs.unknown[label]) for label, model in self._models.items()
             ),
-            metrics=info.metrics,
+            metrics=meanings_of(info.metrics, info.suite),
             tags={tag: verdicts.result() for tag, verdicts in self._tags.items()},
             failure_tags=most_common(self._failure_tags),
             warned_rules=most_common(self._warned_rules),

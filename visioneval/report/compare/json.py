@@ -39,6 +39,8 @@ def comparison_json(comparison: Comparison, gates: Sequence[GateResult], exit_co
         "alignments": map(_aligned, comparison.alignments),
         "by_failure_tag": [_difference(difference) for difference in comparison.by_failure_tag],
         "not_graded_alike": [asdict(mismatch) for mismatch in comparison.grading_differences],
+        "changed_metrics": [asdict(changed) for changed in comparison.changed_metrics],
+        "excuses": [asdict(excuse) for excuse in comparison.excuses],
         "suite_text_differs": comparison.has_other_source,
         "cost_usd": asdict(comparison.cost_usd),
         "seconds": asdict(comparison.seconds),

@@ -170,7 +170,9 @@ class _CaseFields(Frozen):
     tags: tuple[Name, ...] = Field(
         default=(), description="Groups for rates by tag, selections and scopes; must_pass is one that compare knows."
     )
-    flaky: YesNo = Field(default=False, description="Comparisons report this case but never fail on it.")
+    flaky: YesNo = Field(
+        default=False, description="Later comparisons with this run report the case but never fail on it."
+    )
     metadata: dict[str, Any] = Field(
         default_factory=dict, description="Any values, for templates and for custom classes."
     )
