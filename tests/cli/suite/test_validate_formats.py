@@ -136,7 +136,7 @@ def test_strict_in_python(validate):
 )
 def test_a_size_that_no_model_run_requests_cannot_be_expected(validate, params, message):
     """Every cell would be an error, whatever the model generates."""
-    text = GOOD.replace("{model: gpt-image-1.5}", params).replace("a tree}", "a tree, expect: {size: requested}}")
+    text = GOOD.replace("{model: gpt-image-2}", params).replace("a tree}", "a tree, expect: {size: requested}}")
     Path("sized.yaml").write_text(text)
     result = validate("sized.yaml")
     if message is None:
@@ -152,7 +152,7 @@ def test_a_size_that_no_model_run_requests_cannot_be_expected(validate, params, 
                                                        ("641x480", "wrong_size", False)])  # fmt: skip
 def test_a_video_of_the_mock_has_even_sides(validate, size, flaw, is_error):
     models = f"{{provider: mock, params: {{size: {size}, flaw: {flaw}}}}}"
-    text = GOOD.replace("{provider: openai, params: {model: gpt-image-1.5}}", models).replace("properties", "video")
+    text = GOOD.replace("{provider: openai, params: {model: gpt-image-2}}", models).replace("properties", "video")
     Path("video.yaml").write_text(f"task: video_generation\n{text}")
     result = validate("video.yaml")
     assert result.exit_code == (2 if is_error else 0)
@@ -163,7 +163,7 @@ def test_a_video_of_the_mock_has_even_sides(validate, size, flaw, is_error):
 def test_an_output_that_nothing_here_can_read_is_a_warning(validate, monkeypatch, scheme, module):
     outputs = f"{scheme}://datasets/owner/name/a.png"
     text = GOOD.replace("a tree}", f'a tree, outputs: {{x: ["{outputs}"]}}}}')
-    Path("far.yaml").write_text(text.replace("{provider: openai, params: {model: gpt-image-1.5}}", "{provider: files}"))
+    Path("far.yaml").write_text(text.replace("{provider: openai, params: {model: gpt-image-2}}", "{provider: files}"))
     monkeypatch.setattr("visioneval.suite.checks.addresses.is_installed", lambda name: name != module)
     result = validate("far.yaml", "--trust-suite")
     assert (result.exit_code, f"far.yaml:2:47: warning: {scheme}:// needs an extra" in result.stdout) == (0, True)
