@@ -40,7 +40,7 @@ def _records(**changes: Any) -> list[Record]:
 
 def _written(tmp_path: Path, **changes: Any) -> str:
     path = tmp_path / "deep" / "main.jsonl"
-    write_baseline(make_baseline(INFO, _records(**changes), writers_of(INFO)), path)
+    write_baseline([make_baseline(INFO, _records(**changes), writers_of(INFO))], path)
     return path.read_text(encoding="utf-8")
 
 
@@ -90,7 +90,7 @@ def test_a_baseline_names_the_graders_that_failed(tmp_path: Path, is_optional: b
 @pytest.mark.parametrize("is_partial", [True, False])
 def test_a_partial_baseline_says_so(tmp_path: Path, is_partial: bool) -> None:
     path = tmp_path / "main.jsonl"
-    write_baseline(make_baseline(INFO, _records(), writers_of(INFO), is_partial=is_partial), path)
+    write_baseline([make_baseline(INFO, _records(), writers_of(INFO), is_partial=is_partial)], path)
     assert side_of_baseline("baseline", read_baseline(path)).is_partial is is_partial
 
 
@@ -120,8 +120,8 @@ def _broken(tmp_path: Path, at: int, old: str, new: str) -> Baseline:
         ),
         (1, '"verdict": "FAIL"', '"verdict": "MEH"', r"main\.jsonl:2: verdict: Input should be 'PASS'"),
         (2, '"test_id"', '"tset_id"', r"main\.jsonl:3: test_id: Field required"),
-        (2, '"look": "', '"look": "x', r"main\.jsonl:3: graders: refers to a grading that is not in the first line"),
-        (2, '"rules": "', '"rules": "x', r"main\.jsonl:3: rules: refers to rules that are not in the first line"),
+        (2, '"look": "', '"look": "x', r"main\.jsonl:3: graders: refers to a grading that is not in line 1"),
+        (2, '"rules": "', '"rules": "x', r"main\.jsonl:3: rules: refers to rules that are not in line 1"),
         (
             0,
             '"fine": {}',
@@ -165,7 +165,7 @@ def test_reports_lost_lines(tmp_path: Path, lost: slice) -> None:
     count = len(lines) - 1
     del lines[lost]
     path.write_text("".join(lines))
-    with pytest.raises(RunFormatError, match=rf"main\.jsonl:1: the baseline has {count} cells, but {count - 1} line"):
+    with pytest.raises(RunFormatError, match=rf"main\.jsonl:1: the run has {count} cells, but {count - 1} line"):
         read_baseline(path)
 
 
@@ -176,7 +176,7 @@ def test_reports_a_missing_baseline(tmp_path: Path) -> None:
     with pytest.raises(RunFormatError, match="No such file"):
         read_baseline(tmp_path / "nope.jsonl")
     with pytest.raises(UsageError, match="cannot write"):
-        write_baseline(make_baseline(INFO, [], {}), tmp_path / "empty.jsonl" / "x.jsonl")
+        write_baseline([make_baseline(INFO, [], {})], tmp_path / "empty.jsonl" / "x.jsonl")
 
 
 def test_baseline_commands(toy: Toy) -> None:

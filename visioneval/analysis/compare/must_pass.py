@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Literal
 
 from visioneval.analysis.cell_tables import Cells
+from visioneval.analysis.cells import PooledCell
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.tallies.marks import MarkedCase, add_mark
 from visioneval.types import Verdict
@@ -145,12 +147,13 @@ def must_pass_cases(
     tagged, before, after = _tagged_cases(comparison, labels)
     names_lost = lost.names() if tagged else iter(())
     missing = Counter((test_id, labels.get(label, label)) for test_id, label, _ in names_lost if test_id in tagged)
+    pooled = _pooled_counts(comparison, tagged, labels) if comparison.a.runs > 1 else {}
     cases: list[MustPassCase] = []
     for key in dict.fromkeys((*after, *missing)):
         a, b = before.get(key), after.get(key, MarkedCase())
         if a is not None and (a.must_pass or b.must_pass) and not a.flaky:
             counts_a, counts_b = (SampleCounts.of_marks(side) for side in (a, b))
-            cases.append(MustPassCase(*key, counts_a, counts_b, missing=missing[key]))
+            cases.append(MustPassCase(*key, pooled.get(key, counts_a), counts_b, missing=missing[key]))
     if confirmation is None:
         return tuple(cases)
     planned, verdicts = confirmation.planned, confirmation.verdicts
@@ -174,6 +177,17 @@ def _tagged_cases(comparison: Comparison, labels: Mapping[str, str]) -> tuple[se
             for (test_id, label, _), mark in cells.of_cases(columns, tagged):
                 add_mark(mark, cases.setdefault((test_id, names.get(label, label)), MarkedCase()))
     return tagged, sides[0], sides[1]
+
+
+def _pooled_counts(comparison: Comparison, tagged: set[str], labels: Mapping[str, str]) -> dict[CaseKey, SampleCounts]:
+    """The samples of these cases in all runs of a baseline."""
+    counts: dict[CaseKey, SampleCounts] = {}
+    for cell in chain((pair.a for pair in comparison.pairs), comparison.only_a):
+        if isinstance(cell, PooledCell) and cell.test_id in tagged:
+            key = cell.test_id, labels.get(cell.model_label, cell.model_label)
+            in_runs = SampleCounts.of(item.verdict for item in cell.cells if item is not None)
+            counts[key] = counts.get(key, SampleCounts()) + in_runs
+    return counts
 
 
 def describe_cases(cases: Sequence[MustPassCase], confirmation: Confirmation | None = None) -> str:
