@@ -122,7 +122,7 @@ def test_a_broken_case_is_judged_with_new_samples(
     assert {record.run_id for record in records} == {"b"}
     assert all((runner.out / "b" / str(record.artifact_path)).is_file() for record in records)
     assert (runner.out / "b" / "results.jsonl").read_bytes() == before
-    assert "confirming 1 case that broke with up to 4 new samples each" in result.stderr
+    assert "confirming 1 case in doubt with up to 4 new samples each" in result.stderr
     counts = f"{letters.count('P')} pass {letters.count('F')} fail 0 error, {samples * 0.05:.4f} USD"
     assert f"new samples: {counts}" in result.stderr
 
@@ -385,8 +385,8 @@ def test_wrong_usage(runner: SuiteRunner, answers: Answers, arguments: list[str]
 
 def test_the_gate_must_be_asked_for(runner: SuiteRunner, answers: Answers) -> None:
     two_runs(runner, answers)
-    result = runner("compare", "a", "b", "--runs", runner.out, "--fail-on", "significant", "--confirm", "2")
-    one_line(result, 2, "--confirm is for the gate must_pass: add --fail-on must_pass")
+    result = runner("compare", "a", "b", "--runs", runner.out, "--fail-on", "broken", "--confirm", "2")
+    one_line(result, 2, "--confirm is for the gates regressed and must_pass: add --fail-on regressed")
 
 
 def unconfirmed(result: Result, reason: str) -> None:

@@ -16,6 +16,7 @@ from visioneval.analysis.compare.tallies.metrics import AlignmentPairs, Amount, 
 from visioneval.analysis.compare.tallies.tally import Tally
 from visioneval.analysis.compare.tallies.verdicts import CasePasses
 from visioneval.analysis.sides import Side
+from visioneval.analysis.stats.between_runs import RunNoise
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.suite.filters import any_glob
 from visioneval.suite.meanings import ChangedMeaning, Meaning, describe_meaning, same_meaning
@@ -27,7 +28,8 @@ class Comparison:
     """The findings of a comparison.
 
     ``pairs`` are in the order of B. They, ``only_a`` and ``only_b`` are read from disk when they are needed.
-    Differences exclude flaky cases. ``cases`` are the passes of each of the others on each model run.
+    Differences exclude flaky cases. ``cases`` are the passes of each of the others on each model run, and
+    ``noise`` is what the runs of a baseline have in common.
     ``by_run`` lists pass rates by model run (label in B; empty for a single one), ``by_tag`` pass rates by tag,
     ``by_type`` the metrics ``<gecko key>.<type>``, and ``by_failure_tag`` the shares of cells with a failure tag.
     Holm's adjustment covers only ``metrics``.
@@ -47,6 +49,7 @@ class Comparison:
     only_b: Cells
     pass_rate: Difference
     cases: tuple[CasePasses, ...]
+    noise: RunNoise
     metrics: tuple[Difference, ...]
     by_run: tuple[Difference, ...]
     by_tag: tuple[Difference, ...]
@@ -143,6 +146,7 @@ def _compare(a: Side, b: Side, filters: ComparisonFilters, renamed: Sequence[str
         only_b=pairing.only_b,
         pass_rate=pass_rate,
         cases=tally.verdicts.cases(),
+        noise=tally.verdicts.noise,
         metrics=tuple(metric_differences),
         by_run=tally.verdicts.by_run() if len(pairing.labels) > 1 else (),
         by_tag=tally.verdicts.by_tag(),

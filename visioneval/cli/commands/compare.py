@@ -80,7 +80,8 @@ def compare(
         options.value(
             "--confirm",
             "N",
-            "Generate each must_pass case that broke up to N more times in B, and judge it with these samples.",
+            "Where regressed or must_pass is in doubt, generate up to N new samples of the cases in doubt, or of all"
+            " cases, in B, and decide with these.",
             options.CALLS,
             min=1,
             max=MAX_CONFIRM,
