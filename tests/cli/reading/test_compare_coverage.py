@@ -144,9 +144,9 @@ def test_the_command_reports_each_loss_in_every_output(toy: Toy) -> None:
 
     assert "now passing" not in result.stdout
     flags = ("--allow", "missing-metrics", "--allow", "errors=0.5", "--allow", "missing-cells")
-    allowed = toy("compare", "a", "b", "--fail-on", "significant", *flags)
+    allowed = toy("compare", "a", "b", "--fail-on", "regressed", *flags)
     assert (allowed.exit_code, allowed.stdout.count("(allowed)")) == (0, 3), allowed.output
-    assert toy("compare", "a", "b", "--fail-on", "significant", *flags[:4]).exit_code == 3
+    assert toy("compare", "a", "b", "--fail-on", "regressed", *flags[:4]).exit_code == 3
 
 
 def test_a_partial_baseline_is_refused_or_marked(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:

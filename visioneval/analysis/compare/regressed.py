@@ -98,7 +98,6 @@ def _second_step(comparison: Comparison, confirmation: Confirmation) -> Regressi
     """The result of all samples of what was in doubt; ``None`` if nothing was."""
     new = counts_of_chains(confirmation.verdicts, confirmation.planned)
     doubtful = dict.fromkeys(_chain(case.key) for case in cases_in_doubt(comparison))
-    reason = f" ({confirmation.stopped})" if confirmation.stopped else ""
     cases = {(case.test_id, case.model_label): case.counts for case in comparison.cases}
     confirmed = [key for key in doubtful if case_p(_with_new(cases[key], new.get(key))) * len(cases) < SECOND_STEP]
     if confirmed:
@@ -109,10 +108,11 @@ def _second_step(comparison: Comparison, confirmation: Confirmation) -> Regressi
     rate, p = comparison.pass_rate, _one_sided(comparison.pass_rate)
     at_first = f"{rate.name} {_size(rate)} was in doubt (p {min(1.0, 2 * p):.2g})"
     lacking = [key for key in cases if _measured(new.get(key)) < confirmation.planned]
+    if lacking and not confirmation.stopped:
+        return Regression("cannot_tell", f"{at_first}; new samples would decide, but another gate has failed")
     if lacking:
-        return Regression(
-            "unmeasured", f"{at_first}, and {count_of(len(lacking), 'case')} could not be confirmed{reason}"
-        )
+        names = count_of(len(lacking), "case")
+        return Regression("unmeasured", f"{at_first}, and {names} could not be confirmed ({confirmation.stopped})")
     counts = [_with_new(case, new.get(key)) for key, case in cases.items()]
     second = worse_p(counts, comparison.noise)
     assert second is not None
