@@ -82,6 +82,8 @@ def _side(side: Side) -> str:
     cells = count_of(len(side.cells), "cell")
     run = side.folder.name if side.folder is not None else ""
     name = side.name if not run or run in side.name else f"{side.name} ({run})"
+    if side.runs > 1:
+        name += f" of {side.runs} runs"
     if side.state not in (None, "complete"):
         planned = "" if side.planned_cells is None else f" of {side.planned_cells:,}"
         return f"{name}: {cells}{planned}, {side.state}: INCOMPLETE"

@@ -232,6 +232,7 @@ def test_the_commands_from_set_to_compare(tmp_path: Path, monkeypatch: pytest.Mo
     save(Path("runs"), "bad", "FFFFPPPP")
     code, output = call("compare", "baseline", "bad")
     assert code == 1
+    assert "A: baseline of 3 runs: 8 cells of demo" in output
     assert "FAILED" in output
     assert "regressed" in output
     assert call("compare", "baseline", "r3", "--fail-on", "regressed")[0] == 0

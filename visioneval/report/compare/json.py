@@ -64,7 +64,7 @@ def _array(items: Iterator[Any]) -> Iterator[str]:
 
 
 def _side(side: Side) -> dict[str, Any]:
-    return {"name": side.name, "suite": side.suite, "state": side.state, "cells": len(side.cells)}
+    return {"name": side.name, "suite": side.suite, "state": side.state, "cells": len(side.cells), "runs": side.runs}
 
 
 def _cell_name(cell: CellKey) -> dict[str, Any]:
