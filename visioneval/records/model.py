@@ -67,7 +67,9 @@ class GraderRecord(Frozen):
     is_unmeasured: bool = False
     """Whether it raised, or a metric that it owes the cell is null."""
     is_optional: bool = False
-    """Whether the cell can have a verdict without it."""
+    """Whether the cell can have a verdict without it: not if it was ``never_asked``, whatever the suite says."""
+    never_asked: bool = False
+    """Whether a question was not asked at all: the run was offline or its budget spent. ``judges`` name those of a panel."""
     details: fields.JsonObject = Field(default_factory=dict)
     usage: dict[str, fields.Amount] | None = None
     cost_usd: fields.Number | None = None

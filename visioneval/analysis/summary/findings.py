@@ -133,6 +133,17 @@ class GateFinding(Frozen):
     state: GateState
 
 
+class NeverAsked(Frozen):
+    """A judge that was not asked at all about some cells, or pairs: the run was offline, or its budget spent.
+
+    Its name is ``GRADER``, ``GRADER by JUDGE`` of a panel, or ``provider:model`` for pairs.
+    """
+
+    name: str
+    what: Literal["cell", "pair"]
+    number: int
+
+
 class PanelMetric(Frozen):
     """Agreement on one metric over the cells in which two or more judges measured it.
 
@@ -145,7 +156,7 @@ class PanelMetric(Frozen):
 
 
 class PanelFinding(Frozen):
-    """The panel of one grader. ``unanswered`` counts the cells in which a judge left a metric unmeasured."""
+    """The panel of one grader. ``unanswered`` counts the cells in which a judge that was asked left a metric unmeasured."""
 
     judges: tuple[str, ...]
     cells: int
@@ -196,6 +207,8 @@ class Summary(Frozen):
     gates: tuple[GateFinding, ...]
     optional_unmeasured: dict[str, int] = Field(default_factory=dict)
     """The number of cells that each optional grader could not measure."""
+    never_asked: tuple[NeverAsked, ...] = ()
+    """The judges that were not asked about some cells or pairs, which nothing excuses."""
     panels: dict[str, PanelFinding] = Field(default_factory=dict)
     """How far the judges of each panel agree, by grader key."""
     diversity: tuple[DiversityFinding, ...] = ()

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 
 from visioneval.analysis.alignments import Alignments
-from visioneval.analysis.compare.preferences import PreferenceFinding, unjudged
+from visioneval.analysis.compare.preferences import PreferenceFinding, never_asked_pairs, unjudged
 from visioneval.analysis.disagreements import Disagreements
 from visioneval.analysis.rerouting import Reroutings
 from visioneval.analysis.scores import CaseNumbers
-from visioneval.analysis.summary.accumulators import Accumulator, Costs, Model, Money, Verdicts, add_costs, most_common
+from visioneval.analysis.summary.accumulators import (
+    Accumulator,
+    Costs,
+    Model,
+    Money,
+    Verdicts,
+    add_costs,
+    cost_name,
+    most_common,
+)
 from visioneval.analysis.summary.diversity import Diversities, unmeasured_groups
 from visioneval.analysis.summary.failing import FailingCells
-from visioneval.analysis.summary.findings import CostFinding, GateFinding, Summary
+from visioneval.analysis.summary.findings import CostFinding, GateFinding, NeverAsked, Summary
 from visioneval.analysis.summary.gates import GateAccumulator
 from visioneval.analysis.summary.judge_card import JudgeCards, PairCard
 from visioneval.analysis.summary.panels import Panels
@@ -49,7 +58,7 @@ def summarize(
     builder = _SummaryBuilder(info, diversity)
     for record in records:
         builder.add(record)
-    return builder.result(unjudged(pairs), pair_judges, pair_costs)
+    return builder.result(pairs, pair_judges, pair_costs)
 
 
 class _SummaryBuilder:
@@ -78,6 +87,7 @@ class _SummaryBuilder:
         self._money = Money()
         self._reused = 0
         self._optional_unmeasured: Counter[str] = Counter()
+        self._never_asked: Counter[str] = Counter()
         self._reroutings = Reroutings(info)
         self._panels = Panels(info)
         self._diversities = Diversities(info, diversity, numbers)
@@ -106,15 +116,17 @@ class _SummaryBuilder:
         self._optional_unmeasured.update(
             grader.key for grader in cell.graders if grader.is_unmeasured and grader.is_optional
         )
+        self._never_asked.update(_never_asked(cell))
         self._reroutings.add_graders(cell.graders)
         add_costs(self._money, cell)
         for accumulator in self._accumulators:
             accumulator.add(cell)
 
     def result(
-        self, unjudged_pairs: int, pair_judges: Sequence[PairCard], pair_costs: Sequence[CostFinding]
+        self, pairs: Sequence[PreferenceFinding], pair_judges: Sequence[PairCard], pair_costs: Sequence[CostFinding]
     ) -> Summary:
         info, counts, disagreements = self._info, self._all_cells.result(), self._disagreements.result()
+        unjudged_pairs = unjudged(pairs)
         gates = tuple(gate.result() for gate in self._gates)
         diversity = self._diversities.result(self._models)
         pairwise_usd = known_sum(*(cost.usd for cost in pair_costs if cost.paid or cost.cached))
@@ -151,6 +163,10 @@ class _SummaryBuilder:
             alignments_left_out=self._alignments.left_out,
             gates=gates,
             optional_unmeasured=dict(self._optional_unmeasured),
+            never_asked=(
+                *(NeverAsked(name=name, what="cell", number=cells) for name, cells in self._never_asked.items()),
+                *never_asked_pairs(pairs),
+            ),
             panels=self._panels.result(),
             diversity=diversity,
             reroutings=self._reroutings.result(),
@@ -168,6 +184,14 @@ class _SummaryBuilder:
                 missing_cells=info.planned_cells - counts.cells,
             ),
         )
+
+
+def _never_asked(cell: Record) -> Iterator[str]:
+    """The graders of a cell whose judge was not asked, and the judges of panels that were not."""
+    for grader in cell.graders:
+        if grader.never_asked:
+            of_panel = [cost_name(grader.key, answer.judge) for answer in grader.judges if answer.never_asked]
+            yield from of_panel or [grader.key]
 
 
 def in_order(info: RunInfo, records: Iterable[Record]) -> list[Record]:
