@@ -40,9 +40,9 @@ def combine_panel(
 ) -> PanelResult:
     """The majority of yes and no, and the median or mean of numbers, of the judges that measured a metric.
 
-    A score is ``None`` if fewer than ``required`` judges measured it, or as many say yes as no. A quorum excuses a judge
-    that is down: if one was never asked, all must answer. A metric in ``optional`` that no judge reports is omitted. A
-    failure tag needs more than half of the judges that answered.
+    A score is ``None`` if fewer than ``required`` judges measured it, or as many say yes as no. A quorum excuses
+    judges that are down: if one was never asked, all must answer. A metric in ``optional`` that no judge reports is
+    omitted. A failure tag needs more than half of the judges that answered.
     """
     if any(answer.never_asked for answer in answers):
         required = len(answers)

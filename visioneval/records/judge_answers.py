@@ -20,7 +20,7 @@ class JudgeAnswer(Frozen):
     failure_tags: tuple[str, ...] = ()
     error: str | None = None
     never_asked: bool = False
-    """Whether a question was not asked at all: the run was offline or its budget spent. Its scores are then ``None``."""
+    """Whether a question was not asked at all: offline, or beyond the budget. All its scores are then ``None``."""
     details: fields.JsonObject = Field(default_factory=dict)
     usage: dict[str, fields.Amount] | None = None
     cost_usd: fields.Number | None = None

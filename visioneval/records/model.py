@@ -69,7 +69,7 @@ class GraderRecord(Frozen):
     is_optional: bool = False
     """Whether the cell can have a verdict without it: not if it was ``never_asked``, whatever the suite says."""
     never_asked: bool = False
-    """Whether a question was not asked at all: the run was offline or its budget spent. ``judges`` name those of a panel."""
+    """Whether a question was not asked at all: offline, or beyond the budget. For a panel, ``judges`` say which."""
     details: fields.JsonObject = Field(default_factory=dict)
     usage: dict[str, fields.Amount] | None = None
     cost_usd: fields.Number | None = None

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from visioneval.analysis.never_asked import NeverAsked
 from visioneval.analysis.summary.diversity import unmeasured_groups
-from visioneval.analysis.summary.findings import NeverAsked, Summary
+from visioneval.analysis.summary.findings import Summary
 from visioneval.counted import count_of
 from visioneval.rules import parse_gate
 

@@ -9,11 +9,11 @@ from math import fsum
 from pathlib import Path
 from typing import Literal
 
+from visioneval.analysis.never_asked import NeverAsked
 from visioneval.analysis.stats.basic import Interval
 from visioneval.analysis.stats.clusters import case_sums
 from visioneval.analysis.stats.measure import Statistic
 from visioneval.analysis.stats.rare_events import rare_event_interval
-from visioneval.analysis.summary.findings import NeverAsked
 from visioneval.records.model import RunInfo
 from visioneval.records.preferences import NAME, ORDERS, Preference, read_preferences
 from visioneval.suite.model import Suite
@@ -156,8 +156,8 @@ def never_asked_pairs(findings: Iterable[PreferenceFinding]) -> tuple[NeverAsked
 def _of_panel(panel: PreferencePanel, judged: Iterable[PreferenceFinding], a: str, b: str) -> PreferenceFinding | None:
     """The finding of a panel about two model runs; ``None`` if none of its judges was asked about them.
 
-    The panel prefers an output if more than half of the judges that answered do; otherwise it is a tie. A quorum excuses
-    judges that are down, and none that was never asked.
+    The panel prefers an output if more than half of the judges that answered do; otherwise it is a tie. A quorum
+    excuses judges that are down, and none that was never asked.
     """
     results: dict[tuple[str, int], dict[str, JudgedPair]] = {}
     for finding in judged:

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from visioneval.analysis.alignments import AlignedCell
 from visioneval.analysis.disagreements import Disagreement
+from visioneval.analysis.never_asked import NeverAsked
 from visioneval.analysis.rerouting import Rerouting
 from visioneval.analysis.scores import Estimate
 from visioneval.analysis.stats.measure import Statistic
@@ -133,17 +134,6 @@ class GateFinding(Frozen):
     state: GateState
 
 
-class NeverAsked(Frozen):
-    """A judge that was not asked at all about some cells, or pairs: the run was offline, or its budget spent.
-
-    Its name is ``GRADER``, ``GRADER by JUDGE`` of a panel, or ``provider:model`` for pairs.
-    """
-
-    name: str
-    what: Literal["cell", "pair"]
-    number: int
-
-
 class PanelMetric(Frozen):
     """Agreement on one metric over the cells in which two or more judges measured it.
 
@@ -156,7 +146,7 @@ class PanelMetric(Frozen):
 
 
 class PanelFinding(Frozen):
-    """The panel of one grader. ``unanswered`` counts the cells in which a judge that was asked left a metric unmeasured."""
+    """The panel of one grader. ``unanswered`` counts the cells in which a judge was asked and left a metric unmeasured."""
 
     judges: tuple[str, ...]
     cells: int

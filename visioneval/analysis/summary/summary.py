@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import chain
 
 from visioneval.analysis.alignments import Alignments
 from visioneval.analysis.compare.preferences import PreferenceFinding, never_asked_pairs, unjudged
 from visioneval.analysis.disagreements import Disagreements
+from visioneval.analysis.never_asked import NeverAskedCells
 from visioneval.analysis.rerouting import Reroutings
 from visioneval.analysis.scores import CaseNumbers
-from visioneval.analysis.summary.accumulators import (
-    Accumulator,
-    Costs,
-    Model,
-    Money,
-    Verdicts,
-    add_costs,
-    cost_name,
-    most_common,
-)
+from visioneval.analysis.summary.accumulators import Accumulator, Costs, Model, Money, Verdicts, add_costs, most_common
 from visioneval.analysis.summary.diversity import Diversities, unmeasured_groups
 from visioneval.analysis.summary.failing import FailingCells
-from visioneval.analysis.summary.findings import CostFinding, GateFinding, NeverAsked, Summary
+from visioneval.analysis.summary.findings import CostFinding, GateFinding, Summary
 from visioneval.analysis.summary.gates import GateAccumulator
 from visioneval.analysis.summary.judge_card import JudgeCards, PairCard
 from visioneval.analysis.summary.panels import Panels
@@ -87,7 +79,7 @@ class _SummaryBuilder:
         self._money = Money()
         self._reused = 0
         self._optional_unmeasured: Counter[str] = Counter()
-        self._never_asked: Counter[str] = Counter()
+        self._never_asked = NeverAskedCells()
         self._reroutings = Reroutings(info)
         self._panels = Panels(info)
         self._diversities = Diversities(info, diversity, numbers)
@@ -103,6 +95,7 @@ class _SummaryBuilder:
             self._costs,
             self._panels,
             self._diversities,
+            self._never_asked,
             *self._gates,
         )
 
@@ -116,7 +109,6 @@ class _SummaryBuilder:
         self._optional_unmeasured.update(
             grader.key for grader in cell.graders if grader.is_unmeasured and grader.is_optional
         )
-        self._never_asked.update(_never_asked(cell))
         self._reroutings.add_graders(cell.graders)
         add_costs(self._money, cell)
         for accumulator in self._accumulators:
@@ -163,10 +155,7 @@ class _SummaryBuilder:
             alignments_left_out=self._alignments.left_out,
             gates=gates,
             optional_unmeasured=dict(self._optional_unmeasured),
-            never_asked=(
-                *(NeverAsked(name=name, what="cell", number=cells) for name, cells in self._never_asked.items()),
-                *never_asked_pairs(pairs),
-            ),
+            never_asked=(*self._never_asked.result(), *never_asked_pairs(pairs)),
             panels=self._panels.result(),
             diversity=diversity,
             reroutings=self._reroutings.result(),
@@ -184,14 +173,6 @@ class _SummaryBuilder:
                 missing_cells=info.planned_cells - counts.cells,
             ),
         )
-
-
-def _never_asked(cell: Record) -> Iterator[str]:
-    """The graders of a cell whose judge was not asked, and the judges of panels that were not."""
-    for grader in cell.graders:
-        if grader.never_asked:
-            of_panel = [cost_name(grader.key, answer.judge) for answer in grader.judges if answer.never_asked]
-            yield from of_panel or [grader.key]
 
 
 def in_order(info: RunInfo, records: Iterable[Record]) -> list[Record]:

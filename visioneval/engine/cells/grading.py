@@ -187,24 +187,32 @@ async def _ask(
 async def _attempt(config: BaseGrader, subject: GradingContext, context: RunContext, deadline: float) -> CheckedGrade:
     """Runs one grader with one judge. A failure becomes a grade without scores.
 
-    So does a question that was never asked, even if the grader does without its answer, as with that of a lost vote.
+    So does a question that was never asked, even if the grader catches that error and does without the answer, as with
+    that of a lost vote. An error that stops the run does so even then.
     """
-    never_asked: list[BudgetError | ProviderError] = []
+    never_asked: list[Exception] = []
 
     async def ask(judge: str, question: Question) -> Reply:
         try:
             return await subject.ask_judge(judge, question)
-        except (BudgetError, ProviderError) as error:
-            if _kind_of(error) in NEVER_ASKED:
+        except (StoppedError, ProviderError) as error:
+            if isinstance(error, StoppedError) or error.kind in NEVER_ASKED:
                 never_asked.append(error)
             raise
 
     checked = await _checked_attempt(config, replace(subject, ask_judge=ask), context, deadline)
-    for error in never_asked[:1]:
-        text = context.sanitizer.text(str(error))
-        grade = replace(checked.grade, scores=dict.fromkeys(checked.grade.scores), failure_tags=(), error=text)
-        return replace(checked, grade=grade, is_unmeasured=True, kind=_kind_of(error))
-    return checked
+    for error in never_asked:
+        if isinstance(error, StoppedError) and not isinstance(error, BudgetError):
+            raise error
+    if not never_asked:
+        return checked
+    grade = replace(
+        checked.grade,
+        scores=dict.fromkeys(checked.grade.scores),
+        failure_tags=(),
+        error=context.sanitizer.text(str(never_asked[0])),
+    )
+    return replace(checked, grade=grade, is_unmeasured=True, kind=_kind_of(never_asked[0]))
 
 
 def _kind_of(error: Exception) -> str:
