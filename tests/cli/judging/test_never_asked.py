@@ -122,6 +122,19 @@ def test_an_optional_grader_that_was_never_asked_is_needed(panel: Panel, kind: s
         assert runner.summary("down")["optional_unmeasured"] == {grader["key"]: 1}
 
 
+@pytest.mark.parametrize(("gates", "code"), [([], 3), (["unmeasured_rate <= 1", "error_rate <= 1"], 0)])
+def test_a_grader_that_only_warns_is_needed_too_unless_a_gate_allows_it(
+    panel: Panel, gates: list[str], code: int
+) -> None:
+    grader, verdict, reply = KINDS["rubric"]
+    rules = [{"rule": verdict, "level": "warn"}, "not file.blank"]
+    runner = write(panel, {**grader, "judge": "a"}, verdict, reply)
+    assert runner.run(*CACHE).exit_code == 0
+    panel({}, cases=[CASE], graders=[{**grader, "judge": "b"}, FILE], verdict=rules, gates=gates)
+    result, run_id = offline(runner, "run")
+    assert (result.exit_code, record_of(runner, run_id).verdict) == (code, "ERROR")
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(("cached", "code"), [(2, 3), (3, 0)])
 def test_votes_excuse_no_vote_that_was_never_asked(panel: Panel, cached: int, code: int, command: str) -> None:
@@ -250,6 +263,17 @@ def test_a_comparison_misses_what_was_never_asked(panel: Panel) -> None:
         assert result.exit_code == 3, result.output
     runner("baseline", "set", "offline", "--runs", runner.out, "--name", "b")
     assert [line.failed_graders for line in read_baseline(baseline_path("b")).lines] == [("look",), ("look",)]
+
+
+@pytest.mark.parametrize("grader", [{**ABC, "quorum": 1}, {**LOOK, "judge": "b", "optional": True}])
+def test_a_probe_that_could_not_ask_is_incomplete(panel: Panel, grader: dict[str, Any]) -> None:
+    runner = panel({"a": True, "b": True, "c": True}, "tree", graders=[grader, FILE], verdict=["not file.blank"])
+    runner.run(*CACHE)
+    probe = ("probe", "r", "--runs", runner.out, "--judges", "--kinds", "pixels.blank", *CACHE)
+    replay = runner(*probe, "--offline")
+    assert replay.exit_code == 3
+    assert "incomplete: a judge was never asked" in replay.output
+    assert runner(*probe).exit_code == runner(*probe, "--offline").exit_code == 0
 
 
 def test_an_export_says_so(panel: Panel) -> None:

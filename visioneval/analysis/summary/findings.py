@@ -146,7 +146,7 @@ class PanelMetric(Frozen):
 
 
 class PanelFinding(Frozen):
-    """The panel of one grader. ``unanswered`` counts the cells in which a judge was asked and left a metric unmeasured."""
+    """The panel of one grader. ``unanswered`` counts the cells in which a judge that was asked left out a metric."""
 
     judges: tuple[str, ...]
     cells: int
