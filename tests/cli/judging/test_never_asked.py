@@ -122,7 +122,7 @@ def test_an_optional_grader_that_was_never_asked_is_needed(panel: Panel, kind: s
         assert runner.summary("down")["optional_unmeasured"] == {grader["key"]: 1}
 
 
-@pytest.mark.parametrize(("gates", "code"), [([], 3), (["unmeasured_rate <= 1", "error_rate <= 1"], 0)])
+@pytest.mark.parametrize(("gates", "code"), [(["pass_rate >= 0"], 3), (["unmeasured_rate <= 1", "error_rate <= 1"], 0)])
 def test_a_grader_that_only_warns_is_needed_too_unless_a_gate_allows_it(
     panel: Panel, gates: list[str], code: int
 ) -> None:
@@ -201,8 +201,8 @@ def test_changed_rules_do_not_excuse_it(panel: Panel) -> None:
     graded = runner("grade", "offline", "--suite", suite, "--runs", runner.out, "--run-id", "graded", *flags)
     resumed = runner("run", suite, "--resume", runner.out / "offline", *flags)
     assert (graded.exit_code, resumed.exit_code) == (3, 3)
-    kept = runner("run", suite, "--resume", runner.out / "offline", "--keep-errors", *flags)
-    assert kept.exit_code == 3
+    unrepeated = runner("run", suite, "--resume", runner.out / "offline", "--keep-errors", *flags)
+    assert unrepeated.exit_code == 3
 
 
 @pytest.mark.parametrize(("grader", "name"), [
