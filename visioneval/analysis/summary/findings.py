@@ -8,6 +8,7 @@ from pydantic import Field
 
 from visioneval.analysis.alignments import AlignedCell
 from visioneval.analysis.disagreements import Disagreement
+from visioneval.analysis.never_asked import NeverAsked
 from visioneval.analysis.rerouting import Rerouting
 from visioneval.analysis.scores import Estimate
 from visioneval.analysis.stats.measure import Statistic
@@ -151,7 +152,7 @@ class PanelMetric(Frozen):
 
 
 class PanelFinding(Frozen):
-    """The panel of one grader. ``unanswered`` counts the cells in which a judge left a metric unmeasured."""
+    """The panel of one grader. ``unanswered`` counts the cells in which a judge that was asked left out a metric."""
 
     judges: tuple[str, ...]
     cells: int
@@ -202,6 +203,8 @@ class Summary(Frozen):
     gates: tuple[GateFinding, ...]
     optional_unmeasured: dict[str, int] = Field(default_factory=dict)
     """The number of cells that each optional grader could not measure."""
+    never_asked: tuple[NeverAsked, ...] = ()
+    """The judges that were not asked about some cells or pairs, which nothing excuses."""
     panels: dict[str, PanelFinding] = Field(default_factory=dict)
     """How far the judges of each panel agree, by grader key."""
     diversity: tuple[DiversityFinding, ...] = ()

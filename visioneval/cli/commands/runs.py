@@ -104,6 +104,8 @@ def show(
     """Show a run's summary, or all cells of one case in full: prompts, scores and reasons."""
     from visioneval.api.runs import load_run
     from visioneval.cli.result import print_pairs
+    from visioneval.records.resume_command import asking_hint
+    from visioneval.report.outcome import never_asked_text
     from visioneval.report.terminal.agreement.judge_card import print_judges
     from visioneval.report.terminal.noise import print_noise
     from visioneval.report.terminal.run.summary import print_summary
@@ -120,6 +122,8 @@ def show(
     print_pairs(result)
     if result.resume_hint is not None:
         options.say(result.resume_hint)
+    elif text := never_asked_text(result.summary.never_asked):
+        options.say(f"{text}; {asking_hint(result.folder, result.info)}")
 
 
 def _show_case(run: str, runs: Path, case: str, sample: int | None, verdict: VerdictChoice | None) -> None:

@@ -19,7 +19,7 @@ from visioneval.engine.cells.image_cache import ImageCache
 from visioneval.engine.components import Components
 from visioneval.engine.sanitize import Sanitizer
 from visioneval.engine.shutdown import Progress
-from visioneval.errors import GraderError, ImageError, ProviderError, StoppedError
+from visioneval.errors import NEVER_ASKED, GraderError, ImageError, ProviderError, StoppedError
 from visioneval.expansion.plan import Call, Plan
 from visioneval.graders.base import GradingContext, PairGrader
 from visioneval.judging.ask import Ask
@@ -202,7 +202,7 @@ async def _judge_pair(session: PairwiseSession, judge: str, matchup: Matchup, fi
     limit = asyncio.timeout(session.plan.suite.cell_timeout_s)
     answer: Literal["a", "b", "tie"] | None = None
     reason = error = extra_keys = read = None
-    is_refused = False
+    kind = None
     meter = Meter(whole=session.meters.of(judge))
     try:
         async with limit:
@@ -217,7 +217,7 @@ async def _judge_pair(session: PairwiseSession, judge: str, matchup: Matchup, fi
         raise
     except (GraderError, ProviderError, ImageError) as failure:
         error = session.sanitizer.text(str(failure) or type(failure).__name__)
-        is_refused = isinstance(failure, ProviderError) and failure.kind == "refused"
+        kind = failure.kind if isinstance(failure, ProviderError) else None
     except Exception as failure:
         if isinstance(failure, TimeoutError) and limit.expired():
             error = f"exceeded the cell timeout of {session.plan.suite.cell_timeout_s:g} s"
@@ -237,7 +237,8 @@ async def _judge_pair(session: PairwiseSession, judge: str, matchup: Matchup, fi
         template_sha256=session.template_sha256(matchup.call),
         extra_keys=extra_keys,
         read=read,
-        refused=is_refused,
+        refused=kind == "refused",
+        never_asked=kind in NEVER_ASKED,
         cost_usd=meter.cost_usd if meter.calls else None,
         cached=meter.is_from_cache,
     )
