@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -131,7 +130,15 @@ def clear(
     opened = _open(cache)
     contents = opened.read()
     before = datetime.now(UTC) - timedelta(days=older_than) if older_than else None  # 0 days is no filter
-    if before is None and not yes and not _is_confirmed(f"all answers ({len(contents.answers):,}) in {opened.name}"):
+    if (
+        before is None
+        and not yes
+        and not options.is_confirmed(
+            f"delete all answers ({len(contents.answers):,}) in {opened.name}",
+            "Calls that need them will be billed again.",
+            ", or --older-than DAYS for old answers only",
+        )
+    ):
         print("nothing was deleted")
         return
     print(f"deleted {opened.clear(contents, before):,} answers from {opened.name}")
@@ -139,11 +146,3 @@ def clear(
 
 def _seconds(stored_at: str) -> str:
     return datetime.fromisoformat(stored_at).isoformat(timespec="seconds")
-
-
-def _is_confirmed(what: str) -> bool:
-    """Asks at the terminal whether to delete all answers. Raises ``UsageError`` without a terminal."""
-    if not sys.stdin.isatty():
-        raise UsageError(f"this would delete {what}: add --yes, or --older-than DAYS for old answers only")
-    print(f"Delete {what}? Calls that need them will be billed again. [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
