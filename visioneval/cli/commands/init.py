@@ -65,8 +65,8 @@ def init(
         ),
     ] = None,
     suite: Annotated[
-        list[str] | None,
-        options.value("--suite", "SUITE", "With --ci: a suite to run, relative to DIR. Repeatable.", parser=str),
+        list[Path] | None,
+        options.value("--suite", "SUITE", "With --ci: a suite in DIR; default: suite.yaml. Repeatable."),
     ] = None,
     budget: Annotated[
         float,
@@ -89,9 +89,10 @@ def init(
         files[SUITE_FILE] = MODELINE + files[SUITE_FILE]
         files[SCHEMA_FILE] = (json.dumps(json_schema(), indent=2) + "\n").encode()
     if ci is not None:
+        suites = [path.as_posix() for path in suite or [SUITE_FILE]]
         if suite:
-            _check_suites(suite, folder)
-        names = baseline_names(suite or [str(SUITE_FILE)])
+            _check_suites(suites, folder)
+        names = baseline_names(suites)
         source_file, target = WORKFLOWS[ci]
         files[target] = workflow(source_file.read_text(encoding="utf-8"), names, budget).encode()
     elif suite or budget != DEFAULT_BUDGET:
