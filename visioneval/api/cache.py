@@ -15,7 +15,7 @@ from visioneval.counted import count_of
 from visioneval.engine.calls.caching import upkeep
 from visioneval.engine.calls.caching.cache import OLD_INDEX, default_folder, max_cache_bytes, open_folder
 from visioneval.engine.calls.caching.cache_files import LocalFolder, clear_scratch, scratch_folder
-from visioneval.engine.calls.caching.layout import MARK, as_stored_at
+from visioneval.engine.calls.caching.layout import ANSWERS, MARK, as_stored_at
 from visioneval.engine.calls.caching.shared_cache import check_shared_cache
 from visioneval.engine.calls.caching.upkeep import Contents
 from visioneval.engine.prepare.runs import RunOptions, plan_runs
@@ -82,7 +82,7 @@ def open_stored(folder: Path | None) -> StoredCache:
         return StoredCache(folder, ObjectStore(url), None)
     if folder is not None and folder.is_file():
         raise UsageError(f"{folder}: is a file, not a cache: --cache takes a folder that 'run --cache' wrote")
-    if folder is not None and not any((folder / name).is_file() for name in (MARK, OLD_INDEX)):
+    if folder is not None and not any((folder / name).exists() for name in (MARK, OLD_INDEX, ANSWERS)):
         raise UsageError(f"{folder}: no cache found: --cache takes a folder that 'run --cache' wrote")
     open_folder(folder or default_folder())
     return StoredCache(folder or default_folder(), LocalFolder(folder or default_folder()), max_cache_bytes())

@@ -267,6 +267,8 @@ def test_a_cache_without_its_mark_is_read(open_cache: CacheOpener) -> None:
     open_cache().put("judge:1", "judge", {"n": 1})
     (open_cache.folder / "visioneval-cache.json").unlink()
     (open_cache.folder / ".gitattributes").write_text("files/** filter=lfs")
+    assert CliRunner().invoke(app, ["cache", "verify", "--cache", str(open_cache.folder)]).exit_code == 0
+    (open_cache.folder / "visioneval-cache.json").unlink()
     assert open_cache().get("judge:1") is not None
     (open_cache.folder / "index.sqlite").write_bytes(b"of a branch with the earlier layout, merged")
     assert open_cache().get("judge:1") is not None
