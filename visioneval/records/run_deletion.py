@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.errors import UsageError
-from visioneval.records.baselines import FOLDER, Baseline, read_baseline
+from visioneval.records.baselines import FOLDER, read_baseline
 from visioneval.records.files.run_folders import read_header
-from visioneval.records.model import read_records
 from visioneval.records.preferences import read_preferences
 from visioneval.records.run_state import current_state
 from visioneval.suite.cases.outputs import split_run
@@ -46,13 +45,13 @@ def needed_runs(runs: Sequence[ListedRun], chosen: Sequence[ListedRun], suites: 
     it could need any of them.
     """
     needed: dict[Path, str] = {}
-    baselines = {path: read_baseline(path) for path in sorted(FOLDER.glob("*.jsonl"))}
+    baselines = {path: {stored.header.run for stored in read_baseline(path)} for path in sorted(FOLDER.glob("*.jsonl"))}
     texts = dict(_suite_texts(suites, {folder.parent.absolute() for folder, _ in runs}))
     ids = [folder.name for folder, _ in runs]
     for folder, info in chosen:
         if current_state(folder, info.get("state")) == "running":
             needed[folder] = "it is in progress"
-        elif baseline := next((path for path, item in baselines.items() if _is_of(item, folder)), None):
+        elif baseline := next((path for path, stored in baselines.items() if info.get("run_id") in stored), None):
             needed[folder] = f"{baseline} was set from it"
         elif suite := next((path for path, text in texts.items() if _reads(text, folder.name, ids)), None):
             needed[folder] = f"{suite} reads it"
@@ -111,21 +110,6 @@ def _suite_texts(root: Path, runs: set[Path]) -> Iterator[tuple[Path, str]]:
             if name[0] != "." and name.endswith((".yaml", ".yml")):
                 with suppress(OSError):
                     yield folder / name, (folder / name).read_text(encoding="utf-8", errors="replace")
-
-
-def _is_of(baseline: Baseline, folder: Path) -> bool:
-    """Whether a run has the outputs, verdicts and scores of a baseline. A run that repeated it has them too."""
-    cells = {
-        (line.test_id, line.model_label, line.sample_index): (line.artifact_sha256, line.verdict, line.scores)
-        for line in baseline.lines
-    }
-    count = 0
-    for record in read_records(folder):
-        key = (record.test_id, record.model_label, record.sample_index)
-        if cells.get(key) != (record.artifact_sha256, record.verdict, record.scores):
-            return False
-        count += 1
-    return count == len(cells)
 
 
 def delete_run(folder: Path) -> None:
