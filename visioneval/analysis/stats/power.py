@@ -70,8 +70,8 @@ def detectable_within(
 
     ``within`` is the variance of one sample around the rate of its case, ``samples`` are the numbers of samples per
     case in A and B, ``change`` is the variance of the cases' differences beyond their samples', and ``of_runs`` that of
-    the mean difference that all cases of a run share. A worse run is modeled as failing the same share of what passed in every case. ``alpha`` is two-sided. ``None`` if no fall can be
-    detected.
+    the mean difference that all cases of a run share. A worse run is modeled as failing the same share of what passed
+    in every case. ``alpha`` is two-sided. ``None`` if no fall can be detected.
 
     Source: the power of a score test, with the variance of its null hypothesis and that of the alternative, J. L.
     Fleiss, B. Levin and M. C. Paik, "Statistical Methods for Rates and Proportions" (2003), section 4.2. Checked by
