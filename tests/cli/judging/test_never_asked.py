@@ -291,7 +291,7 @@ def test_an_export_says_so(panel: Panel) -> None:
 def pairs(panel: Panel, judge: Any, quorum: int | None, **changes: Any) -> SuiteRunner:
     """Two model runs whose outputs are compared."""
     host = {"base_url": panel({}).api.openai_base_url, "api_key_env": "LOCAL_KEY", "provider": "openai"}
-    models = [{**host, "label": label, "params": {"model": "gpt-image-1.5", "quality": quality}}
+    models = [{**host, "label": label, "params": {"model": "gpt-image-2", "quality": quality}}
               for label, quality in (("m", "low"), ("n", "high"))]  # fmt: skip
     grader = {"key": "better", "type": "pairwise", "judge": judge, "quorum": quorum}
     suite = {"models": models, "graders": [FILE, grader], "verdict": ["not file.blank"], **changes}
@@ -320,9 +320,9 @@ class TestPairs:
         result, run_id = offline(runner, command)
         assert result.exit_code == 3, result.output
         never_asked = {line.judge for line in read_preferences(runner.out / run_id) if line.never_asked}
-        assert never_asked == {"openai:gpt-5.4-mini", "openai:gpt-5.4-nano"}
+        assert never_asked == {"openai:gpt-5.4-mini", "openai:gpt-5.6-luna"}
         assert (
-            "never asked: openai:gpt-5.4-mini about 1 pair, openai:gpt-5.4-nano about 1 pair; to ask: visioneval"
+            "never asked: openai:gpt-5.4-mini about 1 pair, openai:gpt-5.6-luna about 1 pair; to ask: visioneval"
             in (" ".join(result.output.split()))
         )
         is_incomplete(runner, run_id)

@@ -147,7 +147,7 @@ def test_results_of_custom_classes_become_plain_data(toy: Toy) -> None:
     assert (record.usage, record.cost_usd) == ({"c": 2}, None)
     (grader,) = record.graders
     assert grader.details == {"nan": None, "at": "x", "1": [2]}
-    assert (grader.usage, grader.cost_usd) == ({}, None)
+    assert (grader.usage, grader.cost_usd) == (None, None)
     assert record.failure_tags == ("one",)
     assert record.verdict == "PASS"
     assert result.exit_code == 0

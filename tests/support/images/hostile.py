@@ -134,7 +134,7 @@ def build(folder: Path) -> None:
     _add_an_error(folder / "runs" / RUN / "results.jsonl")
     _add_human_labels(folder / "runs" / RUN)
     assert call("label", "draw", f"{RUN}@{NONE}", "random:2", "--seed", "1").exit_code == 0
-    assert call(*COMMANDS["agreement --correct"]).exit_code == 0
+    assert call(*COMMANDS["agreement --correct"]).exit_code in (0, 3)  # of few cells, one is an error
     for name in ("runs/first/stale.jsonl", "loose.jsonl"):
         shutil.copy(folder / "runs" / RUN / "results.jsonl", folder / name)
 
