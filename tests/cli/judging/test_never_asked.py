@@ -259,7 +259,7 @@ def test_a_comparison_misses_what_was_never_asked(panel: Panel) -> None:
     panel({}, "tree", "boat", graders=[{**LOOK, "judge": "b", "optional": True}, FILE], verdict=["not file.blank"])
     offline(runner, "run")
     for a in ("r", "baseline"):
-        result = runner("compare", a, "offline", "--runs", runner.out, "--fail-on", "significant")
+        result = runner("compare", a, "offline", "--runs", runner.out, "--fail-on", "regressed")
         assert result.exit_code == 3, result.output
     runner("baseline", "set", "offline", "--runs", runner.out, "--name", "b")
     assert [line.failed_graders for line in read_baseline(baseline_path("b")).lines] == [("look",), ("look",)]
@@ -320,9 +320,9 @@ class TestPairs:
         result, run_id = offline(runner, command)
         assert result.exit_code == 3, result.output
         never_asked = {line.judge for line in read_preferences(runner.out / run_id) if line.never_asked}
-        assert never_asked == {"openai:gpt-5.4-mini", "openai:gpt-5.6-luna"}
+        assert never_asked == {"openai:gpt-5.4-mini", "openai:gpt-6-luna"}
         assert (
-            "never asked: openai:gpt-5.4-mini about 1 pair, openai:gpt-5.6-luna about 1 pair; to ask: visioneval"
+            "never asked: openai:gpt-5.4-mini about 1 pair, openai:gpt-6-luna about 1 pair; to ask: visioneval"
             in (" ".join(result.output.split()))
         )
         is_incomplete(runner, run_id)
