@@ -89,7 +89,9 @@ def rate_separations(times: int) -> Iterator[Row]:
     for cases in SIZES:
         for samples, correlation, shared in product((1, 3), (0.3, 0.8), (0.0, 0.5, 1.0)):
             for high, low in ((0.8, 0.5), (0.95, 0.2)):
-                random = np.random.default_rng([cases, samples, int(10 * correlation), int(2 * shared), int(100 * high)])
+                random = np.random.default_rng(
+                    [cases, samples, int(10 * correlation), int(2 * shared), int(100 * high)]
+                )
                 runs = (_two_rates((high, low), cases, samples, (correlation, shared), random) for _ in range(times))
                 share = _coverage(high - low, (rate_separation_interval(above, below) for above, below in runs))
                 design = f"{_design(cases, samples, correlation, f'{high} - {low}')}, shared {shared}"

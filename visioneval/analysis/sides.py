@@ -13,6 +13,7 @@ from visioneval.records.baselines import Baseline, BaselineGrading, BaselineLine
 from visioneval.records.confirmations import has_confirmations
 from visioneval.records.model import RunInfo, RunState
 from visioneval.registry import PROVIDERS, config_of
+from visioneval.suite.counter_examples import counter_examples
 from visioneval.suite.entries.metrics import BUILT_IN
 from visioneval.suite.metrics import SuiteMetrics
 from visioneval.suite.model import Suite
@@ -43,6 +44,8 @@ class Side:
     source_sha256: str | None = None
     state: RunState | None = None
     planned_cells: int | None = None
+    counter_examples: frozenset[str] | None = None
+    """The ids of cases whose prompt does not match their image; ``None`` for a file of records."""
     must_detect: float | None = None
     runs: int = 1
     """The number of runs of a baseline."""
@@ -96,6 +99,7 @@ def side_of_run(name: str, info: RunInfo, cells: StoredCells, folder: Path) -> S
         source_sha256=info.source_sha256,
         state=info.state,
         planned_cells=info.planned_cells,
+        counter_examples=counter_examples(selected),
         must_detect=info.suite.compare.must_detect,
         folder=folder,
         left_out_cases=frozenset(case.id for case in info.suite.cases) - {case.id for case in selected.cases},
@@ -121,6 +125,7 @@ def side_of_baseline(name: str, baseline: Baseline) -> Side:
         sources=head.sources,
         suite=head.suite,
         source_sha256=head.source_sha256,
+        counter_examples=frozenset(head.counter_examples),
         is_partial=head.is_partial,
     )
 

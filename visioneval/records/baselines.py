@@ -22,6 +22,7 @@ from visioneval.records.fields import ModelLabel, RuleText, SampleIndex
 from visioneval.records.files.untrusted_json import read_json
 from visioneval.records.model import CellError, Fingerprint, Record, RunInfo
 from visioneval.suite.cases.case import CaseId
+from visioneval.suite.counter_examples import counter_examples
 from visioneval.suite.metrics import SuiteMetrics
 from visioneval.types import Frozen, Metric, Score, Verdict
 
@@ -56,6 +57,8 @@ class Header(Frozen):
     """By computed metric: the graders' metrics that it reads."""
     is_partial: bool = False
     """Whether flags left out some cells of the suite, or the run had not finished."""
+    counter_examples: tuple[str, ...] = ()
+    """The cases whose prompt does not match their image, sorted."""
     gradings: dict[str, BaselineGrading]
     cells: int | None = None
     """The number of lines that follow, as a merge may lose whole ones. Not in files of earlier versions."""
@@ -115,6 +118,7 @@ def make_baseline(
         metrics=info.metrics,
         writers=writers,
         sources=SuiteMetrics(info.suite, info.selected_suite).grader_sources(),
+        counter_examples=tuple(sorted(counter_examples(info.selected_suite))),
         is_partial=is_partial,
         gradings=gradings,
         cells=len(lines),

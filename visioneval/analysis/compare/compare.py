@@ -114,7 +114,10 @@ def _compare(a: Side, b: Side, filters: ComparisonFilters, renamed: Sequence[str
     a, b = (replace(item.side, cells=item.cells) for item in selections)
     names = [name for name in metrics if not filters.metrics or any_glob(filters.metrics, name)]
     pairing = pair_cells(a, b, labels)
-    tally, of_judges = Tally(names, pairing), (selections[0].reroutings, selections[1].reroutings)
+    tally, of_judges = (
+        Tally(names, pairing, _left_out(a, b, filters)),
+        (selections[0].reroutings, selections[1].reroutings),
+    )
     tally.read(of_judges)
     a, b = (replace(side, reroutings=counts.result()) for side, counts in zip((a, b), of_judges, strict=True))
     differences = tally.scores.differences(metrics)
@@ -146,6 +149,13 @@ def _compare(a: Side, b: Side, filters: ComparisonFilters, renamed: Sequence[str
         marks_of_only_a=tally.marks_of_only_a,
         marks_of_only_b=tally.marks_of_only_b,
     )
+
+
+def _left_out(a: Side, b: Side, filters: ComparisonFilters) -> frozenset[str]:
+    """The counter-examples, as A defines them, that differences of some metrics leave out: none if a filter names cases
+    or tags."""
+    known = a.counter_examples if a.counter_examples is not None else b.counter_examples
+    return frozenset() if filters.cases or filters.tags else known or frozenset()
 
 
 def _metrics(a: Side, b: Side) -> dict[str, Metric]:

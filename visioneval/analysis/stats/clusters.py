@@ -165,8 +165,8 @@ def auroc_interval(above: Groups, below: Groups, confidence: float = 0.95) -> In
     that a side without variance is not certain. Cases on both sides are as in ``_variance_of_difference``. The interval
     is Wilson's with the number of cases that has this variance. ``None`` for fewer than two cases on a side.
 
-    Source: N. A. Obuchowski, "Nonparametric analysis of clustered ROC curve data", Biometrics 53 (1997), where a cluster
-    may have values on both sides; E. B. Wilson as in ``rate_interval``.
+    Source: N. A. Obuchowski, "Nonparametric analysis of clustered ROC curve data", Biometrics 53 (1997), where a
+    cluster may have values on both sides; E. B. Wilson as in ``rate_interval``.
     """
     if len(above) < 2 or len(below) < 2:
         return None

@@ -120,7 +120,8 @@ class FailingCell(Frozen):
 class GateFinding(Frozen):
     """The result of a gate: its value over ``n`` measured cells, and the ``errors`` in its scope.
 
-    ``low`` and ``high`` are the 95 % interval over cases of a quantile or a value that is weighted by tag.
+    ``low`` and ``high`` are the 95 % interval over cases of a quantile, a separation or a value that is weighted by
+    tag.
     """
 
     rule: str
