@@ -29,8 +29,14 @@ def test_yes_no_question_with_known_result() -> None:
     values = {name: measure.value for name, measure in finding.measures.items()}
     assert values == pytest.approx(
         {
-            **{"kappa": 0.5, "accuracy": 0.75, "fail_precision": 0.75, "fail_recall": 0.75},
-            **{"spearman": 0.5, "kendall": 0.5, "pearson": 0.5, "pairwise_accuracy": 15 / 28},
+            "kappa": 0.5,
+            "accuracy": 0.75,
+            "fail_precision": 0.75,
+            "fail_recall": 0.75,
+            "spearman": 0.5,
+            "kendall": 0.5,
+            "pearson": 0.5,
+            "pairwise_accuracy": 15 / 28,
         }
     )
     assert finding.confusion.people == ("no", "yes")
