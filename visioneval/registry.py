@@ -35,7 +35,7 @@ class Part:
     work: str
     """Its implementation, built from the options."""
     checks: str | None = None
-    """A module with ``problems``, ``run_problems``, ``warnings`` or ``answer_warnings`` of suites that use it."""
+    """A module with ``problems``, ``run_problems``, ``warnings`` or ``answer_problems`` of suites that use it."""
 
 
 def _part(package: str, config: str, work: str, *, checks: bool = False) -> Part:
@@ -56,16 +56,16 @@ GRADERS: Mapping[str, Part] = {
     "pairwise": _part("graders.pairwise", "PairwiseGrader", "grader:Pairwise", checks=True),
 }
 PROVIDERS: Mapping[str, Part] = {
-    "openai": _part("providers.openai", "OpenAIProvider", "generator:OpenAIGenerator"),
-    "gemini": _part("providers.gemini", "GeminiProvider", "generator:GeminiGenerator"),
+    "openai": _part("providers.openai", "OpenAIProvider", "generator:OpenAIGenerator", checks=True),
+    "gemini": _part("providers.gemini", "GeminiProvider", "generator:GeminiGenerator", checks=True),
     "litellm": _part("providers.litellm", "LiteLLMProvider", "generator:LiteLLMGenerator", checks=True),
     "files": _part("providers.files", "FilesProvider", "generator:Files", checks=True),
     "mock": _part("providers.mock", "MockProvider", "generator:Mock"),
     "command": _part("providers.command", "CommandProvider", "generator:Command", checks=True),
 }
 JUDGES: Mapping[str, Part] = {
-    "openai": _part("providers.openai", "OpenAIJudge", "judge:open_judge"),
-    "gemini": _part("providers.gemini", "GeminiJudge", "judge:GeminiJudgeClient"),
+    "openai": _part("providers.openai", "OpenAIJudge", "judge:open_judge", checks=True),
+    "gemini": _part("providers.gemini", "GeminiJudge", "judge:GeminiJudgeClient", checks=True),
     "litellm": _part("providers.litellm", "LiteLLMJudge", "judge:open_judge", checks=True),
     "recorded": _part("providers.recorded", "RecordedJudge", "judge:Recorded", checks=True),
 }

@@ -28,7 +28,7 @@ judges:
 cases:
   - {{dataset: {{path: cases.csv, fields: {{id: id, prompt: prompt}}}}}}
 models:
-  - {{provider: openai, base_url: "{url}", api_key_env: BENCH_KEY, params: {{model: gpt-image-1.5}}, grid: {{user: {users}}}}}
+  - {{provider: openai, base_url: "{url}", api_key_env: BENCH_KEY, params: {{model: gpt-image-2}}, grid: {{user: {users}}}}}
 graders:
   - key: eye
     type: rubric

@@ -27,7 +27,7 @@ SCHEMA = {
 
 async def cell(client: openai.AsyncOpenAI, number: int, folder: Path, lines: list[str]) -> None:
     """Generates and judges one image."""
-    generated = await client.images.generate(model="gpt-image-1.5", prompt=f"image number {number}")
+    generated = await client.images.generate(model="gpt-image-2", prompt=f"image number {number}")
     assert generated.data is not None
     data = base64.b64decode(generated.data[0].b64_json or "")
     (folder / f"{number}.png").write_bytes(data)

@@ -33,7 +33,7 @@ async def post(client: openai.AsyncOpenAI, path: str, body: dict[str, Any]) -> A
 
 async def cell(client: openai.AsyncOpenAI, number: int, folder: Path, lines: list[str]) -> None:
     """Generates and judges one image."""
-    prompt = {"model": "gpt-image-1.5", "prompt": f"image number {number}"}
+    prompt = {"model": "gpt-image-2", "prompt": f"image number {number}"}
     data = base64.b64decode((await post(client, "/images/generations", prompt))["data"][0]["b64_json"])
     (folder / f"{number}.png").write_bytes(data)
     url = orjson.Fragment(b"".join((b'"data:image/png;base64,', base64.b64encode(data), b'"')))

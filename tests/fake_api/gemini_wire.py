@@ -29,10 +29,11 @@ VERTEX: Final = re.compile(
 VERTEX_PATH: Final = re.compile(r"/(v1|v1beta1)/(projects/|publishers/)")
 KNOWN: Final = re.compile(
     r"gemini-([2-9](\.\d)?-)?(pro|flash|flash-lite)(-image)?(-preview|-latest)?(-\d{2,3}(-\d{4})?)?"
+    r"|gemini-nano-banana-\d\.\d"
 )
 """google-genai has no list of models: these are the names that its documentation uses."""
-GENERATES: Final = re.compile(r"gemini-.*-image")
-SIGNS: Final = re.compile(r"gemini-[3-9]")
+GENERATES: Final = re.compile(r"gemini-(.*-image|nano-banana)")
+SIGNS: Final = re.compile(r"gemini-([3-9]|nano-banana)")
 """Models that sign their thoughts, and take an answer's schema and tools at the same time."""
 
 SIZES: Final[Mapping[str, tuple[int, int]]] = {

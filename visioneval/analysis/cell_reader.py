@@ -95,8 +95,8 @@ class CellReader:
             _path(get("artifact_path")),
             _text_or_none(get("artifact_sha256")),
             texts[provider] if provider in texts else self._text(provider),
-            None if cost is None else _number(cost, -MAX_NUMBER),
-            None if seconds is None else _number(seconds, 0.0),
+            None if cost is None else _number(cost),
+            None if seconds is None else _number(seconds),
             attempts,
             _text(get("grade_key", "")),
             tuple([self._grader(grader) for grader in graders]),
@@ -113,7 +113,7 @@ class CellReader:
             texts[key] if key in texts else self._text(key),
             texts[kind] if kind in texts else self._text(kind),
             self._fingerprint(data["fingerprint"]) if fingerprint is None else fingerprint,
-            None if cost is None else _number(cost, -MAX_NUMBER),
+            None if cost is None else _number(cost),
             unmeasured,
             optional,
             tuple([CellJudge(self._text(judge["judge"]), _text_or_none(judge.get("model"))) for judge in judges])
@@ -188,8 +188,8 @@ def _path(value: Any) -> str | None:
     return str(value)
 
 
-def _number(value: Any, lowest: float) -> float:
-    if type(value) not in (int, float) or not lowest <= value <= MAX_NUMBER:
+def _number(value: Any) -> float:
+    if type(value) not in (int, float) or not 0 <= value <= MAX_NUMBER:
         raise _SurpriseError
     return float(value)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from dataclasses import fields as dataclass_fields
 from math import fsum
 
-from visioneval.records.fields import Duration, ModelLabel, Number, PathInRun, RuleText, SampleIndex
+from visioneval.records.fields import Duration, ModelLabel, PathInRun, RuleText, SampleIndex, Usd
 from visioneval.records.model import CellError, Fingerprint
 from visioneval.suite.cases.case import CaseId
 from visioneval.types import Score, Verdict
@@ -28,7 +28,7 @@ class CellGrader:
     key: str
     type: str
     fingerprint: Fingerprint
-    cost_usd: Number | None = None
+    cost_usd: Usd | None = None
     is_unmeasured: bool = False
     is_optional: bool = False
     judges: tuple[CellJudge, ...] = ()
@@ -62,7 +62,7 @@ class Cell:
     artifact_path: PathInRun | None = None
     artifact_sha256: str | None = None
     provider: str = ""
-    cost_usd: Number | None = None
+    cost_usd: Usd | None = None
     seconds: Duration | None = None
     attempts: int | None = None
     grade_key: str = ""

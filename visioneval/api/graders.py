@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Unpack
 
 from visioneval.analysis.agreement.agreement import Agreement, agree
-from visioneval.analysis.agreement.minimums import Minimum
+from visioneval.analysis.agreement.minimums import Minimum, parse_allowed
 from visioneval.analysis.agreement.reading import read_labeled
 from visioneval.analysis.run_lookup import Warn
 from visioneval.api.messages import LOG, log_listener
@@ -29,6 +29,7 @@ def agreement(
     minimums: Mapping[str, float] | None = None,
     minimum_points: Mapping[str, float] | None = None,
     correct: bool = False,
+    allow: Sequence[str] = (),
     runs: Path | str = RUNS,
     warn: Warn = LOG.warning,
 ) -> Agreement:
@@ -37,14 +38,18 @@ def agreement(
     ``minimums`` are required values of the lower bounds of the 95 % intervals, ``minimum_points`` of the estimates, by
     ``METRIC`` or ``METRIC:MEASURE``, such as ``verdict:accuracy``.
     ``correct`` also corrects the graders' figures with the labels of a random draw, and compares those of two runs.
+    ``allow`` accepts labeled cells that were not measured: ``unmeasured=RATE``, or ``unmeasured`` for any number.
     Raises ``UsageError``.
     """
     if not names:
         raise UsageError("name at least one run")
+    if isinstance(allow, str):
+        raise UsageError("allow must be a list of strings, not one string")
+    allowed = parse_allowed(allow)
     labeled = [read_labeled(str(name), runs_folder(runs), warn) for name in names]
     required = [Minimum(target, value) for target, value in (minimums or {}).items()]
     required += [Minimum(target, value, "estimate") for target, value in (minimum_points or {}).items()]
-    return agree(labeled, required, is_corrected=correct)
+    return agree(labeled, required, is_corrected=correct, allowed_unmeasured=allowed)
 
 
 def probe(

@@ -170,6 +170,12 @@ def scalar(value: Any) -> Any:
         return value
 
 
+def usd(value: Any) -> float | None:
+    """A cost: a finite number from 0, or ``None`` for anything else."""
+    number = amount(scalar(value))
+    return number if number is not None and number >= 0 else None
+
+
 def amount(value: Any) -> float | None:
     """A finite number, or ``None`` for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):

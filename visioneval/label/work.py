@@ -18,6 +18,7 @@ from visioneval.label.images import VIDEO_TYPES
 from visioneval.label.sampling import Candidate, SelectionSpec, pairs, select_candidates
 from visioneval.label.sittings import LabelSession, SessionEntry, append_entries, read_entries
 from visioneval.media.video import can_read_videos
+from visioneval.records.cells.changed_outputs import changed_outputs, writing_ended
 from visioneval.records.labeling.draws import RecordedDraw, append_draw, read_draws
 from visioneval.records.labeling.labels import LABELS, Label, drop_outdated, is_current, read_anchors, read_labels
 from visioneval.records.model import Record, RunInfo, read_info, read_records
@@ -87,7 +88,14 @@ class _Run:
         with_output = tuple(
             entry for entry in records if entry.artifact_path and (folder / entry.artifact_path).is_file()
         )
+        _check_unchanged(with_output, folder, info)
         return cls(folder, info, records, with_output, label)
+
+
+def _check_unchanged(records: Iterable[Record], folder: Path, info: RunInfo) -> None:
+    """Raises ``UsageError`` for an output that was replaced: its labels would be of another one than its scores."""
+    for path in changed_outputs(records, folder, writing_ended(info)).values():
+        raise UsageError(f"{folder / path}: was changed after it was generated: restore it, or resume the run")
 
 
 def prepare(request: LabelRequest) -> LabelingTask:
@@ -140,6 +148,7 @@ def record_draw(
     if selection.kind not in RANDOM_KINDS:
         raise UsageError(f"{which}: is not a random draw: write random:N or stratified:N")
     folder, info, records = read_run(name, runs, warn)
+    _check_unchanged(records, folder, info)
     seed = _seed_of_last_draw(folder, records, selection) if seed is None else seed
     draw = draw_cells(records, selection, _new_seed() if seed is None else seed, datetime.now(UTC))
     append_draw(folder, draw)

@@ -28,7 +28,7 @@ class Original:
     path: Path
     params: Mapping[str, Any] = field(default_factory=dict)
     sha256: str | None = None
-    """What the run recorded; ``None`` for a file of a suite."""
+    """What a run recorded of it; ``None`` for a file of a suite."""
 
     @property
     def name(self) -> str:
@@ -44,6 +44,8 @@ class Notes:
         self._examples: dict[str, str] = {}
         self._kinds: dict[str, dict[str, set[str]]] = {}
         self._lines: dict[str, None] = {}
+        self.unmeasured = 0
+        """The outputs without a verdict as they are: nobody knows whether they pass, so they cannot be probed."""
 
     def say(self, line: str) -> None:
         """Adds a line about all outputs."""
@@ -82,6 +84,7 @@ def passing_outputs(plan: Plan, folder: Path, label: str | None, notes: Notes) -
             continue
         if record.verdict is not Verdict.PASS or record.status is not Status.COMPLETED:
             failed += 1
+            notes.unmeasured += record.verdict is Verdict.ERROR
             continue
         original = _recorded(cell, record, folder, notes)
         if original is not None:
@@ -140,7 +143,7 @@ def _existing(cell: _Cell, folder: Path, notes: Notes) -> Iterator[Original]:
     elif cell.lacks_base:
         notes.skip(_name(cell), "the turn before has no output that can be read")
     else:
-        yield Original(call, cell.sample, folder / path, call.params)
+        yield Original(call, cell.sample, folder / path, call.params, call.params.get("sha256"))
 
 
 def _on_existing(call: Call, folder: Path) -> Call:
@@ -153,7 +156,10 @@ def _on_existing(call: Call, folder: Path) -> Call:
         mime, width, height = images.identify(data)
     except ImageError:
         return call
-    return call.with_base(Output(folder / path, images.sha256(data), mime, width, height))
+    digest = images.sha256(data)
+    if call.previous is not None and call.previous.params.get("sha256", digest) != digest:
+        return call  # changed since another run generated it
+    return call.with_base(Output(folder / path, digest, mime, width, height))
 
 
 def _name(cell: _Cell | Original) -> str:

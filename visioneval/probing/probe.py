@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from visioneval import __version__
+from visioneval.analysis.left_out import LeftOut, granted_share
 from visioneval.analysis.probe.findings import ProbeFindings
 from visioneval.analysis.probe.summary import summarize_probe
 from visioneval.counted import count_of
@@ -14,6 +15,7 @@ from visioneval.engine.prepare.planning import SuiteOptions
 from visioneval.probing.costs import cost_lines
 from visioneval.probing.grading import measure
 from visioneval.probing.prepare import ProbeRequest, prepare_probe
+from visioneval.suite.filters import Scope
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -44,6 +46,8 @@ def run_probe(request: ProbeRequest, suite: SuiteOptions, calls: CallSettings, l
     for line in cost_lines(prepared, calls, suite.runs):
         listener.note(line)
     measured = measure(prepared, calls, listener)
+    notes, whole = prepared.notes, prepared.plan.whole_suite
+    probed = {(change.cell.case, change.cell.model, change.cell.sample) for change in measured.changes}
     findings = summarize_probe(
         [change.cell for change in measured.changes],
         version=__version__,
@@ -51,9 +55,11 @@ def run_probe(request: ProbeRequest, suite: SuiteOptions, calls: CallSettings, l
         suite=prepared.plan.suite.name,
         seed=request.seed,
         metrics=prepared.metrics,
-        notes=prepared.notes.lines(),
+        notes=notes.lines(),
         minimums=prepared.minimums,
         max_false_alarm=request.max_false_alarm,
+        originals=LeftOut(notes.unmeasured, len(probed) + notes.unmeasured),
+        granted=granted_share(whole.declared_gates, Scope()),
         stopped=measured.stopped,
         interrupted=measured.interrupted,
     )

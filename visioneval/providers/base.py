@@ -32,6 +32,8 @@ class GenerationRequest:
 
 VIDEO_MS = "video_milliseconds"
 """The key of ``Generation.usage`` for the length of the generated videos together."""
+MOST_VIDEO_MS = 3_600_000
+"""The greatest length of a generated video that is believed: an hour."""
 
 
 @dataclass(frozen=True, slots=True)

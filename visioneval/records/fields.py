@@ -17,13 +17,16 @@ ModelLabel = Annotated[str, StringConstraints(min_length=1, max_length=10_000)]
 SampleIndex = Annotated[int, Field(ge=0, le=1_000_000)]
 CellCount = Annotated[int, Field(ge=0, le=MOST_CELLS)]
 Number = Annotated[float, Field(ge=-MAX_NUMBER, le=MAX_NUMBER, allow_inf_nan=False)]
-"""A cost or similar number: finite, and from -2^63 to 2^63, so that sums and squares cannot overflow."""
+"""Any number: finite, and from -2^63 to 2^63, so that sums and squares cannot overflow."""
+Usd = Annotated[float, Field(ge=0, le=MAX_NUMBER, allow_inf_nan=False)]
+"""A cost: a negative one would make a run cheaper than it was."""
 Duration = Annotated[float, Field(ge=0, le=MAX_NUMBER, allow_inf_nan=False)]
 """Seconds."""
 Amount = Annotated[int, Field(ge=-(2**63), le=2**63)]
 JsonObject = dict[str, Any]
 """Plain data, as a JSON parser or the engine's sanitizer returns it. Checking its values again takes much longer."""
-Pixels = Annotated[int, Field(ge=0, le=10**9)]
+MOST_PIXELS = 10**9
+Pixels = Annotated[int, Field(ge=0, le=MOST_PIXELS)]
 
 
 def _is_rule(text: str) -> str:

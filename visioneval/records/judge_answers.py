@@ -19,9 +19,11 @@ class JudgeAnswer(Frozen):
     reasons: dict[str, str] = Field(default_factory=dict)
     failure_tags: tuple[str, ...] = ()
     error: str | None = None
+    never_asked: bool = False
+    """Whether a question was not asked at all: offline, or beyond the budget. All its scores are then ``None``."""
     details: fields.JsonObject = Field(default_factory=dict)
     usage: dict[str, fields.Amount] | None = None
-    cost_usd: fields.Number | None = None
+    cost_usd: fields.Usd | None = None
     cached: bool = False
     refused: int = Field(default=0, ge=0)
     """How many of its questions it refused."""

@@ -67,10 +67,12 @@ class GraderRecord(Frozen):
     is_unmeasured: bool = False
     """Whether it raised, or a metric that it owes the cell is null."""
     is_optional: bool = False
-    """Whether the cell can have a verdict without it."""
+    """Whether the cell can have a verdict without it: not if it was ``never_asked``, whatever the suite says."""
+    never_asked: bool = False
+    """Whether a question was not asked at all: offline, or beyond the budget. For a panel, ``judges`` say which."""
     details: fields.JsonObject = Field(default_factory=dict)
     usage: dict[str, fields.Amount] | None = None
-    cost_usd: fields.Number | None = None
+    cost_usd: fields.Usd | None = None
     seconds: fields.Duration = 0.0
     """At work, without ``waited_seconds``."""
     waited_seconds: fields.Duration = 0.0
@@ -128,7 +130,7 @@ class Record(Frozen):
     width: fields.Pixels | None = None
     height: fields.Pixels | None = None
     usage: dict[str, fields.Amount] | None = None
-    cost_usd: fields.Number | None = None
+    cost_usd: fields.Usd | None = None
     seconds: fields.Duration = 0.0
     """Of the generation, at work."""
     waited_seconds: fields.Duration = 0.0

@@ -16,7 +16,7 @@ from visioneval.analysis.ranking.findings import Ranking, Rankings
 from visioneval.analysis.summary.findings import GateFinding, Summary
 from visioneval.counted import count_of
 from visioneval.report.numbers import gate_value
-from visioneval.report.outcome import diversity_text, outcome, unjudged_pairs_text
+from visioneval.report.outcome import diversity_text, never_asked_text, outcome, unjudged_pairs_text
 from visioneval.report.ranking_texts import ABOUT, by_group, ranking_title, show_chance, show_rank, show_strength
 from visioneval.report.sentences import (
     TITLES,
@@ -245,6 +245,8 @@ def _incomplete(summary: Summary) -> Iterator[str]:
         yield f"**Incomplete: {unjudged_pairs_text(summary.unjudged_pairs)}**"
     if text := diversity_text(summary):
         yield f"**Incomplete: {text}**"
+    if text := never_asked_text(summary.never_asked):
+        yield f"**Incomplete:** {code(text)}"
     if summary.counts.unmeasured:
         yield f"**Incomplete: {unmeasured_text(summary.counts.unmeasured)}**"
 
@@ -256,7 +258,7 @@ def _diversity(summary: Summary) -> Iterator[str]:
 
 
 def _gate(gate: GateFinding) -> tuple[str, ...]:
-    value = f"{gate_value(gate)}, n={gate.n}, {count_of(gate.errors, 'error')}"
+    value = f"{gate_value(gate)}, n={gate.n}, {gate.note or count_of(gate.errors, 'error')}"
     return _STATE_LABELS[gate.state], code(gate.rule), code(gate.scope or "all cells"), value
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from visioneval.analysis.summary.findings import GateFinding
+from visioneval.counted import count_of
 from visioneval.records.model import Record
 from visioneval.rules import parse_gate, parse_rule, show_beside
 
@@ -16,6 +17,19 @@ def gate_value(gate: GateFinding) -> str:
         return value
     low, high = ("no limit" if limit is None else _bound(limit) for limit in (gate.low, gate.high))
     return f"{value} [{low}, {high}]"
+
+
+def gate_cells(gate: GateFinding) -> str:
+    """The number of cells of a gate, and its errors, or the cells that it leaves out if these are others."""
+    missing = count_of(gate.errors, "error") if gate.errors else ""
+    if gate.unmeasured and gate.unmeasured != gate.errors:
+        missing = f"{gate.unmeasured:,} not measured"
+    return ", ".join(filter(None, (f"n={gate.n}", missing)))
+
+
+def gate_note(gate: GateFinding) -> str:
+    """A sentence about the cells that a gate leaves out, if they are too many or not just its errors; else empty."""
+    return f"{gate.rule}: {gate.note}" if gate.is_unreliable or gate.unmeasured > gate.errors else ""
 
 
 def show_interval(low: float | None, high: float | None) -> str:

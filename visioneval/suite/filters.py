@@ -63,6 +63,10 @@ class Scope(When):
         """Whether it includes every cell."""
         return not (self.tasks or self.tags or self.cases or self.models)
 
+    def has_scope_of(self, other: Scope) -> bool:
+        """Whether it applies to the same cells as another scope, by the same names."""
+        return all(set(getattr(self, name)) == set(getattr(other, name)) for name in Scope.model_fields)
+
 
 class VerdictRule(Scope):
     """A rule over the scores of a cell. YAML also accepts a plain string."""

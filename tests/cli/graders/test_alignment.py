@@ -130,7 +130,7 @@ def test_two_datasets_of_images_are_compared_on_the_same_prompts(
     url = api.openai_base_url if provider == "openai" else api.gemini_base_url
     judge = {
         "provider": provider,
-        "model": {"openai": "gpt-5.4", "gemini": "gemini-2.5-flash"}[provider],
+        "model": {"openai": "gpt-5.4", "gemini": "gemini-3.5-flash"}[provider],
         "base_url": url,
         "api_key_env": "LOCAL_KEY",
     }

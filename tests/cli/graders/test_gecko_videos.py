@@ -18,7 +18,7 @@ from visioneval.cli import app
 from visioneval.resources import builtin
 
 pytest_plugins = ("fake_api.fixtures",)
-NAMES = {"openai": "gpt-5.4", "gemini": "gemini-2.5-flash"}
+NAMES = {"openai": "gpt-5.4", "gemini": "gemini-3.5-flash"}
 
 
 @pytest.mark.slow

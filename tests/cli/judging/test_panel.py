@@ -148,10 +148,10 @@ name: demo
 cases: [{id: one, prompt: a tree}]
 models: [{provider: mock}]
 judges:
-  a: {provider: openai, model: gpt-5}
-  b: {provider: openai, model: gpt-5-mini}
+  a: {provider: openai, model: gpt-5.4}
+  b: {provider: openai, model: gpt-5.4-mini}
   c: {provider: gemini, model: gemini-3.5-flash}
-  twin: {provider: openai, model: gpt-5}
+  twin: {provider: openai, model: gpt-5.4}
 graders:
   - {key: look, type: rubric, PANEL, metrics: {good: {type: pass_fail, description: x}}}
 verdict: [good]
@@ -215,14 +215,14 @@ class TestSuites:
     def test_a_flag_may_not_make_two_judges_of_a_panel_the_same(self, runner: SuiteRunner) -> None:
         path = runner.folder / "suite.yaml"
         path.write_text(SUITE.replace("PANEL", "judge: [a, b, c]"))
-        result = runner("validate", path, "--judge", "b=openai:gpt-5")
+        result = runner("validate", path, "--judge", "b=openai:gpt-5.4")
         assert result.exit_code == 2
         assert "are the same model with the same settings" in result.output
 
     def test_the_flag_replaces_one_judge_of_a_panel(self, runner: SuiteRunner) -> None:
         path = runner.folder / "suite.yaml"
         path.write_text(SUITE.replace("PANEL", "judge: [a, b, c]"))
-        data = json.loads(runner("plan", path, "--judge", "b=gemini:gemini-3.5-pro", "--json").stdout)
+        data = json.loads(runner("plan", path, "--judge", "b=gemini:gemini-4-argon", "--json").stdout)
         assert [cost["name"] for cost in data["costs"]] == ["look by a", "look by b", "look by c"]
         assert data["missing_keys"] == ["GEMINI_API_KEY", "OPENAI_API_KEY"]
 

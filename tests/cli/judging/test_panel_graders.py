@@ -173,7 +173,7 @@ class Odd:
             return {"reason": "better", "answer": "A" if (side == "A") is not is_turned else "B"}
 
         host = {"base_url": panel({}).api.openai_base_url, "api_key_env": "LOCAL_KEY", "provider": "openai"}
-        models = [{**host, "label": label, "params": {"model": "gpt-image-1.5", "quality": quality}}
+        models = [{**host, "label": label, "params": {"model": "gpt-image-2", "quality": quality}}
                   for label, quality in (("m", "low"), ("n", "high"))]  # fmt: skip
         grader = {"key": "better", "type": "pairwise", "judge": ["a", "b", "c"], "quorum": quorum}
         local = {"key": "file", "type": "properties"}

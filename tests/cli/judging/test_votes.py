@@ -151,7 +151,7 @@ SUITE = """\
 name: demo
 cases: [{id: one, prompt: a tree}]
 models: [{provider: mock}]
-judges: {default: {provider: openai, model: gpt-5}}
+judges: {default: {provider: openai, model: gpt-5.4}}
 graders:
   - {key: look, type: rubric, votes: VOTES, metrics: {good: {type: pass_fail, description: Is it good}}}
 verdict: [good]

@@ -35,11 +35,11 @@ def google(
 def suite(toy: Toy, cloud: dict[str, Any], *, model: bool = True, judge: bool = True, **more: Any) -> Path:
     """A suite whose model and judge are on Vertex AI, or one of them."""
     entry = {"provider": "gemini", "google": cloud, **more}
-    generated = {"provider": "gemini", "params": {"model": "gemini-2.5-flash-image"}, "google": cloud, **more}
+    generated = {"provider": "gemini", "params": {"model": "gemini-nano-banana-2.1"}, "google": cloud, **more}
     text = {
         "name": "v",
         "judges": {
-            "default": {**entry, "model": "gemini-2.5-flash"} if judge else {"provider": "gemini", "model": "m"}
+            "default": {**entry, "model": "gemini-3.5-flash"} if judge else {"provider": "gemini", "model": "m"}
         },
         "cases": [{"id": "a", "prompt": "A bun."}],
         "models": [generated if model else {"provider": "mock"}],
@@ -95,7 +95,7 @@ def test_with_trust_or_the_projects_name_only_google_is_called(
 
 def test_a_resource_of_another_project_needs_that_project_too(toy: Toy, google: ProxyLog) -> None:
     path = suite(toy, CLOUD, model=False)
-    path.write_text(path.read_text().replace('"gemini-2.5-flash"', '"projects/prod/locations/us/endpoints/1"'))
+    path.write_text(path.read_text().replace('"gemini-3.5-flash"', '"projects/prod/locations/us/endpoints/1"'))
     result = toy("validate", path, VISIONEVAL_TRUSTED_PROJECTS="shop")
     assert (result.exit_code, "add the project 'prod' to VISIONEVAL_TRUSTED_PROJECTS" in result.stderr) == (2, True), (
         result.output

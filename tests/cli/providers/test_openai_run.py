@@ -24,7 +24,7 @@ models:
   - provider: openai
     base_url: {url}
     api_key_env: LOCAL_KEY
-    params: {{model: gpt-image-1.5, n: 2}}
+    params: {{model: gpt-image-2, n: 2}}
     grid: {{quality: [low, high], size: [1024x1024, 1536x1024]}}
 graders:
   - {{key: image, type: properties}}
@@ -36,8 +36,8 @@ cases:
   - {{id: tree, prompt: a tree}}
 models:
   - {{provider: openai, base_url: "{url}", api_key_env: LOCAL_KEY, params: {{model: gpt-image-99}}}}
-  - {{provider: openai, base_url: "{url}", api_key_env: LOCAL_KEY, params: {{model: gpt-image-1.5, colour: red}}}}
-  - {{provider: openai, base_url: "{url}", api_key_env: LOCAL_KEY, label: good, params: {{model: gpt-image-1.5}}}}
+  - {{provider: openai, base_url: "{url}", api_key_env: LOCAL_KEY, params: {{model: gpt-image-2, colour: red}}}}
+  - {{provider: openai, base_url: "{url}", api_key_env: LOCAL_KEY, label: good, params: {{model: gpt-image-2}}}}
 graders:
   - {{key: image, type: properties}}
 verdict: [not image.blank]
@@ -74,7 +74,7 @@ def test_a_sweep_generates_and_grades_every_image(api: FakeAPI) -> None:
         assert len([record for record in actual if record.test_id == case]) == 8
     for record in actual:
         params: dict[str, Any] = dict(record.run_params)
-        assert (params["model"], params["n"]) == ("gpt-image-1.5", 2)
+        assert (params["model"], params["n"]) == ("gpt-image-2", 2)
         width, height = map(int, params["size"].split("x"))
         with Image.open(Path("runs/r") / str(record.artifact_path)) as image:
             assert image.size == (record.width, record.height) == (width, height)
@@ -99,8 +99,8 @@ def test_a_missing_key_is_reported_before_any_call(api: FakeAPI, monkeypatch: py
     assert (result.exit_code, api.requests, Path("runs").exists()) == (2, [], False)
     (line,) = result.stderr.splitlines()
     assert line.startswith("set the environment variable LOCAL_KEY, or put it into a file")
-    assert ": required by gpt-image-1.5" in line
-    assert line.count("gpt-image-1.5") == 4
+    assert ": required by gpt-image-2" in line
+    assert line.count("gpt-image-2") == 4
 
 
 def test_a_wrong_key_stops_at_the_first_401(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,12 +140,12 @@ def test_errors_of_one_model_do_not_affect_the_others(api: FakeAPI) -> None:
             "invalid",
             "404: The model `gpt-image-99` does not exist or you do not have access to it.",
         ),
-        "gpt-image-1.5": ("invalid", "400: Unknown parameter: 'colour'."),
+        "gpt-image-2": ("invalid", "400: Unknown parameter: 'colour'."),
         "good": None,
     }
     assert {label: str(record.verdict) for label, record in expected_message.items()} == {
         "gpt-image-99": "ERROR",
-        "gpt-image-1.5": "ERROR",
+        "gpt-image-2": "ERROR",
         "good": "PASS",
     }
 

@@ -137,7 +137,7 @@ def edited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: FakeAPI) -> Tur
         cases=[case],
         graders=[place, {"key": "file", "type": "properties"}],
         verdict=["place", "file"],
-        prices={"openai:gpt-image-1.5": {"per_image": 0.04}},
+        prices={"openai:gpt-image-2": {"per_image": 0.04}},
         judges={},
     )
     return runner

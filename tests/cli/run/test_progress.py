@@ -18,8 +18,8 @@ from visioneval.engine.listener import Listener
 
 RUN_INFO: Any = SimpleNamespace(suite=SimpleNamespace(models=(), graders=(), judges={}))
 WAITING = [
-    "openai:gpt-image-1.5: 1 generating, 32 waiting (60 requests per minute)",
-    "openai:gpt-5-mini: 3 waiting 12 s (rate limit)",
+    "openai:gpt-image-2: 1 generating, 32 waiting (60 requests per minute)",
+    "openai:gpt-5.4-mini: 3 waiting 12 s (rate limit)",
 ]
 
 

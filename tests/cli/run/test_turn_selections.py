@@ -223,8 +223,7 @@ def hash_of(name: str) -> int:
 def test_pairwise_judges_see_first_turns_only(turns: TurnRuns) -> None:
     host = {"base_url": turns.api.openai_base_url, "api_key_env": "LOCAL_KEY"}
     models = [
-        {"provider": "openai", "label": name, "params": {"model": "gpt-image-1.5", "user": name}, **host}
-        for name in "ab"
+        {"provider": "openai", "label": name, "params": {"model": "gpt-image-2", "user": name}, **host} for name in "ab"
     ]
     turns.edit(
         cases=[TAGGED],

@@ -29,7 +29,7 @@ def suite(tmp_path: Path) -> Path:
 
 def test_a_judge_is_replaced(suite: Path) -> None:
     before = CliRunner().invoke(app, ["validate", str(suite)])
-    after = CliRunner().invoke(app, ["validate", str(suite), "--judge", "default=gemini:gemini-2.5-flash"])
+    after = CliRunner().invoke(app, ["validate", str(suite), "--judge", "default=gemini:gemini-3.5-flash"])
     assert "set OPENAI_API_KEY" in before.output
     assert "set GEMINI_API_KEY" in after.output
     assert "OPENAI_API_KEY" not in after.output

@@ -171,7 +171,7 @@ def test_flags_select_by_the_label_and_by_what_is_left(planned: Callable[..., Pl
 
 def test_several_outputs_per_call_share_the_sent_prompt(planned: Callable[..., Plan]) -> None:
     host = {"base_url": "http://localhost:9", "api_key_env": "LOCAL_KEY"}
-    model = {"provider": "openai", "label": "m", "params": {"model": "gpt-image-1.5", "n": 3}, **host}
+    model = {"provider": "openai", "label": "m", "params": {"model": "gpt-image-2", "n": 3}, **host}
     calls = list(planned([STYLED], {"models": [model], "samples": 2}).calls())
     assert [(call.sent_prompt, call.samples) for call in calls[:2]] == [
         ("a tree, in ink", (0, 1, 2)), ("a tree, in ink", (3, 4, 5))
@@ -181,9 +181,9 @@ def test_several_outputs_per_call_share_the_sent_prompt(planned: Callable[..., P
 def test_questions_are_made_for_every_prompt_that_graders_see(planned: Callable[..., Plan]) -> None:
     changes = {
         "graders": [{"key": "gecko", "type": "gecko", "judge": "default"}],
-        "judges": {"default": {"provider": "openai", "model": "gpt-5-mini"}},
+        "judges": {"default": {"provider": "openai", "model": "gpt-5.4-mini"}},
         "verdict": ["gecko >= 0.5"],
-        "prices": {"openai:gpt-5-mini": {"per_call": 1.0}},
+        "prices": {"openai:gpt-5.4-mini": {"per_call": 1.0}},
     }
     of_case = planned([PLAIN, STYLED], changes)
     of_sent = planned([PLAIN, {**STYLED, "graded_as": "sent"}], changes)

@@ -22,7 +22,7 @@ pytest_plugins = ("fake_api.fixtures",)
 
 KEY = "sk-fake-0123456789abcdef"
 """The key of the fake API, and of every other server here."""
-FORMS = {"fal": "fal_ai/fal-ai/flux-pro/v1.1", "stability": "stability/sd3.5-large", "openai": "openai/gpt-image-1.5"}
+FORMS = {"fal": "fal_ai/fal-ai/flux-pro/v1.1", "stability": "stability/sd3.5-large", "openai": "openai/gpt-image-2"}
 
 
 @pytest.fixture(scope="session")

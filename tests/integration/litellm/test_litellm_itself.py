@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from visioneval.engine.calls.cost.bounds import CallSize, CostBound, bound_of
 from visioneval.engine.calls.cost.pricing import Prices
 from visioneval.engine.calls.limit_keys import RateLimitKey
@@ -39,7 +41,7 @@ def test_models_and_providers_are_known_without_an_import() -> None:
         "LiteLLM's list of models has no 'fal_ai/fal-ai/flux-pro/v1.2' (did you mean 'fal_ai/fal-ai/flux-pro/v1.1'?);"
         " it is called nevertheless"
     )
-    assert catalog.unknown_model("openai/gpt-image-1", "generate") is None
+    assert catalog.unknown_model("openai/gpt-image-2", "generate") is None
     assert catalog.unknown_model("hosted_vllm/anything", "judge") is None
 
 
@@ -47,21 +49,29 @@ def test_prices_come_from_its_list() -> None:
     price = catalog.listed_price("fal_ai/fal-ai/flux-pro/v1.1")
     assert price is not None
     assert price.model_dump(exclude_none=True) == {"per_image": 0.04}
-    judge = catalog.listed_price("openai/gpt-4o")
+    judge = catalog.listed_price("openai/gpt-5.4")
     assert judge is not None
-    assert (judge.input_per_million, judge.output_per_million) == (2.5, 10.0)
+    assert (judge.input_per_million, judge.output_per_million) == (2.5, 15.0)
     assert catalog.listed_price("fal_ai/none") is None
 
 
 def test_a_model_that_bills_tokens_has_no_price_by_image() -> None:
     """The list's price of an image is one of 1 MP. One of 16 MP takes more tokens, and thinking does too."""
-    price = catalog.listed_price("gemini/gemini-3-pro-image-preview")
+    price = catalog.listed_price("gemini/gemini-3-pro-image")
     assert price is not None
     assert price.model_dump(exclude_none=True) == {"input_per_million": 2.0, "output_per_million": 120.0}
 
 
-def test_a_free_token_leaves_the_price_by_image() -> None:
-    price = catalog.listed_price("gemini/gemini-2.0-flash-exp-image-generation")
+def test_a_free_token_leaves_the_price_by_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As previews had it; the list has none now."""
+    free = {
+        "mode": "image_generation",
+        "litellm_provider": "shop",
+        "input_cost_per_token": 0,
+        "output_cost_per_token": 0,
+    }
+    monkeypatch.setattr(catalog, "_models", lambda: {"shop/preview": {**free, "output_cost_per_image": 0.039}})
+    price = catalog.listed_price("shop/preview")
     assert price is not None
     assert price.model_dump(exclude_none=True) == {"per_image": 0.039}
 

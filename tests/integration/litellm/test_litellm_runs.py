@@ -12,7 +12,7 @@ from fake_api import FakeAPI
 from suite_runner import SuiteRunner
 from toys import Toy
 
-MODEL = "openai/gpt-image-1.5"
+MODEL = "openai/gpt-image-2"
 JUDGE = "openai/gpt-5.4"
 PRICES = {f"litellm:{MODEL}": {"per_image": 0.5}, f"litellm:{JUDGE}": {"per_call": 0.25}}
 

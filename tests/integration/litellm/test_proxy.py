@@ -76,7 +76,7 @@ def test_a_suite_on_the_proxy(
         proxy(
             tmp_path,
             {
-                "artist": {"model": "openai/gpt-image-1.5", **upstream},
+                "artist": {"model": "openai/gpt-image-2", **upstream},
                 "by-address": {"model": "fal_ai/fal-ai/flux-pro/v1.1", **upstream, "api_base": fal.url[:-3]},
                 "eye": {"model": "openai/gpt-5.4", **upstream},
             },

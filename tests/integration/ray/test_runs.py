@@ -72,7 +72,7 @@ def test_node_that_dies_in_the_middle(cluster: Cluster, api: FakeAPI, api_run: C
 
 
 def test_budget_ends_the_run(cluster: Cluster, api_run: Callable[..., ApiRun]) -> None:
-    prices = {"openai:gpt-image-1.5": {"per_image": 0.04}, "openai:gpt-5.4": {"per_call": 0.01}}
+    prices = {"openai:gpt-image-2": {"per_image": 0.04}, "openai:gpt-5.4": {"per_call": 0.01}}
     run = api_run(40, prices=prices)
     first = run.run(*flags(cluster), "--budget", "0.63")
     assert first.exit_code == 3, first.output

@@ -179,7 +179,7 @@ def test_budget_and_interrupt_are_resumed(
 ) -> None:
     """Each leaves a run that another machine resumes, with and without the cluster. Nothing is paid for twice."""
     api.latency = {"images": 0.3, "judge": 0.3}
-    prices = {"openai:gpt-image-1.5": {"per_image": 0.04}, "openai:gpt-5.4": {"per_call": 0.01}}
+    prices = {"openai:gpt-image-2": {"per_image": 0.04}, "openai:gpt-5.4": {"per_call": 0.01}}
     run = stored_run(api_run, runs, 40, prices=prices)
     program = started(run, *flags(cluster), "--max-concurrency", "4", out=runs)
     wait_until(lambda: api.paid.total() > 15, program)

@@ -68,7 +68,7 @@ def test_many_cells_with_ocr_within_a_rate_limit(
         judges={},
         graders=[{"key": "copy", "type": "text"}],
         verdict=["copy"],
-        limits={"openai:gpt-image-1.5": {"requests_per_minute": PER_MINUTE}},
+        limits={"openai:gpt-image-2": {"requests_per_minute": PER_MINUTE}},
     )
     result = run.run(*flags(cluster))
     assert result.exit_code == 0, result.output

@@ -32,7 +32,7 @@ from visioneval.suite.entries.limits import Price
 
 pytest_plugins = ("fake_api.fixtures",)
 
-GENERATE = RateLimitKey("openai", "gpt-image-1.5", "generate")
+GENERATE = RateLimitKey("openai", "gpt-image-2", "generate")
 JUDGE = RateLimitKey("openai", "gpt-5.4", "judge")
 CUSTOM = RateLimitKey("mine:Generate", None, "generate")
 TOKENS = {"input_tokens": 2_000, "output_tokens": 500}
@@ -41,8 +41,8 @@ TOKENS = {"input_tokens": 2_000, "output_tokens": 500}
 @pytest.mark.parametrize(
     ("name", "price", "lane", "usage", "cost"),
     [
-        ("openai:gpt-image-1.5", {"per_image": 0.04}, GENERATE, None, 0.12),
-        ("gpt-image-1.5", {"per_image": 0.04}, GENERATE, TOKENS, 0.12),
+        ("openai:gpt-image-2", {"per_image": 0.04}, GENERATE, None, 0.12),
+        ("gpt-image-2", {"per_image": 0.04}, GENERATE, TOKENS, 0.12),
         ("openai", {"per_call": 0.5}, GENERATE, None, 0.5),
         ("mine:Generate", {"per_call": 0.5, "per_image": 1}, CUSTOM, None, 3.5),
         ("openai", {"input_per_million": 10}, JUDGE, TOKENS, 0.02),
@@ -92,12 +92,12 @@ PUBLIC = [
         {"input_tokens": 900, "cache_read_tokens": 400, "output_tokens": 80},
     ),
     (
-        RateLimitKey("gemini", "gemini-2.5-flash-image", "generate"),
+        RateLimitKey("gemini", "gemini-nano-banana-2.1", "generate"),
         {"prompt_token_count": 20, "candidates_token_count": 1295, "candidates_image_tokens": 1290},
         {"input_tokens": 20, "output_tokens": 1295, "output_image_tokens": 1290},
     ),
     (
-        RateLimitKey("gemini", "gemini-2.5-pro", "judge"),
+        RateLimitKey("gemini", "gemini-4-argon", "judge"),
         {"prompt_token_count": 20, "tool_use_prompt_token_count": 5, "candidates_token_count": 30,
          "thoughts_token_count": 40, "cached_content_token_count": 10},
         {"input_tokens": 25, "cache_read_tokens": 10, "output_tokens": 70},
@@ -117,13 +117,13 @@ def test_public_prices(lane: RateLimitKey, message: dict[str, int], counted: dic
 def test_image_tokens_cost_more_than_text_tokens() -> None:
     lane, message, _ = PUBLIC[4]
     text = {**message, "candidates_image_tokens": 0, "candidates_text_tokens": message["candidates_token_count"]}
-    assert (Prices().cost(lane, message, 1) or 0) > 5 * (Prices().cost(lane, text, 1) or 0) > 0
+    assert (Prices().cost(lane, message, 1) or 0) > 3 * (Prices().cost(lane, text, 1) or 0) > 0
 
 
 UNSPLIT: list[tuple[str, str, dict[str, int]]] = [
-    ("openai", "gpt-image-1.5", {"input_tokens": 50, "output_tokens": 4160}),
-    ("openai", "gpt-image-1.5", {"input_tokens": 50, "output_tokens": 4160, "output_image_tokens": 4160}),
-    ("gemini", "gemini-2.5-flash-image", {"prompt_token_count": 20, "candidates_token_count": 1290}),
+    ("openai", "gpt-image-2", {"input_tokens": 50, "output_tokens": 4160}),
+    ("openai", "gpt-image-2", {"input_tokens": 50, "output_tokens": 4160, "output_image_tokens": 4160}),
+    ("gemini", "gemini-nano-banana-2.1", {"prompt_token_count": 20, "candidates_token_count": 1290}),
 ]
 
 
@@ -143,12 +143,12 @@ def test_one_price_for_text_and_image_output_needs_no_modalities() -> None:
 
 
 def test_cached_image_tokens_have_their_own_price() -> None:
-    lane = RateLimitKey("openai", "gpt-image-1.5", "generate")
+    lane = RateLimitKey("openai", "gpt-image-2", "generate")
     details = {"text_tokens": 200, "image_tokens": 800, "cached_tokens": 500}
     details |= {"cached_tokens_details": {"text_tokens": 100, "image_tokens": 400}}  # type: ignore[dict-item]
     output = {"output_tokens": 100, "output_tokens_details": {"image_tokens": 100, "text_tokens": 0}}
     usage = flat_usage({"input_tokens": 1000, "input_tokens_details": details, **output})
-    expected = (100 * 5 + 100 * 1.25 + 400 * 8 + 400 * 2 + 100 * 32) / 1e6
+    expected = (100 * 5 + 100 * 1.25 + 400 * 8 + 400 * 2 + 100 * 30) / 1e6
     assert Prices().cost(lane, usage, 1) == pytest.approx(expected)
 
 
@@ -265,8 +265,8 @@ def test_budget_with_unknown_price_is_a_usage_error(runner: SuiteRunner) -> None
     assert (result.exit_code, runner.called, runner.out.exists()) == (2, (0, 0), False)
     (line,) = result.stderr.splitlines()
     assert line == (
-        "the budget needs the price of every call, but these are unknown: openai:gpt-image-1.5. Set them in the suite, 0 for free calls, for example"
-        " 'prices: {openai:gpt-image-1.5: {per_image: 0.02}}'"
+        "the budget needs the price of every call, but these are unknown: openai:gpt-image-2. Set them in the suite, 0 for free calls, for example"
+        " 'prices: {openai:gpt-image-2: {per_image: 0.02}}'"
     )
     assert runner.run("--budget", "1", "--offline").exit_code == 3, "nothing is paid offline"
     runner.write(prices={"openai:gpt-5.4": {"per_call": 0.01}}, budget_usd=3)
@@ -392,7 +392,7 @@ def test_failed_first_call_lets_the_next_start() -> None:
             {"per_call": 1},
             GENERATE,
             minimum_generation_size("openai", {}, 1),
-            GENERATED_TOKENS * 32 / 1e6,
+            GENERATED_TOKENS * 30 / 1e6,
             False,
         ),
         (
@@ -400,13 +400,13 @@ def test_failed_first_call_lets_the_next_start() -> None:
             {"per_call": 1},
             GENERATE,
             minimum_generation_size("openai", {"quality": "low"}, 1),
-            512 * 32 / 1e6,
+            512 * 30 / 1e6,
             False,
         ),
         (
             "else",
             {"per_call": 1},
-            RateLimitKey("gemini", "gemini-2.5-flash-image", "generate"),
+            RateLimitKey("gemini", "gemini-nano-banana-2.1", "generate"),
             CallSize(1, 0, 2_000),
             0.06,
             True,

@@ -14,7 +14,7 @@ from visioneval.records.preferences import read_preferences
 
 pytest_plugins = ("fake_api.fixtures",)
 
-IMAGE, JUDGE = "openai:gpt-image-1.5", "openai:gpt-5.4"
+IMAGE, JUDGE = "openai:gpt-image-2", "openai:gpt-5.4"
 IDS = tuple(f"case{at:02}" for at in range(12))
 LOCAL: dict[str, Any] = {"graders": [{"key": "file", "type": "properties"}], "verdict": ["not file.blank"]}
 
@@ -34,7 +34,7 @@ def billed(runner: SuiteRunner, per_image: float = 0.04, per_judgement: float = 
 
 def three_per_call(runner: SuiteRunner, n: int = 3) -> list[dict[str, Any]]:
     host = {"base_url": runner.api.openai_base_url, "api_key_env": "LOCAL_KEY"}
-    return [{"provider": "openai", "label": "m", "params": {"model": "gpt-image-1.5", "n": n}, **host}]
+    return [{"provider": "openai", "label": "m", "params": {"model": "gpt-image-2", "n": n}, **host}]
 
 
 def check_refused(result: Result, line: str) -> None:
@@ -224,7 +224,7 @@ def test_grade_stays_within_budget(runner: SuiteRunner) -> None:
 def test_pairwise_comparison_stays_within_budget(runner: SuiteRunner) -> None:
     runner.write(*IDS[:4], **LOCAL)
     assert runner.run(run_id="a").exit_code == 0
-    runner.write(*IDS[:4], models=[{**three_per_call(runner, 1)[0], "params": {"model": "gpt-image-1.5", "quality": "high"}}],
+    runner.write(*IDS[:4], models=[{**three_per_call(runner, 1)[0], "params": {"model": "gpt-image-2", "quality": "high"}}],
                  **LOCAL)  # fmt: skip
     first = images(runner)
     runner.api.script.generate(lambda asked: None)

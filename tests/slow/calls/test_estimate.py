@@ -17,7 +17,7 @@ from visioneval.suite.load import load_suite
 from visioneval.suite.selection.selection import Selection
 
 RUBRIC = {"key": "look", "type": "rubric", "metrics": {"good": {"type": "pass_fail", "description": "it is good"}}}
-OPENAI = {"provider": "openai", "params": {"model": "gpt-image-1.5", "n": 2}}
+OPENAI = {"provider": "openai", "params": {"model": "gpt-image-2", "n": 2}}
 JUDGES = {"default": {"provider": "openai", "model": "gpt-5.4"}}
 PAID: dict[str, Any] = {"models": [OPENAI], "judges": JUDGES, "graders": [RUBRIC], "verdict": ["good"]}
 
@@ -32,12 +32,12 @@ def costs(work: CostEstimate) -> dict[str, tuple[float | None, str, int]]:
 
 
 def test_suite_prices_take_precedence(toy: Toy) -> None:
-    prices = {"gpt-image-1.5": {"per_image": 0.04, "per_call": 0.01}, "gpt-5.4": {"per_call": 0.002}}
+    prices = {"gpt-image-2": {"per_image": 0.04, "per_call": 0.01}, "gpt-5.4": {"per_call": 0.002}}
     graders = [{**RUBRIC, "votes": 3}]
     work = estimated(toy.write({}, {}, {}, **{**PAID, "graders": graders}, prices=prices, samples=2))
     assert (work.calls, work.cells) == (6, 12)
     assert costs(work) == {
-        "gpt-image-1.5": (12 * 0.04 + 6 * 0.01, "prices", 0),
+        "gpt-image-2": (12 * 0.04 + 6 * 0.01, "prices", 0),
         "look by default": (0.072, "prices", 0),
     }
     assert work.usd == pytest.approx(0.54 + 0.072)
@@ -148,7 +148,7 @@ def grader(cost: float | None, *, cached: bool = False) -> dict[str, Any]:
 def judged_run(toy: Toy, run_id: str, *gradings: dict[str, Any], **changes: Any) -> None:
     """A run of PAID whose records have these gradings."""
     toy.outputs("case0.png")
-    models = [{"provider": "files", "label": "gpt-image-1.5", "path": "{case}.png"}]
+    models = [{"provider": "files", "label": "gpt-image-2", "path": "{case}.png"}]
     suite = {**PAID, "models": models, "prices": {"openai": {"per_call": 1}}, **changes}
     toy("run", toy.write({}, **suite), "--run-id", run_id, "--offline", "--quiet")
     changed(toy.folder / "runs" / run_id, graders=list(gradings))

@@ -30,7 +30,7 @@ def api(answers: list[bytes | Fault]) -> Iterator[FakeAPI]:
 
 def same_calls(folder: Path, api: FakeAPI, *, labels: tuple[str, ...], cases: tuple[str, ...]) -> ApiRun:
     model: dict[str, Any] = {"provider": "openai", "base_url": api.openai_base_url, "api_key_env": KEY}
-    model["params"] = {"model": "gpt-image-1.5"}
+    model["params"] = {"model": "gpt-image-2"}
     return ApiRun(
         folder,
         api,

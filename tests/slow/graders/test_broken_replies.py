@@ -156,7 +156,7 @@ def test_errors_of_other_servers(tmp_path: Path, api: FakeAPI, answer: Any, kind
     failing = FailingCall(tmp_path, api, "chat")
     suite = tmp_path / "suite.yaml"
     with canned(answer) as other:
-        suite.write_text(suite.read_text().replace(api.openai_base_url + '", "api_key_env": "PAID_KEY", "model": "gpt-5', other.url + '", "api_key_env": "PAID_KEY", "model": "gpt-5'))  # fmt: skip
+        suite.write_text(suite.read_text().replace(api.openai_base_url + '", "api_key_env": "PAID_KEY", "model": "gpt-5.4', other.url + '", "api_key_env": "PAID_KEY", "model": "gpt-5.4'))  # fmt: skip
         record = failing.run("--log-file", str(tmp_path / "log"))
     assert other.bodies
     assert (error_of(record).removeprefix("the judge refused: "), set(failing.logged(tmp_path / "log"))) == (

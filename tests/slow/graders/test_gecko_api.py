@@ -31,7 +31,7 @@ def suite(api: FakeAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def write(provider: str, cases: list[dict[str, Any]], **grader: Any) -> Path:
         url = api.gemini_base_url if provider == "gemini" else api.openai_base_url
-        model = "gemini-2.5-flash" if provider == "gemini" else "gpt-5.4"
+        model = "gemini-3.5-flash" if provider == "gemini" else "gpt-5.4"
         entry: dict[str, Any] = {"provider": provider if provider == "gemini" else "openai", "model": model}
         entry |= {"base_url": url, "api_key_env": "LOCAL_KEY", **({"api": "chat"} if provider == "chat" else {})}
         data = {

@@ -37,7 +37,7 @@ def images(request: Any, api: FakeAPI, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("LOCAL_KEY", api.key)
     urls = {"openai": api.openai_base_url, "gemini": api.gemini_base_url}
     data = yaml.safe_load((builtin("suites") / "gecko_images" / "suite.yaml").read_text(encoding="utf-8"))
-    names = {"openai": "gpt-5.4", "gemini": "gemini-2.5-flash"}
+    names = {"openai": "gpt-5.4", "gemini": "gemini-3.5-flash"}
     data["judges"]["default"] = {"provider": request.param, "model": names[request.param]}
     for entry in [*data["models"], *data["judges"].values()]:
         entry |= {"base_url": urls[entry["provider"]], "api_key_env": "LOCAL_KEY"}
@@ -74,7 +74,7 @@ def test_every_claim_of_every_image_is_asked(images: Path, api: FakeAPI, tmp_pat
     assert result.generated == 16
     assert result.dropped == 12, "the script asks twice about a word that stands twice"
     assert 0.94 < (result.coverage or 0) < 0.95
-    assert set(result.models) == {"gpt-image-2.5-flare", "gemini-3.1-flash-image"}
+    assert set(result.models) == {"gpt-image-2.5-flare", "gemini-nano-banana-2.1"}
 
 
 def test_a_image_that_misses_claims_fails(images: Path, api: FakeAPI, tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ class Suite:
                 Image.new("RGB", (32, 24 + at), colour).save(path)
         is_gemini = way == "gemini"
         judge: dict[str, Any] = {"provider": "gemini" if is_gemini else "openai", "api_key_env": "JUDGE_KEY"}
-        judge |= {"model": "gemini-2.5-flash"} if is_gemini else {"model": "gpt-5.4", "api": way}
+        judge |= {"model": "gemini-3.5-flash"} if is_gemini else {"model": "gpt-5.4", "api": way}
         judge["base_url"] = api.gemini_base_url if is_gemini else api.openai_base_url
         text = {"expect": {"text": {"required": ["SPRING SALE", "10 % OFF"]}}}
         suite: dict[str, Any] = {

@@ -15,6 +15,8 @@ from PIL import Image
 from toys import Toy
 
 from visioneval.records.preferences import Preference, append_preferences, read_preferences
+from visioneval.resources import builtin
+from visioneval.templates.render import Templates
 
 pytest_plugins = ("fake_api.fixtures",)
 
@@ -88,9 +90,10 @@ def test_a_judge_that_prefers_a_colour_prefers_it_in_both_orders(
     assert len(api.requests) == 6
     lines = (toy.folder / "runs/r/preferences.jsonl").read_text().splitlines()
     assert len(lines) == 6
-    judge = {"openai": "openai:gpt-5.4", "gemini": "gemini:gemini-2.5-flash"}[provider]
+    judge = {"openai": "openai:gpt-5.4", "gemini": "gemini:gemini-3.5-flash"}[provider]
     assert json.loads(min(lines)) == {
         "schema_version": 2,
+        "template_sha256": Templates((builtin("prompts"),)).digest("pairwise/pairwise.md.j2"),
         "test_id": "case0",
         "sample_index": 0,
         "a": "r@x",
@@ -267,7 +270,7 @@ def test_a_image_that_was_changed_is_an_error(toy: Toy, api: FakeAPI, script: Sc
             "B's suite has no judge 'second' (known: default); add one with --judge second=PROVIDER:MODEL",
         ),
         (("r@x", "r@y", "--judge", "default=claude:x"), "write PROVIDER:MODEL with the provider openai or gemini"),
-        (("r@x", "r@y", "--judge", "new=gemini:gemini-2.5-flash"), "GEMINI_API_KEY"),
+        (("r@x", "r@y", "--judge", "new=gemini:gemini-3.5-flash"), "GEMINI_API_KEY"),
         (("r@x", "nowhere"), "no such run"),
     ],
 )

@@ -152,4 +152,4 @@ def test_the_judge_gets_the_criteria_and_not_the_model_name(api: FakeAPI, run_wi
     (request,) = asked
     for words in ("0 and 6, O and D, R and B", "EST. 1968", "mask_editable", "Where the edit belongs: the year"):
         assert words in request.text
-    assert "gemini-3.1-flash-image" not in request.text
+    assert "gemini-nano-banana-2.1" not in request.text

@@ -108,4 +108,4 @@ def test_the_judge_sees_person_garment_and_masks_but_not_the_model_name(api: Fak
     ):
         assert label in first.text
     assert "Dress the person of the first image in the navy rain jacket" in first.text
-    assert not any("gemini-3.1-flash-image" in request.text for request in asked)
+    assert not any("gemini-nano-banana-2.1" in request.text for request in asked)

@@ -104,7 +104,7 @@ def test_a_judge_gets_the_rubric_and_not_the_model_name(api: FakeAPI, run: Any) 
     assert "One notable issue that needs another round" in words
     assert "layout_hierarchy >= 3" not in words, "a judge never sees the rules"
     assert "text_rendering_ocr" not in words
-    assert "gemini-3.1-flash-image" not in words
+    assert "gemini-nano-banana-2.1" not in words
 
 
 def test_a_flyer_with_the_brand_name_passes(api: FakeAPI, run: Any) -> None:

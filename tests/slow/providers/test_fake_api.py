@@ -81,7 +81,7 @@ def test_a_script_generates(api: FakeAPI, script: Script, client: openai.OpenAI)
         ({"style": "vivid"}, "style", "unknown_parameter"),
         ({"quality": "ultra"}, "quality", "invalid_value"),
         ({"quality": "hd"}, "quality", "invalid_value"),
-        ({"quality": "max", "model": "gpt-image-1.5"}, "quality", "invalid_value"),
+        ({"quality": "max", "model": "gpt-image-2"}, "quality", "invalid_value"),
         ({"size": "1000x1000"}, "size", "invalid_value"),
         ({"size": "512x512"}, "size", "invalid_value"),
         ({"size": "3840x1024"}, "size", "invalid_value"),
@@ -145,11 +145,11 @@ def test_wrong_keys(api: FakeAPI) -> None:
     assert caught.value.code == "invalid_api_key"
     wrong = gemini_client(api, api_key="wrong")
     with pytest.raises(errors.ClientError) as refused:
-        wrong.models.generate_content(model="gemini-2.5-flash", contents="x")
+        wrong.models.generate_content(model="gemini-3.5-flash", contents="x")
     wrong.close()
     assert refused.value.code == 400
     assert refused.value.details["error"]["details"][0]["reason"] == "API_KEY_INVALID"
-    assert httpx2.post(f"{api.gemini_base_url}/v1beta/models/gemini-2.5-flash:generateContent").status_code == 403
+    assert httpx2.post(f"{api.gemini_base_url}/v1beta/models/gemini-3.5-flash:generateContent").status_code == 403
     assert httpx2.post(f"{api.openai_base_url}/responses").status_code == 401
 
 
@@ -187,7 +187,7 @@ def test_three_hundred_at_once(api: FakeAPI) -> None:
             generates = [client.images.generate(model="gpt-image-2", prompt=f"case {n}") for n in range(100)]
             openai_judgements = [client.responses.create(model="gpt-5.4", input=f"case {n}") for n in range(100)]
             gemini_judgements = [
-                gemini.aio.models.generate_content(model="gemini-2.5-flash", contents=f"case {n}") for n in range(100)
+                gemini.aio.models.generate_content(model="gemini-3.5-flash", contents=f"case {n}") for n in range(100)
             ]
             await asyncio.gather(*generates, *openai_judgements, *gemini_judgements)
         await gemini.aio.aclose()

@@ -74,9 +74,9 @@ GEMINI_RAISES: dict[str, tuple[type[Exception], int | None]] = {
 def test_faults_as_genai_raises_them(api: FakeAPI, gemini: genai.Client, kind: str, expected: Any) -> None:
     api.faults.queue(Fault(kind))
     with pytest.raises(expected[0]) as caught:
-        gemini.models.generate_content(model="gemini-2.5-flash", contents="x")
+        gemini.models.generate_content(model="gemini-3.5-flash", contents="x")
     assert getattr(caught.value, "code", None) == expected[1]
-    assert gemini.models.generate_content(model="gemini-2.5-flash", contents="x").text
+    assert gemini.models.generate_content(model="gemini-3.5-flash", contents="x").text
 
 
 def test_retry_after_is_in_header_or_body(api: FakeAPI, client: openai.OpenAI, gemini: genai.Client) -> None:
@@ -90,7 +90,7 @@ def test_retry_after_is_in_header_or_body(api: FakeAPI, client: openai.OpenAI, g
     assert "retry-after" not in caught.value.response.headers
     api.faults.queue(Fault("rate_limit", retry_after=1.5))
     with pytest.raises(errors.ClientError) as refused:
-        gemini.models.generate_content(model="gemini-2.5-flash", contents="x")
+        gemini.models.generate_content(model="gemini-3.5-flash", contents="x")
     infos = [single for single in refused.value.details["error"]["details"] if single["@type"].endswith("RetryInfo")]
     assert [info["retryDelay"] for info in infos] == ["1.5s"]
 
@@ -103,7 +103,7 @@ def test_a_hang_is_a_timeout(api: FakeAPI) -> None:
     options = types.HttpOptions(base_url=api.gemini_base_url, timeout=300)
     slow = genai.Client(api_key=api.key, http_options=options)
     with pytest.raises(httpx2.TimeoutException):
-        slow.models.generate_content(model="gemini-2.5-flash", contents="x")
+        slow.models.generate_content(model="gemini-3.5-flash", contents="x")
     slow.close()
 
 
@@ -128,7 +128,7 @@ def test_broken_images(api: FakeAPI, client: openai.OpenAI) -> None:
 
 def test_broken_gemini_images(api: FakeAPI, gemini: genai.Client) -> None:
     def generate() -> types.GenerateContentResponse:
-        return gemini.models.generate_content(model="gemini-2.5-flash-image", contents="x")
+        return gemini.models.generate_content(model="gemini-nano-banana-2.1", contents="x")
 
     api.faults.queue(
         Fault("no_image", text="I would rather describe it."), Fault("empty_base64"), Fault("fewer_images")
@@ -163,7 +163,7 @@ def test_refused_questions(api: FakeAPI, client: openai.OpenAI) -> None:
     assert caught.value.code == "invalid_prompt"
 
 
-@pytest.mark.parametrize("model", ["gemini-2.5-flash-image", "gemini-2.5-flash"])
+@pytest.mark.parametrize("model", ["gemini-nano-banana-2.1", "gemini-3.5-flash"])
 def test_gemini_refusals(api: FakeAPI, gemini: genai.Client, model: str) -> None:
     reasons = ("IMAGE_SAFETY", "PROHIBITED_CONTENT", "SAFETY")
     api.faults.queue(Fault("refusal"), *(Fault("refusal", reason=reason) for reason in reasons))
@@ -184,7 +184,7 @@ def judge_texts(client: openai.OpenAI, gemini: genai.Client) -> list[str | None]
     return [
         respond(client, text=response_format(SCHEMA)).output_text,
         chat(client, response_format=chat_format(SCHEMA)).choices[0].message.content,
-        gemini.models.generate_content(model="gemini-2.5-flash", contents="x", config=config).text,
+        gemini.models.generate_content(model="gemini-3.5-flash", contents="x", config=config).text,
     ]
 
 
@@ -211,7 +211,7 @@ def test_the_token_limit(api: FakeAPI, client: openai.OpenAI, gemini: genai.Clie
     with pytest.raises(ValueError, match=r"Unterminated|Expecting"):
         json.loads(reply.output_text)
     assert chat(client).choices[0].finish_reason == "length"
-    cut = gemini.models.generate_content(model="gemini-2.5-flash", contents="x")
+    cut = gemini.models.generate_content(model="gemini-3.5-flash", contents="x")
     assert cut.candidates
     assert cut.candidates[0].finish_reason is types.FinishReason.MAX_TOKENS
 
@@ -249,9 +249,9 @@ def test_faults_by_predicate_and_by_chance(api: FakeAPI, client: openai.OpenAI) 
                     continue
         assert [entry.status for entry in reversed(other.requests)] == first
     api.faults.clear()
-    api.faults.when(lambda asked: asked.model == "gpt-image-1.5", Fault("unavailable"))
+    api.faults.when(lambda asked: asked.model == "gpt-image-2.5-flare", Fault("unavailable"))
     with pytest.raises(openai.InternalServerError):
-        client.images.generate(model="gpt-image-1.5", prompt="x")
+        client.images.generate(model="gpt-image-2.5-flare", prompt="x")
     client.images.generate(model="gpt-image-2", prompt="x")
 
 
@@ -265,5 +265,5 @@ def test_a_web_page_instead_of_an_answer(api: FakeAPI, client: openai.OpenAI, ge
     api.faults.queue(*[Fault("html")] * 3)
     assert [type(respond(client)), type(chat(client))] == [str, str]  # OpenAI's SDK returns the text unchanged
     with pytest.raises(json.JSONDecodeError):
-        gemini.models.generate_content(model="gemini-2.5-flash", contents="x")
+        gemini.models.generate_content(model="gemini-3.5-flash", contents="x")
     assert not api.paid

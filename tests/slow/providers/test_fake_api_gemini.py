@@ -32,7 +32,7 @@ def test_gemini_generates_in_the_ratio_asked_for(api: FakeAPI, gemini: genai.Cli
         response_modalities=["IMAGE"], image_config=types.ImageConfig(aspect_ratio="16:9", image_size="2K")
     )
     reply = gemini.models.generate_content(
-        model="gemini-3-pro-image-preview", contents=["Add a hat.", image_part()], config=config
+        model="gemini-3-pro-image", contents=["Add a hat.", image_part()], config=config
     )
     assert reply.parts
     assert [part.text for part in reply.parts] == [None]
@@ -73,7 +73,7 @@ def test_gemini_judges_in_a_schema(api: FakeAPI, gemini: genai.Client) -> None:
 def test_gemini_accepts_its_own_schema_dialect(gemini: genai.Client) -> None:
     schema = {"type": "OBJECT", "properties": {"ok": {"type": "BOOLEAN"}}, "required": ["ok"]}
     config = types.GenerateContentConfig(response_mime_type="application/json", response_schema=schema)
-    reply = gemini.models.generate_content(model="gemini-2.5-flash", contents="Judge.", config=config)
+    reply = gemini.models.generate_content(model="gemini-3.5-flash", contents="Judge.", config=config)
     assert json.loads(reply.text or "") == {"ok": True}
 
 
@@ -123,7 +123,7 @@ def test_a_bad_gemini_generation_is_refused(gemini: genai.Client, config: Any, w
 )
 def test_bad_gemini_media_are_refused(gemini: genai.Client, part: types.Part, words: str) -> None:
     with pytest.raises(errors.ClientError, match=words):
-        gemini.models.generate_content(model="gemini-2.5-flash", contents=[part, "Judge."])
+        gemini.models.generate_content(model="gemini-3.5-flash", contents=[part, "Judge."])
 
 
 def test_vertex_by_project_and_by_key(api: FakeAPI) -> None:
@@ -136,19 +136,19 @@ def test_vertex_by_project_and_by_key(api: FakeAPI) -> None:
         credentials=Credentials(token=api.key),
     )
     config = types.GenerateContentConfig(image_config=types.ImageConfig(output_mime_type="image/jpeg"))
-    reply = by_project.models.generate_content(model="gemini-2.5-flash-image", contents="Generate.", config=config)
+    reply = by_project.models.generate_content(model="gemini-nano-banana-2.1", contents="Generate.", config=config)
     blob = next(part.inline_data for part in reply.parts or [] if part.inline_data)
     assert Image.open(io.BytesIO(blob.data or b"")).format == "JPEG"
     assert "/projects/shop/locations/europe-west4/publishers/google/models/" in api.requests[-1].path
     by_key = gemini_client(api, vertexai=True)
-    assert by_key.models.generate_content(model="gemini-2.5-flash", contents="Hello").text
-    assert api.requests[-1].path == "/v1beta1/publishers/google/models/gemini-2.5-flash:generateContent"
+    assert by_key.models.generate_content(model="gemini-3.5-flash", contents="Hello").text
+    assert api.requests[-1].path == "/v1beta1/publishers/google/models/gemini-3.5-flash:generateContent"
     assert api.paid == {"vertex": 2}
     wrong = gemini_client(
         api, api_key=None, vertexai=True, project="p", location="l", credentials=Credentials(token="no")
     )
     with pytest.raises(errors.ClientError) as caught:
-        wrong.models.generate_content(model="gemini-2.5-flash", contents="Hello")
+        wrong.models.generate_content(model="gemini-3.5-flash", contents="Hello")
     assert (caught.value.code, caught.value.status) == (401, "UNAUTHENTICATED")
     for client in (by_project, by_key, wrong):
         client.close()
@@ -156,7 +156,7 @@ def test_vertex_by_project_and_by_key(api: FakeAPI) -> None:
 
 def test_gemini_tool_calls_go_both_ways(api: FakeAPI, script: Script, gemini: genai.Client) -> None:
     script.judge(crop_then_judge)
-    model, config = "gemini-3-pro-preview", types.GenerateContentConfig(tools=gemini_tools())
+    model, config = "gemini-3.1-pro-preview", types.GenerateContentConfig(tools=gemini_tools())
     question = types.Content(role="user", parts=[types.Part(text="Look.")])
     first = gemini.models.generate_content(model=model, contents=[question], config=config)
     assert [call.name for call in first.function_calls or []] == ["crop", "crop"]

@@ -29,7 +29,7 @@ from visioneval.types import CaseFiles, TaskType
 
 pytest_plugins = ("fake_api.fixtures",)
 
-MODEL = "gemini-2.5-flash-image"
+MODEL = "gemini-nano-banana-2.1"
 HOSTILE = {
     "GOOGLE_API_KEY": "wrong-key-of-the-environment",
     "GEMINI_API_KEY": "another-wrong-key",
@@ -95,7 +95,7 @@ def test_generates_with_the_parameters_as_written(api: FakeAPI) -> None:
     assert generated.run_params == {"model": MODEL, **sent}
     assert generated.usage is not None
     assert generated.usage == {
-        "prompt_token_count": 2, "prompt_text_tokens": 2, "total_token_count": 1293,
+        "prompt_token_count": 2, "prompt_text_tokens": 2, "total_token_count": 1357, "thoughts_token_count": 64,
         "candidates_token_count": 1291, "candidates_image_tokens": 1290,
     }  # fmt: skip
     (logged,) = api.requests

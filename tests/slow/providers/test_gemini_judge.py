@@ -34,7 +34,7 @@ def key(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", "http://127.0.0.1:9")
 
 
-def ask(api: FakeAPI, question: Question, model: str = "gemini-2.5-flash", **params: Any) -> Reply:
+def ask(api: FakeAPI, question: Question, model: str = "gemini-3.5-flash", **params: Any) -> Reply:
     entry = {"provider": "gemini", "model": model, "base_url": api.gemini_base_url, "api_key_env": "FAKE_KEY"}
     judge = GeminiJudgeClient(GeminiJudge.model_validate({**entry, "params": params}))
     return asyncio.run(converse(lambda item: judge.ask(item, CELL), question))
@@ -66,7 +66,7 @@ def test_a_question_is_asked_with_its_schema(api: FakeAPI, script: Script) -> No
     params: dict[str, Any] = {"temperature": 0, "thinking_config": {"include_thoughts": True}}
     reply = ask(api, Question(PARTS, SCHEMA, ("quality",), detail="high"), **params)
     assert json.loads(reply.text) == {"verdict": "PASS", "quality": 4, "tags": []}
-    assert (reply.shape, reply.model, reply.stopped, reply.tool_calls) == ("schema", "gemini-2.5-flash", None, 0)
+    assert (reply.shape, reply.model, reply.stopped, reply.tool_calls) == ("schema", "gemini-3.5-flash", None, 0)
     assert reply.usage is not None
     assert reply.usage["prompt_token_count"] > 258
     sent = api.requests[0].body
@@ -84,7 +84,7 @@ def test_without_a_schema_a_judge_answers_in_words(api: FakeAPI, script: Script)
     assert api.requests[0].body["generationConfig"] == {}
 
 
-@pytest.mark.parametrize("model", ["gemini-2.5-flash", "gemini-3-pro-preview"])
+@pytest.mark.parametrize("model", ["gemini-2.5-flash", "gemini-3.1-pro-preview"])
 def test_a_judge_zooms_in_for_several_rounds(api: FakeAPI, script: Script, model: str) -> None:
     def answer(request: JudgeRequest) -> Any:
         if request.schema:
@@ -151,7 +151,7 @@ def test_an_empty_turn_is_not_sent_back(api: FakeAPI) -> None:
         (Fault("rate_limit", retry_after=4), "rate_limit", "429: You exceeded"),
         (Fault("unavailable"), "transient", "503: The model is overloaded"),
         (Fault("unauthorized"), "auth", "400: API key not valid"),
-        (Fault("model_not_found"), "invalid", "404: models/gemini-2.5-flash is not found"),
+        (Fault("model_not_found"), "invalid", "404: models/gemini-3.5-flash is not found"),
     ],
     ids=lambda value: getattr(value, "kind", None),
 )
@@ -189,15 +189,15 @@ def suite_over_two_providers(api: FakeAPI) -> dict[str, Any]:
         "models": [
             {
                 **custom, "provider": "openai", "base_url": api.openai_base_url, "label": "gpt",
-                "params": {"model": "gpt-image-1.5", "n": 2, "size": "1024x1024"}, "grid": {"quality": ["low", "high"]},
+                "params": {"model": "gpt-image-2", "n": 2, "size": "1024x1024"}, "grid": {"quality": ["low", "high"]},
             },
             {
-                **gemini, "label": "gem", "params": {"model": "gemini-2.5-flash-image", "n": 2},
+                **gemini, "label": "gem", "params": {"model": "gemini-nano-banana-2.1", "n": 2},
                 "grid": {"image_config": [{"aspect_ratio": "1:1"}, {"aspect_ratio": "3:2"}]},
             },
         ],
         "judges": {
-            "eye": {**gemini, "model": "gemini-2.5-flash"},
+            "eye": {**gemini, "model": "gemini-3.5-flash"},
             "file": {"provider": "recorded", "path": "answers.csv", "fields": {"sample": "sample"}},
         },
         "graders": [
@@ -211,7 +211,7 @@ def suite_over_two_providers(api: FakeAPI) -> dict[str, Any]:
 def one_gemini(api: FakeAPI, n: int = 1) -> dict[str, Any]:
     """A suite with one Gemini model and the Gemini judge."""
     both = suite_over_two_providers(api)
-    model = {**both["models"][1], "grid": {}, "params": {"model": "gemini-2.5-flash-image", "n": n}}
+    model = {**both["models"][1], "grid": {}, "params": {"model": "gemini-nano-banana-2.1", "n": n}}
     once = {"gemini": {"max_attempts": 1}}
     return {
         "limits": once,
@@ -275,7 +275,7 @@ def test_n_images_are_n_independent_calls(toy: Toy, api: FakeAPI, fault: str, st
     toy.run(arguments=("--max-concurrency", "1"), **one_gemini(api, n=3))
     records = {record.sample_index: record for record in read_records(toy.latest)}
     assert [records[index].status for index in range(3)] == [status, "completed", "completed"]
-    generated = [asked for asked in api.requests if not isinstance(asked, JudgeRequest) and "image" in asked.path]
+    generated = [asked for asked in api.requests if not isinstance(asked, JudgeRequest) and "nano-banana" in asked.path]
     assert len(generated) == 3
 
 

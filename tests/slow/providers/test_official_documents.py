@@ -27,8 +27,8 @@ def problems(path: str, body: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize(
     ("path", "body", "at"),
     [
-        ("/images/generations", {"model": "gpt-image-1.5", "prompt": "a tree", "quality": "ultra"}, "$.quality"),
-        ("/images/generations", {"model": "gpt-image-1.5", "prompt": ["a tree"]}, "$.prompt"),
+        ("/images/generations", {"model": "gpt-image-2", "prompt": "a tree", "quality": "ultra"}, "$.quality"),
+        ("/images/generations", {"model": "gpt-image-2", "prompt": ["a tree"]}, "$.prompt"),
         ("/responses", {"model": "gpt-5.4", "input": [{**QUESTION, "role": "painter"}]}, "$.input"),
         ("/responses", {"model": "gpt-5.4", "input": [QUESTION], "top_logprobs": 50}, "$.top_logprobs"),
         ("/chat/completions", {"model": "gpt-5.4", "messages": []}, "$.messages"),

@@ -33,7 +33,7 @@ from visioneval.types import CaseFiles, TaskType
 
 pytest_plugins = ("fake_api.fixtures",)
 
-PLAIN = {"model": "gpt-image-1.5"}
+PLAIN = {"model": "gpt-image-2"}
 
 
 def request(
@@ -77,7 +77,7 @@ def open_image(data: bytes) -> Image.Image:
 
 @pytest.mark.parametrize("fmt", ["png", "webp", "jpeg"])
 def test_images_have_the_requested_count_and_format(api: FakeAPI, fmt: str) -> None:
-    params = {"model": "gpt-image-1.5", "n": 3, "size": "1536x1024", "quality": "low", "output_format": fmt}
+    params = {"model": "gpt-image-2", "n": 3, "size": "1536x1024", "quality": "low", "output_format": fmt}
     generation = generate(api.openai_base_url, request(params))
     assert [(open_image(data).format, open_image(data).size) for data in generation.outputs] == [
         (fmt.upper(), (1536, 1024))
@@ -88,7 +88,7 @@ def test_images_have_the_requested_count_and_format(api: FakeAPI, fmt: str) -> N
 
 def test_only_given_parameters_are_sent(api: FakeAPI) -> None:
     params = {
-        "model": "gpt-image-1.5",
+        "model": "gpt-image-2",
         "background": "transparent",
         "moderation": "low",
         "output_compression": 100,
@@ -105,7 +105,10 @@ def test_only_given_parameters_are_sent(api: FakeAPI) -> None:
     [
         ({"colour": "red"}, "400: Unknown parameter: 'colour'."),
         ({"quality": "ultra"}, "400: Invalid value: 'ultra'. Supported values are: 'low', 'medium', 'high', "),
-        ({"size": "64x64"}, "400: Invalid value: '64x64'. Supported values are: '1024x1024',"),
+        (
+            {"size": "64x64"},
+            "400: Invalid size '64x64'. Requested resolution is below the current minimum pixel budget",
+        ),
         ({"n": 11}, "400: Invalid 'n': integer above maximum value. Expected a value <= 10"),
         ({"n": "2"}, "400: Invalid type for 'n': expected an integer"),
         ({"output_compression": 50}, "400: Compression less than 100 is not supported for PNG"),
@@ -146,7 +149,7 @@ def test_several_images_are_sent_in_order(api: FakeAPI, save_image: Callable[...
         save_image("d.gif"),
     ]
     files = CaseFiles(images=tuple((f"role_{position}", path) for position, path in enumerate(paths)))
-    generate(api.openai_base_url, request({**PLAIN, "input_fidelity": "high"}, files, "put it on"))
+    generate(api.openai_base_url, request({**PLAIN, "quality": "high"}, files, "put it on"))
     sent = asked_generate(api)
     assert [(part.filename, part.mime, part.size) for part in sent.images] == [
         ("a.png", "image/png", (64, 48)),
@@ -156,7 +159,7 @@ def test_several_images_are_sent_in_order(api: FakeAPI, save_image: Callable[...
     ]
     assert [part.data for part in sent.images[:3]] == [path.read_bytes() for path in paths[:3]]
     assert (sent.mask, sent.prompt) == (None, "put it on")
-    assert sent.params == {**PLAIN, "input_fidelity": "high", "prompt": "put it on"}
+    assert sent.params == {**PLAIN, "quality": "high", "prompt": "put it on"}
 
 
 def masked(save_image: Callable[..., Path], mask: Path) -> CaseFiles:
@@ -220,7 +223,7 @@ def test_a_damaged_image_fails_only_its_cell(api: FakeAPI, script: Script) -> No
 @pytest.mark.parametrize(
     ("fault", "kind", "wait", "words"),
     [
-        (Fault("rate_limit"), "rate_limit", None, "429: Rate limit reached for gpt-image-1.5"),
+        (Fault("rate_limit"), "rate_limit", None, "429: Rate limit reached for gpt-image-2"),
         (Fault("rate_limit", retry_after=0.25), "rate_limit", 0.25, "429: Rate limit reached"),
         (Fault("quota"), "auth", None, "429: You exceeded your current quota"),
         (Fault("server_error"), "transient", None, "500: The server had an error"),
@@ -228,7 +231,7 @@ def test_a_damaged_image_fails_only_its_cell(api: FakeAPI, script: Script) -> No
         (Fault("unavailable", retry_after=3), "transient", 3.0, "503: The engine is currently overloaded"),
         (Fault("unauthorized"), "auth", None, "401: Incorrect API key provided"),
         (Fault("forbidden"), "invalid", None, "403: Your organization must be verified"),
-        (Fault("model_not_found"), "invalid", None, "404: The model `gpt-image-1.5` does not exist or you do not have"),
+        (Fault("model_not_found"), "invalid", None, "404: The model `gpt-image-2` does not exist or you do not have"),
         (Fault("bad_request"), "invalid", None, "400: Invalid value: 'ultra'."),
         (Fault("refusal"), "refused", None, "400: Your request was rejected by the safety system."),
         (Fault("reset"), "transient", None, "no answer: "),

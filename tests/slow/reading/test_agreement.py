@@ -202,7 +202,7 @@ def test_metric_that_was_never_measured() -> None:
     finding = result.graders[0]
     assert (finding.cells, finding.unmeasured) == (0, 4)
     assert {measure.value for measure in finding.measures.values()} == {None}
-    assert result.minimums[0].note == "no labeled cell has a score for this metric: label cells of the run"
+    assert result.minimums[0].note == "none of the 4 labeled cells was measured"
     assert result.exit_code == 3
 
 

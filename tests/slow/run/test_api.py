@@ -223,7 +223,7 @@ def test_results_are_shown_in_one_line(toy: Toy, monkeypatch: pytest.MonkeyPatch
     assert repr(run) == "Run(runs/r: 4 cells, 2 PASS 1 FAIL 1 ERROR, exit code 3)"
     assert repr(ve.load_run("r@toy")) == "Run(runs/r@toy: 4 cells, 2 PASS 1 FAIL 1 ERROR, exit code 3)"
     compared = ve.compare(run, run)
-    assert repr(compared) == "ComparisonResult(runs/r -> runs/r: 4 paired cells, gates: 6 passed, exit code 0)"
+    assert repr(compared) == "ComparisonResult(runs/r -> runs/r: 4 paired cells, gates: 7 passed, exit code 0)"
     assert type(compared.exit_code) is type(run.exit_code) is int
     agreement = ve.agreement("r")
     assert repr(agreement) == str(agreement) == "Agreement(r: 0 labels, 0 raters, 1 metric, exit code 0)"
@@ -246,7 +246,7 @@ def test_refused_key_is_the_same_exit_code_everywhere(
 def test_unjudged_pairs_show_everywhere(tmp_path: Path, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     entry = {"provider": "openai", "base_url": api.openai_base_url, "api_key_env": KEY}
-    models = [{**entry, "label": name, "params": {"model": "gpt-image-1.5"}} for name in ("one", "two")]
+    models = [{**entry, "label": name, "params": {"model": "gpt-image-2"}} for name in ("one", "two")]
     graders = [{"key": "file", "type": "properties"}, {"key": "better", "type": "pairwise", "judge": "eye"}]
     api_run = ApiRun(tmp_path, api, 1, models=models, graders=graders, verdict=["not file.blank"])
     monkeypatch.setenv(KEY, api.key)

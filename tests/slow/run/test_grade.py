@@ -178,7 +178,7 @@ cases:
   - {{id: tree, prompt: a tree}}
   - {{id: boat, prompt: a boat}}
 models:
-  - {{provider: openai, base_url: "{url}", api_key_env: CALL_KEY, params: {{model: gpt-image-1.5}}}}
+  - {{provider: openai, base_url: "{url}", api_key_env: CALL_KEY, params: {{model: gpt-image-2}}}}
 graders:
   - {{key: look, type: rubric, metrics: {{quality: {{type: score, scale: [0, 5], description: how good}}}}}}
 verdict: [quality >= {least}]
@@ -249,7 +249,7 @@ def test_judge_flag_replaces_judge_of_stored_suite(
     script.judge({"reason": "fine", "quality": 4, "verdict": "PASS"})
     Path("suite.yaml").write_text(JUDGED.format(url=api.openai_base_url, least=3))
     assert toy("run", "suite.yaml", "--run-id", "a", CALL_KEY=api.key, JUDGE_KEY=api.key).exit_code == 0
-    result = toy("grade", "a", "--judge", "default=gemini:gemini-2.5-flash")
+    result = toy("grade", "a", "--judge", "default=gemini:gemini-3.5-flash")
     assert (result.exit_code, "GEMINI_API_KEY" in result.stderr) == (2, True), result.stderr
     assert "no such judge" in toy("grade", "a", "--judge", "other=gemini:x").stderr
     assert "no such variable" in toy("grade", "a", "--var", "most=3").stderr

@@ -136,8 +136,8 @@ class TestWhatIsSent:
 
 class TestBudget:
     def test_the_longest_video_counts_before_it_begins(self, kind: str, api: FakeAPI, runner: SuiteRunner) -> None:
-        """8 s of Veo, 10 s of Gemini Omni 1.1 and 20 s of an unknown model, at 0.5 USD each."""
-        longest = {"veo": 4.0, "omni": 5.0, "videos": 10.0}[kind]
+        """8 s of Veo, 15 s of Gemini Omni and 20 s of an unknown model, at 0.5 USD each."""
+        longest = {"veo": 4.0, "omni": 7.5, "videos": 10.0}[kind]
         write(runner, entry(api, kind), prices={MODELS[kind]: PRICE})
         result = runner.run("--trust-suite", "--budget", str(longest - 0.01))
         assert result.exit_code == 3
@@ -170,11 +170,11 @@ class TestBudget:
     def test_the_plan_estimates_the_longest(self, kind: str, api: FakeAPI, runner: SuiteRunner) -> None:
         path = write(runner, entry(api, kind), prices={MODELS[kind]: PRICE}, samples=2)
         result = runner("plan", path, "--trust-suite")
-        longest = {"veo": 8, "omni": 10, "videos": 20}[kind]
+        longest = {"veo": 8, "omni": 15, "videos": 20}[kind]
         assert f"{2 * longest * 0.5:.4f} USD, from the suite's prices" in " ".join(result.output.split()), result.output
 
     def test_public_prices_count_video_tokens(self, api: FakeAPI, runner: SuiteRunner) -> None:
-        key = RateLimitKey("gemini", MODELS["omni"], "generate")
+        key = RateLimitKey("gemini", "gemini-omni-1.1-flash", "generate")
         usage = {"input_tokens": 100, "output_tokens": 57920, "output_video_tokens": 57920}
         assert Prices().cost(key, usage, 1) == pytest.approx(57920 * 17.5e-6 + 100 * 1.5e-6)
         assert Prices().cost(key, {"output_tokens": 57920}, 1) is None
@@ -207,9 +207,9 @@ class TestSuiteErrors:
         [
             ({"provider": "openai", "api": "videos", "params": {"model": "sora-2"}},
              "api: videos needs base_url: OpenAI's own video service ended on 2026-09-24"),
-            ({"provider": "gemini", "params": {"model": "veo-3.1-generate-001"}},
+            ({"provider": "gemini", "params": {"model": "veo-3.1-lite-generate-001"}},
              "Veo generates on Vertex AI only: set google: {project: ..., location: ...}"),
-            ({"provider": "openai", "tasks": ["video_generation"], "params": {"model": "gpt-image-1.5"}},
+            ({"provider": "openai", "tasks": ["video_generation"], "params": {"model": "gpt-image-2"}},
              "this provider does not support video_generation"),
         ],
     )  # fmt: skip

@@ -18,7 +18,7 @@ from visioneval.cli import app
 from visioneval.records.model import Record, read_records
 
 pytest_plugins = ("fake_api.fixtures",)
-MODELS = {"openai": "gpt-5.4", "gemini": "gemini-2.5-flash"}
+MODELS = {"openai": "gpt-5.4", "gemini": "gemini-3.5-flash"}
 ALIGNMENT = {"key": "fit", "type": "alignment"}
 RUBRIC = {"key": "look", "type": "rubric", "metrics": {"steady": {"type": "pass_fail", "description": "No flicker."}}}
 GECKO = {"key": "claims", "type": "gecko", "media": "video"}

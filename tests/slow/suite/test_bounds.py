@@ -90,7 +90,7 @@ def test_cells_are_bounded_by_flag_and_environment(monkeypatch: pytest.MonkeyPat
 
 
 def test_images_per_call_count_as_cells() -> None:
-    models = [{"provider": "openai", "params": {"model": "gpt-image-1.5", "n": 100}}]
+    models = [{"provider": "openai", "params": {"model": "gpt-image-2", "n": 100}}]
     assert "result in 200,000 cells" in refused("validate", write(models=models, samples=1000), "--max-cells", "199999")
 
 

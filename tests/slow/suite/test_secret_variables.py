@@ -31,12 +31,12 @@ def suite(toy: Toy, api: FakeAPI, **changes: Any) -> Path:
     text = {
         "name": "s",
         "vars": {"api_token": "none", "who": "nobody", "pin_password": "none"},
-        "judges": {"default": {**entry, "model": "gpt-5-mini"}},
+        "judges": {"default": {**entry, "model": "gpt-5.4-mini"}},
         "cases": [
             {"id": "one", "prompt": "A bun for {{ api_token }} and {{ who }}.", "criteria": "It says {{ api_token }}"},
             {"id": "two", "prompt": "A loaf.", "criteria": "{{ pin_password }}"},
         ],
-        "models": [{**entry, "params": {"model": "gpt-image-1.5"}}],
+        "models": [{**entry, "params": {"model": "gpt-image-2"}}],
         "graders": [
             {"key": "look", "type": "rubric", "metrics": {"good": {"type": "pass_fail", "description": "All of it."}}}
         ],
@@ -140,7 +140,7 @@ def test_grade_and_pairwise_ask_for_secret_values(toy: Toy, api: FakeAPI) -> Non
 
 def test_resume_command_names_secrets_without_values(toy: Toy, api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["visioneval", "run", "s.yaml", *VARS])
-    prices = {"gpt-image-1.5": {"per_image": 1}, "gpt-5-mini": {"per_call": 1}}
+    prices = {"gpt-image-2": {"per_image": 1}, "gpt-5.4-mini": {"per_call": 1}}
     path = suite(toy, api, prices=prices)
     result = toy("run", path, "--run-id", "r", *VARS, "--budget", "1", "--max-concurrency", "1")
     assert "to resume: visioneval run --resume runs/r" in result.stderr, result.output

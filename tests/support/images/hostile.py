@@ -23,7 +23,7 @@ SUITE: dict[str, Any] = {
     "vars": {"mood": "calm"},
     "judges": {
         "default": {"provider": "recorded", "path": "answers.jsonl"},
-        "duo": {"provider": "gemini", "model": "gemini-2.5-flash"},
+        "duo": {"provider": "gemini", "model": "gemini-3.5-flash"},
     },
     "cases": [
         {
@@ -182,7 +182,7 @@ def _add_human_labels(folder: Path) -> None:
         [{**entry, "session": session, "step": None}, {**entry, "session": None, "step": step}],
     )
     pair = {"schema_version": 2, "test_id": "poster", "sample_index": 0, "a": f"{OTHER}@{NONE}", "b": f"{RUN}@{BLANK}",
-            "answer": "a", "reason": "A is in order", "judge": "gemini:gemini-2.5-flash", "error": None}  # fmt: skip
+            "answer": "a", "reason": "A is in order", "judge": "gemini:gemini-3.5-flash", "error": None}  # fmt: skip
     within = {**pair, "a": f"{RUN}@{NONE}"}
     _lines(folder / "preferences.jsonl", [{**row, "first": first} for row in (pair, within) for first in "ab"])
     compared = {"schema_version": 2, "grader": "spread", "test_id": "poster", "model_label": NONE,

@@ -20,8 +20,8 @@ from visioneval.records.model import Record, read_info, read_records
 
 KEY = "PAID_KEY"
 MODELS = {
-    "openai": ("gpt-image-1.5", "gpt-5.4"),
-    "gemini": ("gemini-2.5-flash-image", "gemini-2.5-flash"),
+    "openai": ("gpt-image-2", "gpt-5.4"),
+    "gemini": ("gemini-nano-banana-2.1", "gemini-3.5-flash"),
 }
 FIFTH: dict[str | Fault, float] = {
     Fault("rate_limit"): 0.04,

@@ -8,13 +8,13 @@ from typing import Any
 from fake_api import Fault, JudgeRequest
 from suite_runner import LOOK, SuiteRunner
 
-MODELS = {"a": "gpt-5.4", "b": "gpt-5.4-mini", "c": "gpt-5.4-nano"}
+MODELS = {"a": "gpt-5.4", "b": "gpt-5.4-mini", "c": "gpt-6-luna"}
 ABC = {**LOOK, "judge": ["a", "b", "c"]}
 PRICES = {
-    "openai:gpt-image-1.5": {"per_image": 0.04},
+    "openai:gpt-image-2": {"per_image": 0.04},
     "openai:gpt-5.4": {"per_call": 0.01},
     "openai:gpt-5.4-mini": {"per_call": 0.002},
-    "openai:gpt-5.4-nano": {"per_call": 0.001},
+    "openai:gpt-6-luna": {"per_call": 0.001},
 }
 Verdicts = Mapping[str, Any]
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from visioneval.cli import app
 from visioneval.records.model import Record, RunInfo, read_info, read_records
 
-PRICES: dict[str, Any] = {"openai:gpt-image-1.5": {"per_image": 0.04}, "openai:gpt-5.4": {"per_call": 0.01}}
+PRICES: dict[str, Any] = {"openai:gpt-image-2": {"per_image": 0.04}, "openai:gpt-5.4": {"per_call": 0.01}}
 LOOK: dict[str, Any] = {
     "key": "look",
     "type": "rubric",
@@ -35,7 +35,7 @@ class SuiteRunner:
             "name": "paid",
             "judges": {"default": {"provider": "openai", "model": "gpt-5.4", **host}},
             "cases": [{"id": name, "prompt": f"a {name}"} for name in ids or ("tree", "boat")],
-            "models": [{"provider": "openai", "label": "m", "params": {"model": "gpt-image-1.5"}, **host}],
+            "models": [{"provider": "openai", "label": "m", "params": {"model": "gpt-image-2"}, **host}],
             "graders": [LOOK],
             "verdict": ["nice"],
             "prices": PRICES,

@@ -12,8 +12,8 @@ from suite_runner import SuiteRunner
 from visioneval.records.model import Record
 
 KINDS = ("veo", "omni", "videos")
-MODELS = {"veo": "veo-3.1-generate-001", "omni": "gemini-omni-1.1-flash", "videos": "wan2.2-t2v"}
-JUDGE = "gemini-2.5-flash"
+MODELS = {"veo": "veo-3.1-lite-generate-001", "omni": "gemini-omni-1.2-flash", "videos": "wan2.2-t2v"}
+JUDGE = "gemini-3.5-flash"
 PRICE = {"per_second": 0.5}
 
 

@@ -14,7 +14,7 @@ def judge_of(api: FakeAPI, provider: str = "openai") -> dict[str, Any]:
         return {"provider": "openai", "model": "gpt-5.4", "base_url": api.openai_base_url, "api_key_env": "JUDGE_KEY"}
     return {
         "provider": "gemini",
-        "model": "gemini-2.5-flash",
+        "model": "gemini-3.5-flash",
         "base_url": api.gemini_base_url,
         "api_key_env": "JUDGE_KEY",
     }

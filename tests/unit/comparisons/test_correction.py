@@ -396,3 +396,32 @@ def test_a_larger_draw_begins_with_the_smaller_one() -> None:
     assert [cell.cell for cell in drawn(run, "random:30").cells[:20]] == [cell.cell for cell in drawn(run).cells]
     few, many = (drawn(labeled(judged(["case01"]), []), f"stratified:{count}") for count in (10, 24))
     assert [cell.cell for cell in many.cells[:10]] == [cell.cell for cell in few.cells]
+
+
+@pytest.mark.parametrize(("unmeasured", "allowed", "code"), [(0, 0, 0), (2, 0, 0), (3, 0, 3), (3, 0.1, 0), (40, 0, 2)])
+def test_cells_that_the_judge_did_not_measure(unmeasured: int, allowed: float, code: int) -> None:
+    """They are in no figure. 2 of 40 may be missing."""
+    run = run_with(which="random:40")
+    records = [
+        each.model_copy(update={"scores": {**each.scores, "good": None}}) if at < unmeasured else each
+        for at, each in enumerate(run.records)
+    ]
+    run = replace(run, records=records)
+    if code == 2:
+        assert refusal(run).endswith("no cell with an output has a value of good")
+        return
+    result = agree([run], is_corrected=True, allowed_unmeasured=allowed)
+    assert result.correction is not None
+    metric = next(entry for entry in result.correction.metrics if entry.question == "usable")
+    assert (result.exit_code, metric.is_unreliable, metric.unmeasured) == (code, code == 3, unmeasured)
+    assert metric.cells == 40 - unmeasured
+    assert metric.note.startswith(f"{unmeasured} of 40 outputs" if unmeasured else "")
+    assert ("more than 5%" in metric.note) == (code == 3)
+
+
+def test_cells_that_the_draw_does_not_cover_need_no_measurement() -> None:
+    """The judge did not measure one model run, from which nothing was drawn."""
+    run = run_with(which="random:40")
+    more = [each.model_copy(update={"model_label": "n", "scores": {"good": None}}) for each in run.records]
+    result = agree([replace(run, records=[*run.records, *more])], is_corrected=True)
+    assert result.exit_code == 0

@@ -25,7 +25,7 @@ from visioneval.types import Status
 PNG = generated_png("red")
 COUNTER = {"id": "counter", "prompt": "three trees", "output_of": "case0"}
 TWO_SAMPLES: dict[str, Any] = {
-    "models": [{"provider": "openai", "label": "toy", "params": {"model": "gpt-image-1.5", "n": 2}}]
+    "models": [{"provider": "openai", "label": "toy", "params": {"model": "gpt-image-2", "n": 2}}]
 }
 
 

@@ -13,7 +13,7 @@ from toys import LOOK, SECOND, Toy
 from visioneval.engine.components import OfflineStub, build_components
 from visioneval.errors import ProviderError, UsageError
 
-OPENAI = {"provider": "openai", "label": "m", "params": {"model": "gpt-image-1.5"}}
+OPENAI = {"provider": "openai", "label": "m", "params": {"model": "gpt-image-2"}}
 JUDGE = {"provider": "openai", "model": "gpt-5.4"}
 RUBRIC = {"key": "rubric", "type": "rubric", "metrics": {"good": {"type": "pass_fail", "description": "good?"}}}
 PAID: dict[str, Any] = {"models": [OPENAI], "graders": [RUBRIC], "judges": {"default": JUDGE}, "verdict": ["good"]}
@@ -49,7 +49,7 @@ def test_a_plan_that_generates_nothing_has_no_providers(toy: Toy) -> None:
 def test_judges_that_watch_videos_are_named(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-abcdefgh")
     monkeypatch.setenv("GEMINI_API_KEY", "abcdefgh")
-    judges = {"a": JUDGE, "b": {"provider": "gemini", "model": "gemini-2.5-flash"}}
+    judges = {"a": JUDGE, "b": {"provider": "gemini", "model": "gemini-3.5-flash"}}
     graders = [{**RUBRIC, "key": f"by_{name}", "judge": name} for name in judges]
     metrics = [{**grader, "metrics": {f"good_{at}": RUBRIC["metrics"]["good"]}} for at, grader in enumerate(graders)]  # type: ignore[index]
     plan = plan_of(toy.write(judges=judges, graders=metrics, verdict=["good_0"]))

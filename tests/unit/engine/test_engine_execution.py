@@ -185,7 +185,7 @@ def test_waiting_calls_are_reported(toy: Toy, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_every_cell_of_a_call_is_a_job(toy: Toy) -> None:
-    models = [{"provider": "openai", "label": "m", "params": {"model": "gpt-image-1.5", "n": 2}}]
+    models = [{"provider": "openai", "label": "m", "params": {"model": "gpt-image-2", "n": 2}}]
     jobs = list(every_cell(plan_of(toy.write({}, {}, models=models, samples=2))))
     assert [(job.call.case.id, job.generate) for job in jobs] == [
         ("case0", (0, 1)), ("case0", (2, 3)), ("case1", (0, 1)), ("case1", (2, 3))
@@ -194,12 +194,12 @@ def test_every_cell_of_a_call_is_a_job(toy: Toy) -> None:
 
 
 def test_model_runs_are_grouped_by_rate_limit(toy: Toy) -> None:
-    openai = {"provider": "openai", "params": {"model": "gpt-image-1.5"}}
+    openai = {"provider": "openai", "params": {"model": "gpt-image-2"}}
     models = [{**openai, "label": "a"}, {"provider": "mine:Generate", "label": "b"}, {**openai, "label": "c"}]
     plan = plan_of(toy.write(models=models))
     groups = by_limit_key(plan)
     assert {key: [run.label for run in part.runs] for key, part in groups.items()} == {
-        RateLimitKey("openai", "gpt-image-1.5", "generate"): ["a", "c"],
+        RateLimitKey("openai", "gpt-image-2", "generate"): ["a", "c"],
         RateLimitKey("mine:Generate", None, "generate"): ["b"],
     }
     assert sum(part.cells for part in groups.values()) == plan.cells

@@ -180,6 +180,16 @@ def test_an_invalid_result_is_an_error(toy: Toy, result: Any, message: str) -> N
     assert all(value is None or value is True or value == 0.5 for value in grades.scores.values())
 
 
+@pytest.mark.parametrize(("stated", "recorded"), [(0.0, 0.0), (-0.25, None), (float("inf"), None), (True, None)])
+def test_a_cost_of_a_custom_grader_that_is_impossible_is_unknown(
+    toy: Toy, stated: float, recorded: float | None
+) -> None:
+    usage = {"input_tokens": 5, "output_tokens": -5 if recorded is None else 5}
+    grade = Grade(scores={"fine": True, "level": 0.5}, cost_usd=stated, usage=usage)
+    (record,) = graded(toy, grade).graders
+    assert (record.error, record.cost_usd, record.usage) == (None, recorded, None if recorded is None else usage)
+
+
 def test_invalid_details_are_converted_to_plain_data(toy: Toy) -> None:
     odd = Grade(
         scores={"fine": True, "level": 0.5}, details={"at": Path("x"), 1: float("inf")}, reasons={"fine": 3},  # type: ignore[dict-item]

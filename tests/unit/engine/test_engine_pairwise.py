@@ -62,9 +62,9 @@ class TestPairwisePlan:
         assert (config.key, config.type_name, config.judge_names) == ("pairwise", "pairwise", ("default",))
 
     def test_a_judge_may_be_added_by_the_flag(self, toy: Toy) -> None:
-        plan = pairwise_plan(plan_of(toy.write(**suite("a", graders=[LOOK]))), "eye=gemini:gemini-2.5-pro")
+        plan = pairwise_plan(plan_of(toy.write(**suite("a", graders=[LOOK]))), "eye=gemini:gemini-4-argon")
         assert list(plan.judges) == ["eye"]
-        assert plan.judges["eye"].title == "gemini:gemini-2.5-pro"
+        assert plan.judges["eye"].title == "gemini:gemini-4-argon"
 
     @pytest.mark.parametrize(
         ("judge", "message"),

@@ -65,10 +65,10 @@ def test_images_have_the_part_that_their_role_says(roles: tuple[str, ...], expec
 @pytest.mark.parametrize(
     ("model", "is_video"),
     [
-        ("veo-3.1-generate-001", True),
-        ("publishers/google/models/veo-3.1-fast-generate-001", True),
+        ("veo-3.1-lite-generate-001", True),
+        ("publishers/google/models/veo-3.1-lite-generate-001", True),
         ("gemini-omni-1.2-flash", True),
-        ("gemini-3.1-flash-image", False),
+        ("gemini-nano-banana-2.1", False),
         ("naveo-1", False),
     ],
 )
@@ -100,7 +100,7 @@ def test_the_longest_video_of_a_server(params: dict[str, Any], expected: float) 
 @pytest.mark.parametrize(
     ("model", "params", "seconds", "tokens"),
     [
-        ("veo-3.1-generate-001", {}, 8, 48_000),
+        ("veo-3.1-lite-generate-001", {}, 8, 48_000),
         ("gemini-omni-1.1-flash", {}, 10, 60_000),
         ("gemini-omni-1.2-flash", {}, 15, 90_000),
         ("gemini-omni-1.2-flash", {"duration_seconds": 4, "resolution": "1080p"}, 4, 54_000),
@@ -118,7 +118,10 @@ def test_a_budget_counts_the_longest_video(model: str, params: dict[str, Any], s
 
 
 def test_a_price_per_second_needs_a_length() -> None:
-    prices, key = Prices({"gemini": Price(per_second=0.5)}), RateLimitKey("gemini", "veo-3.1", "generate")
+    prices, key = (
+        Prices({"gemini": Price(per_second=0.5)}),
+        RateLimitKey("gemini", "veo-3.1-lite-generate-001", "generate"),
+    )
     assert prices.cost(key, {VIDEO_MS: 2500}, 1) == 1.25
     assert prices.cost(key, {}, 1) is None
     assert prices.cost(key, None, 0) == 0  # a refusal
@@ -138,7 +141,8 @@ def usage_of(*outputs: Any, said: dict[str, int] | None = None) -> Any:
 
 
 def test_a_downloaded_video_is_cached_without_reading_it_into_memory(tmp_path: Path) -> None:
-    with Cache(tmp_path / "cache") as cache, cache.scratch() as scratch:
+    cache = Cache(tmp_path / "cache")
+    with cache.scratch() as scratch:
         path = scratch / "video"
         path.write_bytes(video_bytes())
         media = check_media(OutputFile(path), VIDEO)
@@ -147,11 +151,11 @@ def test_a_downloaded_video_is_cached_without_reading_it_into_memory(tmp_path: P
         cache.put("key", "generate", {}, [(media.sha256, path)])
         entry = cache.get("key")
         assert entry is not None
-        assert entry.bytes == len(video_bytes()) + 2
+        assert entry.image_bytes == len(video_bytes())
         assert cache.path(media.sha256).samefile(path)
     assert not scratch.exists()
-    with Cache(tmp_path / "cache") as cache:
-        assert cache.read(media.sha256) == video_bytes()
+    cache = Cache(tmp_path / "cache")
+    assert cache.read(media.sha256) == video_bytes()
 
 
 @pytest.mark.parametrize(

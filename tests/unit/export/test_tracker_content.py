@@ -71,13 +71,13 @@ def test_each_model_run_has_its_parameters_and_means(content: TrackedRun) -> Non
 
 
 def test_the_name_of_a_key_is_not_sent(demo: Run) -> None:
-    entry = {"provider": "openai", "label": LABELS[0], "api_key_env": "TEAM_KEY", "params": {"model": "gpt-image-1.5"}}
+    entry = {"provider": "openai", "label": LABELS[0], "api_key_env": "TEAM_KEY", "params": {"model": "gpt-image-2"}}
     models = demo.info.suite.model_validate(
         {"name": "x", "cases": [{"id": "a", "prompt": "p"}], "models": [entry]}
     ).models
     suite = demo.info.suite.model_copy(update={"models": models})
     steady = tracked_run(demo.info.model_copy(update={"suite": suite}), demo.summary).model_runs[0]
-    assert (steady.params["provider"], steady.params["model"]) == ("openai", "gpt-image-1.5")
+    assert (steady.params["provider"], steady.params["model"]) == ("openai", "gpt-image-2")
     assert "TEAM_KEY" not in str(steady.params)
 
 

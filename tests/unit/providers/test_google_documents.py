@@ -9,7 +9,7 @@ from fake_api import FakeAPI, Script
 from fake_api.server import LoggedRequest
 from google_documents import has_vertex_document, invalid_bodies
 
-MODEL = "gemini-2.5-flash-image"
+MODEL = "gemini-nano-banana-2.1"
 DEVELOPER = f"/v1beta/models/{MODEL}:generateContent"
 VERTEX = f"/v1beta1/projects/p/locations/global/publishers/google/models/{MODEL}:generateContent"
 BATCH = f"/v1beta/models/{MODEL}:batchGenerateContent"
@@ -21,7 +21,7 @@ INPUT = {"instancesFormat": "jsonl", "gcsSource": {"uris": ["gs://b/in.jsonl"]}}
 OUTPUT = {"predictionsFormat": "jsonl", "gcsDestination": {"outputUriPrefix": "gs://b/out"}}
 INTERACTIONS = "/v1beta/interactions"
 FILM = {
-    "model": "gemini-omni",
+    "model": "gemini-omni-1.2-flash",
     "input": [{"type": "image", "data": "iVBO", "mime_type": "image/png"}, {"type": "text", "text": "a tree"}],
     "response_format": {"type": "video", "duration": "4s"},
     "generation_config": {"seed": 1, "video_config": {"task": "image_to_video"}},

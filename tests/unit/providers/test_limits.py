@@ -8,11 +8,11 @@ import pytest
 from suite_text import suite
 
 Problems = Callable[..., list[str]]
-MODELS = "models: [{provider: openai, params: {model: gpt-image-1.5}}, {provider: mock}]"
+MODELS = "models: [{provider: openai, params: {model: gpt-image-2}}, {provider: mock}]"
 GRADERS = (
     "graders: [{key: look, type: rubric, judge: eye, metrics: {nice: {type: pass_fail, description: it is nice}}}]"
 )  # fmt: skip
-JUDGES = "judges: {eye: {provider: gemini, model: gemini-2.5-pro}}"
+JUDGES = "judges: {eye: {provider: gemini, model: gemini-4-argon}}"
 
 
 def problems_of(problems: Problems, line: str) -> list[str]:
@@ -23,10 +23,10 @@ def problems_of(problems: Problems, line: str) -> list[str]:
     "line",
     [
         "limits: {openai: {max_concurrency: 8, requests_per_minute: 0.5, images_per_minute: 2}}",
-        "limits: {'openai:gpt-image-1.5': {max_attempts: 1, timeout_s: 0.5}, 'gemini:gemini-2.5-pro': {timeout_s: 9}}",
+        "limits: {'openai:gpt-image-2': {max_attempts: 1, timeout_s: 0.5}, 'gemini:gemini-4-argon': {timeout_s: 9}}",
         "limits: {gemini: {timeout_s: 60}, mock: {max_concurrency: 1}}",
-        "prices: {openai: {per_image: 0}, gpt-image-1.5: {per_call: 1}, 'gemini:gemini-2.5-pro': {per_call: 1}}",
-        "prices: {gemini-2.5-pro: {input_per_million: 1.25, output_per_million: 10}}",
+        "prices: {openai: {per_image: 0}, gpt-image-2: {per_call: 1}, 'gemini:gemini-4-argon': {per_call: 1}}",
+        "prices: {gemini-4-argon: {input_per_million: 1.25, output_per_million: 10}}",
         "budget_usd: 0.01",
     ],
 )
@@ -42,11 +42,11 @@ def test_limits_and_prices_are_accepted_for_called_models(problems: Problems, li
             10,
             "the suite calls no provider or model 'opnai' (did you mean 'openai'?)",
         ),
-        ("limits: {gpt-image-1.5: {max_concurrency: 8}}", 10, "the suite calls no provider or model 'gpt-image-1.5'"),
+        ("limits: {gpt-image-2: {max_concurrency: 8}}", 10, "the suite calls no provider or model 'gpt-image-2'"),
         (
-            "limits: {'openai:gpt-image-2': {timeout_s: 8}}",
+            "limits: {'openai:gpt-image-2.5-flare': {timeout_s: 8}}",
             10,
-            "the suite calls no provider or model 'openai:gpt-image-2'",
+            "the suite calls no provider or model 'openai:gpt-image-2.5-flare'",
         ),
         (
             "prices: {gpt-image-15: {per_image: 1}}",

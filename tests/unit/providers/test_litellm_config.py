@@ -62,11 +62,11 @@ def test_parameters(params: dict[str, Any], problem: str | None) -> None:
 
 def test_parameters_of_a_judge() -> None:
     def judge(**entry: Any) -> LiteLLMJudge:
-        return LiteLLMJudge.model_validate({"provider": "litellm", "model": "openai/gpt-4o", **entry})
+        return LiteLLMJudge.model_validate({"provider": "litellm", "model": "openai/gpt-5.4", **entry})
 
     assert judge(params={"temperature": 0, "max_tokens": 10}).params["max_tokens"] == 10
     for entry, problem in (
-        ({"model": "gpt-4o"}, "does not name its provider"),
+        ({"model": "gpt-5.4"}, "does not name its provider"),
         ({"params": {"api_base": "https://evil.example"}}, "'api_base' controls LiteLLM"),
         ({"params": {"messages": []}}, "'messages' is set by the grader"),
     ):
@@ -79,7 +79,7 @@ def test_parameters_of_a_judge() -> None:
     [
         (model(), None),
         (model(api_key_env="FAL_AI_API_KEY"), None),
-        (model("openai/gpt-image-1", api_key_env="OPENAI_API_KEY"), None),
+        (model("openai/gpt-image-2", api_key_env="OPENAI_API_KEY"), None),
         (model("black_forest_labs/flux-pro", api_key_env="BFL_API_KEY"), None),
         (model(api_key_env="OPENAI_API_KEY"), "OPENAI_API_KEY is not a usual key variable of 'fal_ai'"),
         (model(api_key_env="GITHUB_TOKEN"), "GITHUB_TOKEN is not a usual key variable of 'fal_ai'"),
@@ -191,8 +191,8 @@ verdict: [not file.blank]
 
 def test_public_prices_are_those_of_the_provider_behind_litellm() -> None:
     usage = {"prompt_tokens": 1_000_000, "completion_tokens": 0}
-    behind = RateLimitKey("litellm", "openai/gpt-4o", "judge")
-    direct = Prices().cost(RateLimitKey("openai", "gpt-4o", "judge"), usage, 0)
+    behind = RateLimitKey("litellm", "openai/gpt-5.4", "judge")
+    direct = Prices().cost(RateLimitKey("openai", "gpt-5.4", "judge"), usage, 0)
     assert direct is not None
     assert Prices().cost(behind, usage, 0) == direct
     assert not Prices(custom_hosts=frozenset({behind})).knows(behind)

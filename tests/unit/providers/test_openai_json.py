@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import httpx2
 import pytest
 
+from visioneval.engine.calls.cost.usage import checked_usage
 from visioneval.providers.openai.connection import flat_usage, read_json
 
 
@@ -26,6 +29,7 @@ def test_what_is_not_json_is_refused(body: bytes) -> None:
         read_json(answer(body))
 
 
-def test_a_count_that_no_record_can_hold_is_no_count() -> None:
+def test_impossible_counts_stay_for_the_check_of_usage() -> None:
     usage = read_json(answer(b'{"input_tokens": 7, "output_tokens": 123456789012345678901234567890, "n": 1e999}'))
-    assert flat_usage(usage) == {"input_tokens": 7}
+    assert flat_usage(usage) == {"input_tokens": 7, "output_tokens": 123456789012345678901234567890, "n": math.inf}
+    assert checked_usage(flat_usage(usage)) is None

@@ -158,6 +158,7 @@ def test_summary_at_80_columns() -> None:
         "FAILED  mean(text.cer) <= 0.1  models: m0  0.1235 n=2, 1 error",
         "FAILED  error_rate == 0        all cells   0.3333 n=6, 2 errors",
         "passed  unmeasured_rate == 0   all cells   0 n=6, 2 errors",
+        "pass_rate >= 0.9: 2 of 6 cells were not measured, more than 5%",
         "error_rate counts cells without a verdict, such as those without an output;",
         "unmeasured_rate counts outputs that a grader failed on, whatever their verdict.",
         "",
@@ -499,9 +500,9 @@ def test_metrics_that_decide_nothing_are_left_out_when_space_is_short() -> None:
 def test_long_labels_break_between_their_parts() -> None:
     console, out = rendered(40)
     columns = [Column("model run", min_width=12)]
-    console.print(table(columns, [["gpt-image-1.5,quality=high,size=1024x1024"]], 20))
+    console.print(table(columns, [["gpt-image-2,quality=high,size=1024x1024"]], 20))
     assert [line.strip() for line in out.getvalue().splitlines()[2:]] == [
-        "gpt-image-1.5,",
+        "gpt-image-2,",
         "quality=high,",
         "size=1024x1024",
     ]

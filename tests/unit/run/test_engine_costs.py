@@ -25,11 +25,11 @@ from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.providers.base import AddressPart, ImagePart, Question, Tool, ToolCall, Turn, VideoPart
 from visioneval.providers.openai.config import OpenAIJudge
 
-OPENAI: dict[str, Any] = {"provider": "openai", "label": "m", "params": {"model": "gpt-image-1.5"}}
+OPENAI: dict[str, Any] = {"provider": "openai", "label": "m", "params": {"model": "gpt-image-2"}}
 JUDGE: dict[str, Any] = {"provider": "openai", "model": "gpt-5.4"}
 RUBRIC = {"key": "rubric", "type": "rubric", "metrics": {"good": {"type": "pass_fail", "description": "good?"}}}
 PAIRWISE = {"key": "better", "type": "pairwise"}
-GENERATION = RateLimitKey("openai", "gpt-image-1.5", "generate")
+GENERATION = RateLimitKey("openai", "gpt-image-2", "generate")
 JUDGEMENT = RateLimitKey("openai", "gpt-5.4", "judge")
 PAID: dict[str, Any] = {"models": [OPENAI], "judges": {"default": JUDGE}, "graders": [LOOK, RUBRIC]}
 
@@ -82,7 +82,7 @@ class TestGenerationSize:
         assert edit.input_tokens == first.input_tokens + 2 * IMAGE_TOKENS
 
     def test_all_images_of_a_call_count(self, toy: Toy) -> None:
-        models = [{**OPENAI, "params": {"model": "gpt-image-1.5", "n": 3, "quality": "low"}}]
+        models = [{**OPENAI, "params": {"model": "gpt-image-2", "n": 3, "quality": "low"}}]
         (call,) = plan_of(toy.write(models=models)).calls()
         size = generation_size(call)
         assert (size.images, size.likely_output_tokens) == (3, 3 * 512)
@@ -126,7 +126,7 @@ class TestPaidCalls:
     def test_a_budget_below_a_single_call_has_a_warning(
         self, toy: Toy, limit_usd: float, judges: bool, keys: list[RateLimitKey]
     ) -> None:
-        prices = {"gpt-image-1.5": {"per_image": 0.5}, "gpt-5.4": {"per_call": 0.05}}
+        prices = {"gpt-image-2": {"per_image": 0.5}, "gpt-5.4": {"per_call": 0.05}}
         warnings = budget_warnings(plan_of(toy.write(**PAID, prices=prices)), limit_usd, judges=judges)
         assert [f"one call of {key}, which may cost" in line for key, line in zip(keys, warnings, strict=True)] == [
             True for _ in keys

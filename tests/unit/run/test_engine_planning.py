@@ -57,10 +57,10 @@ def test_a_plan_of_code_needs_trust(toy: Toy) -> None:
 def test_variables_and_judges_replace_those_of_the_suite(toy: Toy) -> None:
     judges = {"default": {"provider": "openai", "model": "gpt-5.4"}}
     path = toy.write({"prompt": "a {{ color }} tree"}, vars={"color": "red"}, judges=judges)
-    options = SuiteOptions(variables={"color": "blue"}, judges={"default": "gemini:gemini-2.5-pro"}, trust=True)
+    options = SuiteOptions(variables={"color": "blue"}, judges={"default": "gemini:gemini-4-argon"}, trust=True)
     plan = load_plan(path, options).plan
     assert [call.prompt for call in plan.calls()] == ["a blue tree"]
-    assert plan.suite.judges["default"].title == "gemini:gemini-2.5-pro"
+    assert plan.suite.judges["default"].title == "gemini:gemini-4-argon"
 
 
 def test_plans_report_the_problems_of_all_suites(toy: Toy) -> None:

@@ -27,7 +27,7 @@ from visioneval.records.model import Record, read_info, read_records
 from visioneval.records.writer import RunWriter
 from visioneval.suite.selection.selection import Selection
 
-OPENAI: dict[str, Any] = {"models": [{"provider": "openai", "label": "m", "params": {"model": "gpt-image-1.5"}}]}
+OPENAI: dict[str, Any] = {"models": [{"provider": "openai", "label": "m", "params": {"model": "gpt-image-2"}}]}
 
 
 def options(*, resume: Path | None = None, suite: SuiteOptions | None = None, **changes: Any) -> RunOptions:

@@ -10,9 +10,9 @@ import pytest
 from engine_parts import info_of, plan_of, planned, record_of, recorded
 from toys import LOOK, SECOND, Toy
 
-from visioneval.engine.prepare.changed_outputs import writing_ended
 from visioneval.engine.prepare.resume import ResumePlan, forget_changed_pairs, plan_resume
 from visioneval.expansion.plan import Plan
+from visioneval.records.cells.changed_outputs import writing_ended
 from visioneval.records.keys import changed_parts, describe_parts
 from visioneval.records.model import CellError, Fingerprint, GraderRecord, Record
 from visioneval.records.preferences import Preference, append_preferences, read_preferences
@@ -271,7 +271,7 @@ def test_cells_that_left_the_suite_are_stale(toy: Toy) -> None:
 
 
 def test_resume_generates_only_the_missing_sample_of_a_call(toy: Toy) -> None:
-    models = [{"provider": "openai", "label": "m", "params": {"model": "gpt-image-1.5", "n": 3}}]
+    models = [{"provider": "openai", "label": "m", "params": {"model": "gpt-image-2", "n": 3}}]
     path = toy.write({}, models=models)
     plan = plan_of(path)
     (call,) = plan.calls()

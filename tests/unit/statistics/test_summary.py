@@ -142,9 +142,10 @@ def state(rule: str, *cells: Record, **scope: Any) -> str:
 
 ERROR = cell("c", verdict="ERROR", error=UNMEASURED)
 GATES = [
-    ("pass_rate >= 0.5", "passed", [cell("a"), cell("b", verdict="FAIL"), ERROR]),
+    ("pass_rate >= 0.5", "unmeasured", [cell("a"), cell("b", verdict="FAIL"), ERROR]),
     ("pass_rate > 0.5", "failed", [cell("a"), cell("b", verdict="FAIL"), ERROR]),
-    ("pass_rate == 1", "passed", [cell("a"), ERROR]),
+    ("pass_rate == 1", "unmeasured", [cell("a"), ERROR]),
+    ("pass_rate == 1", "passed", [cell("a")]),
     ("pass_rate >= 0", "unmeasured", [ERROR]),
     ("pass_rate == 0", "passed", [cell("a", verdict="FAIL")]),
     ("error_rate == 0", "failed", [cell("a"), ERROR]),
@@ -155,7 +156,8 @@ GATES = [
     ("mean(level) >= 0.5", "failed", [cell("a", scores={"level": 0.25}), cell("b", scores={"level": None})]),
     ("mean(level) >= 0", "unmeasured", [cell("a", scores={"level": None}), cell("b")]),
     ("mean(level) != 1", "unmeasured", []),
-    ("rate(fine) == 0.5", "passed", [cell("a", scores={"fine": True}), cell("b", scores={"fine": False}), ERROR]),
+    ("rate(fine) == 0.5", "unmeasured", [cell("a", scores={"fine": True}), cell("b", scores={"fine": False}), ERROR]),
+    ("rate(fine) == 0.5", "passed", [cell("a", scores={"fine": True}), cell("b", scores={"fine": False})]),
 ]
 
 
@@ -311,7 +313,7 @@ def test_summary_round_trips_through_json() -> None:
 
 @pytest.mark.parametrize(
     ("judge", "names"),
-    [({"provider": "recorded", "path": "a.csv"}, []), ({"provider": "openai", "model": "gpt-5"}, ["look"])],
+    [({"provider": "recorded", "path": "a.csv"}, []), ({"provider": "openai", "model": "gpt-5.4"}, ["look"])],
 )
 def test_a_judge_that_costs_nothing_is_in_no_table_of_costs(judge: dict[str, Any], names: list[str]) -> None:
     suite = Suite.model_validate(

@@ -36,7 +36,7 @@ def test_every_name_has_options_work_and_the_checks_that_it_names(
     assert config.model_fields[field].annotation.__args__ == (name,)
     assert callable(load_object(part.work))
     if part.checks is not None:
-        assert {"problems", "run_problems"} & vars(import_module(part.checks)).keys()
+        assert {"problems", "run_problems", "warnings"} & vars(import_module(part.checks)).keys()
 
 
 def test_no_code_outside_a_plugin_package_checks_for_its_classes() -> None:

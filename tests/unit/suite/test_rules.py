@@ -184,7 +184,7 @@ def pooled(gate: Gate, counted: Iterable[Cell]) -> tuple[float | None, int]:
         ("error_rate == 0", "PFR", (0.0, 3), True),
         ("error_rate <= 0.25", "PPPE", (0.25, 4), True),
         ("error_rate == 0", "", (None, 0), False),
-        ("refusal_rate < 0.5", "PPRE", (0.25, 4), True),
+        ("refusal_rate < 0.5", "PPRE", (1 / 3, 3), True),  # nobody knows what the model would have refused
     ],
 )
 def test_gates_over_verdicts(gate: str, run: str, value: tuple[float | None, int], passed: bool) -> None:

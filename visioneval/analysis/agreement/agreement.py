@@ -52,10 +52,18 @@ class Agreement(Frozen):
     __str__ = __repr__
 
 
-def agree(runs: Sequence[LabeledRun], minimums: Sequence[Minimum] = (), *, is_corrected: bool = False) -> Agreement:
+def agree(
+    runs: Sequence[LabeledRun],
+    minimums: Sequence[Minimum] = (),
+    *,
+    is_corrected: bool = False,
+    allowed_unmeasured: float = 0.0,
+) -> Agreement:
     """Pools the labels of runs and compares them with the graders' scores.
 
-    ``is_corrected``: also corrects the figures of each run with the labels of its random draws. Raises ``UsageError``
+    ``is_corrected``: also corrects the figures of each run with the labels of its random draws.
+    ``allowed_unmeasured``: the share of cells that a minimum or a correction may leave out because they were not
+    measured. Raises ``UsageError``
     if two runs define a question differently, if no run has the metric or the measure of a minimum, or if nothing can
     be corrected.
     """
@@ -63,7 +71,9 @@ def agree(runs: Sequence[LabeledRun], minimums: Sequence[Minimum] = (), *, is_co
     answers = replace(pool(runs), outdated=outdated)
     metrics = metrics_of([run.info for run in runs])
     graders = against_graders(answers, metrics)
-    checked = check_minimums(minimums, graders, metrics)
+    checked = check_minimums(minimums, graders, metrics, allowed_unmeasured)
+    correction = correct(runs, answers, metrics, allowed_unmeasured) if is_corrected else None
+    is_reliable = correction is None or correction.is_reliable
     return Agreement(
         runs=tuple(run.info.run_id for run in runs),
         labels=sum(answers.raters.values()),
@@ -75,8 +85,8 @@ def agree(runs: Sequence[LabeledRun], minimums: Sequence[Minimum] = (), *, is_co
         notes=(*_notes(answers, graders), *_notes_on_draws(runs)),
         judges=judges_by_run(runs, answers),
         minimums=checked,
-        correction=correct(runs, answers, metrics) if is_corrected else None,
-        exit_code=exit_code(checked),
+        correction=correction,
+        exit_code=exit_code(checked) if is_reliable else ExitCode.INCOMPLETE,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
+from visioneval.analysis.left_out import DueMetrics
 from visioneval.analysis.summary.judge_card import PairCard
 from visioneval.errors import UsageError
 from visioneval.records.labeling.draws import RecordedDraw
@@ -49,6 +50,8 @@ class Facet:
     tag: str | None = None
     answers: dict[Unit, dict[str, float]] = field(default_factory=dict)
     """The current answer codes by unit and rater."""
+    unknown_cells: set[tuple[str, CellKey]] = field(default_factory=set)
+    """The labeled cells that are not in their run."""
 
     @property
     def name(self) -> str:
@@ -87,6 +90,8 @@ class Answers:
 
     facets: Facets
     records: dict[tuple[str, CellKey], Record] = field(default_factory=dict)
+    due: dict[str, DueMetrics] = field(default_factory=dict)
+    """By run: which metrics its cells should have."""
     raters: dict[str, int] = field(default_factory=dict)
     """The number of counted answers by rater."""
     unknown_cells: int = 0
@@ -131,10 +136,12 @@ def pool(runs: Sequence[LabeledRun]) -> Answers:
         cells = {record.cell: record for record in run.records}
         if duplicate := next((cell for cell in cells if (run.info.run_id, cell) in answers.records), None):
             raise UsageError(f"{run.info.run_id} is given twice: {duplicate[0]} on {duplicate[1]} would count twice")
+        answers.due[run.info.run_id] = DueMetrics(run.info)
         answers.records.update({(run.info.run_id, cell): record for cell, record in cells.items()})
         for label in newest(run.labels):
             if label.cell not in cells:
                 answers.unknown_cells += 1
+                _add_unknown(answers.facets, run.info.run_id, label)
             elif _add(answers.facets, *_in_one_direction(unit_of(run, label), label, directions)):
                 answers.raters[label.rater] = answers.raters.get(label.rater, 0) + 1
             else:
@@ -174,6 +181,12 @@ def _add(facets: Facets, unit: Unit, label: Label) -> bool:
         if code is not None:
             facet.answers.setdefault(unit, {})[label.rater] = code
     return None not in codes
+
+
+def _add_unknown(facets: Facets, run_id: str, label: Label) -> None:
+    for facet in facets.get(label.question, ()):
+        if label.other is None and facet.code(label) is not None:
+            facet.unknown_cells.add((run_id, label.cell))
 
 
 def _number(answer: Answer) -> float | None:

@@ -29,7 +29,8 @@ class CorrectedMetric(Frozen):
 
     ``judge`` has the unit of the metric, the other two that of the question. ``tuning`` is the judge's factor, 0 if it
     is no help. ``uncovered`` cells are not in the draw's frame, ``missing`` ones were drawn and not answered, and
-    ``waiting`` ones have not come up. ``reason`` is why there is no correction.
+    ``waiting`` ones have not come up. ``unmeasured`` outputs have no score of the judge, and ``note`` names them;
+    ``is_unreliable`` if these are too many for any of the figures. ``reason`` is why there is no correction.
     """
 
     run: str
@@ -41,6 +42,9 @@ class CorrectedMetric(Frozen):
     uncovered: int = 0
     missing: int = 0
     waiting: int = 0
+    unmeasured: int = 0
+    is_unreliable: bool = False
+    note: str = ""
     judge: Statistic = Statistic()
     labels: Statistic = Statistic()
     corrected: Statistic = Statistic()
@@ -69,11 +73,19 @@ class Correction(Frozen):
     metrics: tuple[CorrectedMetric, ...]
     differences: tuple[CorrectedDifference, ...]
 
+    @property
+    def is_reliable(self) -> bool:
+        """Whether the judge measured enough for every figure."""
+        return not any(metric.is_unreliable for metric in self.metrics)
 
-def correct(runs: Sequence[LabeledRun], answers: Answers, metrics: Mapping[str, RunMetric]) -> Correction:
+
+def correct(
+    runs: Sequence[LabeledRun], answers: Answers, metrics: Mapping[str, RunMetric], allowed: float = 0.0
+) -> Correction:
     """Corrects every metric that a label question names, in one run or two.
 
-    Raises ``UsageError`` for more runs, without such a question, and if the labels of a run can correct none of them.
+    ``allowed`` is the share of the outputs that the judge need not have measured. Raises ``UsageError`` for more runs,
+    without such a question, and if the labels of a run can correct none of them.
     """
     if len(runs) > 2:
         raise UsageError(f"--correct takes one run, or two to compare, not {len(runs)}")
@@ -91,7 +103,9 @@ def correct(runs: Sequence[LabeledRun], answers: Answers, metrics: Mapping[str, 
         by_question = [drawn_labels(run, question.facet, question.metric.name) for question in questions]
         if all(isinstance(labels, Unusable) for labels in by_question):
             raise UsageError(f"--correct: {next(entry.reason for entry in by_question if isinstance(entry, Unusable))}")
-        results += [question.corrected(run, labels) for question, labels in zip(questions, by_question, strict=True)]
+        results += [
+            question.corrected(run, labels, allowed) for question, labels in zip(questions, by_question, strict=True)
+        ]
         usable.append(by_question)
     differences = [
         question.difference(runs, first, second)
@@ -109,8 +123,16 @@ class _CorrectedQuestion:
     definition: LabelQuestion
     metric: RunMetric
 
-    def corrected(self, run: LabeledRun, labels: DrawnLabels | Unusable) -> CorrectedMetric:
-        about = {"run": name_of(run), "metric": self.metric.name, "question": self.facet.key, "kind": self.metric.kind}
+    def corrected(self, run: LabeledRun, labels: DrawnLabels | Unusable, allowed: float) -> CorrectedMetric:
+        about = {
+            "run": name_of(run),
+            "metric": self.metric.name,
+            "question": self.facet.key,
+            "kind": self.metric.kind,
+            "unmeasured": labels.left_out.unmeasured,
+            "is_unreliable": labels.left_out.is_too_much(allowed),
+            "note": labels.left_out.sentence("output", allowed),
+        }
         if isinstance(labels, Unusable):
             return CorrectedMetric(**about, reason=labels.reason)
         judge, cases, sample = _arrays(labels, _codes(labels.judge))

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from visioneval.analysis.agreement.answers import Facet, LabeledRun
 from visioneval.analysis.agreement.graders import score_of
+from visioneval.analysis.left_out import NOTHING, DueMetrics, LeftOut
 from visioneval.records.labeling.draws import DrawnCell, RecordedDraw, frame_of
 from visioneval.records.model import CellKey
 from visioneval.types import Status
@@ -32,7 +33,8 @@ class DrawnLabels:
     """The labels of a draw for one question.
 
     ``judge`` has the metric's value of all cells that the draw covers. ``uncovered`` counts the other cells with a
-    value, ``missing`` the drawn cells without an answer, and ``waiting`` those whose turn has not come.
+    value, ``missing`` the drawn cells without an answer, and ``waiting`` those whose turn has not come. ``left_out``
+    are the outputs that the draw covers and of which the metric was not measured: no figure counts them.
     """
 
     draw: RecordedDraw
@@ -41,6 +43,7 @@ class DrawnLabels:
     uncovered: int
     missing: int
     waiting: int
+    left_out: LeftOut
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,7 @@ class Unusable:
     """Why labels cannot correct a judge, as a sentence with what to do."""
 
     reason: str
+    left_out: LeftOut = NOTHING
 
 
 def drawn_labels(run: LabeledRun, facet: Facet, metric: str) -> DrawnLabels | Unusable:
@@ -58,30 +62,41 @@ def drawn_labels(run: LabeledRun, facet: Facet, metric: str) -> DrawnLabels | Un
             f"{where}: no random draw of cells to label is recorded; labels of cells that people chose cannot correct"
             f" a judge: run 'visioneval label {where} --which random:100'"
         )
-    scores = _scores(run, facet, metric)
+    scores, unmeasured = _scores(run, facet, metric)
     if not scores:
-        return Unusable(f"{where}: no cell with an output has a value of {metric}")
+        left_out = LeftOut(len(unmeasured), len(unmeasured))
+        return Unusable(f"{where}: no cell with an output has a value of {metric}", left_out)
     frame = {part.model_label: part for part in frame_of(run.records)}
-    results = [_labels_of(draw, run, facet, scores, frame) for draw in run.draws]
+    results = [_labels_of(draw, run, facet, scores, unmeasured, frame) for draw in run.draws]
     usable = [result for result in results if isinstance(result, DrawnLabels)]
     if not usable:
         return results[-1]
     return max(usable, key=lambda result: (len(result.judge), len(result.labels)))
 
 
-def _scores(run: LabeledRun, facet: Facet, metric: str) -> dict[CellKey, float]:
-    """The metric's value of each cell with an output that people were asked about."""
+def _scores(run: LabeledRun, facet: Facet, metric: str) -> tuple[dict[CellKey, float], list[CellKey]]:
+    """The metric's value of each cell with an output that people were asked about, and the cells that lack theirs."""
     tasks = facet.question.tasks if facet.question is not None else ()
-    scores = {}
+    scores: dict[CellKey, float] = {}
+    due, unmeasured = DueMetrics(run.info), list[CellKey]()
     for record in run.records:
-        _, score = score_of(record, metric)
-        if record.status is Status.COMPLETED and score is not None and (not tasks or record.task_type in tasks):
+        applies, score = score_of(record, metric, due)
+        if not applies or record.status is not Status.COMPLETED or (tasks and record.task_type not in tasks):
+            continue
+        if score is None:
+            unmeasured.append(record.cell)
+        else:
             scores[record.cell] = score
-    return scores
+    return scores, unmeasured
 
 
 def _labels_of(
-    draw: RecordedDraw, run: LabeledRun, facet: Facet, scores: Mapping[CellKey, float], frame: Mapping[str, object]
+    draw: RecordedDraw,
+    run: LabeledRun,
+    facet: Facet,
+    scores: Mapping[CellKey, float],
+    unmeasured: Sequence[CellKey],
+    frame: Mapping[str, object],
 ) -> DrawnLabels | Unusable:
     where, which = run.name or run.info.run_id, draw.about.which
     covered = {part.model_label for part in draw.about.frame if frame.get(part.model_label) == part}
@@ -115,6 +130,7 @@ def _labels_of(
         uncovered=len(scores) - len(judge),
         missing=missing,
         waiting=sum(cell.cell in judge for cell in draw.cells) - len(in_turn),
+        left_out=LeftOut(lost := sum(cell[1] in covered for cell in unmeasured), len(judge) + lost),
     )
 
 

@@ -22,6 +22,7 @@ from visioneval.analysis.agreement.measures import (
     failures,
     rank_measures,
 )
+from visioneval.analysis.left_out import DueMetrics, LeftOut
 from visioneval.analysis.sides import writers_of
 from visioneval.analysis.stats.interval import Floats
 from visioneval.analysis.stats.measure import Statistic
@@ -31,6 +32,7 @@ from visioneval.records.model import Record, RunInfo
 from visioneval.rules import Rule, parse_rule
 from visioneval.suite.entries.graders import rubric_scale
 from visioneval.suite.labels import VERDICT
+from visioneval.suite.meanings import describe_meaning, meanings_of, same_meaning
 from visioneval.suite.model import Suite
 from visioneval.suite.turns import chain_of
 from visioneval.types import Frozen, Metric, Verdict
@@ -84,6 +86,11 @@ class GraderAgreement(Frozen):
     confusion: Confusion | None
     disputed: tuple[Disputed, ...]
 
+    @property
+    def left_out(self) -> LeftOut:
+        """The labeled cells that were not measured."""
+        return LeftOut(self.unmeasured, self.cells + self.unmeasured)
+
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
@@ -129,10 +136,14 @@ def metrics_of(infos: Sequence[RunInfo]) -> dict[str, RunMetric]:
     metrics: dict[str, RunMetric] = {}
     for info in infos:
         writers = writers_of(info)
-        for name, meaning in {VERDICT: Metric(), **info.metrics}.items():
+        for name, meaning in {VERDICT: Metric(), **meanings_of(info.metrics, info.suite)}.items():
             first = metrics.setdefault(name, RunMetric(name, meaning, info.suite, writers.get(name)))
-            if (first.meaning.type, first.meaning.better) != (meaning.type, meaning.better):
-                raise UsageError(f"{info.run_id} defines metric {name!r} differently: analyze the runs separately")
+            if not same_meaning(first.meaning, meaning):
+                both = describe_meaning(first.meaning, meaning), describe_meaning(meaning, first.meaning)
+                raise UsageError(
+                    f"{info.run_id} defines metric {name!r} differently ({' -> '.join(both)}): analyze the runs"
+                    " separately"
+                )
     return metrics
 
 
@@ -175,11 +186,11 @@ def _agreement_of(facet: Facet, measured: RunMetric, answers: Answers) -> Grader
 
 
 def _rows(facet: Facet, metric: str, answers: Answers) -> _Rows:
-    units, answers_by_unit, scores, unmeasured = [], [], [], 0
+    units, answers_by_unit, scores, unmeasured = [], [], [], len(facet.unknown_cells)
     for unit, by_rater in facet.answers.items():
         run, test_id, label, sample, other = unit
         record = answers.records[run, (test_id, label, sample)]
-        applies, score = score_of(record, metric)
+        applies, score = score_of(record, metric, answers.due[run])
         if other is not None or not applies:
             continue
         if score is None:
@@ -192,15 +203,15 @@ def _rows(facet: Facet, metric: str, answers: Answers) -> _Rows:
     return _Rows(units, answers_by_unit, people, np.asarray(scores, dtype=float), unmeasured)
 
 
-def score_of(record: Record, metric: str) -> tuple[bool, float | None]:
+def score_of(record: Record, metric: str, due: DueMetrics) -> tuple[bool, float | None]:
     """Whether a metric applies to a cell, and its value, or ``None`` if unmeasured."""
-    if metric in record.scores:
-        score = record.scores[metric]
-        return True, None if score is None else float(score)
+    score = record.scores.get(metric)
+    if score is not None:
+        return True, float(score)
     if metric == VERDICT:
         passed = record.verdict.passed
         return record.verdict is not Verdict.NONE, None if passed is None else float(passed)
-    return False, None
+    return due.is_left_out(record, metric), None
 
 
 def _mean(values: Sequence[float]) -> float:

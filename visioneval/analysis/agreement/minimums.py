@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from visioneval.analysis.agreement.graders import GraderAgreement
 from visioneval.analysis.agreement.measures import MEASURES
+from visioneval.analysis.left_out import LeftOut, parse_allow, worst
 from visioneval.analysis.stats.measure import Statistic
+from visioneval.counted import count_of
 from visioneval.errors import ExitCode, UsageError
 from visioneval.rules import is_true
 from visioneval.suite.loading.messages import did_you_mean
 from visioneval.types import Frozen
 
 Bound = Literal["low", "estimate"]
+UNMEASURED = "unmeasured"
+"""What ``--allow`` accepts."""
 FLAGS: Mapping[Bound, str] = {"low": "--min", "estimate": "--min-point"}
 
 
@@ -34,7 +38,8 @@ class Minimum:
 class MinimumResult(Frozen):
     """The result of a ``Minimum``: the estimate ``value`` and lower bound ``low`` of the question that agrees least.
 
-    ``bound`` names the one that counts. ``note`` explains a minimum that did not pass.
+    ``bound`` names the one that counts. ``unmeasured`` labeled cells are in no measure. ``note`` names them, and
+    explains a minimum that did not pass.
     """
 
     metric: str
@@ -44,15 +49,24 @@ class MinimumResult(Frozen):
     value: float | None = None
     low: float | None = None
     question: str | None = None
+    unmeasured: int = 0
     state: Literal["passed", "failed", "unmeasured"]
     note: str | None = None
 
 
+def parse_allowed(values: Iterable[str]) -> float:
+    """The share of labeled cells that need not be measured, from the values of ``--allow``. Raises ``UsageError``."""
+    return parse_allow(values, (UNMEASURED,), rated=(UNMEASURED,)).get(UNMEASURED, 0.0)
+
+
 def check_minimums(
-    minimums: Sequence[Minimum], graders: Sequence[GraderAgreement], metrics: Collection[str]
+    minimums: Sequence[Minimum], graders: Sequence[GraderAgreement], metrics: Collection[str], allowed: float = 0.0
 ) -> tuple[MinimumResult, ...]:
-    """Checks minimums, in order. Raises ``UsageError`` for an unknown metric or measure, or a wrong value."""
-    return tuple(_check(minimum, *_parse(minimum, metrics), graders) for minimum in minimums)
+    """Checks minimums, in order. ``allowed`` is the share of labeled cells that need not be measured.
+
+    Raises ``UsageError`` for an unknown metric or measure, or a wrong value.
+    """
+    return tuple(_check(minimum, *_parse(minimum, metrics), graders, allowed) for minimum in minimums)
 
 
 def exit_code(minimums: Sequence[MinimumResult]) -> ExitCode:
@@ -79,7 +93,9 @@ def _parse(minimum: Minimum, metrics: Collection[str]) -> tuple[str, str | None]
     return metric, measure
 
 
-def _check(minimum: Minimum, metric: str, measure: str | None, graders: Sequence[GraderAgreement]) -> MinimumResult:
+def _check(
+    minimum: Minimum, metric: str, measure: str | None, graders: Sequence[GraderAgreement], allowed: float
+) -> MinimumResult:
     findings = [finding for finding in graders if finding.metric == metric]
     if measure and findings and not any(measure in finding.measures for finding in findings):
         names = ", ".join(findings[0].measures)
@@ -89,30 +105,45 @@ def _check(minimum: Minimum, metric: str, measure: str | None, graders: Sequence
         for finding in findings
         if finding.cells and (name := measure or finding.headline) in finding.measures
     ]
+    left_out = worst(finding.left_out for finding in findings)
     result = MinimumResult(
-        metric=metric, measure=measure, bound=minimum.bound, required=minimum.value, state="unmeasured"
+        metric=metric,
+        measure=measure,
+        bound=minimum.bound,
+        required=minimum.value,
+        unmeasured=left_out.unmeasured,
+        state="unmeasured",
     )
     if not candidates:
         return result.model_copy(update={"note": _nothing_to_compare(metric, graders)})
-    finding, name, worst = min(candidates, key=lambda candidate: _order(candidate[2], minimum.bound))
-    number = worst.low if minimum.bound == "low" else worst.value
+    finding, name, lowest = min(candidates, key=lambda candidate: _order(candidate[2], minimum.bound))
+    number = lowest.low if minimum.bound == "low" else lowest.value
     passed = number is not None and is_true(number, ">=", minimum.value)
-    state: Literal["passed", "failed", "unmeasured"] = "passed" if passed else "failed"
-    return MinimumResult(
-        metric=metric,
-        measure=name,
-        bound=minimum.bound,
-        required=minimum.value,
-        value=worst.value,
-        low=worst.low,
-        question=finding.question,
-        state="unmeasured" if number is None else state,
-        note=_note(worst, minimum, passed=passed),
+    is_unmeasured = number is None or left_out.is_too_much(allowed)
+    notes = (_note(lowest, minimum, passed=passed), _missing(left_out, allowed))
+    return result.model_copy(
+        update={
+            "measure": name,
+            "value": lowest.value,
+            "low": lowest.low,
+            "question": finding.question,
+            "state": "unmeasured" if is_unmeasured else "passed" if passed else "failed",
+            "note": "; ".join(filter(None, notes)) or None,
+        }
     )
+
+
+def _missing(left_out: LeftOut, allowed: float) -> str:
+    """The labeled cells that are in no measure, and how to accept them if they are too many."""
+    hint = f"; --allow {UNMEASURED}=RATE accepts more" if left_out.is_too_much(allowed) else ""
+    return left_out.sentence("labeled cell", allowed) + hint
 
 
 def _nothing_to_compare(metric: str, graders: Sequence[GraderAgreement]) -> str:
     """Why a metric has no agreement: nobody was asked about it, or no cell has both a label and a score."""
+    lost = worst(finding.left_out for finding in graders if finding.metric == metric)
+    if lost.unmeasured:
+        return f"none of the {count_of(lost.units, 'labeled cell')} was measured"
     asked = dict.fromkeys(finding.metric for finding in graders if finding.cells)
     if asked and all(finding.metric != metric for finding in graders):
         return f"no question has the metric {metric!r}: the answered ones have {', '.join(asked)}"

@@ -84,12 +84,17 @@ class MissedDamage(Frozen):
 
 
 class ProbeGate(Frozen):
-    """A gate: its text, its state, and the estimate and the bound of the 95 % interval that decides."""
+    """A gate: its text, its state, and the estimate and the bound of the 95 % interval that decides.
+
+    It is about ``outputs`` changed outputs, of which ``unmeasured`` count as the worst that they can be.
+    """
 
     gate: str
     state: Literal["passed", "failed", "unmeasured"]
     value: float | None
     bound: float | None
+    outputs: int = 0
+    unmeasured: int = 0
     message: str
 
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from visioneval.analysis.left_out import NOTHING, LeftOut
 from visioneval.analysis.probe.findings import HARMLESS, ProbedCell, ProbeGate
 from visioneval.analysis.probe.rates import rate_of
 from visioneval.errors import ExitCode, UsageError
@@ -60,13 +61,30 @@ def check_max_false_alarm(rate: float | None) -> None:
 
 
 def check_gates(
-    cells: Sequence[ProbedCell], minimums: Iterable[MinDetection], max_false_alarm: float | None
+    cells: Sequence[ProbedCell],
+    minimums: Iterable[MinDetection],
+    max_false_alarm: float | None,
+    originals: LeftOut = NOTHING,
+    granted: float = 0.0,
 ) -> tuple[ProbeGate, ...]:
-    """Checks every gate."""
+    """Checks every gate.
+
+    ``originals`` are the outputs that nobody could probe, as they have no verdict as they are. ``granted`` is the share
+    of them, and of changed outputs, that need not be measured.
+    """
     gates = [_detection_gate(gate, [cell for cell in cells if gate.covers(cell)]) for gate in minimums]
     if max_false_alarm is not None:
         gates.append(_false_alarm_gate(max_false_alarm, [cell for cell in cells if cell.is_harmless]))
-    return tuple(gates)
+    return tuple(_with_left_out(gate, originals, granted) for gate in gates)
+
+
+def _with_left_out(gate: ProbeGate, originals: LeftOut, granted: float) -> ProbeGate:
+    """Where too many outputs were not probed, no gate tells anything. Where too many changed outputs were not measured,
+    a gate that they fail tells nothing; one that passes would have passed whatever they are."""
+    changes = LeftOut(gate.unmeasured, gate.outputs)
+    is_unmeasured = originals.is_too_much(granted) or (gate.state == "failed" and changes.is_too_much(granted))
+    message = "; ".join(filter(None, (gate.message, originals.sentence("output", granted))))
+    return gate.model_copy(update={"state": "unmeasured" if is_unmeasured else gate.state, "message": message})
 
 
 def exit_code(
@@ -95,6 +113,8 @@ def _detection_gate(gate: MinDetection, cells: Sequence[ProbedCell]) -> ProbeGat
         state=state,
         value=rate.rate,
         bound=rate.low,
+        outputs=rate.outputs,
+        unmeasured=rate.unmeasured,
         message=message + _apart(rate.unmeasured),
     )
 
@@ -112,7 +132,15 @@ def _false_alarm_gate(limit: float, cells: Sequence[ProbedCell]) -> ProbeGate:
         f"failed {rate.failed} of {rate.outputs} in {_cases(rate.cases)}: {rate.rate:.3g}, at most"
         f" {show_beside(rate.high, limit, 3)} with 95 % confidence"
     )
-    return ProbeGate(gate=text, state=state, value=rate.rate, bound=rate.high, message=message + _apart(errors))
+    return ProbeGate(
+        gate=text,
+        state=state,
+        value=rate.rate,
+        bound=rate.high,
+        outputs=rate.outputs,
+        unmeasured=errors,
+        message=message + _apart(errors),
+    )
 
 
 def _unmeasured(text: str, message: str) -> ProbeGate:

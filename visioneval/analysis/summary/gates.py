@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import fsum
 from typing import Protocol
 
+from visioneval.analysis.left_out import DueMetrics, LeftOut, granted_share, worst
 from visioneval.analysis.scores import CaseNumbers, Scores
 from visioneval.analysis.stats.basic import Interval
 from visioneval.analysis.stats.clusters import case_sums, mean_interval, rate_interval
@@ -52,20 +54,34 @@ class Pool:
         self._gate, self._weights = gate, dict(weights or {})
         self._numbers = CaseNumbers() if numbers is None else numbers
         self._groups: dict[str, Scores] = {name: Scores() for name in self._weights or _SIDES[: self._sides]}
+        self._unmeasured: Counter[str] = Counter()
 
     @property
     def _sides(self) -> int:
         return 2 if self._gate.fn == "separation" else 1
 
-    def add(self, cell: CellFacts, *, is_counter: bool = False, image_of: str | None = None) -> None:
-        """Adds a cell. Only ``separation`` treats counter-examples separately, and needs to know the case that
-        generates the images of the cell, if it is another."""
+    def add(
+        self, cell: CellFacts, *, is_counter: bool = False, is_left_out: bool = False, image_of: str | None = None
+    ) -> None:
+        """Adds a cell. Only ``separation`` treats counter-examples separately.
+
+        ``is_left_out``: the cell has no value, and should have one. ``image_of``: the case that generates the images of
+        the cell, if it is another.
+        """
         value = _cell_value(self._gate, cell)
         group = next((tag for tag in cell.tags if tag in self._weights), None) if self._weights else _SIDES[0]
         if is_counter and self._gate.fn == "separation":
             group = _SIDES[1]
-        if value is not None and group is not None:
+        if group is None:
+            return
+        if value is not None:
             self._groups[group].add(value, self._numbers[image_of or cell.test_id])
+        self._unmeasured[group] += is_left_out
+
+    def left_out(self) -> tuple[LeftOut, LeftOut]:
+        """What is left out of all cells, and of the group that lacks most: each side, or each weighted tag, counts."""
+        groups = [LeftOut(lost := self._unmeasured[name], group.n + lost) for name, group in self._groups.items()]
+        return LeftOut(sum(each.unmeasured for each in groups), sum(each.units for each in groups)), worst(groups)
 
     def value(self) -> tuple[float | None, int]:
         """The gate's value and the number of cells in it.
@@ -131,8 +147,8 @@ def _cell_value(gate: Gate, cell: CellFacts) -> float | None:
         return float(cell.verdict is Verdict.ERROR)
     if gate.fn == "unmeasured_rate":
         return float(cell.is_unmeasured)
-    if gate.fn == "refusal_rate":
-        return float(cell.status is Status.REFUSED)
+    if gate.fn == "refusal_rate":  # nobody knows whether a model would have refused what never reached it
+        return None if cell.status is Status.ERROR else float(cell.status is Status.REFUSED)
     score = cell.scores.get(gate.metric or "")
     return None if score is None else float(score)
 
@@ -140,28 +156,43 @@ def _cell_value(gate: Gate, cell: CellFacts) -> float | None:
 class GateAccumulator:
     """Evaluates one gate over the cells of its scope."""
 
-    def __init__(self, entry: GateRule, info: RunInfo, numbers: CaseNumbers) -> None:
-        """Starts without cells. ``numbers`` are shared by all counters of the run."""
+    def __init__(self, entry: GateRule, info: RunInfo, numbers: CaseNumbers, due: DueMetrics) -> None:
+        """Starts without cells. ``numbers`` and ``due`` are shared by all counters of the run."""
         self._entry = entry
         self._info = info
         self._gate = parse_gate(entry.rule)
         suite = info.selected_suite
         self._counter = counter_examples(suite)
         self._images = image_cases(suite) if self._gate.fn == "separation" else {}
-        self._left_out = left_out_of_means(suite, info.metrics).cases_of(self._gate.metric, entry)
+        self._without = left_out_of_means(suite, info.metrics).cases_of(self._gate.metric, entry)
         self._pool = Pool(self._gate, entry.weights, numbers)
+        self._due = due
+        self._granted = granted_share(info.suite.declared_gates, entry)
         self._errors = 0
 
     def add(self, cell: Record) -> None:
         """Counts a cell, if it is in the gate's scope."""
         if self._covers(cell):
-            image_of = self._images.get(cell.test_id)
-            self._pool.add(cell, is_counter=cell.test_id in self._counter, image_of=image_of)
+            self._pool.add(
+                cell,
+                is_counter=cell.test_id in self._counter,
+                is_left_out=self._is_left_out(cell),
+                image_of=self._images.get(cell.test_id),
+            )
             self._errors += cell.verdict is Verdict.ERROR
 
     def _covers(self, cell: Record) -> bool:
         in_scope = self._entry.covers(cell.test_id, cell.task_type, cell.tags, cell.model_label)
-        return in_scope and cell.test_id not in self._left_out
+        return in_scope and cell.test_id not in self._without
+
+    def _is_left_out(self, cell: Record) -> bool:
+        match self._gate.fn:
+            case "pass_rate":
+                return cell.verdict is Verdict.ERROR
+            case "refusal_rate":
+                return cell.status is Status.ERROR
+            case _:
+                return self._gate.metric is not None and self._due.is_left_out(cell, self._gate.metric)
 
     def counts_against(self, cell: Record) -> bool:
         """Whether a cell that did not pass is in the scope and is what the gate counts: a FAIL, an error, a score."""
@@ -176,6 +207,9 @@ class GateAccumulator:
         """Returns the gate's value and state."""
         value, n = self._pool.value()
         low, high = self._pool.limits(self._info.metrics.get(self._gate.metric or ""))
+        left_out, worst_group = self._pool.left_out()
+        state = self._state(value, n)
+        is_unreliable = state in ("passed", "failed") and worst_group.is_too_much(self._granted)
         return GateFinding(
             rule=self._entry.rule,
             scope=self._scope,
@@ -184,18 +218,21 @@ class GateAccumulator:
             high=high,
             n=n,
             errors=self._errors,
-            state=self._state(value, n),
+            unmeasured=left_out.unmeasured,
+            is_unreliable=is_unreliable,
+            note=(worst_group if is_unreliable else left_out).sentence("cell", self._granted),
+            state="unmeasured" if is_unreliable and state == "passed" else state,
         )
 
     @property
     def _scope(self) -> str:
-        without = ["without counterexamples"] if self._left_out else []
+        without = ["without counterexamples"] if self._without else []
         return "; ".join(filter(None, (describe_scope(self._entry), *without)))
 
     def _state(self, value: float | None, n: int) -> GateState:
         if self._info.selection.shard is not None:  # other shards can change the value, but cannot undo an error
             return "failed" if self._gate.forbids_errors and value else "deferred"
-        if self._info.selection.narrows and not _can_match(self._entry, self._gate, self._info, self._left_out):
+        if self._info.selection.narrows and not _can_match(self._entry, self._gate, self._info, self._without):
             return "skipped"
         if self._gate.fn == "pass_rate" and not n and not self._info.suite.has_rules:  # no model refused
             return "skipped"
@@ -204,13 +241,13 @@ class GateAccumulator:
         return "passed" if gate_passes(self._gate, value) else "failed"
 
 
-def _can_match(entry: GateRule, gate: Gate, info: RunInfo, left_out: frozenset[str]) -> bool:
+def _can_match(entry: GateRule, gate: Gate, info: RunInfo, without: frozenset[str]) -> bool:
     """Whether the selection left a cell in the scope of this gate, which leaves out some cases."""
     if gate.metric is not None and gate.metric not in info.metrics:
         return False
     suite = info.selected_suite
     in_scope = (case for case in suite.cases if entry.fits(case.id, case.task_type, case.tags))
-    cases = [case for case in in_scope if case.id not in left_out]
+    cases = [case for case in in_scope if case.id not in without]
     if not {tag for case in cases for tag in case.tags}.issuperset(entry.weights or ()):
         return False  # what is left would be another number
     labeled = [m for m in suite.models if not entry.models or any_glob(entry.models, str(m.label))]

@@ -8,8 +8,10 @@ from functools import partial
 from itertools import chain
 
 from visioneval.analysis.alignments import Alignments
-from visioneval.analysis.compare.preferences import PreferenceFinding, unjudged
+from visioneval.analysis.compare.preferences import PreferenceFinding, never_asked_pairs, unjudged
 from visioneval.analysis.disagreements import Disagreements
+from visioneval.analysis.left_out import DueMetrics
+from visioneval.analysis.never_asked import NeverAskedCells
 from visioneval.analysis.rerouting import Reroutings
 from visioneval.analysis.scores import CaseNumbers
 from visioneval.analysis.summary.accumulators import Accumulator, Costs, Model, Money, Verdicts, add_costs, most_common
@@ -28,6 +30,7 @@ from visioneval.records.model import Record, RunInfo, known_sum, suite_order
 from visioneval.rules import parse_gate, parse_rule
 from visioneval.suite.counter_examples import left_out
 from visioneval.suite.filters import GateRule, any_glob
+from visioneval.suite.meanings import meanings_of
 from visioneval.suite.model import Suite
 
 ERROR_GATE = GateRule(rule="error_rate == 0")
@@ -50,7 +53,7 @@ def summarize(
     builder = _SummaryBuilder(info, diversity)
     for record in records:
         builder.add(record)
-    return builder.result(unjudged(pairs), pair_judges, pair_costs)
+    return builder.result(pairs, pair_judges, pair_costs)
 
 
 class _SummaryBuilder:
@@ -58,7 +61,8 @@ class _SummaryBuilder:
 
     def __init__(self, info: RunInfo, diversity: Iterable[CaseDiversity]) -> None:
         self._info = info
-        numbers, without = CaseNumbers(), left_out(info.selected_suite, info.metrics)
+        numbers, due = CaseNumbers(), DueMetrics(info)
+        without = left_out(info.selected_suite, info.metrics)
         self._all_cells = Verdicts(numbers)
         self._models = defaultdict(
             partial(Model, numbers, without),
@@ -74,12 +78,13 @@ class _SummaryBuilder:
         self._noises = Noises(info, numbers, without)
         self._judges = JudgeCards(info)
         self._alignments = Alignments(info)
-        self._gates = [GateAccumulator(entry, info, numbers) for entry in gates_of(info.suite)]
+        self._gates = [GateAccumulator(entry, info, numbers, due) for entry in gates_of(info.suite)]
         self._failing = FailingCells(info, self._gates)
         self._costs = Costs(info)
         self._money = Money()
         self._reused = 0
         self._optional_unmeasured: Counter[str] = Counter()
+        self._never_asked = NeverAskedCells()
         self._reroutings = Reroutings(info)
         self._panels = Panels(info)
         self._diversities = Diversities(info, diversity, numbers)
@@ -95,6 +100,7 @@ class _SummaryBuilder:
             self._costs,
             self._panels,
             self._diversities,
+            self._never_asked,
             *self._gates,
         )
 
@@ -114,9 +120,10 @@ class _SummaryBuilder:
             accumulator.add(cell)
 
     def result(
-        self, unjudged_pairs: int, pair_judges: Sequence[PairCard], pair_costs: Sequence[CostFinding]
+        self, pairs: Sequence[PreferenceFinding], pair_judges: Sequence[PairCard], pair_costs: Sequence[CostFinding]
     ) -> Summary:
         info, counts, disagreements = self._info, self._all_cells.result(), self._disagreements.result()
+        unjudged_pairs = unjudged(pairs)
         gates = tuple(gate.result() for gate in self._gates)
         diversity = self._diversities.result(self._models)
         pairwise_usd = known_sum(*(cost.usd for cost in pair_costs if cost.paid or cost.cached))
@@ -133,7 +140,7 @@ class _SummaryBuilder:
             models=tuple(
                 model.result(label, info, self._costs.unknown[label]) for label, model in self._models.items()
             ),
-            metrics=info.metrics,
+            metrics=meanings_of(info.metrics, info.suite),
             tags={tag: verdicts.result() for tag, verdicts in self._tags.items()},
             failure_tags=most_common(self._failure_tags),
             warned_rules=most_common(self._warned_rules),
@@ -153,6 +160,7 @@ class _SummaryBuilder:
             alignments_left_out=self._alignments.left_out,
             gates=gates,
             optional_unmeasured=dict(self._optional_unmeasured),
+            never_asked=(*self._never_asked.result(), *never_asked_pairs(pairs)),
             panels=self._panels.result(),
             diversity=diversity,
             reroutings=self._reroutings.result(),
@@ -203,9 +211,9 @@ def exit_code(
     3 if its budget or a refused API key ended it; 130 if it was interrupted; 3 if cells are missing or unplanned,
     pairs were not judged or measured; for a shard, 3 if a gate allows no
     error and it has one, else 0, as its other gates wait for the other shards; 3 if a gate on errors or
-    unmeasured cells failed, a gate is unmeasured, or a selection left out all gates of the suite; 1 if another gate
-    failed; otherwise 0. ``gates`` begins with those of the suite. A suite without rules has no pass rate to decide: its
-    run passes if its outputs exist.
+    unmeasured cells failed, a gate is unmeasured or leaves out too many cells, or a selection left out all gates of the
+    suite; 1 if another gate failed; otherwise 0. ``gates`` begins with those of the suite. A suite without rules has no
+    pass rate to decide: its run passes if its outputs exist.
     """
     if info.stopped_by:
         return ExitCode.INCOMPLETE
@@ -218,7 +226,8 @@ def exit_code(
     incomplete = [
         gate
         for gate in gates
-        if gate.state == "unmeasured" or (gate.state == "failed" and parse_gate(gate.rule).is_about_errors)
+        if gate.state == "unmeasured"
+        or (gate.state == "failed" and (gate.is_unreliable or parse_gate(gate.rule).is_about_errors))
     ]
     declared = gates[: len(info.suite.declared_gates)] if info.suite.has_rules else ()
     if incomplete or (declared and all(gate.state == "skipped" for gate in declared)):

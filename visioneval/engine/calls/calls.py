@@ -19,19 +19,21 @@ from visioneval.engine.calls.attempts.outcomes import (
     reply_of,
 )
 from visioneval.engine.calls.attempts.priced import PricedAttempts
-from visioneval.engine.calls.caching.cache import Cache, CacheEntry, Kind
+from visioneval.engine.calls.caching.cache import Cache
 from visioneval.engine.calls.caching.cache_files import Content
+from visioneval.engine.calls.caching.layout import CacheEntry, Kind
 from visioneval.engine.calls.caching.reuse import Reuse, RunCells
 from visioneval.engine.calls.checked_media import CheckedMedia, check_media, check_outputs, is_whole
 from visioneval.engine.calls.cost.bounds import CallSize, generation_size, question_size
 from visioneval.engine.calls.cost.budget import Budget
 from visioneval.engine.calls.cost.meter import Meter
 from visioneval.engine.calls.cost.pricing import Prices
+from visioneval.engine.calls.cost.usage import checked_usage
 from visioneval.engine.calls.judge_answers import AbandonedError, cached_fields, question_key
 from visioneval.engine.calls.limit_keys import RateLimitKey, generation_limit_key, judge_limit_key
 from visioneval.engine.calls.log import CallLog
 from visioneval.engine.calls.throttle import Throttle, Tries
-from visioneval.engine.sanitize import Sanitizer
+from visioneval.engine.sanitize import Sanitizer, usd
 from visioneval.errors import NOT_CACHED, ProviderError, StorageError
 from visioneval.expansion.keys import HashOf, call_key, operation_key
 from visioneval.expansion.plan import Call
@@ -51,7 +53,7 @@ from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.entries.limits import OPERATION_TIMEOUT_S
 from visioneval.types import TaskType
 
-T = TypeVar("T")
+T = TypeVar("T", Generation, Reply)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,7 @@ class Calls:
             )
             size = _size_of(generation)
             outputs = await self.short_work.run(check_outputs, generation, call.task_type, size=size)
+            generation = replace(generation, usage=checked_usage(generation.usage, outputs=len(outputs)))
             return _generation_result(generation, outputs, generation.cost_usd, tries.count)
         key = call_key(call, hash_of)
         cached = await self._cached_generation(key, call)
@@ -179,7 +182,7 @@ class Calls:
         """
         if config.is_free:
             reply = await reply_of(judge, question, about)
-            meter.add(replace(reply, cost_usd=0.0), cached=False)
+            meter.add(replace(reply, usage=checked_usage(reply.usage), cost_usd=0.0), cached=False)
             return reply
         limit_key = judge_limit_key(config)
         key = question_key(config, question)  # reads no image, so a thread would take longer
@@ -242,12 +245,12 @@ class Calls:
         """Whether caching makes requests, which the event loop must not wait for."""
         return self.cache is not None and self.cache.is_shared
 
-    async def _pull(self, key: str, run_id: str | None = None) -> None:
+    async def _pull(self, key: str, is_usable: Callable[[CacheEntry], bool] = lambda _: True) -> None:
         """Looks for an answer on other machines. If that fails, no new call starts: its answer may be paid already."""
         if self.cache is None or not self.cache.is_shared:
             return
         try:
-            await asyncio.to_thread(self.cache.pull, key, run_id)
+            await asyncio.to_thread(self.cache.pull, key, is_usable)
         except StorageError as error:
             self.broken = self.broken or error
             self.throttle.shut()
@@ -315,25 +318,32 @@ class Calls:
         return answer, attempts.cost
 
     async def _cached_generation(self, key: str, call: Call) -> GenerationResult | None:
-        """The cached generation, if it is complete or the run is offline; ``None`` if it must be generated."""
+        """The newest usable generation in the cache; ``None`` if it must be generated."""
         if self.cache is None or self.reuse.generations == "none":
             return None
-        await self._pull(key, self.payer if self.reuse.generations == "own" else None)
-        entry = self.cache.get(key)
-        if entry is None or (self.reuse.generations == "own" and entry.run_id != self.payer):
-            return None
+        is_usable = partial(self._is_usable, call)
+        await self._pull(key, is_usable)
+        for entry in filter(is_usable, self.cache.answers(key)):
+            read = partial(self._read_outputs, entry, self.cache, call.task_type)
+            outputs = await run_in_thread(read, when=_needs_thread(entry))
+            if outputs is not None and (self.reuse.offline or not any(p.fault for p in outputs)):
+                return self._from_cache(call, entry, outputs)
+        return None
+
+    def _is_usable(self, call: Call, entry: CacheEntry) -> bool:
+        """Whether a cached generation counts: any offline, else one that is complete; and whose run and cell count."""
+        if self.reuse.generations == "own" and entry.run_id != self.payer:
+            return False
         if self.cells.is_of_another(entry.answer.get("cell"), call.case.id, call.run.label):
-            return None
-        if not self.reuse.offline and not entry.answer["whole"]:
-            return None
-        outputs = await run_in_thread(self._read_outputs, entry, self.cache, call.task_type, when=_needs_thread(entry))
-        if outputs is None or (not self.reuse.offline and any(p.fault for p in outputs)):
-            return None
+            return False
+        return self.reuse.offline or bool(entry.answer["whole"])
+
+    def _from_cache(self, call: Call, entry: CacheEntry, outputs: tuple[CheckedMedia, ...]) -> GenerationResult:
         answer = entry.answer
         if self.reuse.generations == "own":  # this run paid for it, but has no record of it yet
-            return GenerationResult(
-                outputs, answer["refused"], answer["usage"], answer["cost_usd"], answer["run_params"]
-            )
+            limit_key = generation_limit_key(call.run.provider, call.run.params)
+            usage = self.prices.checked_usage(limit_key, answer["usage"], len(outputs))
+            return GenerationResult(outputs, answer["refused"], usage, usd(answer["cost_usd"]), answer["run_params"])
         return GenerationResult(
             outputs,
             refused=answer["refused"],
@@ -352,7 +362,7 @@ class Calls:
                 data = cache.read(image.sha256)
                 if data is None:
                     return None
-                checked = image if image.decoded else check_media(data, task)
+                checked = image if image.is_checked else check_media(data, task)
                 image = replace(checked, data=None, file=cache.file(image.sha256))
             outputs.append(image)
         return tuple(outputs)
@@ -395,7 +405,7 @@ def _size_of(generation: Generation) -> float:
 
 def _needs_thread(entry: CacheEntry) -> bool:
     """Whether to read a cached generation in a thread: it is large, or not decoded yet."""
-    return entry.bytes > SMALL or not all(image.get("decoded") for image in entry.answer["outputs"])
+    return entry.image_bytes > SMALL or not all(image.get("decoded") for image in entry.answer["outputs"])
 
 
 def _generation_result(

@@ -11,6 +11,7 @@ from visioneval.errors import ImageError
 from visioneval.media.formats import artifact
 from visioneval.media.video import video_file
 from visioneval.providers.base import Address, Generation, OutputFile
+from visioneval.records.fields import MOST_PIXELS
 from visioneval.types import TaskType
 
 
@@ -32,6 +33,12 @@ class CheckedMedia:
     fault: str | None = None
     decoded: bool = False
     """Whether the bytes were fully decoded; false for cache entries of older versions."""
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether the bytes were decoded, and its size can be one: a cache may be damaged, or a stranger's."""
+        sizes = (self.width, self.height)
+        return self.decoded and all(type(size) is int and 0 < size <= MOST_PIXELS for size in sizes)
 
     @property
     def content(self) -> bytes | Path | None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from visioneval.engine.calls.user_code import BrokenCodeError
-from visioneval.engine.sanitize import amount, scalar
+from visioneval.engine.sanitize import usd
 from visioneval.providers.base import Generation, Reply
 
 
@@ -33,7 +32,6 @@ def check_reply(reply: Reply) -> None:
 
 def _cost_problem(cost: Any) -> str | None:
     """Why a cost is impossible; ``None`` if it is possible or unknown."""
-    number = amount(scalar(cost))
-    if cost is None or (number is not None and math.isfinite(number) and number >= 0):
+    if cost is None or usd(cost) is not None:
         return None
     return f"cost_usd={cost!r:.60}: it must be a number from 0, or None if it is unknown"

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from visioneval.engine.calls.cost.pricing import tokens_of
+from visioneval.engine.calls.cost.usage import tokens_of
 from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.errors import UsageError
 

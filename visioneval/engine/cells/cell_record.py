@@ -8,7 +8,7 @@ from typing import Any
 
 from visioneval.engine.calls.calls import GenerationResult
 from visioneval.engine.cells.context import RunContext
-from visioneval.engine.sanitize import amount
+from visioneval.engine.sanitize import usd
 from visioneval.expansion.keys import generation_key, grade_key
 from visioneval.expansion.plan import Call
 from visioneval.records.model import CellError, Record
@@ -36,7 +36,7 @@ def error_record(make_record: partial[Record], kind: str, message: str) -> Recor
 def record_maker(call: Call, sample: int, outcome: CallOutcome, context: RunContext) -> partial[Record]:
     """A factory for the cell's record, with all fields of its generation."""
     share = outcome.share
-    cost = amount(outcome.generated.cost_usd)
+    cost = usd(outcome.generated.cost_usd)
     sanitizer = context.sanitizer
     return partial(
         Record,

@@ -10,12 +10,12 @@ from typing import Literal
 
 from visioneval.engine.cells.cell import Job, StoredOutput
 from visioneval.engine.cells.turns import call_on_records, is_edit_of
-from visioneval.engine.prepare.changed_outputs import changed_outputs
 from visioneval.engine.prepare.reusable_grades import has_valid_grades
 from visioneval.engine.run import Jobs
 from visioneval.expansion.file_hashes import FileHashes
 from visioneval.expansion.keys import HashOf, generation_key, grade_key
 from visioneval.expansion.plan import Call, Plan
+from visioneval.records.cells.changed_outputs import changed_outputs
 from visioneval.records.files.links import file_inside
 from visioneval.records.keys import VERDICT_PARTS, changed_parts, describe_parts
 from visioneval.records.model import CellKey, Record, RunInfo, read_records

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from visioneval.engine.call_settings import CallSettings, check_budget, check_session
 from visioneval.engine.components import Components, build_components
-from visioneval.engine.prepare.changed_outputs import writing_ended
 from visioneval.engine.prepare.planning import (
     Planned,
     SuiteOptions,
@@ -28,6 +27,7 @@ from visioneval.errors import SuiteError, UsageError
 from visioneval.expansion.plan import Plan
 from visioneval.extras import has_extra, needs
 from visioneval.media.video import can_read_videos
+from visioneval.records.cells.changed_outputs import writing_ended
 from visioneval.records.model import RunInfo, read_info, read_records
 from visioneval.records.resume_command import resume_command
 from visioneval.records.stores.locations import display_name

@@ -15,6 +15,7 @@ from visioneval.errors import UsageError
 from visioneval.expansion.plan import Plan
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.entries.metrics import BUILT_IN
+from visioneval.suite.meanings import meanings_of
 from visioneval.suite.turns import chain_of
 
 GECKO = "gecko"
@@ -66,7 +67,8 @@ def sample_sizes(
     plan: Plan, estimated: CostEstimate, options: DetectOptions, past: Callable[[], PastCosts] = PastCosts
 ) -> SampleSizes:
     """The sizes of runs of ``plan``, whose work is ``estimated``. ``past`` is called often. Raises ``UsageError``."""
-    detect = parse_detect(options.difference, {**plan.metrics, **BUILT_IN}, _families(plan))
+    metrics = meanings_of(plan.metrics, plan.whole_suite)
+    detect = parse_detect(options.difference, {**BUILT_IN, **metrics}, _families(plan))
     if options.like and options.pass_rate is not None:
         raise UsageError("--pass-rate: --like measures it; leave out one of them")
     if options.like:

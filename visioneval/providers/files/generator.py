@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from visioneval.errors import ProviderError, UsageError
-from visioneval.media.images import MAX_BYTES
+from visioneval.media.images import MAX_BYTES, sha256
 from visioneval.media.urls import fetch, is_url
 from visioneval.providers.base import Address, Generation, GenerationRequest
 from visioneval.providers.files.config import FilesProvider
@@ -64,6 +64,9 @@ def _read(request: GenerationRequest, name: str) -> bytes:
             raise ProviderError(f"{source}: not a file", kind="invalid")
         if status.st_size > MAX_BYTES:
             raise ProviderError(f"{source}: over the limit of {MAX_BYTES:,} bytes", kind="bad_image")
-        return path.read_bytes()
+        data = path.read_bytes()
     except OSError as error:
         raise ProviderError(f"{source}: {error.strerror or error}", kind="invalid") from None
+    if "sha256" in request.params and sha256(data) != request.params["sha256"]:
+        raise ProviderError(f"{source}: was changed after it was generated", kind="bad_image")
+    return data

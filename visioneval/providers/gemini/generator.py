@@ -134,7 +134,8 @@ def add_usage(usage: dict[str, int], answer: types.GenerateContentResponse) -> N
     counts = answer.usage_metadata.model_dump(exclude_none=True) if answer.usage_metadata else {}
     for name, count in counts.items():
         for kind, tokens in _by_modality(name, count):
-            usage[kind] = usage.get(kind, 0) + tokens
+            before = usage.get(kind, 0)
+            usage[kind] = before + tokens if min(before, tokens) >= 0 else -1  # no sum may hide an impossible count
 
 
 def _by_modality(name: str, value: object) -> Iterator[tuple[str, int]]:

@@ -29,8 +29,6 @@ _STATUS_BY_NAME = {
 """The status for the code or type of an error in a reply with status 200."""
 _MAX_MESSAGE = 1000
 """The most characters of a provider's error message: gateways may send whole web pages."""
-_MAX_TOKENS = 2**63
-"""Counts from here on are no counts: neither the cache nor a record can hold them."""
 _SHORTEST_SECRET = 8
 """Shorter keys are not redacted: local servers accept any key, such as ``ollama``, which is also a normal word."""
 
@@ -204,13 +202,13 @@ class Connection:
             await self._client.close()
 
 
-def flat_usage(usage: object) -> dict[str, int]:
-    """Token counts by name: ``input_tokens``, and details such as ``input_image_tokens``."""
-    flat: dict[str, int] = {}
+def flat_usage(usage: object) -> dict[str, Any]:
+    """Token counts by name: ``input_tokens``, and details such as ``input_image_tokens``. Nothing is checked."""
+    flat: dict[str, Any] = {}
     for name, value in usage.items() if isinstance(usage, (dict, Mapping)) else ():
         if isinstance(value, (dict, Mapping)):  # the first of the two is fast
             prefix = name.removesuffix("tokens_details")
             flat |= {f"{prefix}{part}": tokens for part, tokens in flat_usage(value).items()}
-        elif isinstance(value, int) and abs(value) < _MAX_TOKENS:
+        elif value is not None:
             flat[name] = value
     return flat

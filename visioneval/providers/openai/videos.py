@@ -15,7 +15,7 @@ import openai
 
 from visioneval.errors import OperationError, ProviderError, ProviderErrorKind, StorageError
 from visioneval.media.images import MAX_BYTES
-from visioneval.providers.base import VIDEO_MS, Generation, GenerationRequest, OutputFile
+from visioneval.providers.base import MOST_VIDEO_MS, VIDEO_MS, Generation, GenerationRequest, OutputFile
 from visioneval.providers.input_images import accepted_image
 from visioneval.providers.openai.connection import Connection, kind_of_status, provider_errors, read_json
 from visioneval.providers.openai.video_params import inputs_problem
@@ -148,6 +148,8 @@ def _write(file: BinaryIO, data: bytes, path: Path) -> None:
 def _usage(job: Mapping[str, Any]) -> dict[str, int] | None:
     seconds = str(job.get("seconds") or "")
     try:
-        return {VIDEO_MS: round(1000 * float(seconds))} if seconds and 0 < float(seconds) < 100_000 else None
+        return (
+            {VIDEO_MS: round(1000 * float(seconds))} if seconds and 0 < 1000 * float(seconds) <= MOST_VIDEO_MS else None
+        )
     except ValueError:
         return None

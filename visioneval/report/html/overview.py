@@ -11,12 +11,13 @@ from urllib.parse import urlencode
 from visioneval.analysis.scores import Estimate
 from visioneval.analysis.summary.findings import CostFinding, Counts, GateFinding, ModelFindings, Summary
 from visioneval.analysis.summary.questions import QuestionFindings
+from visioneval.counted import count_of
 from visioneval.records.model import RunInfo
 from visioneval.report.html import plots
 from visioneval.report.html.distributions import CellNumbers, generation_rows, grading_rows, metric_rows
 from visioneval.report.html.plots import PlotInterval
 from visioneval.report.numbers import gate_value, show_interval
-from visioneval.report.outcome import error_note, outcome
+from visioneval.report.outcome import error_note, never_asked_text, outcome
 from visioneval.report.terminal.agreement.judge_card import judge_tables
 from visioneval.report.terminal.noise import noise_lines, noise_rows
 from visioneval.report.terminal.run.diversity import HEADINGS, TITLE, diversity_rows
@@ -72,6 +73,7 @@ def overview(info: RunInfo, numbers: CellNumbers, summary: Summary) -> dict[str,
         "failure_tags": _count_rows(summary.failure_tags, "failure"),
         "warned_rules": _count_rows(summary.warned_rules, ""),
         "unmeasured": unmeasured_text(summary.counts.unmeasured) if summary.counts.unmeasured else "",
+        "never_asked": never_asked_text(summary.never_asked),
         "reroutings": [rerouting_text(rerouting) for rerouting in summary.reroutings],
         "optional_unmeasured": _count_rows(summary.optional_unmeasured, ""),
         "disagreements": {
@@ -187,7 +189,6 @@ def _bar_width(summary: Summary) -> float:
 
 def _gate_text(gate: GateFinding, *, is_final: bool) -> tuple[str, str]:
     """The gate's state and value as text."""
-    value = gate_value(gate)
-    errors = f", {gate.errors} error{'s' * (gate.errors != 1)}" if gate.errors else ""
+    missing = gate.note or (count_of(gate.errors, "error") if gate.errors else "")
     label = GATE_LABELS[gate.state] if is_final else f"{GATE_LABELS[gate.state]} so far"
-    return label, f"{value} (n={gate.n}{errors})"
+    return label, f"{gate_value(gate)} (n={gate.n}{f', {missing}' if missing else ''})"

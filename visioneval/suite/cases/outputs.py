@@ -39,6 +39,16 @@ class ExistingOutput(Frozen):
         return {"path": self.path or "", **self.model_dump(include={"mime", "row", "problem"}, exclude_none=True)}
 
 
+class RecordedOutput(ExistingOutput):
+    """An output of another run. A file with another hash is not the one that the run generated."""
+
+    sha256: str
+
+    @property
+    def params(self) -> dict[str, str]:
+        return {**super().params, "sha256": self.sha256}
+
+
 Finished = Mapping[str, Sequence[ExistingOutput | None]]
 """Existing outputs by case id, in sample order, with paths relative to the suite's folder."""
 RunLabels = Callable[[str], Sequence[str]]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.pairing import CHANGES, CellPair, Change, Pairs
+from visioneval.analysis.left_out import LeftOut
 from visioneval.records.cells.cell_lines import CellColumns, positions_of
 from visioneval.records.model import CellKey
 from visioneval.types import MUST_PASS, Verdict
@@ -162,13 +163,24 @@ class PairMarks:
         unmeasured = counted & from_pass & (changes == _CHANGE_CODES["error_after"])
         return BreakCounts(int(counted.sum()), int(broken.sum()), int(unmeasured.sum()))
 
+    def measured_in_b_only(self, *, same_output: bool) -> LeftOut:
+        """The pairs without a verdict in A, of those with a verdict in B whose case is not flaky."""
+        import numpy as np
+
+        counted = ~self._flaky()
+        if same_output:
+            counted &= _flags(self._marks, _SAME_OUTPUT)
+        changes = self._changes()
+        in_b = counted & ~np.isin(changes, [_CHANGE_CODES["error_after"], _CHANGE_CODES["still_error"]])
+        return LeftOut(int((in_b & (changes == _CHANGE_CODES["error_before"])).sum()), int(in_b.sum()))
+
     def _changes(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
         import numpy as np
 
         return np.frombuffer(bytes(self._marks), np.uint8) & np.uint8(_CHANGE)
 
     def _flaky(self) -> Flags:
-        return self.a.flaky() | self.b.flaky()
+        return self.a.flaky()
 
 
 def _is_incomplete(cell: Cell) -> bool:

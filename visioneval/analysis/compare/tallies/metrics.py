@@ -10,7 +10,7 @@ from itertools import accumulate
 from math import isnan, nan
 from typing import overload
 
-from visioneval.analysis.cells import PooledCell
+from visioneval.analysis.cells import Cell, PooledCell
 from visioneval.analysis.compare.differences import Difference, scores_difference
 from visioneval.analysis.compare.paired_scores import PairedScores
 from visioneval.analysis.compare.pairing import CellPair, Pairs
@@ -18,17 +18,22 @@ from visioneval.analysis.compare.tallies.runs import RunScores
 from visioneval.analysis.scores import ExactSum
 from visioneval.records.cells.cell_lines import positions_of
 from visioneval.suite.counter_examples import is_metric_of
-from visioneval.types import Metric
+from visioneval.types import Metric, Verdict
 
 _ABSENT = object()
 
 
 @dataclass(frozen=True, slots=True)
 class MetricCoverage:
-    """The pairs in which B has an output, and by metric, in how many of their cells of A and of B it is measured."""
+    """The pairs in which B has an output, and by metric, in how many of their cells of A and of B it is measured.
+
+    ``left_out`` are by metric the pairs of its difference that lack the score on a side, without those with an error on
+    both sides and those of flaky cases.
+    """
 
     pairs_with_output: int
     measured: Mapping[str, tuple[int, int]]
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -40,6 +45,7 @@ class _MetricScores:
     measured_a: int = 0
     measured_b: int = 0
     runs_of_a: RunScores = field(default_factory=RunScores)
+    left_out: int = 0
 
 
 class MetricTally:
@@ -56,6 +62,7 @@ class MetricTally:
         # Without an output, nothing can be measured: such a cell counts as an error.
         has_output = pair.b.error is None or pair.b.error.stage != "generate"
         self._pairs_with_output += has_output
+        is_error_in_both = pair.a.verdict is Verdict.ERROR and pair.b.verdict is Verdict.ERROR
         for metric in self._metrics:
             before, after = a.get(metric.name, _ABSENT), b.get(metric.name, _ABSENT)
             if has_output:
@@ -63,6 +70,8 @@ class MetricTally:
                 metric.measured_b += after is not None and after is not _ABSENT
             if left_out and is_metric_of(metric.name, left_out):
                 continue
+            if is_stable and not is_error_in_both and _is_left_out(before, pair.a) + _is_left_out(after, pair.b):
+                metric.left_out += before is not _ABSENT or after is not _ABSENT
             if is_stable and before is not _ABSENT and after is not _ABSENT:
                 metric.scores.add(case, before, after)  # type: ignore[arg-type]
                 if isinstance(pair.a, PooledCell):
@@ -79,7 +88,13 @@ class MetricTally:
     def coverage(self) -> MetricCoverage:
         """In how many cells the metrics are measured."""
         measured = {item.name: (item.measured_a, item.measured_b) for item in self._metrics}
-        return MetricCoverage(self._pairs_with_output, measured)
+        left_out = {item.name: item.left_out for item in self._metrics}
+        return MetricCoverage(self._pairs_with_output, measured, left_out)
+
+
+def _is_left_out(score: object, cell: Cell) -> bool:
+    """Whether a score is null, or missing because the cell ended before it was graded. Else it does not apply."""
+    return score is None or (score is _ABSENT and cell.error is not None and cell.error.stage == "generate")
 
 
 @dataclass(frozen=True, slots=True)

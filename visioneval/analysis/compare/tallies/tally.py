@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Container, Sequence
 
 from visioneval.analysis.alignments import ALIGNMENT
 from visioneval.analysis.compare.comparability import GradingTally
 from visioneval.analysis.compare.pairing import CellPair, Pairing
+from visioneval.analysis.compare.tallies.excuses import ExcuseTally
 from visioneval.analysis.compare.tallies.marks import CellMarks, PairMarks
 from visioneval.analysis.compare.tallies.metrics import AlignmentPairs, AlignmentScores, AmountTally, MetricTally
 from visioneval.analysis.compare.tallies.verdicts import VerdictTally
@@ -20,7 +21,9 @@ GECKO = "gecko"
 class Tally:
     """All that a comparison adds up."""
 
-    def __init__(self, metrics: Sequence[str], pairing: Pairing, counter_examples: Collection[str] = ()) -> None:
+    def __init__(
+        self, metrics: Sequence[str], pairing: Pairing, excuses: ExcuseTally, counter_examples: Collection[str] = ()
+    ) -> None:
         """Has read nothing. ``metrics`` are the names of those that are compared.
 
         Differences of how well images match their prompts leave out ``counter_examples``.
@@ -29,6 +32,7 @@ class Tally:
         self.verdicts = VerdictTally()
         self.scores = MetricTally(metrics)
         self.gradings = GradingTally()
+        self.excuses = excuses
         self.cost_usd, self.seconds = AmountTally(), AmountTally()
         self.marks, self.marks_of_only_a, self.marks_of_only_b = PairMarks(), CellMarks(), CellMarks()
         self.gecko_keys: set[str] = set()
@@ -44,6 +48,7 @@ class Tally:
             is_counter = pair.b.test_id in self._counter_examples
             self.scores.add(case, pair, match_keys((*pair.a.graders, *pair.b.graders)) if is_counter else ())
             self.gradings.add(pair)
+            self.excuses.add(pair)
             self.cost_usd.add(pair.a.total_cost_usd, pair.b.total_cost_usd)
             self.seconds.add(pair.a.seconds, pair.b.seconds)
             self.marks.add(pair)
@@ -77,6 +82,7 @@ class Tally:
             scores.add(at, grader, pair)
         return scores
 
-    def alignments(self) -> AlignmentPairs:
-        """The scores of alignment graders."""
-        return AlignmentPairs(self._pairing.pairs, self._alignments)
+    def alignments(self, changed: Container[str]) -> AlignmentPairs:
+        """The scores of alignment graders, without those of ``changed`` metrics."""
+        scores = {key: scores for key, scores in self._alignments.items() if key not in changed}
+        return AlignmentPairs(self._pairing.pairs, scores)

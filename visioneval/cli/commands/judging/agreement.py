@@ -33,6 +33,14 @@ def agreement(
             "Also correct the graders' rates and means with labels of a random draw; with two runs, compare them.",
         ),
     ] = False,
+    allow: Annotated[
+        list[str] | None,
+        options.value(
+            "--allow",
+            "unmeasured[=RATE]",
+            "Accept that more than 5% of the labeled cells were not measured. Repeatable.",
+        ),
+    ] = None,
     as_json: Annotated[bool, options.flag("--json", "Print the results as JSON.")] = False,
     runs: options.RunsFolder = RUNS,
 ) -> None:
@@ -40,7 +48,8 @@ def agreement(
 
     Without MEASURE, --min applies to kappa for yes/no metrics, to quadratic_kappa for a rubric's scale, and to spearman
     for other numbers. MEASURE is one of these, or accuracy, fail_precision, fail_recall, kendall, pearson or
-    pairwise_accuracy. Exits 3 if a metric has too few labels for the measure or its interval.
+    pairwise_accuracy. Exits 3 if a metric has too few labels for the measure or its interval, or if more than 5% of the
+    labeled cells were not measured.
 
     --correct needs labels of cells that were drawn at random: 'visioneval label RUN --which random:N'.
     """
@@ -52,6 +61,7 @@ def agreement(
         minimums=_minimums("--min", minimum),
         minimum_points=_minimums("--min-point", minimum_point),
         correct=correct,
+        allow=allow or (),
         runs=runs,
         warn=options.say,
     )

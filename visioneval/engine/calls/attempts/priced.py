@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
 from typing import Generic, TypeVar
@@ -15,10 +15,10 @@ from visioneval.engine.calls.cost.pricing import Prices
 from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.engine.calls.log import CallLog
 from visioneval.engine.calls.throttle import Tries
-from visioneval.engine.sanitize import amount
-from visioneval.providers.base import Generation
+from visioneval.engine.sanitize import usd
+from visioneval.providers.base import Generation, Reply
 
-T = TypeVar("T")
+T = TypeVar("T", Generation, Reply)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,16 +61,18 @@ class PricedAttempts(Generic[T]):
             if may_be_billed(error):
                 self.budget.settle(claim, None)
             raise
-        usage, reported_cost = getattr(answer, "usage", None), getattr(answer, "cost_usd", None)
         outputs = len(answer.outputs) if isinstance(answer, Generation) else 0
-        known = self.prices.cost(self.limit_key, usage, outputs) if reported_cost is None else amount(reported_cost)
+        usage = self.prices.checked_usage(self.limit_key, answer.usage, outputs)
+        known = usd(answer.cost_usd)
+        if answer.cost_usd is None:
+            known = self.prices.reported_cost(self.limit_key, usage, outputs)
         status = "refused" if getattr(answer, "refused", None) is not None else "ok"
-        is_free = self._was_paid or (known is None and status == "refused")
+        is_free = self._was_paid or (known is None and not answer.usage and status == "refused")
         self.budget.settle(claim, 0.0 if is_free else known)
         seconds = perf_counter() - start
         self.log.call(self.limit_key, self.key, status, self.tries.count, seconds, usage=usage or {}, cost=known)
         self.cost = known
-        return answer
+        return replace(answer, usage=usage)
 
 
 def _bound(prices: Prices, limit_key: RateLimitKey, size: Callable[[], CallSize], *, is_paid: bool) -> CostBound:

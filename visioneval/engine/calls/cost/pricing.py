@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from visioneval.engine.calls.cost.usage import MOST_TOKENS, TEXT_TOKENS, checked_usage, tokens_of
 from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.providers.base import VIDEO_MS
 from visioneval.providers.litellm.catalog import listed_price
@@ -29,20 +30,6 @@ _NAMES_IN_LITELLM = {
     "xai": "x-ai",
 }
 """Names of providers in genai-prices, by LiteLLM's."""
-_TOKENS = {
-    "input_tokens": ("input_tokens", "prompt_tokens", "prompt_token_count", "tool_use_prompt_token_count"),
-    "output_tokens": ("output_tokens", "completion_tokens", "candidates_token_count", "thoughts_token_count"),
-    "cache_read_tokens": ("input_cached_tokens", "prompt_cached_tokens", "cached_content_token_count"),
-    "input_image_tokens": ("input_image_tokens", "prompt_image_tokens"),
-    "output_image_tokens": ("output_image_tokens", "candidates_image_tokens"),
-    "output_video_tokens": ("output_video_tokens", "candidates_video_tokens"),
-    "cache_image_read_tokens": ("input_cached_image_tokens", "prompt_cached_image_tokens", "cache_image_tokens"),
-}
-"""The token names of genai-prices, and the names that providers use for them."""
-_TEXT_TOKENS = {
-    "input": ("input_text_tokens", "prompt_text_tokens"),
-    "output": ("output_text_tokens", "candidates_text_tokens"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +43,22 @@ class Prices:
     def knows(self, limit_key: RateLimitKey) -> bool:
         """Whether the price of a call is known."""
         return self.fixed(limit_key) is not None or self._public(limit_key) is not None
+
+    def checked_usage(self, limit_key: RateLimitKey, usage: object, images: int) -> dict[str, int] | None:
+        """The usage that a server reports of one call that generated ``images`` images; ``None`` if unknown."""
+        public = self._public(limit_key)
+        window = None if public is None else public[1].context_window
+        return checked_usage(usage, window or MOST_TOKENS, images)
+
+    def reported_cost(self, limit_key: RateLimitKey, usage: Mapping[str, int] | None, images: int) -> float | None:
+        """The cost of one call by its checked usage.
+
+        ``None`` if unknown, also without tokens of a kind that is priced: no call sends nothing or returns nothing.
+        """
+        price, tokens = self.fixed(limit_key), tokens_of(usage or {})
+        lacks_input = not tokens["input_tokens"] and (price is None or price.input_per_million)
+        lacks_output = not tokens["output_tokens"] and (price is None or price.output_per_million)
+        return None if lacks_input or lacks_output else self.cost(limit_key, usage, images)
 
     def cost(self, limit_key: RateLimitKey, usage: Mapping[str, int] | None, images: int) -> float | None:
         """The cost in US dollars of one call that generated ``images`` images.
@@ -109,11 +112,6 @@ def _cost_by_price(price: Price, usage: Mapping[str, int], images: int) -> float
     )
 
 
-def tokens_of(usage: Mapping[str, int]) -> dict[str, int]:
-    """Token counts under the names of genai-prices."""
-    return {ours: sum(usage.get(name, 0) for name in names) for ours, names in _TOKENS.items()}
-
-
 def _hides_media_tokens(usage: Mapping[str, int], model: ModelInfo) -> bool:
     """Whether a count may contain image or video tokens of a price of their own, and does not say how many."""
     tokens = tokens_of(usage)
@@ -123,7 +121,7 @@ def _hides_media_tokens(usage: Mapping[str, int], model: ModelInfo) -> bool:
         and not tokens.get(f"{direction}_{medium}_tokens")
         and usage.keys().isdisjoint(names)
         and any(getattr(getattr(price, "prices", price), f"{direction}_{medium}_mtok", None) for price in prices)
-        for direction, names in _TEXT_TOKENS.items()
+        for direction, names in TEXT_TOKENS.items()
         for medium in ("image", "video")
     )
 

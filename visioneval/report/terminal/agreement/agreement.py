@@ -76,6 +76,7 @@ def _conclusion(grader: GraderAgreement) -> str:
     parts = [
         f"{_NAMES[grader.headline]} {_show_interval(measure, '')} on {cells}",
         f"raters evenly split on {grader.split:,}" * bool(grader.split),
+        grader.left_out.sentence("labeled cell"),
         "" if grader.ceiling.value is None else f"a rater and the others agree {_show_interval(grader.ceiling, '')}",
     ]
     about = grader.metric if grader.metric == grader.question else f"{grader.metric} and human label {grader.question}"

@@ -28,8 +28,11 @@ def correction_parts(correction: Correction, width: int) -> Iterator[RenderableT
 
 def _figures(metric: CorrectedMetric, width: int) -> RenderableType:
     title = f"{metric.metric} corrected by human label {metric.question}, {metric.run}"
+    mark = [Text(f"NOT MEASURED: {metric.note} (--allow unmeasured=RATE accepts more)", style="yellow")]
+    warning = mark if metric.is_unreliable else []
     if metric.reason is not None:
-        return Group(plain(title, "bold"), Text(clean(f"not corrected: {metric.reason}"), style="yellow"))
+        reason = Text(clean(f"not corrected: {metric.reason}"), style="yellow")
+        return Group(plain(title, "bold"), *warning, reason)
     rows: list[tuple[Cell, ...]] = [
         ("judge, all cells", *measure_cells(metric.judge)),
         ("labels alone", *measure_cells(metric.labels)),
@@ -40,10 +43,12 @@ def _figures(metric: CorrectedMetric, width: int) -> RenderableType:
         f"{metric.missing:,} drawn without an answer" * bool(metric.missing),
         f"{metric.waiting:,} still to label" * bool(metric.waiting),
         f"{metric.uncovered:,} cells not covered by the draw" * bool(metric.uncovered),
+        metric.note * (not metric.is_unreliable),
         "the judge's figure has the unit of the metric, the others that of the labels" * (metric.kind == "continuous"),
     ]
     return Group(
         plain(title, "bold"),
+        *warning,
         Text(clean("; ".join(part for part in remarks if part)), style="dim"),
         table((Column("figure", min_width=16), *_VALUES), rows, width),
     )

@@ -21,8 +21,8 @@ from visioneval.analysis.summary.findings import (
 from visioneval.counted import count_of
 from visioneval.errors import NOT_CACHED
 from visioneval.records.stores.locations import display_name
-from visioneval.report.numbers import gate_value, show_interval
-from visioneval.report.outcome import Tone, diversity_text, error_note, outcome, unjudged_pairs_text
+from visioneval.report.numbers import gate_cells, gate_note, gate_value, show_interval
+from visioneval.report.outcome import Tone, diversity_text, error_note, never_asked_text, outcome, unjudged_pairs_text
 from visioneval.report.terminal.run.alignment import alignment_table
 from visioneval.report.terminal.run.diversity import diversity_tables
 from visioneval.report.terminal.run.failure_tags import failure_tag_table
@@ -69,7 +69,8 @@ def print_summary(
 
 
 def _parts(summary: Summary, width: int, shown_failing: int, all_metrics: bool) -> Iterator[RenderableType]:
-    notes = [Text(note, style="dim") for note in [error_note(summary)] if note]
+    gaps = [Text(clean(note), style="yellow") for note in map(gate_note, summary.gates) if note]
+    notes = [*gaps, *(Text(note, style="dim") for note in [error_note(summary)] if note)]
     yield with_title(_gates_title(summary), Group(_gate_table(summary.gates, width), *notes))
     if summary.failing:
         yield failures_table(summary, width, shown_failing)
@@ -132,6 +133,8 @@ def _judge_lines(summary: Summary) -> Iterator[Text]:
         )
     for key, panel in summary.panels.items():
         yield from map(Text, panel_lines(key, panel))
+    if text := never_asked_text(summary.never_asked):
+        yield Text(clean(text), style="bold yellow")
     for rerouting in summary.reroutings:
         yield Text(f"warning: {rerouting_text(rerouting)}", style="bold yellow")
 
@@ -358,10 +361,8 @@ def _gate_table(gates: Sequence[GateFinding], width: int) -> RenderableType:
 
 
 def _gate_row(gate: GateFinding) -> tuple[Cell, ...]:
-    value = f"{gate_value(gate)} n={gate.n}"
-    errors = f", {gate.errors} error{'s' * (gate.errors != 1)}" if gate.errors else ""
     mark = Text(_MARKS[gate.state], style=_MARK_COLORS[gate.state])
-    return mark, gate.rule, gate.scope or "all cells", value + errors
+    return mark, gate.rule, gate.scope or "all cells", f"{gate_value(gate)} {gate_cells(gate)}"
 
 
 def _lacks_cached_answer(cell: FailingCell) -> bool:

@@ -1,0 +1,201 @@
+"""Numbers that a server reports: an impossible one is unknown, costs what was reserved, and passes no gate."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_api import FakeAPI
+from typer.testing import CliRunner, Result
+
+from visioneval.cli import app
+from visioneval.records.model import Record, read_records
+
+pytest_plugins = ("fake_api.fixtures",)
+
+SUITE = """\
+name: posters
+samples: {samples}
+cases: [{{id: tree, prompt: a tree}}]
+models:
+  - {{provider: openai, base_url: "{url}", api_key_env: LOCAL_KEY, params: {{model: gpt-image-2, quality: low}}}}
+prices: {{gpt-image-2: {{input_per_million: 5, output_per_million: 40}}}}
+graders: [{{key: image, type: properties}}]
+verdict: [not image.blank]
+gates: [mean(cost_usd) <= 0.1]
+"""
+VALID = {"input_tokens": 100, "output_tokens": 500}
+IMPOSSIBLE: dict[str, dict[str, Any]] = {
+    "negative": {**VALID, "output_tokens": -1_000_000},
+    "negative detail": {**VALID, "input_tokens_details": {"cached_tokens": -90}},
+    "not finite": {**VALID, "output_tokens": 1e308},
+    "more than any model has": {**VALID, "output_tokens": 10_000_001},
+    "boolean": {**VALID, "output_tokens": True},
+    "text": {**VALID, "output_tokens": "500"},
+    "fraction": {**VALID, "output_tokens": 500.5},
+    "detail above its total": {**VALID, "output_tokens_details": {"image_tokens": 501}},
+    "details above their total": {**VALID, "input_tokens_details": {"image_tokens": 60, "text_tokens": 60}},
+    "list": {**VALID, "output_tokens": [500]},
+    "null": {**VALID, "output_tokens": None},
+    "zero": {**VALID, "output_tokens": 0},
+    "left out": {"input_tokens": 100},
+}
+
+
+@pytest.fixture(autouse=True)
+def _around(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, api: FakeAPI) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
+    monkeypatch.setenv("LOCAL_KEY", api.key)
+
+
+def run(api: FakeAPI, text: str, *options: str, samples: int = 1) -> Result:
+    url = api.gemini_base_url if "gemini" in text else api.openai_base_url
+    Path("suite.yaml").write_text(text.format(url=url, samples=samples))
+    return CliRunner().invoke(app, ["run", "suite.yaml", "--run-id", "r", *options], catch_exceptions=False)
+
+
+def records() -> list[Record]:
+    return list(read_records(Path("runs/r")))
+
+
+def report(monkeypatch: pytest.MonkeyPatch, module: str, usage: dict[str, Any]) -> None:
+    """Makes the fake server report ``usage`` with every answer of an endpoint."""
+    monkeypatch.setattr(f"fake_api.{module}._usage", lambda *_: usage)
+
+
+def test_a_possible_usage_is_priced(api: FakeAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    report(monkeypatch, "openai_images", {**VALID, "output_tokens": 1000, "total_time": 0.5, "is_free": False})
+    done = run(api, SUITE)
+    assert done.exit_code == 0, done.output
+    (record,) = records()
+    assert (record.usage, record.cost_usd) == ({**VALID, "output_tokens": 1000}, pytest.approx(0.0405))
+
+
+@pytest.mark.parametrize("usage", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_an_impossible_usage_of_an_image_is_an_unknown_cost_that_passes_no_gate(
+    api: FakeAPI, monkeypatch: pytest.MonkeyPatch, usage: dict[str, Any]
+) -> None:
+    report(monkeypatch, "openai_images", usage)
+    done = run(api, SUITE)
+    assert done.exit_code == 3, done.output
+    (record,) = records()
+    assert (record.cost_usd, record.artifact_path) == (None, "artifacts/tree/gpt-image-2/0.png")
+
+
+@pytest.mark.parametrize("usage", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_calls_with_an_impossible_usage_count_what_was_reserved(
+    api: FakeAPI, monkeypatch: pytest.MonkeyPatch, usage: dict[str, Any]
+) -> None:
+    """One image of low quality reserves 512 output tokens, which is 0.02 USD, and its prompt."""
+    report(monkeypatch, "openai_images", usage)
+    done = run(api, SUITE, "--budget", "0.15", samples=40)
+    assert done.exit_code == 3, done.output
+    assert 4 <= len(api.requests) <= 7
+    assert "the budget of 0.15 USD is used up" in done.output
+
+
+@pytest.mark.parametrize(
+    ("changes", "usage", "cost"),
+    [
+        ({}, VALID, 0.0205),
+        ({"usage": {**VALID, "output_tokens": -500}, "cost_usd": -5.0}, None, None),
+        ({"usage": "many", "cost_usd": "nothing"}, None, None),
+    ],
+)
+def test_a_resumed_run_believes_no_impossible_cost_of_the_cache(
+    api: FakeAPI,
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, Any],
+    usage: dict[str, int] | None,
+    cost: float | None,
+) -> None:
+    """Such as one of a version that believed its server, or of a damaged index."""
+    report(monkeypatch, "openai_images", VALID)
+    assert run(api, SUITE, "--cache", "cache").exit_code == 0
+    Path("runs/r/results.jsonl").write_text("")
+    with contextlib.closing(sqlite3.connect("cache/index.sqlite")) as index, index:
+        for key, answer in index.execute("SELECT key, answer FROM answers WHERE kind = 'generate'").fetchall():
+            changed = json.dumps({**json.loads(answer), **changes})
+            index.execute("UPDATE answers SET answer = ? WHERE key = ?", (changed, key))
+    calls = len(api.requests)
+    done = CliRunner().invoke(app, ["run", "--resume", "r", "--cache", "cache"], catch_exceptions=False)
+    assert (done.exit_code, len(api.requests)) == (3 if cost is None else 0, calls), done.output
+    (record,) = records()
+    assert (record.usage, record.cost_usd) == (usage, cost)
+
+
+GEMINI_IMAGES = (
+    SUITE.replace("provider: openai", "provider: gemini")
+    .replace("gpt-image-2, quality: low", "gemini-nano-banana-2.1")
+    .replace("{{gpt-image-2:", "{{gemini-nano-banana-2.1:")
+)
+
+
+@pytest.mark.parametrize(
+    ("count", "verdict", "code"),
+    [(500, "PASS", 0), (-500, "PASS", 3), (1_000_001, "PASS", 0), (10_000_001, "PASS", 3), (1e308, "ERROR", 3)],
+)
+def test_an_impossible_usage_of_a_gemini_image_passes_no_gate(
+    api: FakeAPI, monkeypatch: pytest.MonkeyPatch, count: float, verdict: str, code: int
+) -> None:
+    """The SDK reads no reply with a count that is no whole number of 64 bits."""
+    report(monkeypatch, "gemini_wire", {"promptTokenCount": 9, "candidatesTokenCount": count})
+    suite = GEMINI_IMAGES.replace("<= 0.1", "<= 50") + "limits: {{gemini: {{max_attempts: 1}}}}\n"
+    done = run(api, suite)
+    assert done.exit_code == code, done.output
+    (record,) = records()
+    assert (record.verdict, record.cost_usd is None) == (verdict, code == 3)
+
+
+JUDGED = """\
+name: posters
+cases: [{{id: tree, prompt: a tree}}]
+models: [{{provider: mock}}]
+judges: {{default: {{{judge}, base_url: "{url}", api_key_env: LOCAL_KEY}}}}
+prices: {{{name}: {{input_per_million: 5, output_per_million: 40}}}}
+graders: [{{key: look, type: rubric, metrics: {{good: {{type: pass_fail, description: good?}}}}}}]
+verdict: [good]
+"""
+RESPONSES = JUDGED.replace("{judge}", "provider: openai, model: gpt-5.4").replace("{name}", "gpt-5.4")
+CHAT = RESPONSES.replace("model: gpt-5.4", "model: gpt-5.4, api: chat")
+GEMINI = JUDGED.replace("{judge}", "provider: gemini, model: gemini-3.5-flash").replace("{name}", "gemini-3.5-flash")
+JUDGES = {
+    "responses": (RESPONSES, "openai_responses._usage", lambda count: {"input_tokens": 9, "output_tokens": count}),
+    "chat": (CHAT, "openai_chat.judge_usage", lambda count: (9, count, 0)),
+    "gemini": (GEMINI, "gemini_wire._usage", lambda count: {"promptTokenCount": 9, "candidatesTokenCount": count}),
+}
+
+
+@pytest.mark.parametrize("way", JUDGES)
+@pytest.mark.parametrize(("count", "cost"), [(50, 9 * 5e-6 + 50 * 40e-6), (-50, None), (10_000_001, None)])
+def test_an_impossible_usage_of_a_judge_is_an_unknown_cost(
+    api: FakeAPI, monkeypatch: pytest.MonkeyPatch, way: str, count: int, cost: float | None
+) -> None:
+    suite, function, usage = JUDGES[way]
+    monkeypatch.setattr(f"fake_api.{function}", lambda *_, **__: usage(count))
+    done = run(api, suite)
+    assert done.exit_code == 0, done.output
+    (record,) = records()
+    (grader,) = record.graders
+    assert record.verdict == "PASS"
+    assert grader.cost_usd == (None if cost is None else pytest.approx(cost))
+    assert (grader.usage is None) == (cost is None)
+    assert json.loads(Path("runs/r/summary.json").read_text())["unpriced"] == (cost is None)
+
+
+@pytest.mark.parametrize(("count", "code"), [(50, 0), (-50, 3)])
+def test_a_judge_with_an_impossible_usage_spends_what_was_reserved(
+    api: FakeAPI, monkeypatch: pytest.MonkeyPatch, count: int, code: int
+) -> None:
+    """With at most 1,000 output tokens, one answer reserves 0.04 USD and its question."""
+    report(monkeypatch, "openai_responses", {"input_tokens": 9, "output_tokens": count})
+    suite = RESPONSES.replace("model: gpt-5.4,", "model: gpt-5.4, params: {{max_output_tokens: 1000}},")
+    many = suite.replace("type: rubric,", "type: rubric, votes: 15,")
+    done = run(api, many, "--budget", "0.5")
+    assert done.exit_code == code, done.output
+    assert ("the budget of 0.5 USD is used up" in done.output) == (code == 3)

@@ -1,0 +1,121 @@
+"""Units that a gate leaves out because they were not measured, and when these are too many. Pure.
+
+A number over the rest says nothing about what was not measured, so a gate that leaves out more than ``MAX_SHARE`` of
+its units cannot pass, unless the user granted a larger share. Units to which a metric does not apply are no units.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from visioneval.counted import count_of
+from visioneval.errors import UsageError
+from visioneval.records.model import Record, RunInfo
+from visioneval.registry import PROVIDERS, config_of
+from visioneval.rules import is_true, parse_gate
+from visioneval.suite.entries.metrics import BUILT_IN
+from visioneval.suite.filters import GateRule, Scope
+from visioneval.suite.loading.messages import did_you_mean
+from visioneval.suite.metrics import SuiteMetrics
+from visioneval.types import Status
+
+MAX_SHARE = 0.05
+"""The largest share of its units that any gate may leave out, if nothing grants more."""
+
+
+class LeftOut(NamedTuple):
+    """How many of the units of a gate were not measured."""
+
+    unmeasured: int
+    units: int
+
+    @property
+    def share(self) -> float:
+        """The share that was not measured, 0 if there are no units."""
+        return self.unmeasured / self.units if self.units else 0.0
+
+    def is_too_much(self, granted: float = 0.0) -> bool:
+        """Whether a gate over the rest says too little. ``granted`` is the share that the user accepts."""
+        return is_true(self.share, ">", max(MAX_SHARE, granted))
+
+    def sentence(self, unit: str, granted: float = 0.0) -> str:
+        """``3 of 60 cells were not measured``, and the limit if these are too many; empty if all were measured."""
+        if not self.unmeasured:
+            return ""
+        verb = "was" if self.unmeasured == 1 else "were"
+        text = f"{self.unmeasured:,} of {count_of(self.units, unit)} {verb} not measured"
+        return f"{text}, more than {100 * max(MAX_SHARE, granted):.3g}%" if self.is_too_much(granted) else text
+
+
+NOTHING = LeftOut(0, 0)
+
+
+def worst(groups: Iterable[LeftOut]) -> LeftOut:
+    """The group with the largest share, as a number over several groups needs each of them."""
+    return max(groups, key=lambda group: group.share, default=NOTHING)
+
+
+def granted_share(declared: Sequence[GateRule], scope: Scope) -> float:
+    """The share of unmeasured cells that a suite accepts in a scope: the largest limit of its gates on errors.
+
+    Only a gate without a scope counts, and one with the same scope.
+    """
+    gates = [parse_gate(entry.rule) for entry in declared if entry.is_unrestricted or entry.has_scope_of(scope)]
+    return max((gate.threshold for gate in gates if gate.is_about_errors and gate.op in ("<=", "<", "==")), default=0.0)
+
+
+def parse_allow(values: Iterable[str], kinds: Collection[str], rated: Sequence[str]) -> dict[str, float]:
+    """Parses the values of ``--allow``: the share of each kind of loss that is accepted, unlimited without a rate.
+
+    Only the kinds ``rated`` take a rate. Raises ``UsageError``.
+    """
+    allowed: dict[str, float] = {}
+    for value in values:
+        kind, equals, number = value.partition("=")
+        if kind not in kinds:
+            raise UsageError(f"--allow {value!r}: is none of what can be allowed{did_you_mean(kind, kinds)}")
+        if not equals:
+            allowed[kind] = math.inf
+            continue
+        try:
+            rate = float(number)
+        except ValueError:
+            rate = math.nan
+        if kind not in rated or not 0 <= rate <= 1:
+            takes = f"{' and '.join(rated)} take{'s' * (len(rated) == 1)}"
+            raise UsageError(f"--allow {value!r}: only {takes} a rate, from 0 to 1, such as {rated[0]}=0.02")
+        allowed[kind] = rate
+    return allowed
+
+
+class DueMetrics:
+    """Which metrics the cells of a run should have, whether they were measured or not."""
+
+    def __init__(self, info: RunInfo) -> None:
+        """Reads nothing before it is asked."""
+        self._info = info
+        self._by_case: dict[str, frozenset[str]] = {}
+
+    def is_left_out(self, cell: Record, metric: str) -> bool:
+        """Whether a cell lacks a score that it should have: it is null, or the cell ended before it was graded.
+
+        A cell without the score otherwise is one to which the metric does not apply, such as a refusal.
+        """
+        if metric in cell.scores:
+            return cell.scores[metric] is None
+        if cell.status is not Status.ERROR or metric not in self._of_case(cell.test_id):
+            return False
+        return metric not in BUILT_IN or not _reads_outputs(cell.provider)
+
+    def _of_case(self, case_id: str) -> frozenset[str]:
+        if not self._by_case:
+            suite = self._info.selected_suite
+            metrics = SuiteMetrics(self._info.suite, suite)
+            self._by_case = {case.id: frozenset(metrics.of_case(case)) for case in suite.cases}
+        return self._by_case.get(case_id, frozenset())
+
+
+def _reads_outputs(provider: str) -> bool:
+    return provider in PROVIDERS and config_of(PROVIDERS, provider).reads_outputs
