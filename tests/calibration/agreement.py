@@ -37,7 +37,8 @@ from visioneval.analysis.agreement.measures import (
 from visioneval.analysis.compare.preferences import summarize_preferences
 from visioneval.analysis.stats.agreement.chance import quadratic_kappa
 from visioneval.analysis.stats.measure import Statistic
-from visioneval.analysis.stats.ranks.correlation import kendall, spearman
+from visioneval.analysis.stats.ranks.correlation import kendall, pearson, spearman
+from visioneval.analysis.stats.ranks.pairwise_accuracy import pairwise_accuracy
 from visioneval.records.preferences import Preference
 
 Floats = NDArray[np.float64]
@@ -112,7 +113,7 @@ def _judged_yes_no(labels: int, per_case: int, accuracy: float, share: float, ch
 
 
 def scales(repetitions: int, labels: Sequence[int] = (20, 50, 100)) -> Iterator[Row]:
-    """Quadratic kappa and the rank correlations of a judge on a scale from 1 to 5; ``labels`` are numbers of cases."""
+    """Quadratic kappa, the correlations and pairwise accuracy of a judge on a scale from 1 to 5; ``labels`` are numbers of cases."""
     for number, per_case, correlation, mean in product(labels, (1, 3), (0.3, 0.6, 0.9, 0.98), (0.0, 1.0, 1.5)):
         chance = np.random.default_rng([number, per_case, int(correlation * 100), int(mean * 10)])
         results = (_judged_scale(number, per_case, correlation, mean, chance) for _ in range(repetitions))
@@ -138,7 +139,62 @@ def _pair_of_scales(
 @cache
 def _true_scale(correlation: float, mean: float) -> Mapping[str, float]:
     sides = _pair_of_scales(MANY, 1, correlation, mean, np.random.default_rng(1))
-    return {"quadratic_kappa": quadratic_kappa(*sides), "spearman": spearman(*sides), "kendall": kendall(*sides)}
+    return {
+        "quadratic_kappa": quadratic_kappa(*sides),
+        "spearman": spearman(*sides),
+        "kendall": kendall(*sides),
+        "pearson": pearson(*sides),
+        "pairwise_accuracy": _true_pairwise_accuracy(*sides),
+    }
+
+
+def _true_pairwise_accuracy(people: Floats, grader: Floats) -> float:
+    """That of a population with few different rows, from their shares."""
+    rows, counts = np.unique(np.stack([people, grader], axis=1), axis=0, return_counts=True)
+    share = counts / counts.sum()
+    order, difference = (column[:, None] - column[None, :] for column in rows.T)
+    return max(
+        float(share @ (np.sign(order) == np.where(np.abs(difference) <= threshold, 0, np.sign(difference))) @ share)
+        for threshold in np.unique(np.abs(difference))
+    )
+
+
+def numbers(repetitions: int, labels: Sequence[int] = (20, 50, 100)) -> Iterator[Row]:
+    """Pearson's correlation and pairwise accuracy of a metric with any numbers against a scale from 1 to 5."""
+    for number, per_case, correlation, is_skewed in product(labels, (1, 3), (0.3, 0.6, 0.9), (False, True)):
+        chance = np.random.default_rng([number, per_case, int(correlation * 100), is_skewed])
+        results = (_judged_numbers(number, per_case, correlation, is_skewed, chance) for _ in range(repetitions))
+        design = f"{number} cases, {per_case} per case, correlation {correlation:g}{', skewed' * is_skewed}"
+        yield from _rows(design, _true_numbers(correlation, is_skewed), results)
+
+
+def _pair_of_numbers(
+    number: int, per_case: int, correlation: float, is_skewed: bool, chance: Chance
+) -> tuple[Floats, Floats]:
+    """Skewed: most labels are at the top, and the numbers have a long tail below."""
+
+    def normal() -> Floats:
+        shared = sqrt(ICC) * chance.normal(size=(number, 1))
+        return np.asarray((shared + sqrt(1 - ICC) * chance.normal(size=(number, per_case))).ravel(), dtype=float)
+
+    people = normal()
+    metric = correlation * people + sqrt(1 - correlation**2) * normal()
+    return _on_scale(people + is_skewed), -np.exp(-metric) if is_skewed else metric
+
+
+@cache
+def _true_numbers(correlation: float, is_skewed: bool) -> Mapping[str, float]:
+    chance = np.random.default_rng(1)
+    sides = _pair_of_numbers(MANY, 1, correlation, is_skewed, chance)
+    few = [pairwise_accuracy(*_pair_of_numbers(1500, 1, correlation, is_skewed, chance)) for _ in range(30)]
+    return {"pearson": pearson(*sides), "pairwise_accuracy": float(np.mean(few))}
+
+
+def _judged_numbers(
+    number: int, per_case: int, correlation: float, is_skewed: bool, chance: Chance
+) -> dict[str, Statistic]:
+    cases = [case for case in range(number) for _ in range(per_case)]
+    return rank_measures(*_pair_of_numbers(number, per_case, correlation, is_skewed, chance), cases)
 
 
 def _judged_scale(number: int, per_case: int, correlation: float, mean: float, chance: Chance) -> dict[str, Statistic]:
@@ -269,6 +325,7 @@ def _judged_pairs(number: int, accuracy: float, shares: Floats, chance: Chance) 
 SIMULATIONS: tuple[tuple[Callable[[int], Iterator[Row]], float], ...] = (
     (yes_no, 1.0),
     (scales, 0.2),
+    (numbers, 0.2),
     (raters, 0.3),
     (win_rates, 0.3),
     (pairs, 1.0),

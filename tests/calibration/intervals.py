@@ -6,17 +6,26 @@ python -m tests.calibration.intervals [REPETITIONS]
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from math import erf
-from typing import Any
+from statistics import NormalDist
 
 import numpy as np
 
 from tests.calibration.designs import Row, odds, repetitions, show
 from visioneval.analysis.stats.basic import Interval
-from visioneval.analysis.stats.clusters import auroc_interval, mean_interval, rate_interval, separation_interval
+from visioneval.analysis.stats.clusters import (
+    auroc_interval,
+    mean_interval,
+    rate_interval,
+    rate_separation_interval,
+    separation_interval,
+)
 
 CASES, SAMPLES, CORRELATIONS, RATES = (20, 50, 200, 1000), (1, 3, 8), (0.0, 0.3, 0.8), (0.5, 0.8, 0.95)
 SIZES = (6, 20, 50)
+Side = dict[int, list[float]]
+"""The values of each image."""
 
 
 def rates(times: int) -> Iterator[Row]:
@@ -50,26 +59,58 @@ def means(times: int) -> Iterator[Row]:
 
 
 def separations(times: int) -> Iterator[Row]:
-    """Aligned cells against counter-examples, normal scores, half of the variance between cases."""
+    """Aligned cells against counter-examples, normal scores, half of the variance between cases.
+
+    ``shared`` is the share of images that have an aligned case and a counter-example, with the same effect on both.
+    """
     for cases in SIZES:
         for samples in (1, 3):
-            for gap in (0.0, 1.0, 2.0):
-                random = np.random.default_rng([cases, samples, int(gap)])
-
-                def side(mean: float, size: int = cases, count: int = samples, random: Any = random) -> Any:
-                    between = random.normal(0, np.sqrt(0.5), (size, 1))
-                    return mean + between + random.normal(0, np.sqrt(0.5), (size, count))
-
-                runs = [(side(gap), side(0.0)) for _ in range(times)]
-                differences = (separation_interval(_sums(above), _sums(below)) for above, below in runs)
-                areas = (auroc_interval(above.tolist(), below.tolist()) for above, below in runs)
-                design = f"{cases} + {cases} cases x {samples}, gap {gap}"
+            for gap, shared in product((0.0, 1.0, 2.0), (0.0, 0.5, 1.0)):
+                random = np.random.default_rng([cases, samples, int(gap), int(2 * shared)])
+                runs = [_two_sides(cases, samples, gap, shared, random) for _ in range(times)]
+                differences = (separation_interval(above, below) for above, below in runs)
+                areas = (auroc_interval(above, below) for above, below in runs)
+                design = f"{cases} + {cases} cases x {samples}, gap {gap}, shared {shared}"
                 yield Row(design, "separation", _coverage(gap, differences), times)
                 yield Row(design, "AUROC", _coverage((1 + erf(gap / 2)) / 2, areas), times)
 
 
-def _sums(values: Any) -> list[tuple[float, int]]:
-    return [(float(row.sum()), len(row)) for row in values]
+def _two_sides(cases: int, samples: int, gap: float, shared: float, random: np.random.Generator) -> tuple[Side, Side]:
+    """The scores of each image on both sides. The counter-examples of shared images have the same numbers."""
+    images = random.normal(0, np.sqrt(0.5), (2, cases, 1))
+    same = int(shared * cases)
+    images[1, :same] = images[0, cases - same :]
+    scores = images + random.normal(0, np.sqrt(0.5), (2, cases, samples))
+    return dict(enumerate((scores[0] + gap).tolist())), dict(enumerate(scores[1].tolist(), cases - same))
+
+
+def rate_separations(times: int) -> Iterator[Row]:
+    """A yes-or-no metric of aligned cells and of counter-examples that share their images, all or half of them."""
+    for cases in SIZES:
+        for samples, correlation, shared in product((1, 3), (0.3, 0.8), (0.0, 0.5, 1.0)):
+            for high, low in ((0.8, 0.5), (0.95, 0.2)):
+                random = np.random.default_rng(
+                    [cases, samples, int(10 * correlation), int(2 * shared), int(100 * high)]
+                )
+                runs = (_two_rates((high, low), cases, samples, (correlation, shared), random) for _ in range(times))
+                share = _coverage(high - low, (rate_separation_interval(above, below) for above, below in runs))
+                design = f"{_design(cases, samples, correlation, f'{high} - {low}')}, shared {shared}"
+                yield Row(design, "separation", share, times)
+
+
+def _two_rates(
+    rates: tuple[float, float], cases: int, samples: int, within: tuple[float, float], random: np.random.Generator
+) -> tuple[Side, Side]:
+    """The passes of each image on both sides: a normal effect of the image, cut so that both rates hold."""
+    correlation, shared = within
+    same = int(shared * cases)
+    images = random.normal(0, np.sqrt(correlation), (2, cases, 1))
+    images[1, :same] = images[0, cases - same :]
+    latent = images + random.normal(0, np.sqrt(1 - correlation), (2, cases, samples))
+    above, below = (
+        (side < NormalDist().inv_cdf(rate)).astype(float).tolist() for side, rate in zip(latent, rates, strict=True)
+    )
+    return dict(enumerate(above)), dict(enumerate(below, cases - same))
 
 
 def _coverage(expected: float, intervals: Iterator[Interval | None]) -> float:
@@ -88,6 +129,7 @@ TABLES: dict[str, tuple[Callable[[int], Iterator[Row]], int]] = {
     "Pass rate": (rates, 2000),
     "Mean of a score from 0 to 5": (means, 4000),
     "Separation and AUROC": (separations, 1000),
+    "Separation of rates": (rate_separations, 1000),
 }
 
 if __name__ == "__main__":

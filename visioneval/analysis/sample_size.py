@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
@@ -13,6 +13,7 @@ from visioneval.analysis.sides import Side
 from visioneval.analysis.stats.components import VarianceComponents, case_of_values, components
 from visioneval.analysis.stats.power import detectable_mean, detectable_rate
 from visioneval.errors import UsageError
+from visioneval.suite.counter_examples import is_metric_of, match_keys
 from visioneval.suite.loading.messages import did_you_mean
 from visioneval.suite.meanings import Meaning, describe_meaning, same_meaning
 from visioneval.suite.turns import chain_of
@@ -180,7 +181,9 @@ def _paired_noise(detect: Detect, sides: Sequence[Side], rate: float, split: Var
     if detect.metric is None:
         difference = pass_rate_difference(pairs)
     else:
-        difference = metric_difference(detect.metric, detect.kind, pairs)
+        known = sides[0].counter_examples or ()
+        counted = [pair for pair in pairs if not _is_left_out(detect.metric, pair.a, known)]
+        difference = metric_difference(detect.metric, detect.kind, counted)
     names = " and ".join(side.name for side in sides)
     if difference.variance is None:
         raise UsageError(f"--like: {names} have fewer than two cases in common, which show no variance")
@@ -205,13 +208,20 @@ def _check_correlation(rho: float) -> None:
 
 
 def _values(detect: Detect, side: Side) -> dict[str, dict[str, list[float]]]:
-    """The measured values by model run and case, without flaky cases."""
+    """The measured values by model run and case, without those that a comparison leaves out."""
     values: dict[str, dict[str, list[float]]] = {}
+    known = side.counter_examples or ()
     for cell in side.cells:
-        value = None if cell.flaky else _value(detect, cell)
+        is_left_out = cell.flaky or _is_left_out(detect.metric, cell, known)
+        value = None if is_left_out else _value(detect, cell)
         if value is not None:
             values.setdefault(cell.model_label, {}).setdefault(chain_of(cell.test_id), []).append(value)
     return values
+
+
+def _is_left_out(metric: str | None, cell: Cell, counter_examples: Collection[str]) -> bool:
+    """Whether a comparison of all cells leaves out the metric of this cell."""
+    return metric is not None and cell.test_id in counter_examples and is_metric_of(metric, match_keys(cell.graders))
 
 
 def _value(detect: Detect, cell: Cell) -> float | None:

@@ -13,6 +13,7 @@ from visioneval.records.baselines import Baseline, BaselineGrading, BaselineLine
 from visioneval.records.confirmations import has_confirmations
 from visioneval.records.model import RunInfo, RunState
 from visioneval.registry import PROVIDERS, config_of
+from visioneval.suite.counter_examples import counter_examples
 from visioneval.suite.deciding_rules import DecidingRules, RulesOf, unknown_rules
 from visioneval.suite.entries.metrics import BUILT_IN
 from visioneval.suite.meanings import meanings_of
@@ -47,6 +48,8 @@ class Side:
     source_sha256: str | None = None
     state: RunState | None = None
     planned_cells: int | None = None
+    counter_examples: frozenset[str] | None = None
+    """The ids of cases whose prompt does not match their image; ``None`` for a file of records."""
     must_detect: float | None = None
     runs: int = 1
     """The number of runs of a baseline."""
@@ -102,6 +105,7 @@ def side_of_run(name: str, info: RunInfo, cells: StoredCells, folder: Path) -> S
         source_sha256=info.source_sha256,
         state=info.state,
         planned_cells=info.planned_cells,
+        counter_examples=counter_examples(selected),
         must_detect=info.suite.compare.must_detect,
         folder=folder,
         left_out_cases=frozenset(case.id for case in info.suite.cases) - {case.id for case in selected.cases},
@@ -132,6 +136,7 @@ def _side_of_stored_run(name: str, baseline: Baseline) -> Side:
         rules_of=_rules_of_baseline(baseline),
         suite=head.suite,
         source_sha256=head.source_sha256,
+        counter_examples=frozenset(head.counter_examples),
         must_detect=head.must_detect,
         is_partial=head.is_partial,
     )

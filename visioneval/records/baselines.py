@@ -23,6 +23,7 @@ from visioneval.records.fields import ModelLabel, RuleText, SampleIndex, Usd
 from visioneval.records.files.untrusted_json import read_json
 from visioneval.records.model import CellError, CellKey, Fingerprint, Record, RunInfo
 from visioneval.suite.cases.case import CaseId
+from visioneval.suite.counter_examples import counter_examples
 from visioneval.suite.deciding_rules import DecidingRules
 from visioneval.suite.meanings import Meaning, meanings_of
 from visioneval.suite.metrics import SuiteMetrics
@@ -70,6 +71,8 @@ class Header(Frozen):
     """By computed metric: the graders' metrics that it reads."""
     is_partial: bool = False
     """Whether flags left out some cells of the suite, or the run had not finished."""
+    counter_examples: tuple[str, ...] = ()
+    """The cases whose prompt does not match their image, sorted."""
     gradings: dict[str, BaselineGrading]
     rules: dict[str, tuple[RuleText, ...]]
     """The rules that can fail a cell, which cell lines refer to by key."""
@@ -152,6 +155,7 @@ def make_baseline(
         metrics=meanings_of(info.metrics, info.suite),
         writers=writers,
         sources=SuiteMetrics(info.suite, info.selected_suite).grader_sources(),
+        counter_examples=tuple(sorted(counter_examples(info.selected_suite))),
         is_partial=is_partial,
         gradings=gradings,
         rules=rules,

@@ -35,7 +35,7 @@ from visioneval.report.sentences import (
     unpaired_lines,
 )
 from visioneval.report.terminal.run.diversity import HEADINGS, TITLE, diversity_rows
-from visioneval.report.terminal.run.separation import auroc_text, difference_text
+from visioneval.report.terminal.run.separation import auroc_text, difference_text, left_out_text
 from visioneval.report.terminal.run.summary import (
     show_estimate,
     show_rate,
@@ -227,6 +227,8 @@ def _summary(summary: Summary) -> Iterator[str]:
         ]  # fmt: skip
         header = ("metric", "model run", "aligned", "counterexamples", "difference [95%]", "AUROC [95%]")
         yield "### Counterexamples\n\n" + _table(header, separations)
+        if note := left_out_text(summary):
+            yield code(note)
     if summary.failing:
         failing = [
             (code(cell.test_id), code(cell.model_label), str(cell.sample_index), cell.verdict,

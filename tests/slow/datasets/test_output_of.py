@@ -163,6 +163,7 @@ def test_the_summary_separates_both_groups(toy: Toy) -> None:
             "auroc": 1.0,
             "auroc_low": None,
             "auroc_high": None,
+            "left_out": False,
         }
     }
     assert "Counterexamples" in done.output

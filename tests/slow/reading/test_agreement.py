@@ -28,7 +28,16 @@ def test_yes_no_question_with_known_result() -> None:
     assert (finding.metric, finding.kind, finding.cells, finding.headline) == ("good", "bool", 8, "kappa")
     values = {name: measure.value for name, measure in finding.measures.items()}
     assert values == pytest.approx(
-        {"kappa": 0.5, "accuracy": 0.75, "fail_precision": 0.75, "fail_recall": 0.75, "spearman": 0.5, "kendall": 0.5}
+        {
+            "kappa": 0.5,
+            "accuracy": 0.75,
+            "fail_precision": 0.75,
+            "fail_recall": 0.75,
+            "spearman": 0.5,
+            "kendall": 0.5,
+            "pearson": 0.5,
+            "pairwise_accuracy": 15 / 28,
+        }
     )
     assert finding.confusion.people == ("no", "yes")
     assert finding.confusion.counts == ((3, 1), (1, 3))
@@ -94,7 +103,9 @@ def test_other_numbers_are_compared_by_rank() -> None:
     labels = answered_by(dict(zip("abcd", (1, 2, 3, 5), strict=True)), "sharp")
     finding = against(labeled(cells, labels, [SHARP]), question="sharp")
     assert (finding.kind, finding.headline, finding.confusion, finding.rule) == ("continuous", "spearman", None, None)
-    assert {name: measure.value for name, measure in finding.measures.items()} == {"spearman": 1, "kendall": 1}
+    assert {name: measure.value for name, measure in finding.measures.items()} == pytest.approx(
+        {"spearman": 1, "kendall": 1, "pearson": 0.895229, "pairwise_accuracy": 1}
+    )
     assert finding.disputed == ()
 
 

@@ -181,7 +181,7 @@ def test_dsg_scores_agree_with_five_ratings_of_800_images_as_published(
         assert (finding["kind"], finding["headline"], finding["cells"]) == ("continuous", "spearman", 800)
         assert finding["measures"]["spearman"]["value"] == pytest.approx(published[0], abs=5e-5)
         assert finding["measures"]["kendall"]["value"] == pytest.approx(published[1], abs=5e-5)
-        assert set(finding["measures"]) == {"spearman", "kendall"}
+        assert set(finding["measures"]) == {"spearman", "kendall", "pearson", "pairwise_accuracy"}
     assert [finding["state"] for finding in result["minimums"]] == ["passed"] * 3
     assert call("agreement", "dsg", "--min", "dsg:0.57").exit_code == 1
     assert call("agreement", "dsg", "--min-point", "dsg:0.58").exit_code == 1

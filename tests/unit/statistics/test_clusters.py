@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -24,6 +26,11 @@ RANDOM = np.random.default_rng(7)
 
 def sums_of(values: np.ndarray) -> list[tuple[float, int]]:
     return [(float(row.sum()), len(row)) for row in values]
+
+
+def apart(values: Iterable[float], first: int = 0) -> dict[int, list[float]]:
+    """Cases with one value each, numbered from ``first``."""
+    return {case: [float(value)] for case, value in enumerate(values, first)}
 
 
 def ends(interval: Interval | None) -> tuple[float, float]:
@@ -127,7 +134,7 @@ def test_intervals_stay_within_the_range_of_the_metric() -> None:
     assert ends(mean_interval([(5.0, 1), (5.0, 1), (4.0, 1)], (None, 5)))[1] == 5
     low, high = ends(mean_interval([(5.0, 1)] * 9, (0, 5)))
     assert 2 < low < high == 5, "nine cases do not show that none is at the other end"
-    assert ends(separation_interval([(1.0, 1), (0.9, 1)], [(0.0, 1), (0.2, 1)], (-1, 1)))[1] == 1
+    assert ends(separation_interval({1: [1.0], 2: [0.9]}, {3: [0.0], 4: [0.2]}, (-1, 1)))[1] == 1
 
 
 def test_separation_with_one_cell_per_case_is_welchs_interval() -> None:
@@ -135,22 +142,21 @@ def test_separation_with_one_cell_per_case_is_welchs_interval() -> None:
 
     above, below = RANDOM.normal(2, 1, 12), RANDOM.normal(0, 3, 9)
     expected = stats.ttest_ind(above, below, equal_var=False).confidence_interval()
-    low, high = ends(separation_interval(sums_of(above[:, None]), sums_of(below[:, None])))
+    low, high = ends(separation_interval(apart(above), apart(below, 100)))
     assert (low, high) == pytest.approx(tuple(expected), abs=0.05), "degrees of freedom are rounded down"
     assert low <= expected.low < expected.high <= high
 
 
 def test_the_separation_of_rates_is_newcombes_interval() -> None:
     """56 of 70 against 48 of 80: the example of Newcombe (1998), method 10, gives 0.0524 to 0.3339."""
-    above = [(float(case < 56), 1) for case in range(70)]
-    below = [(float(case < 48), 1) for case in range(80)]
+    above, below = (apart([float(case < passed) for case in range(n)], 100 * n) for passed, n in ((56, 70), (48, 80)))
     assert ends(rate_separation_interval(above, below)) == pytest.approx((0.0524, 0.3339), abs=5e-5)
 
 
 def test_a_side_on_which_everything_passes_is_not_certain() -> None:
-    interval = ends(rate_separation_interval([(1.0, 1)] * 10, [(float(case < 4), 1) for case in range(40)]))
+    interval = ends(rate_separation_interval(apart([1.0] * 10), apart([float(case < 4) for case in range(40)], 100)))
     assert interval[0] < 0.65
-    assert rate_separation_interval([(1.0, 1)], [(0.0, 1)] * 5) is None
+    assert rate_separation_interval(apart([1.0]), apart([0.0] * 5, 100)) is None
 
 
 def test_the_variance_of_an_auroc_is_delongs() -> None:
@@ -164,15 +170,15 @@ def test_the_variance_of_an_auroc_is_delongs() -> None:
     t, n = stats.t.ppf(0.975, 24), rate * (1 - rate) / variance
     middle = (rate + t * t / (2 * n)) / (1 + t * t / n)
     half = t / (1 + t * t / n) * np.sqrt(rate * (1 - rate) / n + t * t / (4 * n * n))
-    interval = auroc_interval([[value] for value in above], [[value] for value in below])
+    interval = auroc_interval(apart(above), apart(below, 100))
     assert ends(interval) == pytest.approx((middle - half, middle + half), rel=1e-9)
 
 
 def test_a_perfect_auroc_is_not_certain() -> None:
-    low, high = ends(auroc_interval([[1.0]] * 8, [[0.0]] * 8))
+    low, high = ends(auroc_interval(apart([1.0] * 8), apart([0.0] * 8, 100)))
     assert high == 1
     assert low < 0.7
-    assert auroc_interval([[1.0, 1.0]], [[0.0], [0.0]]) is None
+    assert auroc_interval({1: [1.0, 1.0]}, apart([0.0, 0.0], 100)) is None
 
 
 @given(st.lists(st.sampled_from([-2.0, -1.0, -0.5, 0.0, 0.25, 1.0, 3.0]), min_size=2, max_size=40))
@@ -229,3 +235,81 @@ def test_grouping_does_not_depend_on_the_order_of_cells() -> None:
     first = dict(zip((0, 1), case_sums(by_case(values, cases)), strict=True))
     groups = by_case([values[at] for at in order], [cases[at] for at in order])
     assert {case: case_sums({case: rows})[0] for case, rows in groups.items()} == first
+
+
+def test_the_separation_of_cases_on_both_sides_is_the_paired_interval() -> None:
+    from scipy import stats
+
+    below = RANDOM.normal(0, 2, 14)
+    above = below + RANDOM.normal(1, 0.5, 14)
+    expected = stats.ttest_rel(above, below).confidence_interval()
+    assert ends(separation_interval(apart(above), apart(below))) == pytest.approx(tuple(expected), rel=1e-9)
+    welch = ends(separation_interval(apart(above), apart(below, 100)))
+    assert welch[1] - welch[0] > 3 * (expected.high - expected.low)
+
+
+def test_the_variance_of_a_separation_has_the_covariance_of_the_shared_cases() -> None:
+    """By the jackknife over all images, of which some are on both sides and have several samples."""
+    above = {case: RANDOM.normal(1, 1, 2).tolist() for case in range(30)}
+    below = {case: [value - 1 for value in above[case]] for case in range(12)} | {
+        case: RANDOM.normal(0, 1, 2).tolist() for case in range(100, 120)
+    }
+    cases = sorted({*above, *below})
+
+    def difference(left_out: int) -> float:
+        first, second = (np.mean([side[case] for case in side if case != left_out]) for side in (above, below))
+        return float(first - second)
+
+    without = np.array([difference(case) for case in cases])
+    error = np.sqrt(np.var(without) * (len(cases) - 1))
+    low, high = ends(separation_interval(above, below))
+    apart_low, apart_high = ends(separation_interval(above, {case + 1000: below[case] for case in below}))
+    assert (high - low) / (2 * 2.03) == pytest.approx(error, rel=0.06)
+    assert high - low < 0.9 * (apart_high - apart_low)
+
+
+def test_one_shared_case_changes_an_interval_only_a_little() -> None:
+    above, below = apart(RANDOM.normal(1, 1, 20)), apart(RANDOM.normal(0, 1, 20), 100)
+    before = ends(separation_interval(above, below))
+    after = ends(separation_interval(above, {**{case: below[case] for case in range(101, 120)}, 0: below[100]}))
+    assert after == pytest.approx(before, abs=0.12)
+
+
+def test_the_auroc_of_cases_on_both_sides_has_their_covariance() -> None:
+    """An image that scores high on both sides wins and loses against the same others."""
+    below = RANDOM.normal(0, 1, 40)
+    above = below + 0.5
+    paired, unpaired = (ends(auroc_interval(apart(above), apart(below, first))) for first in (0, 100))
+    assert paired[1] - paired[0] < 0.7 * (unpaired[1] - unpaired[0])
+    against = ends(auroc_interval(apart(1 - below), apart(below)))
+    assert against[1] - against[0] > unpaired[1] - unpaired[0], "what a case wins on one side it loses on the other"
+
+
+@pytest.mark.parametrize(("shift", "narrower"), [(0, True), (100, False)])
+def test_rates_of_cases_on_both_sides_are_correlated(shift: int, narrower: bool) -> None:
+    above = [float(case < 30) for case in range(40)]
+    below = [float(case < 20) for case in range(40)]
+    low, high = ends(rate_separation_interval(apart(above), apart(below, shift)))
+    independent = ends(rate_separation_interval(apart(above), apart(below, 1000)))
+    assert (high - low < 0.8 * (independent[1] - independent[0])) is narrower
+    assert low < 0.25 < high
+
+
+@given(
+    st.dictionaries(st.integers(0, 9), st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=1, max_size=3), min_size=1),
+    st.dictionaries(st.integers(5, 14), st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=1, max_size=3), min_size=1),
+)
+def test_intervals_of_separations_contain_them(above: dict[int, list[float]], below: dict[int, list[float]]) -> None:
+    first, second = (np.mean([value for case in side.values() for value in case]) for side in (above, below))
+    bools = [{case: [float(value == 1) for value in side[case]] for case in side} for side in (above, below)]
+    rates = [np.mean([value for case in side.values() for value in case]) for side in bools]
+    for interval, value in (
+        (separation_interval(above, below, (-1, 1)), first - second),
+        (rate_separation_interval(*bools), rates[0] - rates[1]),
+    ):
+        if interval is not None:
+            assert -1 <= interval.low <= value + 1e-9
+            assert value - 1e-9 <= interval.high <= 1
+    area = auroc_interval(above, below)
+    assert (area is None) == (len(above) < 2 or len(below) < 2)
+    assert area is None or 0 <= area.low <= area.high <= 1

@@ -10,15 +10,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visioneval.analysis.stats.agreement.chance import quadratic_kappa
-from visioneval.analysis.stats.interval import Floats, coefficient_measure, kappa_measure, rate_measure
+from visioneval.analysis.stats.interval import (
+    Floats,
+    coefficient_measure,
+    kappa_measure,
+    pairwise_accuracy_measure,
+    rate_measure,
+)
 from visioneval.analysis.stats.measure import Statistic
-from visioneval.analysis.stats.ranks.correlation import kendall, spearman
+from visioneval.analysis.stats.ranks.correlation import kendall, pearson, spearman
 from visioneval.rules import Rule
 from visioneval.types import Metric
 
 Kind = Literal["bool", "scale", "continuous"]
 HEADLINES: dict[Kind, str] = {"bool": "kappa", "scale": "quadratic_kappa", "continuous": "spearman"}
-MEASURES = ("kappa", "quadratic_kappa", "accuracy", "fail_precision", "fail_recall", "spearman", "kendall")
+MEASURES = (
+    "kappa",
+    "quadratic_kappa",
+    "accuracy",
+    "fail_precision",
+    "fail_recall",
+    "spearman",
+    "kendall",
+    "pearson",
+    "pairwise_accuracy",
+)
 _ONE_ANSWER = "the raters and the grader give every cell the same answer: the measure is undefined"
 _CONSTANT = "one side gives every cell the same value: the measure is undefined"
 
@@ -47,10 +63,12 @@ def chance_measures(kind: Kind, people: Floats, grader: Floats, cases: Sequence[
 
 
 def rank_measures(people: Floats, grader: Floats, cases: Sequence[str]) -> dict[str, Statistic]:
-    """The rank correlations."""
+    """The correlations, and the accuracy over pairs of cells."""
     return {
         "spearman": coefficient_measure(spearman, people, grader, cases, undefined=_CONSTANT),
         "kendall": coefficient_measure(kendall, people, grader, cases, undefined=_CONSTANT),
+        "pearson": coefficient_measure(pearson, people, grader, cases, undefined=_CONSTANT),
+        "pairwise_accuracy": pairwise_accuracy_measure(people, grader, cases, undefined=_CONSTANT),
     }
 
 

@@ -125,7 +125,7 @@ def _compare(a: Side, b: Side, filters: ComparisonFilters, renamed: Sequence[str
     named = [name for name in metrics if not filters.metrics or any_glob(filters.metrics, name)]
     names = [name for name in named if name not in changed]
     pairing = pair_cells(a, b, labels)
-    tally = Tally(names, pairing, ExcuseTally(a, b))
+    tally = Tally(names, pairing, ExcuseTally(a, b), _left_out(a, b, filters))
     of_judges = selections[0].reroutings, selections[1].reroutings
     tally.read(of_judges)
     a, b = (replace(side, reroutings=counts.result()) for side, counts in zip((a, b), of_judges, strict=True))
@@ -161,6 +161,13 @@ def _compare(a: Side, b: Side, filters: ComparisonFilters, renamed: Sequence[str
         marks_of_only_a=tally.marks_of_only_a,
         marks_of_only_b=tally.marks_of_only_b,
     )
+
+
+def _left_out(a: Side, b: Side, filters: ComparisonFilters) -> frozenset[str]:
+    """The counter-examples, as A defines them, that differences of some metrics leave out: none if a filter names cases
+    or tags."""
+    known = a.counter_examples if a.counter_examples is not None else b.counter_examples
+    return frozenset() if filters.cases or filters.tags else known or frozenset()
 
 
 def changed_meanings(a: Side, b: Side) -> Iterator[ChangedMeaning]:

@@ -19,6 +19,8 @@ from visioneval.analysis.stats.student import t_quantile, t_two_sided_p
 
 CaseSums = Sequence[tuple[float, int]]
 """The sum of the values of each case, and their number, which is at least 1."""
+Groups = Mapping[Any, Sequence[float]]
+"""The values of each case, of which there is at least one. The same key on two sides is a case that both share."""
 
 
 def rate_interval(cases: CaseSums, ties: int = 0, confidence: float = 0.95) -> Interval | None:
@@ -105,71 +107,129 @@ def _bounded_mean_interval(cases: CaseSums, low: float, high: float, confidence:
     return Interval(low + (high - low) * lowest, low + (high - low) * highest, confidence)
 
 
-def rate_separation_interval(above: CaseSums, below: CaseSums, confidence: float = 0.95) -> Interval | None:
-    """The interval of the rate of ``above`` minus the rate of ``below``, which share no case.
+def rate_separation_interval(above: Groups, below: Groups, confidence: float = 0.95) -> Interval | None:
+    """The interval of the rate of ``above`` minus the rate of ``below``, the values of each case on both sides.
 
-    Combines the intervals of both rates, so that a side on which everything passes is not taken as certain. ``None``
-    for fewer than two cases on a side.
+    Combines the intervals of both rates, so that a side on which everything passes is not taken as certain, and the
+    correlation of the rates over the cases that are on both sides (``_variance_of_difference``). Few cases hardly show
+    a correlation: a positive one, which makes the interval narrower, is shrunk towards 0 as if ``_PRIOR_CASES`` more
+    cases had shown none. ``None`` for fewer than two cases on a side.
 
     Source: R. G. Newcombe, "Interval estimation for the difference between independent proportions", Statistics in
-    Medicine 17 (1998), method 10, with ``rate_interval``.
+    Medicine 17 (1998), method 10, with ``rate_interval``; with a correlation G. Y. Zou and A. Donner, "Construction of
+    confidence limits about effect measures: A general approach", Statistics in Medicine 27 (2008).
     """
-    high, low = rate_interval(above, confidence=confidence), rate_interval(below, confidence=confidence)
+    sums = case_sums(above), case_sums(below)
+    high, low = (rate_interval(side, confidence=confidence) for side in sums)
     if high is None or low is None or len(above) < 2 or len(below) < 2:
         return None
-    first, second = (fsum(total for total, _ in side) / sum(count for _, count in side) for side in (above, below))
-    down = sqrt((first - high.low) ** 2 + (low.high - second) ** 2)
-    up = sqrt((high.high - first) ** 2 + (second - low.low) ** 2)
+    first, second = map(_ratio, sums)
+    correlation = _variance_of_difference(above, below, first, second).correlation
+    if correlation > 0:
+        shared = len(above.keys() & below.keys())
+        correlation *= shared / (shared + _PRIOR_CASES)
+
+    def reach(a: float, b: float) -> float:
+        return sqrt(max(0.0, a * a + b * b - 2 * correlation * a * b))
+
+    down, up = reach(first - high.low, low.high - second), reach(high.high - first, second - low.low)
     return Interval(max(-1.0, first - second - down), min(1.0, first - second + up), confidence)
 
 
 def separation_interval(
-    above: CaseSums, below: CaseSums, bounds: tuple[float | None, float | None] = (None, None), confidence: float = 0.95
+    above: Groups, below: Groups, bounds: tuple[float | None, float | None] = (None, None), confidence: float = 0.95
 ) -> Interval | None:
-    """The interval of the mean of ``above`` minus the mean of ``below``, numbers of cases that are on one side each.
+    """The interval of the mean of ``above`` minus the mean of ``below``, the values of each case on both sides.
 
-    ``None`` for fewer than two cases on a side, or without any variance. ``bounds`` are those of the difference.
+    Welch's interval if no case is on both sides, the paired t interval if every case is, and between the two if some
+    are (``_variance_of_difference``). ``None`` for fewer than two cases on a side, or without any variance. ``bounds``
+    are those of the difference.
 
     Source: B. L. Welch, "The generalization of 'Student's' problem when several different population variances are
     involved", Biometrika 34 (1947), over cases; the degrees of freedom are rounded down.
     """
     if len(above) < 2 or len(below) < 2:
         return None
-    means = [fsum(total for total, _ in side) / sum(count for _, count in side) for side in (above, below)]
-    variances = [_variance_of_ratio(side, mean) for side, mean in zip((above, below), means, strict=True)]
-    variance = sum(variances)
-    if variance <= _NOISE * max(mean * mean for mean in means):
+    first, second = _ratio(case_sums(above)), _ratio(case_sums(below))
+    variance = _variance_of_difference(above, below, first, second)
+    if variance.total <= _NOISE * max(first * first, second * second):
         return None
-    parts = (part * part / _freedom(side) for part, side in zip(variances, (above, below), strict=True))
-    half = t_quantile(0.5 + confidence / 2, max(1, int(variance**2 / sum(parts)))) * sqrt(variance)
-    return _clipped(means[0] - means[1], half, bounds, confidence)
+    half = t_quantile(0.5 + confidence / 2, variance.freedom) * sqrt(variance.total)
+    return _clipped(first - second, half, bounds, confidence)
 
 
-def auroc_interval(
-    above: Sequence[Sequence[float]], below: Sequence[Sequence[float]], confidence: float = 0.95
-) -> Interval | None:
+def auroc_interval(above: Groups, below: Groups, confidence: float = 0.95) -> Interval | None:
     """The interval of the AUROC of the values of ``above`` against ``below``: the values of each case on both sides.
 
     The variance is that of the placements of each case, with one case more on each side that is placed at random, so
-    that a side without variance is not certain. The interval is Wilson's with the number of cases that has this
-    variance. ``None`` for fewer than two cases on a side.
+    that a side without variance is not certain. Cases on both sides are as in ``_variance_of_difference``. The interval
+    is Wilson's with the number of cases that has this variance. ``None`` for fewer than two cases on a side.
 
-    Source: N. A. Obuchowski, "Nonparametric analysis of clustered ROC curve data", Biometrics 53 (1997), for cases on
-    one side each; E. B. Wilson as in ``rate_interval``.
+    Source: N. A. Obuchowski, "Nonparametric analysis of clustered ROC curve data", Biometrics 53 (1997), where a
+    cluster may have values on both sides; E. B. Wilson as in ``rate_interval``.
     """
     if len(above) < 2 or len(below) < 2:
         return None
-    high, low = [sorted(value for case in side for value in case) for side in (above, below)]
-    wins = _placements(above, low)
-    losses = _placements(below, high)
-    rate = fsum(total for total, _ in wins) / len(high)
+    high, low = [sorted(value for case in side.values() for value in case) for side in (above, below)]
+    wins, losses = _placements(above, low), _placements(below, high)
+    rate = fsum(value for case in wins.values() for value in case) / len(high)
     smaller = min(len(above), len(below))
     quantile = t_quantile(0.5 + confidence / 2, smaller - 1)
     if rate in (0, 1):
         return _wilson(rate, smaller, quantile, confidence)
     added = rate * (1 - rate) * (1 / len(above) ** 2 + 1 / len(below) ** 2)
-    variance = _variance_of_ratio(wins, rate) + _variance_of_ratio(losses, 1 - rate) + added
+    variance = _variance_of_difference(wins, losses, rate, 1 - rate).total + added
     return _wilson(rate, rate * (1 - rate) / variance, quantile, confidence)
+
+
+@dataclass(frozen=True, slots=True)
+class _DifferenceVariance:
+    """The variance of a difference of two means, its degrees of freedom, and the correlation of the means."""
+
+    total: float
+    freedom: int
+    correlation: float
+
+
+def _variance_of_difference(above: Groups, below: Groups, first: float, second: float) -> _DifferenceVariance:
+    """The variance of the mean ``first`` of ``above`` minus the mean ``second`` of ``below``.
+
+    A key on both sides is a case that both share. The variance is the sum of the linearized variances of both means,
+    minus twice their covariance over the cases that are on both sides; the other cases add nothing to the covariance.
+    With no shared case that is Welch's variance, with only shared ones the paired one. The degrees of freedom are
+    Satterthwaite's, over the shared cases and those of each side alone.
+
+    Source: E. R. DeLong, D. M. DeLong and D. L. Clarke-Pearson, "Comparing the areas under two or more correlated
+    receiver operating characteristic curves", Biometrics 44 (1988), and Obuchowski as in ``auroc_interval``.
+    """
+    a, b = _deviations(above, first), _deviations(below, second)
+    shared = a.keys() & b.keys()
+    parts: list[tuple[float, int]] = []
+    for cases, sides in ((a.keys() - shared, [above]), (b.keys() - shared, [below]), (shared, [above, below])):
+        if cases:
+            square = fsum((a.get(case, 0.0) - b.get(case, 0.0)) ** 2 for case in cases)
+            freedom = min(_freedom([(0.0, len(side[case])) for case in cases]) for side in sides)
+            parts.append((square, freedom))
+    total = fsum(square for square, _ in parts)
+    weight = fsum(square * square / freedom for square, freedom in parts)
+    alone = sqrt(fsum(value * value for value in a.values()) * fsum(value * value for value in b.values()))
+    return _DifferenceVariance(
+        total=total,
+        freedom=max(1, int(total * total / weight + _ROUNDING)) if weight else 1,
+        correlation=fsum(a[case] * b[case] for case in shared) / alone if alone else 0.0,
+    )
+
+
+def _deviations(groups: Groups, ratio: float) -> dict[Any, float]:
+    """What each case adds to the linearized mean, so that the sum of squares is its variance."""
+    cases = case_sums(groups)
+    number, cells = equal_cases(cases), sum(count for _, count in cases)
+    scale = sqrt(number / (number - 1)) / cells
+    return {case: scale * (total - ratio * count) for case, (total, count) in zip(groups, cases, strict=True)}
+
+
+def _ratio(cases: CaseSums) -> float:
+    return fsum(total for total, _ in cases) / sum(count for _, count in cases)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +303,7 @@ def by_case(values: Sequence[float], cases: Sequence[int]) -> dict[int, list[flo
     return groups
 
 
-def case_sums(groups: Mapping[Any, Sequence[float]]) -> list[tuple[float, int]]:
+def case_sums(groups: Groups) -> list[tuple[float, int]]:
     """The sum and the number of the values of each case, independent of their order."""
     return [(fsum(values), len(values)) for values in groups.values()]
 
@@ -283,14 +343,14 @@ def _adjusted(n: float, quantile: float, confidence: float) -> float:
     return n * (NormalDist().inv_cdf(0.5 + confidence / 2) / quantile) ** 2
 
 
-def _placements(side: Sequence[Sequence[float]], others: Sequence[float]) -> list[tuple[float, int]]:
-    """For each case, the sum over its values of the share of ``others`` (sorted) below them, ties counting half."""
+def _placements(side: Groups, others: Sequence[float]) -> dict[Any, list[float]]:
+    """For each value of a case, the share of ``others`` (sorted) below it, ties counting half."""
     share = {
         value: (bisect_left(others, value) + bisect_right(others, value)) / (2 * len(others))
-        for case in side
+        for case in side.values()
         for value in case
     }
-    return [(fsum(share[value] for value in case), len(case)) for case in side]
+    return {case: [share[value] for value in values] for case, values in side.items()}
 
 
 def _clipped(value: float, half: float, bounds: tuple[float | None, float | None], confidence: float) -> Interval:

@@ -18,10 +18,12 @@ from visioneval.analysis.stats.agreement.chance_interval import chance_corrected
 from visioneval.analysis.stats.basic import Interval
 from visioneval.analysis.stats.jackknife import Rows, jackknife_interval
 from visioneval.analysis.stats.measure import Statistic
+from visioneval.analysis.stats.ranks.pairwise_accuracy import PairwiseAccuracy
 from visioneval.analysis.stats.rare_events import whole_case_interval
 
 Floats = NDArray[np.float64]
 NOTHING = "nothing to compare"
+ORDERS_NOTHING = "no interval: the accuracy is highest if the grader ties all pairs, so it orders none"
 HARDLY_DIFFER = "no interval: the two sides agree, or differ, in nearly all cases"
 
 
@@ -108,6 +110,22 @@ def row_measure(
     if problem:
         return Statistic(value=value, n=n, note=problem)
     return _measure(value, n, jackknife_interval(statistic, numbers))
+
+
+def pairwise_accuracy_measure(
+    people: ArrayLike, metric: ArrayLike, cases: Sequence[Any], *, undefined: str
+) -> Statistic:
+    """Tie-calibrated pairwise accuracy, 0..1, with its interval. It has none if the best threshold ties every pair: a
+    metric that orders nothing is then as good, and the accuracy is the share of pairs that people tie."""
+    a, b = np.asarray(people, dtype=float), np.asarray(metric, dtype=float)
+    if not len(a):
+        return Statistic(note=NOTHING)
+    pairs = PairwiseAccuracy(a, b)
+    if not pairs.orders and not np.isnan(pairs.threshold):
+        return Statistic(value=pairs.of(np.arange(len(a))), n=len(a), note=ORDERS_NOTHING)
+    signed = row_measure(lambda rows: 2 * pairs.of(rows) - 1, _is_other(a, b), cases, undefined=undefined)
+    shares = {name: None if end is None else (end + 1) / 2 for name, end in signed if name in ("value", "low", "high")}
+    return signed.model_copy(update=shares)
 
 
 def category_measure(

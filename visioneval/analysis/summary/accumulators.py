@@ -12,6 +12,7 @@ from visioneval.analysis.scores import CaseNumbers, Estimate, ExactSum, Scores
 from visioneval.analysis.summary.findings import CostFinding, CostKind, Counts, ModelFindings
 from visioneval.records.model import Record, RunInfo
 from visioneval.records.preferences import read_all_answers
+from visioneval.suite.counter_examples import LeftOut
 from visioneval.types import Status, Verdict
 
 
@@ -105,6 +106,7 @@ class Model:
     """Verdicts, scores, costs and times of one model run."""
 
     numbers: CaseNumbers
+    left_out: LeftOut
     verdicts: Verdicts = field(init=False)
     scores: dict[str, Scores] = field(default_factory=dict)
     money: Money = field(default_factory=Money)
@@ -121,7 +123,10 @@ class Model:
         self.seconds.add(cell.seconds)
         self.failure_tags.update(cell.failure_tags)
         add_costs(self.money, cell)
+        left_out = self.left_out.metrics_of(cell.test_id)
         for name, score in cell.scores.items():
+            if name in left_out:
+                continue
             if name not in self.scores:
                 self.scores[name] = Scores()
             self.scores[name].add(score, self.numbers[cell.test_id])

@@ -122,7 +122,8 @@ class FailingCell(Frozen):
 class GateFinding(Frozen):
     """The result of a gate: its value over ``n`` measured cells, and the ``errors`` in its scope.
 
-    ``low`` and ``high`` are the 95 % interval over cases of a quantile or a value that is weighted by tag.
+    ``low`` and ``high`` are the 95 % interval over cases of a quantile, a separation or a value that is weighted by
+    tag.
     ``unmeasured`` counts the cells that it leaves out because they were not measured, and ``note`` is a sentence about
     them. ``is_unreliable`` if these are too many: the run exits 3, and the gate does not pass.
     """

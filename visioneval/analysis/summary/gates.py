@@ -14,9 +14,11 @@ from visioneval.analysis.stats.clusters import case_sums, mean_interval, rate_in
 from visioneval.analysis.stats.quantiles import Limits, quantile, quantile_interval
 from visioneval.analysis.stats.weighted import weighted_interval
 from visioneval.analysis.summary.findings import GateFinding, GateState
-from visioneval.analysis.summary.separation import counter_examples
+from visioneval.analysis.summary.separation import difference_interval
 from visioneval.records.model import Record, RunInfo
 from visioneval.rules import Gate, gate_passes, parse_gate
+from visioneval.suite.counter_examples import counter_examples, image_cases
+from visioneval.suite.counter_examples import left_out as left_out_of_means
 from visioneval.suite.filters import GateRule, any_glob
 from visioneval.suite.runs import RunCoverage
 from visioneval.types import Metric, Score, Status, Verdict
@@ -58,10 +60,13 @@ class Pool:
     def _sides(self) -> int:
         return 2 if self._gate.fn == "separation" else 1
 
-    def add(self, cell: CellFacts, *, is_counter: bool = False, is_left_out: bool = False) -> None:
+    def add(
+        self, cell: CellFacts, *, is_counter: bool = False, is_left_out: bool = False, image_of: str | None = None
+    ) -> None:
         """Adds a cell. Only ``separation`` treats counter-examples separately.
 
-        ``is_left_out``: the cell has no value, and should have one.
+        ``is_left_out``: the cell has no value, and should have one. ``image_of``: the case that generates the images of
+        the cell, if it is another.
         """
         value = _cell_value(self._gate, cell)
         group = next((tag for tag in cell.tags if tag in self._weights), None) if self._weights else _SIDES[0]
@@ -70,7 +75,7 @@ class Pool:
         if group is None:
             return
         if value is not None:
-            self._groups[group].add(value, self._numbers[cell.test_id])
+            self._groups[group].add(value, self._numbers[image_of or cell.test_id])
         self._unmeasured[group] += is_left_out
 
     def left_out(self) -> tuple[LeftOut, LeftOut]:
@@ -101,7 +106,7 @@ class Pool:
         return [weight / total for weight in self._weights.values()]
 
     def limits(self, metric: Metric | None) -> Limits:
-        """The 95 % interval of a quantile or a weighted value, each end ``None`` if it is unknown.
+        """The 95 % interval of a quantile, a separation or a weighted value, each end ``None`` if it is unknown.
 
         The other values have theirs where they are shown by metric or model run.
         """
@@ -110,6 +115,9 @@ class Pool:
             return None, None
         if self._gate.quantile is not None:
             return quantile_interval(list(groups[0].by_case().values()), self._gate.quantile)
+        if self._gate.fn == "separation":
+            difference = difference_interval(groups[0].by_case(), groups[1].by_case(), metric)
+            return (difference.low, difference.high) if difference else (None, None)
         if not self._weights:
             return None, None
         values = ((_mean(group), _interval(group, metric)) for group in groups)
@@ -153,7 +161,10 @@ class GateAccumulator:
         self._entry = entry
         self._info = info
         self._gate = parse_gate(entry.rule)
-        self._counter = counter_examples(info)
+        suite = info.selected_suite
+        self._counter = counter_examples(suite)
+        self._images = image_cases(suite) if self._gate.fn == "separation" else {}
+        self._without = left_out_of_means(suite, info.metrics).cases_of(self._gate.metric, entry)
         self._pool = Pool(self._gate, entry.weights, numbers)
         self._due = due
         self._granted = granted_share(info.suite.declared_gates, entry)
@@ -161,9 +172,18 @@ class GateAccumulator:
 
     def add(self, cell: Record) -> None:
         """Counts a cell, if it is in the gate's scope."""
-        if self._entry.covers(cell.test_id, cell.task_type, cell.tags, cell.model_label):
-            self._pool.add(cell, is_counter=cell.test_id in self._counter, is_left_out=self._is_left_out(cell))
+        if self._covers(cell):
+            self._pool.add(
+                cell,
+                is_counter=cell.test_id in self._counter,
+                is_left_out=self._is_left_out(cell),
+                image_of=self._images.get(cell.test_id),
+            )
             self._errors += cell.verdict is Verdict.ERROR
+
+    def _covers(self, cell: Record) -> bool:
+        in_scope = self._entry.covers(cell.test_id, cell.task_type, cell.tags, cell.model_label)
+        return in_scope and cell.test_id not in self._without
 
     def _is_left_out(self, cell: Record) -> bool:
         match self._gate.fn:
@@ -176,7 +196,7 @@ class GateAccumulator:
 
     def counts_against(self, cell: Record) -> bool:
         """Whether a cell that did not pass is in the scope and is what the gate counts: a FAIL, an error, a score."""
-        if not self._entry.covers(cell.test_id, cell.task_type, cell.tags, cell.model_label):
+        if not self._covers(cell):
             return False
         value = _cell_value(self._gate, cell)
         return (
@@ -192,7 +212,7 @@ class GateAccumulator:
         is_unreliable = state in ("passed", "failed") and worst_group.is_too_much(self._granted)
         return GateFinding(
             rule=self._entry.rule,
-            scope=describe_scope(self._entry),
+            scope=self._scope,
             value=value,
             low=low,
             high=high,
@@ -204,10 +224,15 @@ class GateAccumulator:
             state="unmeasured" if is_unreliable and state == "passed" else state,
         )
 
+    @property
+    def _scope(self) -> str:
+        without = ["without counterexamples"] if self._without else []
+        return "; ".join(filter(None, (describe_scope(self._entry), *without)))
+
     def _state(self, value: float | None, n: int) -> GateState:
         if self._info.selection.shard is not None:  # other shards can change the value, but cannot undo an error
             return "failed" if self._gate.forbids_errors and value else "deferred"
-        if self._info.selection.narrows and not _can_match(self._entry, self._gate, self._info):
+        if self._info.selection.narrows and not _can_match(self._entry, self._gate, self._info, self._without):
             return "skipped"
         if self._gate.fn == "pass_rate" and not n and not self._info.suite.has_rules:  # no model refused
             return "skipped"
@@ -216,12 +241,13 @@ class GateAccumulator:
         return "passed" if gate_passes(self._gate, value) else "failed"
 
 
-def _can_match(entry: GateRule, gate: Gate, info: RunInfo) -> bool:
-    """Whether the selection left a cell in the scope of this gate."""
+def _can_match(entry: GateRule, gate: Gate, info: RunInfo, without: frozenset[str]) -> bool:
+    """Whether the selection left a cell in the scope of this gate, which leaves out some cases."""
     if gate.metric is not None and gate.metric not in info.metrics:
         return False
     suite = info.selected_suite
-    cases = [case for case in suite.cases if entry.fits(case.id, case.task_type, case.tags)]
+    in_scope = (case for case in suite.cases if entry.fits(case.id, case.task_type, case.tags))
+    cases = [case for case in in_scope if case.id not in without]
     if not {tag for case in cases for tag in case.tags}.issuperset(entry.weights or ()):
         return False  # what is left would be another number
     labeled = [m for m in suite.models if not entry.models or any_glob(entry.models, str(m.label))]

@@ -1,7 +1,7 @@
 """Questions pooled by type over all images of a model run, to show which kinds of claims it misses. Pure.
 
 An image with twenty questions counts twenty times here, but once in the mean of a metric. With a panel of judges, each
-judge's answer to a question counts.
+judge's answer to a question counts. Counter-examples ask what the image does not show: their answers do not count here.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from visioneval.analysis.scores import CaseNumbers, Estimate, Scores
 from visioneval.records.model import Record, RunInfo
+from visioneval.suite.counter_examples import LeftOut
 from visioneval.types import Frozen
 
 
@@ -41,18 +42,22 @@ class QuestionFindings(Frozen):
 class Questions:
     """Counts the questions of every grader that asks some, by its key."""
 
-    def __init__(self, info: RunInfo, numbers: CaseNumbers) -> None:
+    def __init__(self, info: RunInfo, numbers: CaseNumbers, left_out: LeftOut) -> None:
         """Starts without cells."""
-        self._numbers = numbers
+        self._numbers, self._left_out = numbers, left_out
         keys = (grader.key for grader in info.suite.graders if grader.asks_questions)
         self._tallies = {key: _GraderQuestions() for key in keys}
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
+        case, left_out = self._numbers[cell.test_id], self._left_out.metrics_of(cell.test_id)
         for grader in cell.graders:
             for details in grader.all_details if grader.key in self._tallies else ():
                 if questions := _questions_of(details):
-                    self._tallies[grader.key].add(cell.model_label, details, questions, self._numbers[cell.test_id])
+                    tally = self._tallies[grader.key]
+                    tally.add_set(details, questions)
+                    if grader.key not in left_out:
+                        tally.add_scores(cell.model_label, questions, case)
 
     def result(self, labels: Iterable[str]) -> dict[str, QuestionFindings]:
         """Returns the findings by grader key, with model runs in the order of ``labels``."""
@@ -67,11 +72,13 @@ class _GraderQuestions:
     by_label: dict[str, tuple[Scores, dict[str, Scores]]] = field(default_factory=dict)
     sets: dict[bytes, tuple[bool, float | None, int]] = field(default_factory=dict)
 
-    def add(self, label: str, details: Mapping[str, Any], questions: Sequence[Mapping[str, Any]], case: int) -> None:
+    def add_scores(self, label: str, questions: Sequence[Mapping[str, Any]], case: int) -> None:
         overall, by_type = self.by_label.setdefault(label, (Scores(), {}))
         for question in questions:
             overall.add(question.get("score"), case)
             by_type.setdefault(str(question.get("type")), Scores()).add(question.get("score"), case)
+
+    def add_set(self, details: Mapping[str, Any], questions: Sequence[Mapping[str, Any]]) -> None:
         share, dropped = details.get("coverage"), details.get("dropped")
         self.sets[_set_key(details, questions)] = (
             details.get("source") == "generated",

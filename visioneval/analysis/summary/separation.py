@@ -6,15 +6,11 @@ from collections.abc import Iterable
 from math import fsum
 
 from visioneval.analysis.scores import CaseNumbers, Scores
-from visioneval.analysis.stats.basic import auroc
-from visioneval.analysis.stats.clusters import (
-    auroc_interval,
-    case_sums,
-    rate_separation_interval,
-    separation_interval,
-)
+from visioneval.analysis.stats.basic import Interval, auroc
+from visioneval.analysis.stats.clusters import Groups, auroc_interval, rate_separation_interval, separation_interval
 from visioneval.records.model import Record, RunInfo
 from visioneval.rules import parse_gate
+from visioneval.suite.counter_examples import counter_examples, image_cases, left_out
 from visioneval.types import Frozen, Metric
 
 Sides = tuple[Scores, Scores]
@@ -25,7 +21,9 @@ class Separation(Frozen):
     """A metric over aligned cells and counter-examples: both means, their difference and the AUROC.
 
     ``auroc`` is how often an aligned cell scores higher than a counter-example. A tie counts half. Both have a 95 %
-    interval over cases, ``null`` for a single case on a side; that of the difference also if no score differs.
+    interval over cases, ``null`` for a single case on a side; that of the difference also if no score differs. Cases
+    that share their images (``output_of``) are one case, so that a counter-example and the case whose images it uses
+    are a pair. ``left_out`` is whether the means and rates of the metric over all cells leave out counter-examples.
     """
 
     aligned: float
@@ -38,11 +36,7 @@ class Separation(Frozen):
     auroc: float
     auroc_low: float | None
     auroc_high: float | None
-
-
-def counter_examples(info: RunInfo) -> frozenset[str]:
-    """The ids of cases whose prompt does not match their image."""
-    return frozenset(case.id for case in info.selected_suite.cases if not case.expect.aligned)
+    left_out: bool = False
 
 
 class Separations:
@@ -55,7 +49,9 @@ class Separations:
         """Starts without cells."""
         self._numbers = numbers
         self._metrics = info.metrics
-        self._counter = counter_examples(info)
+        self._counter = counter_examples(info.selected_suite)
+        self._images = image_cases(info.selected_suite)
+        self._left_out = left_out(info.selected_suite, info.metrics).metrics
         gated = {gate.metric for entry in info.suite.gates if (gate := parse_gate(entry.rule)).fn == "separation"}
         prefixes = tuple(f"{grader.key}." for grader in info.suite.graders)
         names = (name for name in info.metrics if name in gated or not name.startswith(prefixes))
@@ -63,11 +59,12 @@ class Separations:
 
     def add(self, cell: Record) -> None:
         """Counts a cell."""
+        case = self._numbers[self._images.get(cell.test_id, cell.test_id)]
         for metric, by_label in self._scores.items():
             score = cell.scores.get(metric)
             if score is not None:
                 sides = by_label.setdefault(cell.model_label, (Scores(), Scores()))
-                sides[cell.test_id in self._counter].add(score, self._numbers[cell.test_id])
+                sides[cell.test_id in self._counter].add(score, case)
 
     def result(self, labels: Iterable[str]) -> dict[str, dict[str, Separation]]:
         """Returns separations by metric and label, with model runs in the order of ``labels``."""
@@ -75,36 +72,38 @@ class Separations:
             metric: {
                 label: separation
                 for label in labels
-                if label in sides and (separation := _separation(sides[label], self._metrics[metric])) is not None
+                if label in sides and (separation := self._separation(metric, sides[label])) is not None
             }
             for metric, sides in self._scores.items()
         }
         return {metric: by_label for metric, by_label in separations.items() if by_label}
 
+    def _separation(self, metric: str, sides: Sides) -> Separation | None:
+        aligned, counter = sides
+        if not aligned.n or not counter.n:
+            return None
+        high, low = (fsum(side.values()) / side.n for side in sides)
+        above, below = (side.by_case() for side in sides)
+        difference, area = difference_interval(above, below, self._metrics[metric]), auroc_interval(above, below)
+        return Separation(
+            aligned=high,
+            aligned_n=aligned.n,
+            counter=low,
+            counter_n=counter.n,
+            difference=high - low,
+            difference_low=difference and difference.low,
+            difference_high=difference and difference.high,
+            auroc=auroc(list(aligned.values()), list(counter.values())),
+            auroc_low=area and area.low,
+            auroc_high=area and area.high,
+            left_out=metric in self._left_out,
+        )
 
-def _separation(sides: Sides, metric: Metric) -> Separation | None:
-    aligned, counter = sides
-    if not aligned.n or not counter.n:
-        return None
-    high, low = (fsum(side.values()) / side.n for side in sides)
-    above, below = (side.by_case() for side in sides)
-    if metric.type == "bool":
-        difference = rate_separation_interval(case_sums(above), case_sums(below))
-    else:
-        lowest, highest = metric.range or (None, None)
-        widest = None if lowest is None or highest is None else highest - lowest
-        bounds = (None, None) if widest is None else (-widest, widest)
-        difference = separation_interval(case_sums(above), case_sums(below), bounds)
-    area = auroc_interval(list(above.values()), list(below.values()))
-    return Separation(
-        aligned=high,
-        aligned_n=aligned.n,
-        counter=low,
-        counter_n=counter.n,
-        difference=high - low,
-        difference_low=difference and difference.low,
-        difference_high=difference and difference.high,
-        auroc=auroc(list(aligned.values()), list(counter.values())),
-        auroc_low=area and area.low,
-        auroc_high=area and area.high,
-    )
+
+def difference_interval(above: Groups, below: Groups, metric: Metric | None) -> Interval | None:
+    """The 95 % interval of the mean of aligned cells minus that of counter-examples, from the values of each image."""
+    if metric is None or metric.type == "bool":
+        return rate_separation_interval(above, below)
+    low, high = metric.range or (None, None)
+    widest = None if low is None or high is None else high - low
+    return separation_interval(above, below, (None, None) if widest is None else (-widest, widest))

@@ -28,6 +28,7 @@ from visioneval.errors import ExitCode
 from visioneval.records.diversity import CaseDiversity
 from visioneval.records.model import Record, RunInfo, known_sum, suite_order
 from visioneval.rules import parse_gate, parse_rule
+from visioneval.suite.counter_examples import left_out
 from visioneval.suite.filters import GateRule, any_glob
 from visioneval.suite.meanings import meanings_of
 from visioneval.suite.model import Suite
@@ -61,9 +62,11 @@ class _SummaryBuilder:
     def __init__(self, info: RunInfo, diversity: Iterable[CaseDiversity]) -> None:
         self._info = info
         numbers, due = CaseNumbers(), DueMetrics(info)
+        without = left_out(info.selected_suite, info.metrics)
         self._all_cells = Verdicts(numbers)
         self._models = defaultdict(
-            partial(Model, numbers), {str(entry.label): Model(numbers) for entry in info.selected_suite.models}
+            partial(Model, numbers, without),
+            {str(entry.label): Model(numbers, without) for entry in info.selected_suite.models},
         )
         tags = {tag: Verdicts(numbers) for case in info.selected_suite.cases for tag in case.tags}
         self._tags = defaultdict(partial(Verdicts, numbers), tags)
@@ -71,8 +74,8 @@ class _SummaryBuilder:
         self._warned_rules: Counter[str] = Counter()
         self._disagreements = Disagreements(info.selected_suite)
         self._separations = Separations(info, numbers)
-        self._questions = Questions(info, numbers)
-        self._noises = Noises(info, numbers)
+        self._questions = Questions(info, numbers, without)
+        self._noises = Noises(info, numbers, without)
         self._judges = JudgeCards(info)
         self._alignments = Alignments(info)
         self._gates = [GateAccumulator(entry, info, numbers, due) for entry in gates_of(info.suite)]

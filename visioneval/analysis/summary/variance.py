@@ -21,6 +21,7 @@ from visioneval.analysis.stats.components import (
 from visioneval.analysis.stats.student import t_quantile
 from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.model import GraderRecord, Record, RunInfo
+from visioneval.suite.counter_examples import LeftOut
 from visioneval.types import MAX_NUMBER, Frozen, Metric
 
 Lever = Literal["cases", "samples", "votes"]
@@ -90,9 +91,9 @@ class _Votes(CountedRows):
 class Noises:
     """Collects the votes of judges."""
 
-    def __init__(self, info: RunInfo, numbers: CaseNumbers) -> None:
+    def __init__(self, info: RunInfo, numbers: CaseNumbers, left_out: LeftOut) -> None:
         """Starts without cells."""
-        self._metrics, self._numbers = info.metrics, numbers
+        self._metrics, self._numbers, self._left_out = info.metrics, numbers, left_out
         suite = info.selected_suite
         judges = (grader for grader in suite.graders if grader.judge_names)
         self._judged = {name for grader in judges for case in suite.cases for name in grader.metrics(case)}
@@ -100,9 +101,10 @@ class Noises:
 
     def add(self, cell: Record) -> None:
         """Counts the votes of a cell."""
+        left_out = self._left_out.metrics_of(cell.test_id)
         for grader in cell.graders:
             for name, values in votes_of(grader).items():
-                if values and cell.scores.get(name) is not None:
+                if values and name not in left_out and cell.scores.get(name) is not None:
                     rows = self._votes.setdefault(name, {}).setdefault(cell.model_label, _Votes())
                     rows.add(values, self._numbers[cell.test_id])
 

@@ -13,6 +13,7 @@ from visioneval.analysis.summary.findings import Summary
 from visioneval.records.model import Record
 from visioneval.report.html.plots import BINS, SMALL_WIDTH, Bar, histogram
 from visioneval.report.terminal.run.summary import show_estimate
+from visioneval.suite.counter_examples import LeftOut
 from visioneval.types import Metric
 
 
@@ -69,8 +70,8 @@ class _Numbers(CountedRows):
 class CellNumbers:
     """Scores and times of cells: 8 bytes for each, or less for scores on a scale."""
 
-    def __init__(self, cells: Iterable[Record]) -> None:
-        """Reads one cell at a time."""
+    def __init__(self, cells: Iterable[Record], without: LeftOut | None = None) -> None:
+        """Reads one cell at a time. Leaves out the scores that the means leave out."""
         self.scores: defaultdict[tuple[str, str], _Numbers] = defaultdict(_Numbers)
         """By metric and model label."""
         self.generation: defaultdict[str, _Numbers] = defaultdict(_Numbers)
@@ -81,8 +82,9 @@ class CellNumbers:
             self.generation[cell.model_label].add(cell.seconds)
             for grader in cell.graders:
                 self.grading[grader.key].add(grader.seconds)
+            left_out = without.metrics_of(cell.test_id) if without else ()
             for name, score in cell.scores.items():
-                if score is not None:
+                if score is not None and name not in left_out:
                     self.scores[name, cell.model_label].add(float(score))
 
 

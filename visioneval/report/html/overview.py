@@ -21,6 +21,7 @@ from visioneval.report.outcome import error_note, never_asked_text, outcome
 from visioneval.report.terminal.agreement.judge_card import judge_tables
 from visioneval.report.terminal.noise import noise_lines, noise_rows
 from visioneval.report.terminal.run.diversity import HEADINGS, TITLE, diversity_rows
+from visioneval.report.terminal.run.separation import left_out_text
 from visioneval.report.terminal.run.summary import reused, show_rate, unmeasured_text
 from visioneval.report.text import panel_lines, rerouting_text
 
@@ -85,6 +86,7 @@ def overview(info: RunInfo, numbers: CellNumbers, summary: Summary) -> dict[str,
         "costs": _costs(summary),
         "questions": {key: _question_rows(disagreement) for key, disagreement in summary.questions.items()},
         "separations": summary.separations,
+        "left_out_text": left_out_text(summary),
         "judge_tables": judge_tables(summary),
         "noise": dict(zip(("columns", "rows"), noise_rows(summary.noise), strict=True)),
         "noise_lines": list(noise_lines(summary.noise)),

@@ -28,6 +28,7 @@ from visioneval.report.html.page_data import as_block, as_json, as_script, detai
 from visioneval.report.html.pages import PageFrame, policy, render, script, style
 from visioneval.report.html.slim_run import SlimRun
 from visioneval.report.html.worst import worst_failures
+from visioneval.suite.counter_examples import left_out
 
 _SUBFOLDERS = ("data", "thumbs", "images")
 MARK = "report.js"
@@ -125,7 +126,7 @@ def _overview(run: SlimRun, thumbs: Sequence[str]) -> dict[str, Any]:
     costs = read_pair_costs(run.folder) if run.label is None else ()
     summary = summarize(run.info, cells, pairs, read_pair_cards(run.folder), costs, read_diversity(run.folder))
     return {
-        **overview(run.info, CellNumbers(cells), summary),
+        **overview(run.info, CellNumbers(cells, left_out(run.info.selected_suite, run.info.metrics)), summary),
         "worst": worst_failures(summary, dict(zip((cell.cell for cell in run.cells), thumbs, strict=True))),
         "left_out": run.left_out or "",
         "gallery_cells": len(run.cells),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from visioneval.rules import COUNTING, parse_gate, parse_rule
+from visioneval.suite.counter_examples import left_out
 from visioneval.suite.entries.metrics import BUILT_IN, RESERVED_NAMES
 from visioneval.suite.filters import GateRule, Scope, VerdictRule, When, any_case, any_glob
 from visioneval.suite.loading.messages import Loc, did_you_mean
@@ -313,10 +314,21 @@ def _gates(view: SuiteContext) -> Problems:
             for message in _impossible(view, gate.metric, gate.op, gate.threshold, cases, entry.rule):
                 yield ("gates", index), message
         yield from ((("gates", index, "weights"), message) for message in _weights(view, entry, cases))
-        aligned_values = {view.suite.cases[case_index].expect.aligned for case_index in cases}
-        if gate.fn == "separation" and len(aligned_values) == 1:
-            missing = "counterexamples (expect: {aligned: false})" if True in aligned_values else "aligned cases"
-            yield ("gates", index), f"{entry.rule!r}: its cases include no {missing}"
+        yield from ((("gates", index), message) for message in _aligned(view, entry, cases))
+
+
+def _aligned(view: SuiteContext, entry: GateRule, cases: Sequence[int]) -> Iterator[str]:
+    """A gate that needs aligned cases or counter-examples, and has none."""
+    gate, in_scope = parse_gate(entry.rule), [view.suite.cases[case_index] for case_index in cases]
+    kinds = {case.expect.aligned for case in in_scope}
+    if gate.fn == "separation" and len(kinds) == 1:
+        missing = "counterexamples (expect: {aligned: false})" if True in kinds else "aligned cases"
+        yield f"{entry.rule!r}: its cases include no {missing}"
+    if kinds == {False} and left_out(view.suite, [gate.metric or ""]).cases_of(gate.metric, entry):
+        yield (
+            f"{entry.rule!r}: without a scope it leaves out counterexamples, and all its cases are: name them with"
+            " 'cases', 'tags' or 'tasks'"
+        )
 
 
 def _weights(view: SuiteContext, entry: GateRule, cases: Sequence[int]) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import isnan, nan
@@ -17,6 +17,7 @@ from visioneval.analysis.compare.pairing import CellPair, Pairs
 from visioneval.analysis.compare.tallies.runs import RunScores
 from visioneval.analysis.scores import ExactSum
 from visioneval.records.cells.cell_lines import positions_of
+from visioneval.suite.counter_examples import is_metric_of
 from visioneval.types import Metric, Verdict
 
 _ABSENT = object()
@@ -55,8 +56,8 @@ class MetricTally:
         self._metrics = [_MetricScores(name, PairedScores()) for name in names]
         self._pairs_with_output = 0
 
-    def add(self, case: int, pair: CellPair) -> None:
-        """Adds the scores of a pair. Differences leave out flaky cases."""
+    def add(self, case: int, pair: CellPair, left_out: Collection[str] = ()) -> None:
+        """Adds the scores of a pair. Differences leave out flaky cases, and the metrics of the graders ``left_out``."""
         a, b, is_stable = pair.a.scores, pair.b.scores, not pair.flaky
         # Without an output, nothing can be measured: such a cell counts as an error.
         has_output = pair.b.error is None or pair.b.error.stage != "generate"
@@ -67,6 +68,8 @@ class MetricTally:
             if has_output:
                 metric.measured_a += before is not None and before is not _ABSENT
                 metric.measured_b += after is not None and after is not _ABSENT
+            if left_out and is_metric_of(metric.name, left_out):
+                continue
             if is_stable and not is_error_in_both and _is_left_out(before, pair.a) + _is_left_out(after, pair.b):
                 metric.left_out += before is not _ABSENT or after is not _ABSENT
             if is_stable and before is not _ABSENT and after is not _ABSENT:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Container, Sequence
 
 from visioneval.analysis.alignments import ALIGNMENT
 from visioneval.analysis.compare.comparability import GradingTally
@@ -13,6 +13,7 @@ from visioneval.analysis.compare.tallies.metrics import AlignmentPairs, Alignmen
 from visioneval.analysis.compare.tallies.verdicts import VerdictTally
 from visioneval.analysis.rerouting import Reroutings
 from visioneval.analysis.scores import CaseNumbers
+from visioneval.suite.counter_examples import match_keys
 
 GECKO = "gecko"
 
@@ -20,9 +21,14 @@ GECKO = "gecko"
 class Tally:
     """All that a comparison adds up."""
 
-    def __init__(self, metrics: Sequence[str], pairing: Pairing, excuses: ExcuseTally) -> None:
-        """Has read nothing. ``metrics`` are the names of those that are compared."""
-        self._pairing = pairing
+    def __init__(
+        self, metrics: Sequence[str], pairing: Pairing, excuses: ExcuseTally, counter_examples: Collection[str] = ()
+    ) -> None:
+        """Has read nothing. ``metrics`` are the names of those that are compared.
+
+        Differences of how well images match their prompts leave out ``counter_examples``.
+        """
+        self._pairing, self._counter_examples = pairing, counter_examples
         self.verdicts = VerdictTally()
         self.scores = MetricTally(metrics)
         self.gradings = GradingTally()
@@ -39,7 +45,8 @@ class Tally:
             case = cases[pair.b.test_id]
             if not pair.flaky:
                 self.verdicts.add(case, pair)
-            self.scores.add(case, pair)
+            is_counter = pair.b.test_id in self._counter_examples
+            self.scores.add(case, pair, match_keys((*pair.a.graders, *pair.b.graders)) if is_counter else ())
             self.gradings.add(pair)
             self.excuses.add(pair)
             self.cost_usd.add(pair.a.total_cost_usd, pair.b.total_cost_usd)

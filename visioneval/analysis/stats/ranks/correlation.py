@@ -1,4 +1,4 @@
-"""Rank correlation of two columns of numbers. Undefined results are NaN. Pure."""
+"""Correlation of two columns of numbers, of their values or ranks. Undefined results are NaN. Pure."""
 
 from __future__ import annotations
 
@@ -6,6 +6,21 @@ from math import sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+
+def pearson(first: ArrayLike, second: ArrayLike) -> float:
+    """Pearson's correlation of two columns of shape ``(n,)``: -1..1.
+
+    NaN for fewer than two rows or a constant column.
+
+    Source: K. Pearson, "Notes on regression and inheritance in the case of two parents", Proceedings of the Royal
+    Society of London 58 (1895).
+    """
+    a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    if len(a) < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
+        return np.nan
+    a, b = (side / np.abs(side).max() for side in (a - a.mean(), b - b.mean()))
+    return max(-1.0, min(1.0, float(a @ b) / sqrt(float(a @ a) * float(b @ b))))
 
 
 def spearman(first: ArrayLike, second: ArrayLike) -> float:

@@ -31,6 +31,8 @@ _NAMES = {
     "fail_recall": "recall of FAIL",
     "spearman": "Spearman",
     "kendall": "Kendall tau-b",
+    "pearson": "Pearson",
+    "pairwise_accuracy": "pairwise accuracy",
 }
 _MARKS = {"passed": ("passed", "green"), "failed": ("FAILED", "red"), "unmeasured": ("NOT MEASURED", "yellow")}
 

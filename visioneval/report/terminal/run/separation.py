@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from visioneval.analysis.summary.findings import Summary
 from visioneval.analysis.summary.separation import Separation
 from visioneval.report.numbers import show_interval
 from visioneval.report.terminal.table import Cell, Column, table, with_title
-from visioneval.report.text import plain
+from visioneval.report.text import clean, plain
 
 
 def separation_table(summary: Summary, width: int) -> RenderableType:
@@ -32,7 +32,19 @@ def separation_table(summary: Summary, width: int) -> RenderableType:
         for metric, by_label in summary.separations.items()
         for label, separation in by_label.items()
     ]
-    return with_title("Counterexamples: mean (cells), difference [95%] and AUROC [95%]", table(columns, rows, width))
+    title = "Counterexamples: mean (cells), difference [95%] and AUROC [95%]"
+    note = left_out_text(summary)
+    return Group(with_title(title, table(columns, rows, width)), *([Text(clean(note), style="dim")] if note else []))
+
+
+def left_out_text(summary: Summary) -> str:
+    """Which metrics' means leave out the counter-examples; empty if none do."""
+    names = [
+        metric
+        for metric, by_label in summary.separations.items()
+        if any(separation.left_out for separation in by_label.values())
+    ]
+    return f"Means, rates and question types of {' and '.join(names)} leave out counterexamples." if names else ""
 
 
 def difference_text(separation: Separation) -> str:
