@@ -262,7 +262,7 @@ def test_a_comparison_misses_what_was_never_asked(panel: Panel) -> None:
         result = runner("compare", a, "offline", "--runs", runner.out, "--fail-on", "regressed")
         assert result.exit_code == 3, result.output
     runner("baseline", "set", "offline", "--runs", runner.out, "--name", "b")
-    assert [line.failed_graders for line in read_baseline(baseline_path("b")).lines] == [("look",), ("look",)]
+    assert [line.failed_graders for line in read_baseline(baseline_path("b"))[0].lines] == [("look",), ("look",)]
 
 
 @pytest.mark.parametrize("grader", [{**ABC, "quorum": 1}, {**LOOK, "judge": "b", "optional": True}])
@@ -321,9 +321,8 @@ class TestPairs:
         assert result.exit_code == 3, result.output
         never_asked = {line.judge for line in read_preferences(runner.out / run_id) if line.never_asked}
         assert never_asked == {"openai:gpt-5.4-mini", "openai:gpt-6-luna"}
-        assert (
-            "never asked: openai:gpt-5.4-mini about 1 pair, openai:gpt-6-luna about 1 pair; to ask: visioneval"
-            in (" ".join(result.output.split()))
+        assert "never asked: openai:gpt-5.4-mini about 1 pair, openai:gpt-6-luna about 1 pair; to ask: visioneval" in (
+            " ".join(result.output.split())
         )
         is_incomplete(runner, run_id)
 
