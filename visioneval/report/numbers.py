@@ -7,6 +7,9 @@ from visioneval.counted import count_of
 from visioneval.records.model import Record
 from visioneval.rules import parse_gate, parse_rule, show_beside
 
+REPEAT_FAILS = "a repeat fails"
+"""The heading of how often a run of the same quality fails a gate."""
+
 
 def gate_value(gate: GateFinding) -> str:
     """The value of a gate, with its interval if it has one. A quantile may have one limit only."""
@@ -28,8 +31,39 @@ def gate_cells(gate: GateFinding) -> str:
 
 
 def gate_note(gate: GateFinding) -> str:
-    """A sentence about the cells that a gate leaves out, if they are too many or not just its errors; else empty."""
-    return f"{gate.rule}: {gate.note}" if gate.is_unreliable or gate.unmeasured > gate.errors else ""
+    """Why a gate cannot tell, and a sentence about the cells that it leaves out, if they are too many or not just its
+    errors; else empty.
+    """
+    notes = [bound_note(gate), gate.note if gate.is_unreliable or gate.unmeasured > gate.errors else ""]
+    return f"{gate.rule}: {'; '.join(filter(None, notes))}" if any(notes) else ""
+
+
+def bound_note(gate: GateFinding) -> str:
+    """Why a gate whose bound decides cannot tell; else empty."""
+    if gate.state != "cannot_tell":
+        return ""
+    parsed = parse_gate(gate.rule)
+    name, bound = ("lower", gate.low) if parsed.is_minimum else ("upper", gate.high)
+    if bound is None:
+        return f"cannot tell: the value passes, and its {name} bound is unknown"
+    return f"cannot tell: the value passes, its {name} bound {show_beside(bound, parsed.threshold, 2)} does not"
+
+
+def gate_repeat(gate: GateFinding) -> str:
+    """How often a run of the same quality fails a gate: ``1 of 12 runs``; empty if that is unknown."""
+    share = gate.repeat_fails
+    return "" if share is None else show_share_of_runs(share)
+
+
+def show_share_of_runs(share: float) -> str:
+    """``1 of 12 runs`` for a small probability, ``3 of 10 runs`` for a larger one, with its limits in words."""
+    if share < 0.001:
+        return "under 1 of 1,000 runs"
+    if share < 0.15:
+        return f"1 of {1 / share:,.0f} runs"
+    if share <= 0.95:
+        return f"{max(1, min(9, round(10 * share)))} of 10 runs"
+    return "nearly all runs"
 
 
 def show_interval(low: float | None, high: float | None) -> str:

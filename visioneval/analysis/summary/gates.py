@@ -8,13 +8,14 @@ from math import fsum
 from typing import Protocol
 
 from visioneval.analysis.left_out import DueMetrics, LeftOut, granted_share, worst
-from visioneval.analysis.scores import CaseNumbers, Scores
+from visioneval.analysis.scores import RATE, CaseNumbers, SampleNumbers, Scores
 from visioneval.analysis.stats.basic import Interval
 from visioneval.analysis.stats.clusters import case_sums, mean_interval, rate_interval
 from visioneval.analysis.stats.quantiles import Limits, quantile, quantile_interval
 from visioneval.analysis.stats.weighted import weighted_interval
 from visioneval.analysis.summary.findings import GateFinding, GateState
-from visioneval.analysis.summary.separation import counter_examples
+from visioneval.analysis.summary.gate_repeats import repeat_fails
+from visioneval.analysis.summary.separation import counter_examples, separation_of
 from visioneval.records.model import Record, RunInfo
 from visioneval.rules import Gate, gate_passes, parse_gate
 from visioneval.suite.filters import GateRule, any_glob
@@ -29,6 +30,8 @@ class CellFacts(Protocol):
     def test_id(self) -> str: ...
     @property
     def tags(self) -> Sequence[str]: ...
+    @property
+    def model_label(self) -> str: ...
     @property
     def verdict(self) -> Verdict: ...
     @property
@@ -46,12 +49,18 @@ class Pool:
     """
 
     def __init__(
-        self, gate: Gate, weights: Mapping[str, float] | None = None, numbers: CaseNumbers | None = None
+        self,
+        gate: Gate,
+        weights: Mapping[str, float] | None = None,
+        numbers: CaseNumbers | None = None,
+        sample_numbers: SampleNumbers | None = None,
     ) -> None:
         """Starts without cells."""
         self._gate, self._weights = gate, dict(weights or {})
         self._numbers = CaseNumbers() if numbers is None else numbers
+        self._sample_numbers = SampleNumbers() if sample_numbers is None else sample_numbers
         self._groups: dict[str, Scores] = {name: Scores() for name in self._weights or _SIDES[: self._sides]}
+        self._samples: dict[str, Scores] = {name: Scores() for name in self._groups}
         self._unmeasured: Counter[str] = Counter()
 
     @property
@@ -71,6 +80,8 @@ class Pool:
             return
         if value is not None:
             self._groups[group].add(value, self._numbers[cell.test_id])
+            if not self._gate.is_about_errors:
+                self._samples[group].add(value, self._sample_numbers[cell.test_id, cell.model_label])
         self._unmeasured[group] += is_left_out
 
     def left_out(self) -> tuple[LeftOut, LeftOut]:
@@ -101,20 +112,28 @@ class Pool:
         return [weight / total for weight in self._weights.values()]
 
     def limits(self, metric: Metric | None) -> Limits:
-        """The 95 % interval of a quantile or a weighted value, each end ``None`` if it is unknown.
-
-        The other values have theirs where they are shown by metric or model run.
-        """
+        """The 95 % interval of the value over cases, each end ``None`` if it is unknown."""
         groups = list(self._groups.values())
         if not all(group.n for group in groups):
             return None, None
         if self._gate.quantile is not None:
             return quantile_interval(list(groups[0].by_case().values()), self._gate.quantile)
-        if not self._weights:
-            return None, None
-        values = ((_mean(group), _interval(group, metric)) for group in groups)
-        interval = weighted_interval([(share, *value) for share, value in zip(self._shares, values, strict=True)])
+        if self._gate.fn == "separation":
+            difference = separation_of((groups[0], groups[1]), metric or Metric(type="number"))
+            return (difference.difference_low, difference.difference_high) if difference else (None, None)
+        if self._weights:
+            values = ((_mean(group), _interval(group, metric)) for group in groups)
+            interval = weighted_interval([(share, *value) for share, value in zip(self._shares, values, strict=True)])
+        else:
+            interval = _interval(groups[0], metric)
         return (interval.low, interval.high) if interval else (None, None)
+
+    def repeat_fails(self, value: float, metric: Metric | None) -> float | None:
+        """How often a repeated run with the same cases and samples fails the gate; ``None`` if that is unknown."""
+        samples = [list(group.by_case().values()) for group in self._samples.values()]
+        shares = self._shares if self._weights else [1.0, -1.0][: self._sides]
+        is_rate = (metric or RATE).type == "bool"
+        return repeat_fails(self._gate, value, list(zip(shares, samples, strict=True)), is_rate=is_rate)
 
 
 _SIDES = ("cells", "counter-examples")
@@ -148,13 +167,15 @@ def _cell_value(gate: Gate, cell: CellFacts) -> float | None:
 class GateAccumulator:
     """Evaluates one gate over the cells of its scope."""
 
-    def __init__(self, entry: GateRule, info: RunInfo, numbers: CaseNumbers, due: DueMetrics) -> None:
-        """Starts without cells. ``numbers`` and ``due`` are shared by all counters of the run."""
+    def __init__(
+        self, entry: GateRule, info: RunInfo, numbers: CaseNumbers, due: DueMetrics, sample_numbers: SampleNumbers
+    ) -> None:
+        """Starts without cells. The numbers and ``due`` are shared by all gates of the run."""
         self._entry = entry
         self._info = info
         self._gate = parse_gate(entry.rule)
         self._counter = counter_examples(info)
-        self._pool = Pool(self._gate, entry.weights, numbers)
+        self._pool = Pool(self._gate, entry.weights, numbers, sample_numbers)
         self._due = due
         self._granted = granted_share(info.suite.declared_gates, entry)
         self._errors = 0
@@ -186,16 +207,19 @@ class GateAccumulator:
     def result(self) -> GateFinding:
         """Returns the gate's value and state."""
         value, n = self._pool.value()
-        low, high = self._pool.limits(self._info.metrics.get(self._gate.metric or ""))
+        metric = self._info.metrics.get(self._gate.metric or "")
+        low, high = self._pool.limits(metric)
         left_out, worst_group = self._pool.left_out()
-        state = self._state(value, n)
-        is_unreliable = state in ("passed", "failed") and worst_group.is_too_much(self._granted)
+        state = self._state(value, n, low if self._gate.is_minimum else high)
+        is_decided = state in ("passed", "failed", "cannot_tell")
+        is_unreliable = is_decided and worst_group.is_too_much(self._granted)
         return GateFinding(
             rule=self._entry.rule,
             scope=describe_scope(self._entry),
             value=value,
             low=low,
             high=high,
+            repeat_fails=None if value is None or not is_decided else self._pool.repeat_fails(value, metric),
             n=n,
             errors=self._errors,
             unmeasured=left_out.unmeasured,
@@ -204,7 +228,7 @@ class GateAccumulator:
             state="unmeasured" if is_unreliable and state == "passed" else state,
         )
 
-    def _state(self, value: float | None, n: int) -> GateState:
+    def _state(self, value: float | None, n: int, bound: float | None) -> GateState:
         if self._info.selection.shard is not None:  # other shards can change the value, but cannot undo an error
             return "failed" if self._gate.forbids_errors and value else "deferred"
         if self._info.selection.narrows and not _can_match(self._entry, self._gate, self._info):
@@ -213,7 +237,10 @@ class GateAccumulator:
             return "skipped"
         if value is None:
             return "unmeasured"
-        return "passed" if gate_passes(self._gate, value) else "failed"
+        if not gate_passes(self._gate, value):
+            return "failed"
+        is_sure = self._entry.decide == "value" or gate_passes(self._gate, bound)
+        return "passed" if is_sure else "cannot_tell"
 
 
 def _can_match(entry: GateRule, gate: Gate, info: RunInfo) -> bool:
@@ -231,9 +258,10 @@ def _can_match(entry: GateRule, gate: Gate, info: RunInfo) -> bool:
 
 
 def describe_scope(scope: GateRule) -> str:
-    """Describes a scope and its weights, empty if it covers everything."""
+    """Describes a scope, its weights and what decides, empty if it covers everything and its value decides."""
     parts = (("cases", scope.cases), ("tags", scope.tags), ("tasks", scope.tasks), ("models", scope.models))
     described = [f"{name}: {', '.join(values)}" for name, values in parts if values]
     weights = (scope.weights or {}).items()
     weighted = [f"weights: {', '.join(f'{tag} {weight:g}' for tag, weight in weights)}"] if weights else []
-    return "; ".join((*described, *weighted))
+    bound = ["decide: bound"] if scope.decide == "bound" else []
+    return "; ".join((*described, *weighted, *bound))

@@ -75,14 +75,15 @@ class Separations:
             metric: {
                 label: separation
                 for label in labels
-                if label in sides and (separation := _separation(sides[label], self._metrics[metric])) is not None
+                if label in sides and (separation := separation_of(sides[label], self._metrics[metric])) is not None
             }
             for metric, sides in self._scores.items()
         }
         return {metric: by_label for metric, by_label in separations.items() if by_label}
 
 
-def _separation(sides: Sides, metric: Metric) -> Separation | None:
+def separation_of(sides: Sides, metric: Metric) -> Separation | None:
+    """Both means, their difference and the AUROC; ``None`` if a side has no score."""
     aligned, counter = sides
     if not aligned.n or not counter.n:
         return None

@@ -21,7 +21,7 @@ from visioneval.analysis.summary.findings import (
 from visioneval.counted import count_of
 from visioneval.errors import NOT_CACHED
 from visioneval.records.stores.locations import display_name
-from visioneval.report.numbers import gate_cells, gate_note, gate_value, show_interval
+from visioneval.report.numbers import REPEAT_FAILS, gate_cells, gate_note, gate_repeat, gate_value, show_interval
 from visioneval.report.outcome import Tone, diversity_text, error_note, outcome, unjudged_pairs_text
 from visioneval.report.terminal.run.alignment import alignment_table
 from visioneval.report.terminal.run.diversity import diversity_tables
@@ -46,11 +46,19 @@ COLORS = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.ERROR: "yellow", V
 _MARKS = {
     "passed": "passed",
     "failed": "FAILED",
+    "cannot_tell": "CANNOT TELL",
     "unmeasured": "NOT MEASURED",
     "skipped": "skipped",
     "deferred": "after merging",
 }
-_MARK_COLORS = {"passed": "green", "failed": "red", "unmeasured": "yellow", "skipped": "dim", "deferred": "dim"}
+_MARK_COLORS = {
+    "passed": "green",
+    "failed": "red",
+    "cannot_tell": "yellow",
+    "unmeasured": "yellow",
+    "skipped": "dim",
+    "deferred": "dim",
+}
 
 
 def print_summary(
@@ -354,13 +362,19 @@ def _tag_table(tags: Mapping[str, Counts], width: int) -> RenderableType:
 
 
 def _gate_table(gates: Sequence[GateFinding], width: int) -> RenderableType:
-    columns = (Column(""), Column("gate", min_width=16), Column("scope", min_width=14), Column("value"))
+    columns = (
+        Column(""),
+        Column("gate", min_width=16),
+        Column("scope", min_width=9),
+        Column("value"),
+        Column(REPEAT_FAILS),
+    )
     return table(columns, [_gate_row(gate) for gate in gates], width)
 
 
 def _gate_row(gate: GateFinding) -> tuple[Cell, ...]:
     mark = Text(_MARKS[gate.state], style=_MARK_COLORS[gate.state])
-    return mark, gate.rule, gate.scope or "all cells", f"{gate_value(gate)} {gate_cells(gate)}"
+    return mark, gate.rule, gate.scope or "all cells", f"{gate_value(gate)} {gate_cells(gate)}", gate_repeat(gate)
 
 
 def _lacks_cached_answer(cell: FailingCell) -> bool:
