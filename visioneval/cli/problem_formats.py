@@ -12,7 +12,8 @@ from visioneval.cli.plan_table import missing_key_lines
 from visioneval.counted import count_of
 from visioneval.errors import Problem
 
-_WARNING = "warning: "
+_LEVELS = {"warning": "warning", "note": "notice"}
+"""The words before messages that are no errors, and what GitHub calls them."""
 _ESCAPED = {"%": "%25", "\r": "%0D", "\n": "%0A"}
 _ESCAPED_IN_PROPERTIES = {**_ESCAPED, ":": "%3A", ",": "%2C"}
 
@@ -56,14 +57,14 @@ def github_annotations(problems: Iterable[Problem]) -> Iterator[str]:
         where = f"file={_escaped(problem.file, _ESCAPED_IN_PROPERTIES)}"
         if problem.line:
             where += f",line={problem.line},col={problem.column}"
-        yield f"::{level} {where}::{_escaped(message, _ESCAPED)}"
+        yield f"::{_LEVELS.get(level, level)} {where}::{_escaped(message, _ESCAPED)}"
 
 
 def _levels(problems: Iterable[Problem]) -> Iterator[tuple[Problem, str, str]]:
-    """Each problem with ``error`` or ``warning`` and its message without this word."""
+    """Each problem with ``error``, ``warning`` or ``note``, and its message without this word."""
     for problem in problems:
-        is_warning = problem.message.startswith(_WARNING)
-        yield problem, "warning" if is_warning else "error", problem.message.removeprefix(_WARNING)
+        level, _, message = problem.message.partition(": ")
+        yield (problem, level, message) if level in _LEVELS else (problem, "error", problem.message)
 
 
 def _escaped(text: str, table: dict[str, str]) -> str:

@@ -5,6 +5,7 @@ Tests are one-sided. The pass rate and the single cases share 5 %, half for each
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb
 from typing import Literal
@@ -12,6 +13,7 @@ from typing import Literal
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import ALPHA, CASE_ALPHA, Difference
 from visioneval.analysis.compare.tallies.verdicts import CasePasses
+from visioneval.analysis.stats.within_cases import Counts, lowest_case_p, lowest_worse_p
 from visioneval.counted import count_of
 from visioneval.defaults import MAX_CONFIRM
 
@@ -64,6 +66,14 @@ def undecided(comparison: Comparison) -> str:
     if can_show:
         return f"{what}, more than half of those that passed; {samples} leave room for chance at 5 %: {cure} decide"
     return f"{what}; {samples} cannot show it at 5 %: {cure}"
+
+
+def can_show_regression(samples: Sequence[int]) -> bool:
+    """Whether two runs with these numbers of samples, of each case on each model run, could show a regression at all:
+    if everything passed in A and nothing in B.
+    """
+    counts = [Counts(number, number, 0, number) for number in samples]
+    return 2 * lowest_worse_p(counts) < ALPHA or any(lowest_case_p(case) <= CASE_ALPHA for case in counts)
 
 
 def _samples_to_decide(comparison: Comparison) -> int | None:

@@ -71,6 +71,7 @@ def _checked_suite(path: Path, settings: SuiteOptions) -> ValidSuite:
     """The size of a suite, its warnings and missing keys. Raises ``SuiteError``."""
     from visioneval.cli.problem_formats import ValidSuite
     from visioneval.engine.prepare.planning import load_plan, missing_outputs
+    from visioneval.engine.prepare.sample_sizes import size_notes
     from visioneval.errors import SuiteError
     from visioneval.expansion.plan import unset_keys
 
@@ -79,7 +80,8 @@ def _checked_suite(path: Path, settings: SuiteOptions) -> ValidSuite:
     if missing.errors:
         raise SuiteError(missing.errors)
     sizes = len(plan.suite.cases), len(plan.runs), plan.cells
-    return ValidSuite(str(path), *sizes, (*planned.loaded.warnings, *missing.warnings), unset_keys(plan))
+    warnings = (*planned.loaded.warnings, *missing.warnings, *size_notes(planned))
+    return ValidSuite(str(path), *sizes, warnings, unset_keys(plan))
 
 
 @bounded(*bounds.ALL)
@@ -102,6 +104,16 @@ def plan(
             "POINTS|METRIC:VALUE",
             "Also show how many cases and samples detect this difference between two runs with 80 % power: points of "
             "the pass rate, or a difference of a metric.",
+            DETECT,
+        ),
+    ] = None,
+    gate: Annotated[
+        str | None,
+        options.value(
+            "--gate",
+            "GATE",
+            "Also show how often a gate over a rate fails by chance with these cases and samples, such as "
+            "'pass_rate >= 0.9'.",
             DETECT,
         ),
     ] = None,
@@ -133,6 +145,7 @@ def plan(
     from visioneval.api.runs import detect_options, estimate_plan
     from visioneval.cli.plan_table import plan_json, print_plan
     from visioneval.engine.prepare.planning import load_plans
+    from visioneval.engine.prepare.sample_sizes import size_notes
     from visioneval.settings import run_options
 
     settings = run_options(
@@ -148,10 +161,10 @@ def plan(
         runs=runs,
         trust_suite=trust_suite,
     )
-    difference = detect_options(detect, like or [], pass_rate, case_correlation, runs, options.say)
+    difference = detect_options(detect, gate, like or [], pass_rate, case_correlation, runs, options.say)
     with options.prints_on_stderr():
         plans = load_plans(suites, settings.suite)
-    for warning in (warning for planned in plans for warning in planned.loaded.warnings):
+    for warning in (warning for planned in plans for warning in (*planned.loaded.warnings, *size_notes(planned))):
         options.say(str(warning))
     for suite_plan in [estimate_plan(planned, settings, difference) for planned in plans]:
         if as_json:
