@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from visioneval.analysis.summary.findings import GateFinding
 from visioneval.counted import count_of
 from visioneval.records.model import Record
@@ -23,8 +25,11 @@ def gate_value(gate: GateFinding) -> str:
 
 
 def gate_cells(gate: GateFinding) -> str:
-    """The number of cells of a gate, and its errors, or the cells that it leaves out if these are others."""
-    missing = count_of(gate.errors, "error") if gate.errors else ""
+    """The number of cells of a gate, and its errors, or the cells that it leaves out if these are others.
+
+    The value of a gate on ``error_rate`` shows its errors.
+    """
+    missing = count_of(gate.errors, "error") if gate.errors and parse_gate(gate.rule).fn != "error_rate" else ""
     if gate.unmeasured and gate.unmeasured != gate.errors:
         missing = f"{gate.unmeasured:,} not measured"
     return ", ".join(filter(None, (f"n={gate.n}", missing)))
@@ -53,6 +58,14 @@ def gate_repeat(gate: GateFinding) -> str:
     """How often a run of the same quality fails a gate: ``1 of 12 runs``; empty if that is unknown."""
     share = gate.repeat_fails
     return "" if share is None else show_share_of_runs(share)
+
+
+def repeats_note(gates: Sequence[GateFinding]) -> str:
+    """How often a run of the same quality fails each gate for which that is known; empty if there is none."""
+    known = [
+        f"{gate.rule}{f' ({gate.scope})' * bool(gate.scope)} in {text}" for gate in gates if (text := gate_repeat(gate))
+    ]
+    return f"A run of the same quality fails {', '.join(known)}" if known else ""
 
 
 def show_share_of_runs(share: float) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, floor
 
 from visioneval.analysis.stats.repeats import cells_of, failing_share, repeated_above, repeated_counts
 from visioneval.rules import Gate, gate_passes, is_true
@@ -40,6 +39,6 @@ def _quantile_fails(gate: Gate, quantile: float, samples: Samples) -> float | No
         return None
     right = [[float(is_true(value, gate.op, gate.threshold)) for value in case] for case in samples]
     observed = cells_of(right, is_rate=True)
-    position = (observed.number - 1) * quantile
-    needed = observed.number - floor(position) if gate.is_minimum else ceil(position) + 1
+    nearest = round((observed.number - 1) * quantile)  # the value that decides, counted from 0 in ascending order
+    needed = observed.number - nearest if gate.is_minimum else nearest + 1
     return failing_share(repeated_counts(observed), lambda count: count >= needed)
