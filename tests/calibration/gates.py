@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
@@ -83,7 +84,7 @@ def _stated(design: str, runs: Floats, gate: object) -> Iterator[Row]:
         [repeat_fails(gate, float(run.mean()), [(1.0, run.tolist())], is_rate=is_rate) for run in first], dtype=float
     )
     fails = np.array([not gate_passes(gate, value) for value in runs[1].mean(axis=(0, 2)).tolist()])
-    for low, high in zip(STATED[:-1], STATED[1:], strict=True):
+    for low, high in pairwise(STATED):
         group = (stated >= low) & (stated < high)
         if (number := int(group.sum())) >= 50:
             name = f"{design}, {low:g} to {high:g}"

@@ -9,7 +9,7 @@ from math import floor
 from visioneval.analysis.sample_size import DEFAULT_CORRELATION, Noise
 from visioneval.analysis.stats.repeats import counts_at_rate, failing_share
 from visioneval.errors import UsageError, did_you_mean
-from visioneval.rules import Gate, gate_passes, parse_gate
+from visioneval.rules import NOISE, Gate, gate_passes, parse_gate
 from visioneval.types import Metric
 
 RATES = (0.8, 0.85, 0.88, 0.9, 0.91, 0.92, 0.93, 0.94, 0.95, 0.96, 0.97, 0.98, 0.99)
@@ -32,7 +32,8 @@ class RateRow:
 class GateRates:
     """How often a gate over ``cells`` cells fails, by true rate and by the correlation of samples of a case.
 
-    ``suggested`` fails ``good_rate`` in at most one of twenty runs, ``suggested_fails``; ``None`` if none does.
+    ``suggested`` is the strictest that fails ``good_rate`` in at most one of twenty runs, with the probability
+    ``suggested_fails``.
     """
 
     gate: str
@@ -40,8 +41,8 @@ class GateRates:
     correlations: tuple[float, ...]
     rows: tuple[RateRow, ...]
     good_rate: float
-    suggested: str | None
-    suggested_fails: float | None
+    suggested: str
+    suggested_fails: float
     notes: tuple[str, ...]
 
 
@@ -76,10 +77,8 @@ def gate_rates(gate: Gate, cells: int, noise: Noise) -> GateRates:
     rows = tuple(RateRow(rate, tuple(_fails(gate, cells, rate, rho) for rho in correlations)) for rate in rates)
     good = GOOD_RATE if is_minimum else round(1 - GOOD_RATE, 12)
     suggested = _suggestion(gate, cells, good, correlations, is_minimum=is_minimum)
-    fails = None if suggested is None else max(_fails(suggested, cells, good, rho) for rho in correlations)
-    return GateRates(
-        gate.text, cells, correlations, rows, good, None if suggested is None else suggested.text, fails, notes
-    )
+    fails = max(_fails(suggested, cells, good, rho) for rho in correlations)
+    return GateRates(gate.text, cells, correlations, rows, good, suggested.text, fails, notes)
 
 
 def _correlations(noise: Noise) -> tuple[tuple[float, ...], tuple[str, ...]]:
@@ -102,21 +101,20 @@ def _fails(gate: Gate, cells: int, rate: float, correlation: float) -> float:
     return failing_share(counts, lambda count: gate_passes(gate, count / cells))
 
 
-def _suggestion(
-    gate: Gate, cells: int, rate: float, correlations: tuple[float, ...], *, is_minimum: bool
-) -> Gate | None:
-    """The same gate with the strictest threshold that fails a true ``rate`` seldom, whatever the correlation is."""
+def _suggestion(gate: Gate, cells: int, rate: float, correlations: tuple[float, ...], *, is_minimum: bool) -> Gate:
+    """The same gate with the strictest threshold that fails a true ``rate`` seldom, whatever the correlation is.
+
+    Some always does: that of a single cell on the right side.
+    """
     subject = gate.text[: gate.text.rindex(gate.op)].strip()
 
     def limited(failures: int) -> Gate:
         return parse_gate(f"{subject} {'>=' if is_minimum else '<='} {_threshold(failures, cells, is_minimum)}")
 
     def suffices(failures: int) -> bool:
-        return all(_fails(limited(failures), cells, rate, rho) <= GOOD_FAILS for rho in correlations)
+        return all(_fails(limited(failures), cells, rate, rho) <= GOOD_FAILS + NOISE for rho in correlations)
 
     low, high = -1, cells - 1
-    if high < 0 or not suffices(high):
-        return None
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if suffices(middle) else (middle, high)

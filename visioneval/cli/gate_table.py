@@ -29,7 +29,5 @@ def print_gate(gate: GateRates, console: Console) -> None:
 def _suggestion(gate: GateRates) -> str:
     """``the strictest limit that fails a true 0.95 in 1 of 20 runs or fewer: pass_rate >= 0.86 (1 of 31 runs)``."""
     good = f"a true {gate.good_rate:g}"
-    if gate.suggested is None or gate.suggested_fails is None:
-        return f"no threshold fails {good} in only 1 of 20 runs: these cells are too few"
     share = show_share_of_runs(gate.suggested_fails)
     return f"the strictest limit that fails {good} in 1 of 20 runs or fewer: {gate.suggested} ({share})"

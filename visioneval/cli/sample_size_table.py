@@ -64,8 +64,8 @@ def _meaning(sizes: SampleSizes) -> tuple[str, ...]:
     comparison = f"A comparison of two runs of this suite, paired by case{models},"
     if detect.metric is None:
         what = (
-            f"{comparison} tests the pass rate at the 5% level. The rows are equal if samples vary. If whole cases break"
-            " instead, more samples help less: 8 samples then find the difference in about 70%."
+            f"{comparison} tests the pass rate at the 5% level. The rows are equal if samples vary. If whole cases"
+            " break instead, more samples help less: 8 samples then find the difference in about 70%."
         )
     else:
         what = (

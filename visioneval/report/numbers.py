@@ -51,7 +51,8 @@ def bound_note(gate: GateFinding) -> str:
     name, bound = ("lower", gate.low) if parsed.is_minimum else ("upper", gate.high)
     if bound is None:
         return f"cannot tell: the value passes, and its {name} bound is unknown"
-    return f"cannot tell: the value passes, its {name} bound {show_beside(bound, parsed.threshold, 2)} does not"
+    shown = show_beside(bound, parsed.threshold, 2, "f")
+    return f"cannot tell: the value passes, its {name} bound {shown} does not"
 
 
 def gate_repeat(gate: GateFinding) -> str:
