@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ def test_a_run_whose_bound_is_too_low_exits_3_wherever_it_is_shown(toy: Toy) -> 
     assert "A run of the same quality fails pass_rate >= 0.7 (decide: bound) in 1 of" in text
     assert toy("show", "a").exit_code == 0
     assert "CANNOT TELL" in toy("show", "a").stdout
-    gate = json.loads(toy("show", "a", "--json").stdout)["gates"][0]
+    gate = toy.summary["gates"][0]
     assert (gate["state"], gate["value"], gate["n"]) == ("cannot_tell", 0.9, 10)
     assert gate["low"] == pytest.approx(0.5958, abs=1e-3)
     assert 0 < gate["repeat_fails"] < 0.2

@@ -9,6 +9,7 @@ import pytest
 from calibration import gates
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import t as student
 
 from visioneval.analysis.stats.repeats import cells_of, counts_at_rate, failing_share, repeated_above, repeated_counts
 from visioneval.analysis.summary.gate_repeats import repeat_fails
@@ -92,7 +93,7 @@ def test_a_mean_is_predicted_by_its_samples() -> None:
     assert above is not None
     assert below is not None
     assert above + below == pytest.approx(1)
-    assert 0.3 < above < 0.5
+    assert above == pytest.approx(float(student.sf(0.1 / (2 * (20 / 19) / 20) ** 0.5, 19)))
     assert cells_of(steady, is_rate=False).within < cells_of(steady, is_rate=False).variance / 4
     assert repeat_fails(low, 4.0, [(1.0, [[4.0], [4.0]])], is_rate=False) is None, "no noise is known"
     assert repeat_fails(low, 4.0, [(1.0, [[4.0]])], is_rate=False) is None
