@@ -34,8 +34,10 @@ def test_json_lists_valid_suites_and_problems(validate):
     assert (result.exit_code, result.stderr) == (2, "")
     sizes = {"cases": 1, "model_runs": 1, "cells": 1}
     assert data["suites"] == [{"path": "good.yaml", **sizes, "missing_keys": ["OPENAI_API_KEY"]}]
-    (problem,) = data["problems"]
+    problem, note = data["problems"]
     assert (problem["file"], problem["line"], problem["column"], problem["severity"]) == ("bad.yaml", 5, 11, "error")
+    assert (note["file"], note["line"], note["severity"]) == ("good.yaml", 0, "note")
+    assert note["message"].startswith("1 case x 1 sample cannot show a regression")
 
 
 def test_github_annotates_the_line(validate):
