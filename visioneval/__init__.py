@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from visioneval.api.comparisons import ComparisonResult, compare, pairwise, rank
     from visioneval.api.graders import agreement, probe
     from visioneval.api.runs import Run, SuitePlan, grade, load_run, merge, plan, run, run_async
+    from visioneval.api.suites import ValidSuite, validate
     from visioneval.api.trackers import track
     from visioneval.engine.pairwise.runs import PairwiseResult
     from visioneval.errors import GraderError, ProviderError, SuiteError, TrackerError, UsageError, VisionEvalError
@@ -44,6 +45,7 @@ _MODULES = {
     "visioneval.api.comparisons": ("ComparisonResult", "compare", "pairwise", "rank"),
     "visioneval.api.graders": ("agreement", "probe"),
     "visioneval.api.runs": ("Run", "SuitePlan", "grade", "load_run", "merge", "plan", "run", "run_async"),
+    "visioneval.api.suites": ("ValidSuite", "validate"),
     "visioneval.api.trackers": ("track",),
     "visioneval.engine.pairwise.runs": ("PairwiseResult",),
     "visioneval.errors": (
@@ -103,6 +105,7 @@ __all__ = [
     "TestCase",
     "TrackerError",
     "UsageError",
+    "ValidSuite",
     "VisionEvalError",
     "agreement",
     "compare",
@@ -117,6 +120,7 @@ __all__ = [
     "run",
     "run_async",
     "track",
+    "validate",
 ]
 
 

@@ -12,3 +12,6 @@ MAX_CONFIRM = 100
 """The most new samples per case that ``compare --confirm`` generates."""
 MAX_GALLERY_CELLS = 10_000
 """Cells in the gallery of a report: what a browser and its user can take."""
+BASELINE_RUNS = 5
+"""The number of runs that a baseline keeps by default."""
+MAX_BASELINE_RUNS = 20

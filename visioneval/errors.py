@@ -146,6 +146,9 @@ ProviderErrorKind = Literal["rate_limit", "transient", "auth", "invalid", "refus
 """``pending`` is an operation that has begun and whose end is unknown: resuming the run asks for it again."""
 
 
+NEVER_ASKED = ("offline", "budget")
+"""The kinds of error of a cell whose judge was not asked at all. That is no outage, so nothing excuses it: neither a
+quorum, nor other votes, nor ``optional``."""
 NOT_CACHED = "not in the cache"
 """How the message about a call begins whose answer an offline run lacks."""
 LONGEST_RETRY_AFTER_S = 30 * 86_400.0

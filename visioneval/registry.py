@@ -35,7 +35,7 @@ class Part:
     work: str
     """Its implementation, built from the options."""
     checks: str | None = None
-    """A module with ``problems``, ``run_problems``, ``warnings`` or ``answer_warnings`` of suites that use it."""
+    """A module with ``problems``, ``run_problems``, ``warnings`` or ``answer_problems`` of suites that use it."""
 
 
 def _part(package: str, config: str, work: str, *, checks: bool = False) -> Part:

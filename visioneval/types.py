@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 MUST_PASS = "must_pass"  # noqa: S105 - a tag, not a password
 """The tag of cases that may not break in a comparison."""
@@ -78,6 +78,11 @@ class Metric(Frozen):
     )
     better: Literal["higher", "lower", "none"] = Field(
         default="higher", description="Which values are better; none for a value that is neither."
+    )
+    unit: Annotated[str, StringConstraints(min_length=1, max_length=40, pattern=r"^[^\x00-\x1f\x7f]*$")] | None = Field(
+        default=None,
+        exclude_if=lambda unit: unit is None,  # so that the hash of a grader without it stays the same
+        description="The unit of a number, such as px: values in two units are not compared.",
     )
 
 

@@ -14,6 +14,7 @@ from visioneval.analysis.stats.components import VarianceComponents, case_of_val
 from visioneval.analysis.stats.power import detectable_mean, detectable_rate, detectable_within
 from visioneval.errors import UsageError
 from visioneval.suite.loading.messages import did_you_mean
+from visioneval.suite.meanings import Meaning, describe_meaning, same_meaning
 from visioneval.suite.turns import chain_of
 from visioneval.types import Metric, Verdict
 
@@ -138,6 +139,11 @@ def noise_of(detect: Detect, sides: Sequence[Side], suite: str, correlation: flo
         raise UsageError(f"--like {sides[0].name}: given twice: name two different runs")
     if len(sides) == 2 and correlation is not None:
         raise UsageError("--case-correlation: two runs with --like show it; leave it out")
+    for side in sides:
+        known = side.metrics.get(detect.metric or "")
+        if isinstance(known, Meaning) and not same_meaning(known, detect.kind):
+            was, now = describe_meaning(known, detect.kind), describe_meaning(detect.kind, known)
+            raise UsageError(f"--like {side.name}: {detect.metric} means another thing there: {was}; here: {now}")
     strata = {(side.name, label): group for side in sides for label, group in _values(detect, side).items()}
     for side in sides:
         if not any(name == side.name for name, _ in strata):

@@ -13,7 +13,9 @@ from visioneval.records.baselines import Baseline, BaselineGrading, BaselineLine
 from visioneval.records.confirmations import has_confirmations
 from visioneval.records.model import RunInfo, RunState
 from visioneval.registry import PROVIDERS, config_of
+from visioneval.suite.deciding_rules import DecidingRules, RulesOf, unknown_rules
 from visioneval.suite.entries.metrics import BUILT_IN
+from visioneval.suite.meanings import meanings_of
 from visioneval.suite.metrics import SuiteMetrics
 from visioneval.suite.model import Suite
 from visioneval.types import Metric
@@ -24,9 +26,10 @@ class Side:
     """One of the two runs that are compared.
 
     ``writers`` maps each metric to the key of its grader, and ``sources`` each computed metric to the graders' metrics
-    that it reads. ``folder`` contains the images. A file of records has no
-    ``suite`` and no ``source_sha256``; neither it nor a baseline has a ``state`` or a ``folder``. ``is_narrowed`` is
-    true if ``RUN@LABEL`` excluded model runs. ``left_out_cases`` and ``left_out_labels`` are what flags left out of the
+    that it reads. ``rules_of`` are the rules that can fail a cell. ``folder`` contains the images. A file of records
+    has no ``suite`` and no ``source_sha256``; its ``metrics`` have no ``Meaning``, but ``values``, the lowest and the
+    highest of each number. Neither it nor a baseline has a ``state`` or a ``folder``. ``is_narrowed`` is true if
+    ``RUN@LABEL`` excluded model runs. ``left_out_cases`` and ``left_out_labels`` are what flags left out of the
     run's suite, and ``samples_flag`` is ``--samples``. ``is_partial`` marks a baseline of a run that had not all cells
     of its suite.
     ``unused_confirmations`` is true if the run has new samples of an earlier ``--confirm`` that this comparison does
@@ -39,6 +42,7 @@ class Side:
     metrics: Mapping[str, Metric] = field(default_factory=dict)
     writers: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    rules_of: RulesOf = unknown_rules
     suite: str | None = None
     source_sha256: str | None = None
     state: RunState | None = None
@@ -52,6 +56,7 @@ class Side:
     left_out_labels: frozenset[str] = frozenset()
     samples_flag: int | None = None
     is_partial: bool = False
+    values: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     reroutings: tuple[Rerouting, ...] = ()
     unused_confirmations: bool = False
     info: RunInfo | None = None
@@ -89,9 +94,10 @@ def side_of_run(name: str, info: RunInfo, cells: StoredCells, folder: Path) -> S
     return Side(
         name=name,
         cells=cells.in_suite_order(info),
-        metrics=info.metrics,
+        metrics=meanings_of(info.metrics, info.suite),
         writers=writers_of(info),
         sources=SuiteMetrics(info.suite, selected).grader_sources(),
+        rules_of=DecidingRules(info.suite, selected).of_cell,
         suite=info.suite.name,
         source_sha256=info.source_sha256,
         state=info.state,
@@ -110,8 +116,12 @@ def _labels(suite: Suite) -> list[str]:
     return [str(entry.label) for entry in suite.models]
 
 
-def side_of_baseline(name: str, baseline: Baseline) -> Side:
-    """Builds a side from a baseline, which stores no prompts, reasons or times."""
+def side_of_baseline(name: str, runs: Sequence[Baseline]) -> Side:
+    """Builds a side from the runs of a baseline, the newest first. They store no prompts, reasons or times."""
+    return pooled_side([_side_of_stored_run(name, run) for run in runs])
+
+
+def _side_of_stored_run(name: str, baseline: Baseline) -> Side:
     head = baseline.header
     return Side(
         name=name,
@@ -119,19 +129,36 @@ def side_of_baseline(name: str, baseline: Baseline) -> Side:
         metrics=head.metrics,
         writers=head.writers,
         sources=head.sources,
+        rules_of=_rules_of_baseline(baseline),
         suite=head.suite,
         source_sha256=head.source_sha256,
+        must_detect=head.must_detect,
         is_partial=head.is_partial,
     )
 
 
+def _rules_of_baseline(baseline: Baseline) -> RulesOf:
+    rules = {(line.test_id, line.model_label): line.rules for line in baseline.lines}
+
+    def of_cell(case: str, label: str) -> tuple[str, ...] | None:
+        key = rules.get((case, label))
+        return None if key is None else baseline.header.rules[key]
+
+    return of_cell
+
+
 def _cell_of_line(line: BaselineLine, gradings: Mapping[str, BaselineGrading]) -> Cell:
     gradings_by_key = ((key, gradings[short]) for key, short in line.graders.items())
-    fields = {
-        name: getattr(line, name) for name in BaselineLine.model_fields if name not in ("graders", "failed_graders")
-    }
+    other = ("graders", "failed_graders", "optional_graders", "rules")
+    fields = {name: getattr(line, name) for name in BaselineLine.model_fields if name not in other}
     graders = (
-        CellGrader(key, grading.type, grading.fingerprint, is_unmeasured=key in line.failed_graders)
+        CellGrader(
+            key,
+            grading.type,
+            grading.fingerprint,
+            is_unmeasured=key in line.failed_graders,
+            is_optional=key in line.optional_graders,
+        )
         for key, grading in gradings_by_key
     )
     return Cell(**fields, graders=tuple(graders))
@@ -175,14 +202,14 @@ def _is_generated(cell: Cell) -> bool:
 
 def side_of_records(name: str, cells: Cells) -> Side:
     """Builds a side from a file of records without ``run.json``. Metrics come from the scores, without direction."""
-    return Side(name=name, cells=cells, metrics=_guessed_metrics(cells))
-
-
-def _guessed_metrics(cells: Iterable[Cell]) -> dict[str, Metric]:
     metrics: dict[str, Metric] = {}
+    values: dict[str, tuple[float, float]] = {}
     for cell in cells:
-        for name, score in cell.scores.items():
-            if score is not None and name not in metrics:
-                kind = "bool" if isinstance(score, bool) else "number"
-                metrics[name] = Metric.model_validate({"type": kind, "better": "none"})
-    return metrics
+        for metric, score in cell.scores.items():
+            if isinstance(score, bool):
+                metrics.setdefault(metric, Metric(type="bool", better="none"))
+            elif score is not None:
+                metrics.setdefault(metric, Metric(type="number", better="none"))
+                low, high = values.get(metric, (score, score))
+                values[metric] = min(low, score), max(high, score)
+    return Side(name=name, cells=cells, metrics=metrics, values=values)

@@ -98,10 +98,10 @@ def compare(
 
     A and B are what ``load_run`` takes, a JSONL file of records or ``baseline:NAME``. ``model_map`` pairs model runs
     with different labels, as ``OLD=NEW``. ``allow`` accepts what B lost: ``missing-metrics``, ``missing-cells``,
-    ``errors`` or ``errors=RATE``; ``unmeasured=RATE`` is the share of pairs that a gate may leave out, and
-    ``cannot-tell`` accepts gates that too few cases decide. ``must_detect`` is a drop of
-    the pass rate in points, above 0 and at most 100, that must be found at least four times in five. With ``confirm``,
-    ``must_pass`` cases that broke are generated up to that many times more (1 to 100), and judged with these samples;
+    ``errors`` or ``errors=RATE``, and ``excuses`` that A has not; ``unmeasured=RATE`` is the share of pairs that a gate
+    may leave out, and ``cannot-tell`` accepts gates that too few cases decide. ``must_detect`` is a drop of the pass
+    rate in points, above 0 and at most 100, that must be found at least four times in five. With ``confirm``,
+    cases in doubt are generated up to that many times more (1 to 100), and all cases where the pass rate is in doubt;
     the other settings except ``runs`` apply to that. Raises ``UsageError``, with ``confirm`` also ``SuiteError`` and
     ``StorageError``.
     """
@@ -128,7 +128,7 @@ class ComparisonRequest:
     filters: ComparisonFilters = field(default_factory=ComparisonFilters)
     model_map: tuple[str, ...] = ()
     confirm: int | None = None
-    """The maximum number of new samples of each case that broke."""
+    """The maximum number of new samples of each case."""
     must_detect: float | None = None
     """The drop of the pass rate, in points, that must not be missed; by default that of the suites."""
 
@@ -155,7 +155,8 @@ def compare_named(request: ComparisonRequest, options: RunOptions, listener: Lis
         check_gates(comparison, gates)
     if request.confirm is None:
         return ComparisonResult(comparison, (*_decide(comparison, gates, request, allowed), *losses))
-    confirmed = confirm_comparison(comparison, request.confirm, options, listener)
+    names = {gate.text for gate in gates}
+    confirmed = confirm_comparison(comparison, names, request.confirm, options, listener)
     results = _decide(comparison, gates, request, allowed, confirmed.confirmation)
     return ComparisonResult(comparison, (*results, *losses), confirmed.interrupted)
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import starmap
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from visioneval.api.suites import ValidSuite
 from visioneval.cli.plan_table import missing_key_lines
-from visioneval.counted import count_of
 from visioneval.errors import Problem
 
 _LEVELS = {"warning": "warning", "note": "notice"}
@@ -18,28 +16,17 @@ _ESCAPED = {"%": "%25", "\r": "%0D", "\n": "%0A"}
 _ESCAPED_IN_PROPERTIES = {**_ESCAPED, ":": "%3A", ",": "%2C"}
 
 
-@dataclass(frozen=True, slots=True)
-class ValidSuite:
-    """A suite without problems: its size, its warnings, and the key variables that are not set, with their users."""
+def valid_lines(suite: ValidSuite) -> Iterator[str]:
+    """What people read about a valid suite."""
+    yield f"{suite.path}: valid: {suite.sizes}"
+    yield from map(str, suite.warnings)
+    yield from (f"{suite.path}: missing key: {line}" for line in missing_key_lines(suite.missing_keys))
 
-    path: str
-    cases: int
-    model_runs: int
-    cells: int
-    warnings: tuple[Problem, ...]
-    missing_keys: Mapping[str, Collection[str]]
 
-    def lines(self) -> Iterator[str]:
-        """What people read about it."""
-        sizes = ((self.cases, "case"), (self.model_runs, "model run"), (self.cells, "cell"))
-        yield f"{self.path}: valid: {', '.join(starmap(count_of, sizes))}"
-        yield from map(str, self.warnings)
-        yield from (f"{self.path}: missing key: {line}" for line in missing_key_lines(self.missing_keys))
-
-    def data(self) -> dict[str, Any]:
-        """What programs read about it."""
-        sizes = {"cases": self.cases, "model_runs": self.model_runs, "cells": self.cells}
-        return {"path": self.path, **sizes, "missing_keys": sorted(self.missing_keys)}
+def _valid_data(suite: ValidSuite) -> dict[str, Any]:
+    """What programs read about it."""
+    sizes = {"cases": suite.cases, "model_runs": suite.model_runs, "cells": suite.cells}
+    return {"path": suite.path, **sizes, "missing_keys": sorted(suite.missing_keys)}
 
 
 def problems_json(suites: Iterable[ValidSuite], problems: Iterable[Problem]) -> str:
@@ -48,7 +35,7 @@ def problems_json(suites: Iterable[ValidSuite], problems: Iterable[Problem]) -> 
         {"file": problem.file, "line": problem.line, "column": problem.column, "severity": level, "message": message}
         for problem, level, message in _levels(problems)
     ]
-    return json.dumps({"suites": [suite.data() for suite in suites], "problems": rows})
+    return json.dumps({"suites": [_valid_data(suite) for suite in suites], "problems": rows})
 
 
 def github_annotations(problems: Iterable[Problem]) -> Iterator[str]:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 def show_result(result: Run, output: options.ResultOptions) -> None:
     """Prints a finished run. A reader that has closed the output does not change the exit code."""
-    from visioneval.records.resume_command import stopped_text
-    from visioneval.report.outcome import diversity_text, unjudged_pairs_text
+    from visioneval.records.resume_command import asking_hint, stopped_text
+    from visioneval.report.outcome import diversity_text, never_asked_text, unjudged_pairs_text
     from visioneval.report.terminal.run.summary import last_lines, outcome_line, print_summary
 
     summary = result.summary
@@ -27,7 +27,10 @@ def show_result(result: Run, output: options.ResultOptions) -> None:
             return
         if not output.as_json and not output.quiet:
             print_summary(summary, options.console(), all_metrics=False)
-        if summary.unjudged_pairs:
+        text = never_asked_text(summary.never_asked)
+        if text and summary.state == "complete":
+            options.say(f"{text}; {asking_hint(result.folder, result.info)}")
+        elif summary.unjudged_pairs:
             options.say(f"{unjudged_pairs_text(summary.unjudged_pairs)}; {result.resume_hint}")
         if text := diversity_text(summary):
             options.say(f"{text}; {result.resume_hint}")

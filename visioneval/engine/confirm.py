@@ -1,16 +1,18 @@
-"""Generates new samples of ``must_pass`` cases that broke, until most of the samples of each decide."""
+"""Generates new samples of the cases of a comparison that are in doubt, until they decide."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from visioneval.analysis.compare.compare import Comparison
-from visioneval.analysis.compare.gates import cells_lost
-from visioneval.analysis.compare.must_pass import Confirmation, MustPassCase, must_pass_cases
+from visioneval.analysis.compare.gates import REGRESSED, cells_lost, check_gates, parse_fail_on
+from visioneval.analysis.compare.must_pass import CaseKey, Confirmation, MustPassCase, must_pass_cases
+from visioneval.analysis.compare.regressed import cases_in_doubt, is_in_doubt
+from visioneval.analysis.compare.sampled import ConfirmedCase, sampled_cases
 from visioneval.engine.call_settings import CallSettings, check_budget, check_session, open_calls
 from visioneval.engine.calls.calls import Calls
 from visioneval.engine.calls.limit_keys import RateLimitKey, generation_limit_key
@@ -29,7 +31,7 @@ from visioneval.records.model import Record, read_info
 from visioneval.records.stores.locations import display_name
 from visioneval.records.stores.writing import claim_run, close_run
 from visioneval.records.writer import RunWriter
-from visioneval.types import Verdict
+from visioneval.types import MUST_PASS, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,47 +43,77 @@ class ConfirmationResult:
 
 
 def confirm_comparison(
-    comparison: Comparison, samples: int, options: RunOptions, listener: Listener
+    comparison: Comparison, gates: Collection[str], samples: int, options: RunOptions, listener: Listener
 ) -> ConfirmationResult:
-    """Generates up to ``samples`` new samples of each ``must_pass`` case of B that broke. See ``confirm``.
+    """Generates up to ``samples`` new samples of each case of B that one of the ``gates`` needs to decide.
 
-    Raises ``UsageError`` and ``SuiteError`` if B is nothing that can be continued, also where nothing broke.
+    First come the cases in doubt: those of ``must_pass`` that broke, and single cases. All other cases follow only
+    where the pass rate is in doubt and nothing has failed by then. Raises ``UsageError`` and ``SuiteError`` if B is
+    nothing that can be continued, also where nothing is in doubt.
     """
     b = comparison.b
     if b.folder is None:
         raise UsageError(f"--confirm generates new samples of B, but {b.name} is not a run")
     if b.state != "complete":
         raise UsageError(f"--confirm needs a complete run B, but {b.name} is {b.state}: resume it, or run it again")
-    cases = [case for case in must_pass_cases(comparison, cells_lost(comparison)) if case.b.total]
-    if not cases:
+    lost = cells_lost(comparison)
+    must_pass = [case for case in must_pass_cases(comparison, lost) if case.b.total] if MUST_PASS in gates else []
+    compared = sampled_cases(comparison) if REGRESSED in gates else ()
+    if not must_pass and not compared:
         return ConfirmationResult(Confirmation(samples, {}))
-    broken = [case for case in cases if case.state == "broken"]
+    first = _in_doubt(comparison, must_pass, is_compared=bool(compared))
     settings = replace(options.calls, reuse=options.calls.reuse.with_own)
-    folder = claim_run(b.folder) if broken else b.folder
+    is_all_in_doubt = bool(compared) and is_in_doubt(comparison)
+    folder = claim_run(b.folder) if first or is_all_in_doubt else b.folder
     try:
-        samples = max(samples, _stored(folder, broken))
-        confirming = plan_confirmation(folder, read_info(folder), cases, samples, options.suite)
-        return confirm(confirming, broken, settings, listener)
+        candidates: list[ConfirmedCase] = [*must_pass, *compared]
+        samples = max(samples, _stored(folder, candidates))
+        confirming = plan_confirmation(folder, read_info(folder), candidates, samples, options.suite)
+        result = confirm(confirming, first, settings, listener)
+        if is_all_in_doubt and not _is_over(comparison, gates, result):
+            result = confirm(confirming, compared, settings, listener)
+        if compared:
+            used = sum(map(len, result.confirmation.verdicts.values()))
+            listener.note(f"used {used:,} of {samples * len(compared):,} new samples that would confirm every case")
+        return result
     finally:
         close_run(folder)
 
 
-def _stored(folder: Path, broken: Sequence[MustPassCase]) -> int:
+def _in_doubt(
+    comparison: Comparison, must_pass: Sequence[MustPassCase], *, is_compared: bool
+) -> Sequence[ConfirmedCase]:
+    """The cases to sample first. A case of both gates gets all of its samples."""
+    broken: dict[CaseKey, ConfirmedCase] = {case.key: case for case in must_pass if case.state == "broken"}
+    if is_compared:
+        broken |= {case.key: case for case in cases_in_doubt(comparison)}
+    return list(broken.values())
+
+
+def _is_over(comparison: Comparison, gates: Collection[str], result: ConfirmationResult) -> bool:
+    """Whether no further sample can change the exit code: a gate has failed, or no more samples can be had."""
+    if result.interrupted or result.confirmation.stopped:
+        return True
+    checked = [gate for gate in parse_fail_on(sorted(gates)) if gate.text in (MUST_PASS, REGRESSED)]
+    return any(item.state == "failed" for item in check_gates(comparison, checked, result.confirmation))
+
+
+def _stored(folder: Path, cases: Sequence[ConfirmedCase]) -> int:
     """The most new samples that one of these cases has: a smaller request must not choose among them."""
-    keys = {case.key for case in broken}
+    keys = {case.key for case in cases}
     cells = {record.cell for record in read_confirmations(folder) if record.verdict is not Verdict.ERROR}
     return max(Counter(cell[:2] for cell in cells if cell[:2] in keys).values(), default=0)
 
 
 def confirm(
-    confirming: ConfirmationPlan, broken: Sequence[MustPassCase], settings: CallSettings, listener: Listener
+    confirming: ConfirmationPlan, cases: Sequence[ConfirmedCase], settings: CallSettings, listener: Listener
 ) -> ConfirmationResult:
-    """Generates what is needed to judge each of the cases that broke, and appends it to the run's confirmations.
+    """Generates what is needed to decide about each of the cases, and appends it to the run's confirmations.
 
     What exists is not generated again. The result says what stopped it: a missing or refused API key, the budget, an
     error, an interrupt. Raises ``UsageError``, and ``StorageError`` if the run cannot be written.
     """
-    samples = confirming.of_cases(broken, read_confirmations(confirming.folder))
+    samples = confirming.of_cases(cases, read_confirmations(confirming.folder))
     if not any(item.needed for item in samples):
         return _result(confirming, samples, None)
     plan = narrowed_to(confirming.plan, [item for item in samples if item.needed])
@@ -96,7 +128,7 @@ def confirm(
             open_calls(plan, settings, confirming.info.payer, listener.say) as calls,
         ):
             # again, now that no other process adds to them
-            samples = confirming.of_cases(broken, read_confirmations(confirming.folder))
+            samples = confirming.of_cases(cases, read_confirmations(confirming.folder))
             listener.note(_announcement(confirming, samples))
             outcome = _generate(plan, components, samples, writer, calls, listener)
             for item in samples:
@@ -113,7 +145,7 @@ def confirm(
 def _announcement(confirming: ConfirmationPlan, samples: Sequence[CaseSamples]) -> str:
     cases = sum(case.needed > 0 for item in samples for case in item.judged)
     return (
-        f"confirming {cases} case{'s' * (cases != 1)} that broke with up to {confirming.samples} new"
+        f"confirming {cases} case{'s' * (cases != 1)} in doubt with up to {confirming.samples} new"
         f" sample{'s' * (confirming.samples != 1)} each, into {display_name(confirming.folder)}"
     )
 

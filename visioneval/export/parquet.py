@@ -98,6 +98,7 @@ def _grader_type() -> pa.DataType:
     ]
     judge = [
         *((name, pa.string()) for name in ("judge", "model", "error")),
+        ("never_asked", pa.bool_()),
         ("scores", number_map),
         ("reasons", text_map),
         ("failure_tags", texts),
@@ -111,7 +112,7 @@ def _grader_type() -> pa.DataType:
     return pa.struct(
         [
             *((name, pa.string()) for name in ("key", "type", "error")),
-            *((name, pa.bool_()) for name in ("is_unmeasured", "is_optional")),
+            *((name, pa.bool_()) for name in ("is_unmeasured", "is_optional", "never_asked")),
             *((name, pa.float64()) for name in ("seconds", "waited_seconds")),
             *spent,
             ("fingerprint", pa.struct(fingerprint)),

@@ -40,9 +40,12 @@ def combine_panel(
 ) -> PanelResult:
     """The majority of yes and no, and the median or mean of numbers, of the judges that measured a metric.
 
-    A score is ``None`` if fewer than ``required`` judges measured it, or as many say yes as no. A metric in
-    ``optional`` that no judge reports is omitted. A failure tag needs more than half of the judges that answered.
+    A score is ``None`` if fewer than ``required`` judges measured it, or as many say yes as no. A quorum excuses
+    judges that are down: if one was never asked, all must answer. A metric in ``optional`` that no judge reports is
+    omitted. A failure tag needs more than half of the judges that answered.
     """
+    if any(answer.never_asked for answer in answers):
+        required = len(answers)
     scores: dict[str, Score] = {}
     problems: dict[str, None] = {}
     for name, metric in metrics.items():
@@ -71,7 +74,10 @@ def _combined(metric: Metric, measured: Sequence[bool | int | float], combine: C
 
 def _too_few(answers: Sequence[JudgeAnswer], measured: Collection[str], required: int) -> str:
     missing = [f"{answer.judge}: {answer.error or 'no answer'}" for answer in answers if answer.judge not in measured]
-    return f"{len(measured)} of {len(answers)} judges answered, {required} must; {'; '.join(missing)}"
+    never_asked = [answer.judge for answer in answers if answer.never_asked]
+    why = f", as {' and '.join(never_asked)} {'was' if len(never_asked) == 1 else 'were'} never asked"
+    must = f"{required} must{why if never_asked else ''}"
+    return f"{len(measured)} of {len(answers)} judges answered, {must}; {'; '.join(missing)}"
 
 
 def _sides(measured: Mapping[str, Score]) -> str:

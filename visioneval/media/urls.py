@@ -28,6 +28,12 @@ TRUSTED_PROJECTS = "VISIONEVAL_TRUSTED_PROJECTS"
 BUCKETS = {"gs": "gcs", "s3": "s3", "hf": "hf"}
 """Schemes of buckets and of the Hugging Face Hub, each with the extra that it needs."""
 
+
+def needs_extra(scheme: str) -> str:
+    """The message about the missing extra of a scheme, and what to do."""
+    return f"{scheme}:// needs an extra: {install_command(BUCKETS[scheme])}"
+
+
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MOST_REDIRECTS = 5
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
@@ -127,7 +133,7 @@ def fetch(url: str, limit: int, redirect_problem: Callable[[str], str | None] | 
     except UsageError:
         raise
     except ImportError:
-        raise UsageError(f"{scheme}:// needs an extra: {install_command(BUCKETS[scheme])}") from None
+        raise UsageError(needs_extra(scheme)) from None
     except FileNotFoundError:
         raise UsageError("there is no such file") from None
     except Exception as error:  # each library behind fsspec has its own errors

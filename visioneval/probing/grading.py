@@ -40,6 +40,7 @@ OUTPUTS_AT_ONCE = 2
 """Outputs whose changes are graded at the same time; each is decoded once."""
 JUDGED_AT_ONCE = 32
 """Changes that are graded at the same time if judges are asked, who take seconds."""
+NEVER_ASKED = "a judge was never asked, as its answer is not in the cache: repeat the command without --offline"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +81,15 @@ def measure(prepared: PreparedProbe, settings: CallSettings, listener: Listener)
     with tempfile.TemporaryDirectory(prefix="visioneval-probe-") as folder:
         writer = RunWriter.create(Path(folder), info)
         with open_calls(prepared.plan, settings, info.payer, listener.say) as calls:
-            progress = Progress(calls)
+            progress, never_asked = Progress(calls), False
 
             async def work() -> Outcome:
+                nonlocal never_asked
                 with open_context(prepared.plan, components, writer, calls, listener) as context:
                     progress.measurements = context.measurements
-                    await _Prober(prepared, context, progress, listener, changes).run()
+                    prober = _Prober(prepared, context, progress, listener, changes)
+                    await prober.run()
+                    never_asked = prober.never_asked
                 progress.check()
                 return Outcome(complete=not progress.is_over, out_of_budget=calls.budget.refused > 0)
 
@@ -94,7 +98,8 @@ def measure(prepared: PreparedProbe, settings: CallSettings, listener: Listener)
             finally:
                 writer.finish("complete", now())  # closes its files
     ordered = tuple(sorted(changes, key=lambda change: change.order))
-    return ProbeMeasurements(ordered, calls.budget.refusal, interrupted=not outcome.complete)
+    stopped = calls.budget.refusal or (NEVER_ASKED if never_asked else None)
+    return ProbeMeasurements(ordered, stopped, interrupted=not outcome.complete)
 
 
 class _Prober:
@@ -113,6 +118,8 @@ class _Prober:
         cores = processors()
         self._room = asyncio.Semaphore(JUDGED_AT_ONCE if prepared.request.judges else cores)
         self._files = 0
+        self.never_asked = False
+        """Whether a judge was not asked about an output, or a change of one."""
 
     async def run(self) -> None:
         queue = iter(enumerate(self._prepared.originals))
@@ -210,7 +217,9 @@ class _Prober:
             )
             deadline = asyncio.get_running_loop().time() + self._context.plan.suite.cell_timeout_s
             stored = StoredOutput(call, record, writer.folder, is_new=True, is_of_another_run=True)
-            return await regrade_output(stored, self._context, deadline)
+            graded = await regrade_output(stored, self._context, deadline)
+            self.never_asked |= any(grader.never_asked for grader in graded.graders)
+            return graded
         finally:
             (writer.folder / path).unlink(missing_ok=True)
 

@@ -1,14 +1,15 @@
-"""Baselines: the records of a run in one small file, to commit to a repository and review.
+"""Baselines: the records of one run or several in one small file, to commit to a repository and review.
 
-baselines/NAME.jsonl: a header line about the run, then one line per cell. Contains hashes of images, but no images,
-times or reasons. Lines and keys are sorted, so that two baselines differ only in the lines of changed cells.
+baselines/NAME.jsonl: for each run, the newest first, a header line and one line per cell. Contains hashes of images,
+but no images, times or reasons. Lines and keys are sorted, so that two baselines differ only in the lines of changed
+cells.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -20,16 +21,21 @@ from visioneval.counted import count_of
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.records.fields import ModelLabel, RuleText, SampleIndex, Usd
 from visioneval.records.files.untrusted_json import read_json
-from visioneval.records.model import CellError, Fingerprint, Record, RunInfo
+from visioneval.records.model import CellError, CellKey, Fingerprint, Record, RunInfo
 from visioneval.suite.cases.case import CaseId
+from visioneval.suite.deciding_rules import DecidingRules
+from visioneval.suite.meanings import Meaning, meanings_of
 from visioneval.suite.metrics import SuiteMetrics
-from visioneval.types import Frozen, Metric, Score, Verdict
+from visioneval.types import Frozen, Score, Verdict
 
 FOLDER = Path("baselines")
 DEFAULT = "main"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,60}")
 _SHORT = 12
-VERSION = 2
+VERSION = 3
+"""The format version. The meaning of the stored fields is part of it."""
+_START = b'{"baseline":'
+"""How the header line of each run starts, as keys are sorted."""
 _RESTORE = "restore this file, or set the baseline again with 'visioneval baseline set RUN'"
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -41,24 +47,36 @@ class BaselineGrading(Frozen):
     fingerprint: Fingerprint
 
 
+class _Version(BaseModel):
+    """The part of the header that every version has."""
+
+    baseline: Annotated[int, Field(strict=True, ge=1)]
+
+
 class Header(Frozen):
     """The header line. ``baseline`` is the format version; as keys are sorted, it comes first.
 
-    ``writers`` names the grader of each metric; cell lines refer to ``gradings`` by key.
+    ``writers`` names the grader of each metric; cell lines refer to ``gradings`` and ``rules`` by key.
     """
 
     baseline: Annotated[int, Field(strict=True, ge=1)]
+    run: str
+    """The id of the run."""
     suite: str
     source_sha256: str
-    metrics: dict[str, Metric]
+    metrics: dict[str, Meaning]
     writers: dict[str, str]
     sources: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """By computed metric: the graders' metrics that it reads."""
     is_partial: bool = False
     """Whether flags left out some cells of the suite, or the run had not finished."""
     gradings: dict[str, BaselineGrading]
-    cells: int | None = None
-    """The number of lines that follow, as a merge may lose whole ones. Not in files of earlier versions."""
+    rules: dict[str, tuple[RuleText, ...]]
+    """The rules that can fail a cell, which cell lines refer to by key."""
+    cells: int
+    """The number of lines of the run, as a merge may lose whole ones."""
+    must_detect: float | None = None
+    """The drop of the pass rate, in points, that the suite requires ``compare`` to find."""
 
 
 class BaselineLine(Frozen):
@@ -81,15 +99,25 @@ class BaselineLine(Frozen):
     graders: dict[str, str] = Field(default_factory=dict)
     failed_graders: tuple[str, ...] = ()
     """The keys of failed graders that the cell needs."""
+    optional_graders: tuple[str, ...] = ()
+    """The keys of graders that the cell does not need."""
+    rules: str | None = None
+    """The rules that can fail the cell; ``None`` if they are unknown, as its case is not in the suite."""
+
+    @property
+    def cell(self) -> CellKey:
+        """The case, the model run and the sample."""
+        return self.test_id, self.model_label, self.sample_index
 
 
 class Baseline(Frozen):
-    """A parsed baseline."""
+    """A run of a baseline."""
 
     header: Header
     lines: tuple[BaselineLine, ...]
 
 
+_VERSION: TypeAdapter[_Version] = TypeAdapter(_Version)
 _HEADER: TypeAdapter[Header] = TypeAdapter(Header)
 _LINE: TypeAdapter[BaselineLine] = TypeAdapter(BaselineLine)
 
@@ -106,39 +134,62 @@ def make_baseline(
 ) -> Baseline:
     """Builds the baseline of a run, in a stable order."""
     gradings: dict[str, BaselineGrading] = {}
-    lines = [_line(record, gradings) for record in records]
-    lines.sort(key=lambda line: (line.test_id, line.model_label, line.sample_index))
+    rules: dict[str, tuple[str, ...]] = {}
+    deciding = DecidingRules(info.suite, info.selected_suite)
+    lines = []
+    for record in records:
+        texts = deciding.of_cell(record.test_id, record.model_label)
+        short = None if texts is None else _short(json.dumps(texts))
+        if texts is not None and short is not None:
+            rules[short] = texts
+        lines.append(_line(record, gradings, short))
+    lines.sort(key=lambda line: line.cell)
     header = Header(
         baseline=VERSION,
+        run=info.run_id,
         suite=info.suite.name,
         source_sha256=info.source_sha256,
-        metrics=info.metrics,
+        metrics=meanings_of(info.metrics, info.suite),
         writers=writers,
         sources=SuiteMetrics(info.suite, info.selected_suite).grader_sources(),
         is_partial=is_partial,
         gradings=gradings,
+        rules=rules,
         cells=len(lines),
+        must_detect=info.suite.compare.must_detect,
     )
     return Baseline(header=header, lines=tuple(lines))
 
 
-def _line(record: Record, gradings: dict[str, BaselineGrading]) -> BaselineLine:
-    computed = ("graders", "failed_graders", "cost_usd")
+def _line(record: Record, gradings: dict[str, BaselineGrading], rules: str | None) -> BaselineLine:
+    computed = ("graders", "failed_graders", "optional_graders", "rules", "cost_usd")
     values = {name: getattr(record, name) for name in BaselineLine.model_fields if name not in computed}
     failed = tuple(grader.key for grader in record.graders if grader.is_unmeasured and not grader.is_optional)
+    optional = tuple(grader.key for grader in record.graders if grader.is_optional)
     graders = {}
     for grader in record.graders:
         grading = BaselineGrading(type=grader.type, fingerprint=grader.fingerprint)
-        short = sha256(_sorted(grading).encode()).hexdigest()[:_SHORT]
+        short = _short(_sorted(grading))
         gradings[short] = grading
         graders[grader.key] = short
-    return BaselineLine(**values, graders=graders, failed_graders=failed, cost_usd=record.total_cost_usd)
+    return BaselineLine(
+        **values,
+        graders=graders,
+        failed_graders=failed,
+        optional_graders=optional,
+        rules=rules,
+        cost_usd=record.total_cost_usd,
+    )
+
+
+def _short(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:_SHORT]
 
 
 def check_replaceable(path: Path, suite: str) -> None:
     """Raises ``UsageError`` if the baseline there is of a suite of another name. Any other file can be replaced."""
     try:
-        stored = read_baseline(path).header.suite
+        stored = read_baseline(path)[0].header.suite
     except RunFormatError:
         return
     if stored != suite:
@@ -148,9 +199,38 @@ def check_replaceable(path: Path, suite: str) -> None:
         )
 
 
-def write_baseline(baseline: Baseline, path: Path) -> None:
-    """Writes a baseline. Raises ``UsageError`` if the file cannot be written."""
-    rows = "".join(f"{_sorted(row)}\n" for row in (baseline.header, *baseline.lines))
+def check_addable(run: Baseline, stored: Sequence[Baseline], path: Path) -> None:
+    """Raises ``UsageError`` if a run is not another one of the same suite, graded the same way as the stored runs."""
+    newest, again = stored[0], "set the baseline again with 'visioneval baseline set RUN'"
+    if (run.header.suite, run.header.source_sha256) != (newest.header.suite, newest.header.source_sha256):
+        raise UsageError(f"{path}: its runs are of another suite file than {run.header.run}: {again}")
+    for other in stored:
+        outputs = [{line.artifact_sha256 for line in item.lines} - {None} for item in (run, other)]
+        if run.header.run == other.header.run or (outputs[0] and outputs[0] <= outputs[1]):
+            raise UsageError(
+                f"{path}: already has {run.header.run}, or a run with its outputs ({other.header.run}): add a run that"
+                " generated new ones"
+            )
+    before = {line.cell: line for line in newest.lines}
+    for line in run.lines:
+        stored_line = before.get(line.cell)
+        if stored_line is None:
+            continue
+        for key in sorted(line.graders.keys() & stored_line.graders.keys()):
+            old, new = newest.header.gradings[stored_line.graders[key]], run.header.gradings[line.graders[key]]
+            if old != new:
+                raise UsageError(f"{path}: {key!r} graded its runs in another way ({_changes(old, new)}): {again}")
+
+
+def _changes(old: BaselineGrading, new: BaselineGrading) -> str:
+    """Which parts of the fingerprint differ."""
+    before, after = (grading.fingerprint.model_dump() | {"type": grading.type} for grading in (old, new))
+    return ", ".join(name for name in before if before[name] != after[name])
+
+
+def write_baseline(runs: Sequence[Baseline], path: Path) -> None:
+    """Writes the runs of a baseline, the newest first. Raises ``UsageError`` if the file cannot be written."""
+    rows = "".join(f"{_sorted(row)}\n" for run in runs for row in (run.header, *run.lines))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, rows)
@@ -166,34 +246,67 @@ def is_baseline(path: Path) -> bool:
     """Whether a file starts like a baseline. Raises ``RunFormatError`` if it cannot be read."""
     try:
         with path.open("rb") as lines:
-            return lines.readline(20).startswith(b'{"baseline":')
+            return lines.readline(20).startswith(_START)
     except OSError as error:
         raise RunFormatError(f"{path}: {error.strerror or error}") from None
 
 
-def read_baseline(path: Path) -> Baseline:
-    """Reads a baseline. Raises ``RunFormatError`` with file and line."""
+def read_baseline(path: Path) -> tuple[Baseline, ...]:
+    """Reads the runs of a baseline, the newest first. Raises ``RunFormatError`` with file and line."""
     try:
-        first, *rest = path.read_bytes().splitlines()
+        rows = [(number, row) for number, row in enumerate(path.read_bytes().splitlines(), 1) if row.strip()]
     except OSError as error:
         raise RunFormatError(f"{path}: {error.strerror or error}") from None
-    except ValueError:
-        raise RunFormatError(f"{path}: not a baseline: the file is empty") from None
-    header = _read(_HEADER, first, f"{path}:1")
-    if header.baseline != VERSION:
-        cure = "upgrade visioneval" if header.baseline > VERSION else "set it again with 'visioneval baseline set'"
+    if not rows:
+        raise RunFormatError(f"{path}: not a baseline: the file is empty")
+    return tuple(_read_runs(rows, path))
+
+
+def _read_runs(rows: Sequence[tuple[int, bytes]], path: Path) -> Iterator[Baseline]:
+    starts = [at for at, (_, row) in enumerate(rows) if at == 0 or row.startswith(_START)]
+    names: dict[str, int] = {}
+    for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
+        run = _read_run(rows[start:end], path)
+        line = names.setdefault(run.header.run, rows[start][0])
+        if line != rows[start][0]:
+            raise RunFormatError(f"{path}:{rows[start][0]}: run {run.header.run} is also in line {line}: {_RESTORE}")
+        yield run
+
+
+def _read_run(rows: Sequence[tuple[int, bytes]], path: Path) -> Baseline:
+    (first, head), *rest = rows
+    version = _read(_VERSION, head, f"{path}:{first}").baseline
+    if version != VERSION:
+        cure = "upgrade visioneval" if version > VERSION else "set it again with 'visioneval baseline set RUN'"
         raise RunFormatError(
-            f"{path}:1: baseline version {header.baseline} is not the supported version {VERSION}: {cure}"
+            f"{path}:{first}: baseline version {version} is not the supported version {VERSION}: {cure}"
         )
-    lines = tuple(_read(_LINE, row, f"{path}:{number}") for number, row in enumerate(rest, 2) if row.strip())
-    if header.cells not in (None, len(lines)):
+    header = _read(_HEADER, head, f"{path}:{first}")
+    numbered = [(number, _read(_LINE, row, f"{path}:{number}")) for number, row in rest]
+    _check_distinct(numbered, path)
+    if header.cells != len(numbered):
         raise RunFormatError(
-            f"{path}:1: the baseline has {header.cells} cells, but {count_of(len(lines), 'line')} of cells: {_RESTORE}"
+            f"{path}:{first}: the run has {header.cells} cells, but {count_of(len(numbered), 'line')} of cells:"
+            f" {_RESTORE}"
         )
-    for number, line in enumerate(lines, 2):
+    for number, line in numbered:
         if not header.gradings.keys() >= set(line.graders.values()):
-            raise RunFormatError(f"{path}:{number}: graders: refers to a grading that is not in the first line")
-    return Baseline(header=header, lines=lines)
+            raise RunFormatError(f"{path}:{number}: graders: refers to a grading that is not in line {first}")
+        if line.rules is not None and line.rules not in header.rules:
+            raise RunFormatError(f"{path}:{number}: rules: refers to rules that are not in line {first}")
+    return Baseline(header=header, lines=tuple(line for _, line in numbered))
+
+
+def _check_distinct(lines: Iterable[tuple[int, BaselineLine]], path: Path) -> None:
+    """Raises ``RunFormatError`` if two numbered lines are of one cell, as a merge may leave both versions."""
+    numbers: dict[CellKey, int] = {}
+    for number, line in lines:
+        first = numbers.setdefault(line.cell, number)
+        if first != number:
+            raise RunFormatError(
+                f"{path}:{number}: {line.test_id} on {line.model_label}, sample {line.sample_index}, is also in line"
+                f" {first}: {_RESTORE}"
+            )
 
 
 def _read(adapter: TypeAdapter[ModelT], row: bytes, where: str) -> ModelT:

@@ -19,6 +19,8 @@ class JudgeAnswer(Frozen):
     reasons: dict[str, str] = Field(default_factory=dict)
     failure_tags: tuple[str, ...] = ()
     error: str | None = None
+    never_asked: bool = False
+    """Whether a question was not asked at all: offline, or beyond the budget. All its scores are then ``None``."""
     details: fields.JsonObject = Field(default_factory=dict)
     usage: dict[str, fields.Amount] | None = None
     cost_usd: fields.Usd | None = None

@@ -67,7 +67,9 @@ class GraderRecord(Frozen):
     is_unmeasured: bool = False
     """Whether it raised, or a metric that it owes the cell is null."""
     is_optional: bool = False
-    """Whether the cell can have a verdict without it."""
+    """Whether the cell can have a verdict without it: not if it was ``never_asked``, whatever the suite says."""
+    never_asked: bool = False
+    """Whether a question was not asked at all: offline, or beyond the budget. For a panel, ``judges`` say which."""
     details: fields.JsonObject = Field(default_factory=dict)
     usage: dict[str, fields.Amount] | None = None
     cost_usd: fields.Usd | None = None

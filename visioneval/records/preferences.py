@@ -23,7 +23,7 @@ from visioneval.types import Frozen
 
 NAME = "preferences.jsonl"
 ORDERS: tuple[Literal["a", "b"], ...] = ("a", "b")
-_OMITTED = ("extra_keys", "read", "refused", "cached")
+_OMITTED = ("template_sha256", "extra_keys", "read", "refused", "never_asked", "cached")
 """Fields that a line has only if they are not empty."""
 PreferenceKey = tuple[str, int, str, str, str, str]
 
@@ -45,12 +45,16 @@ class Preference(Frozen):
     reason: str | None
     judge: str
     error: str | None
+    template_sha256: str | None = None
+    """The hash of the grader's templates; ``None`` in older lines."""
     extra_keys: dict[str, str] | None = None
     """Extra keys in the judge's reply, with the beginnings of their values."""
     read: Literal["extracted", "repaired"] | None = None
     """How a reply was read that was not JSON alone."""
     refused: bool = False
     """Whether the judge refused to answer."""
+    never_asked: bool = False
+    """Whether it was not asked at all: the run was offline."""
     cost_usd: Usd | None = None
     """What this line cost, 0 from the cache; ``None`` if that is unknown."""
     cached: bool = False

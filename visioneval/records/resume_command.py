@@ -60,6 +60,14 @@ def resume_hint(folder: Path, info: RunInfo) -> str | None:
     return f"{display_name(folder)} was {how}; {missing_cells_hint(folder, info)}"
 
 
+def asking_hint(folder: Path, info: RunInfo) -> str:
+    """How to ask the judges that a run never asked."""
+    if info.graded_from is not None:
+        again = shlex.join(("visioneval", "grade", info.graded_from))
+        return f"to ask: {again}, as a new run, without --offline"
+    return missing_cells_hint(folder, info).replace("to resume:", "to ask:", 1)
+
+
 def missing_cells_hint(folder: Path, info: RunInfo) -> str:
     """How to get the missing cells of a run."""
     if info.graded_from is not None:

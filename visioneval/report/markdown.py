@@ -16,7 +16,7 @@ from visioneval.analysis.ranking.findings import Ranking, Rankings
 from visioneval.analysis.summary.findings import GateFinding, Summary
 from visioneval.counted import count_of
 from visioneval.report.numbers import REPEAT_FAILS, bound_note, gate_repeat, gate_value
-from visioneval.report.outcome import diversity_text, outcome, unjudged_pairs_text
+from visioneval.report.outcome import diversity_text, never_asked_text, outcome, unjudged_pairs_text
 from visioneval.report.ranking_texts import ABOUT, by_group, ranking_title, show_chance, show_rank, show_strength
 from visioneval.report.sentences import (
     TITLES,
@@ -245,6 +245,8 @@ def _incomplete(summary: Summary) -> Iterator[str]:
         yield f"**Incomplete: {unjudged_pairs_text(summary.unjudged_pairs)}**"
     if text := diversity_text(summary):
         yield f"**Incomplete: {text}**"
+    if text := never_asked_text(summary.never_asked):
+        yield f"**Incomplete:** {code(text)}"
     if summary.counts.unmeasured:
         yield f"**Incomplete: {unmeasured_text(summary.counts.unmeasured)}**"
 

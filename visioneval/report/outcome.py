@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
+from visioneval.analysis.never_asked import NeverAsked
 from visioneval.analysis.summary.diversity import unmeasured_groups
 from visioneval.analysis.summary.findings import Summary
 from visioneval.counted import count_of
@@ -95,6 +97,12 @@ def error_note(summary: Summary) -> str:
 def unjudged_pairs_text(unjudged: int) -> str:
     """How many pairs of outputs have no answer from a judge."""
     return f"{count_of(unjudged, 'pair')} could not be judged"
+
+
+def never_asked_text(never_asked: Sequence[NeverAsked]) -> str:
+    """Which judges were not asked about how many cells or pairs; empty if all were."""
+    counted = (f"{entry.name} about {count_of(entry.number, entry.what)}" for entry in never_asked)
+    return f"never asked: {', '.join(counted)}" if never_asked else ""
 
 
 def diversity_text(summary: Summary) -> str:

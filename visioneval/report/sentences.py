@@ -82,6 +82,8 @@ def _side(side: Side) -> str:
     cells = count_of(len(side.cells), "cell")
     run = side.folder.name if side.folder is not None else ""
     name = side.name if not run or run in side.name else f"{side.name} ({run})"
+    if side.runs > 1:
+        name += f" of {side.runs} runs"
     if side.state not in (None, "complete"):
         planned = "" if side.planned_cells is None else f" of {side.planned_cells:,}"
         return f"{name}: {cells}{planned}, {side.state}: INCOMPLETE"
@@ -114,14 +116,18 @@ def notes(comparison: Comparison) -> Iterator[str]:
             else "no pair was graded differently"
         )
         yield f"the suite files differ; {changes}"
-    if any(difference.metric.better == "none" and difference.n_pairs for difference in comparison.metrics) and None in (
-        comparison.a.suite,
-        comparison.b.suite,
-    ):
+    if None in suites:
+        yield from _unknown_without_suite(comparison)
+
+
+def _unknown_without_suite(comparison: Comparison) -> Iterator[str]:
+    """What a file of records does not say."""
+    if any(difference.metric.better == "none" and difference.n_pairs for difference in comparison.metrics):
         yield (
             "without run.json, it is unknown for some metrics whether higher or lower is better: gates skip"
             " these metrics"
         )
+    yield "without run.json, it is unknown which rules could fail a cell, and what the metrics mean beyond their values"
 
 
 def _moved_by_rules(moved: Pairs) -> Iterator[str]:

@@ -30,6 +30,7 @@ from visioneval.records.questions import read_questions, write_questions
 from visioneval.records.resume_command import resume_hint
 from visioneval.records.run_state import with_current_state
 from visioneval.records.writer import RunWriter, hard_link
+from visioneval.scale.shard_inputs import ShardInputs
 from visioneval.suite.cases.outputs import split_run
 from visioneval.suite.metrics import SuiteMetrics
 
@@ -81,10 +82,13 @@ def merge_shards(
     try:
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".merging-", dir=root, ignore_cleanup_errors=True) as temporary:
-            merged = _write(shards, Path(temporary), _merged_info(shards, run_id, note))
+            inputs = ShardInputs([(shard.folder, shard.info) for shard in shards])
+            merged = _write(shards, inputs, Path(temporary), _merged_info(shards, run_id, note))
             merged.folder.rename(target)
     except OSError as error:
         raise StorageError(f"{target}: cannot write the run here: {error.strerror or error}") from error
+    for message in inputs.warnings():
+        warn(message)
     return replace(merged, folder=target)
 
 
@@ -165,20 +169,21 @@ def _merged_info(shards: Sequence[ShardRun], run_id: str, note: str | None) -> R
     )
 
 
-def _write(shards: Sequence[ShardRun], root: Path, info: RunInfo) -> MergedRun:
+def _write(shards: Sequence[ShardRun], inputs: ShardInputs, root: Path, info: RunInfo) -> MergedRun:
     with closing(RunWriter.create(root, info)) as writer:
-        return _fill(shards, writer, info)
+        return _fill(shards, inputs, writer, info)
 
 
-def _fill(shards: Sequence[ShardRun], writer: RunWriter, info: RunInfo) -> MergedRun:
+def _fill(shards: Sequence[ShardRun], inputs: ShardInputs, writer: RunWriter, info: RunInfo) -> MergedRun:
     folder = writer.folder
     update_diversity(folder, (line for shard in shards for line in read_diversity(shard.folder)))
     for shard in shards:
+        inputs.check_pairs(shard.info.run_id, shard.folder)
         _copy_answers(shard, folder, info.run_id)
     write_questions(folder, (entry for shard in shards for entry in read_questions(shard.folder)))
     ended = _ended(info, [shard.info for shard in shards])
     pairs, cards, costs = preferences_within(folder, ended), read_pair_cards(folder), read_pair_costs(folder)
-    summary = summarize(ended, _copied_records(shards, writer), pairs, cards, costs, read_diversity(folder))
+    summary = summarize(ended, _copied_records(shards, inputs, writer), pairs, cards, costs, read_diversity(folder))
     for shard in shards:  # after the records: a link changes the times of a file, by which those are checked
         _copy_artifacts(shard.folder, folder)
     assert ended.ended_at is not None
@@ -199,10 +204,11 @@ def _ended(info: RunInfo, shards: Sequence[RunInfo]) -> RunInfo:
     )
 
 
-def _copied_records(shards: Sequence[ShardRun], writer: RunWriter) -> Iterator[Record]:
+def _copied_records(shards: Sequence[ShardRun], inputs: ShardInputs, writer: RunWriter) -> Iterator[Record]:
     """Appends all records under the new id, and yields each.
 
-    Raises ``UsageError`` for a case that two shards have, or that is no shard's, and for a missing or damaged output.
+    Raises ``UsageError`` for a case that two shards have, or that is no shard's, for a missing or damaged output, and
+    for shards that used different files.
     """
     owners: dict[str, Path] = {}
     for shard in shards:
@@ -219,6 +225,7 @@ def _copied_records(shards: Sequence[ShardRun], writer: RunWriter) -> Iterator[R
                     f"{shard.folder / str(record.artifact_path)}: is missing or damaged: copy the whole folder of this"
                     " shard again, or resume the shard"
                 )
+            inputs.check(record, shard.folder)
             writer.append_line(_with_run_id(line, record, writer.info.run_id))
             yield record
 

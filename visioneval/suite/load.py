@@ -107,6 +107,7 @@ def load_suite(
     warnings = (
         *(Problem(*document.position(warning.loc), f"warning: {warning.message}") for warning in warned),
         *_cut_prompts(document),
+        *document.notes,
     )
     source_sha256 = sha256(data).hexdigest()
     return LoadedSuite(

@@ -45,10 +45,11 @@ def cell_problem(suite: Suite, runs: Sequence[ModelRun]) -> str | None:
 def count_cells(suite: Suite, runs: Sequence[ModelRun]) -> int:
     """The number of cells of a suite. Existing outputs count once per case, since their files are bounded."""
     coverage = RunCoverage(suite)
-    return sum(len(coverage.cases_of(run.config)) * _samples(run, suite.samples) for run in runs)
+    return sum(len(coverage.cases_of(run.config)) * samples_of(run, suite.samples) for run in runs)
 
 
-def _samples(run: ModelRun, samples: int) -> int:
+def samples_of(run: ModelRun, samples: int) -> int:
+    """The number of cells of a case on a model run. Existing outputs count once, since their files are bounded."""
     config = run.config
     if config.reads_outputs:
         return samples if config.path_of("", "", 0) is not None or not config.has_outputs else 1

@@ -20,6 +20,7 @@ from visioneval.records.stores.locations import copies_at, display_name
 from visioneval.records.stores.lookup import refresh_runs
 from visioneval.report.outcome import Tone, outcome
 from visioneval.report.text import one_line
+from visioneval.suite.meanings import describe_meaning
 
 SUMMARY = "summary.json"
 _MAX_BYTES = 256 << 20
@@ -85,6 +86,8 @@ class SummaryPart:
     deciding: tuple[str, ...]
     """The metrics that rules and gates read."""
     failure_tags: dict[str, int]
+    meanings: dict[str, str] = field(default_factory=dict)
+    """What each metric means, in words: values of two meanings are not on one line."""
 
     def is_share(self, metric: str) -> bool:
         """Whether the mean of a metric is a share."""
@@ -257,6 +260,7 @@ def _part(summary: Summary) -> SummaryPart:
         shares=frozenset(name for name, metric in summary.metrics.items() if metric.type == "bool"),
         deciding=summary.deciding_metrics,
         failure_tags=summary.failure_tags,
+        meanings={name: one_line(describe_meaning(metric)) for name, metric in summary.metrics.items()},
     )
 
 

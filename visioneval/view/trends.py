@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
@@ -76,9 +76,7 @@ def trends(rows: Sequence[RunRow], metrics: Sequence[str] = (), prefix: str = ""
     parts = [row.summary for row in final if row.summary is not None]
     lines = [_trend(f"{prefix}Pass rate", final, lambda part: part.pass_rate, (0.0, 1.0), percent)]
     for name in chosen_metrics(parts, metrics):
-        bounds = next((part.ranges[name] for part in reversed(parts) if name in part.ranges), None)
-        is_share = any(part.is_share(name) for part in parts)
-        lines.append(_trend(f"{prefix}{name}", final, _metric(name), bounds, percent if is_share else number))
+        lines += _metric_trends(f"{prefix}{name}", name, final)
     lines.append(
         _trend(f"{prefix}Cost, USD", final, lambda part: part.cost_usd, (0.0, None), lambda value: usd(value, 0))
     )
@@ -88,6 +86,23 @@ def trends(rows: Sequence[RunRow], metrics: Sequence[str] = (), prefix: str = ""
     for tag, _ in totals.most_common(MAX_TAGS):
         lines.append(_trend(f"{prefix}Cells tagged {tag}", final, _share(tag), (0.0, None), percent))
     return [line for line in lines if line.points]
+
+
+def _metric_trends(title: str, name: str, rows: Sequence[RunRow]) -> Iterator[Trend]:
+    """The line of a metric; if its meaning changed, one for each meaning, which it names."""
+    by_meaning: dict[str, list[tuple[RunRow, SummaryPart]]] = {}
+    known = (row.summary.meanings[name] for row in rows if row.summary and name in row.summary.meanings)
+    meaning = next(known, "")
+    for row in rows:
+        if row.summary is not None:
+            meaning = row.summary.meanings.get(name, meaning)
+            by_meaning.setdefault(meaning, []).append((row, row.summary))
+    for text, members in by_meaning.items():
+        parts = [part for _, part in members]
+        bounds = next((part.ranges[name] for part in reversed(parts) if name in part.ranges), None)
+        show = percent if any(part.is_share(name) for part in parts) else number
+        suffix = f" ({text})" if len(by_meaning) > 1 else ""
+        yield _trend(f"{title}{suffix}", [row for row, _ in members], _metric(name), bounds, show)
 
 
 def chosen_metrics(parts: Sequence[SummaryPart], globs: Sequence[str]) -> list[str]:

@@ -189,20 +189,6 @@ class TestRuns:
         assert offline.scores == first.scores
         assert [item.scores for item in offline.graders[0].judges] == [item.scores for item in first.graders[0].judges]
 
-    def test_a_replay_without_the_answer_of_a_judge_needs_the_same_quorum(
-        self, panel: Callable[..., SuiteRunner]
-    ) -> None:
-        says = {"a": True, "b": Fault("server_error"), "c": True}
-        runner = panel(says, "tree", graders=[{**ABC, "quorum": 2}])
-        cache = ("--cache", "cache")
-        runner.run(*cache)
-        assert runner.run(*cache, "--offline", run_id="offline").exit_code == 0
-        answers = record_of(runner, "offline").graders[0].judges
-        assert [item.scores["nice"] for item in answers] == [True, None, True]
-        assert answers[1].error.startswith("not in the cache")
-        panel(says, "tree")
-        assert runner.run(*cache, "--offline", run_id="strict").exit_code == 3
-
     def test_resume_asks_only_the_judge_that_was_down(self, panel: Callable[..., SuiteRunner]) -> None:
         runner = panel({"a": True, "b": Fault("server_error"), "c": True}, "tree")
         cache = ("--cache", "cache")

@@ -96,6 +96,23 @@ def test_jsonl_may_write_yes_or_no_as_a_number(tmp_path: Path, written: Any, val
     assert (result, type(result)) == (value, type(value))
 
 
+TAGS = {"properties": {"q": {"type": "array", "items": {"type": "string"}}}}
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("\"['blurry', 'cut']\"", ["blurry", "cut"]), ('"[""blurry""]"', ["blurry"]), ("blurry", ["blurry"]), ("[]", []),
+        ("[blurry]", "[blurry]"), ("\"['a' 'b']\"", "['a' 'b']"),
+    ],
+)  # fmt: skip
+def test_a_list_is_written_as_in_a_dataset(tmp_path: Path, written: str, value: Any) -> None:
+    """What may be a list or a text stays text, which no list of tags is."""
+    assert (
+        answers(judge(tmp_path / "a.csv", f"case,question,answer\none,q,{written}\n"), "q", schema=TAGS)["q"] == value
+    )
+
+
 def test_words_for_yes_and_no_stay_text_where_none_is_asked_for(tmp_path: Path) -> None:
     recorded = judge(tmp_path / "a.csv", "case,question,answer\none,q,pass\none,r,1\n")
     assert answers(recorded, "q", "r", schema={"properties": {"q": {"type": "string"}, "r": {"type": "integer"}}}) == {

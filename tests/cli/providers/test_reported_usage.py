@@ -22,8 +22,8 @@ name: posters
 samples: {samples}
 cases: [{{id: tree, prompt: a tree}}]
 models:
-  - {{provider: openai, base_url: "{url}", api_key_env: LOCAL_KEY, params: {{model: gpt-image-1.5, quality: low}}}}
-prices: {{gpt-image-1.5: {{input_per_million: 5, output_per_million: 40}}}}
+  - {{provider: openai, base_url: "{url}", api_key_env: LOCAL_KEY, params: {{model: gpt-image-2, quality: low}}}}
+prices: {{gpt-image-2: {{input_per_million: 5, output_per_million: 40}}}}
 graders: [{{key: image, type: properties}}]
 verdict: [not image.blank]
 gates: [mean(cost_usd) <= 0.1]
@@ -84,7 +84,7 @@ def test_an_impossible_usage_of_an_image_is_an_unknown_cost_that_passes_no_gate(
     done = run(api, SUITE)
     assert done.exit_code == 3, done.output
     (record,) = records()
-    assert (record.cost_usd, record.artifact_path) == (None, "artifacts/tree/gpt-image-1.5/0.png")
+    assert (record.cost_usd, record.artifact_path) == (None, "artifacts/tree/gpt-image-2/0.png")
 
 
 @pytest.mark.parametrize("usage", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
@@ -131,8 +131,8 @@ def test_a_resumed_run_believes_no_impossible_cost_of_the_cache(
 
 GEMINI_IMAGES = (
     SUITE.replace("provider: openai", "provider: gemini")
-    .replace("gpt-image-1.5, quality: low", "gemini-2.5-flash-image")
-    .replace("{{gpt-image-1.5:", "{{gemini-2.5-flash-image:")
+    .replace("gpt-image-2, quality: low", "gemini-nano-banana-2.1")
+    .replace("{{gpt-image-2:", "{{gemini-nano-banana-2.1:")
 )
 
 
@@ -163,7 +163,7 @@ verdict: [good]
 """
 RESPONSES = JUDGED.replace("{judge}", "provider: openai, model: gpt-5.4").replace("{name}", "gpt-5.4")
 CHAT = RESPONSES.replace("model: gpt-5.4", "model: gpt-5.4, api: chat")
-GEMINI = JUDGED.replace("{judge}", "provider: gemini, model: gemini-2.5-flash").replace("{name}", "gemini-2.5-flash")
+GEMINI = JUDGED.replace("{judge}", "provider: gemini, model: gemini-3.5-flash").replace("{name}", "gemini-3.5-flash")
 JUDGES = {
     "responses": (RESPONSES, "openai_responses._usage", lambda count: {"input_tokens": 9, "output_tokens": count}),
     "chat": (CHAT, "openai_chat.judge_usage", lambda count: (9, count, 0)),

@@ -105,7 +105,7 @@ def test_bad_values_of_allow(value: str) -> None:
 def test_an_unknown_loss_lists_each_kind_once() -> None:
     with pytest.raises(UsageError) as error:
         parse_allowed(["nope"])
-    kinds = "errors, missing-cells, missing-metrics, unmeasured"
+    kinds = "cannot-tell, errors, excuses, missing-cells, missing-metrics, unmeasured"
     assert str(error.value) == f"--allow 'nope': is none of what can be allowed (known: {kinds})"
 
 
@@ -113,9 +113,9 @@ def test_a_cell_without_an_output_is_an_error_and_no_lost_metric() -> None:
     a = scored("look", [1, 2, 3, 4])
     failed = CellError(stage="generate", kind="transient", message="it is out")
     b = [*a[:3], replace(a[3], scores={}, verdict=Verdict.ERROR, error=failed)]
-    assert states(a, b) == ["passed", "unmeasured", "passed"]
+    assert states(a, b) == ["passed", "unmeasured", "passed", "passed"]
     judged = [*a[:3], replace(b[3], error=failed.model_copy(update={"stage": "grade"}))]
-    assert states(a, judged, "errors") == ["unmeasured", "passed", "passed"]
+    assert states(a, judged, "errors") == ["unmeasured", "passed", "passed", "passed"]
 
 
 BOTH = [LOOK, {**SECOND, "optional": True}]
@@ -144,9 +144,9 @@ def test_the_command_reports_each_loss_in_every_output(toy: Toy) -> None:
 
     assert "now passing" not in result.stdout
     flags = ("--allow", "missing-metrics", "--allow", "errors=0.5", "--allow", "missing-cells")
-    allowed = toy("compare", "a", "b", "--fail-on", "significant", *flags)
+    allowed = toy("compare", "a", "b", "--fail-on", "regressed", *flags)
     assert (allowed.exit_code, allowed.stdout.count("(allowed)")) == (0, 3), allowed.output
-    assert toy("compare", "a", "b", "--fail-on", "significant", *flags[:4]).exit_code == 3
+    assert toy("compare", "a", "b", "--fail-on", "regressed", *flags[:4]).exit_code == 3
 
 
 def test_a_partial_baseline_is_refused_or_marked(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,11 +196,53 @@ def test_flags_excuse_only_what_the_suite_still_has(
     assert toy("compare", "a", "b").exit_code == code
 
 
-def test_a_baseline_with_other_samples_is_partial_and_flags_that_leave_nothing_out_are_not(toy: Toy) -> None:
-    toy.run({}, samples=2, arguments=("--run-id", "few", "--samples", "1"))
-    toy.run({}, samples=2, arguments=("--run-id", "all", "--limit", "9", "--model", "*"))
-    assert toy("baseline", "set", "few").exit_code == 2
+WITH_TAGS = ({"tags": ["t"]}, {"tags": ["t", "u"], "prompt": "a cow"})
+
+
+@pytest.mark.parametrize(
+    ("flags", "narrower"),
+    [
+        (("--limit", "2"), ("--limit", "1")),
+        (("--model", "*"), ("--model", "toy")),
+        (("--case", "case*"), ("--case", "case0")),
+        (("--tag", "t"), ("--tag", "u")),
+        (("--grader", "*"), ("--grader", "look")),
+        (("--samples", "2"), ("--samples", "1")),
+        (("--shard", "1/1"), ("--shard", "1/2")),
+    ],
+)
+def test_flags_that_leave_nothing_out_make_no_run_partial(
+    toy: Toy, flags: tuple[str, ...], narrower: tuple[str, ...]
+) -> None:
+    models = [{"provider": "mine:Generate", "label": label} for label in ("toy", "too")]
+    suite = {"models": models, "graders": [LOOK, SECOND], "samples": 2}
+    toy.run(*WITH_TAGS, arguments=("--run-id", "all", *flags), **suite)
+    toy.run(*WITH_TAGS, arguments=("--run-id", "few", *narrower), **suite)
     assert toy("baseline", "set", "all").exit_code == 0
+    assert toy("baseline", "set", "few", "--name", "few").exit_code == 2
+
+
+def test_a_baseline_of_a_run_that_was_resumed_with_the_number_of_samples_of_its_suite(toy: Toy) -> None:
+    suite = toy.write({}, samples=1)
+    toy("run", suite, "--trust-suite", "--run-id", "r")
+    for named in ((), (suite,)):
+        assert toy("run", *named, "--resume", "r", "--samples", "1", "--trust-suite").exit_code == 0
+        assert toy("baseline", "set", "r").exit_code == 0
+    assert toy("run", "--resume", "r", "--samples", "2", "--trust-suite").exit_code == 0
+    assert "--samples replaced the suite's number" in toy("baseline", "set", "r").stderr
+    assert toy("run", "--resume", "r", "--trust-suite").exit_code == 0
+    assert toy("baseline", "set", "r").exit_code == 2
+    assert toy("run", suite, "--resume", "r", "--samples", "1", "--trust-suite").exit_code == 0
+    assert toy("baseline", "set", "r").exit_code == 0
+
+
+def test_a_run_of_fewer_samples_becomes_whole(toy: Toy) -> None:
+    suite = toy.write({}, samples=2)
+    toy("run", suite, "--trust-suite", "--run-id", "r", "--samples", "1")
+    toy("run", "--resume", "r", "--samples", "1", "--trust-suite")
+    assert toy("baseline", "set", "r").exit_code == 2
+    assert toy("run", suite, "--resume", "r", "--samples", "2", "--trust-suite").exit_code == 0
+    assert toy("baseline", "set", "r").exit_code == 0
 
 
 def run_of_another_suite(toy: Toy) -> None:

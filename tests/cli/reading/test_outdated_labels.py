@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from label_server import SECRET_A, lines, write_run
+from label_server import SECRET_A, lines, make_image, write_run
 from labeled_runs import label, labeled
 from typer.testing import CliRunner
 
@@ -17,22 +17,31 @@ from visioneval.analysis.agreement.agreement import agree
 from visioneval.cli import app
 from visioneval.label.labeling import Labeling
 from visioneval.label.work import LabelRequest, prepare
+from visioneval.media.images import encode_png
 from visioneval.records.labeling.labels import Label, append_labels, is_current
 
-THEN, NOW = "1" * 64, "2" * 64
+IMAGES = [encode_png(make_image(number)) for number in range(3)]
+ONE, THEN, NOW = (sha256(image).hexdigest() for image in IMAGES)
 AT = "2025-06-01T12:00:00+00:00"
 GOOD: dict[str, Any] = {"usable": True, "clarity": 4}
 
 
 def generated(root: Path, digest: str) -> Path:
     """A run of two cells. The image of the second has this hash."""
-    return write_run(
-        root, [{"id": "one"}, {"id": "two"}], change=lambda at: {"artifact_sha256": digest if at else "0" * 64}
-    )
+    run = write_run(root, [{"id": "one"}, {"id": "two"}], change=lambda at: {"artifact_sha256": digest if at else ONE})
+    save(run, digest)
+    return run
+
+
+def save(run: Path, digest: str) -> None:
+    """Writes the image of the second cell with this hash."""
+    image = next(image for image in IMAGES if sha256(image).hexdigest() == digest)
+    (run / "artifacts" / "two" / SECRET_A / "0.png").write_bytes(image)
 
 
 def regenerate(run: Path, digest: str) -> None:
-    """Appends a new record of the last cell, as a resumed run does."""
+    """Replaces the image of the last cell and appends its record, as a resumed run does."""
+    save(run, digest)
     results = run / "results.jsonl"
     last = results.read_text().splitlines()[-1]
     results.write_text(results.read_text() + last.replace(THEN, digest) + "\n")
@@ -72,7 +81,7 @@ def test_label_stores_the_hash_of_its_image(tmp_path: Path) -> None:
     run = generated(tmp_path, THEN)
     answered(run)
     result = {(line["test_id"], line["artifact_sha256"]) for line in lines(run / "labels.jsonl")}
-    assert result == {("one", "0" * 64), ("two", THEN)}
+    assert result == {("one", ONE), ("two", THEN)}
 
 
 def test_page_asks_again_about_an_image_that_was_generated_again(tmp_path: Path) -> None:
@@ -163,7 +172,7 @@ def test_import_accepts_labels_of_the_current_image_only(tmp_path: Path) -> None
         "belongs to an older image of this cell"
     ] * 2
     assert [(line["rater"], line["artifact_sha256"]) for line in lines(run / "labels.jsonl")] == [
-        ("ann", "0" * 64), ("ann", NOW)
+        ("ann", ONE), ("ann", NOW)
     ]  # fmt: skip
 
 

@@ -193,8 +193,8 @@ def test_the_command_compare_and_a_baseline(toy: Toy) -> None:
             done = toy("compare", a, "r", *flags, "--json", "--markdown", "c.md", "--junit", "c.xml")
             assert done.exit_code == code, done.output
             gates = {gate["fail_on"]: gate for gate in json.loads(done.stdout)["gates"]}
-            assert gates["significant"]["state"] == ("passed" if code == 0 else "unmeasured")
-            assert "second: 2 of 20 pairs were not measured" in gates["significant"]["message"]
+            assert gates["regressed"]["state"] == ("passed" if code == 0 else "unmeasured")
+            assert "second: 2 of 20 pairs were not measured" in gates["regressed"]["message"]
             assert "second: 2 of 20 pairs" in (toy.folder / "c.md").read_text()
             assert ("<error" in (toy.folder / "c.xml").read_text()) == (code == 3)
     assert toy("compare", "r", "r", "--fail-on", "broken").exit_code == 0
@@ -220,7 +220,7 @@ def compared(a: list[Cell], b: list[Cell], *fail_on: str, allow: tuple[str, ...]
     [(1, (), 0), (2, (), 3), (2, ("unmeasured=0.1",), 0), (2, ("errors=0.1",), 0), (2, ("unmeasured=0.09",), 3),
      (2, ("unmeasured",), 0), (2, ("missing-cells",), 3)],
 )  # fmt: skip
-@pytest.mark.parametrize("gate", ["broken", "significant", "pass_rate:0.5"])
+@pytest.mark.parametrize("gate", ["broken", "regressed", "pass_rate:0.5"])
 def test_pairs_without_a_verdict_in_a(gate: str, lost: int, allow: tuple[str, ...], code: int) -> None:
     a, b = verdicts("!" * lost + "P" * (20 - lost)), verdicts("P" * 20)
     states, message, exits = compared(a, b, gate, allow=allow)
@@ -229,7 +229,7 @@ def test_pairs_without_a_verdict_in_a(gate: str, lost: int, allow: tuple[str, ..
     assert ("--allow unmeasured=RATE accepts more" in message) == (code == 3)
 
 
-@pytest.mark.parametrize("gate", ["look:1", "significant"])
+@pytest.mark.parametrize("gate", ["look:1", "regressed"])
 @pytest.mark.parametrize(("lost", "allow", "code"), [(1, (), 0), (2, (), 3), (2, ("unmeasured=0.1",), 0)])
 def test_pairs_without_a_score_on_both_sides(gate: str, lost: int, allow: tuple[str, ...], code: int) -> None:
     """An optional grader was down in both runs: B lost nothing, and yet nobody knows."""
@@ -241,7 +241,7 @@ def test_pairs_without_a_score_on_both_sides(gate: str, lost: int, allow: tuple[
 
 def test_a_metric_that_neither_run_measured_is_not_unchanged() -> None:
     cells = scored("look", [None] * 9)
-    assert compared(cells, cells, "significant")[::2] == (["unmeasured"], 3)
+    assert compared(cells, cells, "regressed")[::2] == (["unmeasured"], 3)
     assert compared(cells, cells, "broken")[::2] == (["passed"], 0)  # is not about it
 
 
@@ -251,7 +251,7 @@ def test_cells_that_are_errors_on_both_sides_do_not_count(stage: Any) -> None:
     scores = {} if stage == "generate" else {"look": None}
     lost = [cell(f"e{at}", "ERROR", error=error, scores=scores) for at in range(5)]
     cells = [*scored("look", [3] * 10), *lost]
-    assert compared(cells, cells, "broken", "significant", "look:1")[::2] == (["passed"] * 3, 0)
+    assert compared(cells, cells, "broken", "regressed", "look:1")[::2] == (["passed"] * 3, 0)
 
 
 def test_an_output_that_only_b_has_leaves_a_pair_out() -> None:

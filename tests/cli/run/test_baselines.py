@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def _records(**changes: Any) -> list[Record]:
 
 def _written(tmp_path: Path, **changes: Any) -> str:
     path = tmp_path / "deep" / "main.jsonl"
-    write_baseline(make_baseline(INFO, _records(**changes), writers_of(INFO)), path)
+    write_baseline([make_baseline(INFO, _records(**changes), writers_of(INFO))], path)
     return path.read_text(encoding="utf-8")
 
 
@@ -89,7 +90,7 @@ def test_a_baseline_names_the_graders_that_failed(tmp_path: Path, is_optional: b
 @pytest.mark.parametrize("is_partial", [True, False])
 def test_a_partial_baseline_says_so(tmp_path: Path, is_partial: bool) -> None:
     path = tmp_path / "main.jsonl"
-    write_baseline(make_baseline(INFO, _records(), writers_of(INFO), is_partial=is_partial), path)
+    write_baseline([make_baseline(INFO, _records(), writers_of(INFO), is_partial=is_partial)], path)
     assert side_of_baseline("baseline", read_baseline(path)).is_partial is is_partial
 
 
@@ -107,25 +108,52 @@ def _broken(tmp_path: Path, at: int, old: str, new: str) -> Baseline:
     [
         (
             0,
-            '"baseline": 2',
             '"baseline": 3',
-            r"main\.jsonl:1: baseline version 3 is not the supported version 2: upgrade visioneval",
+            '"baseline": 4, "more": true',
+            r"main\.jsonl:1: baseline version 4 is not the supported version 3: upgrade visioneval",
         ),
         (
             0,
+            '"baseline": 3',
             '"baseline": 2',
-            '"baseline": 1',
-            r"main\.jsonl:1: baseline version 1 is not the supported version 2: set it again with 'visioneval baseline",
+            r"main\.jsonl:1: baseline version 2 is not the supported version 3: set it again with 'visioneval baseline",
         ),
         (1, '"verdict": "FAIL"', '"verdict": "MEH"', r"main\.jsonl:2: verdict: Input should be 'PASS'"),
         (2, '"test_id"', '"tset_id"', r"main\.jsonl:3: test_id: Field required"),
-        (2, '"look": "', '"look": "x', r"main\.jsonl:3: graders: refers to a grading that is not in the first line"),
+        (2, '"look": "', '"look": "x', r"main\.jsonl:3: graders: refers to a grading that is not in line 1"),
+        (2, '"rules": "', '"rules": "x', r"main\.jsonl:3: rules: refers to rules that are not in line 1"),
+        (
+            0,
+            '"fine": {}',
+            '"fine": {"expression": "1 +"}',
+            r"main\.jsonl:1: metrics\.fine\.expression: the expression ends too early; restore",
+        ),
+        (0, '"fine": {}', '"fine": {"reads": {"x": {"step": "y"}}}', r"main\.jsonl:1: metrics\.fine\.reads\.x\.step: "),
         (1, "{", "{{", r"main\.jsonl:2: not a baseline: damaged or truncated"),
     ],
 )
 def test_reports_broken_baselines_with_line(tmp_path: Path, at: int, old: str, new: str, message: str) -> None:
     with pytest.raises(RunFormatError, match=message):
         _broken(tmp_path, at, old, new)
+
+
+@pytest.mark.parametrize(
+    ("repeated", "text"),
+    [
+        (lambda first, second: (first, second, first), "4: one on m, sample 0, is also in line 2"),
+        (lambda first, second: (first, first), "3: one on m, sample 0, is also in line 2"),  # the number is right
+        (lambda first, second: (second, first.replace("FAIL", "PASS"), "", first), "5: one on m, sample 0, is also in line 3"),
+    ],
+    ids=["added", "instead of another", "both versions"],
+)  # fmt: skip
+def test_reports_repeated_lines(tmp_path: Path, repeated: Callable[[str, str], tuple[str, ...]], text: str) -> None:
+    """As a merge leaves them."""
+    path = tmp_path / "deep" / "main.jsonl"
+    _written(tmp_path)
+    header, *lines = path.read_text().splitlines()
+    path.write_text("\n".join((header, *repeated(*lines))))
+    with pytest.raises(RunFormatError, match=rf"main\.jsonl:{text}: restore this file, or set the baseline again"):
+        read_baseline(path)
 
 
 @pytest.mark.parametrize("lost", [slice(1, 2), slice(-1, None)])
@@ -137,7 +165,7 @@ def test_reports_lost_lines(tmp_path: Path, lost: slice) -> None:
     count = len(lines) - 1
     del lines[lost]
     path.write_text("".join(lines))
-    with pytest.raises(RunFormatError, match=rf"main\.jsonl:1: the baseline has {count} cells, but {count - 1} line"):
+    with pytest.raises(RunFormatError, match=rf"main\.jsonl:1: the run has {count} cells, but {count - 1} line"):
         read_baseline(path)
 
 
@@ -148,7 +176,7 @@ def test_reports_a_missing_baseline(tmp_path: Path) -> None:
     with pytest.raises(RunFormatError, match="No such file"):
         read_baseline(tmp_path / "nope.jsonl")
     with pytest.raises(UsageError, match="cannot write"):
-        write_baseline(make_baseline(INFO, [], {}), tmp_path / "empty.jsonl" / "x.jsonl")
+        write_baseline([make_baseline(INFO, [], {})], tmp_path / "empty.jsonl" / "x.jsonl")
 
 
 def test_baseline_commands(toy: Toy) -> None:
@@ -168,6 +196,21 @@ def test_baseline_commands(toy: Toy) -> None:
     assert (refused.exit_code, "'../x' is not a valid baseline name" in refused.stderr) == (2, True)
 
 
+def test_commands_report_repeated_lines(toy: Toy) -> None:
+    """All cells of one line count as one, and those of another as none."""
+    toy.run({}, {"metadata": {"look": "bad"}}, arguments=("--run-id", "first"))
+    toy("baseline", "set", "first")
+    path = Path("baselines/main.jsonl")
+    header, passed, _ = path.read_text().splitlines(keepends=True)
+    path.write_text(header + passed + passed)
+    for command in (("compare", "baseline", "first"), ("compare", "first", "baseline:main"), ("baseline", "list")):
+        refused = toy(*command)
+        assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1), command
+        assert "main.jsonl:3: case0 on toy, sample 0, is also in line 2: restore this file" in refused.stderr
+    assert toy("baseline", "set", "first").exit_code == 0
+    assert toy("compare", "baseline", "first").exit_code == 0
+
+
 def test_rejects_an_incomplete_run_as_baseline(toy: Toy) -> None:
     toy.run({}, arguments=("--run-id", "first"))
     path = Path("runs/first/run.json")
@@ -175,3 +218,21 @@ def test_rejects_an_incomplete_run_as_baseline(toy: Toy) -> None:
     refused = toy("baseline", "set", "first")
     assert refused.exit_code == 2
     assert "the run is interrupted: a baseline needs a complete run" in refused.stderr
+
+
+def test_an_older_baseline_is_refused_in_one_line(toy: Toy) -> None:
+    toy.run({}, arguments=("--run-id", "first"))
+    assert toy("baseline", "set", "first").exit_code == 0
+    path = Path("baselines/main.jsonl")
+    header, *lines = path.read_text().splitlines()
+    older = {name: value for name, value in json.loads(header).items() if name != "rules"}
+    path.write_text("\n".join([json.dumps({**older, "baseline": 2}), *lines]))
+    for command in (("compare", "baseline", "first"), ("baseline", "list")):
+        refused = toy(*command)
+        assert refused.exit_code == 2
+        assert refused.stderr == (
+            "baselines/main.jsonl:1: baseline version 2 is not the supported version 3: set it again with"
+            " 'visioneval baseline set RUN'\n"
+        )
+    assert toy("baseline", "set", "first").exit_code == 0
+    assert toy("compare", "baseline", "first").exit_code == 0

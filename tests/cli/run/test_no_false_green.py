@@ -86,14 +86,14 @@ def a_model_run_that_is_read(toy: Toy, metadata: dict[str, Any]) -> int:
 def a_comparison(toy: Toy, metadata: dict[str, Any]) -> int:
     run(toy, {}, run_id="before")
     run(toy, metadata)
-    return int(toy("compare", "before", "r", "--fail-on", "significant").exit_code)
+    return int(toy("compare", "before", "r", "--fail-on", "regressed").exit_code)
 
 
 def a_comparison_with_a_baseline(toy: Toy, metadata: dict[str, Any]) -> int:
     run(toy, {}, run_id="before")
     toy("baseline", "set", "before")
     run(toy, metadata)
-    return int(toy("compare", "baseline", "r@toy", "--fail-on", "significant").exit_code)
+    return int(toy("compare", "baseline", "r@toy", "--fail-on", "regressed").exit_code)
 
 
 WAYS: list[Callable[[Toy, dict[str, Any]], int]] = [
@@ -149,8 +149,8 @@ def test_results_that_lack_or_add_cells_are_incomplete_wherever_they_are_read(
     assert toy("report", "r", "--single-file", "-o", "page.html").exit_code == 0
     assert "All gates passed" not in (toy.folder / "page.html").read_text()
     if damage is not add_a_line:
-        assert toy("compare", "before", "r", "--fail-on", "significant").exit_code == 3
-        allowed = toy("compare", "before", "r", "--fail-on", "significant", "--allow", "missing-cells")
+        assert toy("compare", "before", "r", "--fail-on", "regressed").exit_code == 3
+        allowed = toy("compare", "before", "r", "--fail-on", "regressed", "--allow", "missing-cells")
         assert allowed.exit_code == 3  # what is allowed is another plan of B, not that B was not finished
         assert toy("baseline", "set", "r").exit_code == 2
 

@@ -65,7 +65,7 @@ FIELDS = [
     "grade_key",
 ]
 GRADER_FIELDS = [
-    "key", "type", "error", "is_unmeasured", "is_optional", "details", "usage", "cost_usd", "seconds", "waited_seconds",
+    "key", "type", "error", "is_unmeasured", "is_optional", "never_asked", "details", "usage", "cost_usd", "seconds", "waited_seconds",
     "cached", "refused", "fingerprint", "judges",
 ]  # fmt: skip
 FINGERPRINT_FIELDS = ["judge_model", "template_sha256", "schema_sha256", "config_sha256", "tool_versions", "version"]

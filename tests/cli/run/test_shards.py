@@ -223,6 +223,29 @@ def test_questions_and_pairs_of_shards_are_united(suite: SuiteRunner) -> None:
     assert all(pair.is_within("all") for pair in read_preferences(suite.out / "all"))
 
 
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_pairs_that_were_judged_with_another_template_are_not_merged(suite: SuiteRunner, is_elsewhere: bool) -> None:
+    template = suite.folder / "pair.md.j2"
+    template.write_text("{{ prompt }}")
+    path = suite.write(
+        **{**host(suite), "graders": [SUITE["graders"][0], {**SUITE["graders"][2], "template": "pair.md.j2"}]}
+    )
+    assert suite.run("--shard", "1/2", run_id="s1").exit_code == 0
+    template.write_text("Look: {{ prompt }}")
+    assert suite.run("--shard", "2/2", run_id="s2").exit_code == 0
+    text = path.read_text()
+    if is_elsewhere:
+        path.unlink()
+    refused = merge(suite, "s1", "s2")
+    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+    assert "the template pair.md.j2 or what it includes of the grader 'better'" in refused.stderr
+    path.write_text(text)
+    asked = suite.called[1]
+    assert suite("run", "--resume", "s1", "--runs", suite.out).exit_code == 0
+    assert suite.called[1] > asked
+    assert merge(suite, "s1", "s2").exit_code == 0
+
+
 LOCAL: dict[str, Any] = {**SUITE, "graders": [SUITE["graders"][0]], "judges": {}, "prices": {}}
 
 

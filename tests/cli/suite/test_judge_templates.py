@@ -188,9 +188,9 @@ QUESTIONS = ["{id: q1, question: Is there a tree}", "{id: q2, question: Is it ta
 @pytest.mark.parametrize(
     ("template", "is_shown"),
     [
-        ("{% for item in questions %}{{ item.question }}{% endfor %}", True),
+        ("{% for item in questions %}{{ item.id }}{{ item.question }}{% endfor %}", True),
         ("{{ questions | tojson }}", True),
-        ("{{ questions | map(attribute='question') | map('upper') | join }}", True),
+        ("{% for item in questions %}{{ item.id | upper }}{{ item.question | upper }}{% endfor %}", True),
         ("{% for item in questions %}{{ item.id }}{% endfor %}", False),
         ("{% for item in questions[:1] %}{{ item.question }}{% endfor %}", False),
         ("{{ questions | length }}", False),
@@ -201,6 +201,26 @@ def test_every_question_must_be_shown(template: str, is_shown: bool, validate: V
     text = f"{head}  - {{key: good, type: gecko, answers_template: mine.j2}}\nverdict: [good >= 0.5]\n"
     line = "suite.yaml:9:48: mine.j2: does not show 'questions', so the judge never sees what was asked"
     assert validate(text, mine=template) == ((0, []) if is_shown else (2, [line]))
+
+
+@pytest.mark.parametrize(
+    ("template", "is_shown"),
+    [
+        ("{% for item in questions %}{{ item.id }}: {{ item.question }}{% endfor %}", True),
+        ("{% for item in questions %}{{ item.question }}{% endfor %}", False),
+        ("{% for item in questions %}{{ item.question }}{% if item.id %}!{% endif %}{% endfor %}", False),
+        ("{% for item in questions %}- q{{ loop.index }}: {{ item.question }}\n{% endfor %}", True),
+        ("{% for item in questions %}- q{{ loop.index0 }}: {{ item.question }}\n{% endfor %}", False),
+        ("{{ questions[0].id }}{% for item in questions %}{{ item.question }}{% endfor %}", False),
+    ],
+)
+def test_every_id_must_be_shown_as_answers_name_it(template: str, is_shown: bool, validate: Validate) -> None:
+    head = SUITE.split("  - key: look")[0].replace("a tree,", f"a tree, questions: [{', '.join(QUESTIONS)}],")
+    text = f"{head}  - {{key: good, type: gecko, answers_template: mine.j2}}\nverdict: [good >= 0.5]\n"
+    line = "suite.yaml:9:48: mine.j2: does not show the 'id' of all questions, which the judge's answers must name"
+    assert validate(text, mine=template) == ((0, []) if is_shown else (2, [line]))
+    alone = text.replace("type: gecko,", "type: gecko, mode: single,")
+    assert validate(alone, mine=template) == (0, [])
 
 
 @pytest.mark.parametrize(

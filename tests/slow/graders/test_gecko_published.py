@@ -84,6 +84,28 @@ def test_dsg_scores_correlate_with_human_ratings_as_published(
     assert correlations(asked, ratings) == (spearman_795, kendall_795)
 
 
+def test_the_meanings_of_drop_differ_on_the_item_with_a_malformed_dependency(shared_data: Path, tmp_path: Path) -> None:
+    """Question 8 of tifa160_67 depends on "1, outside": ``drop`` keeps 1, and the dependencies of all other questions.
+
+    Self-dependencies, such as that of tifa160_13, are dropped alone by both.
+    """
+    scores, depends_on = {}, {}
+    for choice in ("drop", "drop_all"):
+        folder = tmp_path / choice
+        folder.mkdir()
+        code, _, records, _ = run(dsg_suite(shared_data / "dsg_tifa160", folder, on_bad_dependency=choice))
+        assert code == 0
+        scores[choice] = {(record.test_id, record.model_label): record.scores["gecko"] for record in records}
+        details = next(record.graders[0].details for record in records if record.test_id == "tifa160_67")
+        depends_on[choice] = [question["depends_on"] for question in details["questions"]]
+    differing = {cell for cell, score in scores["drop"].items() if score != scores["drop_all"][cell]}
+    (cell,) = differing
+    assert cell == ("tifa160_67", "sd1dot5")
+    assert (scores["drop"][cell], scores["drop_all"][cell]) == (0.8, 0.9)
+    assert depends_on["drop"] == [[], ["1"], ["2"], [], [], ["1"], ["1", "4"], ["1"], ["4", "5"], ["5", "6"]]
+    assert depends_on["drop_all"] == [[]] * 10
+
+
 def rated(data: Path) -> dict[tuple[str, str], float]:
     """The mean rating of each image, 1 to 5."""
     result: dict[tuple[str, str], list[int]] = {}

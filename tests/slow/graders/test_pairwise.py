@@ -15,6 +15,8 @@ from PIL import Image
 from toys import Toy
 
 from visioneval.records.preferences import Preference, append_preferences, read_preferences
+from visioneval.resources import builtin
+from visioneval.templates.render import Templates
 
 pytest_plugins = ("fake_api.fixtures",)
 
@@ -91,6 +93,7 @@ def test_a_judge_that_prefers_a_colour_prefers_it_in_both_orders(
     judge = {"openai": "openai:gpt-5.4", "gemini": "gemini:gemini-3.5-flash"}[provider]
     assert json.loads(min(lines)) == {
         "schema_version": 2,
+        "template_sha256": Templates((builtin("prompts"),)).digest("pairwise/pairwise.md.j2"),
         "test_id": "case0",
         "sample_index": 0,
         "a": "r@x",

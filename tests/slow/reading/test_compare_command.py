@@ -111,6 +111,7 @@ def test_json_output(toy: Toy) -> None:
         ("missing-metrics", "passed"),
         ("errors", "passed"),
         ("missing-cells", "passed"),
+        ("excuses", "passed"),
     ]
     assert {entry["what"] for entry in data["not_graded_alike"]} == {
         "prompt, criteria, expect, tags or metadata of the case"

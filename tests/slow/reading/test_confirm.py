@@ -122,7 +122,7 @@ def test_a_broken_case_is_judged_with_new_samples(
     assert {record.run_id for record in records} == {"b"}
     assert all((runner.out / "b" / str(record.artifact_path)).is_file() for record in records)
     assert (runner.out / "b" / "results.jsonl").read_bytes() == before
-    assert "confirming 1 case that broke with up to 4 new samples each" in result.stderr
+    assert "confirming 1 case in doubt with up to 4 new samples each" in result.stderr
     counts = f"{letters.count('P')} pass {letters.count('F')} fail 0 error, {samples * 0.05:.4f} USD"
     assert f"new samples: {counts}" in result.stderr
 
@@ -196,8 +196,9 @@ def test_it_applies_to_any_number_of_samples(
 def test_flaky_cases_are_not_confirmed(runner: SuiteRunner, answers: Answers) -> None:
     two_runs(runner, answers, cases=[{**BOAT, "flaky": True}, TREE])
     called = runner.called
-    assert compare(runner, "--confirm", "4").exit_code == 0
-    assert runner.called == called
+    result = compare(runner, "--confirm", "4")
+    assert (result.exit_code, runner.called) == (3, called)
+    assert "no named gate could fail" in result.output
 
 
 def host(runner: SuiteRunner) -> dict[str, str]:
@@ -385,8 +386,8 @@ def test_wrong_usage(runner: SuiteRunner, answers: Answers, arguments: list[str]
 
 def test_the_gate_must_be_asked_for(runner: SuiteRunner, answers: Answers) -> None:
     two_runs(runner, answers)
-    result = runner("compare", "a", "b", "--runs", runner.out, "--fail-on", "significant", "--confirm", "2")
-    one_line(result, 2, "--confirm is for the gate must_pass: add --fail-on must_pass")
+    result = runner("compare", "a", "b", "--runs", runner.out, "--fail-on", "broken", "--confirm", "2")
+    one_line(result, 2, "--confirm is for the gates regressed and must_pass: add --fail-on regressed")
 
 
 def unconfirmed(result: Result, reason: str) -> None:

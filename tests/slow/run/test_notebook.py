@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ PATH = ROOT / "examples" / "notebook.ipynb"
 
 
 @pytest.fixture(scope="module")
-def outputs() -> list[dict[str, Any]]:
+def outputs(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What each code cell shows, by media type; text that is printed is ``text``."""
     notebook = nbformat.read(PATH, as_version=4)
-    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(PATH.parent)}}).execute()
+    client = NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(PATH.parent)}})
+    client.execute(env={**os.environ, "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache"))})
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     return [{"text": item["text"]} if "text" in item else dict(item["data"]) for cell in cells for item in cell.outputs]
 

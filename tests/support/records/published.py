@@ -39,7 +39,7 @@ cases:
   - {id: tifa160_134, questions: [Is it what was asked for?]}
 models: MODELS
 graders:
-  - {key: gecko, type: gecko, judge: pali, on_unanswered: wrong, on_bad_dependency: drop, dependencies: DEPENDENCIES}
+  - {key: gecko, type: gecko, judge: pali, on_unanswered: wrong, on_bad_dependency: BAD, dependencies: DEPENDENCIES}
 verdict: [gecko >= 0]
 """
 
@@ -71,8 +71,10 @@ def tifa_suite(data: Path, folder: Path, *, without: Collection[str] = ()) -> Pa
     return _written(folder, TIFA_SUITE, cases, answers)
 
 
-def dsg_suite(data: Path, folder: Path, *, dependencies: bool = True) -> Path:
+def dsg_suite(data: Path, folder: Path, *, dependencies: bool = True, on_bad_dependency: str = "drop_all") -> Path:
     """``dsg_tifa160`` as a suite in ``folder``: 160 cases, 5 model runs, no images. The file is as it was published.
+
+    So are its figures, with ``drop_all``.
 
     The item that was published without questions gets an unanswered one.
     """
@@ -81,7 +83,7 @@ def dsg_suite(data: Path, folder: Path, *, dependencies: bool = True) -> Path:
         labels = sorted({row["t2i_model"] for row in csv.DictReader(file)})
     models = [{"provider": "files", "outputs": "none", "label": label} for label in labels]
     text = DSG_SUITE.replace("MODELS", json.dumps(models))
-    text = text.replace("DEPENDENCIES", "use" if dependencies else "ignore")
+    text = text.replace("DEPENDENCIES", "use" if dependencies else "ignore").replace("BAD", on_bad_dependency)
     (folder / "suite.yaml").write_text(text, encoding="utf-8")
     return folder / "suite.yaml"
 

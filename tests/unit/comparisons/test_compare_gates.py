@@ -104,7 +104,7 @@ def test_bound_uses_the_direction_of_the_metric() -> None:
 def test_messages_of_gates() -> None:
     gates, _ = checked(verdicts("PPP", **MUST), verdicts("PF!", **MUST), "must_pass", "broken_same_output", "regressed")
     assert [item.message for item in gates] == [
-        "1 of 3 cases tagged must_pass broke: c1 (failed 1 of 1);"
+        "1 of 2 cases tagged must_pass broke: c1 (failed 1 of 1);"
         " 1 that passed in A could not be measured in B: c2 (failed 0 of 1, 1 not measured)",
         "no cells with the same output",
         "1 of 2 cells broke; 2 cases x 1 sample cannot show it at 5 %: --confirm 3 would",

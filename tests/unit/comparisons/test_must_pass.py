@@ -70,7 +70,12 @@ def confirmed(before: str, after: str, new: str, planned: int = 4) -> GateResult
         ("PPP", "!!!", "unmeasured"),
         ("FFF", "!!!", "passed"),
         ("P!!", "FFF", "failed"),  # the measured samples of A
-        ("!!!", "FFF", "passed"),
+        ("!!!", "FFF", "unmeasured"),  # whether it broke is unknown
+        ("!!!", "PPF", "passed"),  # it passes now, whatever it did
+        ("!!!", "PPP", "passed"),
+        ("!!!", "PF!", "unmeasured"),
+        ("!!!", "!!!", "unmeasured"),
+        ("F!!", "!!!", "passed"),
     ],
 )
 def test_a_case_is_judged_by_the_majority_of_its_samples(before: str, after: str, state: str) -> None:
@@ -81,7 +86,7 @@ def test_the_message_counts_the_samples() -> None:
     before = [*samples("PPPPP"), *samples("PPPPP", "tree"), *samples("PPPPP", "car"), *samples("FFFFF", "hat")]
     after = [*samples("FPFFF"), *samples("FFF!P", "tree"), *samples("PPF!!", "car"), *samples("FFFFF", "hat")]
     assert gate(comparison(before, after)).message == (
-        "2 of 4 cases tagged must_pass broke: boat (failed 4 of 5), tree (failed 3 of 5, 1 not measured);"
+        "2 of 3 cases tagged must_pass broke: boat (failed 4 of 5), tree (failed 3 of 5, 1 not measured);"
         " 1 that passed in A could not be measured in B: car (failed 1 of 5, 2 not measured)"
     )
     assert gate(comparison(samples("PPP"), samples("PP."))).message == (
@@ -112,10 +117,23 @@ def test_a_renamed_model_run_keeps_its_samples() -> None:
 
 
 def test_flaky_cases_never_fail_it() -> None:
-    for sides in ((True, False), (False, True), (True, True)):
+    for sides in ((True, False), (True, True)):
         before, after = (samples(letters, flaky=flaky) for letters, flaky in zip(("PPP", "FFF"), sides, strict=True))
         assert gate(comparison([cell(), *before], [cell(), *after])).state == "not_applicable"
         assert gate(comparison(before, after)).message == "every case is flaky"
+
+
+def test_a_case_that_only_b_calls_flaky_fails_it() -> None:
+    assert gate(comparison(samples("PPP"), samples("FFF", flaky=True))).state == "failed"
+
+
+def test_a_case_that_neither_run_measured_is_not_counted() -> None:
+    before = [item for name in ("one", "two", "three") for item in samples("P", name)]
+    result = gate(comparison([*before, *samples("!")], [*before, *samples("!")]))
+    assert (result.state, result.message) == (
+        "unmeasured",
+        "0 of 3 cases tagged must_pass broke; 1 not measured: boat (failed 0 of 1, 1 not measured, ERROR in A)",
+    )
 
 
 def test_a_tag_on_either_side_counts() -> None:

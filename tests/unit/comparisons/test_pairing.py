@@ -98,5 +98,6 @@ def test_properties_of_a_pair() -> None:
     after = cell(failed_rules=("look >= 3", "place"), tags=("must_pass",), flaky=True, artifact_sha256="f" * 64)
     pair = CellPair(before, after)
     assert (pair.rules_broken, pair.rules_fixed) == (("place",), ("copy",))
-    assert (pair.same_output, pair.flaky, pair.must_pass, pair.tags) == (True, True, True, ("must_pass", "text"))
+    assert (pair.same_output, pair.flaky, pair.must_pass, pair.tags) == (True, False, True, ("must_pass", "text"))
+    assert CellPair(after, before).flaky
     assert not CellPair(cell(), cell()).same_output

@@ -68,6 +68,8 @@ def test_over_a_hundred_questions(problems: Problems) -> None:
 def test_bad_dependencies_may_be_dropped(problems: Problems) -> None:
     bad = "questions: [{id: 1, question: Q, depends_on: [1]}, {id: 2, question: R, depends_on: [9]}]"
     assert problems(gecko(bad, ", on_bad_dependency: drop")) == []
+    assert problems(gecko(bad, ", on_bad_dependency: drop_all")) == []
+    assert problems(gecko(bad, ", on_bad_dependency: all"))[0].endswith("'all' is not one of error, drop, drop_all")
 
 
 def test_a_recorded_judge_generates_no_questions(problems: Problems) -> None:
@@ -200,7 +202,7 @@ def test_generated_questions_declare_every_type_of_their_medium(load: Callable[.
     [
         ('one,"[{""id"": ""a""}]"', "d.csv:2:1: the key 'question' is missing"),
         ('one,"[{""id"": ""a"""', "d.csv:2:1: questions: not JSON: expecting ',' delimiter"),
-        ("one,\"['Is it?']\"", "d.csv:2:1: questions: not JSON: expecting value"),
+        ("one,\"['Is it?'\"", "d.csv:2:1: questions: not JSON: expecting value"),
         ('one,"[{""id"": 1, ""question"": ""Q"", ""depends_on"": [7]}]"',
          "d.csv:2:1: '1' depends on '7', but there is no such question"),
         ('one,"[{""id"": 1, ""question"": ""Q"", ""answer"": ""maybe""}]"',

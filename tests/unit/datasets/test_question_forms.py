@@ -222,7 +222,7 @@ def test_the_davidsonian_rows_are_a_suite_without_a_converter(shared_data: Path,
     """All five models' rows of the published file: a question is asked once, whatever its number of rows."""
     path = shared_data / "dsg_tifa160" / "answers_pali17b.csv"
     dataset = f"{{path: {path}, group_by: item_id, fields: {{id: item_id, questions: {{id: question_id, question: question, depends_on: dependency_id}}}}, defaults: {{prompt: x}}}}"
-    text = gecko(options=", on_bad_dependency: drop", cases=f"cases: [{{dataset: {dataset}}}]")
+    text = gecko(options=", on_bad_dependency: drop_all", cases=f"cases: [{{dataset: {dataset}}}]")
     suite_cases = load(text, trust=True).suite.cases
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))

@@ -12,9 +12,11 @@ from scripted_judge import ScriptedJudge, context
 
 from visioneval.engine.cells.single_flight import SingleFlight
 from visioneval.errors import GraderError, ProviderError
+from visioneval.expansion.digest import digest
 from visioneval.graders.base import Grade
 from visioneval.graders.gecko.config import GeckoGrader
 from visioneval.graders.gecko.grader import Gecko
+from visioneval.graders.gecko.making import options_digest
 from visioneval.providers.base import Reply
 from visioneval.records.questions import PromptQuestions, QuestionsWriter
 
@@ -211,14 +213,29 @@ def test_unusable_questions_are_requested_once_more(tmp_path: Path, first: Any) 
         grade(tmp_path, ScriptedJudge(first), {})
 
 
-def test_bad_dependency_can_drop_all_dependencies(tmp_path: Path) -> None:
+@pytest.mark.parametrize("choice", ["drop", "drop_all"])
+def test_dependencies_of_a_generated_cycle_can_be_dropped(tmp_path: Path, choice: str) -> None:
     created = {
         **GENERATED,
         "questions": [{**q, "depends_on": ["q2" if q["id"] == "q1" else "q1"]} for q in GENERATED["questions"]],
     }  # type: ignore[index]
-    result = grade(tmp_path, ScriptedJudge(created, answers(q1="no", q2="yes")), {}, on_bad_dependency="drop")
+    result = grade(tmp_path, ScriptedJudge(created, answers(q1="no", q2="yes")), {}, on_bad_dependency=choice)
     assert result.scores["gecko"] == 0.5
     assert [item["depends_on"] for item in result.details["questions"]] == [[], []]
+
+
+def test_only_the_meaning_of_drop_has_another_version() -> None:
+    """Scores and generated questions with the earlier meaning are neither compared silently nor used again."""
+    choices = ("error", "drop", "drop_all")
+    options = {
+        choice: GeckoGrader.model_validate({"key": "gecko", "type": "gecko", "on_bad_dependency": choice})
+        for choice in choices
+    }
+    assert {choice: grader.version for choice, grader in options.items()} == {
+        "error": None, "drop": "2", "drop_all": None,
+    }  # fmt: skip
+    earlier = digest(["default", "image", "drop"])
+    assert len({earlier, *map(options_digest, options.values())}) == 4
 
 
 def test_questions_that_the_prompt_does_not_confirm_are_dropped(tmp_path: Path) -> None:
@@ -252,12 +269,12 @@ def test_added_questions_are_asked_with_generated_questions(tmp_path: Path) -> N
     assert message == [("q1_2", "generated", []), ("q2", "generated", ["q1_2"]), ("q1", "pinned", [])]
 
 
-def test_added_question_with_a_bad_dependency_drops_all_dependencies(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("choice", "score"), [("drop", 1 / 3), ("drop_all", 2 / 3)])
+def test_a_bad_dependency_of_an_added_question(tmp_path: Path, choice: str, score: float) -> None:
+    """The generated question q2, which depends on q1, keeps that dependency unless all are dropped."""
     case = {"add_questions": [{"id": "flag", "question": "Is the flag up?", "depends_on": ["gone"]}]}
-    result = grade(
-        tmp_path, ScriptedJudge(GENERATED, answers(q1="no", q2="yes", flag="yes")), case, on_bad_dependency="drop"
-    )
-    assert result.scores["gecko"] == pytest.approx(2 / 3)
+    judge = ScriptedJudge(GENERATED, answers(q1="no", q2="yes", flag="yes"))
+    assert grade(tmp_path, judge, case, on_bad_dependency=choice).scores["gecko"] == pytest.approx(score)
 
 
 def test_video_uses_its_own_template(tmp_path: Path) -> None:

@@ -172,9 +172,36 @@ def test_recorded_answers_need_no_reason_tags_or_verdict(tmp_path: Path) -> None
     assert grade.scores == {"clear": False, "style": 2}
     assert (grade.reasons, grade.failure_tags) == ({}, ())
     assert grade.details == {"judge": "recorded", "reply_shape": "recorded"}
-    odd, _ = graded(tmp_path, Reply('{"clear": false}', "recorded", shape="recorded"))
-    assert odd.scores == {"clear": None, "style": None}
-    assert odd.error == "the recorded answer does not match the schema: the key 'style' is missing"
+
+
+@pytest.mark.parametrize(
+    ("recorded", "scores", "message"),
+    [
+        ('{"clear": false}', {"clear": False, "style": None}, "the key 'style' is missing"),
+        ('{"clear": true, "style": 9}', {"clear": True, "style": None}, "style is 9, which is not on its scale"),
+        ('{"clear": "maybe", "style": 2}', {"clear": None, "style": 2}, "clear is 'maybe', which is not on its scale"),
+        ('{"clear": "maybe"}', {"clear": None, "style": None}, "the key 'style' is missing"),
+    ],
+)
+def test_an_unreadable_recorded_metric_loses_only_itself(
+    tmp_path: Path, recorded: str, scores: dict[str, Any], message: str
+) -> None:
+    grade, _ = graded(tmp_path, Reply(recorded, "recorded", shape="recorded"))
+    assert grade.scores == scores
+    assert message in (grade.error or "")
+
+
+def test_an_unreadable_recorded_verdict_loses_no_metric(tmp_path: Path) -> None:
+    recorded = '{"clear": true, "style": 2, "verdict": "pass"}'
+    grade, _ = graded(tmp_path, Reply(recorded, "recorded", shape="recorded"))
+    assert (grade.scores, grade.error) == ({"clear": True, "style": 2}, None)
+    assert "judge_verdict" not in grade.details
+
+
+def test_a_judge_that_answers_off_the_scale_loses_all_it_said_at_once(tmp_path: Path) -> None:
+    """Its answer is one text: what else it says was not given by itself."""
+    grade, _ = graded(tmp_path, '{"reason": "r", "clear": true, "style": 9, "verdict": "PASS"}')
+    assert grade.scores == {"clear": None, "style": None}
 
 
 def editing(folder: Path) -> dict[str, Any]:

@@ -82,9 +82,9 @@ def test_other_numbers_beside_the_counts_are_left_out_where_they_are_impossible(
 @pytest.mark.parametrize(
     ("key", "most"),
     [
-        (RateLimitKey("openai", "gpt-4o", "judge"), 128_000),
-        (RateLimitKey("litellm", "openai/gpt-4o", "judge"), 128_000),
-        (RateLimitKey("gemini", "gemini-2.5-flash", "judge"), 1_048_576),
+        (RateLimitKey("openai", "gpt-5.4-mini", "judge"), 400_000),
+        (RateLimitKey("litellm", "openai/gpt-5.4-mini", "judge"), 400_000),
+        (RateLimitKey("gemini", "gemini-3.5-flash", "judge"), 1_000_000),
         (RateLimitKey("openai", "a-model-that-no-list-has", "judge"), MOST_TOKENS),
         (RateLimitKey("mine:Judge", None, "judge"), MOST_TOKENS),
     ],
@@ -98,7 +98,7 @@ def test_a_call_has_no_more_tokens_than_the_context_window_of_its_model(
 
 
 def test_a_host_of_ones_own_may_have_another_window_under_the_same_name() -> None:
-    key = RateLimitKey("openai", "gpt-4o", "judge")
+    key = RateLimitKey("openai", "gpt-5.4-mini", "judge")
     usage = {**BOTH, "input_tokens": 128_001}
     assert Prices(custom_hosts=frozenset({key})).checked_usage(key, usage, 0) == usage
 

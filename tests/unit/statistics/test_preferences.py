@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 from preference_factory import pair, preference
 
-from visioneval.analysis.compare.preferences import summarize_preferences
+from visioneval.analysis.compare.preferences import (
+    PreferencePanel,
+    never_asked_pairs,
+    summarize_preferences,
+    unjudged,
+)
 from visioneval.analysis.stats.clusters import rate_interval
 
 
@@ -31,6 +36,27 @@ def test_both_orders_give_one_result(first_answer: Any, second_answer: Any, resu
     assert summary.rate == rate
     assert (summary.interval is None) == (result == "error")
     assert summary.judged == (result != "error")
+
+
+@pytest.mark.parametrize(
+    ("lines", "result"),
+    [
+        (pair("one", "b", "b", judge="k"), "b"),
+        (pair("one", None, None, judge="k"), "b"),
+        (pair("one", None, None, judge="k", never_asked=True), "error"),
+        ([preference("one", "a", "b", judge="k"), preference("one", "b", None, judge="k", never_asked=True)], "error"),
+        ([preference("one", "a", "b", judge="k")], "error"),
+        ([], "error"),
+    ],
+)
+def test_a_quorum_excuses_a_judge_that_is_down_and_none_that_was_never_asked(lines: Any, result: str) -> None:
+    panel = PreferencePanel("better", ("j", "k"), required=1)
+    findings = summarize_preferences([*pair("one", "b", "b"), *lines], [panel])
+    assert [finding.result for finding in findings[-1].pairs] == [result]
+    assert unjudged(findings) == (result == "error")
+    assert [(entry.name, entry.number) for entry in never_asked_pairs(findings)] == (
+        [("k", 1)] if lines and result == "error" else []
+    )
 
 
 def test_missing_order_is_an_error() -> None:

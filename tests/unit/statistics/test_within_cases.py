@@ -194,5 +194,9 @@ def test_more_cases_or_samples_detect_a_smaller_fall_and_too_few_none() -> None:
     ]
     assert None not in falls
     assert falls == sorted(falls, key=lambda fall: -(fall or 0))
+    noisy = detectable_within(200, 0.8, 0.08, (5, 4), of_runs=0.03**2)
+    assert noisy is not None
+    assert falls[3] is not None
+    assert noisy > falls[3] + 0.03
     assert detectable_within(4, 1.0, 0.0, (1, 1)) is None
     assert detectable_within(5, 1.0, 0.0, (1, 1)) is not None

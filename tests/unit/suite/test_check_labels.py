@@ -18,7 +18,7 @@ RUBRIC = (
     "right: {type: pass_fail, description: is it right}}}]"
 )
 JUDGES = "judges: {default: {provider: recorded, path: answers.csv}}"
-ANSWERS = {"answers.csv": "case,question,answer\none,layout,3\n"}
+ANSWERS = {"answers.csv": "case,question,answer\none,layout,3\none,right,yes\n"}
 
 
 def labels_section(*questions: str, more: str = "") -> str:

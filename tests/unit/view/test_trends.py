@@ -97,3 +97,16 @@ def test_a_line_has_the_last_runs() -> None:
     assert len(line.points) == MAX_POINTS
     assert line.points[0].text.startswith("run-50:")
     assert line.text.startswith(f"Pass rate over the last 12 of {MAX_POINTS} runs")
+
+
+def test_a_metric_whose_meaning_changed_is_a_line_for_each_meaning() -> None:
+    small, large = ({"look.score": f"number from 0 to {high}"} for high in (5, 100))
+    rows = [row(1, meanings=small), row(2, meanings=small), row(3, meanings={}), row(4, meanings=large)]
+    lines = named(trends(rows))
+    assert [name for name in lines if "look" in name] == [
+        "look.score (number from 0 to 5)",
+        "look.score (number from 0 to 100)",
+        "look",
+    ]
+    assert [len(lines[f"look.score (number from 0 to {high})"].points) for high in (5, 100)] == [3, 1]
+    assert "look.score" in named(trends([row(0, meanings={}), *rows[:3]])), "one meaning needs no name"

@@ -32,6 +32,7 @@ from visioneval.records.model import Record, RunInfo
 from visioneval.rules import Rule, parse_rule
 from visioneval.suite.entries.graders import rubric_scale
 from visioneval.suite.labels import VERDICT
+from visioneval.suite.meanings import describe_meaning, meanings_of, same_meaning
 from visioneval.suite.model import Suite
 from visioneval.suite.turns import chain_of
 from visioneval.types import Frozen, Metric, Verdict
@@ -135,10 +136,14 @@ def metrics_of(infos: Sequence[RunInfo]) -> dict[str, RunMetric]:
     metrics: dict[str, RunMetric] = {}
     for info in infos:
         writers = writers_of(info)
-        for name, meaning in {VERDICT: Metric(), **info.metrics}.items():
+        for name, meaning in {VERDICT: Metric(), **meanings_of(info.metrics, info.suite)}.items():
             first = metrics.setdefault(name, RunMetric(name, meaning, info.suite, writers.get(name)))
-            if (first.meaning.type, first.meaning.better) != (meaning.type, meaning.better):
-                raise UsageError(f"{info.run_id} defines metric {name!r} differently: analyze the runs separately")
+            if not same_meaning(first.meaning, meaning):
+                both = describe_meaning(first.meaning, meaning), describe_meaning(meaning, first.meaning)
+                raise UsageError(
+                    f"{info.run_id} defines metric {name!r} differently ({' -> '.join(both)}): analyze the runs"
+                    " separately"
+                )
     return metrics
 
 

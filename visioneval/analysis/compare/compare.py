@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from visioneval.analysis.cell_tables import Cells
@@ -10,13 +10,16 @@ from visioneval.analysis.compare.comparability import GradingDifference
 from visioneval.analysis.compare.differences import Difference, adjusted
 from visioneval.analysis.compare.filters import ComparisonFilters, check_filters, select_cells
 from visioneval.analysis.compare.pairing import Change, Pairs, pair_cells, parse_map
+from visioneval.analysis.compare.tallies.excuses import Excuse, ExcuseTally
 from visioneval.analysis.compare.tallies.marks import CellMarks, PairMarks
 from visioneval.analysis.compare.tallies.metrics import AlignmentPairs, Amount, MetricCoverage
 from visioneval.analysis.compare.tallies.tally import Tally
 from visioneval.analysis.compare.tallies.verdicts import CasePasses
 from visioneval.analysis.sides import Side
+from visioneval.analysis.stats.between_runs import RunNoise
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.suite.filters import any_glob
+from visioneval.suite.meanings import ChangedMeaning, Meaning, describe_meaning, same_meaning
 from visioneval.types import Metric, Verdict
 
 
@@ -25,11 +28,13 @@ class Comparison:
     """The findings of a comparison.
 
     ``pairs`` are in the order of B. They, ``only_a`` and ``only_b`` are read from disk when they are needed.
-    Differences exclude flaky cases. ``cases`` are the passes of each of the others on each model run.
+    Differences exclude flaky cases. ``cases`` are the passes of each of the others on each model run, and
+    ``noise`` is what the runs of a baseline have in common.
     ``by_run`` lists pass rates by model run (label in B; empty for a single one), ``by_tag`` pass rates by tag,
     ``by_type`` the metrics ``<gecko key>.<type>``, and ``by_failure_tag`` the shares of cells with a failure tag.
     Holm's adjustment covers only ``metrics``.
-    ``labels`` pairs the model runs. ``metric_names`` are the metrics of either run that the filters leave.
+    ``labels`` pairs the model runs. ``metric_names`` are the metrics of either run that the filters leave, without
+    ``changed_metrics``, whose scores cannot be compared. ``excuses`` is what B excuses and A does not.
     ``alignments`` are those of every pair that an alignment grader graded on both sides, the largest losses first.
     """
 
@@ -37,11 +42,14 @@ class Comparison:
     b: Side
     labels: tuple[tuple[str, str], ...]
     metric_names: tuple[str, ...]
+    changed_metrics: tuple[ChangedMeaning, ...]
+    excuses: tuple[Excuse, ...]
     pairs: Pairs
     only_a: Cells
     only_b: Cells
     pass_rate: Difference
     cases: tuple[CasePasses, ...]
+    noise: RunNoise
     metrics: tuple[Difference, ...]
     by_run: tuple[Difference, ...]
     by_tag: tuple[Difference, ...]
@@ -108,13 +116,17 @@ def _compare(a: Side, b: Side, filters: ComparisonFilters, renamed: Sequence[str
         if all(cell.verdict is Verdict.NONE for cell in side.cells):
             raise UsageError(f"{side.name}: its suite has no rules, so there is no verdict and no metric to compare")
     metrics = _metrics(a, b)
-    selections = select_cells(a, filters), select_cells(b, filters)
+    covered: dict[str, bool] = {}
+    selections = select_cells(a, filters, covered), select_cells(b, filters, covered)
     check_filters(filters, metrics, selections)
     labels = parse_map(renamed, a, b)
     a, b = (replace(item.side, cells=item.cells) for item in selections)
-    names = [name for name in metrics if not filters.metrics or any_glob(filters.metrics, name)]
+    changed = {item.metric: item for item in changed_meanings(a, b)}
+    named = [name for name in metrics if not filters.metrics or any_glob(filters.metrics, name)]
+    names = [name for name in named if name not in changed]
     pairing = pair_cells(a, b, labels)
-    tally, of_judges = Tally(names, pairing), (selections[0].reroutings, selections[1].reroutings)
+    tally = Tally(names, pairing, ExcuseTally(a, b))
+    of_judges = selections[0].reroutings, selections[1].reroutings
     tally.read(of_judges)
     a, b = (replace(side, reroutings=counts.result()) for side, counts in zip((a, b), of_judges, strict=True))
     differences = tally.scores.differences(metrics)
@@ -127,11 +139,14 @@ def _compare(a: Side, b: Side, filters: ComparisonFilters, renamed: Sequence[str
         b=b,
         labels=pairing.labels,
         metric_names=tuple(names),
+        changed_metrics=tuple(changed[name] for name in named if name in changed),
+        excuses=tally.excuses.result(),
         pairs=pairing.pairs,
         only_a=pairing.only_a,
         only_b=pairing.only_b,
         pass_rate=pass_rate,
         cases=tally.verdicts.cases(),
+        noise=tally.verdicts.noise,
         metrics=tuple(metric_differences),
         by_run=tally.verdicts.by_run() if len(pairing.labels) > 1 else (),
         by_tag=tally.verdicts.by_tag(),
@@ -140,12 +155,41 @@ def _compare(a: Side, b: Side, filters: ComparisonFilters, renamed: Sequence[str
         grading_differences=tally.gradings.differences([difference.name for difference in differences], a, b),
         cost_usd=tally.cost_usd.result(mean=False),
         seconds=tally.seconds.result(mean=True),
-        alignments=tally.alignments(),
+        alignments=tally.alignments(changed),
         coverage=tally.scores.coverage(),
         marks=tally.marks,
         marks_of_only_a=tally.marks_of_only_a,
         marks_of_only_b=tally.marks_of_only_b,
     )
+
+
+def changed_meanings(a: Side, b: Side) -> Iterator[ChangedMeaning]:
+    """The metrics of both sides that mean two things. Of a file of records, only types and values are known."""
+    for name, before in a.metrics.items():
+        after = b.metrics.get(name)
+        if after is None:
+            continue
+        if isinstance(before, Meaning) and isinstance(after, Meaning):
+            is_same = same_meaning(before, after)
+        else:
+            is_same = before.type == after.type and _fits(a, name, after) and _fits(b, name, before)
+        if not is_same:
+            yield ChangedMeaning(name, _describe(a, name, after), _describe(b, name, before))
+
+
+def _fits(side: Side, name: str, metric: Metric) -> bool:
+    """Whether the values of a file of records are in the range of a metric."""
+    low, high = metric.range or (None, None)
+    lowest, highest = side.values.get(name, (low, high))
+    return not (low is not None and lowest is not None and lowest < low) and not (
+        high is not None and highest is not None and highest > high
+    )
+
+
+def _describe(side: Side, name: str, other: Metric) -> str:
+    if name in side.values:
+        return "number with values from {:g} to {:g}".format(*side.values[name])
+    return describe_meaning(side.metrics[name], other)
 
 
 def _metrics(a: Side, b: Side) -> dict[str, Metric]:

@@ -15,8 +15,8 @@ from visioneval.counted import count_of
 from visioneval.rules import is_true
 from visioneval.suite.entries.metrics import BUILT_IN
 
-METRICS, ERRORS, CELLS = ("missing-metrics", "errors", "missing-cells")
-KINDS = (METRICS, ERRORS, CELLS, CANNOT_TELL)
+METRICS, ERRORS, CELLS, EXCUSES = ("missing-metrics", "errors", "missing-cells", "excuses")
+KINDS = (METRICS, ERRORS, CELLS, EXCUSES, CANNOT_TELL)
 UNMEASURED = "unmeasured"
 """Pairs that a gate leaves out, see ``unmeasured``."""
 _MAX_NAMES = 5
@@ -36,6 +36,7 @@ def check_coverage(comparison: Comparison, allowed: Allowed) -> tuple[GateResult
         _result(METRICS, _lost_metrics(comparison), "every metric of A is measured in B", allowed),
         _new_errors(comparison, allowed.get(ERRORS, 0.0)),
         _result(CELLS, _lost_cells(comparison), _no_cell_lost(comparison), allowed),
+        _result(EXCUSES, _excuses(comparison), "B excuses nothing that A does not", allowed),
     )
 
 
@@ -48,7 +49,7 @@ def _result(kind: str, loss: str, none_lost: str, allowed: Allowed) -> GateResul
 
 
 def _lost_metrics(comparison: Comparison) -> str:
-    lost, pairs = [], comparison.coverage.pairs_with_output
+    lost, pairs = [str(changed) for changed in comparison.changed_metrics], comparison.coverage.pairs_with_output
     for name, (before, after) in comparison.coverage.measured.items():
         if name in BUILT_IN:
             continue  # an output from the cache has none, and loses nothing by that
@@ -60,7 +61,9 @@ def _lost_metrics(comparison: Comparison) -> str:
 def _new_errors(comparison: Comparison, allowed_rate: float) -> GateResult:
     new = comparison.marks.new_errors(comparison.pairs)
     if not new:
-        return GateResult(FailOn(ERRORS), "passed", "no cell of B has an error that A has not")
+        in_both = comparison.changed("still_error").columns.used_cases
+        named = f"; ERROR in both: {_listed(in_both, ', ')}" if in_both else ""
+        return GateResult(FailOn(ERRORS), "passed", f"no cell of B has an error that A has not{named}")
     rate = len(new) / len(comparison.pairs)
     names = _listed(new.columns.used_cases, ", ")
     message = f"{len(new):,} of {len(comparison.pairs):,} cells were measured in A and have errors in B: {names}"
@@ -73,6 +76,14 @@ def _lost_cells(comparison: Comparison) -> str:
     lost = cells_lost(comparison)
     names = _listed(lost.columns.used_cases, ", ")
     return f"not in B: {count_of(len(lost), 'cell')} of A: {names}" if lost else ""
+
+
+def _excuses(comparison: Comparison) -> str:
+    excuses = [
+        f"{count_of(excuse.cells, 'cell')} {excuse.what}: {_listed(excuse.cases, ', ')}"
+        for excuse in comparison.excuses
+    ]
+    return f"excused in B, but not in A: {_listed(excuses, '; ')}" if excuses else ""
 
 
 def _no_cell_lost(comparison: Comparison) -> str:

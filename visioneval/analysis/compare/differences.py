@@ -47,7 +47,8 @@ class Difference:
     of these sizes could have had. ``unmeasured`` counts excluded pairs: a score is ``null`` or a cell is an ``ERROR``.
     ``variance`` is that of the cases' differences, and ``within``, of a pass rate, that of one cell around the rate of
     its case. ``detectable`` is the smallest difference that they detect with 80 % power at the level that decides, or
-    ``None`` if there is none. ``samples``, of a pass rate, are the mean numbers of samples of a case in A and in B.
+    ``None`` if there is none. ``samples``, of a pass rate, are the mean numbers of samples of a case in A and in B,
+    and ``of_runs`` is the variance that its runs have in common.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Difference:
     variance: float | None = None
     within: float | None = None
     samples: tuple[float, float] = (0.0, 0.0)
+    of_runs: float = 0.0
 
     @property
     def worse_by(self) -> float | None:
@@ -96,7 +98,7 @@ class Difference:
     def detectable_at(self, alpha: float) -> float | None:
         """The smallest difference that these cases detect with 80 % power at a level, or ``None`` if there is none."""
         if self.within is not None and self.a is not None:
-            return detectable_within(self.n_cases, self.a, self.within, self.samples, alpha=alpha)
+            return detectable_within(self.n_cases, self.a, self.within, self.samples, of_runs=self.of_runs, alpha=alpha)
         if self.variance is None or self.a is None:
             return None
         if self.metric.type == "bool":
@@ -203,6 +205,7 @@ def cases_difference(
         unmeasured=counts.unmeasured,
         variance=_variance(changes, change),
         within=within_variance(strata) if strata else None,
+        of_runs=noise.of_difference,
         samples=(sum(case.a for case in strata) / number, sum(case.b for case in strata) / number),
     )
 

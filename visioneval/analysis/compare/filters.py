@@ -46,8 +46,12 @@ class SelectedCells:
     tags: frozenset[str] = frozenset()
 
 
-def select_cells(side: Side, filters: ComparisonFilters) -> SelectedCells:
-    """Reads the cells that are not compared, and leaves them. Raises ``RunFormatError``."""
+def select_cells(side: Side, filters: ComparisonFilters, covered: dict[str, bool]) -> SelectedCells:
+    """Reads the cells that are not compared, and leaves them. Raises ``RunFormatError``.
+
+    ``covered`` are the decisions by case, to which it adds its own: the tags of a case are read from the first side
+    that has it.
+    """
     reroutings = Reroutings(side.info)
     for cell in side.others or ():
         reroutings.add_graders(cell.graders)
@@ -56,7 +60,7 @@ def select_cells(side: Side, filters: ComparisonFilters) -> SelectedCells:
     positions, tags = array("i"), set[str]()
     for position, cell in enumerate(side.cells):
         tags.update(cell.tags)
-        if filters.covers(cell):
+        if covered.setdefault(cell.test_id, filters.covers(cell)):
             positions.append(position)
         else:
             reroutings.add_graders(cell.graders)

@@ -83,8 +83,8 @@ def check_confirm(samples: int, gates: Sequence[FailOn]) -> None:
     """Raises ``UsageError`` for an invalid number of new samples, and if no gate would use them."""
     if not 1 <= samples <= MAX_CONFIRM:
         raise UsageError(f"confirm must be from 1 to {MAX_CONFIRM} samples, not {samples}")
-    if MUST_PASS not in (gate.text for gate in gates):
-        raise UsageError(f"--confirm is for the gate {MUST_PASS}: add --fail-on {MUST_PASS}")
+    if {MUST_PASS, REGRESSED}.isdisjoint(gate.text for gate in gates):
+        raise UsageError(f"--confirm is for the gates {REGRESSED} and {MUST_PASS}: add --fail-on {REGRESSED}")
 
 
 def check_gates(
@@ -92,7 +92,7 @@ def check_gates(
 ) -> tuple[GateResult, ...]:
     """Checks every gate. Raises ``UsageError`` for a metric without a direction.
 
-    ``confirmation`` has new samples of the ``must_pass`` cases that broke.
+    ``confirmation`` has new samples of what is in doubt.
     """
     return tuple(_check(gate, comparison, confirmation) for gate in gates)
 
@@ -159,7 +159,7 @@ def _check(gate: FailOn, comparison: Comparison, confirmation: Confirmation | No
     if gate.metric is not None:
         return _check_bound(gate, gate.metric, comparison)
     if gate.text == REGRESSED:
-        regression = check_regressed(comparison)
+        regression = check_regressed(comparison, confirmation)
         return GateResult(gate, regression.state, regression.message)
     return _check_broken(gate, comparison)
 
@@ -204,6 +204,8 @@ def cells_lost(comparison: Comparison) -> Cells:
 
 
 def _check_bound(gate: FailOn, name: str, comparison: Comparison) -> GateResult:
+    if (changed := next((item for item in comparison.changed_metrics if item.metric == name), None)) is not None:
+        return GateResult(gate, "unmeasured", str(changed))
     difference = _difference_of(name, comparison)
     if difference.difference is None:
         return GateResult(gate, "unmeasured", _UNMEASURED)

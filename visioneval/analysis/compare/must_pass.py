@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Literal
 
 from visioneval.analysis.cell_tables import Cells
+from visioneval.analysis.cells import PooledCell
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.tallies.marks import MarkedCase, add_mark
 from visioneval.types import Verdict
@@ -77,11 +79,19 @@ class MustPassCase:
         return self.b + self.new
 
     @property
+    def a_decided(self) -> bool:
+        """Whether any sample of A has a verdict."""
+        return bool(self.a.passed or self.a.failed)
+
+    @property
     def state(self) -> CaseState:
         """``broken`` if most of A's measured samples passed and most of B's samples fail. A tie is not broken.
 
-        B's samples include those without a verdict, which could have any: ``unmeasured`` if they would decide.
+        B's samples include those without a verdict, which could have any: ``unmeasured`` if they would decide. A case
+        without a verdict in A is measured only where it passes in B.
         """
+        if not self.a_decided:
+            return "passed" if self.samples.passed >= self._passes_to_hold else "unmeasured"
         if self.a.passed <= self.a.failed:
             return "passed"
         if self.samples.failed >= self._failures_to_break:
@@ -91,7 +101,7 @@ class MustPassCase:
     @property
     def needed(self) -> int:
         """The smallest number of further samples that may decide; 0 if it is decided, or cannot be any more."""
-        if self.state != "unmeasured":
+        if self.state != "unmeasured" or not self.planned:
             return 0
         samples = self.samples
         fewest = min(self._failures_to_break - samples.failed, self._passes_to_hold - samples.passed)
@@ -137,12 +147,13 @@ def must_pass_cases(
     tagged, before, after = _tagged_cases(comparison, labels)
     names_lost = lost.names() if tagged else iter(())
     missing = Counter((test_id, labels.get(label, label)) for test_id, label, _ in names_lost if test_id in tagged)
+    pooled = _pooled_counts(comparison, tagged, labels) if comparison.a.runs > 1 else {}
     cases: list[MustPassCase] = []
     for key in dict.fromkeys((*after, *missing)):
         a, b = before.get(key), after.get(key, MarkedCase())
-        if a is not None and (a.must_pass or b.must_pass) and not (a.flaky or b.flaky):
+        if a is not None and (a.must_pass or b.must_pass) and not a.flaky:
             counts_a, counts_b = (SampleCounts.of_marks(side) for side in (a, b))
-            cases.append(MustPassCase(*key, counts_a, counts_b, missing=missing[key]))
+            cases.append(MustPassCase(*key, pooled.get(key, counts_a), counts_b, missing=missing[key]))
     if confirmation is None:
         return tuple(cases)
     planned, verdicts = confirmation.planned, confirmation.verdicts
@@ -168,20 +179,33 @@ def _tagged_cases(comparison: Comparison, labels: Mapping[str, str]) -> tuple[se
     return tagged, sides[0], sides[1]
 
 
+def _pooled_counts(comparison: Comparison, tagged: set[str], labels: Mapping[str, str]) -> dict[CaseKey, SampleCounts]:
+    """The samples of these cases in all runs of a baseline."""
+    counts: dict[CaseKey, SampleCounts] = {}
+    for cell in chain((pair.a for pair in comparison.pairs), comparison.only_a):
+        if isinstance(cell, PooledCell) and cell.test_id in tagged:
+            key = cell.test_id, labels.get(cell.model_label, cell.model_label)
+            in_runs = SampleCounts.of(item.verdict for item in cell.cells if item is not None)
+            counts[key] = counts.get(key, SampleCounts()) + in_runs
+    return counts
+
+
 def describe_cases(cases: Sequence[MustPassCase], confirmation: Confirmation | None = None) -> str:
     """What broke, what new samples did not confirm, and what could not be measured, with the samples of each case."""
     broken, passed, unmeasured = (
         [c for c in cases if c.state == state] for state in ("broken", "passed", "unmeasured")
     )
-    judged = sum(case.b.total > 0 for case in cases)
+    unjudged = [case for case in unmeasured if case.b.total and not case.planned]
+    judged = sum(case.b.total > 0 for case in cases) - len(unjudged)
     reason = f" ({confirmation.stopped})" if confirmation is not None and confirmation.stopped else ""
     parts = (
         ("broke, but new samples did not confirm it", [case for case in passed if case.planned]),
         (f"broke and could not be confirmed{reason}", [case for case in unmeasured if case.planned]),
         (
             "that passed in A could not be measured in B",
-            [case for case in unmeasured if case.b.errors and not case.planned],
+            [case for case in unjudged if case.a_decided and case.b.errors],
         ),
+        ("not measured", [case for case in unjudged if not case.a_decided]),
     )
     is_run_named = len({case.model_label for case in cases}) > 1
     message = f"{len(broken)} of {judged} cases tagged must_pass broke"
@@ -201,6 +225,7 @@ def _with_samples(cases: Sequence[MustPassCase], *, is_run_named: bool) -> str:
         label = f" on {case.model_label}" if is_run_named else ""
         unmeasured = case.samples.errors + case.missing
         tail = f", {unmeasured} not measured" if unmeasured else ""
+        tail += "" if case.a_decided else ", ERROR in A"
         names.append(
             f"{case.test_id}{label} (failed {case.samples.failed} of {case.samples.total + case.missing}{tail})"
         )

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
 from pathlib import Path
 from typing import Literal
 
+from visioneval.analysis.never_asked import NeverAsked
 from visioneval.analysis.stats.basic import Interval
 from visioneval.analysis.stats.clusters import case_sums
 from visioneval.analysis.stats.measure import Statistic
 from visioneval.analysis.stats.rare_events import rare_event_interval
 from visioneval.records.model import RunInfo
-from visioneval.records.preferences import NAME, Preference, read_preferences
+from visioneval.records.preferences import NAME, ORDERS, Preference, read_preferences
 from visioneval.suite.model import Suite
 
 Result = Literal["a", "b", "tie", "flip", "error"]
@@ -22,11 +24,15 @@ _POINTS: Mapping[Result, float] = {"a": 0.0, "b": 1.0, "tie": 0.5, "flip": 0.5}
 
 @dataclass(frozen=True, slots=True)
 class JudgedPair:
-    """The result of a pair in both orders, ``error`` if an order has no answer."""
+    """The result of a pair in both orders, ``error`` if an order has no answer.
+
+    ``never_asked`` if the judge, or one of a panel, was not asked at all in one of them.
+    """
 
     test_id: str
     sample_index: int
     result: Result
+    never_asked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,25 +144,47 @@ def unjudged(findings: Iterable[PreferenceFinding]) -> int:
     return sum(finding.errors for finding in findings if not finding.is_of_member)
 
 
+def never_asked_pairs(findings: Iterable[PreferenceFinding]) -> tuple[NeverAsked, ...]:
+    """The judges that were not asked about some pairs, in both orders or in one."""
+    counts: Counter[str] = Counter()
+    for finding in findings:
+        if not finding.panel and (number := sum(pair.never_asked for pair in finding.pairs)):
+            counts[finding.judge] += number
+    return tuple(NeverAsked(name=judge, what="pair", number=number) for judge, number in counts.items())
+
+
 def _of_panel(panel: PreferencePanel, judged: Iterable[PreferenceFinding], a: str, b: str) -> PreferenceFinding | None:
     """The finding of a panel about two model runs; ``None`` if none of its judges was asked about them.
 
-    The panel prefers an output if more than half of the judges that answered do; otherwise it is a tie.
+    The panel prefers an output if more than half of the judges that answered do; otherwise it is a tie. A quorum
+    excuses judges that are down, and none that was never asked.
     """
-    results: dict[tuple[str, int], dict[str, Result]] = {}
+    results: dict[tuple[str, int], dict[str, JudgedPair]] = {}
     for finding in judged:
         if (finding.a, finding.b) == (a, b) and finding.judge in panel.judges:
             for pair in finding.pairs:
-                results.setdefault((pair.test_id, pair.sample_index), {})[finding.judge] = pair.result
+                results.setdefault((pair.test_id, pair.sample_index), {})[finding.judge] = pair
     if not results:
         return None
-    answers = {
-        cell: ["tie" if result == "flip" else result for result in by_judge.values() if result != "error"]
-        for cell, by_judge in sorted(results.items())
+    answers = {cell: _answers(by_judge.values()) for cell, by_judge in sorted(results.items())}
+    never_asked = {
+        cell
+        for cell, by_judge in results.items()
+        if by_judge.keys() < set(panel.judges) or any(pair.never_asked for pair in by_judge.values())
     }
-    pairs = [JudgedPair(*cell, _majority(given, panel.required)) for cell, given in answers.items()]
+    pairs = [
+        JudgedPair(*cell, "error", never_asked=True)
+        if cell in never_asked
+        else JudgedPair(*cell, _majority(given, panel.required))
+        for cell, given in answers.items()
+    ]
     finding = _finding(a, b, f"panel {panel.key}", pairs)
     return replace(finding, panel=panel.judges, alpha=_alpha(answers))
+
+
+def _answers(pairs: Iterable[JudgedPair]) -> list[Result]:
+    """The answers of judges about a pair. A flip is a tie."""
+    return ["tie" if pair.result == "flip" else pair.result for pair in pairs if pair.result != "error"]
 
 
 def _majority(answers: Sequence[Result], required: int) -> Result:
@@ -184,7 +212,8 @@ def _alpha(answers: Mapping[tuple[str, int], Sequence[Result]]) -> Statistic:
 def _judge_pair(test_id: str, sample: int, orders: Mapping[str, Preference]) -> JudgedPair:
     first_answer, second_answer = (orders[first].answer if first in orders else None for first in ("a", "b"))
     if first_answer is None or second_answer is None:
-        return JudgedPair(test_id, sample, "error")
+        never_asked = len(orders) < len(ORDERS) or any(line.never_asked for line in orders.values())
+        return JudgedPair(test_id, sample, "error", never_asked)
     return JudgedPair(test_id, sample, first_answer if first_answer == second_answer else "flip")
 
 

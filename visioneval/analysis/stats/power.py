@@ -62,15 +62,16 @@ def detectable_within(
     samples: tuple[float, float],
     *,
     change: float = 0.0,
+    of_runs: float = 0.0,
     alpha: float = 0.05,
     power: float = POWER,
 ) -> float | None:
     """The smallest fall of a pass rate that the test within cases detects with ``power``, in 0..1.
 
     ``within`` is the variance of one sample around the rate of its case, ``samples`` are the numbers of samples per
-    case in A and B, and ``change`` is the variance of the cases' differences beyond their samples'. A worse run is
-    modeled as failing the same share of what passed in every case. ``alpha`` is two-sided. ``None`` if no fall can be
-    detected.
+    case in A and B, ``change`` is the variance of the cases' differences beyond their samples', and ``of_runs`` that of
+    the mean difference that all cases of a run share. A worse run is modeled as failing the same share of what passed
+    in every case. ``alpha`` is two-sided. ``None`` if no fall can be detected.
 
     Source: the power of a score test, with the variance of its null hypothesis and that of the alternative, J. L.
     Fleiss, B. Levin and M. C. Paik, "Statistical Methods for Rates and Proportions" (2003), section 4.2. Checked by
@@ -86,7 +87,8 @@ def detectable_within(
         pooled = (a + b * left) / (a + b)
         unchanged = (pooled * rate - pooled**2 * square) * (1 / a + 1 / b)
         changed = (rate - square) / a + (left * rate - left**2 * square) / b + change
-        return fall * sqrt(cases) >= limit * sqrt(max(0.0, unchanged)) + reach * sqrt(max(0.0, changed))
+        errors = (sqrt(max(0.0, variance) / cases + of_runs) for variance in (unchanged, changed))
+        return fall >= sum(factor * error for factor, error in zip((limit, reach), errors, strict=True))
 
     if log(0.5) - cases * log(_ways(a + b, b)) >= log(alpha / 2):
         return None  # not even the loss of everything

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from visioneval.analysis.alignments import AlignedCell
 from visioneval.analysis.disagreements import Disagreement
+from visioneval.analysis.never_asked import NeverAsked
 from visioneval.analysis.rerouting import Rerouting
 from visioneval.analysis.scores import Estimate
 from visioneval.analysis.stats.measure import Statistic
@@ -19,8 +20,9 @@ from visioneval.analysis.summary.variance import NoiseFinding
 from visioneval.records.files.lines import SCHEMA_VERSION
 from visioneval.records.model import CellError, RunState, StoppedBy
 from visioneval.rules import parse_rule, show_score
+from visioneval.suite.meanings import Meaning
 from visioneval.suite.selection.shards import Shard
-from visioneval.types import Frozen, Metric, Score, Verdict
+from visioneval.types import Frozen, Score, Verdict
 
 CostKind = Literal["generation", "judging", "pairwise"]
 GateState = Literal["passed", "failed", "cannot_tell", "unmeasured", "skipped", "deferred"]
@@ -154,7 +156,7 @@ class PanelMetric(Frozen):
 
 
 class PanelFinding(Frozen):
-    """The panel of one grader. ``unanswered`` counts the cells in which a judge left a metric unmeasured."""
+    """The panel of one grader. ``unanswered`` counts the cells in which a judge that was asked left out a metric."""
 
     judges: tuple[str, ...]
     cells: int
@@ -178,7 +180,7 @@ class Summary(Frozen):
     """The suite's graders that ``--grader`` left out: rules over their metrics were not evaluated."""
     counts: Counts
     models: tuple[ModelFindings, ...]
-    metrics: dict[str, Metric]
+    metrics: dict[str, Meaning]
     tags: dict[str, Counts]
     failure_tags: dict[str, int]
     warned_rules: dict[str, int]
@@ -205,6 +207,8 @@ class Summary(Frozen):
     gates: tuple[GateFinding, ...]
     optional_unmeasured: dict[str, int] = Field(default_factory=dict)
     """The number of cells that each optional grader could not measure."""
+    never_asked: tuple[NeverAsked, ...] = ()
+    """The judges that were not asked about some cells or pairs, which nothing excuses."""
     panels: dict[str, PanelFinding] = Field(default_factory=dict)
     """How far the judges of each panel agree, by grader key."""
     diversity: tuple[DiversityFinding, ...] = ()

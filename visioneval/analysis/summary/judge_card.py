@@ -105,7 +105,7 @@ class JudgeCards:
                 self._count((grader.key, self._single[grader.key]), grader.type, grader)
 
     def _count(self, key: tuple[str, str], grader_type: str, answer: GraderRecord | JudgeAnswer) -> None:
-        if key not in self._judges:
+        if key not in self._judges or answer.never_asked:
             return
         counts, read = self._counts[key], answer.details.get("read")
         counts["cells"] += 1
@@ -195,7 +195,7 @@ def _pair_card(judge: str, lines: Sequence[Preference]) -> PairCard:
         first_shown=sum(total for total, _ in sums) / answers if answers else None,
         low=None if interval is None else interval.low,
         high=None if interval is None else interval.high,
-        unanswered=sum(line.answer is None for line in lines),
+        unanswered=sum(line.answer is None and not line.never_asked for line in lines),
         refused=sum(line.refused for line in lines),
         repaired=sum(line.read == REPAIRED for line in lines),
     )

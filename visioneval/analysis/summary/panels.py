@@ -103,7 +103,9 @@ class _PanelAnswers:
         self.cells += 1
         case = self.cases.setdefault(chain_of(cell.test_id), len(self.cases))
         self.judges.update(dict.fromkeys(answer.judge for answer in grader.judges))
-        self.unanswered.update(answer.judge for answer in grader.judges if not answer.is_complete)
+        self.unanswered.update(
+            answer.judge for answer in grader.judges if not (answer.is_complete or answer.never_asked)
+        )
         for name in dict.fromkeys(name for answer in grader.judges for name in answer.scores):
             measured = [score for answer in grader.judges if (score := answer.scores.get(name)) is not None]
             answers = self.metrics.setdefault(name, _MetricAnswers())

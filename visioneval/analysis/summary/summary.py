@@ -8,9 +8,10 @@ from functools import partial
 from itertools import chain
 
 from visioneval.analysis.alignments import Alignments
-from visioneval.analysis.compare.preferences import PreferenceFinding, unjudged
+from visioneval.analysis.compare.preferences import PreferenceFinding, never_asked_pairs, unjudged
 from visioneval.analysis.disagreements import Disagreements
 from visioneval.analysis.left_out import DueMetrics
+from visioneval.analysis.never_asked import NeverAskedCells
 from visioneval.analysis.rerouting import Reroutings
 from visioneval.analysis.scores import CaseNumbers, SampleNumbers
 from visioneval.analysis.summary.accumulators import Accumulator, Costs, Model, Money, Verdicts, add_costs, most_common
@@ -28,6 +29,7 @@ from visioneval.records.diversity import CaseDiversity
 from visioneval.records.model import Record, RunInfo, known_sum, suite_order
 from visioneval.rules import parse_gate, parse_rule
 from visioneval.suite.filters import GateRule, any_glob
+from visioneval.suite.meanings import meanings_of
 from visioneval.suite.model import Suite
 
 ERROR_GATE = GateRule(rule="error_rate == 0")
@@ -50,7 +52,7 @@ def summarize(
     builder = _SummaryBuilder(info, diversity)
     for record in records:
         builder.add(record)
-    return builder.result(unjudged(pairs), pair_judges, pair_costs)
+    return builder.result(pairs, pair_judges, pair_costs)
 
 
 class _SummaryBuilder:
@@ -79,6 +81,7 @@ class _SummaryBuilder:
         self._money = Money()
         self._reused = 0
         self._optional_unmeasured: Counter[str] = Counter()
+        self._never_asked = NeverAskedCells()
         self._reroutings = Reroutings(info)
         self._panels = Panels(info)
         self._diversities = Diversities(info, diversity, numbers)
@@ -94,6 +97,7 @@ class _SummaryBuilder:
             self._costs,
             self._panels,
             self._diversities,
+            self._never_asked,
             *self._gates,
         )
 
@@ -113,9 +117,10 @@ class _SummaryBuilder:
             accumulator.add(cell)
 
     def result(
-        self, unjudged_pairs: int, pair_judges: Sequence[PairCard], pair_costs: Sequence[CostFinding]
+        self, pairs: Sequence[PreferenceFinding], pair_judges: Sequence[PairCard], pair_costs: Sequence[CostFinding]
     ) -> Summary:
         info, counts, disagreements = self._info, self._all_cells.result(), self._disagreements.result()
+        unjudged_pairs = unjudged(pairs)
         gates = tuple(gate.result() for gate in self._gates)
         diversity = self._diversities.result(self._models)
         pairwise_usd = known_sum(*(cost.usd for cost in pair_costs if cost.paid or cost.cached))
@@ -132,7 +137,7 @@ class _SummaryBuilder:
             models=tuple(
                 model.result(label, info, self._costs.unknown[label]) for label, model in self._models.items()
             ),
-            metrics=info.metrics,
+            metrics=meanings_of(info.metrics, info.suite),
             tags={tag: verdicts.result() for tag, verdicts in self._tags.items()},
             failure_tags=most_common(self._failure_tags),
             warned_rules=most_common(self._warned_rules),
@@ -152,6 +157,7 @@ class _SummaryBuilder:
             alignments_left_out=self._alignments.left_out,
             gates=gates,
             optional_unmeasured=dict(self._optional_unmeasured),
+            never_asked=(*self._never_asked.result(), *never_asked_pairs(pairs)),
             panels=self._panels.result(),
             diversity=diversity,
             reroutings=self._reroutings.result(),

@@ -48,8 +48,9 @@ def compare(
         options.value(
             "--allow",
             "WHAT",
-            "Accept what B lost: missing-metrics, missing-cells, errors or errors=RATE; that a gate leaves out over 5%"
-            " of the pairs: unmeasured=RATE; that too few cases decide: cannot-tell. Repeatable.",
+            "Accept what B lost: missing-metrics, missing-cells, errors or errors=RATE; excuses that A has not; that a"
+            " gate leaves out over 5% of the pairs: unmeasured=RATE; that too few cases decide: cannot-tell."
+            " Repeatable.",
             options.OUTPUT,
         ),
     ] = None,
@@ -79,7 +80,8 @@ def compare(
         options.value(
             "--confirm",
             "N",
-            "Generate each must_pass case that broke up to N more times in B, and judge it with these samples.",
+            "Where regressed or must_pass is in doubt, generate up to N new samples of the cases in doubt, or of all"
+            " cases, in B, and decide with these.",
             options.CALLS,
             min=1,
             max=MAX_CONFIRM,
@@ -103,8 +105,8 @@ def compare(
     """Compare run B with run A: what broke, what was fixed, and whether the numbers differ.
 
     Exits 1 if a gate (--fail-on) failed. Exits 3 if one could not be measured or cannot tell, or if B lost metrics,
-    measured cells or cells of A (see --allow). Makes calls only with --confirm, which needs a complete run B that
-    generated its images.
+    measured cells or cells of A, or excuses cells that A does not (see --allow). Makes calls only with --confirm, which
+    needs a complete run B that generated its images.
     """
     from visioneval.analysis.compare.filters import ComparisonFilters
     from visioneval.analysis.summary.accumulators import Costs

@@ -13,10 +13,7 @@ from visioneval.cli.bound_flags import bounded
 from visioneval.defaults import RUNS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from visioneval.cli.problem_formats import ValidSuite
-    from visioneval.engine.prepare.planning import SuiteOptions
+    from visioneval.api.suites import ValidSuite
 
 DETECT = "Sample size"
 
@@ -27,6 +24,7 @@ def validate(
     var: options.Variables = None,
     judge: options.Judges = None,
     trust_suite: options.TrustSuite = False,
+    strict: Annotated[bool, options.flag("--strict", "Warnings are errors, notes are not.")] = False,
     runs: options.RunsFolder = RUNS,
     form: Annotated[
         str,
@@ -34,7 +32,8 @@ def validate(
     ] = "text",
 ) -> None:
     """Check suites. Prints all problems at once, as file:line:column."""
-    from visioneval.cli.problem_formats import github_annotations, problems_json
+    from visioneval.api.suites import check_suite
+    from visioneval.cli.problem_formats import github_annotations, problems_json, valid_lines
     from visioneval.engine.sanitize import Sanitizer
     from visioneval.errors import ExitCode, Problem, SuiteError, UsageError, did_you_mean
     from visioneval.settings import run_options
@@ -51,12 +50,12 @@ def validate(
     valid: list[ValidSuite] = []
     for path in suites:
         try:
-            valid.append(suite := _checked_suite(path, settings.suite))
+            valid.append(suite := check_suite(path, settings.suite, strict=strict))
         except SuiteError as error:
             problems.extend(error.problems)
         else:
             if form == "text":
-                print("\n".join(suite.lines()))
+                print("\n".join(valid_lines(suite)))
     if form == "text" and problems:
         raise SuiteError(problems)
     if form != "text":
@@ -65,23 +64,6 @@ def validate(
         print(Sanitizer.around().text(text))
     if problems:
         raise typer.Exit(ExitCode.USAGE)
-
-
-def _checked_suite(path: Path, settings: SuiteOptions) -> ValidSuite:
-    """The size of a suite, its warnings and missing keys. Raises ``SuiteError``."""
-    from visioneval.cli.problem_formats import ValidSuite
-    from visioneval.engine.prepare.planning import load_plan, missing_outputs
-    from visioneval.engine.prepare.sample_sizes import size_notes
-    from visioneval.errors import SuiteError
-    from visioneval.expansion.plan import unset_keys
-
-    planned = load_plan(path, settings)
-    missing, plan = missing_outputs(planned, settings), planned.plan
-    if missing.errors:
-        raise SuiteError(missing.errors)
-    sizes = len(plan.suite.cases), len(plan.runs), plan.cells
-    warnings = (*planned.loaded.warnings, *missing.warnings, *size_notes(planned))
-    return ValidSuite(str(path), *sizes, warnings, unset_keys(plan))
 
 
 @bounded(*bounds.ALL)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from visioneval.engine.cells.measurements import CachedImage
 from visioneval.engine.cells.panel import CheckedGrade, judge_contexts, panel_grade
 from visioneval.engine.cells.saved_images import SavedImages
 from visioneval.engine.sanitize import amount, scalar, usd
-from visioneval.errors import BudgetError, GraderError, ImageError, ProviderError, StoppedError
+from visioneval.errors import NEVER_ASKED, BudgetError, GraderError, ImageError, ProviderError, StoppedError
 from visioneval.expansion.plan import Call
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import MeasureOnce, measure_directly
@@ -186,20 +186,56 @@ async def _ask(
 
 
 async def _attempt(config: BaseGrader, subject: GradingContext, context: RunContext, deadline: float) -> CheckedGrade:
-    """Runs one grader with one judge. A failure becomes a grade without scores."""
+    """Runs one grader with one judge. A failure becomes a grade without scores.
+
+    So does a question that was never asked, even if the grader catches that error and does without the answer, as with
+    that of a lost vote. An error that stops the run does so even then.
+    """
+    never_asked: list[Exception] = []
+
+    async def ask(judge: str, question: Question) -> Reply:
+        try:
+            return await subject.ask_judge(judge, question)
+        except (StoppedError, ProviderError) as error:
+            if isinstance(error, StoppedError) or error.kind in NEVER_ASKED:
+                never_asked.append(error)
+            raise
+
+    checked = await _checked_attempt(config, replace(subject, ask_judge=ask), context, deadline)
+    for error in never_asked:
+        if isinstance(error, StoppedError) and not isinstance(error, BudgetError):
+            raise error
+    if not never_asked:
+        return checked
+    grade = replace(
+        checked.grade,
+        scores=dict.fromkeys(checked.grade.scores),
+        failure_tags=(),
+        error=context.sanitizer.text(str(never_asked[0])),
+    )
+    return replace(checked, grade=grade, is_unmeasured=True, kind=_kind_of(never_asked[0]))
+
+
+def _kind_of(error: Exception) -> str:
+    """The kind of a cell's error."""
+    if isinstance(error, BudgetError):
+        return "budget"
+    return error.kind if isinstance(error, ProviderError) else "unmeasured"
+
+
+async def _checked_attempt(
+    config: BaseGrader, subject: GradingContext, context: RunContext, deadline: float
+) -> CheckedGrade:
     kind = "unmeasured"
     limit = asyncio.timeout_at(deadline)
     try:
         async with limit:
             result = await call_user_code(Grade, context.components.graders[config.key].grade, subject)
         return _checked_grade(config, subject, context, result, kind)
-    except BudgetError as error:
-        kind, failed = "budget", Grade(scores={}, error=str(error))
+    except (BudgetError, GraderError, ProviderError, ImageError) as error:
+        kind, failed = _kind_of(error), Grade(scores={}, error=str(error) or type(error).__name__)
     except StoppedError:
         raise
-    except (GraderError, ProviderError, ImageError) as error:
-        kind = error.kind if isinstance(error, ProviderError) else kind
-        failed = Grade(scores={}, error=str(error) or type(error).__name__)
     except Exception as error:
         if isinstance(error, TimeoutError) and limit.expired():
             timeout_s = context.plan.suite.cell_timeout_s
@@ -260,7 +296,8 @@ def _grader_record(
         type=config.type_name,
         error=grade.error,
         is_unmeasured=checked.is_unmeasured,
-        is_optional=is_optional,
+        is_optional=is_optional and not checked.never_asked,
+        never_asked=checked.never_asked,
         details=dict(grade.details),
         refused=meter.refused if config.judge_names else None,
         usage=context.sanitizer.counts(meter.usage) or grade.usage,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from visioneval.engine.calls.cost.meter import JudgeMeters, Meter
 from visioneval.engine.cells.single_flight import SingleFlight
 from visioneval.engine.sanitize import Sanitizer
+from visioneval.errors import NEVER_ASKED
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.panel import combine_panel
 from visioneval.records.judge_answers import JudgeAnswer
@@ -27,6 +28,11 @@ class CheckedGrade:
     """Without the model of the last reply, unless the grader names it."""
     is_unmeasured: bool
     kind: str
+
+    @property
+    def never_asked(self) -> bool:
+        """Whether the judge was not asked a question at all: of a panel, any of its judges."""
+        return self.kind in NEVER_ASKED
 
 
 def judge_contexts(subject: GradingContext, names: Sequence[str]) -> Iterator[GradingContext]:
@@ -55,19 +61,14 @@ def panel_grade(
     meters: JudgeMeters,
     sanitizer: Sanitizer,
 ) -> tuple[CheckedGrade, tuple[JudgeAnswer, ...]]:
-    """The combined grade of a panel, and the answer of each judge. ``checked`` is in the panel's order.
-
-    A quorum excuses a judge that is down, but not a call that the budget refused.
-    """
+    """The combined grade of a panel, and the answer of each judge. ``checked`` is in the panel's order."""
     answers = tuple(
         _answer(name, attempt, meters, sanitizer) for name, attempt in zip(config.judge_names, checked, strict=True)
     )
-    out_of_budget = any(attempt.kind == "budget" for attempt in checked)
-    required = len(answers) if out_of_budget else config.required_judges
     result = combine_panel(
         answers,
         config.metrics(case),
-        required=required,
+        required=config.required_judges,
         optional=config.omissible(case),
         combine=config.panel_combine,
     )
@@ -81,8 +82,8 @@ def panel_grade(
         error=result.error,
     )
     fingerprint = rendered.fingerprint.model_copy(update={"judge_model": models or None})
-    is_unmeasured = None in result.scores.values()
-    return CheckedGrade(grade, fingerprint, is_unmeasured, _kind(checked, required)), answers
+    is_unmeasured = None in result.scores.values() or any(attempt.never_asked for attempt in checked)
+    return CheckedGrade(grade, fingerprint, is_unmeasured, _kind(checked, config.required_judges)), answers
 
 
 def _answer(name: str, checked: CheckedGrade, meters: JudgeMeters, sanitizer: Sanitizer) -> JudgeAnswer:
@@ -94,6 +95,7 @@ def _answer(name: str, checked: CheckedGrade, meters: JudgeMeters, sanitizer: Sa
         reasons=dict(grade.reasons),
         failure_tags=grade.failure_tags,
         error=grade.error,
+        never_asked=checked.never_asked,
         details=dict(grade.details),
         usage=sanitizer.counts(meter.usage or grade.usage),
         cost_usd=meter.cost_usd if meter.calls else grade.cost_usd,
@@ -103,8 +105,8 @@ def _answer(name: str, checked: CheckedGrade, meters: JudgeMeters, sanitizer: Sa
 
 
 def _kind(checked: Sequence[CheckedGrade], required: int) -> str:
-    """The kind of error if too few judges answered: the budget's, else that of the first judge without an answer."""
+    """The kind of error: of the first judge that was never asked, else, if too few answered, of the first of them."""
+    if never_asked := [attempt.kind for attempt in checked if attempt.never_asked]:
+        return never_asked[0]
     kinds = [attempt.kind for attempt in checked if attempt.is_unmeasured]
-    if len(checked) - len(kinds) >= required:
-        return "unmeasured"  # at most a split
-    return "budget" if "budget" in kinds else kinds[0]
+    return "unmeasured" if len(checked) - len(kinds) >= required else kinds[0]  # at most a split

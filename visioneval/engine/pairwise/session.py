@@ -19,7 +19,7 @@ from visioneval.engine.cells.image_cache import ImageCache
 from visioneval.engine.components import Components
 from visioneval.engine.sanitize import Sanitizer
 from visioneval.engine.shutdown import Progress
-from visioneval.errors import GraderError, ImageError, ProviderError, StoppedError
+from visioneval.errors import NEVER_ASKED, GraderError, ImageError, ProviderError, StoppedError
 from visioneval.expansion.plan import Call, Plan
 from visioneval.graders.base import GradingContext, PairGrader
 from visioneval.judging.ask import Ask
@@ -92,6 +92,10 @@ class PairwiseSession:
         """The config of one of its judges in the suite."""
         return self.plan.suite.judges[name]
 
+    def template_sha256(self, call: Call) -> str:
+        """The hash of the templates that ask about a pair of a case."""
+        return self.plan.templates.digest(*self.config.templates(call.case, self.plan.suite.vars))
+
     @property
     def grader(self) -> PairGrader:
         """The grader that asks the judge."""
@@ -156,14 +160,9 @@ async def judge_matchups(
 
     An early end is reported in ``progress``; any other failure becomes the error of one preference.
     """
-    answered = (
-        set()
-        if refresh
-        else {preference.key for preference in read_preferences(session.folder) if preference.error is None}
-    )
-    turns_of = {
-        name: _open_questions(matchups, session.judge(name).title, answered) for name in session.config.judge_names
-    }
+    stored = () if refresh else read_preferences(session.folder)
+    answered = {preference.key: preference.template_sha256 for preference in stored if preference.error is None}
+    turns_of = {name: _open_questions(session, matchups, name, answered) for name in session.config.judge_names}
     async with asyncio.TaskGroup() as group:
         for name, turns in turns_of.items():
             max_calls = session.calls.throttle.max_calls(judge_limit_key(session.judge(name)))
@@ -173,11 +172,15 @@ async def judge_matchups(
 
 
 def _open_questions(
-    matchups: Sequence[Matchup], judge: str, answered: set[PreferenceKey]
+    session: PairwiseSession, matchups: Sequence[Matchup], judge: str, answered: Mapping[PreferenceKey, str | None]
 ) -> Iterator[tuple[Matchup, Literal["a", "b"]]]:
+    """The questions without an answer, and those whose templates have changed since it was given."""
+    title = session.judge(judge).title
     for matchup in matchups:
+        valid = (None, session.template_sha256(matchup.call))
         for first in ORDERS:
-            if (matchup.call.case.id, matchup.sample, matchup.a.name, matchup.b.name, judge, first) not in answered:
+            key = matchup.call.case.id, matchup.sample, matchup.a.name, matchup.b.name, title, first
+            if key not in answered or answered[key] not in valid:
                 yield matchup, first
 
 
@@ -199,7 +202,7 @@ async def _judge_pair(session: PairwiseSession, judge: str, matchup: Matchup, fi
     limit = asyncio.timeout(session.plan.suite.cell_timeout_s)
     answer: Literal["a", "b", "tie"] | None = None
     reason = error = extra_keys = read = None
-    is_refused = False
+    kind = None
     meter = Meter(whole=session.meters.of(judge))
     try:
         async with limit:
@@ -214,7 +217,7 @@ async def _judge_pair(session: PairwiseSession, judge: str, matchup: Matchup, fi
         raise
     except (GraderError, ProviderError, ImageError) as failure:
         error = session.sanitizer.text(str(failure) or type(failure).__name__)
-        is_refused = isinstance(failure, ProviderError) and failure.kind == "refused"
+        kind = failure.kind if isinstance(failure, ProviderError) else None
     except Exception as failure:
         if isinstance(failure, TimeoutError) and limit.expired():
             error = f"exceeded the cell timeout of {session.plan.suite.cell_timeout_s:g} s"
@@ -231,9 +234,11 @@ async def _judge_pair(session: PairwiseSession, judge: str, matchup: Matchup, fi
         reason=reason,
         judge=session.judge(judge).title,
         error=error,
+        template_sha256=session.template_sha256(matchup.call),
         extra_keys=extra_keys,
         read=read,
-        refused=is_refused,
+        refused=kind == "refused",
+        never_asked=kind in NEVER_ASKED,
         cost_usd=meter.cost_usd if meter.calls else None,
         cached=meter.is_from_cache,
     )

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from visioneval.analysis.compare.must_pass import CaseKey, MustPassCase
+from visioneval.analysis.compare.must_pass import CaseKey
+from visioneval.analysis.compare.sampled import ConfirmedCase
 from visioneval.engine.cells.cell import Job
 from visioneval.engine.cells.turns import call_on_records, is_edit_of
 from visioneval.engine.prepare.planning import SuiteOptions, load_stored_plan
@@ -31,19 +32,19 @@ class CaseSamples:
     hashes of the run's outputs.
     """
 
-    cases: tuple[MustPassCase, ...]
+    cases: tuple[ConfirmedCase, ...]
     chains: tuple[tuple[Call, ...], ...]
     samples: range
     run_outputs: frozenset[str | None]
     records: dict[CellKey, Record]
 
-    def verdicts(self, case: MustPassCase) -> list[Verdict]:
+    def verdicts(self, case: ConfirmedCase) -> list[Verdict]:
         """The verdicts of the new samples of a case."""
         cells = ((*case.key, sample) for sample in self.samples)
         return [self.records[cell].verdict for cell in cells if cell in self.records]
 
     @property
-    def judged(self) -> tuple[MustPassCase, ...]:
+    def judged(self) -> tuple[ConfirmedCase, ...]:
         """The cases with their new samples."""
         return tuple(case.with_new(len(self.samples), self.verdicts(case)) for case in self.cases)
 
@@ -95,14 +96,14 @@ class CaseSamples:
 
 @dataclass(frozen=True, slots=True)
 class ConfirmationPlan:
-    """What ``--confirm`` may generate for a run: its plan with ``samples`` more samples of its ``must_pass`` cases."""
+    """What ``--confirm`` may generate for a run: its plan with ``samples`` more samples of some cases."""
 
     folder: Path
     info: RunInfo
     plan: Plan
     samples: int
 
-    def of_cases(self, broken: Sequence[MustPassCase], confirmations: Iterable[Record]) -> tuple[CaseSamples, ...]:
+    def of_cases(self, broken: Sequence[ConfirmedCase], confirmations: Iterable[Record]) -> tuple[CaseSamples, ...]:
         """The new samples of the cases that broke. ``confirmations`` are the records that the run has of them.
 
         Such a record counts if it was generated and graded as the run would do now, and has a verdict. Raises
@@ -182,7 +183,7 @@ def _key(call: Call) -> CaseKey:
 
 
 def plan_confirmation(
-    folder: Path, info: RunInfo, cases: Sequence[MustPassCase], samples: int, options: SuiteOptions
+    folder: Path, info: RunInfo, cases: Sequence[ConfirmedCase], samples: int, options: SuiteOptions
 ) -> ConfirmationPlan:
     """The plan for up to ``samples`` new samples of each of these cases of a run. Makes no call.
 

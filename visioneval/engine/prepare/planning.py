@@ -53,7 +53,7 @@ def load_plan(path: Path, options: SuiteOptions) -> Planned:
         judges=options.judges,
         run_labels=run_labels(options.runs),
     )
-    return Planned(loaded, expand(loaded, options.selection, samples=options.samples, runs_root=options.runs))
+    return _expanded(loaded, options, own_samples=loaded.suite.samples)
 
 
 def load_plans(paths: Sequence[Path], options: SuiteOptions) -> list[Planned]:
@@ -127,7 +127,14 @@ def load_stored_plan(folder: Path, options: SuiteOptions) -> Planned:
         hidden=info.hidden_vars,
         run_labels=run_labels(options.runs),
     )
-    return Planned(loaded, expand(loaded, options.selection, samples=options.samples, runs_root=options.runs))
+    # the stored suite has the number that was used, so a flag hides the suite's own
+    own_samples = info.suite.samples if info.selection.samples is None else None
+    return _expanded(loaded, options, own_samples=own_samples)
+
+
+def _expanded(loaded: LoadedSuite, options: SuiteOptions, *, own_samples: int | None) -> Planned:
+    plan = expand(loaded, options.selection, samples=options.samples, own_samples=own_samples, runs_root=options.runs)
+    return Planned(loaded, plan)
 
 
 def secrets_to_give(info: RunInfo, plan: Plan) -> list[str]:

@@ -23,7 +23,9 @@ from visioneval.errors import Problem, UsageError
 from visioneval.expansion.plan import Plan
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.entries.metrics import BUILT_IN
+from visioneval.suite.meanings import meanings_of
 from visioneval.suite.turns import chain_of
+from visioneval.types import Metric
 
 GECKO = "gecko"
 
@@ -80,7 +82,7 @@ def sample_sizes(
     """
     if options.difference is None:
         return None
-    detect = parse_detect(options.difference, {**plan.metrics, **BUILT_IN}, _families(plan))
+    detect = parse_detect(options.difference, _metrics(plan), _families(plan))
     if options.like and options.pass_rate is not None:
         raise UsageError("--pass-rate: --like measures it; leave out one of them")
     noise = _noise(plan, detect, options)
@@ -109,7 +111,7 @@ def planned_gate(plan: Plan, options: DetectOptions) -> GateRates | None:
     """How often a gate over the cells of ``plan`` fails; ``None`` without a gate. Raises ``UsageError``."""
     if options.gate is None:
         return None
-    gate = parse_planned_gate(options.gate, {**plan.metrics, **BUILT_IN})
+    gate = parse_planned_gate(options.gate, _metrics(plan))
     detect = Detect(gate.metric, RATE, 1.0)
     cells = sum(plan.count(case, run)[1] for case in plan.suite.cases if _has(case, plan, detect) for run in plan.runs)
     if not cells:
@@ -137,6 +139,10 @@ def size_notes(planned: Planned) -> tuple[Problem, ...]:
         f" everything breaks: {count_of(cases, 'case')}, or {count_of(most * more, 'sample')} of each, could"
     )
     return (Problem(planned.loaded.name, 0, 0, message),)
+
+
+def _metrics(plan: Plan) -> dict[str, Metric]:
+    return {**BUILT_IN, **meanings_of(plan.metrics, plan.whole_suite)}
 
 
 def _noise(plan: Plan, detect: Detect, options: DetectOptions) -> Noise:

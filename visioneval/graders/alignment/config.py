@@ -13,6 +13,7 @@ from visioneval.suite.cases.prompts import context
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.judge_prompt import ASKED, SHOWN, JudgeTemplate, ShowOptions, media_of, template_name
 from visioneval.suite.entries.panels import JudgeNames, PanelOptions
+from visioneval.suite.entries.recorded_answers import RecordedAnswer
 from visioneval.types import Metric
 
 REQUIREMENTS, JUDGE_SCORE = "requirements", "score"
@@ -37,6 +38,32 @@ def alignment_schema() -> dict[str, Any]:
     properties = {"requirement": text, "question": text, "analysis": text, "answer": {"type": "boolean"}, "gap": text}
     item = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
     return {REQUIREMENTS: {"type": "array", "items": item}, JUDGE_SCORE: {"type": "integer"}}
+
+
+def item_faults(number: int, item: Mapping[str, Any]) -> list[str]:
+    """What is wrong with a requirement in a judge's reply."""
+    problems = []
+    if not isinstance(item.get("answer"), bool):
+        problems.append(f"the answer of requirement {number} is not true or false")
+    for key in ("requirement", "question", "analysis"):
+        text = item.get(key)
+        problems += [] if isinstance(text, str) and text.strip() else [f"requirement {number} has no {key}"]
+    if not isinstance(item.get("gap", ""), str):
+        problems.append(f"the gap of requirement {number} is not text")
+    return problems
+
+
+def _are_requirements(value: Any) -> bool:
+    """Whether a recorded answer is a list of requirements that a judge could have checked."""
+    return (
+        isinstance(value, list)
+        and 1 <= len(value) <= MAX_REQUIREMENTS
+        and all(isinstance(item, Mapping) and not item_faults(number, item) for number, item in enumerate(value, 1))
+    )
+
+
+def _is_percent(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 100
 
 
 def alignment_context(
@@ -70,6 +97,15 @@ class AlignmentGrader(BaseGrader, AlignmentOptions):
 
     def metrics(self, case: TestCase) -> dict[str, Metric]:
         return {self.key: _PERCENT}
+
+    def recorded_answers(self, case: TestCase) -> Mapping[str, RecordedAnswer]:
+        schema = alignment_schema()
+        expected = "a list of objects with requirement, question, analysis, answer and gap"
+        score = RecordedAnswer("a number from 0 to 100", _is_percent, schema[JUDGE_SCORE], is_required=False)
+        return {
+            REQUIREMENTS: RecordedAnswer(expected, _are_requirements, schema[REQUIREMENTS]),
+            JUDGE_SCORE: score,
+        }
 
     def judge_templates(self, case: TestCase, variables: Mapping[str, Any]) -> tuple[JudgeTemplate, ...]:
         name = template_name(self.template, case, variables)

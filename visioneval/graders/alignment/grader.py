@@ -13,6 +13,7 @@ from visioneval.graders.alignment.config import (
     AlignmentGrader,
     alignment_context,
     alignment_schema,
+    item_faults,
 )
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.judging.ask import (
@@ -118,16 +119,4 @@ def reply_problems(data: Any) -> list[str]:
         return [*problems, "requirements is not a list of objects"]
     if not 1 <= len(items) <= MAX_REQUIREMENTS and REQUIREMENTS in data:
         problems.append(f"there are {len(items)} requirements, not 1 to {MAX_REQUIREMENTS}")
-    return problems + [problem for number, item in enumerate(items, 1) for problem in _item_faults(number, item)]
-
-
-def _item_faults(number: int, item: Mapping[str, Any]) -> list[str]:
-    problems = []
-    if not isinstance(item.get("answer"), bool):
-        problems.append(f"the answer of requirement {number} is not true or false")
-    for key in ("requirement", "question", "analysis"):
-        text = item.get(key)
-        problems += [] if isinstance(text, str) and text.strip() else [f"requirement {number} has no {key}"]
-    if not isinstance(item.get("gap", ""), str):
-        problems.append(f"the gap of requirement {number} is not text")
-    return problems
+    return problems + [problem for number, item in enumerate(items, 1) for problem in item_faults(number, item)]

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from visioneval.graders.gecko.config import lettered_choices, offers_none
+from visioneval.graders.gecko.choices import NONE_OF_THEM, answer_text, choice_of, lettered_choices, offers_none
 from visioneval.judging.ask import object_schema
 from visioneval.suite.cases.questions import GeckoQuestion, folded_text
 
-_LETTER = re.compile(r"\(?([a-z])[).:\]]?", re.ASCII)
-_LETTER_AND_TEXT = re.compile(r"\(?([a-z])[).:\]]\s*(.+)", re.ASCII)
-_NONE = {"none", "none of them", "none of these", "none of the above", "none of the choices"}
 MAX_ANSWER_CHARS = 500
 
 
@@ -26,28 +22,6 @@ class ParsedAnswer:
     reason: str = ""
     choice: int | None = None
     fault: str | None = "no answer"
-
-
-def choice_of(question: GeckoQuestion, answer: str) -> int | None:
-    """The index of the choice that an answer names; the index after the last choice means ``none of them``.
-
-    Accepts a letter, a choice's text, or both if they agree; never a part of a sentence.
-    """
-    offered = {letter: folded_text(text) for letter, text in lettered_choices(question).items()}
-    texts = list(offered.values())
-    folded = folded_text(answer)
-    if folded in texts:
-        return texts.index(folded)
-    if offers_none(question) and folded in _NONE:
-        return len(texts) - 1
-    plain = " ".join(answer.casefold().split()).strip("\"'`* ")
-    letter_match = _LETTER.fullmatch(plain)
-    if letter_match and letter_match[1] in offered:
-        return list(offered).index(letter_match[1])
-    full_match = _LETTER_AND_TEXT.fullmatch(plain)
-    if full_match and offered.get(full_match[1]) == folded_text(full_match[2]):
-        return list(offered).index(full_match[1])
-    return None
 
 
 def chosen_text(question: GeckoQuestion, answer: ParsedAnswer) -> str | None:
@@ -102,8 +76,7 @@ def _entries(data: Mapping[str, Any], ids: Collection[str]) -> list[dict[str, An
 
 
 def _parse_answer(question: GeckoQuestion, entry: Mapping[str, Any]) -> ParsedAnswer:
-    value = entry["answer"]
-    answer = ("yes" if value else "no") if isinstance(value, bool) else "" if value is None else str(value).strip()
+    answer = answer_text(entry["answer"])
     choice = choice_of(question, answer)
     fault = None if choice is not None else "no answer" if not answer else "not one of the choices"
     return ParsedAnswer(answer[:MAX_ANSWER_CHARS], str(entry.get("reason") or "")[:MAX_ANSWER_CHARS], choice, fault)
@@ -122,5 +95,5 @@ def _may_be_truncated(question: GeckoQuestion, text: str) -> bool:
     offered = [
         (index, folded_text(offered_text)) for index, offered_text in enumerate(lettered_choices(question).values())
     ]
-    offered += [(len(offered) - 1, offered_text) for offered_text in _NONE] if offers_none(question) else []
+    offered += [(len(offered) - 1, offered_text) for offered_text in NONE_OF_THEM] if offers_none(question) else []
     return any(index != choice and offered_text.startswith(folded_text(text)) for index, offered_text in offered)

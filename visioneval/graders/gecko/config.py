@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from visioneval.graders.gecko.choices import lettered_choices, names_choice
 from visioneval.suite.cases.case import TestCase, Text
 from visioneval.suite.cases.outputs import FilePath, FrameCount
-from visioneval.suite.cases.questions import TYPES, GeckoQuestion, Media, folded_text
+from visioneval.suite.cases.questions import TYPES, GeckoQuestion, Media
 from visioneval.suite.entries.datasets import QuestionRows
 from visioneval.suite.entries.graders import SHARE_UP, BaseGrader
 from visioneval.suite.entries.judge_prompt import JudgeTemplate
 from visioneval.suite.entries.panels import JudgeNames, PanelOptions, names_of
+from visioneval.suite.entries.recorded_answers import RecordedAnswer
 from visioneval.types import Metric, TaskType
 
+_IDS = ("questions.id",)
 CHECK = "gecko/check.md.j2"
 """The template of ``check_questions``; a suite may override it with a file of the same name."""
-NONE = "none of them"
 
 
 class GeckoOptions(PanelOptions):
@@ -44,8 +47,9 @@ class GeckoOptions(PanelOptions):
     on_unanswered: Literal["error", "wrong", "skip"] = Field(
         default="error", description="What a question counts as if it has no usable answer after one retry."
     )
-    on_bad_dependency: Literal["error", "drop"] = Field(
-        default="error", description="drop: one bad dependency removes all dependencies of that prompt's questions."
+    on_bad_dependency: Literal["error", "drop", "drop_all"] = Field(
+        default="error",
+        description="drop: bad dependencies are removed; drop_all: one removes all of that prompt's questions.",
     )
     dependencies: Literal["use", "ignore"] = Field(
         default="use", description="ignore: questions are scored without their dependencies."
@@ -54,6 +58,11 @@ class GeckoOptions(PanelOptions):
     check_questions: bool = Field(
         default=False, description="Drop generated questions whose answer does not follow from the prompt alone."
     )
+
+    @property
+    def dependency_version(self) -> str | None:
+        """``"2"`` is what ``drop`` removes; with another value, nothing changed."""
+        return "2" if self.on_bad_dependency == "drop" else None
 
     @property
     def question_writer(self) -> str:
@@ -110,20 +119,6 @@ def _question_context(question: GeckoQuestion) -> Mapping[str, Any]:
     }
 
 
-def lettered_choices(question: GeckoQuestion) -> dict[str, str]:
-    """The possible answers by letter; ``none of them`` is last, except for yes/no questions."""
-    texts = list(question.choices)
-    if offers_none(question):
-        texts.append(NONE)
-    return dict(zip("abcdefghijklmnopqrstuvwxyz", texts, strict=False))
-
-
-def offers_none(question: GeckoQuestion) -> bool:
-    """Whether ``none of them`` is one of the possible answers."""
-    folded = {folded_text(choice) for choice in question.choices}
-    return folded != {"yes", "no"} and NONE not in folded
-
-
 class GeckoGrader(BaseGrader, GeckoOptions):
     """The share of a prompt's claims that an image or a video shows."""
 
@@ -148,8 +143,9 @@ class GeckoGrader(BaseGrader, GeckoOptions):
     def judge_templates(self, case: TestCase, variables: Mapping[str, Any]) -> tuple[JudgeTemplate, ...]:
         making = [JudgeTemplate(self.template_for_questions, "questions_template", ("prompt",))]
         if self.check_questions:
-            making.append(JudgeTemplate(CHECK, "check_questions", ("prompt", "questions")))
-        return (*making, JudgeTemplate(self.template_for_answers, "answers_template", ("questions",)))
+            making.append(JudgeTemplate(CHECK, "check_questions", ("prompt", "questions"), ids=_IDS))
+        ids = () if self.mode == "single" else _IDS  # a question alone can be answered by a letter
+        return (*making, JudgeTemplate(self.template_for_answers, "answers_template", ("questions",), ids=ids))
 
     def template_contexts(
         self,
@@ -176,10 +172,27 @@ class GeckoGrader(BaseGrader, GeckoOptions):
         generated = len({prompt for case, prompt in prompts if case.questions is None})
         return generated * (2 if self.check_questions else 1)
 
+    def recorded_answers(self, case: TestCase) -> Mapping[str, RecordedAnswer]:
+        """Without ``on_unanswered: error``, any answer counts, and a question may be without one."""
+        is_error = self.on_unanswered == "error"
+        return {
+            question.id: RecordedAnswer(
+                f"a choice: {', '.join(f'{letter}) {text}' for letter, text in lettered_choices(question).items())}",
+                partial(names_choice, question) if is_error else lambda _: True,
+                text=question.question,
+                is_required=is_error,
+            )
+            for question in ((*(case.questions or ()), *case.add_questions) if self.metrics(case) else ())
+        }
+
     @property
     def question_file(self) -> str | QuestionRows | None:
         return self.questions
 
     @property
     def drops_bad_dependencies(self) -> bool:
-        return self.on_bad_dependency == "drop" or self.dependencies == "ignore"
+        return self.on_bad_dependency != "error" or self.dependencies == "ignore"
+
+    @property
+    def version(self) -> str | None:
+        return self.dependency_version

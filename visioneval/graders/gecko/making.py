@@ -18,7 +18,12 @@ from visioneval.providers.base import Question, Reply
 from visioneval.providers.reply_json import UnreadableReplyError
 from visioneval.records.questions import DroppedQuestion, PromptQuestions, prompt_sha256
 from visioneval.suite.cases.case import TestCase
-from visioneval.suite.cases.questions import GeckoQuestion, dependency_problems, without_bad_dependencies
+from visioneval.suite.cases.questions import (
+    GeckoQuestion,
+    dependency_problems,
+    without_bad_dependencies,
+    without_dependencies_if_any_is_bad,
+)
 from visioneval.templates.render import Templates
 
 NOT_STATED = "the prompt does not say"
@@ -26,7 +31,8 @@ NOT_STATED = "the prompt does not say"
 
 def options_digest(options: GeckoOptions) -> str:
     """A hash of the options that affect generated questions. Prompt and templates are hashed separately."""
-    return digest([options.question_writer, options.media, options.on_bad_dependency])
+    rule = filter(None, (options.on_bad_dependency, options.dependency_version))
+    return digest([options.question_writer, options.media, *rule])
 
 
 def generation_key(options: GeckoOptions, prompt: str, templates: str) -> str:
@@ -43,7 +49,11 @@ def pinned_questions(case: TestCase, prompt: str) -> PromptQuestions | None:
 
 def with_valid_dependencies(questions: Sequence[GeckoQuestion], options: GeckoOptions) -> tuple[GeckoQuestion, ...]:
     """Drops bad dependencies if the options say so. If they are errors instead, earlier checks found none."""
-    return without_bad_dependencies(questions) if options.on_bad_dependency == "drop" else tuple(questions)
+    if options.on_bad_dependency == "drop":
+        return without_bad_dependencies(questions)
+    if options.on_bad_dependency == "drop_all":
+        return without_dependencies_if_any_is_bad(questions)
+    return tuple(questions)
 
 
 async def generate_questions(ask: Ask, prompt: str, options: GeckoOptions, templates: Templates) -> PromptQuestions:

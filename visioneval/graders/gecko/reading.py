@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from visioneval.graders.gecko.answers import choice_of
+from visioneval.graders.gecko.choices import choice_of
 from visioneval.judging.ask import extra_keys_of, object_schema
 from visioneval.providers.reply_json import UnreadableReplyError, read_objects
 from visioneval.records.questions import DroppedQuestion

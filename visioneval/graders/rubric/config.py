@@ -7,10 +7,11 @@ from math import ceil
 from typing import Any, ClassVar, Literal
 
 from visioneval.graders.rubric.metrics import PassFail, RubricOptions, ScaleScore
-from visioneval.graders.rubric.prompt import rubric_context, rubric_groups
+from visioneval.graders.rubric.prompt import TAGS, VERDICT, VERDICTS, rubric_context, rubric_groups, rubric_schema
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader
-from visioneval.suite.entries.judge_prompt import ASKED, SHOWN, JudgeTemplate, template_name
+from visioneval.suite.entries.judge_prompt import ASKED, REASON, SHOWN, JudgeTemplate, template_name
+from visioneval.suite.entries.recorded_answers import RecordedAnswer, is_text, is_texts
 from visioneval.suite.labels import LabelQuestion
 from visioneval.types import Metric
 
@@ -56,6 +57,17 @@ class RubricGrader(BaseGrader, RubricOptions):
     def judge_calls(self, times: int, cases: Sequence[TestCase], variables: Mapping[str, Any]) -> int:
         groups = [len(rubric_groups(self.asked_about(case), per_metric=self.per_metric)) for case in cases]
         return ceil(times * sum(groups) / max(1, len(groups))) * self.votes
+
+    def recorded_answers(self, case: TestCase) -> Mapping[str, RecordedAnswer]:
+        asked = self.asked_about(case)
+        schemas = rubric_schema(asked, self.failure_tags)
+        answers = {name: RecordedAnswer(metric.expected, metric.fits, schemas[name]) for name, metric in asked.items()}
+        others = {
+            REASON: RecordedAnswer("text", is_text, schemas[REASON], is_required=False),
+            TAGS: RecordedAnswer("a list of tags", is_texts, schemas.get(TAGS), is_required=False),
+            VERDICT: RecordedAnswer("PASS or FAIL", VERDICTS.__contains__, schemas[VERDICT], is_required=False),
+        }
+        return {**answers, **{name: answer for name, answer in others.items() if name in schemas}} if asked else {}
 
     @property
     def rounds_per_call(self) -> int:

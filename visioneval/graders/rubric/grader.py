@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,6 +18,7 @@ from visioneval.graders.rubric.metrics import RubricMetric
 from visioneval.graders.rubric.prompt import (
     TAGS,
     VERDICT,
+    VERDICTS,
     rubric_context,
     rubric_groups,
     rubric_keys,
@@ -35,6 +37,7 @@ from visioneval.judging.attachments import Attachment, load_attachments, message
 from visioneval.judging.votes import combined_vote, is_tie, majority
 from visioneval.providers.base import Question, Reply
 from visioneval.suite.entries.judge_prompt import REASON, template_name
+from visioneval.suite.entries.recorded_answers import is_text, is_texts
 from visioneval.types import Score
 
 if TYPE_CHECKING:
@@ -137,7 +140,9 @@ class Rubric:
                 {key: unrecorded[key] for key in keys if key in unrecorded},
             )
         except OffSchemaError as error:
-            return Ballot(metrics, vote, error.replies, fault=str(error), crops=crop_tool.crops if crop_tool else ())
+            usable = recorded_part(metrics, error.replies)
+            crops = crop_tool.crops if crop_tool else ()
+            return Ballot(metrics, vote, error.replies, usable, fault=str(error), crops=crops)
         except ProviderError as error:
             return Ballot(metrics, vote, (), fault=str(error), crops=crop_tool.crops if crop_tool else ())
         return Ballot(metrics, vote, answer.replies, answer, crops=crop_tool.crops if crop_tool else ())
@@ -184,23 +189,34 @@ class Rubric:
         )
 
 
+def recorded_part(metrics: Metrics, replies: tuple[Reply, ...]) -> Answer | None:
+    """The keys of a recorded answer that can be used: each was given by itself. ``None`` for a judge's own answer."""
+    if any(reply.shape != "recorded" for reply in replies):
+        return None
+    data = json.loads(replies[-1].text)
+    usable = {name: value for name, value in data.items() if not key_problems(metrics, name, value)}
+    return Answer(usable, "json", replies)
+
+
 def reply_problems(metrics: Metrics, failure_tags: Sequence[str], data: Any) -> list[str]:
     """The problems with a judge's reply. Undeclared tags and additional keys are not problems."""
     if not isinstance(data, dict):
         return ["the answer is not a JSON object"]
     keys = rubric_keys(metrics, failure_tags)
-    problems = [f"the key {key!r} is missing" for key in keys if key not in data]
-    for name, metric in metrics.items():
-        if name in data and not metric.fits(data[name]):
-            problems.append(f"{name} is {data[name]!r:.60}, which is not on its scale")
-    if VERDICT in data and data[VERDICT] not in ("PASS", "FAIL"):
-        problems.append(f"verdict is {data[VERDICT]!r:.60}, not PASS or FAIL")
-    tags = data.get(TAGS, [])
-    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        problems.append("failure_tags is not a list of strings")
-    if not isinstance(data.get(REASON, ""), str):
-        problems.append("reason is not text")
-    return problems
+    missing = [f"the key {key!r} is missing" for key in keys if key not in data]
+    ordered = [key for key in (*metrics, VERDICT, TAGS, REASON) if key in data]
+    return missing + [problem for key in ordered for problem in key_problems(metrics, key, data[key])]
+
+
+def key_problems(metrics: Metrics, key: str, value: Any) -> list[str]:
+    """The problem with the value of one key of a reply, if any."""
+    if key in metrics and not metrics[key].fits(value):
+        return [f"{key} is {value!r:.60}, which is not on its scale"]
+    if key == VERDICT and value not in VERDICTS:
+        return [f"verdict is {value!r:.60}, not PASS or FAIL"]
+    if key == TAGS and not is_texts(value):
+        return ["failure_tags is not a list of strings"]
+    return ["reason is not text"] if key == REASON and not is_text(value) else []
 
 
 def _votes(asked: Metrics, ballots: Sequence[Ballot]) -> dict[str, list[Any]]:

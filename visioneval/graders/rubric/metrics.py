@@ -48,6 +48,11 @@ class PassFail(_CaseMetric):
         """The JSON Schema of the judge's answer."""
         return {"type": "boolean"}
 
+    @property
+    def expected(self) -> str:
+        """The answer in words."""
+        return "yes or no"
+
     def fits(self, value: Any) -> bool:
         """Whether a judge's answer is on the scale."""
         return isinstance(value, bool)
@@ -104,6 +109,13 @@ class ScaleScore(_CaseMetric):
             return {"type": "integer", "enum": [int(low + index * self.step) for index in range(count)]}
         kind = "integer" if self.whole else "number"
         return {"type": kind, "minimum": low, "maximum": high}
+
+    @property
+    def expected(self) -> str:
+        """The answer in words."""
+        low, high = self.scale
+        step = "" if self.whole and self.step == 1 else f" in steps of {self.step:g}"
+        return f"a {'whole ' if self.whole else ''}number from {low:g} to {high:g}{step}"
 
     def fits(self, value: Any) -> bool:
         """Whether a judge's answer is on the scale, and on one of its steps."""

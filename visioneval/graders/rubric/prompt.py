@@ -11,6 +11,7 @@ from visioneval.suite.cases.prompts import context
 from visioneval.suite.entries.judge_prompt import REASON, media_of
 
 VERDICT, TAGS = "verdict", "failure_tags"
+VERDICTS = ("PASS", "FAIL")
 
 
 def rubric_groups(asked: Mapping[str, RubricMetric], *, per_metric: bool) -> list[Mapping[str, RubricMetric]]:
@@ -30,7 +31,7 @@ def rubric_schema(metrics: Mapping[str, RubricMetric], failure_tags: Sequence[st
     if failure_tags:
         properties[TAGS] = {"type": "array", "items": {"type": "string", "enum": list(failure_tags)}}
     meaning = "Your own judgement of the whole: PASS if it is usable as it is, otherwise FAIL."
-    properties[VERDICT] = {"type": "string", "enum": ["PASS", "FAIL"], "description": meaning}
+    properties[VERDICT] = {"type": "string", "enum": list(VERDICTS), "description": meaning}
     return properties
 
 

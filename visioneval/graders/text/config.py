@@ -21,6 +21,7 @@ from visioneval.suite.entries.graders import (
 )
 from visioneval.suite.entries.judge_prompt import JudgeTemplate
 from visioneval.suite.entries.panels import JudgeNames, PanelOptions
+from visioneval.suite.entries.recorded_answers import RecordedAnswer, is_texts
 from visioneval.types import Metric
 
 _OCR_VERSION = "3"
@@ -31,6 +32,10 @@ _SCORES: Mapping[TextScore, Metric] = {"word_accuracy": SHARE_UP, "ned": SHARE_D
 
 LIST, DESCRIBE, CHECK = "text/list.md.j2", "text/describe.md.j2", "text/check_description.md.j2"
 """The templates of a text grader with a judge; a suite may override them with files of the same names."""
+
+
+TEXTS: Mapping[str, Any] = {"type": "array", "items": {"type": "string"}}
+"""The JSON Schema of the lines that a judge reads."""
 
 
 def text_contexts(case: TestCase, prompt: str, description: str, *, describe: bool) -> dict[str, dict[str, Any]]:
@@ -160,6 +165,15 @@ class TextGrader(BaseGrader, PanelOptions):
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
         if self.judge_names and case.expect.text is not None:
             yield from text_contexts(case, prompt, "a description", describe=self.describe).items()
+
+    def recorded_answers(self, case: TestCase) -> Mapping[str, RecordedAnswer]:
+        if not self.metrics(case) or not self.judge_names:
+            return {}
+        lines = RecordedAnswer("a list of lines", is_texts, TEXTS, is_required=self.extract == "judge")
+        if not self.describe:
+            return {"lines": lines}
+        met = RecordedAnswer("yes or no", lambda value: isinstance(value, bool), {"type": "boolean"}, is_required=False)
+        return {"lines": lines, "criteria_met": met}
 
     def judge_calls(self, times: int, cases: Sequence[TestCase], variables: Mapping[str, Any]) -> int:
         return times * (2 if self.describe else 1)

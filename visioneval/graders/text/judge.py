@@ -10,7 +10,7 @@ from typing import Any
 
 from visioneval.expansion.digest import digest
 from visioneval.graders.base import GradingContext
-from visioneval.graders.text.config import CHECK, DESCRIBE, LIST, TextGrader, text_contexts
+from visioneval.graders.text.config import CHECK, DESCRIBE, LIST, TEXTS, TextGrader, text_contexts
 from visioneval.graders.text.copy_match import Reading
 from visioneval.judging.ask import (
     MAX_REPLY_CHARS,
@@ -23,7 +23,7 @@ from visioneval.judging.ask import (
 )
 from visioneval.providers.base import Question, Reply
 
-_LINES = {"lines": {"type": "array", "items": {"type": "string"}}}
+_LINES = {"lines": TEXTS}
 _DESCRIBED = {"description": {"type": "string"}}
 _CHECKED = {**_LINES, "criteria_met": {"type": "boolean"}, "reason": {"type": "string"}}
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError
 
-from visioneval.suite.cases.case import Size
+from visioneval.suite.cases.case import SIZE, Size, pixel_size
 from visioneval.suite.entries.providers import GeneratingProvider
 from visioneval.suite.loading.messages import explain
 from visioneval.types import Frozen, TaskType
@@ -116,8 +116,12 @@ class MockProvider(GeneratingProvider):
     provider: Literal["mock"]
 
     def unused_params(self, params: Mapping[str, Any], tasks: Set[TaskType]) -> Iterator[tuple[str, str]]:
-        """What is for videos only, if no case is about one."""
+        """What is for videos only, if no case is about one, and a size that no video of it can have."""
         if TaskType.VIDEO_GENERATION in tasks:
+            size = params.get("size")
+            is_used = params.get("flaw") != "wrong_size"
+            if is_used and isinstance(size, str) and SIZE.fullmatch(size) and any(at % 2 for at in pixel_size(size)):
+                yield "size", f"a video needs an even width and height, not {size}"
             return
         if params.get("flaw") in tuple(_OF_VIDEOS):  # a run may be a stranger's: the value may not be hashable
             yield "flaw", f"a flaw of videos, {params['flaw']!r}, but all cases of this model run are about images"

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from visioneval.counted import count_of
 from visioneval.errors import Problem, SuiteError, VisionEvalError
 from visioneval.providers.recorded.config import YES_NO, RecordedJudge, is_empty
+from visioneval.providers.recorded.values import cell_text, recorded_value
 from visioneval.suite.cases.case import TestCase
+from visioneval.suite.checks.rules import SuiteContext
 from visioneval.suite.entries.graders import BaseGrader
+from visioneval.suite.entries.recorded_answers import RecordedAnswer
 from visioneval.suite.loading.datasets.rows import Row, missing_columns
 from visioneval.suite.loading.datasets.tables import read_rows
-from visioneval.suite.loading.messages import Loc
+from visioneval.suite.loading.messages import Loc, SuiteWarning, did_you_mean
 from visioneval.suite.loading.paths import Trust
-from visioneval.types import Metric
+from visioneval.suite.model import Suite
+from visioneval.suite.runs import dataset_outputs
+from visioneval.suite.size import samples_of
+from visioneval.types import ModelRun
 
 _LISTED = 5
-Asked = Sequence[tuple[TestCase, BaseGrader]]
+_Cell = tuple[str, ...]
+"""The case, the model run and the sample of an answer; empty where the file does not tell them apart."""
 
 
 def problems(judge: RecordedJudge, folder: Path, trust: Trust) -> Iterator[tuple[Loc, str] | Problem]:
@@ -74,52 +81,89 @@ def _plain(answer: Any) -> str | float | None:
     return number if math.isfinite(number) else word
 
 
-def answer_warnings(judge: RecordedJudge, folder: Path, trust: Trust, asked: Asked) -> Iterator[tuple[Loc, str]]:
-    """Yields cases without any answer, and answers that are no score of their metric.
-
-    ``asked`` are the cases, each with a grader that asks this judge. Says nothing about a file with problems.
-    """
-    if not asked or any(True for _ in problems(judge, folder, trust)):
+def answer_problems(
+    judge: RecordedJudge, folder: Path, trust: Trust, view: SuiteContext, graders: Sequence[BaseGrader]
+) -> Iterator[tuple[Loc, str] | Problem | SuiteWarning]:
+    """Yields answers that ``graders`` cannot use, and cells without answers. Nothing about a file with problems."""
+    if not graders or any(True for _ in problems(judge, folder, trust)):
         return
-    by_case: dict[str, list[Row]] = defaultdict(list)
+    fields, answers = judge.fields, dict[_Cell, dict[str, Row]]()
     for row in read_rows(folder / judge.path, judge.path):
-        by_case[str(row.get(judge.fields.case))].append(row)
-    ids = list(dict.fromkeys(case.id for case, _ in asked))
-    if missing := [case_id for case_id in ids if case_id not in by_case]:
-        yield ("path",), f"{judge.path} has no answer for {len(missing)} of {len(ids)} cases: {_listed(missing)}"
-    bad = [
-        f"line {row.line}: {row.get(judge.fields.answer)!r} is no {_kind(metric)} ({name})"
-        for case, grader in asked
-        for name, metric in grader.metrics(case).items()
-        for row in by_case.get(case.id, ())
-        if row.get(judge.fields.question) == name and not _is_score(row.get(judge.fields.answer), metric)
-    ]
-    if bad:
-        yield ("path",), f"{judge.path} has answers that count as not measured: {_listed(bad, '; ')}"
+        if not is_empty(row.get(fields.answer)):
+            key = tuple(cell_text(row, column) for column in (fields.case, fields.model, fields.sample))
+            answers.setdefault(key, {})[cell_text(row, fields.question)] = row
+    unusable: dict[int, Problem] = {}
+    for grader in graders:
+        lacking: dict[_Cell, str] = {}
+        cells = 0
+        for cell, expected in _cells(judge, view, folder, grader):
+            cells += 1
+            recorded = answers.get(cell, {})
+            given = {name: answer for name, item in expected.items() if (answer := _row_of(recorded, name, item))}
+            missing = [name for name, item in expected.items() if item.is_required and name not in given]
+            if missing or not given:
+                lacking[cell] = missing[0] if missing else next(iter(expected))
+            for name, row in given.items():
+                value, item = row.get(fields.answer), expected[name]
+                if not item.fits(value if item.schema is None else recorded_value(value, item.schema)):
+                    message = f"{value!r:.60} is no answer to {name!r} of case {cell[0]!r}"
+                    advice = f"write {item.expected}, or leave it empty if there is none"
+                    unusable.setdefault(row.line, Problem(judge.path, row.line, 1, f"{message}: {advice}"))
+        yield from _lacking(judge, grader, lacking, cells, {name for row in answers.values() for name in row})
+    yield from islice(unusable.values(), _LISTED)
+    if (more := len(unusable) - _LISTED) > 0:
+        yield ("path",), f"{judge.path} has {count_of(more, 'more answer')} that cannot be used"
 
 
-def _is_score(answer: Any, metric: Metric) -> bool:
-    """Whether an answer is a score of its metric. An empty one is: the question was not answered."""
-    if is_empty(answer) or isinstance(answer, (Mapping, list)):
-        return True
-    text = str(answer).strip().lower()
-    if metric.type == "bool":
-        return text in YES_NO
-    try:
-        number = float(text)
-    except ValueError:
-        return False
-    low, high = metric.range or (None, None)
-    return math.isfinite(number) and (low is None or number >= low) and (high is None or number <= high)
+def _cells(
+    judge: RecordedJudge, view: SuiteContext, folder: Path, grader: BaseGrader
+) -> Iterator[tuple[_Cell, Mapping[str, RecordedAnswer]]]:
+    """The cells that a grader grades, as the file tells them apart, each with what it asks about them."""
+    has_model, has_sample = judge.fields.model is not None, judge.fields.sample is not None
+    pairs = zip(view.runs, view.labels, strict=True)
+    runs = [(run.label, cases, _samples_by_case(run, view.suite, folder)) for run, (_, cases) in pairs]
+    for index, case in enumerate(view.suite.cases):
+        if case.expect.refusal or not grader.is_for(case) or not (expected := grader.recorded_answers(case)):
+            continue
+        samples = [(label, samples_of_case(case)) for label, cases, samples_of_case in runs if index in cases]
+        cells = {
+            (case.id, label if has_model else "", str(sample) if has_sample else ""): None
+            for label, count in samples
+            for sample in range(count if has_sample else min(count, 1))
+        }
+        yield from ((cell, expected) for cell in cells)
 
 
-def _kind(metric: Metric) -> str:
-    if metric.type == "bool":
-        return "yes or no"
-    low, high = metric.range or (None, None)
-    return "number" if low is None or high is None else f"number from {low:g} to {high:g}"
+def _samples_by_case(run: ModelRun, suite: Suite, folder: Path) -> Callable[[TestCase], int]:
+    """How many samples of a case a model run has, as far as that is known: none of a case without an output."""
+    existing = dataset_outputs(run, suite, folder) if run.config.reads_outputs else {}
+    if existing:
+        return lambda case: len(existing.get(case.output_of or case.id, ()))
+    count = samples_of(run, suite.samples)
+    return lambda _: count
 
 
-def _listed(texts: Sequence[str], separator: str = ", ") -> str:
+def _row_of(recorded: Mapping[str, Row], name: str, expected: RecordedAnswer) -> Row | None:
+    """The row with the answer to a question, by its name or its text."""
+    return recorded.get(name) or (None if expected.text is None else recorded.get(expected.text))
+
+
+def _lacking(
+    judge: RecordedJudge, grader: BaseGrader, lacking: Mapping[_Cell, str], cells: int, names: Collection[str]
+) -> Iterator[tuple[Loc, str] | SuiteWarning]:
+    """What to say about cells without an answer: they will be errors."""
+    if not lacking:
+        return
+    listed = [f"{' '.join(filter(None, cell))} ({name})" for cell, name in lacking.items()]
+    message = f"{judge.path} has no answer for {len(lacking)} of {count_of(cells, 'cell')} of {grader.key!r}"
+    is_needed = grader.required_judges == len(grader.judge_names) and not grader.optional
+    if len(lacking) == cells and is_needed:
+        name = next(iter(lacking.values()))
+        yield ("path",), f"{message}: {_listed(listed)}{did_you_mean(name, names)}"
+    else:
+        yield SuiteWarning(("path",), f"{message}: {_listed(listed)}")
+
+
+def _listed(texts: Sequence[str]) -> str:
     more = len(texts) - _LISTED
-    return separator.join(texts[:_LISTED]) + (f" and {more:,} more" if more > 0 else "")
+    return ", ".join(texts[:_LISTED]) + (f" and {more:,} more" if more > 0 else "")

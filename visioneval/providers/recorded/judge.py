@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from visioneval.errors import ProviderError
 from visioneval.providers.base import CellRef, Question, Reply
-from visioneval.providers.recorded.config import YES_NO, RecordedJudge, is_empty
-from visioneval.suite.loading.datasets.rows import Row
+from visioneval.providers.recorded.config import RecordedJudge, is_empty
+from visioneval.providers.recorded.values import cell_text, recorded_value
 from visioneval.suite.loading.datasets.tables import read_rows
 
 Key = tuple[str, str | None, str | None]
@@ -29,13 +28,13 @@ class Recorded:
         fields = config.fields
         for row in read_rows(Path(config.path), config.path):
             key = (
-                _text(row, fields.case),
-                None if fields.model is None else _text(row, fields.model),
-                None if fields.sample is None else _text(row, fields.sample),
+                cell_text(row, fields.case),
+                None if fields.model is None else cell_text(row, fields.model),
+                None if fields.sample is None else cell_text(row, fields.sample),
             )
             answer, answers = row.get(fields.answer), self._answers.setdefault(key, {})
             if not is_empty(answer):  # an empty row replaces no answer
-                answers[_text(row, fields.question)] = answer
+                answers[cell_text(row, fields.question)] = answer
 
     async def ask(self, question: Question, about: CellRef) -> Reply:
         """Returns a JSON object with the recorded answers to ``question.names`` and to other keys of its schema.
@@ -55,33 +54,8 @@ class Recorded:
             raise ProviderError(f"{Path(self._config.path).name}: no recorded answer for {cell}", kind="invalid")
         shapes = (question.schema or {}).get("properties", {})
         names = [name for name in dict.fromkeys((*question.names, *shapes)) if name in recorded]
-        answers = {name: _value(recorded[name], shapes.get(name, {})) for name in names}
+        answers = {name: recorded_value(recorded[name], shapes.get(name, {})) for name in names}
         for name, text in question.texts.items():
             if (answer := recorded.get(name, recorded.get(text))) is not None:
                 answers[name] = answer
         return Reply(text=json.dumps(answers), model="recorded", shape="recorded")
-
-
-def _text(row: Row, column: str) -> str:
-    value = row.get(column)
-    return "" if value is None else str(value)
-
-
-def _value(value: Any, schema: Mapping[str, Any]) -> Any:
-    """Parses a table cell as JSON if possible: ``true``, ``4``, or a spreadsheet's ``TRUE``; other text stays text.
-
-    Where the metric is a yes or no, the usual words and numbers for it are converted too, also in JSONL.
-    """
-    if schema.get("type") == "boolean" and not isinstance(value, bool):
-        answer = YES_NO.get(f"{value:g}" if isinstance(value, (int, float)) else str(value).strip().lower())
-        if answer is not None:
-            return answer
-    if not isinstance(value, str) or schema.get("type") == "string":
-        return value
-    text = value.strip()
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    try:
-        return json.loads(text, parse_constant=lambda _: value)
-    except (ValueError, RecursionError):
-        return value

@@ -39,6 +39,8 @@ def comparison_json(comparison: Comparison, gates: Sequence[GateResult], exit_co
         "alignments": map(_aligned, comparison.alignments),
         "by_failure_tag": [_difference(difference) for difference in comparison.by_failure_tag],
         "not_graded_alike": [asdict(mismatch) for mismatch in comparison.grading_differences],
+        "changed_metrics": [asdict(changed) for changed in comparison.changed_metrics],
+        "excuses": [asdict(excuse) for excuse in comparison.excuses],
         "suite_text_differs": comparison.has_other_source,
         "cost_usd": asdict(comparison.cost_usd),
         "seconds": asdict(comparison.seconds),
@@ -62,7 +64,7 @@ def _array(items: Iterator[Any]) -> Iterator[str]:
 
 
 def _side(side: Side) -> dict[str, Any]:
-    return {"name": side.name, "suite": side.suite, "state": side.state, "cells": len(side.cells)}
+    return {"name": side.name, "suite": side.suite, "state": side.state, "cells": len(side.cells), "runs": side.runs}
 
 
 def _cell_name(cell: CellKey) -> dict[str, Any]:
@@ -135,7 +137,7 @@ def _difference(difference: Difference) -> dict[str, Any]:
     fields = {
         name: value
         for name, value in asdict(difference).items()
-        if name not in ("metric", "interval", "lowest_p", "variance", "within", "samples")
+        if name not in ("metric", "interval", "lowest_p", "variance", "within", "samples", "of_runs")
     }
     return {
         **fields,

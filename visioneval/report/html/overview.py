@@ -17,7 +17,7 @@ from visioneval.report.html import plots
 from visioneval.report.html.distributions import CellNumbers, generation_rows, grading_rows, metric_rows
 from visioneval.report.html.plots import PlotInterval
 from visioneval.report.numbers import REPEAT_FAILS, bound_note, gate_repeat, gate_value, show_interval
-from visioneval.report.outcome import error_note, outcome
+from visioneval.report.outcome import error_note, never_asked_text, outcome
 from visioneval.report.terminal.agreement.judge_card import judge_tables
 from visioneval.report.terminal.noise import noise_lines, noise_rows
 from visioneval.report.terminal.run.diversity import HEADINGS, TITLE, diversity_rows
@@ -73,6 +73,7 @@ def overview(info: RunInfo, numbers: CellNumbers, summary: Summary) -> dict[str,
         "failure_tags": _count_rows(summary.failure_tags, "failure"),
         "warned_rules": _count_rows(summary.warned_rules, ""),
         "unmeasured": unmeasured_text(summary.counts.unmeasured) if summary.counts.unmeasured else "",
+        "never_asked": never_asked_text(summary.never_asked),
         "reroutings": [rerouting_text(rerouting) for rerouting in summary.reroutings],
         "optional_unmeasured": _count_rows(summary.optional_unmeasured, ""),
         "disagreements": {

@@ -30,6 +30,7 @@ PRINTABLE = r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"
 Text = Annotated[str, StringConstraints(min_length=1, pattern=PRINTABLE)]
 Prompt = Annotated[str, StringConstraints(pattern=PRINTABLE)]
 YesNo = Annotated[bool, Field(strict=True)]
+SIZE = re.compile(r"[0-9]+x[0-9]+")
 Size = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,4}x[1-9][0-9]{0,4}$")]
 ExpectedSize = Annotated[str, StringConstraints(pattern=r"^(requested|[1-9][0-9]{0,4}x[1-9][0-9]{0,4})$")]
 AspectRatio = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,3}:[1-9][0-9]{0,3}$")]
@@ -169,7 +170,9 @@ class _CaseFields(Frozen):
     tags: tuple[Name, ...] = Field(
         default=(), description="Groups for rates by tag, selections and scopes; must_pass is one that compare knows."
     )
-    flaky: YesNo = Field(default=False, description="Comparisons report this case but never fail on it.")
+    flaky: YesNo = Field(
+        default=False, description="Later comparisons with this run report the case but never fail on it."
+    )
     metadata: dict[str, Any] = Field(
         default_factory=dict, description="Any values, for templates and for custom classes."
     )
@@ -255,7 +258,7 @@ class TestCase(_CaseFields):
 
 def pixel_size(text: str) -> tuple[int, int]:
     """Parses ``"1024x1536"`` into ``(width, height)``. Raises ``ValueError`` for any other form."""
-    match = re.fullmatch(r"([0-9]+)x([0-9]+)", text)
-    if match is None:
+    if SIZE.fullmatch(text) is None:
         raise ValueError(f"{text!r} is not a size such as 1024x1536")
-    return int(match[1]), int(match[2])
+    width, height = map(int, text.split("x"))
+    return width, height

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, StringConstraints, field_validator, model_validator
@@ -177,11 +177,45 @@ def _cycle(parents: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def without_bad_dependencies(questions: Sequence[GeckoQuestion]) -> tuple[GeckoQuestion, ...]:
-    """The same questions without self-dependencies. If another dependency is invalid, all dependencies are removed."""
-    others = tuple(
-        question.model_copy(update={"depends_on": tuple(p for p in question.depends_on if p != question.id)})
-        for question in questions
-    )
+    """The same questions without the dependencies on unknown questions and those that are part of a cycle.
+
+    Removes every dependency of a cycle, so that the order of the questions does not matter.
+    """
+    parents = {question.id: question.depends_on for question in questions}
+
+    def is_valid(child: str, parent: str) -> bool:
+        return parent in parents and child not in _with_ancestors(parent, parents)
+
+    return _with_parents(questions, is_valid)
+
+
+def without_dependencies_if_any_is_bad(questions: Sequence[GeckoQuestion]) -> tuple[GeckoQuestion, ...]:
+    """The same questions without self-dependencies. If another dependency is invalid, all dependencies are removed.
+
+    As in the script of the Davidsonian Scene Graph, on which its published figures depend.
+    """
+    others = _with_parents(questions, lambda child, parent: child != parent)
     if not any(dependency_problems(others)):
         return others
     return tuple(question.model_copy(update={"depends_on": ()}) for question in questions)
+
+
+def _with_parents(
+    questions: Sequence[GeckoQuestion], is_valid: Callable[[str, str], bool]
+) -> tuple[GeckoQuestion, ...]:
+    """The same questions with those dependencies (child, parent) that are valid."""
+    return tuple(
+        question.model_copy(update={"depends_on": tuple(p for p in question.depends_on if is_valid(question.id, p))})
+        for question in questions
+    )
+
+
+def _with_ancestors(name: str, parents: Mapping[str, Sequence[str]]) -> set[str]:
+    """A question and all on which it depends, directly or not."""
+    reached: set[str] = set()
+    todo = [name]
+    while todo:
+        if (current := todo.pop()) not in reached:
+            reached.add(current)
+            todo += parents.get(current, ())
+    return reached

@@ -12,6 +12,7 @@ from visioneval.registry import JUDGES, check_of
 from visioneval.resources import builtin
 from visioneval.suite.cases.prompts import rendered
 from visioneval.suite.checks.panels import panel_problems
+from visioneval.suite.checks.rules import SuiteContext
 from visioneval.suite.checks.templates import RULES, ShownVariables, template_findings
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.judge_prompt import JudgeTemplate
@@ -38,16 +39,27 @@ def judge_problems(suite: Suite, folder: Path, trust: Trust) -> Iterator[tuple[L
                 if isinstance(found_problem, Problem)
                 else (("judges", name, *found_problem[0]), found_problem[1])
             )
-        if warn := check_of(JUDGES, judge.provider_name, "answer_warnings"):
-            graders = [grader for grader in suite.graders if name in grader.judge_names]
-            asked = [(case, grader) for case in suite.cases for grader in graders if grader.is_for(case)]
-            for loc, message in warn(judge, folder, trust, asked):
-                yield SuiteWarning(("judges", name, *loc), message)
     yield from panel_problems(suite)
     if suite.templates_dir and (refusal := trust.refusal(suite.templates_dir, folder)):
         yield ("templates_dir",), refusal
         return
     yield from _templates(suite, folder, trust)
+
+
+def recorded_answer_problems(
+    view: SuiteContext, folder: Path, trust: Trust
+) -> Iterator[tuple[Loc, str] | Problem | SuiteWarning]:
+    """Recorded answers that the run could not use, with warnings about cells without one."""
+    for name, judge in view.suite.judges.items():
+        if check := check_of(JUDGES, judge.provider_name, "answer_problems"):
+            graders = [grader for grader in view.suite.graders if name in grader.judge_names]
+            for entry in check(judge, folder, trust, view, graders):
+                if isinstance(entry, Problem):
+                    yield entry
+                elif isinstance(entry, SuiteWarning):
+                    yield SuiteWarning(("judges", name, *entry.loc), entry.message)
+                else:
+                    yield ("judges", name, *entry[0]), entry[1]
 
 
 def _judge(judge: BaseJudge, folder: Path, trust: Trust) -> Problems:
@@ -167,7 +179,7 @@ def _render_problems(
             return [f"{name}: uses {withheld!r}, which this grader does not show: see its option 'show'"]
         return [_about(name, error)]
     if template is not None:
-        names = set_values((*template.must_show, *template.instead), context)
+        names = set_values((*template.must_show, *template.instead, *template.ids), context)
         variables.has_value |= names
         variables.shown |= shown_values(names - variables.shown, context, output, render)
     return []

@@ -10,6 +10,7 @@ from visioneval.rules import COUNTING, parse_gate, parse_rule
 from visioneval.suite.entries.metrics import BUILT_IN, RESERVED_NAMES
 from visioneval.suite.filters import GateRule, Scope, VerdictRule, When, any_case, any_glob
 from visioneval.suite.loading.messages import Loc, did_you_mean
+from visioneval.suite.meanings import describe_meaning
 from visioneval.suite.metrics import SuiteMetrics
 from visioneval.suite.model import Suite
 from visioneval.suite.runs import RunCoverage
@@ -80,7 +81,13 @@ class SuiteContext:
 
 def rule_problems(view: SuiteContext, *, is_complete: bool = True) -> Problems:
     """Problems of every scope, verdict rule and gate. ``is_complete``: no invalid verdict rule was dropped."""
-    problems = [*_scopes(view), *_duplicate_metrics(view), *_suite_rules(view), *_case_rules(view)]
+    problems = [
+        *_scopes(view),
+        *_duplicate_metrics(view),
+        *_two_meanings(view),
+        *_suite_rules(view),
+        *_case_rules(view),
+    ]
     yield from problems
     yield from metric_problems(view)
     if is_complete:
@@ -153,6 +160,20 @@ def _duplicate_metrics(view: SuiteContext) -> Problems:
                         ("graders", index),
                         f"the grader {first!r} writes the metric {name!r} too: give this grader another key or scope",
                     )
+
+
+def _two_meanings(view: SuiteContext) -> Problems:
+    """Metrics of one name that mean two things in two cases: their mean would mean nothing."""
+    first: dict[str, tuple[int, Metric]] = {}
+    reported: set[tuple[int, str]] = set()
+    for written in view.written:
+        for name, writers in written.items():
+            for index, metric in writers[:1]:
+                other, meaning = first.setdefault(name, (index, metric))
+                if metric != meaning and (index, name) not in reported:
+                    reported.add((index, name))
+                    of_other = f"{describe_meaning(meaning)} of the grader {view.suite.graders[other].key!r}"
+                    yield ("graders", index), f"{name!r} is {describe_meaning(metric)}, but {of_other}: use two names"
 
 
 def metric_problems(view: SuiteContext) -> Problems:

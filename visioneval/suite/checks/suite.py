@@ -18,7 +18,7 @@ from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.outputs import RunLabels
 from visioneval.suite.cases.prompts import RESERVED, context
 from visioneval.suite.checks.generation import generation_problems
-from visioneval.suite.checks.judges import judge_problems
+from visioneval.suite.checks.judges import judge_problems, recorded_answer_problems
 from visioneval.suite.checks.labels import label_problems
 from visioneval.suite.checks.limits import limit_problems
 from visioneval.suite.checks.output_of import output_of_problems
@@ -79,6 +79,8 @@ def problems(
     yield from output_of_problems(suite.cases)
     yield from turn_problems(suite, runs)
     yield from _graders_on_runs(suite_context, broken)
+    if not broken & {"graders", "judges"}:
+        yield from recorded_answer_problems(suite_context, folder, trust)
     if not broken & {"graders", "metrics"}:
         yield from rule_problems(suite_context, is_complete="verdict" not in broken)
         yield from suite_warnings(suite)

@@ -106,6 +106,13 @@ def _unshown(
             intended = f" (if that is intended: 'show: [{rest}]')" if rest else ""
             message = f"{template.name}: does not show {name!r}, so the judge never sees it{intended}"
             yield TemplateFinding(f"{message}{_of(missing, asked)}", is_error=False)
+    for name in template.ids:
+        if missing := [case for case, variables in cases.items() if name in variables.unshown]:
+            variable, _, key = name.partition(".")
+            message = (
+                f"{template.name}: does not show the {key!r} of all {variable}, which the judge's answers must name"
+            )
+            yield TemplateFinding(f"{message}{_of(missing, list(cases))}", is_error=True)
 
 
 def _of(affected: Sequence[str], cases: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ from visioneval.extras import has_extra, needs
 from visioneval.media.video import can_read_videos
 from visioneval.registry import GRADERS, JUDGES, PROVIDERS, check_of
 from visioneval.rules import Gate, is_true, parse_gate
+from visioneval.suite.checks.addresses import unreadable_addresses
 from visioneval.suite.checks.panels import panel_warnings
 from visioneval.suite.checks.prompts import brace_warnings, prompt_warnings
 from visioneval.suite.entries.graders import BaseGrader
@@ -31,6 +32,7 @@ def suite_warnings(suite: Suite) -> Iterator[SuiteWarning]:
     yield from (SuiteWarning(loc, message) for loc, message in _same_calls(suite))
     yield from (SuiteWarning(loc, message) for loc, message in _of_providers(suite))
     yield from (SuiteWarning(loc, message) for loc, message in _missing_extras(suite))
+    yield from (SuiteWarning(loc, message) for loc, message in unreadable_addresses(suite))
     for name, graders in graders_by_type(suite).items():
         if check := check_of(GRADERS, name, "warnings"):
             yield from (SuiteWarning(loc, message) for loc, message in check(graders))

@@ -13,6 +13,7 @@ from visioneval.suite.cases.case import Name, TestCase
 from visioneval.suite.entries.datasets import QuestionRows
 from visioneval.suite.entries.judge_prompt import JudgeTemplate
 from visioneval.suite.entries.panels import Combine, JudgeNames, PanelOptions, names_of
+from visioneval.suite.entries.recorded_answers import RecordedAnswer
 from visioneval.suite.filters import When
 from visioneval.suite.labels import LabelQuestion
 from visioneval.types import Frozen, Metric, TaskType
@@ -182,6 +183,10 @@ class BaseGrader(Frozen):
     ) -> int | None:
         """Number of calls of each judge for ``times`` cells or pairs of ``cases``; ``None`` if unknown."""
         return times
+
+    def recorded_answers(self, case: TestCase) -> Mapping[str, RecordedAnswer]:
+        """The answers about a case that a file can stand in for, by metric or question; empty if they are unknown."""
+        return {}
 
     @property
     def rounds_per_call(self) -> int:

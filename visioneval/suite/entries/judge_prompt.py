@@ -35,6 +35,8 @@ class JudgeTemplate:
     """Variables: a template that shows none of them is an error, and one that leaves some out gets a warning."""
     instead: tuple[str, ...] = ()
     """Variables of which one is enough, with a warning."""
+    ids: tuple[str, ...] = ()
+    """What names the questions in the judge's reply, such as ``questions.id``: without it, no answer can be read."""
     hidden: tuple[str, ...] = ()
     """Variables that this grader withholds."""
     show: tuple[str, ...] = ()

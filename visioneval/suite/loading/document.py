@@ -100,6 +100,8 @@ class Document:
     cases: list[Any] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    notes: list[Problem] = field(default_factory=list)
+    """What is read in a way that its author may not expect."""
 
     def position(self, loc: Sequence[str | int], *, of_key: bool = False) -> tuple[str, int, int]:
         """File, line and column of ``loc``, a path in the gathered suite."""

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from visioneval.errors import Problem, SuiteError, TemplateError, UsageError
 from visioneval.suite.entries.datasets import CaseDataset, CaseRows
 from visioneval.suite.loading.datasets.cases import RowReader, row_defaults, with_defaults
-from visioneval.suite.loading.datasets.entry import DatasetEntry, line_reporter
+from visioneval.suite.loading.datasets.entry import DatasetEntry, line_reporter, note_python
 from visioneval.suite.loading.datasets.fields import case_field_problems, default_problems
 from visioneval.suite.loading.datasets.grouping import grouped_rows, raw_case
 from visioneval.suite.loading.datasets.tables import SUFFIXES
@@ -176,11 +176,12 @@ class _Gatherer:
         report = line_reporter(self.document, table.name)
         with suite_counted(len(table.rows)):
             groups = grouped_rows(table, reader, report)
+            note_python(self.document, table.name, reader.python_lines)
             origin = Written(source, (*loc, "defaults"), frozenset(key.split(".")[0] for key in spec.fields))
             for group in groups[: spec.limit]:
                 try:
                     defaults = row_defaults(spec.defaults, self.variables, group.first)
-                except TemplateError as error:
+                except (TemplateError, ValueError) as error:
                     report(group.first.line, f"defaults: {error}")
                     continue
                 case = rebased_case(raw_case(group), table.base, self.trust.folder)

@@ -17,6 +17,8 @@ from visioneval.suite.entries.sweep import as_written
 from visioneval.suite.secrets import SECRET_NAME
 
 Loc = tuple[str | int, ...]
+WARNING, NOTE = "warning: ", "note: "
+"""Begin the messages of problems with which a suite can be run. ``validate --strict`` refuses warnings, never notes."""
 
 
 @dataclass(frozen=True, slots=True)

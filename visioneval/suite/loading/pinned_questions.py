@@ -20,7 +20,7 @@ from visioneval.suite.cases.questions import (
 from visioneval.suite.entries.datasets import QuestionRows
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.loading.datasets.cases import RowReader
-from visioneval.suite.loading.datasets.entry import DatasetEntry, line_reporter
+from visioneval.suite.loading.datasets.entry import DatasetEntry, line_reporter, note_python
 from visioneval.suite.loading.datasets.fields import pin_field_problems
 from visioneval.suite.loading.datasets.grouping import grouped_rows, raw_case
 from visioneval.suite.loading.datasets.templating import Variables
@@ -107,6 +107,7 @@ def _read_dataset(rows: QuestionRows, loc: Loc, document: Document, trust: Trust
     reader = RowReader({"id": rows.fields[key], "questions": rows.fields["questions"]}, rows.group_by, variables)
     with suite_counted(len(table.rows)):
         groups = grouped_rows(table, reader, line_reporter(document, table.name))
+    note_python(document, table.name, reader.python_lines)
     return [
         (
             {key: group.case_id, "questions": raw_case(group).get("questions", [])},

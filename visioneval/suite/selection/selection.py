@@ -29,7 +29,7 @@ class Selection(Frozen):
     graders: tuple[str, ...] = ()
     limit: int | None = None
     samples: int | None = None
-    """Replaces the suite's number; fewer samples than that leave cells out."""
+    """Replaces the suite's number, from which it differs; fewer samples than that leave cells out."""
     shard: Shard | None = None
     """Which part of the selected cases runs. What they leave out is in the other shards."""
 

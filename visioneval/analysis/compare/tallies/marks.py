@@ -180,7 +180,7 @@ class PairMarks:
         return np.frombuffer(bytes(self._marks), np.uint8) & np.uint8(_CHANGE)
 
     def _flaky(self) -> Flags:
-        return self.a.flaky() | self.b.flaky()
+        return self.a.flaky()
 
 
 def _is_incomplete(cell: Cell) -> bool:

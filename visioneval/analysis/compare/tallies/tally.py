@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from visioneval.analysis.alignments import ALIGNMENT
 from visioneval.analysis.compare.comparability import GradingTally
 from visioneval.analysis.compare.pairing import CellPair, Pairing
+from visioneval.analysis.compare.tallies.excuses import ExcuseTally
 from visioneval.analysis.compare.tallies.marks import CellMarks, PairMarks
 from visioneval.analysis.compare.tallies.metrics import AlignmentPairs, AlignmentScores, AmountTally, MetricTally
 from visioneval.analysis.compare.tallies.verdicts import VerdictTally
@@ -19,12 +20,13 @@ GECKO = "gecko"
 class Tally:
     """All that a comparison adds up."""
 
-    def __init__(self, metrics: Sequence[str], pairing: Pairing) -> None:
+    def __init__(self, metrics: Sequence[str], pairing: Pairing, excuses: ExcuseTally) -> None:
         """Has read nothing. ``metrics`` are the names of those that are compared."""
         self._pairing = pairing
         self.verdicts = VerdictTally()
         self.scores = MetricTally(metrics)
         self.gradings = GradingTally()
+        self.excuses = excuses
         self.cost_usd, self.seconds = AmountTally(), AmountTally()
         self.marks, self.marks_of_only_a, self.marks_of_only_b = PairMarks(), CellMarks(), CellMarks()
         self.gecko_keys: set[str] = set()
@@ -39,6 +41,7 @@ class Tally:
                 self.verdicts.add(case, pair)
             self.scores.add(case, pair)
             self.gradings.add(pair)
+            self.excuses.add(pair)
             self.cost_usd.add(pair.a.total_cost_usd, pair.b.total_cost_usd)
             self.seconds.add(pair.a.seconds, pair.b.seconds)
             self.marks.add(pair)
@@ -72,6 +75,7 @@ class Tally:
             scores.add(at, grader, pair)
         return scores
 
-    def alignments(self) -> AlignmentPairs:
-        """The scores of alignment graders."""
-        return AlignmentPairs(self._pairing.pairs, self._alignments)
+    def alignments(self, changed: Container[str]) -> AlignmentPairs:
+        """The scores of alignment graders, without those of ``changed`` metrics."""
+        scores = {key: scores for key, scores in self._alignments.items() if key not in changed}
+        return AlignmentPairs(self._pairing.pairs, scores)

@@ -95,22 +95,25 @@ class VerdictTally:
             self._tags_of_pairs.append(pair.tags)
         self._counts = [case, self._runs[pair.b.model_label], self._tags[tags], *[0] * (_COLUMNS - _PAIRS)]
 
+    @property
+    def noise(self) -> RunNoise:
+        """What the runs of A have in common."""
+        return self._runs_of_a.noise()
+
     def pass_rate(self) -> Difference:
         """The difference of the pass rate."""
-        return _difference(PASS_RATE, self._all_rows(), self._runs_of_a.noise())
+        return _difference(PASS_RATE, self._all_rows(), self.noise)
 
     def by_run(self) -> tuple[Difference, ...]:
         """The differences of the pass rates of model runs."""
         rows = self._all_rows()
-        return tuple(
-            _difference(label, rows[rows[:, _RUN] == run], self._runs_of_a.noise()) for label, run in self._runs.items()
-        )
+        return tuple(_difference(label, rows[rows[:, _RUN] == run], self.noise) for label, run in self._runs.items())
 
     def cases(self) -> tuple[CasePasses, ...]:
         """The passes of each case on each model run, by the label in B. The turns of a case are one case."""
         labels = {run: label for label, run in self._runs.items()}
         strata = _strata(self._all_rows())
-        p_values = adjusted_case_ps([counts for _, _, counts in strata], CASE_ALPHA, self._runs_of_a.noise())
+        p_values = adjusted_case_ps([counts for _, _, counts in strata], CASE_ALPHA, self.noise)
         return tuple(
             CasePasses(self._names[case], labels[run], counts, p)
             for (case, run, counts), p in zip(strata, p_values, strict=True)
@@ -126,7 +129,7 @@ class VerdictTally:
             _difference(
                 tag,
                 rows[np.array([tag in tags for tags in self._tags_of_pairs])[rows[:, _TAGS]]],
-                self._runs_of_a.noise(),
+                self.noise,
             )
             for tag in tags
         )

@@ -55,8 +55,10 @@ def pairwise(
 
     Exits 3 if a pair could not be judged.
     """
+    from visioneval.analysis.compare.preferences import never_asked_pairs
     from visioneval.api.comparisons import judge_pairs, plan_pairs
     from visioneval.engine.listener import Listener
+    from visioneval.report.outcome import never_asked_text
     from visioneval.settings import run_options
 
     settings = run_options(
@@ -81,6 +83,8 @@ def pairwise(
     with options.prints_on_stderr():
         result = judge_pairs(job, settings.calls, Listener(say=options.say))
     _show(result, job.folder, as_json=as_json, quiet=quiet)
+    if text := never_asked_text(never_asked_pairs(result.preferences)):
+        options.say(f"{text}; to ask, repeat the command without --offline")
     if not result.complete:
         reason = "the budget is used up" if result.out_of_budget else "interrupted"
         again = "to continue, repeat the command"

@@ -22,7 +22,7 @@ from visioneval.counted import count_of
 from visioneval.errors import NOT_CACHED
 from visioneval.records.stores.locations import display_name
 from visioneval.report.numbers import gate_cells, gate_note, gate_value, repeats_note, show_interval
-from visioneval.report.outcome import Tone, diversity_text, error_note, outcome, unjudged_pairs_text
+from visioneval.report.outcome import Tone, diversity_text, error_note, never_asked_text, outcome, unjudged_pairs_text
 from visioneval.report.terminal.run.alignment import alignment_table
 from visioneval.report.terminal.run.diversity import diversity_tables
 from visioneval.report.terminal.run.failure_tags import failure_tag_table
@@ -142,6 +142,8 @@ def _judge_lines(summary: Summary) -> Iterator[Text]:
         )
     for key, panel in summary.panels.items():
         yield from map(Text, panel_lines(key, panel))
+    if text := never_asked_text(summary.never_asked):
+        yield Text(clean(text), style="bold yellow")
     for rerouting in summary.reroutings:
         yield Text(f"warning: {rerouting_text(rerouting)}", style="bold yellow")
 

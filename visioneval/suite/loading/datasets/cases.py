@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
 from visioneval.suite.cases.question_forms import listed_questions
+from visioneval.suite.loading.datasets.cell_lists import cell_data, cell_items, is_python
 from visioneval.suite.loading.datasets.fields import OUTPUT_KEYS, QUESTION_KEYS
-from visioneval.suite.loading.datasets.plain_json import cell_json
 from visioneval.suite.loading.datasets.questions import row_questions
-from visioneval.suite.loading.datasets.rows import KEY, Row
+from visioneval.suite.loading.datasets.rows import KEY, Row, column_of
 from visioneval.suite.loading.datasets.templating import Variables, is_template
 from visioneval.suite.loading.yaml_reader import parse_scalar
 
@@ -25,6 +26,8 @@ LISTS = {
     *("expect.text.required", "expect.text.forbidden", "expect.text.allowed"),
 }
 _MAPPINGS = {"masks", "outputs", "expect", "expect.text", "metadata"}
+_STRUCTURED = QUESTION_KEYS | {"images", "turns", "verdict"}
+_DATA = LISTS | _MAPPINGS
 _YES_OR_NO = {"expect.aligned", "expect.alpha", "expect.refusal", "flaky"}
 FlatCase = dict[str, Any]
 """The values of a case by dotted key, such as ``expect.text.required``."""
@@ -51,6 +54,8 @@ class RowReader:
     fields: Mapping[str, Any]
     group_by: tuple[str, ...]
     variables: Variables
+    python_lines: dict[str, int] = field(default_factory=dict)
+    """For each column with data in Python's notation that was read as a list or an object: the first line."""
 
     def text_of(self, key: str, row: Row) -> str:
         """The value of a key as text; empty if the row has none."""
@@ -96,10 +101,20 @@ class RowReader:
                 value: Any = row_questions(row, source) if key in QUESTION_KEYS else self._turns(row, source)
             else:
                 value = self._value_of(source, row)
-            if value is None or value == []:
+            if value is None or (value := converted(key, value)) == []:
                 continue
-            case[key] = _as_data(key, converted(key, value))
+            self._note_python(key, source, row)
+            case[key] = _as_data(key, value)
         return case
+
+    def _note_python(self, key: str, source: Any, row: Row) -> None:
+        """Remembers the columns of a source whose data in Python's notation was read."""
+        if key not in _DATA and isinstance(source, str) and source in row.cells:
+            return  # its text is not read as data
+        for path in _paths(source):
+            column = column_of(path, row.cells)
+            if column not in self.python_lines and is_python(row.cells.get(column)):
+                self.python_lines[column] = row.line
 
     def _turns(self, row: Row, columns: Mapping[str, str]) -> list[dict[str, Any]]:
         """The turn of a row whose rows are turns; none if the row has no prompt."""
@@ -114,6 +129,11 @@ class RowReader:
             return "_".join(_as_text(row.get(column)) for column in source) or None
         value = self.variables.text(source, row) if is_template(source) else row.get(source)
         return None if value == "" else value
+
+
+def _paths(source: Any) -> Iterator[str]:
+    """The columns, paths and templates of a source."""
+    yield from source.values() if isinstance(source, Mapping) else [source] if isinstance(source, str) else source
 
 
 def _as_data(key: str, value: Any) -> Any:
@@ -158,19 +178,36 @@ def with_defaults(case: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[
 
 
 def row_defaults(defaults: Mapping[str, Any], variables: Variables, row: Row) -> dict[str, Any]:
-    """The defaults for one row. What is rendered is data, never a template. Raises ``TemplateError``."""
+    """The defaults for one row. What is rendered is data, never a template. Raises ``TemplateError`` and
+    ``ValueError``.
+    """
     if not defaults:
         return {}
     filled: dict[str, Any] = variables.filled(dict(defaults), row)
     for key in TEMPLATE_KEYS:
         if isinstance(filled.get(key), str) and filled[key] != defaults[key]:
             filled[key] = literal(filled[key])
-    for key in LISTS & filled.keys():
-        if isinstance(filled[key], str):
-            filled[key] = [filled[key]]
+    filled = _with_lists(filled, defaults)
     if isinstance(turns := defaults.get("turns"), list):
         filled["turns"] = [_filled_turn(*pair) for pair in zip(turns, filled["turns"], strict=True)]
     return filled
+
+
+def _with_lists(filled: Mapping[str, Any], defaults: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Defaults for one row with a list where one is wanted and a text was rendered."""
+    lists: dict[str, Any] = {}
+    for name, value in filled.items():
+        key = f"{above}{name}"
+        if key in LISTS and isinstance(value, str):
+            value = converted(key, value)
+        elif key in LISTS and isinstance(value, list):
+            for item, written in zip(value, defaults[name], strict=True):
+                if item != written and isinstance(item, str) and cell_items(item) is not None:
+                    raise ValueError(f"{key}: {written} is a list: write it without a list around it")
+        elif key in _MAPPINGS and isinstance(value, Mapping) and isinstance(defaults[name], Mapping):
+            value = _with_lists(value, defaults[name], f"{key}.")
+        lists[name] = value
+    return lists
 
 
 def _filled_turn(turn: Any, filled: Any) -> Any:
@@ -184,12 +221,22 @@ def converted(key: str, value: Any) -> Any:
     """Converts a cell to the type of a case's key, since all cells of a table are text. Raises ``ValueError``."""
     if key in _YES_OR_NO and isinstance(value, str):
         return parse_scalar(value)
-    if key in LISTS | _MAPPINGS and isinstance(value, str) and value[:1] in ("[", "{"):
-        try:
-            value = cell_json(value)
-        except ValueError as error:
-            if key in QUESTION_KEYS | {"images", "turns", "verdict"}:
-                raise ValueError(f"{key}: {error}") from None
+    if key in LISTS and isinstance(value, str):
+        value = _listed(key, value)
+    elif key in _MAPPINGS and isinstance(value, str) and value[:1] in ("[", "{"):
+        with suppress(ValueError):  # the model reports the text
+            value = cell_data(value)
     if key in QUESTION_KEYS:
         value = listed_questions(value)
     return [value] if key in LISTS and not isinstance(value, list) else value
+
+
+def _listed(key: str, text: str) -> Any:
+    """The list in a cell, or its text. Where items have keys, brackets always begin a list or an object."""
+    try:
+        if key in _STRUCTURED and text.lstrip()[:1] in ("[", "{"):
+            return cell_data(text)
+        data = cell_items(text)
+    except ValueError as error:
+        raise ValueError(f"{key}: {error}") from None
+    return text if data is None else data

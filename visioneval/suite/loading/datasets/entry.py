@@ -17,7 +17,7 @@ from visioneval.suite.loading.datasets.rows import Row, missing_column
 from visioneval.suite.loading.datasets.tables import located_table, read_cell_rows
 from visioneval.suite.loading.datasets.templating import Variables, is_template
 from visioneval.suite.loading.document import Document, Source
-from visioneval.suite.loading.messages import Loc
+from visioneval.suite.loading.messages import NOTE, Loc
 from visioneval.suite.loading.paths import Trust
 
 
@@ -146,6 +146,13 @@ class DatasetEntry:
 def line_reporter(document: Document, name: str) -> Callable[[int, str], None]:
     """Adds problems with lines of the file ``name`` to ``document``."""
     return lambda line, message: document.problems.append(Problem(name, line, 1, message))
+
+
+def note_python(document: Document, name: str, lines: Mapping[str, int]) -> None:
+    """Notes the columns of the file ``name`` whose data in Python's notation was read, each with its first line."""
+    for column, line in lines.items():
+        message = f"{NOTE}the column {column!r} has Python's notation, as pandas writes it, and is read as data"
+        document.notes.append(Problem(name, line, 1, message))
 
 
 def _named_columns(spec: Rows) -> Iterator[tuple[Loc, str]]:

@@ -8,6 +8,9 @@ from typing import Any, Never
 
 from visioneval.suite.loading.yaml_reader import MAX_DEPTH
 
+MAX_DIGITS = 100
+"""Digits of a whole number."""
+
 
 def _refuse_constant(text: str) -> Never:
     raise ValueError(f"{text} is not valid JSON: write null or a quoted string")
@@ -21,8 +24,8 @@ def _finite_float(text: str) -> float:
 
 
 def _integer(text: str) -> int:
-    if len(text) > 100:
-        raise ValueError("a number has more than 100 digits: put it in quotes")
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"a number has more than {MAX_DIGITS} digits: put it in quotes")
     return int(text)
 
 

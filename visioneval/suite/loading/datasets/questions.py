@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from visioneval.suite.cases.question_forms import parallel_questions
-from visioneval.suite.loading.datasets.plain_json import cell_json
+from visioneval.suite.loading.datasets.cell_lists import cell_data
 from visioneval.suite.loading.datasets.rows import Row
 
 
@@ -20,5 +20,5 @@ def row_questions(row: Row, columns: Mapping[str, str]) -> list[dict[str, Any]]:
 
 def _decoded(value: Any) -> Any:
     """A cell's list or object, since all cells of a table are text."""
-    is_json = isinstance(value, str) and value.lstrip()[:1] in ("[", "{")
-    return cell_json(value) if is_json else value
+    is_data = isinstance(value, str) and value.lstrip()[:1] in ("[", "{")
+    return cell_data(value) if is_data else value

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from visioneval.suite.loading.datasets.plain_json import cell_json
+from visioneval.suite.loading.datasets.cell_lists import cell_data
 from visioneval.suite.loading.messages import did_you_mean
 
 KEY, VALUE, NUMBER = "_key", "_value", "_row"
@@ -70,7 +70,7 @@ def _steps(path: str) -> tuple[Any, ...]:
 def _value_at(value: Any, steps: Sequence[Any]) -> Any:
     for depth, step in enumerate(steps):
         if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
-            value = cell_json(value)
+            value = cell_data(value)
         if step is _EACH:
             return _collected(value, steps[depth + 1 :])
         if isinstance(step, int):
@@ -94,6 +94,12 @@ def _collected(value: Any, steps: Sequence[Any]) -> Any:
         else:
             collected.append(None if inner is _MISSING else inner)
     return collected
+
+
+def column_of(path: str, cells: Mapping[str, Any]) -> str:
+    """The column that a path leads into."""
+    steps = _steps(path)
+    return path if path in cells or not steps else str(steps[0])
 
 
 def missing_columns(rows: Sequence[Row], fields: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,363 @@
+"""Judges that were never asked, offline or beyond the budget: no quorum, votes or ``optional`` excuse that."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from io import BytesIO
+from typing import Any
+
+import pytest
+from fake_api import Fault, JudgeRequest
+from gecko_script import judge as gecko_judge
+from panel_runs import ABC, record_of, set_answers
+from PIL import Image
+from suite_runner import LOOK, SuiteRunner
+from typer.testing import Result
+
+from visioneval.api.runs import load_run
+from visioneval.records.baselines import baseline_path, read_baseline
+from visioneval.records.preferences import read_preferences
+
+pytestmark = pytest.mark.slow
+pytest_plugins = ("fake_api.fixtures", "panel_fixtures")
+
+Panel = Callable[..., SuiteRunner]
+CACHE = ("--cache", "cache")
+FILE = {"key": "file", "type": "properties"}
+COUNT = """
+from visioneval import Grade
+
+class Count:
+    def __init__(self, config):
+        pass
+
+    async def grade(self, context):
+        try:
+            return Grade({"dogs": (await context.ask("How many?", {"dogs": {"type": "integer"}}))["dogs"]})
+        except Exception:
+            return Grade({"dogs": 2})
+"""
+REQUIREMENT = {"requirement": "a tree", "question": "Is it?", "analysis": "Look.", "gap": "", "answer": True}
+KINDS: dict[str, tuple[dict[str, Any], str, Any]] = {
+    "rubric": (LOOK, "nice", {"nice": True, "reason": "so", "verdict": "PASS"}),
+    "rubric, per metric": ({**LOOK, "per_metric": True}, "nice", {"nice": True, "reason": "so", "verdict": "PASS"}),
+    "alignment": ({"key": "fit", "type": "alignment"}, "fit >= 50", {"requirements": [REQUIREMENT], "score": 90}),
+    "gecko": ({"key": "gecko", "type": "gecko"}, "gecko >= 0.9", gecko_judge(lambda name, asked: "yes")),
+    "text": ({"key": "copy", "type": "text", "extract": "judge"}, "copy", {"lines": ["SALE"]}),
+    "a class that catches every error": (
+        {"key": "dogs", "type": "counts:Count", "writes": {"dogs": {"type": "number"}}},
+        "dogs >= 2",
+        {"dogs": 2},
+    ),
+}  # fmt: skip
+CASE = {"id": "tree", "prompt": "a tree", "expect": {"text": {"required": ["SALE"]}}}
+COMMANDS = ("run", "grade", "resume")
+
+
+def write(panel: Panel, grader: dict[str, Any], verdict: str, reply: Any, **changes: Any) -> SuiteRunner:
+    runner = panel(
+        {}, **{"cases": [CASE], "graders": [grader, FILE], "verdict": [verdict, "not file.blank"], **changes}
+    )
+    (runner.folder / "counts.py").write_text(COUNT)
+    runner.api.script.judge(reply)
+    return runner
+
+
+def offline(runner: SuiteRunner, command: str) -> tuple[Result, str]:
+    """The result of a command that asks nobody, and the id of its run. ``r`` is the run before it."""
+    suite, flags = runner.folder / "suite.yaml", (*CACHE, "--offline", "--trust-suite")
+    if command == "grade":
+        words = ("grade", "r", "--suite", suite, "--runs", runner.out, "--run-id", "offline")
+        return runner(*words, *flags), "offline"
+    if command == "resume":
+        return runner("run", suite, "--resume", runner.out / "r", *flags), "r"
+    return runner.run(*flags, run_id="offline"), "offline"
+
+
+def is_incomplete(runner: SuiteRunner, run_id: str) -> None:
+    """Whoever reads the run comes to the same result."""
+    assert load_run(runner.out / run_id).exit_code == runner.summary(run_id)["exit_code"] == 3
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_quorum_excuses_no_judge_that_was_never_asked(panel: Panel, kind: str, command: str) -> None:
+    grader, verdict, reply = KINDS[kind]
+    runner = write(panel, {**grader, "judge": "a"}, verdict, reply)
+    assert runner.run(*CACHE, "--trust-suite").exit_code == 0
+    write(panel, {**grader, "judge": ["a", "b", "c"], "quorum": 1}, verdict, reply)
+    before = runner.called
+    result, run_id = offline(runner, command)
+    assert (result.exit_code, runner.called) == (3, before), result.output
+    record = record_of(runner, run_id)
+    assert (record.verdict, record.error.kind) == ("ERROR", "offline")
+    key, (measured, _) = grader["key"], record.graders
+    assert {record.scores[name] for name in record.scores if not name.startswith("file")} == {None}
+    assert (measured.never_asked, [answer.never_asked for answer in measured.judges]) == (True, [False, True, True])
+    assert "1 of 3 judges answered, 3 must, as b and c were never asked; b: not in the cache" in measured.error
+    text = f"never asked: {key} by b about 1 cell, {key} by c about 1 cell"
+    assert text in " ".join(result.output.split())
+    assert text in " ".join(runner("show", run_id, "--runs", runner.out).output.split())
+    is_incomplete(runner, run_id)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_optional_grader_that_was_never_asked_is_needed(panel: Panel, kind: str, command: str) -> None:
+    grader, _, reply = KINDS[kind]
+    optional = {**grader, "judge": "a", "optional": True}
+    runner = write(panel, {**FILE, "key": "other"}, "not file.blank", reply)
+    assert runner.run(*CACHE, "--trust-suite").exit_code == 0
+    write(panel, optional, "not file.blank", Fault("server_error"))
+    result, run_id = offline(runner, command)
+    assert result.exit_code == 3, result.output
+    assert record_of(runner, run_id).verdict == "ERROR"
+    assert f"never asked: {grader['key']} about 1 cell" in " ".join(result.output.split())
+    is_incomplete(runner, run_id)
+    if "class" not in kind:  # it may do without an answer of a judge that is down
+        assert runner.run("--reuse", "none", "--trust-suite", run_id="down").exit_code == 0
+        assert runner.summary("down")["optional_unmeasured"] == {grader["key"]: 1}
+
+
+@pytest.mark.parametrize(("gates", "code"), [(["pass_rate >= 0"], 3), (["unmeasured_rate <= 1", "error_rate <= 1"], 0)])
+def test_a_grader_that_only_warns_is_needed_too_unless_a_gate_allows_it(
+    panel: Panel, gates: list[str], code: int
+) -> None:
+    grader, verdict, reply = KINDS["rubric"]
+    rules = [{"rule": verdict, "level": "warn"}, "not file.blank"]
+    runner = write(panel, {**grader, "judge": "a"}, verdict, reply)
+    assert runner.run(*CACHE).exit_code == 0
+    panel({}, cases=[CASE], graders=[{**grader, "judge": "b"}, FILE], verdict=rules, gates=gates)
+    result, run_id = offline(runner, "run")
+    assert (result.exit_code, record_of(runner, run_id).verdict) == (code, "ERROR")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(("cached", "code"), [(2, 3), (3, 0)])
+def test_votes_excuse_no_vote_that_was_never_asked(panel: Panel, cached: int, code: int, command: str) -> None:
+    grader, verdict, reply = KINDS["rubric"]
+    runner = write(panel, {**grader, "judge": "a", "votes": cached}, verdict, reply)
+    assert runner.run(*CACHE).exit_code == 0
+    write(panel, {**grader, "judge": "a", "votes": 3}, verdict, reply)
+    result, run_id = offline(runner, command)
+    assert result.exit_code == code, result.output
+    record = record_of(runner, run_id)
+    assert record.graders[0].details["votes"] == {"nice": [True] * cached + [None] * (3 - cached)}
+    assert record.graders[0].never_asked is (code == 3)
+    assert ("never asked: look about 1 cell" in result.output) is (code == 3)
+    assert load_run(runner.out / run_id).exit_code == code
+
+
+def test_a_vote_that_was_asked_in_vain_is_excused(panel: Panel) -> None:
+    grader, verdict, _ = KINDS["rubric"]
+    yes = {"nice": True, "reason": "so", "verdict": "PASS"}
+    replies = iter([yes, Fault("server_error"), yes])
+    runner = write(panel, {**grader, "judge": "a", "votes": 3}, verdict, lambda _: next(replies))
+    assert runner.run("--max-concurrency", "1").exit_code == 0
+    assert record_of(runner).graders[0].details["lost_votes"]
+
+
+def test_the_replay_of_an_excused_outage_names_the_command_that_asks(panel: Panel) -> None:
+    says = {"a": True, "b": Fault("server_error"), "c": True}
+    runner = panel(says, "tree", graders=[{**ABC, "quorum": 2}])
+    assert runner.run(*CACHE).exit_code == 0
+    result, run_id = offline(runner, "run")
+    assert result.exit_code == 3
+    answers = record_of(runner, run_id).graders[0].judges
+    assert [answer.never_asked for answer in answers] == [False, True, False], "no outage is cached as an answer"
+    assert "did not answer" not in result.output
+    set_answers(runner, {"a": False, "b": True, "c": False})
+    before = runner.called
+    asks = re.search(r"never asked: look by b about 1 cell; to ask: visioneval (.+)", result.stderr)
+    assert asks is not None
+    assert runner(*shlex.split(asks[1]), *CACHE).exit_code == 0
+    assert runner.called == (before[0], before[1] + 1)
+    assert runner.summary(run_id)["never_asked"] == []
+
+
+def test_a_graded_run_is_graded_again(panel: Panel) -> None:
+    runner = panel({"a": True}, "tree", graders=[{**LOOK, "judge": "a"}])
+    runner.run(*CACHE)
+    panel({"a": True, "b": True, "c": True}, "tree", graders=[{**ABC, "quorum": 1}])
+    result, _ = offline(runner, "grade")
+    assert "to ask: visioneval grade r, as a new run, without --offline" in result.stderr
+    suite = runner.folder / "suite.yaml"
+    again = runner("grade", "r", "--suite", suite, "--runs", runner.out, "--run-id", "again", *CACHE)
+    assert again.exit_code == 0, again.output
+
+
+def test_changed_rules_do_not_excuse_it(panel: Panel) -> None:
+    """Neither for a new run nor for the same: the stored scores are not complete."""
+    grader, _, reply = KINDS["rubric"]
+    runner = write(panel, {**grader, "judge": "a", "optional": True}, "not file.blank", reply)
+    runner.run(*CACHE)
+    write(panel, {**grader, "judge": "b", "optional": True}, "not file.blank", reply)
+    offline(runner, "run")
+    write(panel, {**grader, "judge": "b", "optional": True}, "file", reply)
+    suite, flags = runner.folder / "suite.yaml", (*CACHE, "--offline")
+    graded = runner("grade", "offline", "--suite", suite, "--runs", runner.out, "--run-id", "graded", *flags)
+    resumed = runner("run", suite, "--resume", runner.out / "offline", *flags)
+    assert (graded.exit_code, resumed.exit_code) == (3, 3)
+    unrepeated = runner("run", suite, "--resume", runner.out / "offline", "--keep-errors", *flags)
+    assert unrepeated.exit_code == 3
+
+
+@pytest.mark.parametrize(("grader", "name"), [
+    ({**LOOK, "judge": "a", "optional": True}, "look"),
+    ({**ABC, "quorum": 1}, "look by b"),
+    ({**ABC, "quorum": 1, "optional": True}, "look by b"),
+    ({**LOOK, "judge": "a", "votes": 3, "optional": True}, "look"),
+])  # fmt: skip
+def test_a_budget_excuses_nothing_either(panel: Panel, grader: dict[str, Any], name: str) -> None:
+    """Also in the resumed run: what the budget refused is asked, not kept."""
+    says = {"a": True, "b": True, "c": True}
+    usd = 0.0509 if grader["judge"] != "a" else 0.0409
+    runner = panel(says, "tree", graders=[grader, FILE], verdict=["not file.blank"], budget_usd=usd)
+    result = runner.run(*CACHE, "--max-concurrency", "1")
+    assert result.exit_code == 3, result.output
+    assert record_of(runner).verdict == "ERROR"
+    assert f"never asked: {name} about 1 cell" in " ".join(result.output.split())
+    before = runner.called
+    again = runner("run", "--resume", runner.out / "r", *CACHE, "--offline")
+    assert (again.exit_code, runner.called) == (3, before), "offline, nothing is asked"
+    done = runner("run", "--resume", runner.out / "r", *CACHE, "--budget", "1")
+    assert done.exit_code == 0, done.output
+    assert runner.called > before
+    assert runner.summary()["never_asked"] == []
+
+
+@pytest.mark.parametrize("judge", ["a", ["a", "b", "c"]])
+def test_a_class_that_catches_every_error_does_not_hide_a_refused_key(panel: Panel, judge: Any) -> None:
+    grader, verdict, _ = KINDS["a class that catches every error"]
+    runner = write(panel, {**grader, "judge": judge}, verdict, Fault("unauthorized"))
+    result = runner.run("--trust-suite")
+    assert result.exit_code == 3, result.output
+    assert "the provider refused the API key" in result.stderr
+    assert runner.info().stopped_by == "refused_key"
+
+
+def test_shards_and_merge(panel: Panel) -> None:
+    ids = ("tree", "boat", "lamp", "door")
+    runner = panel({"a": True}, *ids, graders=[{**LOOK, "judge": "a"}])
+    assert runner.run(*CACHE).exit_code == 0
+    panel({}, *ids, graders=[{**ABC, "quorum": 1}])
+    shards = [runner.run(*CACHE, "--offline", "--shard", f"{at}/2", run_id=f"s{at}") for at in (1, 2)]
+    assert [shard.exit_code for shard in shards] == [3, 3]
+    merged = runner("merge", "s1", "s2", "--runs", runner.out, "--run-id", "whole")
+    assert merged.exit_code == 3
+    assert "never asked: look by b about 4 cells, look by c about 4 cells" in " ".join(merged.output.split())
+    is_incomplete(runner, "whole")
+
+
+def test_a_comparison_misses_what_was_never_asked(panel: Panel) -> None:
+    runner = panel({"a": True}, "tree", "boat", graders=[{**LOOK, "judge": "a"}])
+    runner.run(*CACHE)
+    assert runner("baseline", "set", "r", "--runs", runner.out).exit_code == 0
+    panel({}, "tree", "boat", graders=[{**LOOK, "judge": "b", "optional": True}, FILE], verdict=["not file.blank"])
+    offline(runner, "run")
+    for a in ("r", "baseline"):
+        result = runner("compare", a, "offline", "--runs", runner.out, "--fail-on", "significant")
+        assert result.exit_code == 3, result.output
+    runner("baseline", "set", "offline", "--runs", runner.out, "--name", "b")
+    assert [line.failed_graders for line in read_baseline(baseline_path("b")).lines] == [("look",), ("look",)]
+
+
+@pytest.mark.parametrize("grader", [{**ABC, "quorum": 1}, {**LOOK, "judge": "b", "optional": True}])
+def test_a_probe_that_could_not_ask_is_incomplete(panel: Panel, grader: dict[str, Any]) -> None:
+    runner = panel({"a": True, "b": True, "c": True}, "tree", graders=[grader, FILE], verdict=["not file.blank"])
+    runner.run(*CACHE)
+    probe = ("probe", "r", "--runs", runner.out, "--judges", "--kinds", "pixels.blank", *CACHE)
+    replay = runner(*probe, "--offline")
+    assert replay.exit_code == 3
+    assert "incomplete: a judge was never asked" in replay.output
+    assert runner(*probe).exit_code == runner(*probe, "--offline").exit_code == 0
+
+
+def test_an_export_says_so(panel: Panel) -> None:
+    pq = pytest.importorskip("pyarrow.parquet")
+    runner = panel({"a": True}, "tree", graders=[{**LOOK, "judge": "a"}])
+    runner.run(*CACHE)
+    panel({}, "tree", graders=[{**ABC, "quorum": 1}])
+    offline(runner, "run")
+    runner("export", "offline", "--runs", runner.out, "-o", "cells.parquet")
+    ((grader,),) = pq.read_table("cells.parquet").column("graders").to_pylist()
+    assert grader["never_asked"]
+    assert [judge["never_asked"] for judge in grader["judges"]] == [False, True, True]
+
+
+def pairs(panel: Panel, judge: Any, quorum: int | None, **changes: Any) -> SuiteRunner:
+    """Two model runs whose outputs are compared."""
+    host = {"base_url": panel({}).api.openai_base_url, "api_key_env": "LOCAL_KEY", "provider": "openai"}
+    models = [{**host, "label": label, "params": {"model": "gpt-image-1.5", "quality": quality}}
+              for label, quality in (("m", "low"), ("n", "high"))]  # fmt: skip
+    grader = {"key": "better", "type": "pairwise", "judge": judge, "quorum": quorum}
+    suite = {"models": models, "graders": [FILE, grader], "verdict": ["not file.blank"], **changes}
+    runner = panel({}, "tree", **suite)
+    runner.api.script.generate(lambda request: [_image(str(request.params.get("quality")))] * request.n)
+    runner.api.script.judge({"reason": "same", "answer": "tie"})
+    return runner
+
+
+def _image(quality: str) -> bytes:
+    out = BytesIO()
+    image = Image.new("RGB", (32, 24), "red" if quality == "low" else "blue")
+    image.paste("white", (4, 4, 20, 20))
+    image.save(out, "PNG")
+    return out.getvalue()
+
+
+class TestPairs:
+    """Pairwise panels."""
+
+    @pytest.mark.parametrize("command", COMMANDS)
+    def test_a_quorum_excuses_no_judge_that_was_never_asked(self, panel: Panel, command: str) -> None:
+        runner = pairs(panel, ["a"], None)
+        assert runner.run(*CACHE).exit_code == 0
+        pairs(panel, ["a", "b", "c"], 1)
+        result, run_id = offline(runner, command)
+        assert result.exit_code == 3, result.output
+        never_asked = {line.judge for line in read_preferences(runner.out / run_id) if line.never_asked}
+        assert never_asked == {"openai:gpt-5.4-mini", "openai:gpt-5.4-nano"}
+        assert (
+            "never asked: openai:gpt-5.4-mini about 1 pair, openai:gpt-5.4-nano about 1 pair; to ask: visioneval"
+            in (" ".join(result.output.split()))
+        )
+        is_incomplete(runner, run_id)
+
+    def test_the_command_pairwise(self, panel: Panel) -> None:
+        runner = pairs(panel, ["a"], None)
+        runner.run(*CACHE)
+        pairs(panel, ["a", "b", "c"], 1)
+        offline(runner, "run")
+        result = runner("pairwise", "offline@m", "offline@n", "--runs", runner.out, "--json", *CACHE, "--offline")
+        assert result.exit_code == 3
+        assert "repeat the command without --offline" in result.stderr
+        (finding,) = (each for each in json.loads(result.stdout)["preferences"] if "panel" in each)
+        assert [pair["result"] for pair in finding["pairs"]] == ["error"]
+        asked = runner("pairwise", "offline@m", "offline@n", "--runs", runner.out, *CACHE)
+        assert asked.exit_code == 0, asked.output
+        assert load_run(runner.out / "offline").exit_code == 0
+
+    def test_a_budget_excuses_nothing_either(self, panel: Panel) -> None:
+        """Also where the run is read as if it were complete."""
+        runner = pairs(panel, ["a", "b", "c"], 1, budget_usd=0.1009)
+        result = runner.run(*CACHE, "--max-concurrency", "1")
+        assert result.exit_code == 3, result.output
+        assert len(read_preferences(runner.out / "r")) < 6
+        resumed = runner("run", "--resume", runner.out / "r", *CACHE, "--offline")
+        assert resumed.exit_code == 3, resumed.output
+        assert runner("run", "--resume", runner.out / "r", *CACHE, "--budget", "1").exit_code == 0
+
+    def test_a_judge_that_is_down_is_excused(self, panel: Panel) -> None:
+        runner = pairs(panel, ["a", "b", "c"], 1)
+
+        def reply(request: JudgeRequest) -> Any:
+            return {"reason": "same", "answer": "tie"} if request.model == "gpt-5.4" else Fault("server_error")
+
+        runner.api.script.judge(reply)
+        assert runner.run(*CACHE).exit_code == 0
+        assert load_run(runner.out / "r").exit_code == 0
+        assert offline(runner, "run")[0].exit_code == 3

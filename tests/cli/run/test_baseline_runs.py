@@ -1,0 +1,258 @@
+"""Baselines of several runs: how they are stored, and how a comparison uses them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from record_factory import record, run_of
+from typer.testing import CliRunner
+
+from visioneval.analysis.compare.compare import Comparison, compare
+from visioneval.analysis.compare.gates import check_gates, exit_code, parse_fail_on
+from visioneval.analysis.sides import Side, side_of_baseline, writers_of
+from visioneval.cli import app
+from visioneval.errors import RunFormatError, UsageError
+from visioneval.records.baselines import Baseline, check_addable, make_baseline, read_baseline, write_baseline
+from visioneval.records.writer import RunWriter
+
+CASES = [f"c{at}" for at in range(8)]
+METRICS: dict[str, Any] = {"fine": {"type": "bool"}, "level": {"type": "number", "range": [0, 5], "better": "higher"}}
+
+
+def stored(run: str, verdicts: str, levels: Sequence[float | None] = (), **changes: Any) -> Baseline:
+    """A run of a baseline. ``P``, ``F`` and ``!`` are the verdicts of its cases; every output is another file."""
+    names = {"P": "PASS", "F": "FAIL", "!": "ERROR"}
+    info = run_of({case: changes.get("case", {}) for case in CASES}, ["m"], [], METRICS, run_id=run)
+    records = [
+        record(
+            run_id=run,
+            test_id=case,
+            verdict=names[letter],
+            scores={} if letter == "!" else {"fine": letter == "P", "level": level},
+            tags=changes.get("tags", ()),
+            artifact_sha256=(changes.get("output", f"{run}{case}").encode().hex() + "0" * 64)[:64],
+            graders=[
+                {"key": "look", "type": "own:Look", "fingerprint": changes.get("fingerprint", {"config_sha256": "c"})}
+            ],
+        )
+        for case, letter, level in zip(CASES, verdicts, levels or [3.0] * len(verdicts), strict=False)
+    ]
+    return make_baseline(info, records, writers_of(info))
+
+
+def side(*runs: Baseline, name: str = "a") -> Side:
+    return side_of_baseline(name, runs)
+
+
+def compared(a: Sequence[Baseline], b: Baseline) -> Comparison:
+    return compare(side(*a), side(b, name="b"))
+
+
+def test_runs_are_stored_newest_first_and_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "main.jsonl"
+    runs = [stored("r3", "PPFP"), stored("r2", "PPPP"), stored("r1", "FPPP")]
+    write_baseline(runs, path)
+    assert [run.header.run for run in read_baseline(path)] == ["r3", "r2", "r1"]
+    assert read_baseline(path) == tuple(runs)
+    write_baseline(runs[:1], path)
+    assert len(path.read_text().splitlines()) == 5
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda lines: [*lines, *lines[:5]], r"main\.jsonl:11: run r2 is also in line 1"),
+        (lambda lines: lines[:-1], r"main\.jsonl:6: the run has 4 cells, but 3 lines of cells"),
+        (lambda lines: [*lines[:4], *lines[5:]], r"main\.jsonl:1: the run has 4 cells, but 3 lines of cells"),
+        (lambda lines: [*lines[:3], lines[2], *lines[3:]], r"main\.jsonl:4: c1 on m, sample 0, is also in line 3"),
+        (lambda lines: ["<<<<<<< HEAD", *lines], r"main\.jsonl:1: not a baseline"),
+        (lambda lines: [*lines[:5], "=======", *lines[5:]], r"main\.jsonl:6: not a baseline"),
+    ],
+)  # fmt: skip
+def test_a_careless_merge_of_runs_is_one_line(tmp_path: Path, change: Any, message: str) -> None:
+    path = tmp_path / "main.jsonl"
+    write_baseline([stored("r2", "PPPP"), stored("r1", "PPFP")], path)
+    path.write_text("\n".join(change(path.read_text().splitlines())))
+    with pytest.raises(RunFormatError, match=message) as error:
+        read_baseline(path)
+    assert len(str(error.value).splitlines()) == 1
+    assert "restore this file, or set the baseline again" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (stored("r1", "PPPP"), "already has r1"),
+        (stored("r2", "PPPP", output="r1"), None),
+        (stored("r2", "PPPP", case={"metadata": {"x": 1}}), None),
+        (stored("r2", "PPPP", fingerprint={"config_sha256": "d"}), r"'look' graded its runs in another way \(config"),
+        (stored("r2", "PPPP", fingerprint={"config_sha256": "c", "judge_model": "x"}), r"\(judge_model\)"),
+        (stored("r2", "PPPP", fingerprint={"config_sha256": "c", "template_sha256": "x"}), r"\(template_sha256\)"),
+        (stored("r2", "PP"), None),
+    ],
+)
+def test_only_another_run_of_the_same_suite_is_added(other: Baseline, message: str | None) -> None:
+    first = stored("r1", "PPPP")
+    if message is None:
+        check_addable(other, [first], Path("main.jsonl"))
+        return
+    with pytest.raises(UsageError, match=message):
+        check_addable(other, [first], Path("main.jsonl"))
+
+
+def test_a_run_with_the_same_outputs_or_another_suite_file_is_not_added() -> None:
+    first = stored("r1", "PPPP")
+    same = Baseline(header=first.header.model_copy(update={"run": "r2"}), lines=first.lines)
+    with pytest.raises(UsageError, match=r"already has r2, or a run with its outputs \(r1\)"):
+        check_addable(same, [first], Path("main.jsonl"))
+    second = stored("r2", "PPPP")
+    other = Baseline(header=second.header.model_copy(update={"source_sha256": "x" * 64}), lines=second.lines)
+    with pytest.raises(UsageError, match="of another suite file than r2"):
+        check_addable(other, [first], Path("main.jsonl"))
+
+
+def test_a_cell_passed_if_most_of_its_measured_runs_passed() -> None:
+    a = [stored("r3", "PFPF!"), stored("r2", "PFFP!"), stored("r1", "FPP!!")]
+    cells = {cell.test_id: cell for cell in side(*a).cells}
+    assert [cells[case].verdict for case in CASES[:5]] == ["PASS", "FAIL", "PASS", "FAIL", "ERROR"], "a tie is no pass"
+    assert [cells[case].passes for case in CASES[:5]] == [(2, 3), (1, 3), (2, 3), (1, 2), (0, 0)]
+    changes = compared(a, stored("b", "FPFFP")).counts
+    assert (changes["broken"], changes["fixed"], changes["error_before"]) == (2, 1, 1)
+
+
+def test_scores_are_means_over_runs_that_have_them() -> None:
+    a = [stored("r2", "PP", [4, None]), stored("r1", "PP", [1, 2])]
+    assert [cell.scores["level"] for cell in side(*a).cells] == [2.5, 2]
+    comparison = compared(a, stored("b", "PP", [2, 2]))
+    (gate,) = check_gates(comparison, parse_fail_on(["level:0.2"]))
+    assert (gate.state, gate.message) == ("failed", "2.25 -> 2 (-0.25)")
+    (gate,) = check_gates(comparison, parse_fail_on(["level:0.25"]))
+    assert gate.state == "passed"
+
+
+def test_a_fall_that_one_run_cannot_show_is_shown_by_several() -> None:
+    runs = [stored(f"r{at}", "PPPPPPPP") for at in range(5)]
+    after = stored("b", "PPPPPFFF")
+    one, five = (compared(a, after).pass_rate for a in (runs[:1], runs))
+    assert one.p is not None
+    assert five.p is not None
+    assert five.p < 0.05 < one.p
+    assert five.samples == (5, 1)
+
+
+def test_runs_that_differ_among_themselves_make_a_fall_less_sure() -> None:
+    steady = [stored(f"r{at}", "PPPPPPFF") for at in range(4)]
+    restless = [
+        stored(f"r{at}", verdicts) for at, verdicts in enumerate(["PPPPPPPP", "PPPPPFFF", "PPPPPPPP", "PPPFFFFF"])
+    ]
+    after = stored("b", "FFFFPPFF")
+    p_values = [compared(a, after).pass_rate.p or 1 for a in (steady, restless)]
+    assert p_values[0] < 0.05 < p_values[1]
+
+
+def test_must_pass_pools_the_samples_of_all_runs() -> None:
+    tagged = {"tags": ("must_pass",)}
+    for runs, state in ((("FP", "PP", "PP"), "failed"), (("PP", "FP", "FP"), "passed")):
+        a = [stored(f"r{at}", verdicts, **tagged) for at, verdicts in enumerate(runs)]
+        (gate,) = check_gates(compared(a, stored("b", "FP", **tagged)), parse_fail_on(["must_pass"]))
+        assert gate.state == state
+    assert (gate.cases[0].a.passed, gate.cases[0].a.failed) == (1, 2)
+
+
+def test_the_same_output_is_judged_by_the_newest_run_that_has_it() -> None:
+    """The newest run has other outputs. Of the two with B's outputs, the newer one passed them."""
+    a = [stored("r3", "FF"), stored("r2", "PF", output="same"), stored("r1", "FP", output="same")]
+    b = stored("b", "FF", output="same")
+    comparison = compared(a, b)
+    (gate,) = check_gates(comparison, parse_fail_on(["broken_same_output"]))
+    assert (gate.state, gate.message) == ("failed", "1 of 2 cells with the same output broke")
+    (gate,) = check_gates(compared(a[:1], b), parse_fail_on(["broken_same_output"]))
+    assert gate.state == "not_applicable"
+
+
+def test_losses_are_against_the_newest_run() -> None:
+    gone = compared([stored("r2", "PP"), stored("r1", "PPPP")], stored("b", "PP"))
+    assert not gone.only_a
+    lost = compared([stored("r2", "PPPP"), stored("r1", "PP")], stored("b", "PP"))
+    assert lost.only_a.columns.used_cases == ("c2", "c3")
+    assert exit_code(gone, check_gates(gone, parse_fail_on([]))) == 0
+
+
+def save(folder: Path, run: str, verdicts: str, **changes: Any) -> None:
+    """Writes a finished run."""
+    info = run_of({case: {} for case in CASES}, ["m"], [], METRICS, run_id=run, planned_cells=len(verdicts))
+    writer = RunWriter.create(folder, info.model_copy(update={"state": "running"}))
+    for case, letter in zip(CASES, verdicts, strict=True):
+        passed = letter == "P"
+        writer.append(
+            record(
+                run_id=run,
+                test_id=case,
+                model_label="m",
+                verdict="PASS" if passed else "FAIL",
+                scores={"fine": passed, "level": 3},
+                artifact_sha256=(f"{run}{case}".encode().hex() + "0" * 64)[:64],
+                graders=[{"key": "look", "type": "own:Look", "fingerprint": {"config_sha256": "c", **changes}}],
+            )
+        )
+    writer.finish("complete", "2025-01-01T00:01:00+00:00")
+
+
+def call(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.output
+    return result.exit_code, result.output
+
+
+def test_the_commands_from_set_to_compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    for number in range(4):
+        save(Path("runs"), f"r{number}", "PPPPPPPP" if number % 2 else "PPPPPPPF")
+    assert call("baseline", "add", "r0") == (
+        2,
+        "baselines/main.jsonl: no such baseline: create it with 'visioneval baseline set r0 --name main'\n",
+    )
+    assert call("baseline", "set", "r0")[0] == 0
+    assert "One run does not show how much equal runs differ" in call("baseline", "show")[1]
+    assert call("baseline", "add", "r0")[0] == 2
+    for number in (1, 2, 3):
+        assert call("baseline", "add", f"r{number}", "--keep", "3")[0] == 0
+    code, shown = call("baseline", "show")
+    assert code == 0
+    assert [name in shown for name in ("r0", "r1", "r2", "r3")] == [False, True, True, True]
+    assert "The runs differ no more than their samples explain" in shown
+    summary = json.loads(call("baseline", "show", "--json")[1])
+    assert [run["run"] for run in summary["runs"]] == ["r3", "r2", "r1"]
+    assert [run["pass_rate"]["value"] for run in summary["runs"]] == [1, 0.875, 1]
+    save(Path("runs"), "bad", "FFFFPPPP")
+    code, output = call("compare", "baseline", "bad")
+    assert code == 1
+    assert "A: baseline of 3 runs: 8 cells of demo" in output
+    assert "FAILED" in output
+    assert "regressed" in output
+    assert call("compare", "baseline", "r3", "--fail-on", "regressed")[0] == 0
+    save(Path("runs"), "judged", "PPPPPPPP", judge_model="another")
+    code, output = call("baseline", "add", "judged")
+    assert (code, output.count("\n")) == (2, 1)
+    assert "'look' graded its runs in another way (judge_model)" in output
+    assert "3" in call("baseline", "list")[1]
+
+
+def test_a_run_that_differs_from_the_others_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    for number in range(4):
+        save(Path("runs"), f"r{number}", "PPPPPPPP")
+    save(Path("runs"), "odd", "FFFFFFPP")
+    call("baseline", "set", "r0")
+    for number in (1, 2, 3):
+        assert "warning" not in call("baseline", "add", f"r{number}")[1]
+    added = call("baseline", "add", "odd")
+    assert added[0] == 0
+    assert "warning: odd differs from the other runs by more than chance (pass rate 25.0%, p " in added[1]
+    assert "differs by more than chance" in call("baseline", "show")[1]

@@ -1,0 +1,112 @@
+"""The runs of a baseline: their pass rates, their noise, and runs that differ from the others. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from visioneval.analysis.compare.differences import ALPHA
+from visioneval.analysis.scores import CaseNumbers, Estimate, Scores
+from visioneval.analysis.stats.basic import holm
+from visioneval.analysis.stats.between_runs import run_noise
+from visioneval.analysis.stats.within_cases import Counts, worse_p
+from visioneval.records.baselines import Baseline
+from visioneval.suite.turns import chain_of
+from visioneval.types import Frozen, Verdict
+
+
+class RunOfBaseline(Frozen):
+    """A run of a baseline. ``p`` is that of its pass rate being that of the other runs, adjusted for their number."""
+
+    run: str
+    cells: int
+    pass_rate: Estimate
+    p: float | None
+
+    @property
+    def differs(self) -> bool:
+        """Whether it differs from the other runs by more than chance."""
+        return self.p is not None and self.p < ALPHA
+
+
+class BaselineSummary(Frozen):
+    """The runs of a baseline, the newest first.
+
+    ``between_runs`` is the standard deviation of the pass rate that equal runs share in all cases, in 0..1, and
+    ``dispersion`` the variance of the passes of a case as a multiple of that of independent samples; both ``None`` for
+    fewer than two runs, and the latter with one sample per case.
+    """
+
+    suite: str
+    runs: tuple[RunOfBaseline, ...]
+    between_runs: float | None
+    dispersion: float | None
+
+
+def summarize_runs(baselines: Sequence[Baseline]) -> BaselineSummary:
+    """The runs of a baseline and their noise."""
+    passes = _passes(baselines)
+    noise = run_noise(passes)
+    has_samples = any(measured > 1 for row in passes for _, measured in row)
+    runs = tuple(
+        RunOfBaseline(
+            run=baseline.header.run,
+            cells=len(baseline.lines),
+            pass_rate=_pass_rate(baseline),
+            p=p,
+        )
+        for baseline, p in zip(baselines, _p_values(passes, len(baselines)), strict=True)
+    )
+    is_known = noise.runs > 1
+    return BaselineSummary(
+        suite=baselines[0].header.suite,
+        runs=runs,
+        between_runs=noise.shared**0.5 if is_known else None,
+        dispersion=noise.dispersion if is_known and has_samples else None,
+    )
+
+
+def differing_runs(baselines: Sequence[Baseline]) -> Iterator[str]:
+    """A sentence for each run that differs from the others by more than chance."""
+    for run in summarize_runs(baselines).runs:
+        if run.differs and run.pass_rate.value is not None:
+            yield (
+                f"{run.run} differs from the other runs by more than chance (pass rate {run.pass_rate.value:.1%},"
+                f" p {run.p:.2g}): was it another model, prompt or judge?"
+            )
+
+
+def _pass_rate(baseline: Baseline) -> Estimate:
+    numbers, passes = CaseNumbers(), Scores()
+    for line in baseline.lines:
+        passes.add(line.verdict.passed, numbers[line.test_id])
+    return passes.estimate()
+
+
+def _passes(baselines: Sequence[Baseline]) -> list[list[tuple[int, int]]]:
+    """The passes and the measured cells of each case in each run, for cases that all runs measured."""
+    counts: dict[str, list[list[int]]] = {}
+    for number, baseline in enumerate(baselines):
+        for line in baseline.lines:
+            if line.verdict in (Verdict.PASS, Verdict.FAIL) and not line.flaky:
+                row = counts.setdefault(chain_of(line.test_id), [[0, 0] for _ in baselines])
+                row[number][0] += line.verdict is Verdict.PASS
+                row[number][1] += 1
+    rows = counts.values()
+    return [[(passed, measured) for passed, measured in row] for row in rows if all(measured for _, measured in row)]
+
+
+def _p_values(passes: Sequence[Sequence[tuple[int, int]]], runs: int) -> list[float | None]:
+    """For each run, the two-sided p of its cases against those of the other runs, adjusted by Holm."""
+    if runs < 2 or not passes:
+        return [None] * runs
+    p_values = []
+    for number in range(runs):
+        cases = []
+        for row in passes:
+            passed, measured = row[number]
+            others = [counts for at, counts in enumerate(row) if at != number]
+            cases.append(Counts(sum(n for n, _ in others), sum(n for _, n in others), passed, measured))
+        worse = worse_p(cases)
+        assert worse is not None
+        p_values.append(min(1.0, 2 * min(worse, 1 - worse)))
+    return list(holm(p_values))

@@ -1,0 +1,67 @@
+"""Checks of suites."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from visioneval.counted import count_of
+from visioneval.defaults import RUNS
+from visioneval.engine.prepare.planning import SuiteOptions, load_plan, missing_outputs
+from visioneval.engine.prepare.sample_sizes import size_notes
+from visioneval.errors import Problem, SuiteError
+from visioneval.expansion.plan import unset_keys
+from visioneval.settings import run_options
+from visioneval.suite.loading.messages import WARNING
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ValidSuite:
+    """A suite without errors: its size, its warnings and notes, and the key variables that are not set, with their
+    users."""
+
+    path: str
+    cases: int
+    model_runs: int
+    cells: int
+    warnings: tuple[Problem, ...]
+    missing_keys: Mapping[str, Collection[str]]
+
+    @property
+    def sizes(self) -> str:
+        """Its size in words."""
+        sizes = ((self.cases, "case"), (self.model_runs, "model run"), (self.cells, "cell"))
+        return ", ".join(count_of(number, name) for number, name in sizes)
+
+    def __repr__(self) -> str:
+        return f"ValidSuite({self.path}: {self.sizes}, {count_of(len(self.warnings), 'warning')})"
+
+
+def validate(
+    suite: Path | str,
+    *,
+    strict: bool = False,
+    variables: Mapping[str, Any] | None = None,
+    judges: Mapping[str, str] | None = None,
+    runs: Path | str = RUNS,
+    trust_suite: bool = False,
+) -> ValidSuite:
+    """Checks a suite without calling a provider.
+
+    With ``strict``, warnings are errors; notes are not. Raises ``SuiteError`` with all problems, and ``UsageError``.
+    """
+    options = run_options(variables=variables, judges=judges, runs=runs, trust_suite=trust_suite)
+    return check_suite(Path(suite), options.suite, strict=strict)
+
+
+def check_suite(path: Path, options: SuiteOptions, *, strict: bool) -> ValidSuite:
+    """The size of a suite, its warnings and missing keys. Raises ``SuiteError``, with ``strict`` also for warnings."""
+    planned = load_plan(path, options)
+    missing, plan = missing_outputs(planned, options), planned.plan
+    warnings = (*planned.loaded.warnings, *missing.warnings, *size_notes(planned))
+    refused = [warning for warning in warnings if strict and warning.message.startswith(WARNING)]
+    if errors := [*missing.errors, *(replace(each, message=each.message.removeprefix(WARNING)) for each in refused)]:
+        raise SuiteError(errors)
+    return ValidSuite(str(path), len(plan.suite.cases), len(plan.runs), plan.cells, warnings, unset_keys(plan))

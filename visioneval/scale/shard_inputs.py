@@ -1,0 +1,227 @@
+"""Whether shards were run with the same files: input images, masks, references, outputs, templates, recorded answers.
+
+The keys of a record have hashes of them. Each record is compared with what the suite would compute now, if its files
+are on this machine, and with the records of all shards that used the same files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from visioneval.engine.prepare.planning import SuiteOptions, load_stored_plan
+from visioneval.errors import UsageError, VisionEvalError
+from visioneval.expansion.file_hashes import FileHashes
+from visioneval.expansion.keys import generation_key, grade_key
+from visioneval.expansion.plan import Call, Plan
+from visioneval.records.cells.changed_outputs import digest_of
+from visioneval.records.keys import changed_parts, describe_parts, key_parts
+from visioneval.records.model import Record, RunInfo
+from visioneval.records.preferences import read_preferences
+from visioneval.suite.entries.graders import BaseGrader
+from visioneval.suite.model import Suite
+
+_GRADER = "grader."
+_CASE_FILES = {"images": "input image", "masks": "mask", "reference": "reference"}
+"""The parts of keys with the files of a case, and how messages name one."""
+_OF_EARLIER_TURNS = frozenset({"earlier-turns", "edited-image"})
+"""Their files are compared where they were used first, and their outputs are checked by their hashes."""
+_Files = Mapping[str, tuple[str, ...]]
+"""The files of a case by part of its keys: for a grader, its templates."""
+
+
+class ShardInputs:
+    """Compares the records of shards of one suite, and collects the versions of tools that graded them."""
+
+    def __init__(self, runs: Sequence[tuple[Path, RunInfo]]) -> None:
+        self._suite = runs[0][1].suite
+        self._cases = {case.id: case for case in self._suite.cases}
+        self._graders = {grader.key: grader for grader in self._suite.graders}
+        self._pair_graders = {
+            self._suite.judges[name].title: grader
+            for grader in self._suite.graders
+            if grader.judges_pairs
+            for name in grader.judge_names
+            if name in self._suite.judges
+        }
+        """By the title of a judge."""
+        self._now = _suite_now(runs)
+        self._files: dict[str, _Files] = {}
+        self._first: dict[tuple[str, tuple[str, ...]], tuple[str, Path, str | None]] = {}
+        """By part and files: the hash, the shard that had it first, and the hash of its templates."""
+        self._checked: dict[tuple[str, str], tuple[Path, str, str]] = {}
+        self._tools: dict[str, dict[str, Path]] = {}
+
+    def check(self, record: Record, shard: Path) -> None:
+        """Raises ``UsageError`` for a record of a shard that was generated or graded with another file."""
+        for grader in record.graders:
+            for tool, version in grader.fingerprint.tool_versions.items():
+                self._tools.setdefault(tool, {}).setdefault(version, shard)
+        about = record.test_id, record.model_label
+        keys = shard, record.generation_key.rpartition(" sample:")[0], record.grade_key
+        if self._checked.get(about) == keys:  # of another sample
+            return
+        if self._now is not None and (changed := self._now.changes(record)):
+            subject = self._subject(record, changed, self._now.template_sha256)
+            raise _changed(shard, f"{record.test_id!r} on {record.model_label!r}", subject)
+        self._compare(record, shard)
+        self._checked[about] = keys
+
+    def check_pairs(self, run_id: str, shard: Path) -> None:
+        """Raises ``UsageError`` for an answer about a pair of a shard to a question by another template."""
+        for answer in read_preferences(shard):
+            grader, case = self._pair_graders.get(answer.judge), self._cases.get(answer.test_id)
+            if grader is None or case is None or answer.template_sha256 is None or not answer.is_within(run_id):
+                continue
+            templates = grader.templates(case, self._suite.vars)
+            subject = _grader_subject(grader, self._suite, templates, (None, None))
+            if self._now is not None and self._now.template_sha256(templates) != answer.template_sha256:
+                raise _changed(shard, f"a pair of {answer.test_id!r}", subject)
+            first_hash, first, _ = self._first.setdefault(
+                (f"pairs of {grader.key}", templates), (answer.template_sha256, shard, None)
+            )
+            if first_hash != answer.template_sha256:
+                raise _differs(shard, first, subject)
+
+    def warnings(self) -> Iterator[str]:
+        """A message for each tool of which the shards used several versions."""
+        for tool, versions in sorted(self._tools.items()):
+            if len(versions) > 1:
+                listed = ", ".join(f"{version} ({shard})" for version, shard in versions.items())
+                yield f"the shards were graded with different versions of {tool}: {listed}"
+
+    def _compare(self, record: Record, shard: Path) -> None:
+        """Raises ``UsageError`` if the files of a record are not what they were for an earlier one."""
+        files, templates = self._files_of(record.test_id), _template_hashes(record)
+        for key in (record.generation_key, record.grade_key):
+            for part, file_hash in key_parts(key).items():
+                if part not in files:
+                    continue
+                template = templates.get(part)
+                first_hash, first, first_template = self._first.setdefault(
+                    (part, files[part]), (file_hash, shard, template)
+                )
+                if file_hash != first_hash:
+                    subject = self._subject(record, {part}, lambda _, known=first_template: known)  # type: ignore[misc]
+                    raise _differs(shard, first, subject)
+
+    def _files_of(self, case_id: str) -> _Files:
+        if case_id not in self._files:
+            case = self._cases[case_id]
+            inputs = case if case.output_of is None else self._cases[case.output_of]
+            masks = inputs.masks.model_dump(exclude_none=True) if inputs.masks else {}
+            self._files[case_id] = {
+                "images": tuple(image.path for image in inputs.images),
+                "masks": tuple(masks.values()),
+                "reference": (case.reference,) if case.reference else (),
+                **{
+                    f"{_GRADER}{grader.key}": grader.templates(case, self._suite.vars)
+                    for grader in self._suite.graders
+                    if grader.is_for(case)
+                },
+            }
+        return self._files[case_id]
+
+    def _subject(
+        self, record: Record, changed: Iterable[str], template_of: Callable[[tuple[str, ...]], str | None]
+    ) -> str:
+        """What a record used that is another one elsewhere: the file, or else the parts of its keys."""
+        files, recorded = self._files_of(record.test_id), _template_hashes(record)
+        for part in sorted(changed, key=lambda name: (name not in _CASE_FILES, name)):
+            if part in _CASE_FILES:
+                return _named(_CASE_FILES[part], files[part])
+            if part == "image":
+                return f"the output {record.run_params.get('path', '')}".rstrip()
+            if part in files and (grader := self._graders.get(part.removeprefix(_GRADER))):
+                hashes = recorded.get(part), template_of(files[part])
+                return _grader_subject(grader, self._suite, files[part], hashes)
+        return f"{describe_parts(frozenset(changed))} of its suite"
+
+
+class _SuiteNow:
+    """What the suite would compute now."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._hash_of = FileHashes(plan.folder)
+        self._calls: dict[tuple[str, str], list[tuple[Call, Call]]] = {}
+        """By case and model run: the calls that generate, and those of the cells. Samples of a model share one."""
+        for call in plan.calls():
+            for cell_call in (call, *call.dependents):
+                calls = self._calls.setdefault((cell_call.case.id, call.run.label), [])
+                if call.run.config.reads_outputs or not calls:
+                    calls.append((call, cell_call))
+
+    def changes(self, record: Record) -> frozenset[str]:
+        """The parts of the keys of a record that would be others now; none of an output that is not on this machine."""
+        calls = self._calls.get((record.test_id, record.model_label))
+        if calls is None:
+            return frozenset()
+        call, cell_call = calls[min(record.sample_index, len(calls) - 1)]
+        changed = changed_parts(record.generation_key, generation_key(call, record.sample_index, self._hash_of))
+        if record.grade_key:
+            changed |= changed_parts(record.grade_key, grade_key(cell_call, self._hash_of))
+        is_missing = self._plan.missing_output(call) is not None
+        return changed - _OF_EARLIER_TURNS - ({"image"} if is_missing else set())
+
+    def template_sha256(self, names: tuple[str, ...]) -> str | None:
+        """The hash of templates."""
+        return self._plan.templates.digest(*names) if names else None
+
+
+def _suite_now(runs: Sequence[tuple[Path, RunInfo]]) -> _SuiteNow | None:
+    """``None`` if the suite of the shards is not on this machine, or cannot be loaded without its secrets or trust."""
+    for folder, info in runs:
+        if not _is_suite_of(info):
+            continue
+        selection = info.selection.model_copy(update={"shard": None})
+        try:
+            return _SuiteNow(load_stored_plan(folder, SuiteOptions(selection=selection, runs=folder.parent)).plan)
+        except VisionEvalError:
+            return None
+    return None
+
+
+def _is_suite_of(info: RunInfo) -> bool:
+    path = Path(info.suite_path)
+    try:
+        return path.is_file() and digest_of(path) == info.source_sha256
+    except OSError:  # the path of a stranger's run may be too long
+        return False
+
+
+def _changed(shard: Path, cell: str, subject: str) -> UsageError:
+    return UsageError(
+        f"{shard}: {cell} used {subject}, which changed since then: restore what changed, or resume this shard"
+    )
+
+
+def _differs(shard: Path, first: Path, subject: str) -> UsageError:
+    other = f"{shard}: differs from {first}" if first != shard else f"{shard}: its cells differ"
+    return UsageError(f"{other} in {subject}: resume a shard that has the earlier one")
+
+
+def _template_hashes(record: Record) -> dict[str, str | None]:
+    """By part of the grading key: the hash of the templates of a grader."""
+    return {f"{_GRADER}{grader.key}": grader.fingerprint.template_sha256 for grader in record.graders}
+
+
+def _grader_subject(
+    grader: BaseGrader, suite: Suite, templates: tuple[str, ...], hashes: tuple[str | None, str | None]
+) -> str:
+    """The files that the scores of a grader depend on. Two known ``hashes`` tell whether its templates differ."""
+    judges = (suite.judges.get(name) for name in grader.judge_names)
+    answers = tuple(str(getattr(judge, "path", "")) for judge in judges if judge is not None and judge.is_recorded)
+    before, after = hashes
+    is_known = before is not None and after is not None
+    subjects = [
+        f"{_named('template', templates)} or what it includes"
+        if templates and not (is_known and before == after)
+        else "",
+        _named("table of recorded answers", answers) if answers and not (is_known and before != after) else "",
+    ]
+    return f"{' or '.join(filter(None, subjects)) or 'the options or the version'} of the grader {grader.key!r}"
+
+
+def _named(noun: str, files: Sequence[str]) -> str:
+    return f"the {noun}{'s' * (len(files) > 1)} {', '.join(files)}"

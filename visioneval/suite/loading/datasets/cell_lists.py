@@ -1,0 +1,156 @@
+"""Reads lists and objects in the text of a cell: JSON, or Python's notation, in which pandas writes them to CSV."""
+
+from __future__ import annotations
+
+import ast
+import io
+import math
+import tokenize
+import warnings
+from contextlib import suppress
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+from visioneval.suite.loading.datasets.plain_json import MAX_DIGITS, cell_json, json_fault
+from visioneval.suite.loading.yaml_reader import MAX_DEPTH
+
+MAX_PYTHON = 100_000
+"""Characters of a cell in Python's notation. Longer data has to be JSON, which is read without building a tree."""
+_MISSING = ("nan", "NaN", "None", "<NA>", "NaT")
+"""What pandas writes for a missing value. It could also be a text."""
+_ARRAY = "array("
+_SHOWN = 60
+
+
+def cell_data(text: str) -> Any:
+    """The data in a cell that contains JSON, or a list, a tuple or an object in Python's notation.
+
+    Raises ``ValueError`` with a message.
+    """
+    try:
+        return cell_json(text)
+    except ValueError as error:
+        try:
+            return _python_data(text.strip())
+        except _NotPythonError as fault:
+            raise (fault if str(fault) else error) from None
+
+
+def cell_items(text: str) -> Any:
+    """The list or the object in a cell in which a list is wanted; ``None`` if the cell is one item, as it is written.
+
+    Raises ``ValueError`` if it could be either: a text in brackets, a list that is cut off, or a missing value.
+    """
+    plain = text.strip()
+    if plain in _MISSING:
+        raise ValueError(f'{plain!r} may be a missing value or a text: leave the cell empty, or write ["{plain}"]')
+    if not plain.startswith(("[", "(", "{", _ARRAY)):
+        return None
+    try:
+        return cell_data(plain)
+    except ValueError as error:
+        comes_close = isinstance(error, _NotPythonError)
+        if not comes_close and not _may_be_list(plain):
+            return None
+        shown = plain if len(plain) <= _SHOWN else f"{plain[:_SHOWN]}..."
+        advice = 'write a list as ["a", "b"], and a text in brackets as ["[a]"]'
+        raise ValueError(f"{shown} may be a list or a text ({error}): {advice}") from None
+
+
+def is_python(cell: Any) -> bool:
+    """Whether a cell is read as data in Python's notation, and is not JSON."""
+    if not isinstance(cell, str) or cell.lstrip()[:1] not in ("[", "(", "{"):
+        return False
+    try:
+        cell_json(cell)
+    except ValueError:
+        with suppress(_NotPythonError):
+            _python_data(cell.strip())
+            return True
+    return False
+
+
+class _NotPythonError(ValueError):
+    """A text is no data in Python's notation. The message says why if it comes close, else it is empty."""
+
+
+@lru_cache(maxsize=8)
+def _python_data(text: str) -> Any:
+    """The list or the object that a text is in Python's notation. Cached like ``cell_json``; do not change it.
+
+    Only literals are read; nothing is run. Raises ``_NotPythonError``.
+    """
+    if text[:1] not in ("[", "(", "{"):
+        raise _NotPythonError
+    if len(text) > MAX_PYTHON:
+        raise _NotPythonError(f"over {MAX_PYTHON:,} characters of Python's notation: write JSON")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about odd escapes
+            tree = ast.parse(text, mode="eval")
+        data = ast.literal_eval(tree)
+        if isinstance(data, set):
+            raise _NotPythonError("a set of Python, which has no order")
+        if not isinstance(data, list | tuple | dict):
+            raise _NotPythonError
+        _check_notation(text, tree)
+        return _plain(data)
+    except RecursionError as error:
+        raise _NotPythonError(json_fault(error)) from None
+    except (SyntaxError, TypeError, MemoryError, tokenize.TokenError):
+        raise _NotPythonError from None
+    except ValueError as error:
+        raise (error if isinstance(error, _NotPythonError) else _NotPythonError()) from None
+
+
+def _check_notation(text: str, tree: ast.AST) -> None:
+    """Refuses strings without a comma between them, which numpy writes and Python joins, and keys that are repeated."""
+    kinds = [token.type for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type != tokenize.NL]
+    if any(pair == (tokenize.STRING, tokenize.STRING) for pair in pairwise(kinds)):
+        raise _NotPythonError("no comma between its items, as numpy writes them")
+    for node in ast.walk(tree):
+        keys = [ast.dump(key) for key in node.keys if key is not None] if isinstance(node, ast.Dict) else []
+        if len(set(keys)) < len(keys):
+            raise _NotPythonError("a key is repeated")
+
+
+def _plain(value: Any, depth: int = 1) -> Any:
+    """Literals as the data that JSON has. Raises ``_NotPythonError`` for others."""
+    if depth > MAX_DEPTH:
+        raise RecursionError
+    if isinstance(value, list | tuple):
+        return [_plain(item, depth + 1) for item in value]
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {key: _plain(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, int) and abs(value) >= 10**MAX_DIGITS:
+        raise _NotPythonError(f"a number has more than {MAX_DIGITS} digits: put it in quotes")
+    if isinstance(value, str) and not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise _NotPythonError("invalid text: a lone surrogate") from None
+    if value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    raise _NotPythonError(f"it contains {value!r:.40}, which JSON cannot express")
+
+
+def _may_be_list(text: str) -> bool:
+    """Whether a text in which no list can be read may have been meant as one.
+
+    It is a text if its first bracket closes before its end, as in ``[SALE] today``, unless a quote follows the bracket.
+    """
+    if text.startswith(_ARRAY):
+        return text.removeprefix(_ARRAY).lstrip().startswith("[")
+    if text[0] == "(":
+        return False
+    if text[1:].lstrip()[:1] in ("'", '"'):
+        return True
+    if text[0] == "{":
+        return False
+    depth = 0
+    for at, sign in enumerate(text):
+        depth += (sign == "[") - (sign == "]")
+        if depth == 0:
+            return at == len(text) - 1
+    return True
