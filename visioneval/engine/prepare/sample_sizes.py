@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -128,7 +129,11 @@ def size_notes(planned: Planned) -> tuple[Problem, ...]:
     if plan.selection.narrows or not plan.suite.has_rules:
         return ()
     counted = [case for case in plan.suite.cases if not case.flaky]
-    samples = [number for case in counted for run in plan.runs if (number := plan.count(case, run)[1])]
+    by_case: Counter[tuple[str, str]] = Counter()
+    for case in counted:
+        for run in plan.runs:
+            by_case[chain_of(case.id), run.label] += plan.count(case, run)[1]
+    samples = [number for number in by_case.values() if number]
     if not samples or can_show_regression(samples):
         return ()
     most, number = max(samples), _count(counted)
