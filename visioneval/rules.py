@@ -106,6 +106,16 @@ class Gate:
         return self.is_about_errors and self.op in ("==", "<=") and self.threshold == 0
 
     @property
+    def is_minimum(self) -> bool:
+        """Whether the value has to be at least, or above, the threshold."""
+        return self.op in (">=", ">")
+
+    @property
+    def has_side(self) -> bool:
+        """Whether it limits the value on one side."""
+        return self.op not in ("==", "!=")
+
+    @property
     def quantile(self) -> float | None:
         """The quantile that it is about, from 0.01 to 0.99; ``None`` for another function."""
         return int(self.fn[1:]) / 100 if self.fn[1:].isdigit() else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 
 from visioneval.analysis.cells import Cell
@@ -11,7 +11,7 @@ from visioneval.analysis.compare.differences import ALPHA, metric_difference, pa
 from visioneval.analysis.compare.pairing import pair_cells
 from visioneval.analysis.sides import Side
 from visioneval.analysis.stats.components import VarianceComponents, case_of_values, components
-from visioneval.analysis.stats.power import detectable_mean, detectable_rate
+from visioneval.analysis.stats.power import detectable_mean, detectable_rate, detectable_within
 from visioneval.errors import UsageError
 from visioneval.suite.counter_examples import is_metric_of, match_keys
 from visioneval.suite.loading.messages import did_you_mean
@@ -50,15 +50,23 @@ class Noise:
 
     ``within`` is the variance of one cell around the mean of its case and model run, ``change`` that of the cases'
     differences beyond it, which more samples do not reduce. ``rate`` is the mean. ``notes`` name the basis.
+    ``is_correlation_known``: how much the samples of a case have in common was measured or stated, not assumed.
     """
 
     rate: float
     within: float
     change: float = 0.0
     notes: tuple[str, ...] = ()
+    is_correlation_known: bool = True
 
     def detectable(self, detect: Detect, cases: int, cells: float) -> float | None:
-        """The smallest difference that this many cases detect, each with ``cells`` cells; ``None`` if there is none."""
+        """The smallest difference that this many cases detect, each with ``cells`` cells; ``None`` if there is none.
+
+        The pass rate is tested within cases, a metric by the differences of the cases.
+        """
+        if detect.metric is None:
+            samples = (cells, cells)
+            return detectable_within(cases, self.rate, self.within, samples, change=self.change, alpha=detect.level)
         variance = self.change + 2 * self.within / cells
         if detect.kind.type == "bool":
             return detectable_rate(cases, self.rate, variance, cells, alpha=detect.level)
@@ -120,7 +128,8 @@ def stated_noise(detect: Detect, pass_rate: float | None, correlation: float | N
     what = "a pass rate" if detect.metric is None else "a share of yes"
     basis = f"{what} of {rate:.3g} and a correlation of {rho:g} between samples of a case"
     note = f"Assumes {basis}; --like RUN measures them."
-    return Noise(rate, rate * (1 - rate) * (1 - rho), notes=(note,))
+    is_known = correlation is not None
+    return Noise(rate, rate * (1 - rate) * (1 - rho), notes=(note,), is_correlation_known=is_known)
 
 
 def noise_of(detect: Detect, sides: Sequence[Side], suite: str, correlation: float | None) -> Noise:
@@ -154,7 +163,7 @@ def noise_of(detect: Detect, sides: Sequence[Side], suite: str, correlation: flo
         for side in sides
         if side.suite not in (None, suite)
     )
-    return Noise(noise.rate, noise.within, noise.change, (*noise.notes, *others))
+    return replace(noise, notes=(*noise.notes, *others))
 
 
 def _single_noise(
@@ -173,7 +182,8 @@ def _single_noise(
         f"{side.name} has one sample per case, which does not show the variance between samples: assumes a correlation"
         f" of {rho:g} between samples of a case{_mean(detect, rate)}."
     )
-    return Noise(rate, split.case * (1 - rho), notes=(note,))
+    is_known = correlation is not None
+    return Noise(rate, split.case * (1 - rho), notes=(note,), is_correlation_known=is_known)
 
 
 def _paired_noise(detect: Detect, sides: Sequence[Side], rate: float, split: VarianceComponents) -> Noise:

@@ -49,6 +49,15 @@ class CaseNumbers(dict[str, int]):
         return self[case_id]
 
 
+class SampleNumbers(dict[tuple[str, str], int]):
+    """The number of each case on each model run, whose samples differ by chance alone. Shared like ``CaseNumbers``."""
+
+    def __missing__(self, names: tuple[str, str]) -> int:
+        """Gives a new case and label the next number."""
+        self[names] = len(self)
+        return self[names]
+
+
 def empty_array() -> array[float]:
     """An empty array of doubles."""
     return array("d")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from visioneval.analysis.compare.preferences import preferences_within
+from visioneval.analysis.gate_rates import GateRates
 from visioneval.analysis.past_costs import read_past_costs
 from visioneval.analysis.run_lookup import Warn, named_run, open_run, read_side, warn_missing
 from visioneval.analysis.summary.accumulators import read_pair_costs
@@ -36,7 +37,7 @@ from visioneval.engine.prepare.runs import (
     prepare_grading,
     prepare_run,
 )
-from visioneval.engine.prepare.sample_sizes import DetectOptions, SampleSizes, sample_sizes
+from visioneval.engine.prepare.sample_sizes import DetectOptions, SampleSizes, planned_gate, sample_sizes
 from visioneval.engine.run import RunCells, execute, run_cells_here
 from visioneval.errors import AuthError, StorageError, UsageError
 from visioneval.expansion.plan import Plan
@@ -120,6 +121,8 @@ class SuitePlan:
     estimate: CostEstimate
     sizes: SampleSizes | None = None
     """What it takes to detect a difference, if one is given."""
+    gate: GateRates | None = None
+    """How often a gate fails by true rate, if one is given."""
 
     def __repr__(self) -> str:
         suite, work = self.plan.suite, self.estimate
@@ -176,6 +179,7 @@ def plan(
     suite: Path | str,
     *,
     detect: float | str | None = None,
+    gate: str | None = None,
     like: Sequence[Run | Path | str] | Run | Path | str = (),
     pass_rate: float | None = None,
     case_correlation: float | None = None,
@@ -184,14 +188,15 @@ def plan(
     """Loads and expands a suite, and estimates its cost, without calling a provider.
 
     ``detect`` asks how many cases show a difference between two runs: points of the pass rate, or ``METRIC:VALUE``.
-    Its variance comes from one or two earlier runs, ``like``, or from the stated ``pass_rate`` and
-    ``case_correlation``. Raises ``SuiteError`` and ``UsageError``.
+    ``gate`` asks how often a gate over a rate fails by chance, such as ``pass_rate >= 0.9``. The variance comes from
+    one or two earlier runs, ``like``, or from the stated ``pass_rate`` and ``case_correlation``. Raises ``SuiteError``
+    and ``UsageError``.
     """
     _check_path(plan, suite)
     options = run_options(**checked_keywords(plan, settings, PlanKeywords))
     names = [like] if isinstance(like, (str, Path, Run)) else like
     wish = detect_options(
-        detect, [str(name) for name in names], pass_rate, case_correlation, options.suite.runs, LOG.warning
+        detect, gate, [str(name) for name in names], pass_rate, case_correlation, options.suite.runs, LOG.warning
     )
     (planned,) = load_plans([Path(suite)], options.suite)
     return estimate_plan(planned, options, wish)
@@ -233,32 +238,37 @@ def merge(
 
 
 def estimate_plan(planned: Planned, options: RunOptions, detect: DetectOptions | None = None) -> SuitePlan:
-    """The work and the cost of a plan, from its prices and from earlier runs, and what detects a difference."""
+    """The work and the cost of a plan, from its prices and from earlier runs, and what ``detect`` asks for."""
     past_costs = cache(lambda: read_past_costs(options.suite.runs))  # read only if prices are unknown
     work = estimate(planned.plan, past_costs, options.calls.budget_usd)
-    sizes = None if detect is None else sample_sizes(planned.plan, work, detect, past_costs)
-    return SuitePlan(planned.plan, work, sizes)
+    if detect is None:
+        return SuitePlan(planned.plan, work)
+    sizes = sample_sizes(planned.plan, work, detect, past_costs)
+    return SuitePlan(planned.plan, work, sizes, planned_gate(planned.plan, detect))
 
 
 def detect_options(
     difference: float | str | None,
+    gate: str | None,
     like: Sequence[str],
     pass_rate: float | None,
     case_correlation: float | None,
     runs: Path,
     warn: Warn,
 ) -> DetectOptions | None:
-    """Reads the earlier runs that a difference is planned with; ``None`` without a difference.
+    """Reads the earlier runs that a difference or a gate is planned with; ``None`` without both.
 
-    Raises ``UsageError``, also for options that need a difference.
+    Raises ``UsageError``, also for options that need a difference or a gate.
     """
-    if difference is None:
-        given = (("--like", like or None), ("--pass-rate", pass_rate), ("--case-correlation", case_correlation))
-        for flag, value in given:
+    if difference is None and pass_rate is not None:
+        raise UsageError("--pass-rate: needs --detect, the difference that two runs are to show")
+    if difference is None and gate is None:
+        for flag, value in (("--like", like or None), ("--case-correlation", case_correlation)):
             if value is not None:
-                raise UsageError(f"{flag}: needs --detect, the difference that two runs are to show")
+                raise UsageError(f"{flag}: needs --detect, the difference that two runs are to show, or --gate")
         return None
-    return DetectOptions(difference, [read_side(name, runs, warn) for name in like], pass_rate, case_correlation)
+    sides = [read_side(name, runs, warn) for name in like]
+    return DetectOptions(difference, sides, pass_rate, case_correlation, gate)
 
 
 def run_planned(planned: Sequence[Planned], options: RunOptions, watch: Watch, warn: Warn) -> Iterator[Run]:

@@ -10,6 +10,7 @@ from typing import Any
 from visioneval.counted import count_of
 from visioneval.defaults import RUNS
 from visioneval.engine.prepare.planning import SuiteOptions, load_plan, missing_outputs
+from visioneval.engine.prepare.sample_sizes import size_notes
 from visioneval.errors import Problem, SuiteError
 from visioneval.expansion.plan import unset_keys
 from visioneval.settings import run_options
@@ -59,7 +60,7 @@ def check_suite(path: Path, options: SuiteOptions, *, strict: bool) -> ValidSuit
     """The size of a suite, its warnings and missing keys. Raises ``SuiteError``, with ``strict`` also for warnings."""
     planned = load_plan(path, options)
     missing, plan = missing_outputs(planned, options), planned.plan
-    warnings = (*planned.loaded.warnings, *missing.warnings)
+    warnings = (*planned.loaded.warnings, *missing.warnings, *size_notes(planned))
     refused = [warning for warning in warnings if strict and warning.message.startswith(WARNING)]
     if errors := [*missing.errors, *(replace(each, message=each.message.removeprefix(WARNING)) for each in refused)]:
         raise SuiteError(errors)

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from visioneval.api.runs import SuitePlan
+from visioneval.cli.gate_table import print_gate
 from visioneval.cli.sample_size_table import print_sizes, sizes_data
 from visioneval.counted import count_of
 from visioneval.engine.calls.cost.estimate import CostEstimate, total_text
@@ -39,6 +40,8 @@ def print_plan(suite_plan: SuitePlan, console: Console) -> None:
     console.print(key_values(_work(plan, suite_plan.estimate)))
     if suite_plan.sizes is not None:
         print_sizes(suite_plan.sizes, has_costs=bool(suite_plan.estimate.costs), console=console)
+    if suite_plan.gate is not None:
+        print_gate(suite_plan.gate, console)
 
 
 def _print_cases(plan: Plan, console: Console) -> None:
@@ -118,6 +121,7 @@ def plan_json(suite_plan: SuitePlan) -> str:
         "missing_keys": sorted(unset_keys(plan)),
         "missing_files": work.missing_files,
         "detect": None if suite_plan.sizes is None else sizes_data(suite_plan.sizes),
+        "gate": None if suite_plan.gate is None else asdict(suite_plan.gate),
     }
     return json.dumps(data)
 

@@ -63,7 +63,10 @@ def _meaning(sizes: SampleSizes) -> tuple[str, ...]:
     models = f", over its {sizes.model_runs:,} model runs together" if sizes.model_runs > 1 else ""
     comparison = f"A comparison of two runs of this suite, paired by case{models},"
     if detect.metric is None:
-        what = f"{comparison} tests the pass rate at the 5% level."
+        what = (
+            f"{comparison} tests the pass rate at the 5% level. The rows are equal if samples vary. If whole cases"
+            " break instead, more samples help less: 8 samples then find the difference in about 70%."
+        )
     else:
         what = (
             f"{comparison} tests {count_of(detect.family, 'metric')} at 5% together: {detect.metric} at the"

@@ -15,7 +15,7 @@ from visioneval.analysis.compare.pairing import CellPair, Change
 from visioneval.analysis.ranking.findings import Ranking, Rankings
 from visioneval.analysis.summary.findings import GateFinding, Summary
 from visioneval.counted import count_of
-from visioneval.report.numbers import gate_value
+from visioneval.report.numbers import REPEAT_FAILS, bound_note, gate_repeat, gate_value
 from visioneval.report.outcome import diversity_text, never_asked_text, outcome, unjudged_pairs_text
 from visioneval.report.ranking_texts import ABOUT, by_group, ranking_title, show_chance, show_rank, show_strength
 from visioneval.report.sentences import (
@@ -204,7 +204,9 @@ def _summary(summary: Summary) -> Iterator[str]:
         yield f"**Warning:** {code(rerouting_text(rerouting))}"
     for key, cells in summary.optional_unmeasured.items():
         yield f"The optional grader {code(key)} failed on {cells:,} cells."
-    yield "### Gates\n\n" + _table(("", "gate", "scope", "value"), [_gate(gate) for gate in summary.gates])
+    yield "### Gates\n\n" + _table(
+        ("", "gate", "scope", "value [95%]", REPEAT_FAILS), [_gate(gate) for gate in summary.gates]
+    )
     names = list(summary.metrics)
     rows = [
         (
@@ -258,8 +260,9 @@ def _diversity(summary: Summary) -> Iterator[str]:
 
 
 def _gate(gate: GateFinding) -> tuple[str, ...]:
-    value = f"{gate_value(gate)}, n={gate.n}, {gate.note or count_of(gate.errors, 'error')}"
-    return _STATE_LABELS[gate.state], code(gate.rule), code(gate.scope or "all cells"), value
+    notes = filter(None, (gate.note or count_of(gate.errors, "error"), bound_note(gate)))
+    value = f"{gate_value(gate)}, n={gate.n}, {'; '.join(notes)}"
+    return _STATE_LABELS[gate.state], code(gate.rule), code(gate.scope or "all cells"), value, gate_repeat(gate)
 
 
 def rankings_markdown(rankings: Rankings) -> str:

@@ -33,6 +33,7 @@ def outcome(summary: Summary) -> tuple[Tone, str]:
 def _by_exit_code(summary: Summary) -> tuple[Tone, str]:
     """The outcome of a complete run."""
     failed = sum(gate.state == "failed" for gate in summary.gates)
+    undecided = sum(gate.state == "cannot_tell" for gate in summary.gates)
     match summary.exit_code:
         case 0:
             return "pass", f"All gates passed{_left_out(summary)}"
@@ -42,6 +43,8 @@ def _by_exit_code(summary: Summary) -> tuple[Tone, str]:
             return "error", f"Incomplete: {_unmeasured_cells(summary)}{_failed_too(summary)}"
         case 3 if summary.counts.cells != summary.planned_cells:
             return "error", f"Incomplete: {summary.counts.cells:,} of {count_of(summary.planned_cells, 'cell')}"
+        case 3 if undecided and all(gate.state != "unmeasured" for gate in summary.gates):
+            return "error", f"{undecided} of {count_of(len(summary.gates), 'gate')} cannot tell{_failed_too(summary)}"
         case 3 if all(gate.state != "unmeasured" for gate in summary.gates) and not failed:
             return "error", "Incomplete: the selection left nothing for the gates of the suite"
         case 3:

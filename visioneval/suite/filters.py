@@ -93,11 +93,22 @@ class GateRule(Scope):
         default=None,
         description="Weights by tag: the value is the weighted mean of the tags' values, however many cases each has.",
     )
+    decide: Literal["value", "bound"] = Field(
+        default="value",
+        description="bound: the gate passes only if the bound of the value's 95 % interval does; the run exits 3 if"
+        " only the value does.",
+    )
 
     @field_validator("rule")
     @classmethod
     def _parses(cls, text: str) -> str:
         return parse_gate(text).text
+
+    @model_validator(mode="after")
+    def _has_bound(self) -> GateRule:
+        if self.decide == "bound" and not parse_gate(self.rule).has_side:
+            raise ValueError(f"{self.rule!r} has no bound to decide by: write >=, >, <= or <, or leave out 'decide'")
+        return self
 
     @model_validator(mode="after")
     def _can_be_weighted(self) -> GateRule:

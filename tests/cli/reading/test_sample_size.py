@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from visioneval.analysis.cells import Cell
 from visioneval.analysis.sample_size import Detect, Noise, noise_of, parse_detect, stated_noise
 from visioneval.analysis.sides import Side
 from visioneval.analysis.stats.clusters import paired_test
+from visioneval.analysis.stats.within_cases import Counts, worse_p
 from visioneval.errors import UsageError
 from visioneval.types import Metric, Verdict
 
@@ -32,9 +34,13 @@ def test_the_stated_number_of_cases_detects_ten_points_with_80_percent_power(sam
     assert cases is not None
     random, spread = np.random.default_rng(samples), (1 - correlation) / correlation
     ability = random.beta(0.8 * spread, 0.2 * spread, (600, cases))
-    before = random.binomial(samples, ability) / samples
-    changes = random.binomial(samples, ability * (1 - 0.1 / 0.8)) / samples - before
-    assert _power(changes, 0.05) == pytest.approx(0.8, abs=0.07)
+    before, after = random.binomial(samples, ability), random.binomial(samples, ability * (1 - 0.1 / 0.8))
+    runs = [
+        [Counts(*counts) for counts in zip(a, repeat(samples), b, repeat(samples), strict=False)]
+        for a, b in zip(before.tolist(), after.tolist(), strict=True)
+    ]
+    power = np.mean([(worse_p(cases) or 0.0) < 0.025 for cases in runs])
+    assert float(power) == pytest.approx(0.8, abs=0.07)
 
 
 def test_the_stated_number_of_cases_detects_a_metric_at_the_level_of_its_family() -> None:
@@ -203,7 +209,7 @@ def test_plan_prints_a_row_for_each_number_of_samples(toy: Toy) -> None:
     path.write_text(SUITE)
     text = " ".join(toy("plan", path, "--trust-suite", "--detect", "5").stdout.split())
     assert "To detect 5 points with 80% power" in text
-    assert "your 2 cases x 2 samples (without 1 flaky) detect no difference" in text
+    assert "your 2 cases x 2 samples (without 1 flaky) detect 78.2 points" in text
     assert "tests the pass rate at the 5% level" in text
     assert "unknown" in text
     data = json.loads(toy("plan", path, "--trust-suite", "--json", "--detect", "fine:0.4").stdout)["detect"]
@@ -228,6 +234,7 @@ def test_costs_scale_with_cases_and_samples(toy: Toy) -> None:
 
 BAD_FLAGS = [
     (("--like", "latest"), "--like: needs --detect"),
+    (("--pass-rate", "0.8", "--gate", "pass_rate >= 0.9"), "--pass-rate: needs --detect"),
     (("--pass-rate", "0.5"), "--pass-rate: needs --detect"),
     (("--case-correlation", "0.5"), "--case-correlation: needs --detect"),
     (("--detect", "5", "--like", "none"), "none"),

@@ -49,7 +49,8 @@ def validate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Validate:
         for name, text in files.items():
             Path(f"{name}.j2").write_text(text)
         result = CliRunner().invoke(app, ["validate", "suite.yaml"])
-        lines = [*result.stdout.splitlines(), *result.stderr.splitlines()]
+        shown = [*result.stdout.splitlines(), *result.stderr.splitlines()]
+        lines = [line for line in shown if ": note: " not in line]  # that the suite is small
         return result.exit_code, [line for line in lines if not line.startswith("suite.yaml: valid")]
 
     return run

@@ -36,8 +36,10 @@ def test_json_lists_valid_suites_and_problems(validate):
     assert (result.exit_code, result.stderr) == (2, "")
     sizes = {"cases": 1, "model_runs": 1, "cells": 1}
     assert data["suites"] == [{"path": "good.yaml", **sizes, "missing_keys": ["OPENAI_API_KEY"]}]
-    (problem,) = data["problems"]
+    problem, note = data["problems"]
     assert (problem["file"], problem["line"], problem["column"], problem["severity"]) == ("bad.yaml", 5, 11, "error")
+    assert (note["file"], note["line"], note["severity"]) == ("good.yaml", 0, "note")
+    assert note["message"].startswith("1 case x 1 sample cannot show a regression")
 
 
 def test_github_annotates_the_line(validate):
@@ -97,6 +99,7 @@ def test_strict_reports_every_suite_and_every_form(validate):
     assert [(row["file"], row["severity"]) for row in data["problems"]] == [
         ("warned.yaml", "error"),
         ("bad.yaml", "error"),
+        ("good.yaml", "note"),  # too small for 'compare'
     ]
 
 
@@ -109,7 +112,7 @@ def test_a_note_is_no_error_even_with_strict(validate):
     Path("d.csv").write_text(PYTHON)
     result = validate("noted.yaml", "--strict")
     assert (result.exit_code, "d.csv:2:1: note: the column 'lines' has Python's notation" in result.stdout) == (0, True)
-    (row,) = json.loads(validate("noted.yaml", "--strict", "--format", "json").stdout)["problems"]
+    row, _ = json.loads(validate("noted.yaml", "--strict", "--format", "json").stdout)["problems"]
     assert (row["severity"], row["message"].startswith("the column")) == ("note", True)
     assert validate("noted.yaml", "--format", "github").stdout.startswith(
         "::notice file=d.csv,line=2,col=1::the column"
@@ -119,11 +122,12 @@ def test_a_note_is_no_error_even_with_strict(validate):
 def test_strict_in_python(validate):
     Path("warned.yaml").write_text(GOOD + IDLE)
     suite = ve.validate("warned.yaml")
-    assert (suite.cases, suite.cells, len(suite.warnings)) == (1, 1, 1)
-    assert repr(suite) == "ValidSuite(warned.yaml: 1 case, 1 model run, 1 cell, 1 warning)"
+    assert (suite.cases, suite.cells, len(suite.warnings)) == (1, 1, 2)
+    assert repr(suite) == "ValidSuite(warned.yaml: 1 case, 1 model run, 1 cell, 2 warnings)"
     with pytest.raises(ve.SuiteError, match="cannot fail"):
         ve.validate("warned.yaml", strict=True)
-    assert ve.validate("good.yaml", strict=True).warnings == ()
+    (note,) = ve.validate("good.yaml", strict=True).warnings
+    assert note.message.startswith("note: 1 case x 1 sample cannot show a regression")
 
 
 @pytest.mark.parametrize(

@@ -110,8 +110,10 @@ def test_a_run() -> None:
     ]
     text = summary_markdown(summarize(info, cells))
     assert "2 of 2 cells: 1 PASS, 1 FAIL, 0 ERROR" in text
-    assert "| **FAILED** | `pass_rate == 1` | `all cells` | 0.5, n=2, 0 errors |" in text
+    assert "| **FAILED** | `pass_rate == 1` | `all cells` | 0.5 [0.09, 0.91], n=2, 0 errors | 7 of 10 runs |" in text
     errors = [cells[0], record(test_id="two", model_label="m|x", verdict="ERROR")]
-    assert "| `error_rate == 0` | `all cells` | 0.5, n=2, 1 error |" in summary_markdown(summarize(info, errors))
+    assert "| `error_rate == 0` | `all cells` | 0.5 [0.09, 0.91], n=2, 1 error |  |" in summary_markdown(
+        summarize(info, errors)
+    )
     assert "| `m\\|x` | 50.0% [9.5, 90.5] n=2 | 0 | 1/2 [0.09, 0.91] |" in text
     assert "| `two` | `m\\|x` | 0 | FAIL | `fine` |" in text

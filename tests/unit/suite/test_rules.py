@@ -151,6 +151,7 @@ class Cell:
     scores: dict[str, Score] = field(default_factory=dict)
     is_unmeasured: bool = False
     test_id: str = "one"
+    model_label: str = "m"
     tags: tuple[str, ...] = ()
 
 

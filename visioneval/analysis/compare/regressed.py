@@ -18,7 +18,7 @@ from visioneval.analysis.compare.differences import ALPHA, CASE_ALPHA, Differenc
 from visioneval.analysis.compare.must_pass import CaseKey, Confirmation, SampleCounts
 from visioneval.analysis.compare.sampled import SampledCase, counts_of_chains, sampled_cases
 from visioneval.analysis.compare.tallies.verdicts import CasePasses
-from visioneval.analysis.stats.within_cases import Counts, case_p, lowest_worse_p, worse_p
+from visioneval.analysis.stats.within_cases import Counts, case_p, lowest_case_p, lowest_worse_p, worse_p
 from visioneval.counted import count_of
 from visioneval.defaults import MAX_CONFIRM
 from visioneval.suite.turns import chain_of
@@ -156,6 +156,14 @@ def _one_sided(rate: Difference) -> float:
 
 def _worse_metrics(comparison: Comparison) -> Sequence[Difference]:
     return [item for item in comparison.metrics if item.n_pairs and item.significant and (item.worse_by or 0) > 0]
+
+
+def can_show_regression(samples: Sequence[int]) -> bool:
+    """Whether two runs with these numbers of samples, of each case on each model run, could show a regression at all:
+    if everything passed in A and nothing in B.
+    """
+    counts = [Counts(number, number, 0, number) for number in samples]
+    return 2 * lowest_worse_p(counts) < ALPHA or any(lowest_case_p(case) <= CASE_ALPHA for case in counts)
 
 
 def _samples_to_decide(comparison: Comparison) -> int | None:

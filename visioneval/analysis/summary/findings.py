@@ -25,8 +25,10 @@ from visioneval.suite.selection.shards import Shard
 from visioneval.types import Frozen, Score, Verdict
 
 CostKind = Literal["generation", "judging", "pairwise"]
-GateState = Literal["passed", "failed", "unmeasured", "skipped", "deferred"]
-"""``skipped`` if a selection left nothing in its scope; ``deferred`` in a shard, until all are merged."""
+GateState = Literal["passed", "failed", "cannot_tell", "unmeasured", "skipped", "deferred"]
+"""``cannot_tell`` if the value passes a gate that its bound decides, and the bound does not; ``skipped`` if a selection
+left nothing in its scope; ``deferred`` in a shard, until all are merged.
+"""
 
 
 class Counts(Frozen):
@@ -122,8 +124,8 @@ class FailingCell(Frozen):
 class GateFinding(Frozen):
     """The result of a gate: its value over ``n`` measured cells, and the ``errors`` in its scope.
 
-    ``low`` and ``high`` are the 95 % interval over cases of a quantile, a separation or a value that is weighted by
-    tag.
+    ``low`` and ``high`` are its 95 % interval over cases. ``repeat_fails`` is the probability that a run of the same
+    quality, with the same cases and samples, fails the gate; ``null`` if it is unknown, or the gate not decided.
     ``unmeasured`` counts the cells that it leaves out because they were not measured, and ``note`` is a sentence about
     them. ``is_unreliable`` if these are too many: the run exits 3, and the gate does not pass.
     """
@@ -133,6 +135,7 @@ class GateFinding(Frozen):
     value: float | None
     low: float | None = None
     high: float | None = None
+    repeat_fails: float | None = None
     n: int
     errors: int
     unmeasured: int = 0

@@ -8,12 +8,13 @@ from math import fsum
 from typing import Protocol
 
 from visioneval.analysis.left_out import DueMetrics, LeftOut, granted_share, worst
-from visioneval.analysis.scores import CaseNumbers, Scores
+from visioneval.analysis.scores import RATE, CaseNumbers, SampleNumbers, Scores
 from visioneval.analysis.stats.basic import Interval
 from visioneval.analysis.stats.clusters import case_sums, mean_interval, rate_interval
 from visioneval.analysis.stats.quantiles import Limits, quantile, quantile_interval
 from visioneval.analysis.stats.weighted import weighted_interval
 from visioneval.analysis.summary.findings import GateFinding, GateState
+from visioneval.analysis.summary.gate_repeats import repeat_fails
 from visioneval.analysis.summary.separation import difference_interval
 from visioneval.records.model import Record, RunInfo
 from visioneval.rules import Gate, gate_passes, parse_gate
@@ -32,6 +33,8 @@ class CellFacts(Protocol):
     @property
     def tags(self) -> Sequence[str]: ...
     @property
+    def model_label(self) -> str: ...
+    @property
     def verdict(self) -> Verdict: ...
     @property
     def status(self) -> Status: ...
@@ -48,12 +51,18 @@ class Pool:
     """
 
     def __init__(
-        self, gate: Gate, weights: Mapping[str, float] | None = None, numbers: CaseNumbers | None = None
+        self,
+        gate: Gate,
+        weights: Mapping[str, float] | None = None,
+        numbers: CaseNumbers | None = None,
+        sample_numbers: SampleNumbers | None = None,
     ) -> None:
         """Starts without cells."""
         self._gate, self._weights = gate, dict(weights or {})
         self._numbers = CaseNumbers() if numbers is None else numbers
+        self._sample_numbers = SampleNumbers() if sample_numbers is None else sample_numbers
         self._groups: dict[str, Scores] = {name: Scores() for name in self._weights or _SIDES[: self._sides]}
+        self._samples: dict[str, Scores] = {name: Scores() for name in self._groups}
         self._unmeasured: Counter[str] = Counter()
 
     @property
@@ -76,6 +85,8 @@ class Pool:
             return
         if value is not None:
             self._groups[group].add(value, self._numbers[image_of or cell.test_id])
+            if not self._gate.is_about_errors:
+                self._samples[group].add(value, self._sample_numbers[cell.test_id, cell.model_label])
         self._unmeasured[group] += is_left_out
 
     def left_out(self) -> tuple[LeftOut, LeftOut]:
@@ -106,10 +117,7 @@ class Pool:
         return [weight / total for weight in self._weights.values()]
 
     def limits(self, metric: Metric | None) -> Limits:
-        """The 95 % interval of a quantile, a separation or a weighted value, each end ``None`` if it is unknown.
-
-        The other values have theirs where they are shown by metric or model run.
-        """
+        """The 95 % interval of the value over cases, each end ``None`` if it is unknown."""
         groups = list(self._groups.values())
         if not all(group.n for group in groups):
             return None, None
@@ -118,11 +126,19 @@ class Pool:
         if self._gate.fn == "separation":
             difference = difference_interval(groups[0].by_case(), groups[1].by_case(), metric)
             return (difference.low, difference.high) if difference else (None, None)
-        if not self._weights:
-            return None, None
-        values = ((_mean(group), _interval(group, metric)) for group in groups)
-        interval = weighted_interval([(share, *value) for share, value in zip(self._shares, values, strict=True)])
+        if self._weights:
+            values = ((_mean(group), _interval(group, metric)) for group in groups)
+            interval = weighted_interval([(share, *value) for share, value in zip(self._shares, values, strict=True)])
+        else:
+            interval = _interval(groups[0], metric)
         return (interval.low, interval.high) if interval else (None, None)
+
+    def repeat_fails(self, value: float, metric: Metric | None) -> float | None:
+        """How often a repeated run with the same cases and samples fails the gate; ``None`` if that is unknown."""
+        samples = [list(group.by_case().values()) for group in self._samples.values()]
+        shares = self._shares if self._weights else [1.0, -1.0][: self._sides]
+        is_rate = (metric or RATE).type == "bool"
+        return repeat_fails(self._gate, value, list(zip(shares, samples, strict=True)), is_rate=is_rate)
 
 
 _SIDES = ("cells", "counter-examples")
@@ -156,8 +172,10 @@ def _cell_value(gate: Gate, cell: CellFacts) -> float | None:
 class GateAccumulator:
     """Evaluates one gate over the cells of its scope."""
 
-    def __init__(self, entry: GateRule, info: RunInfo, numbers: CaseNumbers, due: DueMetrics) -> None:
-        """Starts without cells. ``numbers`` and ``due`` are shared by all counters of the run."""
+    def __init__(
+        self, entry: GateRule, info: RunInfo, numbers: CaseNumbers, due: DueMetrics, sample_numbers: SampleNumbers
+    ) -> None:
+        """Starts without cells. The numbers and ``due`` are shared by all gates of the run."""
         self._entry = entry
         self._info = info
         self._gate = parse_gate(entry.rule)
@@ -165,7 +183,7 @@ class GateAccumulator:
         self._counter = counter_examples(suite)
         self._images = image_cases(suite) if self._gate.fn == "separation" else {}
         self._without = left_out_of_means(suite, info.metrics).cases_of(self._gate.metric, entry)
-        self._pool = Pool(self._gate, entry.weights, numbers)
+        self._pool = Pool(self._gate, entry.weights, numbers, sample_numbers)
         self._due = due
         self._granted = granted_share(info.suite.declared_gates, entry)
         self._errors = 0
@@ -206,16 +224,19 @@ class GateAccumulator:
     def result(self) -> GateFinding:
         """Returns the gate's value and state."""
         value, n = self._pool.value()
-        low, high = self._pool.limits(self._info.metrics.get(self._gate.metric or ""))
+        metric = self._info.metrics.get(self._gate.metric or "")
+        low, high = self._pool.limits(metric)
         left_out, worst_group = self._pool.left_out()
-        state = self._state(value, n)
-        is_unreliable = state in ("passed", "failed") and worst_group.is_too_much(self._granted)
+        state = self._state(value, n, low if self._gate.is_minimum else high)
+        is_decided = state in ("passed", "failed", "cannot_tell")
+        is_unreliable = is_decided and worst_group.is_too_much(self._granted)
         return GateFinding(
             rule=self._entry.rule,
             scope=self._scope,
             value=value,
             low=low,
             high=high,
+            repeat_fails=None if value is None or not is_decided else self._pool.repeat_fails(value, metric),
             n=n,
             errors=self._errors,
             unmeasured=left_out.unmeasured,
@@ -229,7 +250,7 @@ class GateAccumulator:
         without = ["without counterexamples"] if self._without else []
         return "; ".join(filter(None, (describe_scope(self._entry), *without)))
 
-    def _state(self, value: float | None, n: int) -> GateState:
+    def _state(self, value: float | None, n: int, bound: float | None) -> GateState:
         if self._info.selection.shard is not None:  # other shards can change the value, but cannot undo an error
             return "failed" if self._gate.forbids_errors and value else "deferred"
         if self._info.selection.narrows and not _can_match(self._entry, self._gate, self._info, self._without):
@@ -238,7 +259,10 @@ class GateAccumulator:
             return "skipped"
         if value is None:
             return "unmeasured"
-        return "passed" if gate_passes(self._gate, value) else "failed"
+        if not gate_passes(self._gate, value):
+            return "failed"
+        is_sure = self._entry.decide == "value" or gate_passes(self._gate, bound)
+        return "passed" if is_sure else "cannot_tell"
 
 
 def _can_match(entry: GateRule, gate: Gate, info: RunInfo, without: frozenset[str]) -> bool:
@@ -257,9 +281,10 @@ def _can_match(entry: GateRule, gate: Gate, info: RunInfo, without: frozenset[st
 
 
 def describe_scope(scope: GateRule) -> str:
-    """Describes a scope and its weights, empty if it covers everything."""
+    """Describes a scope, its weights and what decides, empty if it covers everything and its value decides."""
     parts = (("cases", scope.cases), ("tags", scope.tags), ("tasks", scope.tasks), ("models", scope.models))
     described = [f"{name}: {', '.join(values)}" for name, values in parts if values]
     weights = (scope.weights or {}).items()
     weighted = [f"weights: {', '.join(f'{tag} {weight:g}' for tag, weight in weights)}"] if weights else []
-    return "; ".join((*described, *weighted))
+    bound = ["decide: bound"] if scope.decide == "bound" else []
+    return "; ".join((*described, *weighted, *bound))

@@ -13,7 +13,7 @@ from visioneval.analysis.disagreements import Disagreements
 from visioneval.analysis.left_out import DueMetrics
 from visioneval.analysis.never_asked import NeverAskedCells
 from visioneval.analysis.rerouting import Reroutings
-from visioneval.analysis.scores import CaseNumbers
+from visioneval.analysis.scores import CaseNumbers, SampleNumbers
 from visioneval.analysis.summary.accumulators import Accumulator, Costs, Model, Money, Verdicts, add_costs, most_common
 from visioneval.analysis.summary.diversity import Diversities, unmeasured_groups
 from visioneval.analysis.summary.failing import FailingCells
@@ -61,7 +61,7 @@ class _SummaryBuilder:
 
     def __init__(self, info: RunInfo, diversity: Iterable[CaseDiversity]) -> None:
         self._info = info
-        numbers, due = CaseNumbers(), DueMetrics(info)
+        numbers, due, sample_numbers = CaseNumbers(), DueMetrics(info), SampleNumbers()
         without = left_out(info.selected_suite, info.metrics)
         self._all_cells = Verdicts(numbers)
         self._models = defaultdict(
@@ -78,7 +78,7 @@ class _SummaryBuilder:
         self._noises = Noises(info, numbers, without)
         self._judges = JudgeCards(info)
         self._alignments = Alignments(info)
-        self._gates = [GateAccumulator(entry, info, numbers, due) for entry in gates_of(info.suite)]
+        self._gates = [GateAccumulator(entry, info, numbers, due, sample_numbers) for entry in gates_of(info.suite)]
         self._failing = FailingCells(info, self._gates)
         self._costs = Costs(info)
         self._money = Money()
@@ -211,9 +211,9 @@ def exit_code(
     3 if its budget or a refused API key ended it; 130 if it was interrupted; 3 if cells are missing or unplanned,
     pairs were not judged or measured; for a shard, 3 if a gate allows no
     error and it has one, else 0, as its other gates wait for the other shards; 3 if a gate on errors or
-    unmeasured cells failed, a gate is unmeasured or leaves out too many cells, or a selection left out all gates of the
-    suite; 1 if another gate failed; otherwise 0. ``gates`` begins with those of the suite. A suite without rules has no
-    pass rate to decide: its run passes if its outputs exist.
+    unmeasured cells failed, a gate is unmeasured, cannot tell or leaves out too many cells, or a selection left out all
+    gates of the suite; 1 if another gate failed; otherwise 0. ``gates`` begins with those of the suite. A suite without
+    rules has no pass rate to decide: its run passes if its outputs exist.
     """
     if info.stopped_by:
         return ExitCode.INCOMPLETE
@@ -226,7 +226,7 @@ def exit_code(
     incomplete = [
         gate
         for gate in gates
-        if gate.state == "unmeasured"
+        if gate.state in ("unmeasured", "cannot_tell")
         or (gate.state == "failed" and (gate.is_unreliable or parse_gate(gate.rule).is_about_errors))
     ]
     declared = gates[: len(info.suite.declared_gates)] if info.suite.has_rules else ()

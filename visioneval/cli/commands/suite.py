@@ -89,6 +89,16 @@ def plan(
             DETECT,
         ),
     ] = None,
+    gate: Annotated[
+        str | None,
+        options.value(
+            "--gate",
+            "GATE",
+            "Also show how often a gate over a rate fails by chance with these cases and samples, such as "
+            "'pass_rate >= 0.9'.",
+            DETECT,
+        ),
+    ] = None,
     like: Annotated[
         list[str] | None,
         options.value(
@@ -117,6 +127,7 @@ def plan(
     from visioneval.api.runs import detect_options, estimate_plan
     from visioneval.cli.plan_table import plan_json, print_plan
     from visioneval.engine.prepare.planning import load_plans
+    from visioneval.engine.prepare.sample_sizes import size_notes
     from visioneval.settings import run_options
 
     settings = run_options(
@@ -132,10 +143,10 @@ def plan(
         runs=runs,
         trust_suite=trust_suite,
     )
-    difference = detect_options(detect, like or [], pass_rate, case_correlation, runs, options.say)
+    difference = detect_options(detect, gate, like or [], pass_rate, case_correlation, runs, options.say)
     with options.prints_on_stderr():
         plans = load_plans(suites, settings.suite)
-    for warning in (warning for planned in plans for warning in planned.loaded.warnings):
+    for warning in (warning for planned in plans for warning in (*planned.loaded.warnings, *size_notes(planned))):
         options.say(str(warning))
     for suite_plan in [estimate_plan(planned, settings, difference) for planned in plans]:
         if as_json:

@@ -1,34 +1,45 @@
-"""What it takes to show a difference between two runs of a plan: cases, cells and cost by number of samples."""
+"""What the cases and samples of a plan can show: the sizes that show a difference, how often a gate fails, and whether
+``compare`` can decide at all.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from math import ceil
 
+from visioneval.analysis.compare.regressed import can_show_regression
+from visioneval.analysis.gate_rates import GateRates, gate_rates, parse_planned_gate
 from visioneval.analysis.past_costs import PastCosts
 from visioneval.analysis.sample_size import SAMPLES, Detect, Noise, noise_of, parse_detect, stated_noise
+from visioneval.analysis.scores import RATE
 from visioneval.analysis.sides import Side, with_built_in
 from visioneval.analysis.stats.power import POWER
+from visioneval.counted import count_of
 from visioneval.engine.calls.cost.estimate import CostEstimate, estimate
-from visioneval.errors import UsageError
+from visioneval.engine.prepare.planning import Planned
+from visioneval.errors import Problem, UsageError
 from visioneval.expansion.plan import Plan
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.entries.metrics import BUILT_IN
 from visioneval.suite.meanings import meanings_of
 from visioneval.suite.turns import chain_of
+from visioneval.types import Metric
 
 GECKO = "gecko"
 
 
 @dataclass(frozen=True, slots=True)
 class DetectOptions:
-    """The difference to detect, and the earlier runs or the stated numbers that its variance comes from."""
+    """The difference to detect, the gate to plan, and the earlier runs or stated numbers that show the variance."""
 
-    difference: str | float
+    difference: str | float | None = None
     like: Sequence[Side] = ()
     pass_rate: float | None = None
     case_correlation: float | None = None
+    gate: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +76,17 @@ class SampleSizes:
 
 def sample_sizes(
     plan: Plan, estimated: CostEstimate, options: DetectOptions, past: Callable[[], PastCosts] = PastCosts
-) -> SampleSizes:
-    """The sizes of runs of ``plan``, whose work is ``estimated``. ``past`` is called often. Raises ``UsageError``."""
-    metrics = meanings_of(plan.metrics, plan.whole_suite)
-    detect = parse_detect(options.difference, {**BUILT_IN, **metrics}, _families(plan))
+) -> SampleSizes | None:
+    """The sizes of runs of ``plan``, whose work is ``estimated``; ``None`` without a difference to detect.
+
+    ``past`` is called often. Raises ``UsageError``.
+    """
+    if options.difference is None:
+        return None
+    detect = parse_detect(options.difference, _metrics(plan), _families(plan))
     if options.like and options.pass_rate is not None:
         raise UsageError("--pass-rate: --like measures it; leave out one of them")
-    if options.like:
-        like = [with_built_in(side, (detect.metric or "",)) for side in options.like]
-        noise = noise_of(detect, like, plan.suite.name, options.case_correlation)
-    else:
-        noise = stated_noise(detect, options.pass_rate, options.case_correlation)
+    noise = _noise(plan, detect, options)
     relevant = [case for case in plan.suite.cases if _has(case, plan, detect)]
     counted = [case for case in relevant if not case.flaky]
     if not counted:
@@ -95,6 +106,56 @@ def sample_sizes(
         len(plan.runs),
         noise.detectable(detect, _count(counted), _cells(plan, counted)),
     )
+
+
+def planned_gate(plan: Plan, options: DetectOptions) -> GateRates | None:
+    """How often a gate over the cells of ``plan`` fails; ``None`` without a gate. Raises ``UsageError``."""
+    if options.gate is None:
+        return None
+    gate = parse_planned_gate(options.gate, _metrics(plan))
+    detect = Detect(gate.metric, RATE, 1.0)
+    cells = sum(plan.count(case, run)[1] for case in plan.suite.cases if _has(case, plan, detect) for run in plan.runs)
+    if not cells:
+        raise UsageError(f"--gate {options.gate!r}: no cell of the suite counts in it")
+    return gate_rates(gate, cells, _noise(plan, detect, options))
+
+
+def size_notes(planned: Planned) -> tuple[Problem, ...]:
+    """A note about a suite that is too small for ``compare``: the loss of everything could not show a regression.
+
+    None if flags leave out cases, or if nothing passes or fails.
+    """
+    plan = planned.plan
+    if plan.selection.narrows or not plan.suite.has_rules:
+        return ()
+    counted = [case for case in plan.suite.cases if not case.flaky]
+    by_case: Counter[tuple[str, str]] = Counter()
+    for case in counted:
+        for run in plan.runs:
+            by_case[chain_of(case.id), run.label] += plan.count(case, run)[1]
+    samples = [number for number in by_case.values() if number]
+    if not samples or can_show_regression(samples):
+        return ()
+    most, number = max(samples), _count(counted)
+    more = next(times for times in count(2) if can_show_regression([times * each for each in samples]))
+    cases = next(new for new in count(number + 1) if can_show_regression([most] * (new * len(samples) // number)))
+    message = (
+        f"note: {count_of(number, 'case')} x {count_of(most, 'sample')} cannot show a regression in 'compare', even if"
+        f" everything breaks: {count_of(cases, 'case')}, or {count_of(most * more, 'sample')} of each, could"
+    )
+    return (Problem(planned.loaded.name, 0, 0, message),)
+
+
+def _metrics(plan: Plan) -> dict[str, Metric]:
+    return {**BUILT_IN, **meanings_of(plan.metrics, plan.whole_suite)}
+
+
+def _noise(plan: Plan, detect: Detect, options: DetectOptions) -> Noise:
+    """The noise of earlier runs, or of the stated numbers."""
+    if not options.like:
+        return stated_noise(detect, options.pass_rate, options.case_correlation)
+    like = [with_built_in(side, (detect.metric or "",)) for side in options.like]
+    return noise_of(detect, like, plan.suite.name, options.case_correlation)
 
 
 def _row(samples: int, cases: int | None, work: CostEstimate, counted: int) -> SampleSize:

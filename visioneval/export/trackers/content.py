@@ -174,7 +174,7 @@ def _flat(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], 
 def _run_metrics(summary: Summary) -> Iterator[tuple[str, float]]:
     yield from _counts(summary.counts)
     states = [gate.state for gate in summary.gates]
-    for state in ("passed", "failed", "skipped", "unmeasured", "deferred"):
+    for state in ("passed", "failed", "cannot_tell", "skipped", "unmeasured", "deferred"):
         yield f"gates/{state}", states.count(state)
     yield from _costs(summary.cost_usd, summary.unpriced)
     yield from _failure_tags(summary.failure_tags)

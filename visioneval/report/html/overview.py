@@ -16,7 +16,7 @@ from visioneval.records.model import RunInfo
 from visioneval.report.html import plots
 from visioneval.report.html.distributions import CellNumbers, generation_rows, grading_rows, metric_rows
 from visioneval.report.html.plots import PlotInterval
-from visioneval.report.numbers import gate_value, show_interval
+from visioneval.report.numbers import REPEAT_FAILS, bound_note, gate_repeat, gate_value, show_interval
 from visioneval.report.outcome import error_note, never_asked_text, outcome
 from visioneval.report.terminal.agreement.judge_card import judge_tables
 from visioneval.report.terminal.noise import noise_lines, noise_rows
@@ -28,6 +28,7 @@ from visioneval.report.text import panel_lines, rerouting_text
 GATE_LABELS = {
     "passed": "passed",
     "failed": "failed",
+    "cannot_tell": "cannot tell",
     "unmeasured": "not measured",
     "skipped": "skipped",
     "deferred": "after merging",
@@ -93,6 +94,7 @@ def overview(info: RunInfo, numbers: CellNumbers, summary: Summary) -> dict[str,
         "show_interval": show_interval,
         "generation": generation_rows(summary, numbers),
         "grading": grading_rows(numbers),
+        "repeat_fails": REPEAT_FAILS,
         "gates": [(gate, _gate_text(gate, is_final=summary.state != "running")) for gate in summary.gates],
     }
 
@@ -187,8 +189,9 @@ def _bar_width(summary: Summary) -> float:
     return 600.0 * min(1.0, summary.counts.cells / summary.planned_cells)
 
 
-def _gate_text(gate: GateFinding, *, is_final: bool) -> tuple[str, str]:
-    """The gate's state and value as text."""
+def _gate_text(gate: GateFinding, *, is_final: bool) -> tuple[str, str, str]:
+    """The gate's state, its value and how often a repeated run fails it, as text."""
     missing = gate.note or (count_of(gate.errors, "error") if gate.errors else "")
+    missing = "; ".join(filter(None, (missing, bound_note(gate))))
     label = GATE_LABELS[gate.state] if is_final else f"{GATE_LABELS[gate.state]} so far"
-    return label, f"{gate_value(gate)} (n={gate.n}{f', {missing}' if missing else ''})"
+    return label, f"{gate_value(gate)} (n={gate.n}{f', {missing}' if missing else ''})", gate_repeat(gate)

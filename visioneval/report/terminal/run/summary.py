@@ -21,7 +21,7 @@ from visioneval.analysis.summary.findings import (
 from visioneval.counted import count_of
 from visioneval.errors import NOT_CACHED
 from visioneval.records.stores.locations import display_name
-from visioneval.report.numbers import gate_cells, gate_note, gate_value, show_interval
+from visioneval.report.numbers import gate_cells, gate_note, gate_value, repeats_note, show_interval
 from visioneval.report.outcome import Tone, diversity_text, error_note, never_asked_text, outcome, unjudged_pairs_text
 from visioneval.report.terminal.run.alignment import alignment_table
 from visioneval.report.terminal.run.diversity import diversity_tables
@@ -46,11 +46,19 @@ COLORS = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.ERROR: "yellow", V
 _MARKS = {
     "passed": "passed",
     "failed": "FAILED",
+    "cannot_tell": "CANNOT TELL",
     "unmeasured": "NOT MEASURED",
     "skipped": "skipped",
     "deferred": "after merging",
 }
-_MARK_COLORS = {"passed": "green", "failed": "red", "unmeasured": "yellow", "skipped": "dim", "deferred": "dim"}
+_MARK_COLORS = {
+    "passed": "green",
+    "failed": "red",
+    "cannot_tell": "yellow",
+    "unmeasured": "yellow",
+    "skipped": "dim",
+    "deferred": "dim",
+}
 
 
 def print_summary(
@@ -70,7 +78,8 @@ def print_summary(
 
 def _parts(summary: Summary, width: int, shown_failing: int, all_metrics: bool) -> Iterator[RenderableType]:
     gaps = [Text(clean(note), style="yellow") for note in map(gate_note, summary.gates) if note]
-    notes = [*gaps, *(Text(note, style="dim") for note in [error_note(summary)] if note)]
+    about = [note for note in (clean(repeats_note(summary.gates)), error_note(summary)) if note]
+    notes = [*gaps, *(Text(note, style="dim") for note in about)]
     yield with_title(_gates_title(summary), Group(_gate_table(summary.gates, width), *notes))
     if summary.failing:
         yield failures_table(summary, width, shown_failing)
@@ -356,7 +365,7 @@ def _tag_table(tags: Mapping[str, Counts], width: int) -> RenderableType:
 
 
 def _gate_table(gates: Sequence[GateFinding], width: int) -> RenderableType:
-    columns = (Column(""), Column("gate", min_width=16), Column("scope", min_width=14), Column("value"))
+    columns = (Column(""), Column("gate", min_width=16), Column("scope", min_width=9), Column("value [95%]"))
     return table(columns, [_gate_row(gate) for gate in gates], width)
 
 

@@ -1,0 +1,171 @@
+"""``plan --gate``: how often a gate fails by true rate, the threshold it suggests, and bad input."""
+
+from __future__ import annotations
+
+import json
+from math import comb
+
+import pytest
+from toys import Toy
+
+import visioneval as ve
+from visioneval.analysis.gate_rates import RATES, gate_rates, parse_planned_gate
+from visioneval.analysis.sample_size import parse_detect, stated_noise
+from visioneval.errors import UsageError
+from visioneval.rules import parse_gate
+from visioneval.types import Metric
+
+METRICS = {"good": Metric(type="bool"), "layout": Metric(type="number", range=(0, 5))}
+NOISE = stated_noise(parse_detect(5, {}, []), None, 0.0)
+ASSUMED = stated_noise(parse_detect(5, {}, []), None, None)
+
+
+def binomial_fails(cells: int, needed: int, rate: float) -> float:
+    return sum(comb(cells, k) * rate**k * (1 - rate) ** (cells - k) for k in range(needed))
+
+
+def test_the_figures_are_binomial_where_cases_do_not_differ() -> None:
+    planned = gate_rates(parse_gate("pass_rate >= 0.9"), 30, NOISE)
+    assert [row.rate for row in planned.rows] == list(RATES)
+    assert [row.fails[0] for row in planned.rows] == pytest.approx([binomial_fails(30, 27, rate) for rate in RATES])
+
+
+@pytest.mark.parametrize("cells", [5, 8, 30, 90, 200])
+@pytest.mark.parametrize("noise", [NOISE, ASSUMED])
+def test_the_suggestion_is_the_strictest_that_fails_seldom(cells: int, noise: object) -> None:
+    planned = gate_rates(parse_gate("pass_rate >= 0.9"), cells, noise)  # type: ignore[arg-type]
+    needed = next(k for k in range(cells, -1, -1) if binomial_fails(cells, k, 0.95) <= 0.05)
+    threshold = parse_gate(planned.suggested).threshold
+    assert (needed - 1) / cells < threshold <= needed / cells
+    assert planned.suggested_fails == pytest.approx(binomial_fails(cells, needed, 0.95))
+
+
+def test_a_limit_is_the_mirror_of_a_minimum() -> None:
+    minimum = gate_rates(parse_gate("pass_rate >= 0.9"), 40, ASSUMED)
+    limit = gate_rates(parse_gate("rate(good) <= 0.1"), 40, ASSUMED)
+    assert [row.rate for row in limit.rows] == pytest.approx([1 - rate for rate in reversed(RATES)])
+    assert [row.fails for row in reversed(limit.rows)] == [pytest.approx(row.fails) for row in minimum.rows]
+    assert limit.good_rate == 0.05
+    assert minimum.suggested == "pass_rate >= 0.9"
+    assert limit.suggested == "rate(good) <= 0.1"
+
+
+def test_one_cell_must_pass_and_a_gate_that_all_must_pass_fails_often() -> None:
+    assert gate_rates(parse_gate("pass_rate > 0.9"), 1, NOISE).suggested == "pass_rate >= 1"
+    planned = gate_rates(parse_gate("pass_rate == 1"), 30, NOISE)
+    assert {row.rate: row.fails[0] for row in planned.rows}[0.99] == pytest.approx(1 - 0.99**30)
+
+
+def test_an_assumed_correlation_is_shown_beside_none() -> None:
+    assert gate_rates(parse_gate("pass_rate >= 0.9"), 30, NOISE).correlations == (0.0,)
+    planned = gate_rates(parse_gate("pass_rate >= 0.9"), 30, ASSUMED)
+    assert planned.correlations == (0.0, 0.5)
+    at_92 = next(row.fails for row in planned.rows if row.rate == 0.92)
+    assert at_92[0] > at_92[1]
+    assert "--like RUN" in planned.notes[0]
+
+
+BAD = [
+    ("pass_rate", "is not a valid gate"),
+    ("pass_rate >= 90%", "write 'pass_rate >= 0.9'"),
+    ("pass_rate >= 1.5", "a rate is between 0 and 1"),
+    ("pass_rate != 1", "write a limit, with >=, >, <= or <"),
+    ("pass_rate == 0.9", "write a limit, with >=, >, <= or <"),
+    ("error_rate <= 0.1", "errors come from outages"),
+    ("unmeasured_rate == 0", "errors come from outages"),
+    ("refusal_rate <= 0.1", "takes a rate: pass_rate, or rate"),
+    ("mean(layout) >= 3", "takes a rate: pass_rate, or rate"),
+    ("p90(layout) >= 3", "takes a rate"),
+    ("separation(good) >= 0.5", "takes a rate"),
+    ("rate(godo) >= 0.5", r"no metric 'godo' \(did you mean 'good'\?\)"),
+    ("", "is not a valid gate"),
+]
+
+
+@pytest.mark.parametrize(("text", "problem"), BAD)
+def test_bad_gates(text: str, problem: str) -> None:
+    with pytest.raises(UsageError, match=f"^--gate.*{problem}"):
+        parse_planned_gate(text, METRICS)
+
+
+SUITE = """\
+name: sized
+cases: [{id: a, prompt: a}, {id: b, prompt: b}, {id: c, prompt: c}, {id: d, prompt: d}, {id: e, prompt: e}]
+models: [{provider: "mine:Generate", label: m, params: {model: m-1}}]
+samples: 2
+graders: [{key: look, type: "mine:Look", writes: {fine: {type: bool}, level: {type: number, range: [0, 1]}}}]
+verdict: [fine]
+"""
+
+
+def test_plan_prints_a_row_for_each_rate(toy: Toy) -> None:
+    path = toy.folder / "suite.yaml"
+    path.write_text(SUITE)
+    result = toy("plan", path, "--trust-suite", "--gate", "pass_rate >= 0.9")
+    assert result.exit_code == 0, result.output
+    text = " ".join(result.stdout.split())
+    assert "How often pass_rate >= 0.9 fails over 10 cells" in text
+    assert "true rate fails, correlation 0 fails, correlation 0.5" in text
+    assert "the strictest limit that fails a true 0.95 in 1 of 20 runs or fewer: pass_rate >= 0.8" in text
+    assert "To detect" not in text
+    data = json.loads(toy("plan", path, "--trust-suite", "--gate", "rate(fine) >= 0.9", "--json").stdout)
+    assert (data["gate"]["cells"], data["gate"]["correlations"], data["detect"]) == (10, [0.0, 0.5], None)
+    assert json.loads(toy("plan", path, "--trust-suite", "--json").stdout)["gate"] is None
+    more = toy("plan", path, "--trust-suite", "--json", "--gate", "pass_rate >= 0.9", "--samples", "8")
+    assert json.loads(more.stdout)["gate"]["cells"] == 40
+    both = toy("plan", path, "--trust-suite", "--gate", "pass_rate >= 0.9", "--detect", "10")
+    assert "To detect 10 points" in both.stdout
+    assert "How often pass_rate" in both.stdout
+    bad = toy("plan", path, "--trust-suite", "--gate", "mean(level) >= 3")
+    assert (bad.exit_code, len(bad.stderr.strip().splitlines())) == (2, 1)
+
+
+def test_an_earlier_run_shows_the_correlation(toy: Toy) -> None:
+    path = toy.folder / "suite.yaml"
+    path.write_text(SUITE.replace("{id: e, prompt: e}", "{id: e, prompt: e, metadata: {look: bad}}"))
+    assert toy("run", path, "--trust-suite").exit_code == 1
+    planned = ve.plan(path, trust_suite=True, runs=toy.folder / "runs", gate="pass_rate >= 0.9", like="latest")
+    assert planned.sizes is None
+    assert planned.gate is not None
+    assert planned.gate.correlations == (1.0,)  # no case has samples that differ
+    assert "Variance between samples of a case from latest" in planned.gate.notes[0]
+    path.write_text(SUITE)
+    assert toy("run", path, "--trust-suite").exit_code == 0
+    planned = ve.plan(path, trust_suite=True, runs=toy.folder / "runs", gate="pass_rate >= 0.9", like="latest")
+    assert planned.gate is not None
+    assert planned.gate.correlations == (0.0, 0.5), "a run in which everything passed shows none"
+    assert "shows no correlation" in planned.gate.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("cases", "samples", "flaky", "note"),
+    [
+        (4, 1, 0, "4 cases x 1 sample cannot show a regression in 'compare', even if everything breaks: 5 cases, or 2"),
+        (5, 1, 0, ""),
+        (5, 1, 1, "4 cases x 1 sample cannot show"),
+        (2, 2, 0, ""),
+        (1, 2, 0, "1 case x 2 samples cannot show a regression in 'compare', even if everything breaks: 2 cases, or 4"),
+        (1, 4, 0, ""),
+    ],
+)
+def test_suites_that_are_too_small_for_compare_are_noted(
+    toy: Toy, cases: int, samples: int, flaky: int, note: str
+) -> None:
+    listed = [
+        f"  - {{id: c{number}, prompt: x, flaky: {'true' if number < flaky else 'false'}}}" for number in range(cases)
+    ]
+    path = toy.folder / "suite.yaml"
+    rest = SUITE.replace("samples: 2", f"samples: {samples}").split("\n", 2)[2]
+    path.write_text("\n".join(["name: sized", "cases:", *listed, rest]))
+    plan, checked = toy("plan", path, "--trust-suite"), toy("validate", path, "--trust-suite")
+    assert (plan.exit_code, checked.exit_code) == (0, 0)
+    for text in (plan.stderr, checked.stdout):
+        assert ("suite.yaml: note: " in text) == bool(note)
+        assert note in text
+    data = json.loads(toy("validate", path, "--trust-suite", "--format", "json").stdout)
+    assert [problem["severity"] for problem in data["problems"]] == (["note"] if note else [])
+    annotations = toy("validate", path, "--trust-suite", "--format", "github").stdout
+    assert annotations.startswith("::notice file=") == bool(note)
+    assert "note:" not in toy("run", path, "--trust-suite").output
+    if cases > 1:
+        assert "note:" not in toy("plan", path, "--trust-suite", "--case", "c1").stderr, "flags leave out cases"

@@ -1,0 +1,76 @@
+"""Gates that the bound decides, through the commands: run, show, grade, resume, shards and merge, and bad input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from toys import Toy
+
+FEW: list[dict[str, Any]] = [{}] * 9 + [{"metadata": {"look": "bad"}}]  # 0.9 [0.60, 0.98]
+BOUND = {"rule": "pass_rate >= 0.7", "decide": "bound"}
+
+
+def test_a_run_whose_bound_is_too_low_exits_3_wherever_it_is_shown(toy: Toy) -> None:
+    result = toy.run(*FEW, gates=[BOUND], arguments=("--run-id", "a"))
+    assert result.exit_code == 3, result.output
+    text = " ".join(result.stdout.split())
+    assert "1 of 3 gates cannot tell (exit code 3)" in text
+    assert "CANNOT TELL pass_rate >= 0.7 decide: bound 0.9 [0.60, 0.98] n=10" in text
+    assert "cannot tell: the value passes, its lower bound 0.60 does not" in text
+    assert "A run of the same quality fails pass_rate >= 0.7 (decide: bound) in 1 of" in text
+    assert toy("show", "a").exit_code == 0
+    assert "CANNOT TELL" in toy("show", "a").stdout
+    gate = toy.summary["gates"][0]
+    assert (gate["state"], gate["value"], gate["n"]) == ("cannot_tell", 0.9, 10)
+    assert gate["low"] == pytest.approx(0.5958, abs=1e-3)
+    assert 0 < gate["repeat_fails"] < 0.2
+    assert toy("report", "a").exit_code == 0
+    page = (toy.latest / "report" / "index.html").read_text()
+    assert "cannot tell" in page
+    assert "a repeat fails" in page
+    assert toy("run", "--resume", "a", "--trust-suite").exit_code == 3
+
+
+@pytest.mark.parametrize(("limit", "code"), [(0.59, 0), (0.6, 3), (0.9, 3), (0.91, 1)])
+def test_exit_codes_on_both_sides_of_value_and_bound(toy: Toy, limit: float, code: int) -> None:
+    result = toy.run(*FEW, gates=[{"rule": f"pass_rate >= {limit}", "decide": "bound"}])
+    assert result.exit_code == code, result.output
+
+
+def test_grading_again_changes_what_decides(toy: Toy) -> None:
+    toy.run(*FEW, gates=[BOUND], arguments=("--run-id", "a"))
+    path = toy.write(*FEW, gates=["pass_rate >= 0.7"])
+    assert toy("grade", "a", "--suite", path, "--trust-suite").exit_code == 0
+    path = toy.write(*FEW, gates=[{"rule": "pass_rate >= 0.5", "decide": "bound"}])
+    assert toy("grade", "a", "--suite", path, "--trust-suite").exit_code == 0
+    path = toy.write(*FEW, gates=[BOUND])
+    assert toy("grade", "a", "--suite", path, "--trust-suite").exit_code == 3
+
+
+def test_shards_leave_the_bound_to_merge(toy: Toy) -> None:
+    path = toy.write(*FEW, gates=[BOUND])
+    for number in (1, 2):
+        shard = toy("run", path, "--trust-suite", "--shard", f"{number}/2", "--run-id", f"part{number}")
+        assert shard.exit_code == 0, shard.output
+    merged = toy("merge", "part1", "part2", "--run-id", "whole")
+    assert merged.exit_code == 3, merged.output
+    assert "CANNOT TELL" in merged.stdout
+
+
+BAD = [
+    ({"rule": "pass_rate == 1", "decide": "bound"}, "'pass_rate == 1' has no bound to decide by"),
+    ({"rule": "pass_rate >= 0.7", "decide": "lower"}, "decide"),
+    ({"rule": "pass_rate >= 0.7", "decide": None}, "decide"),
+    ({"rule": "pass_rate >= 0.7", "decides": "bound"}, "decides"),
+]
+
+
+@pytest.mark.parametrize(("gate", "problem"), BAD)
+def test_bad_gates_are_errors_at_their_line(toy: Toy, gate: dict[str, Any], problem: str) -> None:
+    path = toy.write(*FEW, gates=[gate])
+    result = toy("validate", path, "--trust-suite")
+    assert result.exit_code == 2
+    assert problem in result.stderr
+    assert f"{path.name}:" in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
