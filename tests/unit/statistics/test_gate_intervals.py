@@ -54,7 +54,8 @@ def gate_of(gate: Any, **changes: Any) -> GateFinding:
 
 
 RATE = rate_interval([(1.0, 1)] * 18 + [(0.0, 1)] * 6)
-ALIGNED = [(0.0, 1)] * 2 + [(1.0, 1)] * 18
+ALIGNED = {number: [float(number >= 2)] for number in range(20)}
+COUNTER = {number: [0.0] for number in range(20, 24)}
 
 
 @pytest.mark.parametrize(
@@ -67,7 +68,7 @@ ALIGNED = [(0.0, 1)] * 2 + [(1.0, 1)] * 18
         ("unmeasured_rate <= 0.5", rate_interval([(0.0, 1)] * 24)),
         ("refusal_rate <= 0.5", rate_interval([(0.0, 1)] * 24)),
         ("mean(level) >= 0.5", mean_interval([(cell.scores["level"] or 0.0, 1) for cell in cells()], (0, 1))),
-        ("separation(fine) >= 0.5", rate_separation_interval(ALIGNED, [(0.0, 1)] * 4)),
+        ("separation(fine) >= 0.5", rate_separation_interval(ALIGNED, COUNTER)),
     ],
 )
 def test_every_gate_has_the_interval_of_its_value(rule: str, expected: Any) -> None:
