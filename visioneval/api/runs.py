@@ -262,6 +262,13 @@ def detect_options(
 
 
 def run_planned(planned: Sequence[Planned], options: RunOptions, watch: Watch, warn: Warn) -> Iterator[Run]:
+    """Executes plans, and sends each run to the tracker of its suite."""
+    for finished in execute_planned(planned, options, watch, warn):
+        yield finished
+        _track(finished, options, warn)
+
+
+def execute_planned(planned: Sequence[Planned], options: RunOptions, watch: Watch, warn: Warn) -> Iterator[Run]:
     """Executes plans one after the other, with one budget. All are checked first, and an interrupt ends them all."""
     components = check_runs(planned, options, warn)
     spent_usd = 0.0
@@ -270,7 +277,6 @@ def run_planned(planned: Sequence[Planned], options: RunOptions, watch: Watch, w
             prepared = prepare_run(suite, parts, options)
             finished, spent_usd = _finish(prepared, options.calls, watch, spent_usd, run_cells)
             yield finished
-            _track(finished, options, warn)
             if finished.info.state == "interrupted" and finished.info.stopped_by is None:
                 return
 

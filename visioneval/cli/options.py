@@ -252,6 +252,14 @@ def exit_with(code: int, *, no_fail: bool) -> typer.Exit:
     return typer.Exit(ExitCode.PASSED if no_fail and code == ExitCode.GATE_FAILED else code)
 
 
+def is_confirmed(action: str, warning: str, otherwise: str = "") -> bool:
+    """Asks at the terminal whether to do something. Raises ``UsageError`` without a terminal."""
+    if not sys.stdin.isatty():
+        raise UsageError(f"this would {action}: add --yes{otherwise}")
+    print(f"{action[:1].upper()}{action[1:]}? {warning} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 def console(*, errors: bool = False) -> Console:
     """A console on standard output, or on standard error."""
     from rich.console import Console

@@ -36,6 +36,8 @@ class CallSettings:
     """For all runs of a command together; overrides the budgets of their suites, which are per run."""
     log_file: Path | None = None
     debug: bool = False
+    cache_reads: set[str] | None = None
+    """Gets the names of the cached answers that are read."""
 
 
 @contextmanager
@@ -63,8 +65,6 @@ def open_calls(
         )
     finally:
         log.close()
-        if cache is not None:
-            cache.close()
 
 
 def _cells_of(plan: Plan) -> RunCells:
@@ -80,11 +80,11 @@ def _open_cache(plan: Plan, settings: CallSettings, payer: str, warn: Callable[[
     """
     folder = settings.cache or default_folder()
     if paid_configs(plan):
-        return open_cache(folder, run_id=payer, warn=warn)
+        return open_cache(folder, run_id=payer, warn=warn, reads=settings.cache_reads)
     if not measures_locally(plan):
         return None
     try:
-        return open_cache(folder, run_id=payer, warn=warn)
+        return open_cache(folder, run_id=payer, warn=warn, reads=settings.cache_reads)
     except UsageError as error:
         if settings.cache is not None:
             raise
@@ -112,13 +112,13 @@ def check_session(plan: Plan, settings: CallSettings, warn: Callable[[str], None
     if not paid_configs(plan):
         is_named = settings.cache is not None and (folder.exists() or not settings.reuse.offline)
         if is_named and measures_locally(plan):
-            Cache(folder, warn=warn).close()
+            Cache(folder, warn=warn)
         return
     check_shared_cache(folder, is_written=not settings.reuse.offline)
     is_local = cache_url(folder) is None
     if settings.reuse.offline and settings.cache is not None and is_local and not folder.is_dir():
         raise UsageError(f"{folder}: no cache found: --offline needs an existing cache")
-    Cache(folder, warn=warn).close()
+    Cache(folder, warn=warn)
 
 
 def check_budget(plan: Plan, settings: CallSettings) -> None:

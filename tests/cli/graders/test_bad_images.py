@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import shutil
-import sqlite3
 import struct
 import sys
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from broken_images import BROKEN, chunk, encoded, flat_png, short_png
+from caches import rewrite
 from fake_api import FakeAPI, Script
 from PIL import Image
 from suite_runner import SuiteRunner
 
+from visioneval.engine.calls.caching.layout import CacheEntry
 from visioneval.errors import ImageError
 from visioneval.media import images
 from visioneval.records.model import Record
@@ -180,13 +181,15 @@ def test_a_cached_image_is_decoded_before_use(runner: SuiteRunner) -> None:
     digest = images.sha256(short_png())
     (cache / "files" / digest[:2]).mkdir(exist_ok=True)
     (cache / "files" / digest[:2] / digest).write_bytes(short_png())
-    with contextlib.closing(sqlite3.connect(cache / "index.sqlite")) as index, index:
-        (answer,) = index.execute("SELECT answer FROM answers WHERE kind = 'generate'").fetchone()
-        stored = json.loads(answer)
-        (known,) = stored["outputs"]
+
+    def undecoded(entry: CacheEntry) -> dict[str, Any]:
+        if entry.kind != "generate":
+            return {}
+        (known,) = entry.answer["outputs"]
         del known["decoded"]
-        known["sha256"] = digest
-        index.execute("UPDATE answers SET answer = ?, files = ? WHERE kind = 'generate'", (json.dumps(stored), digest))
+        return {"answer": {**entry.answer, "outputs": [{**known, "sha256": digest}]}, "files": (digest,)}
+
+    rewrite(cache, undecoded)
     asked = runner.called
     again = runner.run("--trust-suite", "--cache", cache, "--offline", run_id="offline")
     assert (again.exit_code, runner.called) == (3, asked)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from caches import read_only
+from caches import answer_files, read_only, rewrite
 from PIL import Image, ImageDraw
 from toys import Toy
 
 pytest.importorskip("rapidocr")
 
+from visioneval.engine.calls.caching.layout import CacheEntry
 from visioneval.errors import GraderError
 from visioneval.graders.pixels import locality, reference
 from visioneval.graders.properties import grader as properties
@@ -93,11 +91,13 @@ class Suite:
 
     def edit_cache(self, folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
         """Changes the stored entries of all measurements."""
-        with closing(sqlite3.connect(folder / "index.sqlite")) as index, index:
-            for key, data in index.execute("SELECT key, answer FROM answers WHERE kind = 'measure'").fetchall():
-                answer = json.loads(data)
-                change(answer)
-                index.execute("UPDATE answers SET answer = ? WHERE key = ?", (json.dumps(answer).encode(), key))
+
+        def changed(entry: CacheEntry) -> dict[str, Any]:
+            answer = dict(entry.answer)
+            change(answer)
+            return {"answer": answer}
+
+        rewrite(folder, changed)
 
 
 def picture(path: Path, inside: str, outside: str) -> None:
@@ -189,8 +189,7 @@ def test_a_comparison_belongs_to_its_readings(suite: Suite, tmp_path: Path, monk
     suite.write(graders=[LOCAL[0]], verdict=["copy"])
     suite.run("one", "--cache", cache)
     monkeypatch.setattr(ocr, "read", lambda image: [Reading("OTHER", 0.9)])
-    with closing(sqlite3.connect(cache / "index.sqlite")) as index, index:
-        index.execute("DELETE FROM answers WHERE instr(CAST(answer AS TEXT), 'passed') = 0")  # those of OCR
+    rewrite(cache, lambda entry: {} if "passed" in str(entry.answer) else None)  # not those of OCR
     assert suite.run("two", "--cache", cache, code=1) == Counter(comparison=1)
     assert suite.records("two")["a"].scores["copy"] is False
 
@@ -305,8 +304,7 @@ def test_a_committed_cache_replays_elsewhere_offline(suite: Suite, tmp_path: Pat
     with read_only(tmp_path / "elsewhere"):
         assert suite.run("two", "--cache", tmp_path / "elsewhere", "--offline") == {}
         assert "read-only" not in suite.output
-    with closing(sqlite3.connect(tmp_path / "elsewhere/index.sqlite")) as index, index:
-        index.execute("DELETE FROM answers WHERE kind = 'measure'")
+    rewrite(tmp_path / "elsewhere", lambda entry: None if entry.kind == "measure" else {})
     assert suite.run("three", "--cache", tmp_path / "elsewhere", "--offline") == expected, "measuring is no call"
     one, three = suite.records("one")["a"], suite.records("three")["a"]
     assert [grader.details for grader in one.graders] == [grader.details for grader in three.graders]
@@ -345,9 +343,9 @@ def test_entries_of_other_files_are_no_results(suite: Suite, tmp_path: Path) -> 
     cache = tmp_path / "cache"
     suite.write("a", "b", graders=[LOCAL[1]], verdict=["place.changed_outside <= 1"])
     suite.run("one", "--cache", cache)
-    with closing(sqlite3.connect(cache / "index.sqlite")) as index, index:
-        (one, first), (two, second) = index.execute("SELECT key, answer FROM answers").fetchall()
-        index.executemany("UPDATE answers SET answer = ? WHERE key = ?", [(second, one), (first, two)])
+    one, two = answer_files(cache).values()
+    answers = {one.key: two.answer, two.key: one.answer}
+    rewrite(cache, lambda entry: {"answer": answers[entry.key]})
     assert suite.run("two", "--cache", cache) == Counter(locality=2)
     assert suite.output.count("its checksum does not match") == 2
 
@@ -360,12 +358,10 @@ def test_a_forged_image_name_deletes_and_reads_no_file(suite: Suite, tmp_path: P
     suite.write(graders=[LOCAL[1]], verdict=["place.changed_outside <= 1"])
     suite.run("one", "--cache", cache)
     name = "../../victim"
-    with closing(sqlite3.connect(cache / "index.sqlite")) as index, index:
-        ((key, data),) = index.execute("SELECT key, answer FROM answers").fetchall()
-        answer = json.loads(data)
-        answer |= {"images": {"difference_map": name}}
-        answer["sha256"] = _checksum(key, answer["result"], answer["images"])
-        index.execute("UPDATE answers SET answer = ?, files = ?", (json.dumps(answer).encode(), name))
+    (entry,) = answer_files(cache).values()
+    answer = {**entry.answer, "images": {"difference_map": name}}
+    answer["sha256"] = _checksum(entry.key, answer["result"], answer["images"])
+    rewrite(cache, lambda _: {"answer": answer})
     assert suite.run("two", "--cache", cache) == Counter(locality=1)
     assert "names no image" in suite.output
     assert suite.toy("cache", "clear", "--yes", "--cache", cache).exit_code == 0
@@ -423,7 +419,7 @@ def test_a_full_cache_does_not_stop_measuring(suite: Suite, monkeypatch: pytest.
         raise OSError(28, "No space left on device")
 
     suite.write("a", "b")
-    monkeypatch.setattr("visioneval.engine.calls.caching.cache.Cache._insert_or_rebuild", full)
+    monkeypatch.setattr("visioneval.engine.calls.caching.cache.store_content", full)
     assert suite.run("one")["locality"] == 2
     assert suite.output.count("measurements of this run are no longer cached") == 1
     assert {record.verdict for record in suite.records("one").values()} == {Verdict.PASS}

@@ -27,7 +27,7 @@ def workflow(toy: Toy) -> dict[str, Any]:
     result = toy("init", "--ci", "github")
     assert result.exit_code == 0
     assert f"wrote {WORKFLOW}" in result.stdout
-    assert sorted(path.name for path in toy.folder.iterdir()) == [".github", "mine.py"]
+    assert sorted(path.name for path in toy.folder.iterdir()) == [".github", ".gitignore", "mine.py"]
     actual: dict[str, Any] = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))
     return actual
 
@@ -76,29 +76,31 @@ def test_every_command_and_flag_exists(workflow: dict[str, Any]) -> None:
 
 
 def test_the_compare_commands_run_as_documented(toy: Toy, workflow: dict[str, Any]) -> None:
-    toy.run({"tags": ["must_pass"]}, {}, arguments=("--run-id", "replay"))
+    toy.run({"tags": ["must_pass"]}, {}, arguments=("--run-id", "suite-replay"))
     for name in ("nightly", "release"):
-        toy.run({"tags": ["must_pass"]}, {"metadata": {"look": "bad"}}, arguments=("--run-id", name))
-    assert toy("baseline", "set", "replay").exit_code == 0
+        toy.run({"tags": ["must_pass"]}, {"metadata": {"look": "bad"}}, arguments=("--run-id", f"suite-{name}"))
+    assert toy("baseline", "set", "suite-replay", "--name", "suite").exit_code == 0
     codes = {words[3]: toy(*words[1:]).exit_code for words in _commands(workflow) if words[1] == "compare"}
-    assert codes == {"replay": 0, "nightly": 1, "release": 0}
+    assert codes == {"suite-replay": 0, "suite-nightly": 1, "suite-release": 0}
 
 
 def test_the_shards_of_the_matrix_are_merged(toy: Toy, workflow: dict[str, Any]) -> None:
     matrix = workflow["jobs"]["nightly-shards"]["strategy"]["matrix"]["shard"]
     (shard,) = (words for words in _commands(workflow) if "--shard" in words)
-    toy.write({"prompt": "one"}, {"prompt": "two"}, {"prompt": "three"})
+    toy.write({"prompt": "one"}, {"prompt": "two"}, {"prompt": "three"}, prices={"mine:Generate": {"per_call": 0.5}})
     for number in matrix:
         named = {
-            "$SUITE": "suite.yaml",
+            "$BUDGET": "10",
             "$NUMBER/$COUNT": f"{number}/{len(matrix)}",
-            "shard-$NUMBER": f"shard-{number}",
+            "suite-shard-$NUMBER": f"suite-shard-{number}",
         }
         assert toy(*(named.get(word, word) for word in shard[1:]), "--trust-suite").exit_code == 0
     (merge,) = (words for words in _commands(workflow) if words[1] == "merge")
-    runs = sorted(str(path) for path in Path("runs").glob("shard-*"))
+    runs = sorted(str(path) for path in Path("runs").glob("suite-shard-*"))
     assert len(runs) == len(matrix)
-    assert toy(*(part for word in merge[1:] for part in (runs if word == "runs/shard-*" else [word]))).exit_code == 0
+    assert (
+        toy(*(part for word in merge[1:] for part in (runs if word == "runs/suite-shard-*" else [word]))).exit_code == 0
+    )
 
 
 def test_nothing_is_overwritten(toy: Toy, workflow: dict[str, Any]) -> None:
@@ -144,10 +146,10 @@ def test_this_project_uses_the_same_actions_on_every_supported_python() -> None:
 def test_gitlab_runs_the_same_commands(toy: Toy, workflow: dict[str, Any]) -> None:
     assert toy("init", "--ci", "gitlab").exit_code == 0
     jobs = yaml.safe_load(Path(".gitlab-ci.yml").read_text(encoding="utf-8"))
-    names = {"$CI_NODE_INDEX/$CI_NODE_TOTAL": "$NUMBER/$COUNT", "shard-$CI_NODE_INDEX": "shard-$NUMBER"}
+    names = {"$CI_NODE_INDEX/$CI_NODE_TOTAL": "$NUMBER/$COUNT", "suite-shard-$CI_NODE_INDEX": "suite-shard-$NUMBER"}
     for name, job in workflow["jobs"].items():
         lines = [line for line in (*jobs[name]["script"], *jobs[name].get("after_script", ())) if "\n" not in line]
-        plain = [line.removeprefix("code=0; ").removesuffix(" || code=$?") for line in lines]
+        plain = [line.removesuffix(" || code=$?") for line in lines if line != "code=0"]
         script = [
             [names.get(word, word) for word in shlex.split(line)] for line in plain if not line.startswith("exit")
         ]
@@ -157,3 +159,69 @@ def test_gitlab_runs_the_same_commands(toy: Toy, workflow: dict[str, Any]) -> No
         ]
     assert jobs["nightly-shards"]["parallel"] == len(workflow["jobs"]["nightly-shards"]["strategy"]["matrix"]["shard"])
     assert "secrets" not in str(jobs["replay"])
+
+
+SUITES = ("shop/edits.yaml", "shop/logos.yaml", "print/logos.yaml")
+
+
+@pytest.mark.parametrize("ci", ["github", "gitlab"])
+def test_each_suite_has_its_steps_and_a_baseline_of_its_name(toy: Toy, ci: str) -> None:
+    for suite in SUITES:
+        Path(suite).parent.mkdir(exist_ok=True)
+        Path(suite).write_text("name: x")
+    words = [word for suite in SUITES for word in ("--suite", suite)]
+    result = toy("init", "--ci", ci, *words, "--budget", "2.5")
+    assert result.exit_code == 0, result.output
+    text = WORKFLOWS[Ci(ci)][1].read_text(encoding="utf-8")
+    assert yaml.safe_load(text)
+    names = {"shop/edits.yaml": "edits", "shop/logos.yaml": "shop-logos", "print/logos.yaml": "print-logos"}
+    for suite, name in names.items():
+        assert f"  visioneval baseline set latest --name {name}\n" in result.stdout
+        assert text.count(f"compare baseline:{name} {name}-") == 3
+        assert text.count(f"visioneval run {suite} ") == 3
+    assert text.count('--budget "$BUDGET"') == 2 * len(SUITES)
+    assert '  BUDGET: "2.5"\n' in text
+    assert not re.search("SUITE_|each suite|# }", text)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--ci", "github", "--suite", "none.yaml"), "--suite none.yaml: there is no such file in ."),
+        (("--ci", "github", "--suite", "a b.yaml"), "--suite 'a b.yaml': name it by its path below ., of letters"),
+        (("--ci", "github", "--suite", "$(x).yaml"), "--suite '$(x).yaml': name it by its path below ."),
+        (("--ci", "github", "--suite", "../a.yaml"), "--suite '../a.yaml': name it by its path below ."),
+        (("--ci", "github", "--suite", "/a.yaml"), "--suite '/a.yaml': name it by its path below ."),
+        (("--ci", "github", "--suite", "a.yaml", "--suite", "a.yml"), "--suite a.yaml: 'a' would name two baselines"),
+        (("--suite", "a.yaml"), "--suite and --budget need --ci"),
+        (("--budget", "3"), "--suite and --budget need --ci"),
+    ],
+)
+def test_a_suite_that_a_job_cannot_run_is_refused(toy: Toy, words: tuple[str, ...], message: str) -> None:
+    for name in ("a.yaml", "a.yml", "a b.yaml"):
+        Path(name).write_text("name: x")
+    before = sorted(toy.folder.iterdir())
+    result = toy("init", *words)
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+    assert result.stderr.startswith(message)
+    assert sorted(toy.folder.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (None, "runs/\n"),
+        ("", "runs/\n"),
+        ("*.pyc", "*.pyc\nruns/\n"),
+        ("*.pyc\n", "*.pyc\nruns/\n"),
+        ("/runs/\n", "/runs/\n"),
+        ("runs\n*.pyc\n", "runs\n*.pyc\n"),
+        ("reruns/\n", "reruns/\nruns/\n"),
+    ],
+)
+def test_runs_are_ignored_by_git(toy: Toy, before: str | None, after: str) -> None:
+    path = toy.folder / ".gitignore"
+    if before is not None:
+        path.write_text(before)
+    assert toy("init", "--ci", "github").exit_code == 0
+    assert path.read_text() == after

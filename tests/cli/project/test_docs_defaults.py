@@ -28,7 +28,7 @@ from visioneval.types import Frozen
 
 NOTHING = {
     *("--case", "--tag", "--model", "--grader", "--limit", "--shard", "--sample", "--verdict", "--experiment", "--last"),
-    *("--kinds", "--older-than", "--map", "--set", "--var", "--resume", "--run-id", "--note", "--suite", "--to", "--option"),
+    *("--kinds", "--keep", "--older-than", "--map", "--set", "--var", "--resume", "--run-id", "--note", "--suite", "--to", "--option"),
     *("--junit", "--markdown", "--html", "--output", "--log-file", "--ci", "--pairs", "--confirm", "--ray-address"),
     *("--metric", "--detect", "--like", "--allow", "--min", "--min-point", "--min-detection", "--max-false-alarm"),
 }  # fmt: skip

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import sqlite3
+import json
+import re
 import subprocess
 import sys
 import threading
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from caches import ONE, TWO, CacheOpener, digest, files, named, read_only
+from caches import ONE, TWO, CacheOpener, answer_files, digest, files, named, read_only
 from typer.testing import CliRunner
 
 from visioneval.cli import app
 from visioneval.engine.calls.caching.cache import Cache
+from visioneval.engine.calls.caching.cache_files import store_content
 from visioneval.errors import UsageError
 from visioneval.records.writer import hard_link
 
@@ -27,40 +28,56 @@ def open_cache(tmp_path: Path) -> CacheOpener:
 
 def test_cache_round_trip(open_cache: CacheOpener) -> None:
     answer = {"text": "ä \u2028", "usage": {"input_tokens": 3}, "cost_usd": 0.25, "refused": None, "calls": []}
-    with open_cache("r1") as cache:
-        assert cache.get("generate:1") is None
-        cache.put("generate:1", "generate", answer, named(ONE, TWO))
-        cache.put("judge:1", "judge", {"text": "yes"})
-    with open_cache("r2") as cache:
-        stored = cache.get("generate:1")
-        assert stored is not None
-        assert (stored.answer, stored.run_id) == (answer, "r1")
-        assert stored.stored_at.endswith("+00:00")
-        assert [cache.read(name) for name, _ in named(ONE, TWO)] == [ONE, TWO]
-        assert (cache.info().generations, cache.info().judgements, cache.info().oldest) == (1, 1, stored.stored_at)
-        assert cache.info().bytes > len(ONE) + len(TWO)
+    cache = open_cache("r1")
+    assert cache.get("generate:1") is None
+    cache.put("generate:1", "generate", answer, named(ONE, TWO))
+    cache.put("judge:1", "judge", {"text": "yes"})
+    cache = open_cache("r2")
+    stored = cache.get("generate:1")
+    assert stored is not None
+    assert (stored.answer, stored.run_id) == (answer, "r1")
+    assert stored.stored_at.endswith("+00:00")
+    assert [cache.read(name) for name, _ in named(ONE, TWO)] == [ONE, TWO]
     assert open_cache.warned == []
-    assert [path.name for path in open_cache.folder.iterdir() if path.is_file()] == ["index.sqlite"]
+    assert [path.name for path in open_cache.folder.iterdir() if path.is_file()] == ["visioneval-cache.json"]
 
 
-def test_new_answer_replaces_old_answer_and_images(open_cache: CacheOpener) -> None:
-    with open_cache() as cache:
-        cache.put("generate:1", "generate", {"n": 1}, named(ONE, TWO))
-        cache.put("generate:2", "generate", {"n": 2}, named(TWO, TWO))
-        cache.put("generate:1", "generate", {"n": 3}, named(b"new"))
-        stored = cache.get("generate:1")
-        assert stored is not None
-        assert stored.answer == {"n": 3}
-        assert cache.info().generations == 2
-        assert cache.read(digest(TWO)) == TWO, "another answer names it"
-    assert files(open_cache.folder) == {digest(TWO), digest(b"new")}, "what nobody names takes no room"
+def test_the_newest_answer_is_read_and_none_is_changed(open_cache: CacheOpener) -> None:
+    cache = open_cache()
+    cache.put("generate:1", "generate", {"n": 1}, named(ONE))
+    (first,) = answer_files(open_cache.folder)
+    before = first.read_bytes()
+    open_cache("other").put("generate:1", "generate", {"n": 2}, named(TWO))
+    assert [(entry.answer["n"], entry.run_id) for entry in cache.answers("generate:1")] == [(2, "other"), (1, "r")]
+    assert cache.get("generate:1") == next(cache.answers("generate:1"))
+    assert first.read_bytes() == before
+    assert [cache.read(digest(data)) for data in (ONE, TWO)] == [ONE, TWO]
+
+
+def test_a_clock_that_is_set_back_does_not_hide_a_new_answer(open_cache: CacheOpener) -> None:
+    cache = open_cache()
+    cache.put("judge:1", "judge", {"n": 1})
+    open_cache.age(**{"judge:1": "2999-01-01"})
+    cache.put("judge:1", "judge", {"n": 2})
+    newest = cache.get("judge:1")
+    assert newest is not None
+    assert (newest.answer, newest.stored_at) == ({"n": 2}, "2999-01-01T00:00:00.000001+00:00")
+
+
+def test_a_measurement_with_the_same_result_has_one_file(open_cache: CacheOpener) -> None:
+    for answer, files_of_answers in (({"n": 1}, 1), ({"n": 1}, 1), ({"n": 2}, 2)):
+        open_cache().put("measure:1", "measure", answer, named(ONE))
+        assert len(answer_files(open_cache.folder)) == files_of_answers
+    open_cache().path(digest(ONE)).unlink()
+    open_cache().put("measure:1", "measure", {"n": 2}, named(ONE))
+    assert open_cache().read(digest(ONE)) == ONE
 
 
 def test_storing_the_same_answer_again_preserves_its_image(open_cache: CacheOpener) -> None:
-    with open_cache() as cache:
-        for _ in range(2):
-            cache.put("generate:1", "generate", {}, named(ONE))
-        assert cache.read(digest(ONE)) == ONE
+    cache = open_cache()
+    for _ in range(2):
+        cache.put("generate:1", "generate", {}, named(ONE))
+    assert cache.read(digest(ONE)) == ONE
 
 
 @pytest.mark.parametrize(
@@ -73,144 +90,186 @@ def test_storing_the_same_answer_again_preserves_its_image(open_cache: CacheOpen
     ids=["truncated", "zeroed", "emptied"],
 )
 def test_damaged_image_is_a_miss_and_is_replaced_by_next_answer(open_cache: CacheOpener, damage: Any) -> None:
-    with open_cache() as cache:
-        cache.put("generate:1", "generate", {}, named(ONE))
-        damage(cache.path(digest(ONE)))
-        assert cache.read(digest(ONE)) is None
-        (warning,) = open_cache.warned
-        assert warning == f"{cache.path(digest(ONE))}: ignoring a damaged image in the cache"
-        cache.put("generate:1", "generate", {}, named(ONE))
-        assert cache.read(digest(ONE)) == ONE
-        damage(cache.path(digest(ONE)))
-        cache.put("generate:1", "generate", {}, named(ONE))
-        assert cache.read(digest(ONE)) == ONE, "though nobody looked in between"
+    cache = open_cache()
+    cache.put("generate:1", "generate", {}, named(ONE))
+    damage(cache.path(digest(ONE)))
+    assert cache.read(digest(ONE)) is None
+    (warning,) = open_cache.warned
+    assert warning == f"{cache.path(digest(ONE))}: ignoring a damaged image in the cache"
+    cache.put("generate:1", "generate", {}, named(ONE))
+    assert cache.read(digest(ONE)) == ONE
+    damage(cache.path(digest(ONE)))
+    cache.put("generate:1", "generate", {}, named(ONE))
+    assert cache.read(digest(ONE)) == ONE, "though nobody looked in between"
 
 
 def test_an_output_that_is_edited_in_place_is_a_miss_of_the_cache_that_shares_its_file(
     open_cache: CacheOpener, tmp_path: Path
 ) -> None:
     output = tmp_path / "output.png"
-    with open_cache() as cache:
-        cache.put("generate:1", "generate", {}, named(ONE))
-        assert hard_link(cache.file(digest(ONE)), output)
-        output.write_bytes(TWO)
-        assert cache.read(digest(ONE)) is None
-        cache.put("generate:1", "generate", {}, named(ONE))
-        assert (cache.read(digest(ONE)), output.read_bytes()) == (ONE, TWO)
+    cache = open_cache()
+    cache.put("generate:1", "generate", {}, named(ONE))
+    assert hard_link(cache.file(digest(ONE)), output)
+    output.write_bytes(TWO)
+    assert cache.read(digest(ONE)) is None
+    cache.put("generate:1", "generate", {}, named(ONE))
+    assert (cache.read(digest(ONE)), output.read_bytes()) == (ONE, TWO)
 
 
 def test_swapped_images_are_misses(open_cache: CacheOpener) -> None:
-    with open_cache() as cache:
-        cache.put("generate:1", "generate", {}, named(ONE))
-        cache.put("generate:2", "generate", {}, named(TWO))
-        single, two = cache.path(digest(ONE)), cache.path(digest(TWO))
-        single.write_bytes(TWO)
-        two.write_bytes(ONE)
-        assert [cache.read(digest(item)) for item in (ONE, TWO)] == [None, None]
-        assert len(open_cache.warned) == 2
+    cache = open_cache()
+    cache.put("generate:1", "generate", {}, named(ONE))
+    cache.put("generate:2", "generate", {}, named(TWO))
+    single, two = cache.path(digest(ONE)), cache.path(digest(TWO))
+    single.write_bytes(TWO)
+    two.write_bytes(ONE)
+    assert [cache.read(digest(item)) for item in (ONE, TWO)] == [None, None]
+    assert len(open_cache.warned) == 2
 
 
 def test_missing_image_is_a_miss(open_cache: CacheOpener) -> None:
-    with open_cache() as cache:
-        cache.put("generate:1", "generate", {}, named(ONE))
-        cache.path(digest(ONE)).unlink()
-        assert cache.read(digest(ONE)) is None
+    cache = open_cache()
+    cache.put("generate:1", "generate", {}, named(ONE))
+    cache.path(digest(ONE)).unlink()
+    assert cache.read(digest(ONE)) is None
     assert open_cache.warned[0].endswith("cannot read a cached image: No such file or directory")
 
 
-def test_invalid_json_answer_is_a_miss(open_cache: CacheOpener) -> None:
-    with open_cache() as cache:
-        cache.put("judge:1", "judge", {"text": "yes"})
-    with closing(sqlite3.connect(open_cache.folder / "index.sqlite")) as index, index:
-        index.execute("UPDATE answers SET answer = ?", (b"{{{",))
-    with open_cache() as cache:
-        assert cache.get("judge:1") is None
-    assert "ignoring a damaged" in open_cache.warned[0]
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-20])
 
 
-@pytest.mark.parametrize("content", [b"not a database at all" * 100, b"\xff" * 8192], ids=["words", "bytes"])
-def test_damaged_index_is_moved_away(open_cache: CacheOpener, content: bytes) -> None:
-    with open_cache() as cache:
-        cache.put("judge:1", "judge", {})
-    index = open_cache.folder / "index.sqlite"
-    index.write_bytes(content)
-    with open_cache() as cache:
-        assert cache.get("judge:1") is None
-        cache.put("judge:1", "judge", {"n": 2})
-    (warning,) = open_cache.warned
-    assert warning.startswith(f"{index}: the cache's index is damaged (")
-    assert warning.endswith("): moved it to index.sqlite.damaged and started a new one")
-    assert (open_cache.folder / "index.sqlite.damaged").read_bytes() == content
-    with open_cache() as cache:
-        assert cache.get("judge:1") is not None
+def emptied(path: Path) -> None:
+    path.write_bytes(b"")
 
 
-def test_index_with_late_damage_is_moved_away(open_cache: CacheOpener) -> None:
-    with open_cache() as cache:
-        for at in range(400):
-            cache.put(f"judge:{at}", "judge", {"text": "x" * 200})
-    index = open_cache.folder / "index.sqlite"
-    data = index.read_bytes()
-    index.write_bytes(data[:4096] + b"\xaa" * (len(data) - 4096))
-    with open_cache() as cache:
-        assert cache.get("judge:1") is None
-        cache.put("judge:1", "judge", {"n": 2})
+def edited(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b'"n":2', b'"n":3'))
+
+
+def in_conflict_markers(path: Path) -> None:
+    text = path.read_bytes()
+    path.write_bytes(b"<<<<<<< HEAD\n" + text + b"\n=======\n" + text + b"\n>>>>>>> branch\n")
+
+
+def with_line_ends(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"\r\n")
+
+
+def renamed(path: Path) -> None:
+    path.rename(path.with_name(f"{'ab' * 32}.json"))
+
+
+def a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize(
+    "damage", [cut, emptied, edited, in_conflict_markers, with_line_ends, renamed, a_folder], ids=lambda d: d.__name__
+)
+def test_a_damaged_answer_is_ignored_once_and_the_one_before_it_counts(open_cache: CacheOpener, damage: Any) -> None:
+    cache = open_cache()
+    cache.put("judge:1", "judge", {"n": 1})
+    cache.put("judge:1", "judge", {"n": 2})
+    (newest,) = (path for path, entry in answer_files(open_cache.folder).items() if entry.answer == {"n": 2})
+    damage(newest)
+    for _ in range(2):
         stored = cache.get("judge:1")
         assert stored is not None
-        assert stored.answer == {"n": 2}
-    assert len(open_cache.warned) == 2
-    assert "ignoring a damaged entry" in open_cache.warned[0]
-    assert "started a new one" in open_cache.warned[1]
+        assert stored.answer == {"n": 1}
+    (warning,) = open_cache.warned
+    assert "ignoring a damaged answer in the cache: " in warning
+    cache.put("judge:1", "judge", {"n": 4})
+    stored = cache.get("judge:1")
+    assert stored is not None
+    assert stored.answer == {"n": 4}
 
 
-@pytest.mark.parametrize("arguments", [["info"], ["clear", "--yes"]])
-def test_commands_give_advice_for_damaged_index(open_cache: CacheOpener, arguments: list[str]) -> None:
-    with open_cache() as cache:
-        for at in range(400):
-            cache.put(f"judge:{at}", "judge", {"text": "x" * 200})
-    index = open_cache.folder / "index.sqlite"
-    data = index.read_bytes()
-    index.write_bytes(data[:4096] + b"\xaa" * (len(data) - 4096))
-    done = CliRunner().invoke(app, ["cache", *arguments, "--cache", str(open_cache.folder)])
-    assert done.exit_code == 2
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(f"{open_cache.folder}: the cache cannot be used (")
-    assert line.endswith("choose another folder with --cache")
+def test_a_doubled_answer_and_files_of_editors_do_not_count(open_cache: CacheOpener) -> None:
+    cache = open_cache()
+    cache.put("judge:1", "judge", {"n": 1})
+    (path,) = answer_files(open_cache.folder)
+    for name in (f"{path.stem} (1).json", f"{path.name}.orig", f"{path.name}~"):
+        (path.parent / name).write_bytes(path.read_bytes())
+    assert [entry.answer for entry in cache.answers("judge:1")] == [{"n": 1}]
+    assert len(open_cache.warned) == 3
+
+
+def test_an_answer_to_another_question_is_a_miss(open_cache: CacheOpener) -> None:
+    cache = open_cache()
+    cache.put("judge:1", "judge", {"n": 1})
+    cache.put("judge:2", "judge", {"n": 2})
+    one, two = sorted(answer_files(open_cache.folder), key=lambda path: path.read_bytes())
+    one.rename(two.parent / one.name)
+    assert cache.get("judge:1") is None
+    assert [entry.answer for entry in cache.answers("judge:2")] == [{"n": 2}]
+    assert open_cache.warned[0].endswith("ignoring a damaged answer in the cache: it answers another question")
+
+
+@pytest.mark.parametrize(
+    "changes", [{"files": ("../../victim",)}, {"stored_at": "tomorrow"}, {"answer": ["a list"]}, {"kind": "other"}]
+)
+def test_a_hostile_answer_is_a_miss(open_cache: CacheOpener, changes: dict[str, Any]) -> None:
+    """Its name is right, so that somebody made it."""
+    cache = open_cache()
+    cache.put("judge:1", "judge", {"n": 1})
+    (path,) = answer_files(open_cache.folder)
+    data = json.dumps(json.loads(path.read_bytes()) | changes).encode()
+    path.unlink()
+    path.with_name(f"{digest(data)}.json").write_bytes(data)
+    assert cache.get("judge:1") is None
+    assert open_cache.warned[0].endswith("it is no answer")
 
 
 @pytest.mark.parametrize("days", ["inf", "1e9", "-1", "nan", "x"])
 def test_invalid_days_are_a_usage_error(open_cache: CacheOpener, days: str) -> None:
-    with open_cache():
-        pass
+    open_cache()
     done = CliRunner().invoke(app, ["cache", "clear", "--cache", str(open_cache.folder), "--older-than", days])
     assert done.exit_code == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith("visioneval cache clear: --older-than: ")
 
 
-def test_empty_index_is_initialized(open_cache: CacheOpener) -> None:
+@pytest.mark.parametrize(
+    ("mark", "message"),
+    [
+        (b'{"visioneval_cache":2}', "written by another version of visioneval (format 2): choose another folder"),
+        (b'{"visioneval_cache":99}', "written by another version of visioneval (format 99): choose another folder"),
+        (b"", "visioneval-cache.json is damaged: restore it, or delete it"),
+        (b"<<<<<<< HEAD\n", "visioneval-cache.json is damaged: restore it, or delete it"),
+        (b"[]", "visioneval-cache.json is damaged: restore it, or delete it"),
+    ],
+)
+def test_a_cache_of_another_format_is_refused_and_unchanged(open_cache: CacheOpener, mark: bytes, message: str) -> None:
     open_cache.folder.mkdir()
-    (open_cache.folder / "index.sqlite").write_bytes(b"")
-    with open_cache() as cache:
-        cache.put("judge:1", "judge", {})
-        assert cache.get("judge:1") is not None
-    assert open_cache.warned == []
+    path = open_cache.folder / "visioneval-cache.json"
+    path.write_bytes(mark)
+    with pytest.raises(UsageError, match=re.escape(message)):
+        open_cache()
+    assert (path.read_bytes(), len(list(open_cache.folder.iterdir()))) == (mark, 1)
 
 
-def test_newer_cache_is_unchanged(open_cache: CacheOpener) -> None:
-    open_cache.folder.mkdir()
-    with closing(sqlite3.connect(open_cache.folder / "index.sqlite")) as index, index:
-        index.execute("PRAGMA user_version = 3")
-        index.execute("CREATE TABLE something (else_ TEXT)")
-    before = (open_cache.folder / "index.sqlite").read_bytes()
-    with (
-        pytest.raises(
-            UsageError, match=r"written by another version of visioneval \(format 3\): choose another folder"
-        ),
-        open_cache(),
-    ):
-        pass
-    assert (open_cache.folder / "index.sqlite").read_bytes() == before
+@pytest.mark.parametrize("command", [["info"], ["verify"], ["clear", "--yes"], ["prune", "--keep", "suite.yaml"]])
+def test_a_cache_of_the_earlier_layout_is_refused_with_one_line(open_cache: CacheOpener, command: list[str]) -> None:
+    (open_cache.folder / "files").mkdir(parents=True)
+    (open_cache.folder / "index.sqlite").write_bytes(b"SQLite format 3")
+    (open_cache.folder / "index.sqlite-wal").write_bytes(b"")
+    with pytest.raises(UsageError, match=r"a cache of an earlier version of visioneval \(index\.sqlite\)") as refused:
+        open_cache()
+    done = CliRunner().invoke(app, ["cache", *command, "--cache", str(open_cache.folder)])
+    assert (done.exit_code, done.stderr) == (2, f"{refused.value}\n")
+    assert str(refused.value).endswith("is no longer read: delete it, or choose another folder with --cache")
+    assert {path.name for path in open_cache.folder.iterdir()} == {"files", "index.sqlite", "index.sqlite-wal"}
+
+
+def test_a_cache_without_its_mark_is_read(open_cache: CacheOpener) -> None:
+    open_cache().put("judge:1", "judge", {"n": 1})
+    (open_cache.folder / "visioneval-cache.json").unlink()
+    (open_cache.folder / ".gitattributes").write_text("files/** filter=lfs")
+    assert open_cache().get("judge:1") is not None
+    (open_cache.folder / "index.sqlite").write_bytes(b"of a branch with the earlier layout, merged")
+    assert open_cache().get("judge:1") is not None
 
 
 def test_rejects_a_folder_with_other_files(tmp_path: Path) -> None:
@@ -218,17 +277,24 @@ def test_rejects_a_folder_with_other_files(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"contains other files but no cache: choose another folder"):
         Cache(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
-    other = sqlite3.connect(tmp_path / "index.sqlite")
-    other.execute("CREATE TABLE songs (name TEXT)")
-    other.close()
-    with pytest.raises(UsageError, match=r"index\.sqlite: not an index of a visioneval cache: choose another folder"):
-        Cache(tmp_path)
-    (tmp_path / "index.sqlite").unlink()
-    (tmp_path / "notes.txt").rename(tmp_path / ".gitignore")
-    (tmp_path / "files").mkdir()
-    Cache(tmp_path).close()
+    (tmp_path / "notes.txt").unlink()
+    Cache(tmp_path)
     (tmp_path / "notes.txt").write_text("beside a cache")
-    Cache(tmp_path).close()
+    Cache(tmp_path)
+
+
+def test_a_folder_may_be_a_link(open_cache: CacheOpener, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    open_cache.folder.symlink_to(tmp_path / "elsewhere")
+    open_cache().put("generate:1", "generate", {"n": 1}, named(ONE))
+    assert files(tmp_path / "elsewhere") == {digest(ONE)}
+    where = ["--cache", str(open_cache.folder)]
+    assert CliRunner().invoke(app, ["cache", "verify", *where]).exit_code == 0
+    assert CliRunner().invoke(app, ["cache", "clear", "--yes", *where]).exit_code == 0
+    assert (open_cache.folder.is_symlink(), files(tmp_path / "elsewhere")) == (True, set())
+    (tmp_path / "elsewhere").rename(tmp_path / "gone")
+    with pytest.raises(UsageError, match="the cache cannot be used"):
+        open_cache()
 
 
 @pytest.mark.parametrize("position", ["a_file", "a_file/below", "\0"])
@@ -242,44 +308,39 @@ def test_unusable_folder_is_a_usage_error(tmp_path: Path, position: str) -> None
 
 
 def test_read_only_folder_is_opened_for_reading(open_cache: CacheOpener) -> None:
-    with open_cache() as cache:
-        cache.put("generate:1", "generate", {"n": 1}, named(ONE))
+    cache = open_cache()
+    cache.put("generate:1", "generate", {"n": 1}, named(ONE))
     with read_only(open_cache.folder):
-        with open_cache() as cache:
-            stored = cache.get("generate:1")
-            assert stored is not None
-            assert (stored.answer, cache.read(digest(ONE))) == ({"n": 1}, ONE)
-            assert cache.info().generations == 1
-            assert open_cache.warned == []
-            for _ in range(2):
-                cache.put("generate:2", "generate", {}, named(TWO))
-            assert cache.get("generate:2") is None
+        cache = open_cache()
+        stored = cache.get("generate:1")
+        assert stored is not None
+        assert (stored.answer, cache.read(digest(ONE))) == ({"n": 1}, ONE)
+        assert open_cache.warned == []
+        for _ in range(2):
+            cache.put("generate:2", "generate", {}, named(TWO))
+        assert cache.get("generate:2") is None
         assert open_cache.warned == [f"{open_cache.folder}: the cache is read-only: new answers are not cached"]
         done = CliRunner().invoke(app, ["cache", "clear", "--yes", "--cache", str(open_cache.folder)])
         assert done.exit_code == 2
         (line,) = done.stderr.splitlines()
-        assert line.startswith(f"{open_cache.folder}: the cache cannot be used (")
+        assert line.startswith(f"{open_cache.folder}: the cache cannot be changed (")
         assert CliRunner().invoke(app, ["cache", "info", "--cache", str(open_cache.folder)]).exit_code == 0
 
 
-@pytest.mark.parametrize("is_new", [True, False])
-def test_an_image_that_is_deleted_before_its_answer_is_in_the_index_is_stored_again(
-    open_cache: CacheOpener, is_new: bool
+def test_an_image_that_is_deleted_before_its_answer_is_stored_is_stored_again(
+    open_cache: CacheOpener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As another process may do that clears the cache: no answer refers to the image yet."""
-    deleted: list[Path] = []
-    with open_cache() as cache:
-        if not is_new:
-            cache.put("generate:1", "generate", {"n": 1}, named(TWO))
+    cache, deleted = open_cache(), []
 
-        def delete(statement: str) -> None:
-            if statement.startswith("INSERT") and not deleted:
-                cache.path(digest(ONE)).unlink()
-                deleted.append(cache.path(digest(ONE)))
+    def store(file: str, content: Any) -> None:
+        if file.endswith(".json"):
+            deleted.append(cache.path(digest(ONE)).unlink())
+        store_content(file, content)
 
-        cache._index.set_trace_callback(delete)
-        cache.put("generate:1", "generate", {"n": 2}, named(ONE))
-        assert (len(deleted), cache.read(digest(ONE))) == (1, ONE)
+    monkeypatch.setattr("visioneval.engine.calls.caching.cache.store_content", store)
+    cache.put("generate:1", "generate", {"n": 2}, named(ONE))
+    assert (len(deleted), cache.read(digest(ONE))) == (1, ONE)
 
 
 WRITER = """\
@@ -287,18 +348,19 @@ import sys
 from hashlib import sha256
 from pathlib import Path
 from visioneval.engine.calls.caching.cache import Cache
+from visioneval.engine.calls.caching.cache_files import store_content
 
 folder, me = Path(sys.argv[1]), sys.argv[2]
 sys.stdout.write("ready\\n")
 sys.stdout.flush()
 sys.stdin.readline()
-with Cache(folder, run_id=me, warn=sys.exit) as cache:
-    for round in range(20):
-        for key in range(5):
-            data = f"{key} {round % 3}".encode() * 500
-            cache.put(f"generate:{key}", "generate", {"by": me, "round": round}, [(sha256(data).hexdigest(), data)])
-            kept = cache.get(f"generate:{key}")
-            assert kept is not None and kept.answer["by"] == kept.run_id, kept
+cache = Cache(folder, run_id=me, warn=sys.exit)
+for round in range(8):
+    for key in range(5):
+        data = f"{key} {round % 3}".encode() * 500
+        cache.put(f"generate:{key}", "generate", {"by": me, "round": round}, [(sha256(data).hexdigest(), data)])
+        kept = cache.get(f"generate:{key}")
+        assert kept is not None and kept.answer["by"] == kept.run_id, kept
 """
 
 
@@ -308,7 +370,7 @@ def test_concurrent_processes_write_the_same_answers(open_cache: CacheOpener) ->
             [sys.executable, "-c", WRITER, str(open_cache.folder), str(me)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
-        for me in range(3)
+        for me in range(8)
     ]  # fmt: skip
     for program in programs:
         assert program.stdout is not None
@@ -318,22 +380,15 @@ def test_concurrent_processes_write_the_same_answers(open_cache: CacheOpener) ->
         program.stdin.write("go\n")
         program.stdin.flush()
     ended = [(program.communicate(timeout=60)[1], program.returncode) for program in programs]
-    assert ended == [("", 0)] * 3
-    with open_cache() as cache:
-        assert cache.info().generations == 5
-        for key in range(5):
-            stored = cache.get(f"generate:{key}")
-            assert stored is not None
-            assert stored.answer["round"] == 19
-        named_files = {name for (name,) in sqlite_rows(open_cache.folder, "SELECT files FROM answers")}
-        assert all(cache.read(name) is not None for name in named_files)
-    assert files(open_cache.folder) >= named_files
+    assert ended == [("", 0)] * 8
+    cache = open_cache()
+    for key in range(5):
+        stored = list(cache.answers(f"generate:{key}"))
+        assert len(stored) == 8 * 8
+        assert {entry.run_id: entry.answer["round"] for entry in reversed(stored)} == dict.fromkeys("01234567", 7)
+    assert all(cache.read(name) is not None for name in files(open_cache.folder))
+    assert len(files(open_cache.folder)) == 15
     assert open_cache.warned == []
-
-
-def sqlite_rows(folder: Path, query: str) -> list[Any]:
-    with closing(sqlite3.connect(folder / "index.sqlite")) as index:
-        return index.execute(query).fetchall()
 
 
 def test_concurrent_threads_use_one_cache(open_cache: CacheOpener) -> None:
@@ -347,11 +402,12 @@ def test_concurrent_threads_use_one_cache(open_cache: CacheOpener) -> None:
         except BaseException as error:
             failed.append(error)
 
-    with open_cache() as cache:
-        threads = [threading.Thread(target=write, args=(cache, me)) for me in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert (failed, cache.info().generations) == ([], 20)
+    cache = open_cache()
+    threads = [threading.Thread(target=write, args=(cache, me)) for me in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert {entry.key for entry in answer_files(open_cache.folder).values()} == {f"generate:{at}" for at in range(20)}
     assert len(files(open_cache.folder)) == 21

@@ -25,8 +25,7 @@ def new_project(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> C
         suite = project / "suite.yaml"
         suite.write_text(suite.read_text().replace("tags: [word]", "tags: [word, must_pass]", 1))
         machine.visioneval(project, "run", "suite.yaml", "--cache", "visioneval-cache")
-        machine.visioneval(project, "baseline", "set", "latest")
-        (project / ".gitignore").write_text("runs/\n")
+        machine.visioneval(project, "baseline", "set", "latest", "--name", "suite")
         git(project, "add", "--all")
         git(project, "commit", "--quiet", "--message", "A suite")
         return project

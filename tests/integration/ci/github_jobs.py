@@ -153,11 +153,11 @@ class GitHubRun:
     def _upload(self, options: dict[str, str], job: ExecutedJob) -> None:
         target = self.artifacts / options["name"]
         assert not target.exists(), "GitHub refuses a second artifact of the same name"
-        patterns = [job.workspace / pattern for pattern in options["path"].splitlines()]
-        root = Path(commonpath(patterns))
+        patterns = [pattern.rstrip("/") for pattern in options["path"].splitlines()]
+        root = Path(commonpath([job.workspace / pattern.partition("*")[0] for pattern in patterns]))
         target.mkdir(parents=True)
-        for pattern in patterns:
-            for path in [pattern, *pattern.rglob("*")]:
+        for top in (path for pattern in patterns for path in job.workspace.glob(pattern)):
+            for path in [top, *top.rglob("*")]:
                 below = path.relative_to(root)
                 if path.is_file() and not any(part.startswith(".") for part in below.parts):
                     (target / below).parent.mkdir(parents=True, exist_ok=True)

@@ -49,8 +49,13 @@ def test_a_pull_request_replays_reports_and_comments(
     assert "\n::error" not in job.log
     assert "\n::warning" not in job.log
     uploaded = run.artifacts / "replay"
-    assert {path.name for path in uploaded.iterdir()} == {"runs", "replay.xml", "run.md", "compare.md"}
-    assert (uploaded / "runs" / "replay" / "report" / "index.html").is_file()
+    assert {path.name for path in uploaded.iterdir()} == {
+        "runs",
+        "suite-replay.xml",
+        "suite-run.md",
+        "suite-compare.md",
+    }
+    assert (uploaded / "runs" / "suite-replay" / "report" / "index.html").is_file()
     comment = (machine.folder / "comment.md").read_text(encoding="utf-8")
     assert comment == job.summary
     assert comment.startswith("## visioneval compare: ")
@@ -67,7 +72,7 @@ def test_a_pull_request_that_breaks_a_case_fails_with_a_report_and_a_comment(
     assert not job.succeeded
     assert job.log.count("exit code 1\n") == 2, job.log  # of the run, whose gate failed, and of the comparison
     assert "FAILED  must_pass" in job.log
-    assert (run.artifacts / "replay" / "runs" / "replay" / "report" / "index.html").is_file()
+    assert (run.artifacts / "replay" / "runs" / "suite-replay" / "report" / "index.html").is_file()
     assert "sign_word" in (machine.folder / "comment.md").read_text(encoding="utf-8")
     assert "sign_word" in job.summary
 
@@ -89,7 +94,7 @@ def test_every_night_shards_run_and_are_merged(execute: Callable[..., GitHubRun]
     assert all(job.environments[-1]["OPENAI_API_KEY"] for job in run.jobs["nightly-shards"])
     assert "OPENAI_API_KEY" not in run.jobs["nightly"][0].environments[-1]
     assert "6 of 6 cells" in run.jobs["nightly"][0].summary
-    assert (run.artifacts / "nightly" / "runs" / "nightly" / "report" / "index.html").is_file()
+    assert (run.artifacts / "nightly" / "runs" / "suite-nightly" / "report" / "index.html").is_file()
 
 
 def test_a_tag_runs_the_gates_of_a_release(execute: Callable[..., GitHubRun], project: Path) -> None:
@@ -102,4 +107,4 @@ def test_a_release_with_a_failed_gate_is_stopped(
 ) -> None:
     run = execute(changed(project), "push")
     assert not only_job(run).succeeded
-    assert (run.artifacts / "release" / "runs" / "release" / "report" / "index.html").is_file()
+    assert (run.artifacts / "release" / "runs" / "suite-release" / "report" / "index.html").is_file()

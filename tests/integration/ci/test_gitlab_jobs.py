@@ -66,8 +66,13 @@ def test_a_merge_request_that_breaks_a_case_fails_with_a_report_and_a_comment(
     assert (job.name, job.succeeded) == ("replay", False), job.log
     assert "FAILED  must_pass" in job.log
     uploaded = pipeline.artifacts / "replay"
-    assert {path.name for path in uploaded.iterdir()} == {"runs", "replay.xml", "run.md", "compare.md"}
-    assert (uploaded / "runs" / "replay" / "report" / "index.html").is_file()
+    assert {path.name for path in uploaded.iterdir()} == {
+        "runs",
+        "suite-replay.xml",
+        "suite-run.md",
+        "suite-compare.md",
+    }
+    assert (uploaded / "runs" / "suite-replay" / "report" / "index.html").is_file()
     ((path, token, text),) = notes
     assert (path, token) == ("/api/v4/projects/5/merge_requests/7/notes", "a-token")
     assert text.startswith("## visioneval compare: ")
@@ -88,8 +93,8 @@ def test_a_schedule_runs_shards_and_merges_them(execute: Callable[..., Pipeline]
     assert {name: len(jobs) for name, jobs in pipeline.jobs.items()} == {"nightly-shards": 4, "nightly": 1}
     logs = [job.log for jobs in pipeline.jobs.values() for job in jobs]
     assert all(job.succeeded for jobs in pipeline.jobs.values() for job in jobs), logs
-    assert "6 of 6 cells" in (pipeline.artifacts / "nightly" / "run.md").read_text(encoding="utf-8")
-    assert (pipeline.artifacts / "nightly" / "runs" / "nightly" / "report" / "index.html").is_file()
+    assert "6 of 6 cells" in (pipeline.artifacts / "nightly" / "suite-run.md").read_text(encoding="utf-8")
+    assert (pipeline.artifacts / "nightly" / "runs" / "suite-nightly" / "report" / "index.html").is_file()
 
 
 def test_a_tag_runs_the_gates_of_a_release(execute: Callable[..., Pipeline], project: Path) -> None:

@@ -350,7 +350,12 @@ def test_unwritable_cache_saves_answers_in_flight_in_the_run(tmp_path: Path, api
     api_run = ApiRun(tmp_path, api, CELLS)
     api.latency["images"] = 0.05
     small = (
-        "import resource, sys; sys.argv[0] = 'visioneval'; resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, 150_000));"
+        "import sys; sys.argv[0] = 'visioneval';"
+        "from visioneval.engine.calls.caching import cache; store, left = cache.store_content, iter(range(20))\n"
+        "def full(*content):\n"
+        "    if next(left, None) is None: raise OSError(28, 'No space left on device')\n"
+        "    store(*content)\n"
+        "cache.store_content = full\n"
         "from visioneval.cli import main; main()"
     )
     program = start_program(api_run, *api_run.arguments("--max-concurrency", "4"), code=small)

@@ -130,7 +130,8 @@ def removed(path: Path) -> None:
 
 
 def swapped(path: Path) -> None:
-    other = next(item for item in path.parent.parent.glob("*/*") if item != path)
+    folder = path.parents[2 if path.suffix else 1]
+    other = next(item for item in sorted(folder.rglob("*")) if item.is_file() and item != path)
     data = path.read_bytes()
     shutil.copyfile(other, path)
     other.write_bytes(data)
@@ -175,21 +176,24 @@ def test_fresh_run_ignores_damaged_cache(api_run: ApiRun, harm: Callable[[Path],
     assert (api_run.generated, api_run.judged) == (2 * CELLS, CELLS)
 
 
-@pytest.mark.parametrize("harm", [truncated, zeroed, empty, removed])
-def test_damaged_index_costs_new_answers_but_no_run(api_run: ApiRun, harm: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize("harm", HARM)
+def test_only_damaged_cached_answers_are_paid_again(api_run: ApiRun, harm: Callable[[Path], None]) -> None:
     assert api_run.run().exit_code == 0
-    for tail in ("-wal", "-shm"):
-        (api_run.cache / f"index.sqlite{tail}").unlink(missing_ok=True)
-    harm(api_run.cache / "index.sqlite")
+    paths = sorted(api_run.cache.glob("answers/*/*/*.json"))
+    harmed = paths if harm is not swapped else paths[:1]
+    for path in harmed:
+        harm(path)
     shutil.rmtree("runs")
     result = api_run.run("--reuse", "all")
     assert result.exit_code == 0, result.output
     api_run.check_complete()
     assert "Traceback" not in result.output
-    before = api_run.generated
+    again = 2 if harm is swapped else 2 * CELLS
+    assert result.stderr.count("ignoring a damaged answer in the cache") == (0 if harm is removed else again)
+    assert api_run.generated + api_run.judged == 2 * CELLS + again
     shutil.rmtree("runs")
     assert api_run.run("--reuse", "all").exit_code == 0
-    assert api_run.generated == before
+    assert api_run.generated + api_run.judged == 2 * CELLS + again
 
 
 def test_concurrent_runs_share_one_cache(api_run: ApiRun) -> None:

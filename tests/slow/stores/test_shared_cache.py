@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from api_runs import image_for
 from fake_api import FakeAPI
 from stores import FaultyStore, Machines
 from suite_runner import SuiteRunner
@@ -123,7 +124,11 @@ def test_a_damaged_entry_is_paid_again(runner: SuiteRunner, s3_cache: str, machi
     machines.use("b")
     result = run(runner, s3_cache, "--reuse", "all", run_id="again")
     assert (result.exit_code, runner.called) == (0, (2, 2))
-    assert result.stderr.count(f"{s3_cache}: ignoring a damaged entry in the cache: answers/") == 2
+    lines = [line for line in result.stderr.splitlines() if line.startswith(f"{s3_cache}/answers/")]
+    assert len(lines) == 2
+    assert all(
+        "ignoring a damaged answer in the cache: its content is not what its name states" in line for line in lines
+    )
 
 
 def test_an_entry_of_another_question_and_a_damaged_image_are_misses(
@@ -134,19 +139,21 @@ def test_an_entry_of_another_question_and_a_damaged_image_are_misses(
     store = ObjectStore(s3_cache)
     entries = {item.key: json.loads(store.read(item.key)) for item in store.walk("answers")}
     judged, other = (key for key, entry in entries.items() if entry["kind"] == "judge")
-    store.put(other, store.read(judged))  # complete, but about another image
-    entries[judged]["answer"]["text"] = entries[judged]["answer"]["text"].replace("PASS", "FAIL")
-    store.put(judged, json.dumps(entries[judged]).encode())
+    moved = f"{other.rpartition('/')[0]}/{judged.rpartition('/')[2]}"
+    store.put(moved, store.read(judged))  # complete, but about another image
+    store.delete(other)
+    store.put(judged, store.read(judged).replace(b"PASS", b"FAIL"))
     for item in store.walk("files"):
         store.put(item.key, store.read(item.key)[:-1])
     machines.use("b")
     result = run(runner, s3_cache, "--reuse", "all", run_id="again")
     assert (result.exit_code, runner.called) == (0, (4, 4))
-    assert "ignoring a damaged image in the cache: files/" in result.stderr
-    assert f"ignoring a damaged entry in the cache: {other}" in result.stderr
+    assert result.stderr.count("ignoring a damaged image in the cache") == 2
+    assert f"{s3_cache}/{moved}: ignoring a damaged answer in the cache: it answers another question" in result.stderr
+    assert f"{s3_cache}/{judged}: ignoring a damaged answer in the cache: its content is not" in result.stderr
 
 
-@pytest.mark.parametrize(("kind", "method"), [("503", "PUT"), ("503", "HEAD"), ("403", "PUT")])
+@pytest.mark.parametrize(("kind", "method"), [("503", "PUT"), ("503", "GET"), ("403", "PUT")])
 def test_a_cache_that_fails_stops_the_run(
     runner: SuiteRunner, s3_cache: str, s3: FaultyStore, machines: Machines, kind: str, method: str
 ) -> None:
@@ -194,13 +201,15 @@ def test_a_cache_that_cannot_be_used_costs_nothing(runner: SuiteRunner, s3_cache
     ObjectStore(s3_cache).put("visioneval-cache.json", b'{"visioneval_cache":99}')
     result = run(runner, s3_cache)
     assert (result.exit_code, runner.called) == (2, (0, 0))
-    assert result.stderr.startswith(f"{s3_cache}: written by another version of visioneval: choose another folder")
+    assert result.stderr.startswith(
+        f"{s3_cache}: written by another version of visioneval (format 99): choose another folder"
+    )
     assert run(runner, "s3://nowhere/cache").exit_code == 2
 
 
 def test_a_cache_that_fails_for_a_while_is_asked_again(runner: SuiteRunner, s3_cache: str, s3: FaultyStore) -> None:
     runner.write()
-    for kind, method, part in (("503", "PUT", "/answers/"), ("lost", "PUT", "/files/"), ("503", "HEAD", "/answers/")):
+    for kind, method, part in (("503", "PUT", "/answers/"), ("lost", "PUT", "/files/"), ("503", "GET", "/answers/")):
         s3.add(kind, method, part)
     assert run(runner, s3_cache).exit_code == 0
     assert runner.called == (2, 2)
@@ -217,3 +226,42 @@ def test_the_api_takes_the_url_of_a_cache(
     assert runner.called == (2, 2)
     stopped = ve.run(path, cache=s3_cache, run_id="c", budget_usd=0.05)
     assert f"--cache {s3_cache} " in str(stopped.resume_hint)
+
+
+def test_the_newest_answer_is_read_whichever_machine_stored_it(
+    runner: SuiteRunner, cache: str, machines: Machines
+) -> None:
+    """Also where this machine has an earlier one in front of the store."""
+    runner.write("tree")
+    for name, run_id in (("a", "first"), ("b", "second")):
+        machines.use(name)
+        runner.api.script.generate(lambda _, shade=run_id: [image_for(shade)])
+        assert run(runner, cache, run_id=run_id).exit_code == 0
+    machines.use("a")
+    assert run(runner, cache, "--offline", run_id="replay").exit_code == 0
+    (replayed,), (second,) = runner.records("replay").values(), runner.records("second").values()
+    assert replayed.artifact_sha256 == second.artifact_sha256
+
+
+def test_the_cache_commands_take_the_url_of_a_cache(
+    runner: SuiteRunner, cache: str, machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = runner.write("tree", "boat")
+    assert run(runner, cache).exit_code == 0
+    assert runner("cache", "info", "--cache", cache).stdout.splitlines()[:3] == [
+        f"folder        {cache}",
+        "generations   2",
+        "judgments     2",
+    ]
+    checked = runner("cache", "verify", "--cache", cache)
+    assert (checked.exit_code, checked.stdout) == (
+        0,
+        f"{cache}: 4 answers, 2 images, 0 questions with several answers, 0 problems\n",
+    )
+    runner.write("tree")
+    words = ("cache", "prune", "--keep", path, "--older-than", "0", "--cache", cache)
+    assert runner(*words).stdout == f"deleted 2 answers from {cache}; kept 2, of which an offline run reads 2\n"
+    machines.use("b")
+    assert run(runner, cache, "--offline", run_id="offline").exit_code == 0
+    assert runner("cache", "clear", "--yes", "--cache", cache).stdout == f"deleted 2 answers from {cache}\n"
+    assert run(runner, cache, "--offline", run_id="cleared").exit_code == 3

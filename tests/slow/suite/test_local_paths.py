@@ -72,7 +72,7 @@ def test_all_kinds_of_paths_are_checked() -> None:
 @pytest.mark.parametrize(("words", "name"), PATHS, ids=lambda value: value if isinstance(value, str) else value[0])
 def test_a_url_is_refused_in_one_line(toy: Toy, words: list[str], name: str) -> None:
     before = sorted(toy.folder.rglob("*"))
-    is_location = name in ("--runs", "--cache") and words[:1] != ["cache"]
+    is_location = name in ("--runs", "--cache")
     for url in URLS[2:4] if is_location else URLS[:2]:
         result = toy(*words, url)
         assert result.exit_code == 2, result.output
@@ -114,8 +114,8 @@ def test_other_names_are_paths_as_before(toy: Toy) -> None:
 def filled(folder: Path) -> Path:
     from visioneval.engine.calls.caching.cache import Cache
 
-    with Cache(folder) as cache:
-        cache.put("generate:1", "generate", {}, named(b"an image"))
+    cache = Cache(folder)
+    cache.put("generate:1", "generate", {}, named(b"an image"))
     return folder
 
 

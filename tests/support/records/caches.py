@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import subprocess
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from visioneval.engine.calls.caching.cache import Cache
+from visioneval.engine.calls.caching.layout import CacheEntry, decoded
 
 ONE, TWO = b"the first image", b"the second image, a little longer"
 
@@ -29,6 +31,28 @@ def files(folder: Path) -> set[str]:
     return {path.name for path in folder.glob("files/*/*")}
 
 
+def answer_files(folder: Path) -> dict[Path, CacheEntry]:
+    """All answers of a cache, by file."""
+    paths = sorted(folder.glob("answers/*/*/*.json"))
+    return {path: decoded(path.relative_to(folder).as_posix(), path.read_bytes()) for path in paths}
+
+
+def rewrite(folder: Path, change: Callable[[CacheEntry], dict[str, Any] | None]) -> None:
+    """Replaces answers by others with the fields that ``change`` returns; ``None`` deletes one. All names are right."""
+    for path, entry in answer_files(folder).items():
+        changed = change(entry)
+        path.unlink()
+        if changed is not None:
+            name, data = entry.model_copy(update=changed).encoded()
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(data)
+
+
+def abandon(path: Path) -> None:
+    """Makes a file so old that no answer that is being stored can need it."""
+    os.utime(path, (time.time() - 7200,) * 2)
+
+
 class CacheOpener:
     """Opens a cache for each use, and collects its warnings."""
 
@@ -36,16 +60,16 @@ class CacheOpener:
         self.folder = folder
         self.warned: list[str] = []
 
-    @contextmanager
-    def __call__(self, run_id: str = "r") -> Iterator[Cache]:
-        with Cache(self.folder, run_id=run_id, warn=self.warned.append) as cache:
-            yield cache
+    def __call__(self, run_id: str = "r") -> Cache:
+        return Cache(self.folder, run_id=run_id, warn=self.warned.append)
 
     def age(self, **days: str) -> None:
-        """Sets when answers were stored."""
-        with closing(sqlite3.connect(self.folder / "index.sqlite")) as index, index:
-            for key, stored_at in days.items():
-                index.execute("UPDATE answers SET stored_at = ? WHERE key = ?", (stored_at, key))
+        """Sets the days when answers were stored."""
+
+        def aged(entry: CacheEntry) -> dict[str, Any]:
+            return {"stored_at": f"{days[entry.key]}T00:00:00.000000+00:00"} if entry.key in days else {}
+
+        rewrite(self.folder, aged)
 
 
 @contextmanager

@@ -61,10 +61,8 @@ def test_an_interrupt_leaves_the_remaining_pairs(toy: Toy, monkeypatch: pytest.M
 
 def test_an_interrupted_comparison_is_no_error_of_its_case(toy: Toy) -> None:
     parts = planned(suite(toy))
-    with (
-        Cache(toy.folder / "cache") as cache,
-        open_context(parts, calls_for(parts.plan, cache=cache), measurements=Measurements(cache)) as context,
-    ):
+    cache = Cache(toy.folder / "cache")
+    with open_context(parts, calls_for(parts.plan, cache=cache), measurements=Measurements(cache)) as context:
         for record in recorded(context.writer.folder, parts.plan):
             context.writer.append(record)
         progress = Progress(context.calls, measurements=context.measurements)

@@ -116,8 +116,8 @@ class InterruptedRun:
 
 def test_the_first_interrupt_waits_for_running_measurements_only(toy: Toy) -> None:
     run = InterruptedRun(toy, lambda case: run.interrupt())
-    with Cache(toy.folder / "cache") as cache:
-        assert run.execute(cache) == Outcome(complete=False)
+    cache = Cache(toy.folder / "cache")
+    assert run.execute(cache) == Outcome(complete=False)
     assert run.grader.measured == ["case0"]
     assert [record.test_id for record in run.records] == ["case0"]
     assert list(read_records(run.writer.folder)) == run.records
@@ -136,8 +136,8 @@ def test_the_first_interrupt_drops_no_cell_whose_output_no_cache_keeps(
     assert run.grader.measured == [f"case{at}" for at in range(CELLS)]
     monkeypatch.setattr(Cache, "is_writable", property(lambda _: False))
     run = InterruptedRun(toy, interrupt_once, "read-only")
-    with Cache(toy.folder / "cache") as cache:
-        run.execute(cache)
+    cache = Cache(toy.folder / "cache")
+    run.execute(cache)
     assert [record.test_id for record in run.records] == [f"case{at}" for at in range(CELLS)]
 
 
@@ -216,9 +216,9 @@ def test_the_second_interrupt_keeps_a_paid_answer_that_waits_for_a_thread(
 
     run = InterruptedRun(toy, block)
     run.provider = LateProvider(is_measuring, lambda: [run.send_interrupt() for _ in range(2)])
-    with NotedCache(toy.folder / "cache") as cache:
-        assert run.execute(cache) == Outcome(complete=False)
-        assert cache.path(sha256(LARGE_PNG)).is_file()
+    cache = NotedCache(toy.folder / "cache")
+    assert run.execute(cache) == Outcome(complete=False)
+    assert cache.path(sha256(LARGE_PNG)).is_file()
 
 
 class ReversedGrader(SlowGrader):

@@ -37,7 +37,7 @@ def test_a_file_that_changes_while_it_is_measured_is_not_cached(tmp_path: Path, 
     digest = sha256(b"before").hexdigest()
     if is_changed:
         path.write_bytes(b"after it")
-    with Cache(tmp_path / "cache") as cache:
-        assert measured(cache, path, digest) == (8 if is_changed else 6, False)
-        path.write_bytes(b"before")
-        assert measured(cache, path, digest) == (6, not is_changed)
+    cache = Cache(tmp_path / "cache")
+    assert measured(cache, path, digest) == (8 if is_changed else 6, False)
+    path.write_bytes(b"before")
+    assert measured(cache, path, digest) == (6, not is_changed)

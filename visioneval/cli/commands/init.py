@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated
 
+from visioneval.atomic import write_whole
 from visioneval.cli import completion, options
+from visioneval.defaults import RUNS
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
     from visioneval.suite.model import Suite
 
 DEFAULT_TEMPLATE = "quickstart"
+DEFAULT_BUDGET = 10.0
 SUITE_FILE, SCHEMA_FILE = Path("suite.yaml"), Path("visioneval.schema.json")
 MODELINE = f"# yaml-language-server: $schema={SCHEMA_FILE}\n".encode()
 """Editors with a YAML language server check and complete the suite by this schema."""
+
+_BLOCK = re.compile(r" *# each suite \{\n(.*?) *# \}\n", re.DOTALL)
 
 
 class Ci(StrEnum):
@@ -57,6 +64,14 @@ def init(
             "--ci", "NAME", "github or gitlab: also write its workflow; without --template, write only the workflow."
         ),
     ] = None,
+    suite: Annotated[
+        list[Path] | None,
+        options.value("--suite", "SUITE", "With --ci: a suite in DIR; default: suite.yaml. Repeatable."),
+    ] = None,
+    budget: Annotated[
+        float,
+        options.value("--budget", "USD", "With --ci: the most that a suite may spend in one job.", min=0.01),
+    ] = DEFAULT_BUDGET,
 ) -> None:
     """Write a runnable, commented suite with its images and a schema for editors, or a CI workflow."""
     from visioneval.suite.model import json_schema
@@ -74,17 +89,78 @@ def init(
         files[SUITE_FILE] = MODELINE + files[SUITE_FILE]
         files[SCHEMA_FILE] = (json.dumps(json_schema(), indent=2) + "\n").encode()
     if ci is not None:
+        suites = [path.as_posix() for path in suite or [SUITE_FILE]]
+        if suite:
+            _check_suites(suites, folder)
+        names = baseline_names(suites)
         source_file, target = WORKFLOWS[ci]
-        files[target] = source_file.read_bytes()
+        files[target] = workflow(source_file.read_text(encoding="utf-8"), names, budget).encode()
+    elif suite or budget != DEFAULT_BUDGET:
+        raise UsageError("--suite and --budget need --ci")
     _write(files, folder)
-    if SUITE_FILE not in files:
-        print(
-            "next: set SUITE in the workflow and the variable VISIONEVAL_SOURCE (docs/ci.md), then run the"
-            "\n  suite with --cache visioneval-cache, call 'visioneval baseline set latest', and commit the workflow,"
-            "\n  the suite and its files, baselines/ and visioneval-cache/, not runs/"
-        )
+    if ci is not None:
+        _ignore_runs(folder)
+        print("next: set the variable VISIONEVAL_SOURCE (docs/ci.md), then fill the cache and set the baselines:")
+        for path, name in names.items():
+            print(f"  visioneval run {path} --cache visioneval-cache")
+            print(f"  visioneval baseline set latest --name {name}")
+        print("and commit the workflow, .gitignore, the suites and their files, baselines/ and visioneval-cache/")
         return
     print(f"next: visioneval run {folder / SUITE_FILE}")
+
+
+def baseline_names(suites: Sequence[str]) -> dict[str, str]:
+    """The names of the baselines of suites, by suite: that of its file, with its folders where two are the same."""
+    stems = Counter(PurePosixPath(suite).stem for suite in suites)
+    names = {}
+    for suite in dict.fromkeys(suites):
+        path = PurePosixPath(suite)
+        names[suite] = path.stem if stems[path.stem] == 1 else "-".join(path.with_suffix("").parts)
+    return names
+
+
+def workflow(text: str, names: Mapping[str, str], budget: float) -> str:
+    """A workflow with the steps of each suite, in place of those between ``# each suite {`` and ``# }``."""
+
+    def steps(block: re.Match[str]) -> str:
+        filled = (block[1].replace("SUITE_FILE", suite).replace("SUITE_NAME", name) for suite, name in names.items())
+        return "".join(filled)
+
+    return _BLOCK.sub(steps, text).replace('BUDGET: "10"', f'BUDGET: "{budget:g}"')
+
+
+def _check_suites(suites: Sequence[str], folder: Path) -> None:
+    """Raises ``UsageError`` for a suite that a job could not run, or that a shell would not take as one word."""
+    from visioneval.records.baselines import baseline_path
+
+    for suite in suites:
+        path = PurePosixPath(suite)
+        if path.is_absolute() or ".." in path.parts or not re.fullmatch(r"[A-Za-z0-9_./][A-Za-z0-9_./-]*", suite):
+            raise UsageError(
+                f"--suite {suite!r}: name it by its path below {folder}, of letters, digits, _ - . and /; rename others"
+            )
+        if not (folder / path).is_file():
+            raise UsageError(f"--suite {suite}: there is no such file in {folder}")
+    names = baseline_names(suites)
+    for suite, name in names.items():
+        if list(names.values()).count(name) > 1:
+            raise UsageError(f"--suite {suite}: {name!r} would name two baselines: rename the file")
+        baseline_path(name)
+
+
+def _ignore_runs(folder: Path) -> None:
+    """Adds ``runs/`` to the ``.gitignore`` of a folder. Raises ``UsageError``."""
+    path = folder / ".gitignore"
+    try:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        if any(line.strip().strip("/") == RUNS.name for line in text.splitlines()):
+            return
+        gap = "\n" if text and not text.endswith("\n") else ""
+        write_whole(path, f"{text}{gap}{RUNS.name}/\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{path}: cannot write: {reason}; add a line with {RUNS.name}/ yourself") from None
+    print(f"{'added runs/ to' if text else 'wrote'} {path}")
 
 
 def _template_folder(name: str) -> Path:

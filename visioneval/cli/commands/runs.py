@@ -39,8 +39,28 @@ def list_all(
     failure_tags: Annotated[
         bool, options.flag("--failure-tags", "Also show the failure tags of each run, by experiment.")
     ] = False,
+    delete: Annotated[
+        bool, options.flag("--delete", "Delete the listed runs that --older-than and --keep select, after a question.")
+    ] = False,
+    older_than: Annotated[
+        float | None,
+        options.value("--older-than", "DAYS", "With --delete: only runs older than this.", min=0, max=100_000),
+    ] = None,
+    keep: Annotated[
+        int | None, options.value("--keep", "N", "With --delete: not the newest N of the listed runs.", min=0)
+    ] = None,
+    yes: Annotated[bool, options.flag("--yes", "With --delete: do not ask.")] = False,
 ) -> None:
-    """List the runs of a folder, by experiment, oldest first."""
+    """List the runs of a folder, by experiment, oldest first, or delete old ones.
+
+    --delete leaves runs that are in progress, that a baseline was set from, and that another run, or a suite below the
+    working directory, reads.
+    """
+    if delete:
+        _delete(runs, experiment, older_than, keep, is_confirmed=yes)
+        return
+    if older_than is not None or keep is not None or yes:
+        raise UsageError("--older-than, --keep and --yes need --delete")
     from visioneval.records.resume_command import resume_command
     from visioneval.records.run_state import current_state
     from visioneval.records.stores.lookup import display_name, list_runs, refresh_runs
@@ -62,6 +82,46 @@ def list_all(
     stopped = [path for path, info in selected if info["state"] == "stopped" and not info.get("graded_from")]
     for path in stopped[-MAX_STOPPED:]:
         options.say(f"{display_name(path)}: the run was killed; to resume: {resume_command(path)}")
+
+
+def _delete(
+    runs: Path, experiment: str | None, older_than: float | None, keep: int | None, *, is_confirmed: bool
+) -> None:
+    """Deletes runs after a question. Raises ``UsageError``."""
+    from datetime import UTC, datetime, timedelta
+
+    from visioneval.counted import count_of
+    from visioneval.records.run_deletion import delete_run, needed_runs, runs_to_delete
+    from visioneval.records.stores.locations import copies_at
+    from visioneval.records.stores.lookup import display_name, list_runs
+
+    if older_than is None and keep is None:
+        raise UsageError("--delete: say which runs: --older-than DAYS, --keep N, or both")
+    if copies_at(runs) is not None:
+        raise UsageError(f"{display_name(runs)}: --delete is for runs in a local folder: delete these in the store")
+    listed = list_runs(runs)
+    of_experiment = [run for run in listed if experiment in (None, run[1].get("experiment"))]
+    before = None if older_than is None else datetime.now(UTC) - timedelta(days=older_than)
+    chosen = runs_to_delete(of_experiment, before, keep or 0)
+    needed = needed_runs(listed, chosen, Path())
+    for folder, reason in needed.items():
+        options.say(f"{folder}: not deleted: {reason}")
+    folders = [folder for folder, _ in chosen if folder not in needed]
+    what = f"{count_of(len(folders), 'run')} of {len(listed):,} in {runs}"
+    if (
+        folders
+        and not is_confirmed
+        and not options.is_confirmed(
+            f"delete {what}: {', '.join(folder.name for folder in folders[:MAX_STOPPED])}"
+            + (", ..." if len(folders) > MAX_STOPPED else ""),
+            "They cannot be restored.",
+        )
+    ):
+        print("nothing was deleted")
+        return
+    for folder in folders:
+        delete_run(folder)
+    print(f"deleted {what}")
 
 
 def _listed(folder: Path, info: Mapping[str, Any], problem: str | None) -> ListedRun:

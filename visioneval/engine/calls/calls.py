@@ -19,8 +19,9 @@ from visioneval.engine.calls.attempts.outcomes import (
     reply_of,
 )
 from visioneval.engine.calls.attempts.priced import PricedAttempts
-from visioneval.engine.calls.caching.cache import Cache, CacheEntry, Kind
+from visioneval.engine.calls.caching.cache import Cache
 from visioneval.engine.calls.caching.cache_files import Content
+from visioneval.engine.calls.caching.layout import CacheEntry, Kind
 from visioneval.engine.calls.caching.reuse import Reuse, RunCells
 from visioneval.engine.calls.checked_media import CheckedMedia, check_media, check_outputs, is_whole
 from visioneval.engine.calls.cost.bounds import CallSize, generation_size, question_size
@@ -244,12 +245,12 @@ class Calls:
         """Whether caching makes requests, which the event loop must not wait for."""
         return self.cache is not None and self.cache.is_shared
 
-    async def _pull(self, key: str, run_id: str | None = None) -> None:
+    async def _pull(self, key: str, is_usable: Callable[[CacheEntry], bool] = lambda _: True) -> None:
         """Looks for an answer on other machines. If that fails, no new call starts: its answer may be paid already."""
         if self.cache is None or not self.cache.is_shared:
             return
         try:
-            await asyncio.to_thread(self.cache.pull, key, run_id)
+            await asyncio.to_thread(self.cache.pull, key, is_usable)
         except StorageError as error:
             self.broken = self.broken or error
             self.throttle.shut()
@@ -317,20 +318,27 @@ class Calls:
         return answer, attempts.cost
 
     async def _cached_generation(self, key: str, call: Call) -> GenerationResult | None:
-        """The cached generation, if it is complete or the run is offline; ``None`` if it must be generated."""
+        """The newest usable generation in the cache; ``None`` if it must be generated."""
         if self.cache is None or self.reuse.generations == "none":
             return None
-        await self._pull(key, self.payer if self.reuse.generations == "own" else None)
-        entry = self.cache.get(key)
-        if entry is None or (self.reuse.generations == "own" and entry.run_id != self.payer):
-            return None
+        is_usable = partial(self._is_usable, call)
+        await self._pull(key, is_usable)
+        for entry in filter(is_usable, self.cache.answers(key)):
+            read = partial(self._read_outputs, entry, self.cache, call.task_type)
+            outputs = await run_in_thread(read, when=_needs_thread(entry))
+            if outputs is not None and (self.reuse.offline or not any(p.fault for p in outputs)):
+                return self._from_cache(entry, outputs)
+        return None
+
+    def _is_usable(self, call: Call, entry: CacheEntry) -> bool:
+        """Whether a cached generation counts: any offline, else one that is complete; and whose run and cell count."""
+        if self.reuse.generations == "own" and entry.run_id != self.payer:
+            return False
         if self.cells.is_of_another(entry.answer.get("cell"), call.case.id, call.run.label):
-            return None
-        if not self.reuse.offline and not entry.answer["whole"]:
-            return None
-        outputs = await run_in_thread(self._read_outputs, entry, self.cache, call.task_type, when=_needs_thread(entry))
-        if outputs is None or (not self.reuse.offline and any(p.fault for p in outputs)):
-            return None
+            return False
+        return self.reuse.offline or bool(entry.answer["whole"])
+
+    def _from_cache(self, entry: CacheEntry, outputs: tuple[CheckedMedia, ...]) -> GenerationResult:
         answer = entry.answer
         if self.reuse.generations == "own":  # this run paid for it, but has no record of it yet
             limit_key = generation_limit_key(call.run.provider, call.run.params)
@@ -397,7 +405,7 @@ def _size_of(generation: Generation) -> float:
 
 def _needs_thread(entry: CacheEntry) -> bool:
     """Whether to read a cached generation in a thread: it is large, or not decoded yet."""
-    return entry.bytes > SMALL or not all(image.get("decoded") for image in entry.answer["outputs"])
+    return entry.image_bytes > SMALL or not all(image.get("decoded") for image in entry.answer["outputs"])
 
 
 def _generation_result(

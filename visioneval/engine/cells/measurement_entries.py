@@ -32,7 +32,7 @@ class MeasurementEntry:
 
     @property
     def answer(self) -> dict[str, Any]:
-        """What the index of the cache stores."""
+        """What the cache stores."""
         digests = {name: image_sha256 for name, (image_sha256, _) in self.images.items()}
         return {"result": self.plain, "images": digests, "sha256": _checksum(self.key, self.plain, digests)}
 

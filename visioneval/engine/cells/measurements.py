@@ -12,7 +12,8 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from visioneval.aio import SMALL, run_in_thread
-from visioneval.engine.calls.caching.cache import Cache, CacheEntry
+from visioneval.engine.calls.caching.cache import Cache
+from visioneval.engine.calls.caching.layout import CacheEntry
 from visioneval.engine.calls.cost.meter import Meter
 from visioneval.engine.cells.measurement_entries import checked_entry, entry_of, measure_key, result_of
 from visioneval.errors import ClosingError, StorageError
@@ -71,7 +72,7 @@ class Measurements:
         entry = self.cache.get(key) if self.reuses else None
         if entry is not None:
             work = partial(self._read, self.cache, key, entry, measure)
-            cached = await run_in_thread(work, when=entry.bytes > SMALL)
+            cached = await run_in_thread(work, when=entry.image_bytes > SMALL)
             if cached is not None:
                 meter.add_measurement(cached=True)
                 return cached

@@ -36,7 +36,7 @@ def cache_folder(location: Path | str) -> Path:
     if not is_url(text):
         return Path(location)
     url = ObjectStore(text).url
-    folder = folder_for(url) / "cache"
+    folder = folder_for(url) / "cache-3"  # "cache" has the layout of earlier versions
     _CACHES[folder] = url
     return folder
 

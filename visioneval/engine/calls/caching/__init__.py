@@ -1,1 +1,1 @@
-"""The cache of answers and measurements: its index, its files, and a cache that machines share."""
+"""The cache of answers and measurements: a folder of immutable files, or a bucket with the same layout."""

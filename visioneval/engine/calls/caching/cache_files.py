@@ -1,22 +1,59 @@
-"""The files of a cache: bytes, or files that were downloaded because they are too large for memory."""
+"""The files of a cache on this machine, and videos that were downloaded because they are too large for memory."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from visioneval.atomic import read_whole, write_whole
+from visioneval.records.stores.store import StoredObject
 
 Content = bytes | Path
 """A file to store: its bytes, or a file with them that does not change."""
 _SCRATCH = ".download-"
 _SCRATCH_S = 86_400.0
 """After a day, no process can still be downloading."""
+
+
+class LocalFolder:
+    """The files below a folder, with the methods of ``ObjectStore`` that the upkeep of a cache needs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __str__(self) -> str:
+        return str(self.folder)
+
+    def walk(self, folder: str) -> list[StoredObject]:
+        """All files below a folder, by key. Follows no links, as they may lead anywhere."""
+        items = []
+        for parent, _, names in os.walk(self.folder / folder):
+            key = Path(parent).relative_to(self.folder).as_posix()
+            for name in names:
+                with contextlib.suppress(FileNotFoundError):
+                    state = os.lstat(f"{parent}/{name}")
+                    modified = datetime.fromtimestamp(state.st_mtime, UTC)
+                    items.append(StoredObject(f"{key}/{name}", False, state.st_size, modified=modified))
+        return sorted(items, key=lambda item: item.key)
+
+    def read_in_order(self, items: Sequence[StoredObject]) -> Iterator[bytes]:
+        """The contents of listed files; nothing of those that cannot be read."""
+        for item in items:
+            try:
+                yield read_whole(f"{self.folder}/{item.key}")
+            except OSError:
+                yield b""
+
+    def delete(self, key: str) -> None:
+        """Deletes a file, if it exists."""
+        (self.folder / key).unlink(missing_ok=True)
 
 
 def content_size(content: Content) -> int:
@@ -31,6 +68,8 @@ def store_content(file: str, content: Content) -> None:
         return
     with contextlib.suppress(FileNotFoundError):
         if read_whole(file) == content:
+            with contextlib.suppress(OSError):  # a file of another user
+                os.utime(file)  # so that the upkeep of another process does not take it for abandoned
             return
     path = Path(file)
     path.parent.mkdir(parents=True, exist_ok=True)
