@@ -46,13 +46,13 @@ def needed_runs(runs: Sequence[ListedRun], chosen: Sequence[ListedRun], suites: 
     it could need any of them.
     """
     needed: dict[Path, str] = {}
-    baselines = {path: read_baseline(path) for path in sorted(FOLDER.glob("*.jsonl"))}
+    baselines = [(path, run) for path in sorted(FOLDER.glob("*.jsonl")) for run in read_baseline(path)]
     texts = dict(_suite_texts(suites, {folder.parent.absolute() for folder, _ in runs}))
     ids = [folder.name for folder, _ in runs]
     for folder, info in chosen:
         if current_state(folder, info.get("state")) == "running":
             needed[folder] = "it is in progress"
-        elif baseline := next((path for path, item in baselines.items() if _is_of(item, folder)), None):
+        elif baseline := next((path for path, run in baselines if _is_of(run, folder)), None):
             needed[folder] = f"{baseline} was set from it"
         elif suite := next((path for path, text in texts.items() if _reads(text, folder.name, ids)), None):
             needed[folder] = f"{suite} reads it"
@@ -114,7 +114,7 @@ def _suite_texts(root: Path, runs: set[Path]) -> Iterator[tuple[Path, str]]:
 
 
 def _is_of(baseline: Baseline, folder: Path) -> bool:
-    """Whether a run has the outputs, verdicts and scores of a baseline. A run that repeated it has them too."""
+    """Whether a run has the outputs, verdicts and scores of one of a baseline. One that repeated it has them too."""
     cells = {
         (line.test_id, line.model_label, line.sample_index): (line.artifact_sha256, line.verdict, line.scores)
         for line in baseline.lines

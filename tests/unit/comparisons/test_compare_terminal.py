@@ -54,7 +54,9 @@ def printed(before: str, after: str, *fail_on: str) -> str:
 def test_fewer_than_five_cases_show_what_broke_and_no_statistics() -> None:
     text = printed("PPPP", "FFFF")
     assert text.startswith("A gate cannot tell (exit code 3)\n4 broken\n")
-    assert text.index("Broken (passed in A, fails in B): 4") < text.index("Statistics of fewer than 5 cases are left out")
+    assert text.index("Broken (passed in A, fails in B): 4") < text.index(
+        "Statistics of fewer than 5 cases are left out"
+    )
     assert "CANNOT TELL" in text
     assert "B - A" not in text
     assert "can be missed" not in text

@@ -49,7 +49,9 @@ def test_the_statistics_of_fewer_than_five_cases_are_folded() -> None:
     few, enough = (
         comparison_markdown(compare(side(verdicts("P" * n)), side(verdicts("F" * n), "b")), []) for n in (4, 5)
     )
-    assert "<details><summary>Statistics of fewer than 5 cases</summary>\n\n### Pass rate and metrics\n\n| metric |" in few
+    assert (
+        "<details><summary>Statistics of fewer than 5 cases</summary>\n\n### Pass rate and metrics\n\n| metric |" in few
+    )
     assert few.index("### Broken") < few.index("<details>") < few.index("</details>") < few.index("### Gates")
     assert "Statistics of fewer" not in enough
 

@@ -327,7 +327,7 @@ class Calls:
             read = partial(self._read_outputs, entry, self.cache, call.task_type)
             outputs = await run_in_thread(read, when=_needs_thread(entry))
             if outputs is not None and (self.reuse.offline or not any(p.fault for p in outputs)):
-                return self._from_cache(entry, outputs)
+                return self._from_cache(call, entry, outputs)
         return None
 
     def _is_usable(self, call: Call, entry: CacheEntry) -> bool:
@@ -338,7 +338,7 @@ class Calls:
             return False
         return self.reuse.offline or bool(entry.answer["whole"])
 
-    def _from_cache(self, entry: CacheEntry, outputs: tuple[CheckedMedia, ...]) -> GenerationResult:
+    def _from_cache(self, call: Call, entry: CacheEntry, outputs: tuple[CheckedMedia, ...]) -> GenerationResult:
         answer = entry.answer
         if self.reuse.generations == "own":  # this run paid for it, but has no record of it yet
             limit_key = generation_limit_key(call.run.provider, call.run.params)
