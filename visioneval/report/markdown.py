@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from visioneval.analysis.compare.compare import Comparison
-from visioneval.analysis.compare.differences import Difference
+from visioneval.analysis.compare.differences import FEWEST_CASES, Difference
 from visioneval.analysis.compare.gates import GateResult
 from visioneval.analysis.compare.pairing import CellPair, Change
 from visioneval.analysis.ranking.findings import Ranking, Rankings
@@ -24,6 +24,7 @@ from visioneval.report.sentences import (
     compare_outcome,
     cost_and_time_rows,
     describe_change,
+    has_few_cases,
     headline,
     mismatch_lines,
     notes,
@@ -98,7 +99,14 @@ def _comparison(comparison: Comparison, gates: Sequence[GateResult]) -> Iterator
             yield f"<details><summary>{title}</summary>\n\n{body}\n\n</details>"
     if comparison.alignments:
         yield f"### Alignment side by side, largest loss first\n\n{_alignment_table(comparison)}"
-    yield from _numbers(comparison)
+    if has_few_cases(comparison):
+        title, body = f"Statistics of fewer than {FEWEST_CASES} cases", "\n\n".join(_statistics(comparison))
+        yield f"<details><summary>{title}</summary>\n\n{body}\n\n</details>"
+    else:
+        yield from _statistics(comparison)
+    rows = list(cost_and_time_rows(comparison))
+    if rows:
+        yield "### Cost and time\n\n" + _table(("", "A", "B", "pairs"), rows)
     unpaired = unpaired_lines(comparison)
     if unpaired:
         yield "### Not compared: only in one run\n\n" + "\n".join(f"- {code(line)}" for line in unpaired)
@@ -143,7 +151,7 @@ def _alignment_table(comparison: Comparison) -> str:
     return _table(("case", "model run", "A", "B", "gaps in A", "gaps in B"), rows)
 
 
-def _numbers(comparison: Comparison) -> Iterator[str]:
+def _statistics(comparison: Comparison) -> Iterator[str]:
     tested = (comparison.pass_rate, *comparison.metrics)
     yield "### Pass rate and metrics\n\n" + _differences("metric", tested, adjusted=True)
     power = list(power_lines(tested))
@@ -157,9 +165,6 @@ def _numbers(comparison: Comparison) -> Iterator[str]:
     ):
         if differences:
             yield f"### {title}\n\n{_differences(heading, differences, adjusted=False, of_verdicts=of_verdicts)}"
-    rows = list(cost_and_time_rows(comparison))
-    if rows:
-        yield "### Cost and time\n\n" + _table(("", "A", "B", "pairs"), rows)
 
 
 def _differences(heading: str, differences: Iterable[Difference], *, adjusted: bool, of_verdicts: bool = False) -> str:

@@ -11,7 +11,7 @@ from visioneval.analysis.cell_tables import Cells
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.coverage import check_coverage
-from visioneval.analysis.compare.differences import Difference
+from visioneval.analysis.compare.differences import FEWEST_CASES, Difference
 from visioneval.analysis.compare.gates import GateResult, OverallState, overall_state
 from visioneval.analysis.compare.pairing import CellPair, Change, Pairs
 from visioneval.analysis.compare.tallies.metrics import Amount
@@ -253,11 +253,19 @@ def show_n(difference: Difference) -> str:
     return f"{difference.n_pairs}{cases}" + (f" !{difference.unmeasured}" if difference.unmeasured else "")
 
 
+def has_few_cases(comparison: Comparison) -> bool:
+    """Whether there are too few cases for statistics over cases, which then only distract from what broke."""
+    return all(item.n_cases < FEWEST_CASES for item in (comparison.pass_rate, *comparison.metrics))
+
+
 def power_lines(differences: Sequence[Difference]) -> Iterator[str]:
-    """What the comparison can detect, by number of cases; metrics with the same size share an entry."""
+    """What the comparison can miss, by number of cases; metrics with the same size share an entry.
+
+    A change that was found is no example of one that is always missed.
+    """
     by_cases: dict[int, dict[str, list[str]]] = {}
     for difference in differences:
-        if difference.n_cases:
+        if difference.n_cases and not (difference.is_evident and difference.detectable is None):
             by_cases.setdefault(difference.n_cases, {}).setdefault(_detectable(difference), []).append(difference.name)
     for number, names in by_cases.items():
         metrics_by_size = {size: metrics for size, metrics in names.items() if size}

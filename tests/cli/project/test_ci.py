@@ -76,12 +76,18 @@ def test_every_command_and_flag_exists(workflow: dict[str, Any]) -> None:
 
 
 def test_the_compare_commands_run_as_documented(toy: Toy, workflow: dict[str, Any]) -> None:
-    toy.run({"tags": ["must_pass"]}, {}, arguments=("--run-id", "suite-replay"))
+    prices = {"mine:Generate": {"per_call": 0}}
+    toy.run({"tags": ["must_pass"]}, {}, prices=prices, arguments=("--run-id", "suite-replay"))
     for name in ("nightly", "release"):
-        toy.run({"tags": ["must_pass"]}, {"metadata": {"look": "bad"}}, arguments=("--run-id", f"suite-{name}"))
+        cases = {"tags": ["must_pass"]}, {"metadata": {"look": "bad"}}
+        toy.run(*cases, prices=prices, arguments=("--run-id", f"suite-{name}"))
     assert toy("baseline", "set", "suite-replay", "--name", "suite").exit_code == 0
-    codes = {words[3]: toy(*words[1:]).exit_code for words in _commands(workflow) if words[1] == "compare"}
-    assert codes == {"suite-replay": 0, "suite-nightly": 1, "suite-release": 0}
+    compares = [words[1:] for words in _commands(workflow) if words[1] == "compare"]
+    codes = {}
+    for words in compares:
+        filled = ["10" if word == "$BUDGET" else word for word in words]
+        codes[words[2]] = toy(*filled, *(["--trust-suite"] if "--confirm" in words else [])).exit_code
+    assert codes == {"suite-replay": 0, "suite-nightly": 1, "suite-release": 3}  # two cases cannot show a regression
 
 
 def test_the_shards_of_the_matrix_are_merged(toy: Toy, workflow: dict[str, Any]) -> None:
@@ -179,7 +185,8 @@ def test_each_suite_has_its_steps_and_a_baseline_of_its_name(toy: Toy, ci: str) 
         assert f"  visioneval baseline set latest --name {name}\n" in result.stdout
         assert text.count(f"compare baseline:{name} {name}-") == 3
         assert text.count(f"visioneval run {suite} ") == 3
-    assert text.count('--budget "$BUDGET"') == 2 * len(SUITES)
+    assert text.count('--budget "$BUDGET"') == 4 * len(SUITES)
+    assert text.count('--confirm 3 --budget "$BUDGET"') == 2 * len(SUITES)
     assert '  BUDGET: "2.5"\n' in text
     assert not re.search("SUITE_|each suite|# }", text)
 

@@ -75,13 +75,13 @@ def test_a_comparison_shows_the_share_of_cells_with_each_tag() -> None:
 
 
 def test_every_form_of_a_comparison_has_the_tags() -> None:
-    result = compare(side([cell("a", failure_tags=("wrong",)), cell("b")]), side([cell("a"), cell("b")], "b"))
+    result = compare(side([cell("a", failure_tags=("wrong",)), *map(cell, "bcde")]), side([*map(cell, "abcde")], "b"))
     console = printed(120)
     print_comparison(result, [], console)
     assert "Cells by failure tag (p not adjusted)" in text_of(console)
     assert "### Cells by failure tag" in comparison_markdown(result, [])
     data = json.loads("".join(comparison_json(result, [], 0)))
-    assert [(item["name"], item["a"], item["b"]) for item in data["by_failure_tag"]] == [("wrong", 0.5, 0.0)]
+    assert [(item["name"], item["a"], item["b"]) for item in data["by_failure_tag"]] == [("wrong", 0.2, 0.0)]
 
 
 def test_a_flaky_case_counts_for_no_tag() -> None:

@@ -121,6 +121,11 @@ def test_a_run_that_a_baseline_was_set_from_stays(toy: Toy) -> None:
         "runs/b: not deleted: baselines/of-b.jsonl was set from it\n"
     )
     assert left() == {"a", "b"}
+    both = "".join(Path(f"baselines/of-{name}.jsonl").read_text() for name in ("b", "a"))
+    Path("baselines/of-a.jsonl").write_text(both)
+    Path("baselines/of-b.jsonl").unlink()
+    assert toy("runs", "--delete", "--keep", "0", "--yes").exit_code == 0
+    assert left() == {"a", "b"}, "also the older runs of a baseline"
     Path("baselines/of-a.jsonl").write_text("<<<<<<< HEAD\n")
     result = toy("runs", "--delete", "--keep", "0", "--yes")
     assert (result.exit_code, left()) == (2, {"a", "b"}), "a baseline that cannot be read could be of any run"

@@ -92,7 +92,8 @@ def test_every_night_shards_run_and_are_merged(execute: Callable[..., GitHubRun]
     logs = [job.log for jobs in run.jobs.values() for job in jobs]
     assert all(job.succeeded for jobs in run.jobs.values() for job in jobs), logs
     assert all(job.environments[-1]["OPENAI_API_KEY"] for job in run.jobs["nightly-shards"])
-    assert "OPENAI_API_KEY" not in run.jobs["nightly"][0].environments[-1]
+    with_key = [item for item in run.jobs["nightly"][0].environments if "OPENAI_API_KEY" in item]
+    assert len(with_key) == 1, "only the comparison, for new samples, gets the keys"
     assert "6 of 6 cells" in run.jobs["nightly"][0].summary
     assert (run.artifacts / "nightly" / "runs" / "suite-nightly" / "report" / "index.html").is_file()
 

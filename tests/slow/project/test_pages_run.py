@@ -90,7 +90,7 @@ def test_what_the_pages_say_about_their_runs(tmp_path: Path, monkeypatch: pytest
     sides = ["latest@*prompt=plain", "latest@*prompt=styled"]
     compared = CliRunner().invoke(app, ["compare", *sides], env={"COLUMNS": "120"}).output
     assert "0 broken, 3 fixed" in compared
-    assert "8 cases are too few to detect any difference with 80% power (pass_rate" in compared
+    assert "With 8 cases, a change below 59 points (pass_rate) can be missed" in compared
     assert "the case: " not in compared, "both variants are graded by the case's own prompt"
     run_page(how_to("raters"), tmp_path)
     agreement = CliRunner().invoke(app, ["agreement", "signs"], env={"COLUMNS": "120"}).output

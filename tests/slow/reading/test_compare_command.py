@@ -27,8 +27,8 @@ def two_runs(toy: Toy, before: list[dict[str, Any]], after: list[dict[str, Any]]
 def test_broken_cells_come_before_fixed_cells_and_numbers(toy: Toy) -> None:
     two_runs(
         toy,
-        [{}, {"metadata": BAD}, {"metadata": BAD}, {}],
-        [{"metadata": BAD}, {}, {"metadata": BAD}, {"metadata": {"generate": "raises"}}],
+        [{}, {"metadata": BAD}, {"metadata": BAD}, {}, {}, {}],
+        [{"metadata": BAD}, {}, {"metadata": BAD}, {"metadata": {"generate": "raises"}}, {}, {}],
     )
     assert toy("compare", "a", "b", "--fail-on", "broken").exit_code == 3
     result = toy("compare", "a", "b", "--fail-on", "broken", "--allow", "errors")
@@ -45,7 +45,9 @@ def test_broken_cells_come_before_fixed_cells_and_numbers(toy: Toy) -> None:
 
 def test_exit_code_follows_the_gates(toy: Toy) -> None:
     two_runs(toy, [{}, {}], [{}, {"metadata": {**BAD, "generate": "jpeg"}}])
-    assert toy("compare", "a", "b").exit_code == 0
+    assert toy("compare", "a", "b").exit_code == 3  # a cell broke, and two cases cannot show whether by chance
+    assert toy("compare", "a", "b", "--allow", "cannot-tell").exit_code == 0
+    assert toy("compare", "b", "a").exit_code == 0
     assert toy("compare", "a", "b", "--fail-on", "broken").exit_code == 1
     assert toy("compare", "a", "b", "--fail-on", "fine:0.5").exit_code == 0
     assert toy("compare", "a", "b", "--fail-on", "fine:0.4").exit_code == 1
@@ -216,7 +218,8 @@ def test_only_the_planted_regression_is_reported(quickstart: Path) -> None:
     assert "A gate failed" in text
     assert "| `sign_word` | `mock,flaw=spill` | 0 | `place: " in text
     assert "`flyer`" not in text
-    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert CliRunner().invoke(app, arguments).exit_code == 3
+    assert CliRunner().invoke(app, [*arguments, "--allow", "cannot-tell"]).exit_code == 0
 
 
 def test_broken_must_pass_case_fails_by_default(quickstart: Path) -> None:

@@ -40,9 +40,20 @@ def test_a_comparison() -> None:
     assert "| `c0` | `m` | 0 | `` fine: @all \\| see `x` `` |  |" in text
     assert "<details><summary>Still failing: 1</summary>" in text
     assert "**significantly worse**" in text
-    assert "| **FAILED** | `significant` | `pass_rate -90.0 points (p 0.00036)` |" in text
+    assert "| **FAILED** | `regressed` | `pass_rate -90.0 points (p 0.002)` |" in text
     tables = [line for line in text.splitlines() if line.startswith("|")]
     assert all(line.endswith("|") for line in tables)
+
+
+def test_the_statistics_of_fewer_than_five_cases_are_folded() -> None:
+    few, enough = (
+        comparison_markdown(compare(side(verdicts("P" * n)), side(verdicts("F" * n), "b")), []) for n in (4, 5)
+    )
+    assert (
+        "<details><summary>Statistics of fewer than 5 cases</summary>\n\n### Pass rate and metrics\n\n| metric |" in few
+    )
+    assert few.index("### Broken") < few.index("<details>") < few.index("</details>") < few.index("### Gates")
+    assert "Statistics of fewer" not in enough
 
 
 def test_pipe_is_escaped_only_in_tables() -> None:
@@ -74,7 +85,7 @@ def test_gates_in_the_title() -> None:
 
 def test_changes_by_tag_count_broken_and_fixed_cells() -> None:
     result = compare(side(verdicts("PPF", tags=("logo",))), side(verdicts("FPP", tags=("logo",)), "b"))
-    assert "| `logo` | 66.7% | 66.7% | 0 [-100.0, +100.0] | 1.00 | 3 | 1 | 1 | no clear change |" in (
+    assert "| `logo` | 66.7% | 66.7% | 0 [-100.0, +100.0] | 1.00 | 3 | 1 | 1 | cannot tell: too few cases |" in (
         comparison_markdown(result, [])
     )
 

@@ -74,6 +74,19 @@ def test_the_half_width_is_that_of_the_metrics_interval() -> None:
     assert layout.half_width == pytest.approx(((estimate.high or 0) - (estimate.low or 0)) / 2, rel=1e-6)
 
 
+def test_the_half_width_of_a_rate_is_that_of_its_interval() -> None:
+    """Also near 100 %, where the interval is far from symmetric and the components show hardly any variance."""
+    records = [
+        cell(f"c{case}", sample, None, 1.0, verdict="FAIL" if (case, sample) == (0, 0) else "PASS")
+        for case in range(20)
+        for sample in range(2)
+    ]
+    summary = summary_of(records, 1)
+    rate, estimate = finding(summary, "pass_rate"), summary.models[0].counts.pass_rate
+    assert rate.half_width == pytest.approx(((estimate.high or 0) - (estimate.low or 0)) / 2)
+    assert rate.doubled["cases"] == pytest.approx((rate.half_width or 0) / 2**0.5, rel=0.05)
+
+
 def test_doubling_cases_narrows_most_unless_samples_do_as_much() -> None:
     layout = finding(summary_of(simulated(50, 2, 2)), "layout")
     assert layout.best == ("cases",)
@@ -113,6 +126,24 @@ def test_what_cannot_be_separated_is_explained(records: list[Record], notes: set
 def test_only_graders_with_a_judge_have_votes() -> None:
     records = [cell("a", 0, None, 1.0, scores={"edge": 1.0}), cell("b", 0, None, 1.0, scores={"edge": 2.0})]
     assert finding(summary_of(records), "edge").notes == (ONE_SAMPLE,)
+
+
+def test_no_votes_are_advised_where_the_grader_has_none() -> None:
+    suite = Suite.model_validate(
+        {
+            "name": "demo",
+            "judges": {"default": {"provider": "recorded", "path": "answers.csv"}},
+            "cases": [{"id": name, "prompt": "a tree"} for name in "ab"],
+            "models": [{"provider": "mock", "label": "m"}],
+            "graders": [{"key": "g", "type": "gecko"}],
+            "verdict": ["gecko >= 0.5"],
+        }
+    )
+    metrics: Any = {"gecko": {"type": "number"}}
+    records = [record(test_id=name, scores={"gecko": score}, verdict=verdict) for name, score, verdict in
+               (("a", 1.0, "PASS"), ("b", 0.0, "FAIL"))]  # fmt: skip
+    summary = summarize(info(suite=suite, metrics=metrics, state="complete", planned_cells=2), records)
+    assert [entry.notes for entry in summary.noise] == [(ONE_SAMPLE,), (ONE_SAMPLE,)]
 
 
 def test_lost_votes_nulls_and_errors_do_not_count() -> None:

@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from visioneval.analysis.compare.differences import PASS_RATE
-from visioneval.analysis.scores import CaseNumbers, CountedRows, Scores, empty_array, empty_case_array
+from visioneval.analysis.scores import RATE, CaseNumbers, CountedRows, Scores, empty_array, empty_case_array
 from visioneval.analysis.stats.components import (
     CaseTable,
     VarianceComponents,
@@ -41,8 +41,8 @@ class NoiseFinding(Frozen):
     ``case``, ``sample`` and ``vote`` are the variances of a single value between cases, between samples of a case and
     between votes about a sample, in squared units. What is ``null`` cannot be separated, as ``notes`` explain: it is
     then a part of the component before it. ``cases``, ``samples`` and ``votes`` are mean numbers per model run, case
-    and sample. ``half_width`` is that of the 95 % interval of the mean of one model run, and ``doubled`` what it would
-    be with twice as many cases, samples or votes. ``best`` are those that narrow it most.
+    and sample. ``half_width`` is that of the 95 % interval of one model run, as a mean over model runs, and ``doubled``
+    what it would be about with twice as many cases, samples or votes. ``best`` are those that narrow it most.
     """
 
     name: str
@@ -95,8 +95,8 @@ class Noises:
         """Starts without cells."""
         self._metrics, self._numbers, self._left_out = info.metrics, numbers, left_out
         suite = info.selected_suite
-        judges = (grader for grader in suite.graders if grader.judge_names)
-        self._judged = {name for grader in judges for case in suite.cases for name in grader.metrics(case)}
+        voting = (grader for grader in suite.graders if grader.judge_names and "votes" in type(grader).model_fields)
+        self._can_have_votes = {name for grader in voting for case in suite.cases for name in grader.metrics(case)}
         self._votes: dict[str, dict[str, _Votes]] = {}
 
     def add(self, cell: Record) -> None:
@@ -114,14 +114,16 @@ class Noises:
         ``passes`` and ``scores`` (by metric) have one entry per model run.
         """
         rates = [_tables(rate) for rate in passes]
-        notes = (NO_VERDICT_VOTES,) if self._judged else ()
-        findings = [_finding(PASS_RATE, Metric(), rates, notes)]
+        notes = (NO_VERDICT_VOTES,) if self._can_have_votes else ()
+        findings = [_finding(PASS_RATE, Metric(), rates, _mean_half_width(passes, RATE), notes)]
         for name, metric in self._metrics.items():
+            by_run = [by_metric[name] for by_metric in scores if name in by_metric]
             if name in self._votes:
                 strata = [rows.tables() for rows in self._votes[name].values()]
             else:
-                strata = [_tables(by_metric[name]) for by_metric in scores if name in by_metric]
-            findings.append(_finding(name, metric, strata, (ONE_VOTE,) if name in self._judged else ()))
+                strata = list(map(_tables, by_run))
+            notes = (ONE_VOTE,) if name in self._can_have_votes else ()
+            findings.append(_finding(name, metric, strata, _mean_half_width(by_run, metric), notes))
         return tuple(finding for finding in findings if finding is not None)
 
 
@@ -143,10 +145,24 @@ def _tables(scores: Scores) -> list[CaseTable]:
     return [case_of_values(values) for values in scores.by_case().values()]
 
 
+def _mean_half_width(by_run: Sequence[Scores], metric: Metric) -> float | None:
+    """Half the width of the interval that is shown for a model run, as a mean over model runs."""
+    estimates = [scores.estimate(metric) for scores in by_run]
+    widths = [(item.high - item.low) / 2 for item in estimates if item.low is not None and item.high is not None]
+    return fsum(widths) / len(widths) if widths else None
+
+
 def _finding(
-    name: str, metric: Metric, strata: Sequence[Sequence[CaseTable]], without_votes: tuple[str, ...]
+    name: str,
+    metric: Metric,
+    strata: Sequence[Sequence[CaseTable]],
+    shown: float | None,
+    without_votes: tuple[str, ...],
 ) -> NoiseFinding | None:
-    """``without_votes`` explains why the votes cannot be separated."""
+    """``shown`` is half the width of the interval, and ``without_votes`` explains why the votes cannot be separated.
+
+    The components say by how much more cases, samples or votes narrow an interval. Its width is that which is shown.
+    """
     measured = [cases for cases in strata if cases]
     if not measured:
         return None
@@ -164,8 +180,10 @@ def _finding(
         ]
     )
     sizes = len(tables) / len(measured), samples / len(tables), votes / samples
-    half_width = None if is_constant else _half_width(split, *sizes)
-    doubled = {} if half_width is None else dict(_doubled(split, *sizes))
+    computed = None if is_constant else _half_width(split, *sizes)
+    half_width = computed if shown is None or computed is None else shown
+    scale = half_width / computed if half_width and computed else 1.0
+    doubled = {} if half_width is None else {lever: scale * width for lever, width in _doubled(split, *sizes)}
     narrowest = min(doubled.values(), default=0.0)
     best = tuple(lever for lever, width in doubled.items() if width <= narrowest * (1 + SAME)) if half_width else ()
     return NoiseFinding(

@@ -59,7 +59,8 @@ def compare(
         options.value(
             "--must-detect",
             "POINTS",
-            "Exit 3 if a drop of the pass rate by POINTS would be missed more than one time in five.",
+            "Exit 3 if a drop of the pass rate by POINTS would be missed more than one time in five; default: that of"
+            " the suite (compare: must_detect).",
             options.OUTPUT,
         ),
     ] = None,

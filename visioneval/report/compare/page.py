@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison
-from visioneval.analysis.compare.differences import Difference
+from visioneval.analysis.compare.differences import FEWEST_CASES, Difference
 from visioneval.analysis.compare.gates import GateResult
 from visioneval.analysis.compare.pairing import CHANGES, CellPair, Change
 from visioneval.analysis.sides import Side
@@ -24,6 +24,7 @@ from visioneval.report.sentences import (
     compare_outcome,
     cost_and_time_rows,
     describe_change,
+    has_few_cases,
     headline,
     mismatch_lines,
     notes,
@@ -104,6 +105,7 @@ def comparison_page(comparison: Comparison, gates: Sequence[GateResult], frame: 
         regressions=list(_changes(comparison, _CHANGES_WITH_OUTPUTS, MAX_WITH_OUTPUTS)),
         changes=list(_changes(comparison, _LISTED_CHANGES, MAX_LISTED)),
         tables=list(_tables(comparison)),
+        folded=f"Statistics of fewer than {FEWEST_CASES} cases" if has_few_cases(comparison) else "",
         cost_rows=list(cost_and_time_rows(comparison)),
         unpaired=unpaired_lines(comparison),
         data=as_json(_data(comparison)),

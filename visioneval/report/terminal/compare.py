@@ -9,7 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from visioneval.analysis.compare.compare import Comparison
-from visioneval.analysis.compare.differences import Difference
+from visioneval.analysis.compare.differences import FEWEST_CASES, Difference
 from visioneval.analysis.compare.gates import GateResult, State, exit_code
 from visioneval.analysis.compare.pairing import CellPair, Change
 from visioneval.report.sentences import (
@@ -18,6 +18,7 @@ from visioneval.report.sentences import (
     compare_outcome,
     cost_and_time_rows,
     describe_change,
+    has_few_cases,
     headline,
     mismatch_lines,
     next_command,
@@ -86,7 +87,14 @@ def _parts(comparison: Comparison, gates: Sequence[GateResult], width: int, max_
             yield _change_table(change, list(pairs[:max_rows]), len(pairs), comparison, width)
     if comparison.alignments:
         yield _alignment_table(comparison, width, max_rows)
-    yield from _numbers(comparison, width)
+    if has_few_cases(comparison):
+        yield plain(f"Statistics of fewer than {FEWEST_CASES} cases are left out: --json has them", "dim")
+    else:
+        yield from _statistics(comparison, width)
+    rows = list(cost_and_time_rows(comparison))
+    if rows:
+        columns = (Column("", min_width=8), Column("A", right=True), Column("B", right=True), Column("pairs"))
+        yield with_title("Cost and time", table(columns, rows, width))
     unpaired = unpaired_lines(comparison)
     if unpaired:
         yield with_title("Not compared: only in one run", plain("\n".join(unpaired)))
@@ -161,7 +169,7 @@ def _name(pair: CellPair, *, samples: bool) -> str:
     return clean(f"{name}\n({', '.join(notes)})" if notes else name)
 
 
-def _numbers(comparison: Comparison, width: int) -> Iterator[RenderableType]:
+def _statistics(comparison: Comparison, width: int) -> Iterator[RenderableType]:
     tested = [comparison.pass_rate, *comparison.metrics]
     yield with_title("Pass rate and metrics (paired)", _differences("metric", tested, width, adjusted=True))
     power = list(power_lines(tested))
@@ -176,10 +184,6 @@ def _numbers(comparison: Comparison, width: int) -> Iterator[RenderableType]:
         if differences:
             body = _differences(heading, differences, width, adjusted=False, of_verdicts=of_verdicts)
             yield with_title(f"{title} (p not adjusted)", body)
-    rows = list(cost_and_time_rows(comparison))
-    if rows:
-        columns = (Column("", min_width=8), Column("A", right=True), Column("B", right=True), Column("pairs"))
-        yield with_title("Cost and time", table(columns, rows, width))
 
 
 def _differences(
