@@ -8,6 +8,7 @@ The test is the one within cases, one-sided at 2.5 %. ``tests.calibration.regres
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import product
 from statistics import median
 
 import numpy as np
@@ -44,14 +45,13 @@ def differences(times: int) -> Iterator[Row]:
 
 def whole_cases(times: int) -> Iterator[Row]:
     """How often the interval covers a drop where a few cases break entirely."""
-    for cases, samples in ((20, 1), (20, 8), (50, 8)):
+    for cases, samples, rate in product((20, 50), (1, 8), (0.9, 1.0)):
         for share in (0.05, 0.1):
-            random = np.random.default_rng([cases, samples, int(100 * share), 7])
-            ability = odds(0.9, 0.5, (times, cases), random)
+            random = np.random.default_rng([cases, samples, int(100 * share), int(100 * rate)])
+            ability = odds(rate, 0.5 if rate < 1 else 0.0, (times, cases), random)
             after = np.where(random.random(ability.shape) < share, 0.0, ability)
-            runs = _runs(ability, after, samples, random)
-            design = f"{cases} cases x {samples}, correlation 0.5, rate 0.9, {share:.0%} of cases break"
-            yield Row(design, "coverage", _covers(runs, -0.9 * share), times)
+            design = f"{cases} cases x {samples}, rate {rate}, {share:.0%} of cases break"
+            yield Row(design, "coverage", _covers(_runs(ability, after, samples, random), -rate * share), times)
 
 
 def collapsed_scores(times: int) -> Iterator[Row]:
@@ -77,6 +77,19 @@ def detectable(times: int) -> Iterator[Row]:
                     design = f"{cases} cases x {samples}, correlation {correlation}, rate {rate}"
                     yield Row(design, "detected", real)
                     yield Row(design, "ratio", median(stated) / real)
+
+
+def detected_whole_cases(times: int) -> Iterator[Row]:
+    """How often the stated detectable difference is found if whole cases break instead of all in proportion."""
+    for cases, samples, correlation in product((20, 50, 200), (3, 8), (0.3, 0.8)):
+        random = np.random.default_rng([cases, samples, int(10 * correlation), 10])
+        ability = odds(0.8, correlation, (times, cases), random)
+        stated = median(_stated(run, samples) for run in _runs(ability, ability, samples, random)[:ESTIMATES])
+        after = np.where(random.random(ability.shape) < stated / 0.8, 0.0, ability)
+        found = float(np.mean([_is_worse(run) for run in _runs(ability, after, samples, random)]))
+        yield Row(
+            f"{cases} cases x {samples}, correlation {correlation}, {100 * stated:.0f} points", "power", found, times
+        )
 
 
 def families(times: int) -> Iterator[Row]:
@@ -141,6 +154,7 @@ TABLES: dict[str, tuple[Callable[[int], Iterator[Row]], int]] = {
     "Differences where whole cases break": (whole_cases, 1000),
     "Differences of scores at the top": (collapsed_scores, 2000),
     "Detectable differences of pass rates": (detectable, 200),
+    "The stated difference by whole cases": (detected_whole_cases, 500),
     "Two families of tests": (families, 500),
 }
 

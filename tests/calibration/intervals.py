@@ -71,7 +71,9 @@ def skewed_means(times: int) -> Iterator[Row]:
         is_top = random.random((times, cases)) < 0.97
         scores = np.where(is_top, 5, random.integers(0, 5, (times, cases))).astype(float).tolist()
         intervals = (mean_interval([(value, 1) for value in run], (0, 5)) for run in scores)
-        yield Row(f"{cases} cases x 1, 0 to 5, 97 % fives", "coverage", _coverage(0.97 * 5 + 0.03 * 2, intervals), times)
+        yield Row(
+            f"{cases} cases x 1, 0 to 5, 97 % fives", "coverage", _coverage(0.97 * 5 + 0.03 * 2, intervals), times
+        )
     for correlation in (0.0, 0.5):
         random = np.random.default_rng([int(10 * correlation), 6])
         ability = odds(0.98, correlation, (times, 20), random)
