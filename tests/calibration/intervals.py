@@ -12,7 +12,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from tests.calibration.designs import Row, odds, repetitions, show
+from tests.calibration.designs import Floats, Row, odds, repetitions, show
 from visioneval.analysis.stats.basic import Interval
 from visioneval.analysis.stats.clusters import (
     auroc_interval,
@@ -26,6 +26,7 @@ CASES, SAMPLES, CORRELATIONS, RATES = (20, 50, 200, 1000), (1, 3, 8), (0.0, 0.3,
 SIZES = (6, 20, 50)
 Side = dict[int, list[float]]
 """The values of each image."""
+BROKEN, QUESTIONS = 0.05, 6
 
 
 def rates(times: int) -> Iterator[Row]:
@@ -38,6 +39,57 @@ def rates(times: int) -> Iterator[Row]:
                     passed = random.binomial(samples, odds(rate, correlation, (times, cases), random)).tolist()
                     shares = _coverage(rate, (rate_interval([(n, samples) for n in run]) for run in passed))
                     yield Row(_design(cases, samples, correlation, f"rate {rate}"), "coverage", shares, times)
+
+
+def broken_rates(times: int) -> Iterator[Row]:
+    """Pass rates near 1: a few cases that always fail among good ones, or cases that mostly fail as a whole."""
+    for cases in (20, 50, 200):
+        for other in (0.97, 1.0):
+            random = np.random.default_rng([cases, int(100 * other), 2])
+            ability = np.where(random.random((times, cases)) < BROKEN, 0.0, other)
+            design = f"{cases} cases x 8, {BROKEN:.0%} always fail, others {other}"
+            yield Row(design, "coverage", _covers_rate((1 - BROKEN) * other, 8, ability, random), times)
+    random = np.random.default_rng(3)
+    ability = odds(0.99, 0.8, (times, 200), random)
+    yield Row(_design(200, 8, 0.8, "rate 0.99"), "coverage", _covers_rate(0.99, 8, ability, random), times)
+
+
+def _covers_rate(expected: float, samples: int, ability: Floats, random: np.random.Generator) -> float:
+    passed = random.binomial(samples, ability).tolist()
+    return _coverage(expected, (rate_interval([(n, samples) for n in run]) for run in passed))
+
+
+def errors(times: int) -> Iterator[Row]:
+    """A pass rate whose samples are ERROR in 3 % of what passes and in 30 % of what fails."""
+    for cases in (50, 200):
+        random = np.random.default_rng([cases, 4])
+        passed = random.random((times, cases)) < 0.8
+        measured = random.random((times, cases)) >= np.where(passed, 0.03, 0.3)
+        runs = zip(passed.astype(float).tolist(), measured.tolist(), strict=True)
+        intervals = (
+            rate_interval([(value, 1) for value, is_known in zip(values, known, strict=True) if is_known])
+            for values, known in runs
+        )
+        yield Row(f"{cases} cases x 1, rate 0.8, ERROR 3 % and 30 %", "coverage", _coverage(0.8, intervals), times)
+
+
+def skewed_means(times: int) -> Iterator[Row]:
+    """Means of scores that are nearly all at the top: 97 % fives, and the share of right answers of Gecko."""
+    for cases in (20, 50):
+        random = np.random.default_rng([cases, 5])
+        is_top = random.random((times, cases)) < 0.97
+        scores = np.where(is_top, 5, random.integers(0, 5, (times, cases))).astype(float).tolist()
+        intervals = (mean_interval([(value, 1) for value in run], (0, 5)) for run in scores)
+        yield Row(
+            f"{cases} cases x 1, 0 to 5, 97 % fives", "coverage", _coverage(0.97 * 5 + 0.03 * 2, intervals), times
+        )
+    for correlation in (0.0, 0.5):
+        random = np.random.default_rng([int(10 * correlation), 6])
+        ability = odds(0.98, correlation, (times, 20), random)
+        right = random.binomial(3 * QUESTIONS, ability) / QUESTIONS
+        intervals = (mean_interval([(total, 3) for total in run], (0, 1)) for run in right.tolist())
+        design = f"20 cases x 3, {QUESTIONS} questions each, rate 0.98, correlation {correlation}"
+        yield Row(design, "coverage", _coverage(0.98, intervals), times)
 
 
 def means(times: int) -> Iterator[Row]:
@@ -127,7 +179,10 @@ def _design(cases: int, samples: int, correlation: float, rest: str) -> str:
 
 TABLES: dict[str, tuple[Callable[[int], Iterator[Row]], int]] = {
     "Pass rate": (rates, 2000),
+    "Pass rate near 1": (broken_rates, 2000),
+    "Pass rate where errors hit failures more": (errors, 2000),
     "Mean of a score from 0 to 5": (means, 4000),
+    "Mean of scores at the top": (skewed_means, 4000),
     "Separation and AUROC": (separations, 1000),
     "Separation of rates": (rate_separations, 1000),
 }

@@ -1,0 +1,32 @@
+"""The gate ``regressed`` over many simulated comparisons: equal runs seldom fail, and large drops are found."""
+
+from __future__ import annotations
+
+import pytest
+from calibration.regression import CONFIRM, SHOWN, Design, Drop, Population, simulate
+
+from visioneval.errors import ExitCode
+
+EQUAL, LARGE = Drop(), Drop(20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("population", SHOWN, ids=str)
+def test_equal_runs_seldom_fail(population: Population) -> None:
+    """At most 15 of 300 are expected at 5 %, and about 5 at the size of these suites."""
+    results = simulate(Design(30, 1, population), [EQUAL], 300)
+    for (runs, _), tally in results.items():
+        assert tally.plain[ExitCode.GATE_FAILED] <= 15, f"{runs} runs"
+        assert tally.confirmed[ExitCode.GATE_FAILED] <= 15, f"{runs} runs, {CONFIRM} new samples"
+        assert tally.plain[ExitCode.INCOMPLETE] == 0  # 30 cases can show a regression
+
+
+@pytest.mark.slow
+def test_large_drops_are_found() -> None:
+    """Several runs of a baseline and new samples find more."""
+    results = simulate(Design(30, 1, SHOWN[0]), [LARGE], 100)
+    one, five = results[1, LARGE], results[5, LARGE]
+    assert one.before < one.plain[ExitCode.GATE_FAILED] + 10
+    assert one.plain[ExitCode.GATE_FAILED] + 10 < one.confirmed[ExitCode.GATE_FAILED]
+    assert one.plain[ExitCode.GATE_FAILED] < five.plain[ExitCode.GATE_FAILED]
+    assert five.confirmed[ExitCode.GATE_FAILED] > 75
