@@ -18,6 +18,7 @@ from visioneval.analysis.compare.differences import ALPHA, CASE_ALPHA, Differenc
 from visioneval.analysis.compare.must_pass import CaseKey, Confirmation, SampleCounts
 from visioneval.analysis.compare.sampled import SampledCase, counts_of_chains, sampled_cases
 from visioneval.analysis.compare.tallies.verdicts import CasePasses
+from visioneval.analysis.stats.power import detectable_within
 from visioneval.analysis.stats.within_cases import Counts, case_p, lowest_case_p, lowest_worse_p, worse_p
 from visioneval.counted import count_of
 from visioneval.defaults import MAX_CONFIRM
@@ -56,8 +57,8 @@ def check_regressed(comparison: Comparison, confirmation: Confirmation | None = 
         return decided
     if why := undecided(comparison):
         return Regression("cannot_tell", why)
-    missed = "any drop can be missed" if rate.detectable is None else f"a drop below {_points(rate)} can be missed"
-    return Regression("passed", f"no regression found over {count_of(rate.n_cases, 'case')}; {missed}")
+    cases_read = count_of(rate.n_cases, "case")
+    return Regression("passed", f"no regression found over {cases_read}; {_missed(rate.detectable)}")
 
 
 def cases_in_doubt(comparison: Comparison) -> tuple[SampledCase, ...]:
@@ -125,7 +126,9 @@ def _second_step(comparison: Comparison, confirmation: Confirmation) -> Regressi
         return Regression("failed", f"{at_first}, {after}")
     if lowest_worse_p(counts) >= SECOND_STEP and change < 0:
         return Regression("cannot_tell", f"{at_first}, {after}: too few cases and samples to show it")
-    return Regression("passed", f"{at_first}, and is not confirmed: {after}")
+    samples = rate.samples[0], rate.samples[1] + confirmation.planned
+    missed = detectable_within(rate.n_cases, rate.a or 0.0, rate.within or 0.0, samples, alpha=2 * SECOND_STEP)
+    return Regression("passed", f"{at_first}, and is not confirmed: {after}; {_missed(missed)}")
 
 
 def _with_new(case: Counts, new: SampleCounts | None) -> Counts:
@@ -197,6 +200,13 @@ def _size(difference: Difference) -> str:
     return f"{value * 100:+.1f} points" if difference.metric.type == "bool" else f"{value:+.3g}"
 
 
-def _points(difference: Difference) -> str:
-    points = 100 * (difference.detectable or 0.0)
-    return f"{points:.0f} points" if points >= 10 else f"{points:.2g} points"
+def _missed(detectable: float | None) -> str:
+    """Which drops of the pass rate would be missed more than one time in five."""
+    if detectable is None:
+        return "any drop can be missed"
+    points = 100 * detectable
+    return (
+        f"a drop below {points:.0f} points can be missed"
+        if points >= 10
+        else f"a drop below {points:.2g} can be missed"
+    )
