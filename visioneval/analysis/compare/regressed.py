@@ -205,8 +205,5 @@ def _missed(detectable: float | None) -> str:
     if detectable is None:
         return "any drop can be missed"
     points = 100 * detectable
-    return (
-        f"a drop below {points:.0f} points can be missed"
-        if points >= 10
-        else f"a drop below {points:.2g} can be missed"
-    )
+    size = f"{points:.0f}" if points >= 10 else f"{points:.2g}"
+    return f"a drop below {size} points can be missed"
