@@ -204,7 +204,7 @@ class Summary(Frozen):
     optional_unmeasured: dict[str, int] = Field(default_factory=dict)
     """The number of cells that each optional grader could not measure."""
     never_asked: tuple[NeverAsked, ...] = ()
-    """The judges that were not asked about some cells or pairs, which nothing excuses."""
+    """The judges and models that were not asked about some cells or pairs, which nothing excuses."""
     panels: dict[str, PanelFinding] = Field(default_factory=dict)
     """How far the judges of each panel agree, by grader key."""
     diversity: tuple[DiversityFinding, ...] = ()
