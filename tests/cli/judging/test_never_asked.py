@@ -12,21 +12,18 @@ from typing import Any
 import pytest
 from fake_api import Fault, JudgeRequest
 from gecko_script import judge as gecko_judge
-from panel_runs import ABC, record_of, set_answers
+from panel_runs import ABC, CACHE, COMMANDS, is_incomplete, offline, record_of, set_answers
 from PIL import Image
 from suite_runner import LOOK, SuiteRunner
-from typer.testing import Result
 
 from visioneval.api.runs import load_run
 from visioneval.records.baselines import baseline_path, read_baseline
 from visioneval.records.preferences import read_preferences
-from visioneval.report.markdown import summary_markdown
 
 pytestmark = pytest.mark.slow
 pytest_plugins = ("fake_api.fixtures", "panel_fixtures")
 
 Panel = Callable[..., SuiteRunner]
-CACHE = ("--cache", "cache")
 FILE = {"key": "file", "type": "properties"}
 COUNT = """
 from visioneval import Grade
@@ -55,7 +52,6 @@ KINDS: dict[str, tuple[dict[str, Any], str, Any]] = {
     ),
 }  # fmt: skip
 CASE = {"id": "tree", "prompt": "a tree", "expect": {"text": {"required": ["SALE"]}}}
-COMMANDS = ("run", "grade", "resume")
 
 
 def write(panel: Panel, grader: dict[str, Any], verdict: str, reply: Any, **changes: Any) -> SuiteRunner:
@@ -65,22 +61,6 @@ def write(panel: Panel, grader: dict[str, Any], verdict: str, reply: Any, **chan
     (runner.folder / "counts.py").write_text(COUNT)
     runner.api.script.judge(reply)
     return runner
-
-
-def offline(runner: SuiteRunner, command: str) -> tuple[Result, str]:
-    """The result of a command that asks nobody, and the id of its run. ``r`` is the run before it."""
-    suite, flags = runner.folder / "suite.yaml", (*CACHE, "--offline", "--trust-suite")
-    if command == "grade":
-        words = ("grade", "r", "--suite", suite, "--runs", runner.out, "--run-id", "offline")
-        return runner(*words, *flags), "offline"
-    if command == "resume":
-        return runner("run", suite, "--resume", runner.out / "r", *flags), "r"
-    return runner.run(*flags, run_id="offline"), "offline"
-
-
-def is_incomplete(runner: SuiteRunner, run_id: str) -> None:
-    """Whoever reads the run comes to the same result."""
-    assert load_run(runner.out / run_id).exit_code == runner.summary(run_id)["exit_code"] == 3
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -132,81 +112,6 @@ def test_a_grader_that_only_warns_is_needed_too_whatever_a_gate_allows(panel: Pa
     panel({}, cases=[CASE], graders=[{**grader, "judge": "b"}, FILE], verdict=rules, gates=gates)
     result, run_id = offline(runner, "run")
     assert (result.exit_code, record_of(runner, run_id).verdict) == (3, "ERROR")
-
-
-class TestGatesOnErrors:
-    """A gate that allows errors excuses outages, and nothing that was never asked."""
-
-    GATES = ("error_rate <= 0.5", "unmeasured_rate <= 0.5", "pass_rate >= 0.5")
-    TREE = {**LOOK, "judge": "a", "when": {"cases": ["tree"]}}
-    BOAT = {**LOOK, "key": "more", "judge": "b", "when": {"cases": ["boat"]},
-            "metrics": {"fine": {"type": "pass_fail", "description": "it is fine"}}}  # fmt: skip
-
-    def write(self, panel: Panel, *graders: Any, **changes: Any) -> SuiteRunner:
-        says = {"a": True, "b": Fault("server_error")}
-        suite = {"graders": [*graders, FILE], "verdict": ["not file.blank"], "gates": self.GATES, **changes}
-        return panel(says, "tree", "boat", **suite)
-
-    @pytest.mark.parametrize("command", COMMANDS)
-    def test_a_judge(self, panel: Panel, command: str) -> None:
-        runner = self.write(panel, self.TREE)
-        assert runner.run(*CACHE).exit_code == 0
-        self.write(panel, self.TREE, self.BOAT)
-        result, run_id = offline(runner, command)
-        assert (result.exit_code, record_of(runner, run_id, "boat").verdict) == (3, "ERROR"), result.output
-        assert "never asked: more about 1 cell" in " ".join(result.output.split())
-        self.says_so(runner, run_id)
-
-    def test_an_outage_is_excused(self, panel: Panel) -> None:
-        runner = self.write(panel, self.TREE, self.BOAT)
-        result = runner.run()
-        assert (result.exit_code, record_of(runner, case="boat").verdict) == (0, "ERROR"), result.output
-
-    @pytest.mark.parametrize("command", ["run", "resume"])
-    def test_a_model(self, panel: Panel, command: str) -> None:
-        runner, (first, second) = self.write(panel, self.TREE), self.models(panel)
-        self.write(panel, self.TREE, models=[first])
-        assert runner.run(*CACHE).exit_code == 0
-        self.write(panel, self.TREE, models=[first, second])
-        result, run_id = offline(runner, command)
-        assert result.exit_code == 3, result.output
-        assert "never asked: generation by n about 2 cells; to ask: visioneval" in " ".join(result.output.split())
-        self.says_so(runner, run_id)
-        grade = runner("grade", run_id, "--runs", runner.out, "--run-id", "graded", *CACHE)
-        assert grade.exit_code == 3, grade.output
-        self.says_so(runner, "graded")
-        one = (runner("show", f"{run_id}@{label}", "--runs", runner.out).output for label in ("m", "n"))
-        assert ["never asked" in output for output in one] == [False, True]
-
-    def test_shards_and_merge(self, panel: Panel) -> None:
-        runner, (first, second) = self.write(panel, self.TREE), self.models(panel)
-        self.write(panel, self.TREE, models=[first])
-        assert runner.run(*CACHE).exit_code == 0
-        self.write(panel, self.TREE, models=[first, second])
-        shards = [runner.run(*CACHE, "--offline", "--shard", f"{at}/2", run_id=f"s{at}") for at in (1, 2)]
-        assert [shard.exit_code for shard in shards] == [3, 3]
-        merged = runner("merge", "s1", "s2", "--runs", runner.out, "--run-id", "whole")
-        assert merged.exit_code == 3, merged.output
-        self.says_so(runner, "whole")
-
-    def models(self, panel: Panel) -> tuple[Any, Any]:
-        """Two model runs."""
-        host = {"base_url": panel({}).api.openai_base_url, "api_key_env": "LOCAL_KEY", "provider": "openai"}
-        first, second = (
-            {**host, "label": label, "params": {"model": "gpt-image-2", "quality": quality}}
-            for label, quality in (("m", "low"), ("n", "high"))
-        )
-        return first, second
-
-    def says_so(self, runner: SuiteRunner, run_id: str) -> None:
-        """Whoever reads the run: the command line, the summary, a report and Markdown."""
-        is_incomplete(runner, run_id)
-        sentence = "Incomplete: some judges or models were never asked"
-        assert sentence in " ".join(runner("show", run_id, "--runs", runner.out).output.split())
-        page = runner.folder / f"{run_id}.html"
-        runner("report", run_id, "--runs", runner.out, "--single-file", "-o", page)
-        markdown = "".join(summary_markdown(load_run(runner.out / run_id).summary))
-        assert all(sentence in text for text in (page.read_text(), markdown))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -337,6 +242,25 @@ def test_a_comparison_misses_what_was_never_asked(panel: Panel) -> None:
         assert result.exit_code == 3, result.output
     runner("baseline", "set", "offline", "--runs", runner.out, "--name", "b")
     assert [line.failed_graders for line in read_baseline(baseline_path("b"))[0].lines] == [("look",), ("look",)]
+
+
+@pytest.mark.parametrize(("optional", "excuses"), [(True, 0), (False, 0), (None, 1)])
+def test_a_comparison_excuses_only_what_the_suite_of_b_excuses(
+    panel: Panel, optional: bool | None, excuses: int
+) -> None:
+    """``None``: a grader that A needs and was asked, and that is optional in B."""
+    look = {**LOOK, "judge": "a", "optional": bool(optional)}
+    suite = {"graders": [look, FILE], "verdict": ["not file.blank"]}
+    runner = panel({"a": True}, "tree", "boat", **suite)
+    runner.run(*CACHE, *([] if optional is None else ["--grader", "file"]), run_id="r")
+    runner.run(*CACHE, "--reuse", "all", *([] if optional is None else ["--offline"]), run_id="before")
+    runner("baseline", "set", "before", "--runs", runner.out)
+    graders = [{**look, "optional": optional is not False}, FILE]
+    panel({"a": True}, "tree", "boat", **{**suite, "graders": graders, "verdict": ["not file.blank", "file"]})
+    runner.run(*CACHE, "--reuse", "all", run_id="after")
+    for a in ("before", "baseline"):
+        result = runner("compare", a, "after", "--runs", runner.out)
+        assert result.output.count("excused in B") == excuses, result.output
 
 
 @pytest.mark.parametrize("grader", [{**ABC, "quorum": 1}, {**LOOK, "judge": "b", "optional": True}])
