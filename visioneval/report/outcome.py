@@ -99,8 +99,11 @@ def unjudged_pairs_text(unjudged: int) -> str:
 
 
 def never_asked_text(never_asked: Sequence[NeverAsked]) -> str:
-    """Which judges and models were not asked about how many cells or pairs; empty if all were."""
-    counted = (f"{entry.name} about {count_of(entry.number, entry.what)}" for entry in never_asked)
+    """Which judges and models were not asked about how many cells, pairs or outputs; empty if all were."""
+    counted = (
+        f"{entry.name} {'of' if entry.what == 'output' else 'about'} {count_of(entry.number, entry.what)}"
+        for entry in never_asked
+    )
     return f"never asked: {', '.join(counted)}" if never_asked else ""
 
 

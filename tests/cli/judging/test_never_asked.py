@@ -16,9 +16,10 @@ from panel_runs import ABC, CACHE, COMMANDS, is_incomplete, offline, record_of, 
 from PIL import Image
 from suite_runner import LOOK, SuiteRunner
 
-from visioneval.api.runs import load_run
+from visioneval.api.runs import grade, load_run
 from visioneval.records.baselines import baseline_path, read_baseline
 from visioneval.records.preferences import read_preferences
+from visioneval.records.resume_command import asking_hint
 
 pytestmark = pytest.mark.slow
 pytest_plugins = ("fake_api.fixtures", "panel_fixtures")
@@ -157,15 +158,35 @@ def test_the_replay_of_an_excused_outage_names_the_command_that_asks(panel: Pane
     assert runner.summary(run_id)["never_asked"] == []
 
 
-def test_a_graded_run_is_graded_again(panel: Panel) -> None:
+def test_a_graded_run_is_graded_again(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> None:
     runner = panel({"a": True}, "tree", graders=[{**LOOK, "judge": "a"}])
     runner.run(*CACHE)
     panel({"a": True, "b": True, "c": True}, "tree", graders=[{**ABC, "quorum": 1}])
-    result, _ = offline(runner, "grade")
-    assert "to ask: visioneval grade r, as a new run, without --offline" in result.stderr
-    suite = runner.folder / "suite.yaml"
-    again = runner("grade", "r", "--suite", suite, "--runs", runner.out, "--run-id", "again", *CACHE)
+    suite, judge = runner.folder / "suite.yaml", "c=openai:gpt-5.4-mini"
+    words = ("grade", "r", "--suite", suite, "--runs", runner.out, "--run-id", "offline", f"--judge={judge}", *CACHE)
+    words = (*map(str, words), "--offline", "--trust-suite")
+    monkeypatch.setattr("sys.argv", ["visioneval", *words])
+    result = runner(*words)
+    (asks,) = re.findall(r"to ask: visioneval (.+), as a new run, without --offline", result.stderr)
+    assert f"to ask: visioneval {asks}" in runner("show", "offline", "--runs", runner.out).stderr
+    assert f"--judge {judge}" in asks
+    assert "--trust-suite" not in asks
+    again = runner(*shlex.split(asks), "--run-id", "again")
     assert again.exit_code == 0, again.output
+    assert [answer.judge for answer in record_of(runner, "again").graders[0].judges] == ["a", "b", "c"]
+    assert runner.summary("again")["never_asked"] == []
+
+
+@pytest.mark.parametrize("is_changed", [True, False])
+def test_a_run_graded_in_python_names_another_suite_only(panel: Panel, is_changed: bool) -> None:
+    says = {"a": True, "b": Fault("server_error"), "c": True}
+    runner = panel(says, "tree", graders=[{**LOOK, "judge": "a"} if is_changed else {**ABC, "quorum": 2}])
+    assert runner.run(*CACHE).exit_code == 0
+    suite = panel(says, "tree", graders=[{**ABC, "quorum": 2}]).folder / "suite.yaml" if is_changed else None
+    graded = grade("r", suite, runs=runner.out, run_id="graded", cache="cache", offline=True)
+    assert graded.exit_code == 3
+    hint = asking_hint(graded.folder, graded.info, lacks_outputs=False)
+    assert hint == f"to ask: visioneval grade r{f' --suite {suite}' * is_changed}, as a new run, without --offline"
 
 
 def test_changed_rules_do_not_excuse_it(panel: Panel) -> None:

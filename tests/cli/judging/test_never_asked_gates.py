@@ -55,10 +55,12 @@ def test_a_model(panel: Panel, command: str) -> None:
     write(panel, TREE, models=[first, second])
     result, run_id = offline(runner, command)
     assert result.exit_code == 3, result.output
-    assert "never asked: generation by n about 2 cells; to ask: visioneval" in " ".join(result.output.split())
+    assert "never asked: generation by n of 2 outputs; to ask: visioneval" in " ".join(result.output.split())
     says_so(runner, run_id)
     grade = runner("grade", run_id, "--runs", runner.out, "--run-id", "graded", *CACHE)
     assert grade.exit_code == 3, grade.output
+    hint = f"to ask: visioneval run --resume {runner.out / run_id}, then visioneval grade {run_id}"
+    assert hint in " ".join(grade.stderr.split())
     says_so(runner, "graded")
     one = (runner("show", f"{run_id}@{label}", "--runs", runner.out).output for label in ("m", "n"))
     assert ["never asked" in output for output in one] == [False, True]

@@ -222,3 +222,8 @@ class Summary(Frozen):
     """The part of ``cost_usd`` that judges of pairs cost."""
     unpriced: int = 0
     exit_code: int
+
+    @property
+    def lacks_outputs(self) -> bool:
+        """Whether a model was never asked for outputs."""
+        return any(entry.what == "output" for entry in self.never_asked)
