@@ -162,15 +162,18 @@ def test_a_graded_run_is_graded_again(panel: Panel, monkeypatch: pytest.MonkeyPa
     runner = panel({"a": True}, "tree", graders=[{**LOOK, "judge": "a"}])
     runner.run(*CACHE)
     panel({"a": True, "b": True, "c": True}, "tree", graders=[{**ABC, "quorum": 1}])
-    suite, judge = runner.folder / "suite.yaml", "c=openai:gpt-5.4-mini"
-    words = ("grade", "r", "--suite", suite, "--runs", runner.out, "--run-id", "offline", f"--judge={judge}", *CACHE)
+    suite = runner.folder / "suite.yaml"
+    words = ("grade", "r", "--suite", suite, "--runs", runner.out, "--run-id", "offline", "--grader=look", *CACHE)
     words = (*map(str, words), "--offline", "--trust-suite")
     monkeypatch.setattr("sys.argv", ["visioneval", *words])
     result = runner(*words)
     (asks,) = re.findall(r"to ask: visioneval (.+), as a new run, without --offline", result.stderr)
     assert f"to ask: visioneval {asks}" in runner("show", "offline", "--runs", runner.out).stderr
-    assert f"--judge {judge}" in asks
+    assert "--grader look" in asks
     assert "--trust-suite" not in asks
+    info = runner.info("offline").model_copy(update={"command_line": ("grade", "r", "--judge", "b=x:y", "--var=n=1 2")})
+    hint = asking_hint(runner.out / "offline", info, lacks_outputs=False)
+    assert "visioneval grade r --judge b=x:y --var 'n=1 2', as a new run" in hint
     again = runner(*shlex.split(asks), "--run-id", "again")
     assert again.exit_code == 0, again.output
     assert [answer.judge for answer in record_of(runner, "again").graders[0].judges] == ["a", "b", "c"]
@@ -338,6 +341,8 @@ class TestPairs:
         pairs(panel, ["a", "b", "c"], 1)
         result, run_id = offline(runner, command)
         assert result.exit_code == 3, result.output
+        if command != "grade":
+            assert "1 pair could not be judged; to resume: visioneval run" in result.stderr
         never_asked = {line.judge for line in read_preferences(runner.out / run_id) if line.never_asked}
         assert never_asked == {"openai:gpt-5.4-mini", "openai:gpt-6-luna"}
         assert "never asked: openai:gpt-5.4-mini about 1 pair, openai:gpt-6-luna about 1 pair; to ask: visioneval" in (
@@ -353,7 +358,7 @@ class TestPairs:
         result = runner("pairwise", "offline@m", "offline@n", "--runs", runner.out, "--json", *CACHE, "--offline")
         assert result.exit_code == 3
         assert "repeat the command without --offline" in result.stderr
-        (finding,) = (each for each in json.loads(result.stdout)["preferences"] if "panel" in each)
+        (finding,) = (entry for entry in json.loads(result.stdout)["preferences"] if "panel" in entry)
         assert [pair["result"] for pair in finding["pairs"]] == ["error"]
         asked = runner("pairwise", "offline@m", "offline@n", "--runs", runner.out, *CACHE)
         assert asked.exit_code == 0, asked.output

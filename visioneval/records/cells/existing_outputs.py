@@ -34,4 +34,4 @@ def _in_run(source: Path, record: Record) -> RecordedOutput | None:
     relative = record.artifact_path
     if not relative or not is_inside(source, relative):
         return None
-    return RecordedOutput(path=str(source.absolute() / relative), sha256=record.artifact_sha256)
+    return RecordedOutput(path=str(source.absolute() / relative), sha256=record.artifact_sha256 or "")
