@@ -106,7 +106,8 @@ class CellReader:
         get, texts = data.get, self._texts
         key, kind, judges, cost = data["key"], data["type"], get("judges", _EMPTY), get("cost_usd")
         unmeasured, optional = get("is_unmeasured", False), get("is_optional", False)
-        if type(unmeasured) is not bool or type(optional) is not bool or type(judges) is not list:
+        never_asked = get("never_asked", False)
+        if not type(unmeasured) is type(optional) is type(never_asked) is bool or type(judges) is not list:
             raise _SurpriseError
         fingerprint = self._fingerprints.get(orjson.dumps(data["fingerprint"]))
         return CellGrader(
@@ -116,6 +117,7 @@ class CellReader:
             None if cost is None else _number(cost),
             unmeasured,
             optional,
+            never_asked,
             tuple([CellJudge(self._text(judge["judge"]), _text_or_none(judge.get("model"))) for judge in judges])
             if judges
             else (),

@@ -31,6 +31,7 @@ class CellGrader:
     cost_usd: Usd | None = None
     is_unmeasured: bool = False
     is_optional: bool = False
+    never_asked: bool = False
     judges: tuple[CellJudge, ...] = ()
 
 

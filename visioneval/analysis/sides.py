@@ -154,7 +154,7 @@ def _rules_of_baseline(baseline: Baseline) -> RulesOf:
 
 def _cell_of_line(line: BaselineLine, gradings: Mapping[str, BaselineGrading]) -> Cell:
     gradings_by_key = ((key, gradings[short]) for key, short in line.graders.items())
-    other = ("graders", "failed_graders", "optional_graders", "rules")
+    other = ("graders", "failed_graders", "optional_graders", "never_asked_graders", "rules")
     fields = {name: getattr(line, name) for name in BaselineLine.model_fields if name not in other}
     graders = (
         CellGrader(
@@ -163,6 +163,7 @@ def _cell_of_line(line: BaselineLine, gradings: Mapping[str, BaselineGrading]) -
             grading.fingerprint,
             is_unmeasured=key in line.failed_graders,
             is_optional=key in line.optional_graders,
+            never_asked=key in line.never_asked_graders,
         )
         for key, grading in gradings_by_key
     )

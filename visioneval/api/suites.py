@@ -62,6 +62,9 @@ def check_suite(path: Path, options: SuiteOptions, *, strict: bool) -> ValidSuit
     missing, plan = missing_outputs(planned, options), planned.plan
     warnings = (*planned.loaded.warnings, *missing.warnings, *size_notes(planned))
     refused = [warning for warning in warnings if strict and warning.message.startswith(WARNING)]
-    if errors := [*missing.errors, *(replace(each, message=each.message.removeprefix(WARNING)) for each in refused)]:
+    if errors := [
+        *missing.errors,
+        *(replace(warning, message=warning.message.removeprefix(WARNING)) for warning in refused),
+    ]:
         raise SuiteError(errors)
     return ValidSuite(str(path), len(plan.suite.cases), len(plan.runs), plan.cells, warnings, unset_keys(plan))

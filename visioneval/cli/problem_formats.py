@@ -9,8 +9,9 @@ from typing import Any
 from visioneval.api.suites import ValidSuite
 from visioneval.cli.plan_table import missing_key_lines
 from visioneval.errors import Problem
+from visioneval.suite.loading.messages import NOTE, WARNING
 
-_LEVELS = {"warning": "warning", "note": "notice"}
+_LEVELS = {WARNING.removesuffix(": "): "warning", NOTE.removesuffix(": "): "notice"}
 """The words before messages that are no errors, and what GitHub calls them."""
 _ESCAPED = {"%": "%25", "\r": "%0D", "\n": "%0A"}
 _ESCAPED_IN_PROPERTIES = {**_ESCAPED, ":": "%3A", ",": "%2C"}

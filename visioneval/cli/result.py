@@ -29,8 +29,8 @@ def show_result(result: Run, output: options.ResultOptions) -> None:
             print_summary(summary, options.console(), all_metrics=False)
         text = never_asked_text(summary.never_asked)
         if text and summary.state == "complete":
-            options.say(f"{text}; {asking_hint(result.folder, result.info)}")
-        elif summary.unjudged_pairs:
+            options.say(f"{text}; {asking_hint(result.folder, result.info, lacks_outputs=summary.lacks_outputs)}")
+        if summary.unjudged_pairs:
             options.say(f"{unjudged_pairs_text(summary.unjudged_pairs)}; {result.resume_hint}")
         if text := diversity_text(summary):
             options.say(f"{text}; {result.resume_hint}")

@@ -33,16 +33,16 @@ def expand(
     selection: Selection,
     *,
     samples: int | None = None,
-    own_samples: int | None = None,
+    suite_samples: int | None = None,
     runs_root: Path,
 ) -> Plan:
     """The plan for a checked suite, restricted by the selection flags.
 
-    ``samples`` overrides the number of the selection. ``own_samples`` is the suite's own number, if it is known: that
+    ``samples`` overrides the number of the selection. ``suite_samples`` is the suite's own number, if it is known: that
     number in the selection replaces nothing. Raises ``UsageError`` for a flag that matches nothing, and if nothing is
     left.
     """
-    if selection.samples == own_samples:
+    if selection.samples == suite_samples:
         selection = selection.model_copy(update={"samples": None})
     suite, folder = loaded.suite, loaded.folder
     labels_of = run_labels(runs_root)

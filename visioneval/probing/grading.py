@@ -40,7 +40,7 @@ OUTPUTS_AT_ONCE = 2
 """Outputs whose changes are graded at the same time; each is decoded once."""
 JUDGED_AT_ONCE = 32
 """Changes that are graded at the same time if judges are asked, who take seconds."""
-NEVER_ASKED = "a judge was never asked, as its answer is not in the cache: repeat the command without --offline"
+_WAS_NEVER_ASKED = "a judge was never asked, as its answer is not in the cache: repeat the command without --offline"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def measure(prepared: PreparedProbe, settings: CallSettings, listener: Listener)
             finally:
                 writer.finish("complete", now())  # closes its files
     ordered = tuple(sorted(changes, key=lambda change: change.order))
-    stopped = calls.budget.refusal or (NEVER_ASKED if never_asked else None)
+    stopped = calls.budget.refusal or (_WAS_NEVER_ASKED if never_asked else None)
     return ProbeMeasurements(ordered, stopped, interrupted=not outcome.complete)
 
 

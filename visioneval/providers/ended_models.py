@@ -1,7 +1,8 @@
 """Models that their providers have ended or will end, with dates and successors.
 
 To add a model, add its name to the row of its provider, date and successor, or add a row, with the page that says so.
-Names are of the providers' own services: another server, and LiteLLM, has names of its own.
+Names are of the providers' own services: another server, and LiteLLM, has names of its own. Models of Anthropic are
+in no row, so nothing checks them.
 """
 
 from __future__ import annotations

@@ -104,6 +104,8 @@ class BaselineLine(Frozen):
     """The keys of failed graders that the cell needs."""
     optional_graders: tuple[str, ...] = ()
     """The keys of graders that the cell does not need."""
+    never_asked_graders: tuple[str, ...] = ()
+    """The keys of failed graders that were not asked at all, which may be optional in the suite."""
     rules: str | None = None
     """The rules that can fail the cell; ``None`` if they are unknown, as its case is not in the suite."""
 
@@ -166,10 +168,11 @@ def make_baseline(
 
 
 def _line(record: Record, gradings: dict[str, BaselineGrading], rules: str | None) -> BaselineLine:
-    computed = ("graders", "failed_graders", "optional_graders", "rules", "cost_usd")
+    computed = ("graders", "failed_graders", "optional_graders", "never_asked_graders", "rules", "cost_usd")
     values = {name: getattr(record, name) for name in BaselineLine.model_fields if name not in computed}
     failed = tuple(grader.key for grader in record.graders if grader.is_unmeasured and not grader.is_optional)
     optional = tuple(grader.key for grader in record.graders if grader.is_optional)
+    never_asked = tuple(grader.key for grader in record.graders if grader.never_asked)
     graders = {}
     for grader in record.graders:
         grading = BaselineGrading(type=grader.type, fingerprint=grader.fingerprint)
@@ -181,6 +184,7 @@ def _line(record: Record, gradings: dict[str, BaselineGrading], rules: str | Non
         graders=graders,
         failed_graders=failed,
         optional_graders=optional,
+        never_asked_graders=never_asked,
         rules=rules,
         cost_usd=record.total_cost_usd,
     )

@@ -7,9 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from visioneval import bounds
-from visioneval.records.model import RunInfo
+from visioneval.errors import RunFormatError
+from visioneval.records.model import RunInfo, read_info
 from visioneval.records.stores.locations import display_name
 from visioneval.suite.load import HIDDEN
+
+_GRADE_FLAGS = {"--suite", "--judge", "--var", "--case", "--tag", "--model", "--grader", "--limit", "--runs", "--cache"}
+"""The flags of ``grade`` that choose what is asked about which cells, and where runs and answers are."""
 
 
 def resume_command(
@@ -60,18 +64,48 @@ def resume_hint(folder: Path, info: RunInfo) -> str | None:
     return f"{display_name(folder)} was {how}; {missing_cells_hint(folder, info)}"
 
 
-def asking_hint(folder: Path, info: RunInfo) -> str:
-    """How to ask the judges that a run never asked."""
-    if info.graded_from is not None:
-        again = shlex.join(("visioneval", "grade", info.graded_from))
-        return f"to ask: {again}, as a new run, without --offline"
-    return missing_cells_hint(folder, info).replace("to resume:", "to ask:", 1)
+def asking_hint(folder: Path, info: RunInfo, *, lacks_outputs: bool) -> str:
+    """How to ask the judges that a run never asked, and how to generate the outputs that it lacks."""
+    if info.graded_from is None:
+        return missing_cells_hint(folder, info, "to ask")
+    first = ""
+    if lacks_outputs:
+        source = folder.parent / info.graded_from.partition("@")[0]
+        first = f"{resume_command(source if source.is_dir() else Path(source.name))}, then "
+    return f"to ask: {first}{_grade_command(folder, info)}, as a new run, without --offline"
 
 
-def missing_cells_hint(folder: Path, info: RunInfo) -> str:
+def _grade_command(folder: Path, info: RunInfo) -> str:
+    """The command that grades the same cells in the same way.
+
+    The run may be a stranger's: flags that trust a suite, read keys, spend money or lift limits are left out.
+    """
+    assert info.graded_from is not None
+    words = ["visioneval", "grade", info.graded_from]
+    if not info.command_line and not _has_suite_of_source(folder, info):
+        words += ["--suite", info.suite_path]
+    arguments = iter(info.command_line)
+    for argument in arguments:
+        name, sign, value = argument.partition("=")
+        if name in _GRADE_FLAGS:
+            words += [name, value if sign else next(arguments, "")]
+    return shlex.join(words)
+
+
+def _has_suite_of_source(folder: Path, info: RunInfo) -> bool:
+    """Whether a regrade of the Python API, which has no command line, has the suite of its source."""
+    assert info.graded_from is not None
+    try:
+        source = read_info(folder.parent / info.graded_from.partition("@")[0])
+    except RunFormatError:
+        return False
+    return (source.suite_path, source.source_sha256) == (info.suite_path, info.source_sha256)
+
+
+def missing_cells_hint(folder: Path, info: RunInfo, purpose: str = "to resume") -> str:
     """How to get the missing cells of a run."""
     if info.graded_from is not None:
         return "grade the source run again, as a new run"
     command = resume_command(folder, hidden=info.hidden_vars)
     has_cache = any(word.partition("=")[0] == "--cache" for word in info.command_line)
-    return f"to resume: {command}" + (" (with its --cache, or what only that has is paid again)" if has_cache else "")
+    return f"{purpose}: {command}" + (" (with its --cache, or what only that has is paid again)" if has_cache else "")

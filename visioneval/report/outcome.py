@@ -25,6 +25,8 @@ def outcome(summary: Summary) -> tuple[Tone, str]:
         return "error", f"Incomplete: {unjudged_pairs_text(summary.unjudged_pairs)}"
     if text := diversity_text(summary):
         return "error", f"Incomplete: {text}"
+    if summary.never_asked:
+        return "error", f"Incomplete: some judges or models were never asked{_failed_too(summary)}"
     if summary.shard is not None and summary.exit_code == 0:
         return "error", f"Shard {summary.shard}: gates are evaluated after merging"
     return _by_exit_code(summary)
@@ -100,8 +102,11 @@ def unjudged_pairs_text(unjudged: int) -> str:
 
 
 def never_asked_text(never_asked: Sequence[NeverAsked]) -> str:
-    """Which judges were not asked about how many cells or pairs; empty if all were."""
-    counted = (f"{entry.name} about {count_of(entry.number, entry.what)}" for entry in never_asked)
+    """Which judges and models were not asked about how many cells, pairs or outputs; empty if all were."""
+    counted = (
+        f"{entry.name} {'of' if entry.what == 'output' else 'about'} {count_of(entry.number, entry.what)}"
+        for entry in never_asked
+    )
     return f"never asked: {', '.join(counted)}" if never_asked else ""
 
 

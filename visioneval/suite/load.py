@@ -17,7 +17,7 @@ from visioneval.suite.cases.outputs import RunLabels
 from visioneval.suite.checks import suite as check
 from visioneval.suite.loading.document import Document, Source
 from visioneval.suite.loading.gather import gather_cases, read_bytes, render_output_paths
-from visioneval.suite.loading.messages import Loc, SuiteWarning
+from visioneval.suite.loading.messages import WARNING, Loc, SuiteWarning
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.loading.pinned_questions import with_pinned_questions
 from visioneval.suite.loading.yaml_reader import cut_prompts, decode, parse_scalar, read_yaml
@@ -105,7 +105,7 @@ def load_suite(
         raise SuiteError(document.problems)
     secrets = _secrets(variables or {})
     warnings = (
-        *(Problem(*document.position(warning.loc), f"warning: {warning.message}") for warning in warned),
+        *(Problem(*document.position(warning.loc), f"{WARNING}{warning.message}") for warning in warned),
         *_cut_prompts(document),
         *document.notes,
     )
@@ -128,7 +128,7 @@ def _cut_prompts(document: Document) -> Iterator[Problem]:
     for source in sources.values():
         for position, comment in cut_prompts(source.text):
             message = f"YAML reads {comment:.60} as a comment, so the prompt ends before it: put the prompt in quotes"
-            yield Problem(source.name, *position, f"warning: {message}")
+            yield Problem(source.name, *position, f"{WARNING}{message}")
 
 
 def _add_declarations(validated: _Validated, document: Document, folder: Path) -> _Validated:
@@ -175,7 +175,7 @@ def recheck_suite(
         raise SuiteError(Problem(f"{path} as stored in the run", 0, 0, message) for message in messages)
     secrets = _secrets(variables or {}, hidden)
     warnings = tuple(
-        Problem(f"{path} as stored in the run", 0, 0, f"warning: {warning.message}")
+        Problem(f"{path} as stored in the run", 0, 0, f"{WARNING}{warning.message}")
         for warning in reported
         if isinstance(warning, SuiteWarning)
     )

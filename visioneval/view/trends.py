@@ -98,9 +98,9 @@ def _metric_trends(title: str, name: str, rows: Sequence[RunRow]) -> Iterator[Tr
             meaning = row.summary.meanings.get(name, meaning)
             by_meaning.setdefault(meaning, []).append((row, row.summary))
     for text, members in by_meaning.items():
-        parts = [part for _, part in members]
-        bounds = next((part.ranges[name] for part in reversed(parts) if name in part.ranges), None)
-        show = percent if any(part.is_share(name) for part in parts) else number
+        summaries = [summary for _, summary in members]
+        bounds = next((summary.ranges[name] for summary in reversed(summaries) if name in summary.ranges), None)
+        show = percent if any(summary.is_share(name) for summary in summaries) else number
         suffix = f" ({text})" if len(by_meaning) > 1 else ""
         yield _trend(f"{title}{suffix}", [row for row, _ in members], _metric(name), bounds, show)
 

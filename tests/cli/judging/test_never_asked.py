@@ -1,4 +1,4 @@
-"""Judges that were never asked, offline or beyond the budget: no quorum, votes or ``optional`` excuse that."""
+"""Judges that were never asked, offline or beyond the budget: no quorum, votes, ``optional`` or gate excuse that."""
 
 from __future__ import annotations
 
@@ -12,20 +12,19 @@ from typing import Any
 import pytest
 from fake_api import Fault, JudgeRequest
 from gecko_script import judge as gecko_judge
-from panel_runs import ABC, record_of, set_answers
+from panel_runs import ABC, CACHE, COMMANDS, is_incomplete, offline, record_of, set_answers
 from PIL import Image
 from suite_runner import LOOK, SuiteRunner
-from typer.testing import Result
 
-from visioneval.api.runs import load_run
+from visioneval.api.runs import grade, load_run
 from visioneval.records.baselines import baseline_path, read_baseline
 from visioneval.records.preferences import read_preferences
+from visioneval.records.resume_command import asking_hint
 
 pytestmark = pytest.mark.slow
 pytest_plugins = ("fake_api.fixtures", "panel_fixtures")
 
 Panel = Callable[..., SuiteRunner]
-CACHE = ("--cache", "cache")
 FILE = {"key": "file", "type": "properties"}
 COUNT = """
 from visioneval import Grade
@@ -54,7 +53,6 @@ KINDS: dict[str, tuple[dict[str, Any], str, Any]] = {
     ),
 }  # fmt: skip
 CASE = {"id": "tree", "prompt": "a tree", "expect": {"text": {"required": ["SALE"]}}}
-COMMANDS = ("run", "grade", "resume")
 
 
 def write(panel: Panel, grader: dict[str, Any], verdict: str, reply: Any, **changes: Any) -> SuiteRunner:
@@ -64,22 +62,6 @@ def write(panel: Panel, grader: dict[str, Any], verdict: str, reply: Any, **chan
     (runner.folder / "counts.py").write_text(COUNT)
     runner.api.script.judge(reply)
     return runner
-
-
-def offline(runner: SuiteRunner, command: str) -> tuple[Result, str]:
-    """The result of a command that asks nobody, and the id of its run. ``r`` is the run before it."""
-    suite, flags = runner.folder / "suite.yaml", (*CACHE, "--offline", "--trust-suite")
-    if command == "grade":
-        words = ("grade", "r", "--suite", suite, "--runs", runner.out, "--run-id", "offline")
-        return runner(*words, *flags), "offline"
-    if command == "resume":
-        return runner("run", suite, "--resume", runner.out / "r", *flags), "r"
-    return runner.run(*flags, run_id="offline"), "offline"
-
-
-def is_incomplete(runner: SuiteRunner, run_id: str) -> None:
-    """Whoever reads the run comes to the same result."""
-    assert load_run(runner.out / run_id).exit_code == runner.summary(run_id)["exit_code"] == 3
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -122,17 +104,15 @@ def test_an_optional_grader_that_was_never_asked_is_needed(panel: Panel, kind: s
         assert runner.summary("down")["optional_unmeasured"] == {grader["key"]: 1}
 
 
-@pytest.mark.parametrize(("gates", "code"), [(["pass_rate >= 0"], 3), (["unmeasured_rate <= 1", "error_rate <= 1"], 0)])
-def test_a_grader_that_only_warns_is_needed_too_unless_a_gate_allows_it(
-    panel: Panel, gates: list[str], code: int
-) -> None:
+@pytest.mark.parametrize("gates", [["pass_rate >= 0"], ["unmeasured_rate <= 1", "error_rate <= 1"]])
+def test_a_grader_that_only_warns_is_needed_too_whatever_a_gate_allows(panel: Panel, gates: list[str]) -> None:
     grader, verdict, reply = KINDS["rubric"]
     rules = [{"rule": verdict, "level": "warn"}, "not file.blank"]
     runner = write(panel, {**grader, "judge": "a"}, verdict, reply)
     assert runner.run(*CACHE).exit_code == 0
     panel({}, cases=[CASE], graders=[{**grader, "judge": "b"}, FILE], verdict=rules, gates=gates)
     result, run_id = offline(runner, "run")
-    assert (result.exit_code, record_of(runner, run_id).verdict) == (code, "ERROR")
+    assert (result.exit_code, record_of(runner, run_id).verdict) == (3, "ERROR")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -178,15 +158,38 @@ def test_the_replay_of_an_excused_outage_names_the_command_that_asks(panel: Pane
     assert runner.summary(run_id)["never_asked"] == []
 
 
-def test_a_graded_run_is_graded_again(panel: Panel) -> None:
+def test_a_graded_run_is_graded_again(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> None:
     runner = panel({"a": True}, "tree", graders=[{**LOOK, "judge": "a"}])
     runner.run(*CACHE)
     panel({"a": True, "b": True, "c": True}, "tree", graders=[{**ABC, "quorum": 1}])
-    result, _ = offline(runner, "grade")
-    assert "to ask: visioneval grade r, as a new run, without --offline" in result.stderr
     suite = runner.folder / "suite.yaml"
-    again = runner("grade", "r", "--suite", suite, "--runs", runner.out, "--run-id", "again", *CACHE)
+    words = ("grade", "r", "--suite", suite, "--runs", runner.out, "--run-id", "offline", "--grader=look", *CACHE)
+    words = (*map(str, words), "--offline", "--trust-suite")
+    monkeypatch.setattr("sys.argv", ["visioneval", *words])
+    result = runner(*words)
+    (asks,) = re.findall(r"to ask: visioneval (.+), as a new run, without --offline", result.stderr)
+    assert f"to ask: visioneval {asks}" in runner("show", "offline", "--runs", runner.out).stderr
+    assert "--grader look" in asks
+    assert "--trust-suite" not in asks
+    info = runner.info("offline").model_copy(update={"command_line": ("grade", "r", "--judge", "b=x:y", "--var=n=1 2")})
+    hint = asking_hint(runner.out / "offline", info, lacks_outputs=False)
+    assert "visioneval grade r --judge b=x:y --var 'n=1 2', as a new run" in hint
+    again = runner(*shlex.split(asks), "--run-id", "again")
     assert again.exit_code == 0, again.output
+    assert [answer.judge for answer in record_of(runner, "again").graders[0].judges] == ["a", "b", "c"]
+    assert runner.summary("again")["never_asked"] == []
+
+
+@pytest.mark.parametrize("is_changed", [True, False])
+def test_a_run_graded_in_python_names_another_suite_only(panel: Panel, is_changed: bool) -> None:
+    says = {"a": True, "b": Fault("server_error"), "c": True}
+    runner = panel(says, "tree", graders=[{**LOOK, "judge": "a"} if is_changed else {**ABC, "quorum": 2}])
+    assert runner.run(*CACHE).exit_code == 0
+    suite = panel(says, "tree", graders=[{**ABC, "quorum": 2}]).folder / "suite.yaml" if is_changed else None
+    graded = grade("r", suite, runs=runner.out, run_id="graded", cache="cache", offline=True)
+    assert graded.exit_code == 3
+    hint = asking_hint(graded.folder, graded.info, lacks_outputs=False)
+    assert hint == f"to ask: visioneval grade r{f' --suite {suite}' * is_changed}, as a new run, without --offline"
 
 
 def test_changed_rules_do_not_excuse_it(panel: Panel) -> None:
@@ -265,6 +268,25 @@ def test_a_comparison_misses_what_was_never_asked(panel: Panel) -> None:
     assert [line.failed_graders for line in read_baseline(baseline_path("b"))[0].lines] == [("look",), ("look",)]
 
 
+@pytest.mark.parametrize(("optional", "excuses"), [(True, 0), (False, 0), (None, 1)])
+def test_a_comparison_excuses_only_what_the_suite_of_b_excuses(
+    panel: Panel, optional: bool | None, excuses: int
+) -> None:
+    """``None``: a grader that A needs and was asked, and that is optional in B."""
+    look = {**LOOK, "judge": "a", "optional": bool(optional)}
+    suite = {"graders": [look, FILE], "verdict": ["not file.blank"]}
+    runner = panel({"a": True}, "tree", "boat", **suite)
+    runner.run(*CACHE, *([] if optional is None else ["--grader", "file"]), run_id="r")
+    runner.run(*CACHE, "--reuse", "all", *([] if optional is None else ["--offline"]), run_id="before")
+    runner("baseline", "set", "before", "--runs", runner.out)
+    graders = [{**look, "optional": optional is not False}, FILE]
+    panel({"a": True}, "tree", "boat", **{**suite, "graders": graders, "verdict": ["not file.blank", "file"]})
+    runner.run(*CACHE, "--reuse", "all", run_id="after")
+    for a in ("before", "baseline"):
+        result = runner("compare", a, "after", "--runs", runner.out)
+        assert result.output.count("excused in B") == excuses, result.output
+
+
 @pytest.mark.parametrize("grader", [{**ABC, "quorum": 1}, {**LOOK, "judge": "b", "optional": True}])
 def test_a_probe_that_could_not_ask_is_incomplete(panel: Panel, grader: dict[str, Any]) -> None:
     runner = panel({"a": True, "b": True, "c": True}, "tree", graders=[grader, FILE], verdict=["not file.blank"])
@@ -319,6 +341,8 @@ class TestPairs:
         pairs(panel, ["a", "b", "c"], 1)
         result, run_id = offline(runner, command)
         assert result.exit_code == 3, result.output
+        if command != "grade":
+            assert "1 pair could not be judged; to resume: visioneval run" in result.stderr
         never_asked = {line.judge for line in read_preferences(runner.out / run_id) if line.never_asked}
         assert never_asked == {"openai:gpt-5.4-mini", "openai:gpt-6-luna"}
         assert "never asked: openai:gpt-5.4-mini about 1 pair, openai:gpt-6-luna about 1 pair; to ask: visioneval" in (
@@ -334,7 +358,7 @@ class TestPairs:
         result = runner("pairwise", "offline@m", "offline@n", "--runs", runner.out, "--json", *CACHE, "--offline")
         assert result.exit_code == 3
         assert "repeat the command without --offline" in result.stderr
-        (finding,) = (each for each in json.loads(result.stdout)["preferences"] if "panel" in each)
+        (finding,) = (entry for entry in json.loads(result.stdout)["preferences"] if "panel" in entry)
         assert [pair["result"] for pair in finding["pairs"]] == ["error"]
         asked = runner("pairwise", "offline@m", "offline@n", "--runs", runner.out, *CACHE)
         assert asked.exit_code == 0, asked.output

@@ -33,8 +33,8 @@ def suites(toy: Toy, before: dict[str, Any], after: dict[str, Any], cases: int =
 
 def gates(toy: Toy, a: str, b: str, *flags: str) -> tuple[int, dict[str, Any]]:
     result = toy("compare", a, b, "--json", *flags)
-    found = json.loads(result.stdout)
-    return result.exit_code, {gate["fail_on"]: gate for gate in found["gates"]}
+    comparison = json.loads(result.stdout)
+    return result.exit_code, {gate["fail_on"]: gate for gate in comparison["gates"]}
 
 
 SIDES = [("a", "b"), ("baseline", "b"), ("a", "baseline:b"), ("baseline", "baseline:b")]
@@ -57,14 +57,14 @@ CHANGES: list[tuple[dict[str, Any], str]] = [
 def test_a_change_that_excuses_more_is_a_loss(toy: Toy, change: dict[str, Any], message: str) -> None:
     suites(toy, {}, change)
     for a, b in SIDES:
-        code, found = gates(toy, a, b, "--allow", "missing-metrics")
-        assert (code, found["excuses"]["state"]) == (3, "unmeasured"), (a, b)
-        assert message in found["excuses"]["message"], (a, b)
-        assert "(--allow excuses accepts this)" in found["excuses"]["message"]
-        code, found = gates(toy, a, b, "--allow", "missing-metrics", "--allow", "excuses")
-        assert (code, found["excuses"]["state"]) == (0, "passed"), (a, b)
-        code, found = gates(toy, b, a)
-        assert found["excuses"]["message"] == "B excuses nothing that A does not", (a, b)
+        code, results = gates(toy, a, b, "--allow", "missing-metrics")
+        assert (code, results["excuses"]["state"]) == (3, "unmeasured"), (a, b)
+        assert message in results["excuses"]["message"], (a, b)
+        assert "(--allow excuses accepts this)" in results["excuses"]["message"]
+        code, results = gates(toy, a, b, "--allow", "missing-metrics", "--allow", "excuses")
+        assert (code, results["excuses"]["state"]) == (0, "passed"), (a, b)
+        code, results = gates(toy, b, a)
+        assert results["excuses"]["message"] == "B excuses nothing that A does not", (a, b)
 
 
 UNCHANGED: list[tuple[dict[str, Any], dict[str, Any]]] = [
@@ -85,19 +85,19 @@ UNCHANGED: list[tuple[dict[str, Any], dict[str, Any]]] = [
 def test_other_changes_excuse_nothing(toy: Toy, before: dict[str, Any], after: dict[str, Any]) -> None:
     suites(toy, before, after, cases=2)
     for a, b in SIDES:
-        code, found = gates(toy, a, b)
-        assert (code, found["excuses"]["state"]) == (0, "passed"), (a, b)
+        code, results = gates(toy, a, b)
+        assert (code, results["excuses"]["state"]) == (0, "passed"), (a, b)
 
 
 def test_cases_that_break_are_judged_by_the_excuses_of_a(toy: Toy) -> None:
     suites(toy, {}, {"case": {**BAD, "flaky": True, "tags": ["x"]}})
     for a, b in SIDES:
-        code, found = gates(toy, a, b)
-        assert (code, found["must_pass"]["state"]) == (3, "failed")
-        assert found["must_pass"]["message"].startswith("8 of 8 cases tagged must_pass broke")
+        code, results = gates(toy, a, b)
+        assert (code, results["must_pass"]["state"]) == (3, "failed")
+        assert results["must_pass"]["message"].startswith("8 of 8 cases tagged must_pass broke")
         assert gates(toy, a, b, "--allow", "excuses")[0] == 1
-    code, found = gates(toy, "b", "a")
-    assert found["must_pass"]["message"] == "every case is flaky"
+    code, results = gates(toy, "b", "a")
+    assert results["must_pass"]["message"] == "every case is flaky"
 
 
 def test_every_output_names_the_excuses(toy: Toy) -> None:
@@ -116,11 +116,11 @@ def test_records_show_what_they_know_of_excuses(toy: Toy) -> None:
     suites(toy, {"case": BAD}, {"case": BAD, "verdict": [{"rule": "fine", "level": "warn"}, "second"]}, cases=2)
     records = "runs/a/results.jsonl"
     Path("a.jsonl").write_text(Path(records).read_text())
-    code, found = gates(toy, "a.jsonl", "b")
-    assert (code, "2 cells not failed by the rule 'fine'" in found["excuses"]["message"]) == (3, True)
+    code, results = gates(toy, "a.jsonl", "b")
+    assert (code, "2 cells not failed by the rule 'fine'" in results["excuses"]["message"]) == (3, True)
     Path("b.jsonl").write_text(Path("runs/b/results.jsonl").read_text())
-    code, found = gates(toy, "a", "b.jsonl")
-    assert (code, "2 cells not in need of the grader 'look'" in found["excuses"]["message"]) == (3, True)
+    code, results = gates(toy, "a", "b.jsonl")
+    assert (code, "2 cells not in need of the grader 'look'" in results["excuses"]["message"]) == (3, True)
     assert "it is unknown which rules could fail a cell" in " ".join(toy("compare", "a", "b.jsonl").stdout.split())
 
 
@@ -186,9 +186,9 @@ def test_a_rule_whose_metric_the_case_no_longer_has_is_dropped(toy: Toy) -> None
         toy.run(*cases, **mixed, arguments=("--run-id", name))
     toy("baseline", "set", "a")
     for a in ("a", "baseline"):
-        code, found = gates(toy, a, "b", "--allow", "missing-metrics")
-        assert (code, found["excuses"]["state"]) == (3, "unmeasured")
-        assert "1 cell not failed by the rule 'image.size': case2" in found["excuses"]["message"]
+        code, results = gates(toy, a, "b", "--allow", "missing-metrics")
+        assert (code, results["excuses"]["state"]) == (3, "unmeasured")
+        assert "1 cell not failed by the rule 'image.size': case2" in results["excuses"]["message"]
 
 
 def test_rules_are_those_of_the_mapped_model_run() -> None:
@@ -213,8 +213,8 @@ def test_a_must_pass_case_that_is_an_error_in_both_runs_exits_3(toy: Toy) -> Non
         toy.run(MUST, MUST, MUST, raises, {"metadata": {"look": "raises"}}, arguments=("--run-id", name))
         toy("baseline", "set", name, "--name", name)
     for a, b in (("a", "b"), ("baseline:a", "b"), ("baseline:a", "baseline:b")):
-        code, found = gates(toy, a, b)
+        code, results = gates(toy, a, b)
         assert code == 3
-        assert found["must_pass"]["message"].startswith("0 of 3 cases tagged must_pass broke; 1 not measured: case3 ")
-        assert found["errors"]["message"].endswith("; ERROR in both: case3, case4")
+        assert results["must_pass"]["message"].startswith("0 of 3 cases tagged must_pass broke; 1 not measured: case3 ")
+        assert results["errors"]["message"].endswith("; ERROR in both: case3, case4")
         assert gates(toy, a, b, "--fail-on", "broken")[0] == 0

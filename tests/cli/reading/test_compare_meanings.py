@@ -76,11 +76,11 @@ def test_a_metric_of_another_meaning_is_missing(
     runs(toy, before, after)
     for a, b in SIDES:
         result = toy("compare", a, b, "--json")
-        found = json.loads(result.stdout)
-        loss = next(gate for gate in found["gates"] if gate["fail_on"] == "missing-metrics")
+        comparison = json.loads(result.stdout)
+        loss = next(gate for gate in comparison["gates"] if gate["fail_on"] == "missing-metrics")
         assert (result.exit_code, loss["state"], message in loss["message"]) == (3, "unmeasured", True), loss
-        changed = {entry["metric"] for entry in found["changed_metrics"]}
-        assert not changed & {entry["name"] for entry in found["metrics"]}
+        changed = {entry["metric"] for entry in comparison["changed_metrics"]}
+        assert not changed & {entry["name"] for entry in comparison["metrics"]}
         assert toy("compare", a, b, "--allow", "missing-metrics").exit_code == 0
         gate = f"{min(changed)}:0.5"
         assert toy("compare", a, b, "--fail-on", gate, "--allow", "missing-metrics").exit_code == 3

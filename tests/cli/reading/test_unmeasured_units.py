@@ -127,7 +127,7 @@ def test_labeled_cells_that_the_run_lost_were_not_measured() -> None:
     gone = [label(f"gone{at}", "ann", "usable", False) for at in range(2)]
     assert state_of(cells, [*labels, gone[0]]) == ("passed", 1)
     assert state_of(cells, [*labels, *gone]) == ("unmeasured", 2)
-    assert state_of(cells, [*labels, *(each.model_copy(update={"rater": "bo"}) for each in [*gone, *gone])])[1] == 2
+    assert state_of(cells, [*labels, *(label.model_copy(update={"rater": "bo"}) for label in [*gone, *gone])])[1] == 2
 
 
 def test_cells_to_which_a_metric_does_not_apply_and_split_raters_do_not_count() -> None:
@@ -178,8 +178,8 @@ def test_a_labeled_cell_that_was_generated_again_and_failed_was_not_measured() -
                 update={"scores": {}, "status": Status.ERROR, "verdict": Verdict.ERROR, "error": UNREACHABLE}
             )
             if at < lost
-            else each
-            for at, each in enumerate(run.records)
+            else record
+            for at, record in enumerate(run.records)
         ]
         (result,) = agree([replace(run, records=records)], [Minimum("good:accuracy", 0.1)]).minimums
         assert (result.state, result.unmeasured) == (state, lost)

@@ -67,6 +67,16 @@ def test_outputs_of_another_run_are_graded_if_they_are_the_generated_ones() -> N
     }
 
 
+def test_an_output_whose_record_has_no_hash_is_an_error_that_says_so() -> None:
+    results = Path("runs/r/results.jsonl")
+    lines = [json.loads(line) for line in results.read_text().splitlines()]
+    changed = [{**line, "artifact_sha256": None} if line["test_id"] == "tree" else line for line in lines]
+    results.write_text("".join(f"{json.dumps(line)}\n" for line in changed))
+    done = visioneval(FROM_RUN, "run", "suite.yaml", "--run-id", "b")
+    assert done.exit_code == 3, done.output
+    assert problem(records("b")["tree", 0]).endswith(f"{TREE}: its record has no hash, so that it cannot be checked")
+
+
 def test_a_replaced_output_of_another_run_is_an_error_of_its_cell_and_of_the_turns_after_it() -> None:
     replace(TREE, FIRST_TURN)
     done = visioneval(FROM_RUN, "run", "suite.yaml", "--run-id", "b")

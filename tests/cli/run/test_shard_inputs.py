@@ -126,8 +126,8 @@ NAMES = ["template", "included template", "recorded answers", "input image", "ma
 
 def test_the_cases_are_in_both_shards() -> None:
     cases = [TestCase(id=case["id"], prompt=case["prompt"], task="image_editing") for case in CASES[:3]]
-    parts = [set(cases_of_shard(cases, Shard(number=number, count=2))) for number in (1, 2)]
-    assert parts == [{"boat", "own"}, {"cow"}]
+    shards = [set(cases_of_shard(cases, Shard(number=number, count=2))) for number in (1, 2)]
+    assert shards == [{"boat", "own"}, {"cow"}]
 
 
 @pytest.mark.parametrize("is_elsewhere", [False, True], ids=["here", "elsewhere"])

@@ -7,6 +7,9 @@ from typing import Any
 
 from fake_api import Fault, JudgeRequest
 from suite_runner import LOOK, SuiteRunner
+from typer.testing import Result
+
+from visioneval.api.runs import load_run
 
 MODELS = {"a": "gpt-5.4", "b": "gpt-5.4-mini", "c": "gpt-6-luna"}
 ABC = {**LOOK, "judge": ["a", "b", "c"]}
@@ -16,6 +19,8 @@ PRICES = {
     "openai:gpt-5.4-mini": {"per_call": 0.002},
     "openai:gpt-6-luna": {"per_call": 0.001},
 }
+CACHE = ("--cache", "cache")
+COMMANDS = ("run", "grade", "resume")
 Verdicts = Mapping[str, Any]
 
 
@@ -35,3 +40,19 @@ def set_answers(runner: SuiteRunner, says: Verdicts) -> None:
 
 def record_of(runner: SuiteRunner, run_id: str = "r", case: str = "tree") -> Any:
     return runner.records(run_id)[case, 0]
+
+
+def offline(runner: SuiteRunner, command: str) -> tuple[Result, str]:
+    """The result of a command that asks nobody, and the id of its run. ``r`` is the run before it."""
+    suite, flags = runner.folder / "suite.yaml", (*CACHE, "--offline", "--trust-suite")
+    if command == "grade":
+        words = ("grade", "r", "--suite", suite, "--runs", runner.out, "--run-id", "offline")
+        return runner(*words, *flags), "offline"
+    if command == "resume":
+        return runner("run", suite, "--resume", runner.out / "r", *flags), "r"
+    return runner.run(*flags, run_id="offline"), "offline"
+
+
+def is_incomplete(runner: SuiteRunner, run_id: str) -> None:
+    """Whoever reads the run comes to the same result."""
+    assert load_run(runner.out / run_id).exit_code == runner.summary(run_id)["exit_code"] == 3

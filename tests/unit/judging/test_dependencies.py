@@ -38,7 +38,7 @@ def kept(after: Sequence[GeckoQuestion]) -> dict[str, list[str]]:
         ({}, {}, {}),
     ],
 )
-def test_what_is_kept(parents: Parents, drop: Parents, drop_all: Parents) -> None:
+def test_which_dependencies_remain(parents: Parents, drop: Parents, drop_all: Parents) -> None:
     asked = questions(parents)
     assert kept(without_bad_dependencies(asked)) == drop
     assert kept(without_dependencies_if_any_is_bad(asked)) == drop_all

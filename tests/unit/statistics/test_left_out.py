@@ -63,11 +63,16 @@ GATES = ["mean(level) >= 0.5", "p50(level) >= 0.5", "separation(level) >= 0", "m
 def test_a_gate_may_leave_out_5_percent_of_its_cells(rule: str) -> None:
     """No other gate sees these nulls: they are of an optional grader, or an unknown price."""
     even = [f"c{at:02}" for at in (0, 1)]  # one on each side of a separation
-    found, code = first([rule], optional=even)
-    assert (found.state, found.unmeasured, found.note, code) == ("passed", 2, "2 of 40 cells were not measured", 0)
-    found, code = first([rule], optional=[*even, "c02", "c03"])
-    assert (found.state, found.unmeasured, found.is_unreliable, code) == ("unmeasured", 4, True, 3)
-    assert found.note.endswith(" cells were not measured, more than 5%")
+    finding, code = first([rule], optional=even)
+    assert (finding.state, finding.unmeasured, finding.note, code) == (
+        "passed",
+        2,
+        "2 of 40 cells were not measured",
+        0,
+    )
+    finding, code = first([rule], optional=[*even, "c02", "c03"])
+    assert (finding.state, finding.unmeasured, finding.is_unreliable, code) == ("unmeasured", 4, True, 3)
+    assert finding.note.endswith(" cells were not measured, more than 5%")
 
 
 @pytest.mark.parametrize(
@@ -88,8 +93,8 @@ def test_a_declared_gate_on_errors_grants_more(grants: list[Any], code: int) -> 
 
 
 def test_a_gate_that_fails_over_too_few_cells_exits_3() -> None:
-    found, code = first(["mean(level) >= 0.9"], optional=20)
-    assert (found.state, found.is_unreliable, code) == ("failed", True, 3)
+    finding, code = first(["mean(level) >= 0.9"], optional=20)
+    assert (finding.state, finding.is_unreliable, code) == ("failed", True, 3)
     assert first(["mean(level) >= 0.9"], optional=2)[1] == 1
 
 
@@ -100,9 +105,9 @@ def test_errors_of_which_the_suite_accepts_some_may_not_gather_in_a_scope(rule: 
     grants = ["error_rate <= 0.1"]
     assert first([rule, *grants], **{kind: 4})[1] == 0
     few = {"rule": rule, "tags": ["few"]}
-    found, code = first([few, *grants], **{kind: ["c00", "c01"]})
-    assert (found.state, found.n, code) == ("unmeasured", 2, 3)
-    assert found.note == "2 of 4 cells were not measured, more than 10%"
+    finding, code = first([few, *grants], **{kind: ["c00", "c01"]})
+    assert (finding.state, finding.n, code) == ("unmeasured", 2, 3)
+    assert finding.note == "2 of 4 cells were not measured, more than 10%"
     own = {"rule": "error_rate <= 0.5", "tags": ["few"]}
     assert first([few, *grants, own], **{kind: ["c00", "c01"]})[1] == 0
     assert first([few, *grants, own], **{kind: ["c00", "c01", "c02"]})[1] == 3
@@ -111,9 +116,9 @@ def test_errors_of_which_the_suite_accepts_some_may_not_gather_in_a_scope(rule: 
 def test_each_weighted_tag_and_each_side_of_a_separation_counts() -> None:
     """2 of 40 cells are few, and 2 of the 4 of a tag are not."""
     weighted = {"rule": "mean(level) >= 0.5", "weights": {"few": 1, "many": 1}}
-    found, code = first([weighted], optional=["c00", "c01"])
-    assert (found.state, found.unmeasured, code) == ("unmeasured", 2, 3)
-    assert found.note == "2 of 4 cells were not measured, more than 5%"
+    finding, code = first([weighted], optional=["c00", "c01"])
+    assert (finding.state, finding.unmeasured, code) == ("unmeasured", 2, 3)
+    assert finding.note == "2 of 4 cells were not measured, more than 5%"
     assert first([weighted], optional=["c38", "c39"])[1] == 3  # 2 of 36
     assert first([weighted], optional=["c39"])[1] == 0
     assert first(["separation(level) >= 0"], optional=["c01", "c03"])[1] == 3  # 2 of 20 counter-examples
@@ -121,8 +126,8 @@ def test_each_weighted_tag_and_each_side_of_a_separation_counts() -> None:
 
 
 def test_cells_to_which_a_metric_does_not_apply_do_not_count() -> None:
-    found, code = first(["mean(level) >= 0.5"], refused=20)
-    assert (found.state, found.n, found.unmeasured, found.note, code) == ("passed", 20, 0, "", 0)
+    finding, code = first(["mean(level) >= 0.5"], refused=20)
+    assert (finding.state, finding.n, finding.unmeasured, finding.note, code) == ("passed", 20, 0, "", 0)
 
 
 def test_an_error_does_not_count_for_a_metric_that_its_case_has_not() -> None:
@@ -139,8 +144,8 @@ def test_an_error_does_not_count_for_a_metric_that_its_case_has_not() -> None:
 
 def test_a_model_that_was_never_reached_did_not_comply() -> None:
     """Of 40 cells, 20 are errors and 1 is a refusal: nobody knows what the model would have refused."""
-    found, code = first(["refusal_rate <= 0.04", "error_rate <= 0.5"], error=20, refused=["c00"])
-    assert (found.state, found.value, found.n, code) == ("failed", 0.05, 20, 1)
+    finding, code = first(["refusal_rate <= 0.04", "error_rate <= 0.5"], error=20, refused=["c00"])
+    assert (finding.state, finding.value, finding.n, code) == ("failed", 0.05, 20, 1)
     assert first(["refusal_rate <= 0.05", "error_rate <= 0.49"], error=20, refused=["c00"])[1] == 3
 
 

@@ -79,8 +79,8 @@ def check_gates(
 
 
 def _with_left_out(gate: ProbeGate, originals: LeftOut, granted: float) -> ProbeGate:
-    """Where too many outputs were not probed, no gate tells anything. Where too many changed outputs were not measured,
-    a gate that they fail tells nothing; one that passes would have passed whatever they are."""
+    """If too many outputs could not be probed, every gate is unmeasured. If too many changed outputs were not measured,
+    a failed gate is unmeasured."""
     changes = LeftOut(gate.unmeasured, gate.outputs)
     is_unmeasured = originals.is_too_much(granted) or (gate.state == "failed" and changes.is_too_much(granted))
     message = "; ".join(filter(None, (gate.message, originals.sentence("output", granted))))

@@ -208,7 +208,7 @@ class Summary(Frozen):
     optional_unmeasured: dict[str, int] = Field(default_factory=dict)
     """The number of cells that each optional grader could not measure."""
     never_asked: tuple[NeverAsked, ...] = ()
-    """The judges that were not asked about some cells or pairs, which nothing excuses."""
+    """The judges and models that were not asked about some cells or pairs, which nothing excuses."""
     panels: dict[str, PanelFinding] = Field(default_factory=dict)
     """How far the judges of each panel agree, by grader key."""
     diversity: tuple[DiversityFinding, ...] = ()
@@ -226,3 +226,8 @@ class Summary(Frozen):
     """The part of ``cost_usd`` that judges of pairs cost."""
     unpriced: int = 0
     exit_code: int
+
+    @property
+    def lacks_outputs(self) -> bool:
+        """Whether a model was never asked for outputs."""
+        return any(entry.what == "output" for entry in self.never_asked)

@@ -92,7 +92,7 @@ class Pool:
     def left_out(self) -> tuple[LeftOut, LeftOut]:
         """What is left out of all cells, and of the group that lacks most: each side, or each weighted tag, counts."""
         groups = [LeftOut(lost := self._unmeasured[name], group.n + lost) for name, group in self._groups.items()]
-        return LeftOut(sum(each.unmeasured for each in groups), sum(each.units for each in groups)), worst(groups)
+        return LeftOut(sum(group.unmeasured for group in groups), sum(group.units for group in groups)), worst(groups)
 
     def value(self) -> tuple[float | None, int]:
         """The gate's value and the number of cells in it.

@@ -124,6 +124,7 @@ class _SummaryBuilder:
     ) -> Summary:
         info, counts, disagreements = self._info, self._all_cells.result(), self._disagreements.result()
         unjudged_pairs = unjudged(pairs)
+        never_asked = (*self._never_asked.result(), *never_asked_pairs(pairs))
         gates = tuple(gate.result() for gate in self._gates)
         diversity = self._diversities.result(self._models)
         pairwise_usd = known_sum(*(cost.usd for cost in pair_costs if cost.paid or cost.cached))
@@ -160,7 +161,7 @@ class _SummaryBuilder:
             alignments_left_out=self._alignments.left_out,
             gates=gates,
             optional_unmeasured=dict(self._optional_unmeasured),
-            never_asked=(*self._never_asked.result(), *never_asked_pairs(pairs)),
+            never_asked=never_asked,
             panels=self._panels.result(),
             diversity=diversity,
             reroutings=self._reroutings.result(),
@@ -176,6 +177,7 @@ class _SummaryBuilder:
                 gates,
                 unmeasured_pairs=unjudged_pairs + unmeasured_groups(diversity),
                 missing_cells=info.planned_cells - counts.cells,
+                never_asked=bool(never_asked),
             ),
         )
 
@@ -204,22 +206,27 @@ def gates_of(suite: Suite) -> tuple[GateRule, ...]:
 
 
 def exit_code(
-    info: RunInfo, gates: Sequence[GateFinding], *, unmeasured_pairs: int = 0, missing_cells: int = 0
+    info: RunInfo,
+    gates: Sequence[GateFinding],
+    *,
+    unmeasured_pairs: int = 0,
+    missing_cells: int = 0,
+    never_asked: bool = False,
 ) -> ExitCode:
     """Returns the exit code of a run, by the first that applies.
 
-    3 if its budget or a refused API key ended it; 130 if it was interrupted; 3 if cells are missing or unplanned,
-    pairs were not judged or measured; for a shard, 3 if a gate allows no
-    error and it has one, else 0, as its other gates wait for the other shards; 3 if a gate on errors or
+    3 if its budget or a refused API key ended it; 130 if it was interrupted; 3 if cells are missing or unplanned, pairs
+    were not judged or measured, or a judge or a model was never asked, whatever a gate allows; for a shard, 3 if a gate
+    allows no error and it has one, else 0, as its other gates wait for the other shards; 3 if a gate on errors or
     unmeasured cells failed, a gate is unmeasured, cannot tell or leaves out too many cells, or a selection left out all
-    gates of the suite; 1 if another gate failed; otherwise 0. ``gates`` begins with those of the suite. A suite without
-    rules has no pass rate to decide: its run passes if its outputs exist.
+    gates of the suite; 1 if another gate failed; otherwise 0. ``gates`` begins with those of the suite. A suite without rules has no
+    pass rate to decide: its run passes if its outputs exist.
     """
     if info.stopped_by:
         return ExitCode.INCOMPLETE
     if info.state in ("interrupted", "stopped"):
         return ExitCode.INTERRUPTED
-    if missing_cells or unmeasured_pairs:
+    if missing_cells or unmeasured_pairs or never_asked:
         return ExitCode.INCOMPLETE
     if info.selection.shard is not None:
         return ExitCode.INCOMPLETE if any(gate.state == "failed" for gate in gates) else ExitCode.PASSED

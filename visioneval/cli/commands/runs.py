@@ -183,7 +183,8 @@ def show(
     if result.resume_hint is not None:
         options.say(result.resume_hint)
     elif text := never_asked_text(result.summary.never_asked):
-        options.say(f"{text}; {asking_hint(result.folder, result.info)}")
+        hint = asking_hint(result.folder, result.info, lacks_outputs=result.summary.lacks_outputs)
+        options.say(f"{text}; {hint}")
 
 
 def _show_case(run: str, runs: Path, case: str, sample: int | None, verdict: VerdictChoice | None) -> None:

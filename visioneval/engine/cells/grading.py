@@ -188,8 +188,8 @@ async def _ask(
 async def _attempt(config: BaseGrader, subject: GradingContext, context: RunContext, deadline: float) -> CheckedGrade:
     """Runs one grader with one judge. A failure becomes a grade without scores.
 
-    So does a question that was never asked, even if the grader catches that error and does without the answer, as with
-    that of a lost vote. An error that stops the run does so even then.
+    A question that was never asked also makes a grade without scores, even if the grader catches the error. An error
+    that ends the run is raised again.
     """
     never_asked: list[Exception] = []
 

@@ -13,6 +13,7 @@ from visioneval.expansion.expand import expand, run_labels
 from visioneval.expansion.plan import Plan
 from visioneval.records.model import RunInfo, read_info
 from visioneval.suite.load import LoadedSuite, load_suite, recheck_suite
+from visioneval.suite.loading.messages import WARNING
 from visioneval.suite.runs import model_runs
 from visioneval.suite.selection.selection import Selection
 
@@ -53,7 +54,7 @@ def load_plan(path: Path, options: SuiteOptions) -> Planned:
         judges=options.judges,
         run_labels=run_labels(options.runs),
     )
-    return _expanded(loaded, options, own_samples=loaded.suite.samples)
+    return _expanded(loaded, options, suite_samples=loaded.suite.samples)
 
 
 def load_plans(paths: Sequence[Path], options: SuiteOptions) -> list[Planned]:
@@ -96,7 +97,7 @@ def missing_outputs(planned: Planned, options: SuiteOptions) -> MissingOutputs:
     text = "outputs that do not exist"
     return MissingOutputs(
         tuple(_problems_by_entry(planned, errors, options, text)),
-        tuple(_problems_by_entry(planned, warnings, options, f"warning: {text}, whose cells are errors")),
+        tuple(_problems_by_entry(planned, warnings, options, f"{WARNING}{text}, whose cells are errors")),
     )
 
 
@@ -128,12 +129,14 @@ def load_stored_plan(folder: Path, options: SuiteOptions) -> Planned:
         run_labels=run_labels(options.runs),
     )
     # the stored suite has the number that was used, so a flag hides the suite's own
-    own_samples = info.suite.samples if info.selection.samples is None else None
-    return _expanded(loaded, options, own_samples=own_samples)
+    suite_samples = info.suite.samples if info.selection.samples is None else None
+    return _expanded(loaded, options, suite_samples=suite_samples)
 
 
-def _expanded(loaded: LoadedSuite, options: SuiteOptions, *, own_samples: int | None) -> Planned:
-    plan = expand(loaded, options.selection, samples=options.samples, own_samples=own_samples, runs_root=options.runs)
+def _expanded(loaded: LoadedSuite, options: SuiteOptions, *, suite_samples: int | None) -> Planned:
+    plan = expand(
+        loaded, options.selection, samples=options.samples, suite_samples=suite_samples, runs_root=options.runs
+    )
     return Planned(loaded, plan)
 
 

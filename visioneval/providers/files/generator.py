@@ -67,6 +67,9 @@ def _read(request: GenerationRequest, name: str) -> bytes:
         data = path.read_bytes()
     except OSError as error:
         raise ProviderError(f"{source}: {error.strerror or error}", kind="invalid") from None
-    if "sha256" in request.params and sha256(data) != request.params["sha256"]:
+    expected = request.params.get("sha256")
+    if expected == "":
+        raise ProviderError(f"{source}: its record has no hash, so that it cannot be checked", kind="bad_image")
+    if expected is not None and sha256(data) != expected:
         raise ProviderError(f"{source}: was changed after it was generated", kind="bad_image")
     return data

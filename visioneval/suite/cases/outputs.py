@@ -43,6 +43,7 @@ class RecordedOutput(ExistingOutput):
     """An output of another run. A file with another hash is not the one that the run generated."""
 
     sha256: str
+    """Empty if its record has none."""
 
     @property
     def params(self) -> dict[str, str]:

@@ -185,7 +185,7 @@ class BaseGrader(Frozen):
         return times
 
     def recorded_answers(self, case: TestCase) -> Mapping[str, RecordedAnswer]:
-        """The answers about a case that a file can stand in for, by metric or question; empty if they are unknown."""
+        """The answers about a case that a recorded judge can give, by metric or question; empty if they are unknown."""
         return {}
 
     @property

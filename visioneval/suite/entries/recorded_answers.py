@@ -1,4 +1,4 @@
-"""What the answers in a file must be that stands in for a judge, so that they are checked before a run."""
+"""What the answers of a recorded judge must be, so that they are checked before a run."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from visioneval.analysis.sides import Side
 from visioneval.rules import parse_rule
 from visioneval.types import MUST_PASS, Verdict
 
-_SHADOWS = {">=": (">",), ">": (">",), "<=": ("<",), "<": ("<",), "==": ("<", ">"), "!=": ("!=",)}
+_EXCLUDES = {">=": (">",), ">": (">",), "<=": ("<",), "<": ("<",), "==": ("<", ">"), "!=": ("!=",)}
 """What each operator excludes: values below, above, or equal to the threshold."""
 
 
@@ -52,8 +52,8 @@ class ExcuseTally:
             return  # nothing was generated that could be graded
         in_b = {grader.key: grader for grader in b.graders}
         for grader in a.graders:
-            if grader.is_optional:
-                continue
+            if grader.is_optional or grader.never_asked:
+                continue  # one that was never asked is not optional in the record, whatever the suite of A says
             if grader.key not in in_b:
                 self._ungraded.setdefault(grader.key, []).append(b.test_id)
             elif in_b[grader.key].is_optional:
@@ -89,12 +89,13 @@ class ExcuseTally:
 
 def dropped_rules(before: Sequence[str], after: Iterable[str]) -> Iterator[str]:
     """The rules of ``before`` that neither ``after`` has, nor one with another threshold in their stead."""
-    kept = set(after)
-    replacing = {shadow for rule in kept.difference(before) for shadow in _shadows(rule)}
-    return (rule for rule in before if rule not in kept and not replacing.issuperset(_shadows(rule)))
+    rules_after = set(after)
+    replacing = {value for rule in rules_after.difference(before) for value in _excluded(rule)}
+    return (rule for rule in before if rule not in rules_after and not replacing.issuperset(_excluded(rule)))
 
 
-def _shadows(text: str) -> Iterator[tuple[str, str]]:
+def _excluded(text: str) -> Iterator[tuple[str, str]]:
+    """The metric of a rule, with each kind of value that the rule excludes."""
     rule = parse_rule(text)
-    sides = ("yes or no",) if rule.op is None else _SHADOWS[rule.op]
-    return ((rule.metric, side) for side in sides)
+    excluded = ("yes or no",) if rule.op is None else _EXCLUDES[rule.op]
+    return ((rule.metric, kind) for kind in excluded)

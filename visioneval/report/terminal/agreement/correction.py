@@ -28,8 +28,8 @@ def correction_parts(correction: Correction, width: int) -> Iterator[RenderableT
 
 def _figures(metric: CorrectedMetric, width: int) -> RenderableType:
     title = f"{metric.metric} corrected by human label {metric.question}, {metric.run}"
-    mark = [Text(f"NOT MEASURED: {metric.note} (--allow unmeasured=RATE accepts more)", style="yellow")]
-    warning = mark if metric.is_unreliable else []
+    text = f"NOT MEASURED: {metric.note} (--allow unmeasured=RATE accepts more)"
+    warning = [Text(text, style="yellow")] if metric.is_unreliable else []
     if metric.reason is not None:
         reason = Text(clean(f"not corrected: {metric.reason}"), style="yellow")
         return Group(plain(title, "bold"), *warning, reason)
