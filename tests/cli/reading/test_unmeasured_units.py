@@ -20,9 +20,8 @@ from visioneval.analysis.agreement.agreement import agree
 from visioneval.analysis.agreement.minimums import Minimum
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import compare
-from visioneval.analysis.compare.coverage import check_coverage, parse_allowed
-from visioneval.analysis.compare.gates import check_gates, exit_code, parse_fail_on
-from visioneval.analysis.compare.unmeasured import with_unmeasured
+from visioneval.analysis.compare.decision import decide, parse_criteria
+from visioneval.analysis.compare.gates import exit_code
 from visioneval.analysis.left_out import LeftOut
 from visioneval.analysis.probe.findings import ProbedCell
 from visioneval.analysis.probe.gates import MinDetection
@@ -209,9 +208,10 @@ METRIC = {"look": METRICS["look"]}
 
 def compared(a: list[Cell], b: list[Cell], *fail_on: str, allow: tuple[str, ...] = ()) -> tuple[list[str], str, int]:
     """The states of the gates, their messages and the exit code."""
-    comparison, allowed = compare(side(a, metrics=METRIC), side(b, "b", metrics=METRIC)), parse_allowed(allow)
-    results = with_unmeasured(check_gates(comparison, parse_fail_on(fail_on)), comparison, allowed)
-    code = exit_code(comparison, (*results, *check_coverage(comparison, allowed)))
+    comparison = compare(side(a, metrics=METRIC), side(b, "b", metrics=METRIC))
+    all_results = decide(comparison, parse_criteria(fail_on, allow))
+    results = all_results[: len(fail_on)]
+    code = exit_code(comparison, all_results)
     return [result.state for result in results], "; ".join(result.message for result in results), code
 
 
@@ -243,6 +243,22 @@ def test_a_metric_that_neither_run_measured_is_not_unchanged() -> None:
     cells = scored("look", [None] * 9)
     assert compared(cells, cells, "regressed")[::2] == (["unmeasured"], 3)
     assert compared(cells, cells, "broken")[::2] == (["passed"], 0)  # is not about it
+
+
+@pytest.mark.parametrize("gate", ["look:1", "regressed"])
+@pytest.mark.parametrize(("allow", "code"), [((), 3), (("unmeasured=0.1",), 0), (("errors=0.1",), 0)])
+def test_accepting_a_removed_metric_accepts_no_other_loss(gate: str, allow: tuple[str, ...], code: int) -> None:
+    """B lacks the metric ``gone``, and A did not measure ``look`` in 2 of 20 pairs."""
+    metrics = {**METRIC, "gone": METRICS["look"]}
+    a = [
+        replace(item, scores={"look": None if at < 2 else 3, "gone": 3})
+        for at, item in enumerate(scored("look", [3] * 20))
+    ]
+    comparison = compare(side(a, metrics=metrics), side(scored("look", [3] * 20), "b", metrics=METRIC))
+    results = decide(comparison, parse_criteria([gate], ["missing-metrics", *allow]))
+    assert (exit_code(comparison, results), results[0].state) == (code, "unmeasured" if code else "passed")
+    lost = next(result for result in results if result.fail_on.text == "missing-metrics")
+    assert (lost.state, "gone" in lost.message) == ("passed", True)
 
 
 @pytest.mark.parametrize("stage", ["generate", "grade"])
