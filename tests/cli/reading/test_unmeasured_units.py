@@ -69,6 +69,8 @@ def test_required_agreement(
     assert ("NOT MEASURED" in line) == (code == 3)
     assert (f"{unmeasured} of 60 labeled cells were not measured" in line) == (unmeasured > 0)
     assert ("--allow unmeasured=RATE accepts more" in line) == (code == 3)
+    conclusion = next(line for line in done.stdout.splitlines() if line.startswith("good and human label"))
+    assert ("more than" in conclusion) == (code == 3), conclusion
     minimums = {metric: 0.5}
     keyword = {"minimums": minimums} if flag == "--min" else {"minimum_points": minimums}
     result = ve.agreement("r", **keyword, allow=allow, runs=tmp_path)
@@ -80,6 +82,16 @@ def test_without_a_minimum_agreement_decides_nothing(tmp_path: Path) -> None:
     done = agreement(tmp_path, "r")
     assert done.exit_code == 0
     assert "on 24 cells; 36 of 60 labeled cells were not measured, more than 5%\n" in done.stdout
+
+
+def test_allow_needs_something_that_decides(tmp_path: Path) -> None:
+    labeled_run(tmp_path, 36)
+    done = agreement(tmp_path, "r", "--allow", "unmeasured=0.6")
+    message = "--allow: is for --min, --min-point and --correct: add one of them"
+    assert (done.exit_code, done.stderr) == (2, f"{message}\n")
+    with pytest.raises(UsageError, match=re.escape(message)):
+        ve.agreement("r", allow=["unmeasured"], runs=tmp_path)
+    assert ve.agreement("r", minimums={"good": 0.5}, allow=["unmeasured"], runs=tmp_path).allowed_unmeasured == 1
 
 
 @pytest.mark.parametrize(
