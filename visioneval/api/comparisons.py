@@ -9,23 +9,10 @@ from pathlib import Path
 from typing import Unpack, get_args
 
 from visioneval.analysis.compare.compare import Comparison
-from visioneval.analysis.compare.coverage import Allowed, check_coverage, parse_allowed
+from visioneval.analysis.compare.decision import decide, parse_criteria
 from visioneval.analysis.compare.filters import ComparisonFilters
-from visioneval.analysis.compare.gates import (
-    CANNOT_TELL,
-    FailOn,
-    GateResult,
-    allow_cannot_tell,
-    check_confirm,
-    check_detectable,
-    check_gates,
-    check_named,
-    exit_code,
-    parse_fail_on,
-)
-from visioneval.analysis.compare.must_pass import Confirmation
+from visioneval.analysis.compare.gates import GateResult, check_confirm, check_gates, exit_code
 from visioneval.analysis.compare.reading import compare_stored
-from visioneval.analysis.compare.unmeasured import with_unmeasured
 from visioneval.analysis.ranking.findings import RankedBy, Rankings
 from visioneval.analysis.ranking.ranking import RankFilters, rank_runs
 from visioneval.analysis.ranking.reading import read_answered_runs
@@ -135,46 +122,27 @@ class ComparisonRequest:
 
 def compare_named(request: ComparisonRequest, options: RunOptions, listener: Listener) -> ComparisonResult:
     """Compares two runs. ``options`` are for new samples, except for the folder of runs."""
-    gates, allowed = parse_fail_on(request.fail_on), parse_allowed(request.allow)
-    if request.must_detect is not None and not 0 < request.must_detect <= 100:
-        raise UsageError(f"--must-detect {request.must_detect:g}: must be above 0 and at most 100 points")
+    criteria = parse_criteria(request.fail_on, request.allow, request.must_detect)
     if request.confirm is not None:
-        check_confirm(request.confirm, gates)
+        check_confirm(request.confirm, criteria.gates)
     with without_garbage_collection():
         comparison = compare_stored(
             request.a,
             request.b,
             options.suite.runs,
-            gates,
+            criteria.gates,
             filters=request.filters,
             model_map=request.model_map,
             is_confirmed=request.confirm is not None,
             warn=listener.say,
         )
-        losses = check_coverage(comparison, allowed)
-        check_gates(comparison, gates)
-    if request.confirm is None:
-        return ComparisonResult(comparison, (*_decide(comparison, gates, request, allowed), *losses))
-    names = {gate.text for gate in gates}
+        if request.confirm is None:
+            return ComparisonResult(comparison, decide(comparison, criteria))
+        check_gates(comparison, criteria.gates)  # a gate that cannot be checked costs no call
+    names = {gate.text for gate in criteria.gates}
     confirmed = confirm_comparison(comparison, names, request.confirm, options, listener)
-    results = _decide(comparison, gates, request, allowed, confirmed.confirmation)
-    return ComparisonResult(comparison, (*results, *losses), confirmed.interrupted)
-
-
-def _decide(
-    comparison: Comparison,
-    gates: Sequence[FailOn],
-    request: ComparisonRequest,
-    allowed: Allowed,
-    confirmation: Confirmation | None = None,
-) -> tuple[GateResult, ...]:
-    results = with_unmeasured(check_gates(comparison, gates, confirmation), comparison, allowed)
-    results = check_named(results) if request.fail_on else results
-    of_suites = [side.must_detect for side in (comparison.a, comparison.b) if side.must_detect is not None]
-    points = request.must_detect if request.must_detect is not None else min(of_suites, default=None)
-    if points is not None:
-        results = (*results, check_detectable(comparison, points))
-    return allow_cannot_tell(results) if CANNOT_TELL in allowed else results
+    results = decide(comparison, criteria, confirmed.confirmation)
+    return ComparisonResult(comparison, results, confirmed.interrupted)
 
 
 def rank(

@@ -46,6 +46,8 @@ def agreement(
     if isinstance(allow, str):
         raise UsageError("allow must be a list of strings, not one string")
     allowed = parse_allowed(allow)
+    if allow and not (minimums or minimum_points or correct):
+        raise UsageError("--allow: is for --min, --min-point and --correct: add one of them")
     labeled = [read_labeled(str(name), runs_folder(runs), warn) for name in names]
     required = [Minimum(target, value) for target, value in (minimums or {}).items()]
     required += [Minimum(target, value, "estimate") for target, value in (minimum_points or {}).items()]

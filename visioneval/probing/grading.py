@@ -145,13 +145,11 @@ class _Prober:
         try:
             subject = await asyncio.to_thread(open_subject, original)
         except ImageError as error:
-            notes.skip(original.name, str(error))
-            notes.unmeasured += 1
+            notes.skip(original.name, str(error), is_unmeasured=True)
             return
         record = await self._grade(original, original.call, PlantedFile(subject.data, subject.mime))
         if record.verdict is not Verdict.PASS:
-            notes.skip(original.name, _why_not_probed(record))
-            notes.unmeasured += record.verdict is Verdict.ERROR
+            notes.skip(original.name, _why_not_probed(record), is_unmeasured=record.verdict is Verdict.ERROR)
             return
         seed = f"{self._prepared.request.seed}\0{sha256(subject.data)}\0{original.call.case.id}"
         if any(kind.group == COPY for kind in self._prepared.kinds):

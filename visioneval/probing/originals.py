@@ -45,14 +45,15 @@ class Notes:
         self._kinds: dict[str, dict[str, set[str]]] = {}
         self._lines: dict[str, None] = {}
         self.unmeasured = 0
-        """The outputs without a verdict as they are: nobody knows whether they pass, so they cannot be probed."""
+        """The outputs that should be probed, and are lost or have no verdict as they are."""
 
     def say(self, line: str) -> None:
         """Adds a line about all outputs."""
         self._lines[line] = None
 
-    def skip(self, name: str, reason: str) -> None:
-        """Counts an output that cannot be probed."""
+    def skip(self, name: str, reason: str, *, is_unmeasured: bool = False) -> None:
+        """Counts an output that cannot be probed; ``is_unmeasured`` if it should be, so that gates lack it."""
+        self.unmeasured += is_unmeasured
         self._outputs[reason] += 1
         self._examples[reason] = min(name, self._examples.get(reason, name))  # outputs finish in any order
 
@@ -102,10 +103,10 @@ def _recorded(cell: _Cell, record: Record, folder: Path, notes: Notes) -> Origin
         notes.skip(name, "is no image")
         return None
     if record.artifact_path is None or not is_inside(folder, record.artifact_path):
-        notes.skip(name, "its file is not in the run")
+        notes.skip(name, "its file is not in the run", is_unmeasured=True)
         return None
     if cell.lacks_base or not is_edit_of(call, record):
-        notes.skip(name, "the image that it edits is not in the run")
+        notes.skip(name, "the image that it edits is not in the run", is_unmeasured=True)
         return None
     path = folder / record.artifact_path
     return Original(call, record.sample_index, path, record.run_params, record.artifact_sha256)
@@ -141,7 +142,7 @@ def _existing(cell: _Cell, folder: Path, notes: Notes) -> Iterator[Original]:
     if not path or is_url(path) or not call.run.config.has_outputs:
         notes.skip(_name(cell), "its output is remote: run the suite, and probe that run" if path else "has no output")
     elif cell.lacks_base:
-        notes.skip(_name(cell), "the turn before has no output that can be read")
+        notes.skip(_name(cell), "the turn before has no output that can be read", is_unmeasured=True)
     else:
         yield Original(call, cell.sample, folder / path, call.params, call.params.get("sha256"))
 

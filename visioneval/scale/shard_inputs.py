@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from visioneval.engine.prepare.planning import SuiteOptions, load_stored_plan
-from visioneval.errors import UsageError, VisionEvalError
+from visioneval.errors import SuiteError, UsageError
 from visioneval.expansion.file_hashes import FileHashes
 from visioneval.expansion.keys import generation_key, grade_key
 from visioneval.expansion.plan import Call, Plan
@@ -26,6 +26,7 @@ _CASE_FILES = {"images": "input image", "masks": "mask", "reference": "reference
 """The parts of keys with the files of a case, and how messages name one."""
 _OF_EARLIER_TURNS = frozenset({"earlier-turns", "edited-image"})
 """Their files are compared where they were used first, and their outputs are checked by their hashes."""
+_MAX_NAMES = 5
 _Files = Mapping[str, tuple[str, ...]]
 """The files of a case by part of its keys: for a grader, its templates."""
 
@@ -45,7 +46,7 @@ class ShardInputs:
             if name in self._suite.judges
         }
         """By the title of a judge."""
-        self._now = _suite_now(runs)
+        self._now, self._why_not_now = _suite_now(runs)
         self._files: dict[str, _Files] = {}
         self._first: dict[tuple[str, tuple[str, ...]], tuple[str, Path, str | None]] = {}
         """By part and files: the hash, the shard that had it first, and the hash of its templates."""
@@ -84,7 +85,15 @@ class ShardInputs:
                 raise _differs(shard, first, subject)
 
     def warnings(self) -> Iterator[str]:
-        """A message for each tool of which the shards used several versions."""
+        """What could not be compared with the suite, and each tool of which the shards used several versions."""
+        if self._why_not_now:
+            yield self._why_not_now
+        if self._now is not None and (missing := sorted(self._now.missing_outputs)):
+            more = f" and {len(missing) - _MAX_NAMES:,} more" if len(missing) > _MAX_NAMES else ""
+            yield (
+                f"not compared with the suite, whose outputs are not on this machine: {', '.join(missing[:_MAX_NAMES])}"
+                f"{more}"
+            )
         for tool, versions in sorted(self._tools.items()):
             if len(versions) > 1:
                 listed = ", ".join(f"{version} ({shard})" for version, shard in versions.items())
@@ -125,7 +134,7 @@ class ShardInputs:
     def _subject(
         self, record: Record, changed: Iterable[str], template_of: Callable[[tuple[str, ...]], str | None]
     ) -> str:
-        """What a record used that is another one elsewhere: the file, or else the parts of its keys."""
+        """The file that differs, or else the parts of the keys."""
         files, recorded = self._files_of(record.test_id), _template_hashes(record)
         for part in sorted(changed, key=lambda name: (name not in _CASE_FILES, name)):
             if part in _CASE_FILES:
@@ -146,6 +155,8 @@ class _SuiteNow:
         self._hash_of = FileHashes(plan.folder)
         self._calls: dict[tuple[str, str], list[tuple[Call, Call]]] = {}
         """By case and model run: the calls that generate, and those of the cells. Samples of a model share one."""
+        self.missing_outputs: set[str] = set()
+        """The existing outputs of records that are not on this machine."""
         for call in plan.calls():
             for cell_call in (call, *call.dependents):
                 calls = self._calls.setdefault((cell_call.case.id, call.run.label), [])
@@ -161,25 +172,40 @@ class _SuiteNow:
         changed = changed_parts(record.generation_key, generation_key(call, record.sample_index, self._hash_of))
         if record.grade_key:
             changed |= changed_parts(record.grade_key, grade_key(cell_call, self._hash_of))
-        is_missing = self._plan.missing_output(call) is not None
-        return changed - _OF_EARLIER_TURNS - ({"image"} if is_missing else set())
+        changed -= _OF_EARLIER_TURNS
+        if (missing := self._plan.missing_output(call)) is None:
+            return changed
+        self.missing_outputs.add(missing)
+        return changed - {"image"}
 
     def template_sha256(self, names: tuple[str, ...]) -> str | None:
         """The hash of templates."""
         return self._plan.templates.digest(*names) if names else None
 
 
-def _suite_now(runs: Sequence[tuple[Path, RunInfo]]) -> _SuiteNow | None:
-    """``None`` if the suite of the shards is not on this machine, or cannot be loaded without its secrets or trust."""
+def _suite_now(runs: Sequence[tuple[Path, RunInfo]]) -> tuple[_SuiteNow | None, str]:
+    """The suite of the shards if it is on this machine, or a message if it needs secrets or trust.
+
+    Raises ``UsageError`` if it cannot be loaded otherwise: a file that is gone must not hide one that was replaced.
+    """
     for folder, info in runs:
         if not _is_suite_of(info):
             continue
+        skipped = "the shards are compared with each other, but not with the suite on this machine, which needs"
+        if info.hidden_vars:
+            return None, f"{skipped} its secret variables"
         selection = info.selection.model_copy(update={"shard": None})
         try:
-            return _SuiteNow(load_stored_plan(folder, SuiteOptions(selection=selection, runs=folder.parent)).plan)
-        except VisionEvalError:
-            return None
-    return None
+            plan = load_stored_plan(folder, SuiteOptions(selection=selection, runs=folder.parent)).plan
+        except SuiteError as error:
+            faults = [problem.message for problem in error.problems if "--trust-suite" not in problem.message]
+            if not faults:
+                return None, f"{skipped} --trust-suite"
+            raise UsageError(
+                f"{folder}: cannot be compared with its suite on this machine: {faults[0]}: restore what it needs"
+            ) from None
+        return _SuiteNow(plan), ""
+    return None, ""
 
 
 def _is_suite_of(info: RunInfo) -> bool:

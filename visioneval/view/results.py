@@ -10,9 +10,8 @@ from rich.console import Console
 
 from visioneval.analysis.agreement.agreement import agree
 from visioneval.analysis.agreement.reading import read_labeled
-from visioneval.analysis.compare.coverage import check_coverage, parse_allowed
+from visioneval.analysis.compare.decision import decide, parse_criteria
 from visioneval.analysis.compare.filters import ComparisonFilters
-from visioneval.analysis.compare.gates import check_gates, parse_fail_on
 from visioneval.analysis.compare.reading import compare_stored
 from visioneval.analysis.run_lookup import without_garbage_collection
 from visioneval.records.stores.lookup import fetch_outputs
@@ -26,13 +25,15 @@ _WIDTH = 110
 def render_comparison(a: Path, b: Path, frame: PageFrame) -> str:
     """The page of ``visioneval compare A B`` with its default gates. Raises ``UsageError`` and ``RunFormatError``."""
     notes: list[str] = []
-    gates, allowed = parse_fail_on(()), parse_allowed(())
+    criteria = parse_criteria()
     with without_garbage_collection():
-        comparison = compare_stored(str(a), str(b), a.parent, gates, filters=ComparisonFilters(), warn=notes.append)
+        comparison = compare_stored(
+            str(a), str(b), a.parent, criteria.gates, filters=ComparisonFilters(), warn=notes.append
+        )
         comparison = replace(
             comparison, a=replace(comparison.a, name=a.name), b=replace(comparison.b, name=b.name)
         )  # not by their paths
-        results = (*check_gates(comparison, gates), *check_coverage(comparison, allowed))
+        results = decide(comparison, criteria)
     for folder in (a, b):
         fetch_outputs(folder)
     return comparison_page(comparison, results, frame)

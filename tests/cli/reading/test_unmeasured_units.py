@@ -20,9 +20,8 @@ from visioneval.analysis.agreement.agreement import agree
 from visioneval.analysis.agreement.minimums import Minimum
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import compare
-from visioneval.analysis.compare.coverage import check_coverage, parse_allowed
-from visioneval.analysis.compare.gates import check_gates, exit_code, parse_fail_on
-from visioneval.analysis.compare.unmeasured import with_unmeasured
+from visioneval.analysis.compare.decision import decide, parse_criteria
+from visioneval.analysis.compare.gates import exit_code
 from visioneval.analysis.left_out import LeftOut
 from visioneval.analysis.probe.findings import ProbedCell
 from visioneval.analysis.probe.gates import MinDetection
@@ -70,6 +69,8 @@ def test_required_agreement(
     assert ("NOT MEASURED" in line) == (code == 3)
     assert (f"{unmeasured} of 60 labeled cells were not measured" in line) == (unmeasured > 0)
     assert ("--allow unmeasured=RATE accepts more" in line) == (code == 3)
+    conclusion = next(line for line in done.stdout.splitlines() if line.startswith("good and human label"))
+    assert ("more than" in conclusion) == (code == 3), conclusion
     minimums = {metric: 0.5}
     keyword = {"minimums": minimums} if flag == "--min" else {"minimum_points": minimums}
     result = ve.agreement("r", **keyword, allow=allow, runs=tmp_path)
@@ -81,6 +82,16 @@ def test_without_a_minimum_agreement_decides_nothing(tmp_path: Path) -> None:
     done = agreement(tmp_path, "r")
     assert done.exit_code == 0
     assert "on 24 cells; 36 of 60 labeled cells were not measured, more than 5%\n" in done.stdout
+
+
+def test_allow_needs_something_that_decides(tmp_path: Path) -> None:
+    labeled_run(tmp_path, 36)
+    done = agreement(tmp_path, "r", "--allow", "unmeasured=0.6")
+    message = "--allow: is for --min, --min-point and --correct: add one of them"
+    assert (done.exit_code, done.stderr) == (2, f"{message}\n")
+    with pytest.raises(UsageError, match=re.escape(message)):
+        ve.agreement("r", allow=["unmeasured"], runs=tmp_path)
+    assert ve.agreement("r", minimums={"good": 0.5}, allow=["unmeasured"], runs=tmp_path).allowed_unmeasured == 1
 
 
 @pytest.mark.parametrize(
@@ -174,7 +185,7 @@ def test_a_labeled_cell_that_was_generated_again_and_failed_was_not_measured() -
     run = labeled(cells, [label(case, "ann", "usable", at % 2 == 0) for at, case in enumerate(cells)], [USABLE])
     for lost, state in ((1, "passed"), (2, "unmeasured")):
         records = [
-            each.model_copy(
+            record.model_copy(
                 update={"scores": {}, "status": Status.ERROR, "verdict": Verdict.ERROR, "error": UNREACHABLE}
             )
             if at < lost
@@ -209,9 +220,10 @@ METRIC = {"look": METRICS["look"]}
 
 def compared(a: list[Cell], b: list[Cell], *fail_on: str, allow: tuple[str, ...] = ()) -> tuple[list[str], str, int]:
     """The states of the gates, their messages and the exit code."""
-    comparison, allowed = compare(side(a, metrics=METRIC), side(b, "b", metrics=METRIC)), parse_allowed(allow)
-    results = with_unmeasured(check_gates(comparison, parse_fail_on(fail_on)), comparison, allowed)
-    code = exit_code(comparison, (*results, *check_coverage(comparison, allowed)))
+    comparison = compare(side(a, metrics=METRIC), side(b, "b", metrics=METRIC))
+    all_results = decide(comparison, parse_criteria(fail_on, allow))
+    results = all_results[: len(fail_on)]
+    code = exit_code(comparison, all_results)
     return [result.state for result in results], "; ".join(result.message for result in results), code
 
 
@@ -243,6 +255,22 @@ def test_a_metric_that_neither_run_measured_is_not_unchanged() -> None:
     cells = scored("look", [None] * 9)
     assert compared(cells, cells, "regressed")[::2] == (["unmeasured"], 3)
     assert compared(cells, cells, "broken")[::2] == (["passed"], 0)  # is not about it
+
+
+@pytest.mark.parametrize("gate", ["look:1", "regressed"])
+@pytest.mark.parametrize(("allow", "code"), [((), 3), (("unmeasured=0.1",), 0), (("errors=0.1",), 0)])
+def test_accepting_a_removed_metric_accepts_no_other_loss(gate: str, allow: tuple[str, ...], code: int) -> None:
+    """B lacks the metric ``gone``, and A did not measure ``look`` in 2 of 20 pairs."""
+    metrics = {**METRIC, "gone": METRICS["look"]}
+    a = [
+        replace(item, scores={"look": None if at < 2 else 3, "gone": 3})
+        for at, item in enumerate(scored("look", [3] * 20))
+    ]
+    comparison = compare(side(a, metrics=metrics), side(scored("look", [3] * 20), "b", metrics=METRIC))
+    results = decide(comparison, parse_criteria([gate], ["missing-metrics", *allow]))
+    assert (exit_code(comparison, results), results[0].state) == (code, "unmeasured" if code else "passed")
+    lost = next(result for result in results if result.fail_on.text == "missing-metrics")
+    assert (lost.state, "gone" in lost.message) == ("passed", True)
 
 
 @pytest.mark.parametrize("stage", ["generate", "grade"])

@@ -125,6 +125,44 @@ def test_probe_leaves_out_a_replaced_output_of_a_run_and_of_a_suite_that_reads_i
         assert "skipped 1 output: the " in done.output
 
 
+def linked(path: Path) -> None:
+    outside = Path("outside.png").absolute()
+    shutil.copy(path, outside)
+    path.unlink()
+    path.symlink_to(outside)
+
+
+TREES = [f"artifacts/tree/m/{at}.png" for at in range(20)]
+FIRST_TURNS = [f"artifacts/cat/1/m/{at}.png" for at in range(20)]
+MANY, FROM_MANY = GENERATED.replace("samples: 2", "samples: 20"), FROM_RUN.replace("run: r", "run: many")
+LOST = "the image that it edits is not in the run"
+
+
+@pytest.mark.parametrize(
+    ("source", "lose", "paths", "note", "unmeasured"),
+    [
+        ("many", linked, TREES[:3], "3 outputs: its file is not in the run", 3),
+        ("many", linked, TREES[:4], "4 outputs: its file is not in the run", 4),
+        ("many", Path.unlink, FIRST_TURNS[:1], f"1 output: {LOST}", 2),
+        ("many", Path.unlink, FIRST_TURNS[:2], f"2 outputs: {LOST}", 4),
+        ("suite.yaml", Path.unlink, FIRST_TURNS[:1], "1 output: the turn before has no output that can be read", 2),
+        ("suite.yaml", Path.unlink, FIRST_TURNS[:2], "2 outputs: the turn before has no output that can be read", 4),
+    ],
+)
+def test_the_gates_of_a_probe_need_the_outputs_that_are_lost(
+    source: str, lose: Any, paths: list[str], note: str, unmeasured: int
+) -> None:
+    """Of 60 outputs, 3 may be lost. A first turn that is lost takes the second with it."""
+    assert visioneval(MANY, "run", "suite.yaml", "--run-id", "many").exit_code == 0
+    for path in paths:
+        lose(Path("runs/many") / path)
+    probe = ("probe", source, "--kinds", "pixels.blank", "--min-detection", "pixels.blank:0.1", "--json")
+    done = visioneval(FROM_MANY if source == "suite.yaml" else MANY, *probe)
+    assert note in done.output
+    assert f"{unmeasured} of 60 outputs were not measured" in done.output
+    assert done.exit_code == (3 if unmeasured > 3 else 0)
+
+
 @pytest.mark.parametrize("other", [None, "r"])
 def test_people_label_no_replaced_output(other: str | None) -> None:
     name = "r" if other is None else "second"

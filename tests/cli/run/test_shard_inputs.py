@@ -187,13 +187,50 @@ def test_a_suite_that_changed_after_the_shards_is_not_the_one_to_compare_with(ma
     machine.merge(0)
 
 
-def test_an_input_that_is_not_on_this_machine_is_not_compared(machine: Machine) -> None:
-    """The shards are still compared with each other."""
-    machine.shard(1)
-    edited("part.md.j2")(machine.folder)
-    machine.shard(2)
+@pytest.mark.parametrize("lost", ["in.png", "mask.png", "ref.png", "part.md.j2", "look.md.j2", "answers.csv"])
+def test_a_file_that_is_gone_hides_none_that_was_replaced(machine: Machine, lost: str) -> None:
+    for number in (1, 2):
+        machine.shard(number)
+    image(machine.folder / "own.png", "yellow")
+    assert "'own' on 'mock' used the input image own.png, which changed" in machine.merge(2)
+    content = (machine.folder / lost).read_bytes()
+    (machine.folder / lost).unlink()
+    refused = machine.merge(2)
+    assert (refused.count("\n"), lost in refused) == (1, True), refused
+    assert refused.startswith("runs/s1: cannot be compared with its suite on this machine: "), refused
+    (machine.folder / lost).write_bytes(content)
+    assert "own.png" in machine.merge(2)
+
+
+CODE = """
+from visioneval.graders.base import Grade
+class Grader:
+    def __init__(self, config): pass
+    async def grade(self, subject): return Grade(scores={"neat": True})
+"""
+
+
+def test_a_suite_that_needs_trust_is_not_compared_and_that_is_printed(machine: Machine) -> None:
+    (machine.folder / "mine.py").write_text(CODE)
+    neat = {"key": "neat", "type": "mine:Grader", "writes": {"neat": {"type": "bool"}}}
+    machine.write(graders=[*SUITE["graders"], neat])
+    for number in (1, 2):
+        machine.shard(number, "--trust-suite")
+    skipped = (
+        "the shards are compared with each other, but not with the suite on this machine, which needs --trust-suite"
+    )
+    assert machine.merge(0) == f"{skipped}\n"
+
+
+def test_a_suite_that_needs_trust_and_lost_a_file_is_refused(machine: Machine) -> None:
+    (machine.folder / "mine.py").write_text(CODE)
+    neat = {"key": "neat", "type": "mine:Grader", "writes": {"neat": {"type": "bool"}}}
+    machine.write(graders=[*SUITE["graders"], neat])
+    for number in (1, 2):
+        machine.shard(number, "--trust-suite")
     (machine.folder / "in.png").unlink()
-    assert "runs/s2: differs from runs/s1 in the template look.md.j2" in machine.merge(2)
+    refused = machine.merge(2)
+    assert (refused.count("\n"), "in.png" in refused) == (1, True), refused
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "a\x00b", "x" * 5000, ""])
@@ -217,7 +254,7 @@ def test_outputs_that_changed_between_shards(machine: Machine) -> None:
     machine.shard(2)
     assert "'boat' on 'mine' used the output out/boat.png, which changed since then" in machine.merge(2)
     (machine.folder / "out/boat.png").unlink()
-    machine.merge(0)
+    assert machine.merge(0) == "not compared with the suite, whose outputs are not on this machine: out/boat.png\n"
 
 
 def test_a_shard_whose_resume_was_interrupted_is_named(machine: Machine) -> None:
@@ -241,7 +278,7 @@ def test_secret_variables_are_not_needed_to_compare_shards(machine: Machine) -> 
     machine.shard(2, *secret)
     assert "runs/s2: differs from runs/s1 in the template look.md.j2" in machine.merge(2)
     machine("run", "--resume", "s1", *secret)
-    machine.merge(0)
+    assert machine.merge(0).endswith("not with the suite on this machine, which needs its secret variables\n")
 
 
 def test_changed_rows_of_a_dataset_are_another_suite(machine: Machine) -> None:

@@ -160,6 +160,60 @@ def test_parquet_reads_the_same(load: Load, tmp_path: Path) -> None:
     assert (case.expect.text.required, case.tags) == (("SALE",), ("u",))
 
 
+UNCLEAR = ("[SALE]", "None", "nan", "<NA>", "[u", "['a' 'b']", "{'a', 'b'}", "array(['a'])", "['a', nan]")
+
+
+@pytest.mark.parametrize("text", UNCLEAR)
+@pytest.mark.parametrize("name", ["d.csv", "d.tsv", "d.jsonl", "d.json", "d.parquet"])
+def test_only_a_text_table_cannot_tell_a_text_from_a_list(
+    load: Load, problems: Any, tmp_path: Path, text: str, name: str
+) -> None:
+    """JSON and Parquet have lists and null, so a string there is a text unless it is a whole list."""
+    row = {"i": "a", "r": text}
+    files = {"d.csv": table([row]), "d.tsv": f"i\tr\na\t{text}\n", "d.jsonl": json.dumps(row)}
+    required = fed("id: i, prompt: i, expect.text.required: r", name)
+    default = fed("id: i, prompt: i", name, ', defaults: {expect: {text: {required: "{{ row.r }}"}}}')
+    if name in ("d.csv", "d.tsv"):
+        (line,) = problems(required, {name: files[name]})
+        assert line.startswith(f"{name}:2:1: expect.text.required: ")
+        (line,) = problems(default, {name: files[name]})
+        assert line.startswith(f"{name}:2:1: defaults: expect.text.required: ")
+        return
+    if name == "d.parquet":
+        pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        parquet.write_table(pa.table({"i": ["a"], "r": [text]}), tmp_path / name)
+    else:
+        (tmp_path / name).write_text(files.get(name, json.dumps([row])))
+    for suite_text in (required, default):
+        loaded = load(suite_text)
+        (case,) = loaded.suite.cases
+        assert case.expect.text is not None
+        assert case.expect.text.required == (text,)
+        assert loaded.warnings == ()
+
+
+@pytest.mark.parametrize(("name", "joined"), [("d.jsonl", "e.csv"), ("d.csv", "e.jsonl"), ("d.jsonl", "e.jsonl")])
+def test_a_join_with_a_text_table_cannot_tell_either(
+    load: Load, problems: Any, tmp_path: Path, name: str, joined: str
+) -> None:
+    first, second = {"i": "a"}, {"i": "a", "r": "[SALE]"}
+    files = {
+        name: table([first]) if name.endswith("csv") else json.dumps(first),
+        joined: table([second]) if joined.endswith("csv") else json.dumps(second),
+    }
+    text = fed("id: i, prompt: i, expect.text.required: r", name, f", join: {{path: {joined}, on: i}}")
+    if "csv" in name + joined:
+        (line,) = problems(text, files)
+        assert line.startswith(f"{name}:")
+        assert "[SALE] may be a list or a text" in line
+        return
+    for path, content in files.items():
+        (tmp_path / path).write_text(content)
+    (case,) = load(text).suite.cases
+    assert case.expect.text is not None
+    assert case.expect.text.required == ("[SALE]",)
+
+
 def test_json_needs_no_note(load: Load, tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text(table([{"i": "a", "r": '["SALE"]', "f": "[SALE] x", "t": "u"}]))
     assert load(fed(FIELDS, "d.csv")).warnings == ()

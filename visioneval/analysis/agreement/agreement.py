@@ -27,7 +27,7 @@ from visioneval.types import Frozen
 class Agreement(Frozen):
     """The result of ``agree``. ``notes`` are sentences about missing results and ignored labels.
 
-    ``correction`` is present if it was requested.
+    ``correction`` is present if it was requested. ``allowed_unmeasured`` is the share that ``--allow`` grants.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -42,6 +42,7 @@ class Agreement(Frozen):
     judges: tuple[RunJudges, ...] = ()
     minimums: tuple[MinimumResult, ...] = ()
     correction: Correction | None = None
+    allowed_unmeasured: float = 0.0
     exit_code: int = int(ExitCode.PASSED)
 
     def __repr__(self) -> str:
@@ -63,9 +64,8 @@ def agree(
 
     ``is_corrected``: also corrects the figures of each run with the labels of its random draws.
     ``allowed_unmeasured``: the share of cells that a minimum or a correction may leave out because they were not
-    measured. Raises ``UsageError``
-    if two runs define a question differently, if no run has the metric or the measure of a minimum, or if nothing can
-    be corrected.
+    measured. Raises ``UsageError`` if two runs define a question differently, if no run has the metric or the measure
+    of a minimum, or if nothing can be corrected.
     """
     runs, outdated = drop_outdated_labels(runs)
     answers = replace(pool(runs), outdated=outdated)
@@ -86,6 +86,7 @@ def agree(
         judges=judges_by_run(runs, answers),
         minimums=checked,
         correction=correction,
+        allowed_unmeasured=min(allowed_unmeasured, 1.0),
         exit_code=exit_code(checked) if is_reliable else ExitCode.INCOMPLETE,
     )
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from visioneval.analysis.compare.compare import Comparison
-from visioneval.analysis.compare.coverage import ERRORS, METRICS, UNMEASURED, Allowed
+from visioneval.analysis.compare.coverage import ERRORS, UNMEASURED, Allowed
 from visioneval.analysis.compare.differences import PASS_RATE, Difference
 from visioneval.analysis.compare.gates import REGRESSED, GateResult
 from visioneval.analysis.left_out import LeftOut
@@ -28,13 +28,12 @@ def with_unmeasured(results: Sequence[GateResult], comparison: Comparison, allow
 
 
 def _with_unmeasured(result: GateResult, comparison: Comparison, allowed: Allowed) -> GateResult:
-    limits = {PASS_RATE: max(allowed.get(kind, 0.0) for kind in (UNMEASURED, ERRORS))}
-    of_metrics = max(limits[PASS_RATE], allowed.get(METRICS, 0.0))
-    lost = [(name, part, limits.get(name, of_metrics)) for name, part in _parts(result, comparison) if part.unmeasured]
+    limit = max(allowed.get(kind, 0.0) for kind in (UNMEASURED, ERRORS))
+    lost = [(name, left_out) for name, left_out in _left_out_of(result, comparison) if left_out.unmeasured]
     if not lost:
         return result
-    too_many = [entry for entry in lost if entry[1].is_too_much(entry[2])]
-    listed = [f"{name}: {part.sentence('pair', limit)}" for name, part, limit in (too_many or lost)[:_MAX_NAMES]]
+    too_many = [entry for entry in lost if entry[1].is_too_much(limit)]
+    listed = [f"{name}: {left_out.sentence('pair', limit)}" for name, left_out in (too_many or lost)[:_MAX_NAMES]]
     more = len(too_many or lost) - len(listed)
     message = "; ".join([result.message, *listed, *([f"{more} more metrics"] if more else [])])
     if not too_many:
@@ -44,7 +43,7 @@ def _with_unmeasured(result: GateResult, comparison: Comparison, allowed: Allowe
     return replace(result, state=result.state if is_certain else "unmeasured", message=message)
 
 
-def _parts(result: GateResult, comparison: Comparison) -> Iterator[tuple[str, LeftOut]]:
+def _left_out_of(result: GateResult, comparison: Comparison) -> Iterator[tuple[str, LeftOut]]:
     """What a gate leaves out of each number that it is about. The cases of ``must_pass`` have counts of their own."""
     gate = result.fail_on
     if gate.text == MUST_PASS or not comparison.stable_pairs:

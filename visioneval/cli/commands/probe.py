@@ -87,7 +87,7 @@ def probe(
     A RUN is probed on its outputs that passed, a SUITE on its existing outputs, references and input images. Harmless
     changes, such as JPEG, show the false alarms. Nothing is generated, and no judge is asked without --judges.
 
-    Exits 1 if a gate failed, and 3 if nothing could be planted.
+    Exits 1 if a gate failed, and 3 if nothing could be planted, a gate is not measured, or a judge was never asked.
     """
     from visioneval.cli.progress import print_traceback
     from visioneval.cli.reports import check_reports

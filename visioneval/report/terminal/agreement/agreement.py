@@ -51,7 +51,7 @@ def _parts(agreement: Agreement, width: int) -> Iterator[RenderableType]:
     )
     if agreement.notes:
         yield Text("\n".join(map(clean, agreement.notes)), style="yellow")
-    if conclusions := [_conclusion(grader) for grader in agreement.graders if grader.cells]:
+    if conclusions := [_conclusion(grader, agreement) for grader in agreement.graders if grader.cells]:
         yield Text("\n".join(conclusions))
     if agreement.minimums:
         yield with_title("Minimums", Group(*map(_minimum_line, agreement.minimums)))
@@ -69,14 +69,14 @@ def _parts(agreement: Agreement, width: int) -> Iterator[RenderableType]:
     yield from agreement_cards(agreement.judges, width)
 
 
-def _conclusion(grader: GraderAgreement) -> str:
+def _conclusion(grader: GraderAgreement, agreement: Agreement) -> str:
     """The headline in one sentence: how far grader and raters agree, on how many cells, and the raters themselves."""
     measure = grader.measures[grader.headline]
     cells = count_of(grader.cells, "cell") if measure.n == grader.cells else f"{measure.n:,} of {grader.cells:,} cells"
     parts = [
         f"{_NAMES[grader.headline]} {_show_interval(measure, '')} on {cells}",
         f"raters evenly split on {grader.split:,}" * bool(grader.split),
-        grader.left_out.sentence("labeled cell"),
+        grader.left_out.sentence("labeled cell", agreement.allowed_unmeasured),
         "" if grader.ceiling.value is None else f"a rater and the others agree {_show_interval(grader.ceiling, '')}",
     ]
     about = grader.metric if grader.metric == grader.question else f"{grader.metric} and human label {grader.question}"

@@ -101,7 +101,7 @@ class RowReader:
                 value: Any = row_questions(row, source) if key in QUESTION_KEYS else self._turns(row, source)
             else:
                 value = self._value_of(source, row)
-            if value is None or (value := converted(key, value)) == []:
+            if value is None or (value := converted(key, value, row)) == []:
                 continue
             self._note_python(key, source, row)
             case[key] = _as_data(key, value)
@@ -121,7 +121,7 @@ class RowReader:
         values = {key: self._value_of(column, row) for key, column in columns.items()}
         if values.get("prompt") is None:
             return []
-        return [nested({key: converted(key, value) for key, value in values.items() if value is not None})]
+        return [nested({key: converted(key, value, row) for key, value in values.items() if value is not None})]
 
     def _value_of(self, source: Any, row: Row) -> Any:
         """The value at a source; ``None`` for a missing or empty one."""
@@ -187,25 +187,25 @@ def row_defaults(defaults: Mapping[str, Any], variables: Variables, row: Row) ->
     for key in TEMPLATE_KEYS:
         if isinstance(filled.get(key), str) and filled[key] != defaults[key]:
             filled[key] = literal(filled[key])
-    filled = _with_lists(filled, defaults)
+    filled = _with_lists(filled, defaults, row)
     if isinstance(turns := defaults.get("turns"), list):
         filled["turns"] = [_filled_turn(*pair) for pair in zip(turns, filled["turns"], strict=True)]
     return filled
 
 
-def _with_lists(filled: Mapping[str, Any], defaults: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+def _with_lists(filled: Mapping[str, Any], defaults: Mapping[str, Any], row: Row, above: str = "") -> dict[str, Any]:
     """Defaults for one row with a list where one is wanted and a text was rendered."""
     lists: dict[str, Any] = {}
     for name, value in filled.items():
         key = f"{above}{name}"
         if key in LISTS and isinstance(value, str):
-            value = converted(key, value)
+            value = converted(key, value, row)
         elif key in LISTS and isinstance(value, list):
             for item, written in zip(value, defaults[name], strict=True):
-                if item != written and isinstance(item, str) and cell_items(item) is not None:
+                if item != written and isinstance(item, str) and _items(item, row) is not None:
                     raise ValueError(f"{key}: {written} is a list: write it without a list around it")
         elif key in _MAPPINGS and isinstance(value, Mapping) and isinstance(defaults[name], Mapping):
-            value = _with_lists(value, defaults[name], f"{key}.")
+            value = _with_lists(value, defaults[name], row, f"{key}.")
         lists[name] = value
     return lists
 
@@ -217,12 +217,15 @@ def _filled_turn(turn: Any, filled: Any) -> Any:
     return {key: value if value == turn[key] else _as_data(key, value) for key, value in filled.items()}
 
 
-def converted(key: str, value: Any) -> Any:
-    """Converts a cell to the type of a case's key, since all cells of a table are text. Raises ``ValueError``."""
+def converted(key: str, value: Any, row: Row) -> Any:
+    """Converts a value of a row to the type of a case's key, since all cells of a table are text.
+
+    Raises ``ValueError``.
+    """
     if key in _YES_OR_NO and isinstance(value, str):
         return parse_scalar(value)
     if key in LISTS and isinstance(value, str):
-        value = _listed(key, value)
+        value = _listed(key, value, row)
     elif key in _MAPPINGS and isinstance(value, str) and value[:1] in ("[", "{"):
         with suppress(ValueError):  # the model reports the text
             value = cell_data(value)
@@ -231,12 +234,25 @@ def converted(key: str, value: Any) -> Any:
     return [value] if key in LISTS and not isinstance(value, list) else value
 
 
-def _listed(key: str, text: str) -> Any:
+def _listed(key: str, text: str, row: Row) -> Any:
     """The list in a cell, or its text. Where items have keys, brackets always begin a list or an object."""
     try:
         if key in _STRUCTURED and text.lstrip()[:1] in ("[", "{"):
             return cell_data(text)
-        data = cell_items(text)
+        data = _items(text, row)
     except ValueError as error:
         raise ValueError(f"{key}: {error}") from None
     return text if data is None else data
+
+
+def _items(text: str, row: Row) -> Any:
+    """The list or the object in a text; ``None`` if it is one item. Raises ``ValueError`` if a table cannot tell.
+
+    JSON and Parquet can: they have lists and null, so that what is not well-formed as a list is a text.
+    """
+    try:
+        return cell_items(text)
+    except ValueError:
+        if row.has_text_only:
+            raise
+        return None

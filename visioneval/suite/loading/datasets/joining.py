@@ -26,6 +26,7 @@ def joined(
         report(other_name, 1, f"both {name} and {other_name} have a column {clash!r}: change 'as' of the join")
         return []
     columns = {key: _columns(same, join) for key, same in matches.items()}
+    has_text_only = any(other.has_text_only for other in others)
     result: list[Row] = []
     matched = 0
     for row in rows:
@@ -37,7 +38,8 @@ def joined(
         if matched > CELLS.limit:
             report(name, row.line, f"more than {CELLS.limit:,} rows of {other_name} match ({CELLS.hint})")
             return []
-        result.append(Row(row.line, {**row.cells, **columns.get(key, _columns([], join))}, row.number))
+        cells = {**row.cells, **columns.get(key, _columns([], join))}
+        result.append(Row(row.line, cells, row.number, has_text_only=row.has_text_only or has_text_only))
     return result
 
 

@@ -28,6 +28,8 @@ class Row:
     line: int
     cells: Mapping[str, Any]
     number: int = 0
+    has_text_only: bool = False
+    """Whether it is of a text table, whose cells cannot tell a list or a missing value from a text."""
 
     def get(self, path: str) -> Any:
         """The value of a column, or at a path such as ``meta.size`` or ``objects[*].name``; ``None`` if missing.

@@ -160,7 +160,7 @@ def _table_rows(text: str, name: str, separator: str) -> Iterator[Row | Problem]
                 return
         elif len(cells) == len(header):
             number += 1
-            yield Row(line, dict(zip(header, cells, strict=True)), number)
+            yield Row(line, dict(zip(header, cells, strict=True)), number, has_text_only=True)
         else:
             message = f"the row has {len(cells)} values, but the header has {len(header)}"
             if len(header) == 1 and (hint := separator_hint(header[0])):

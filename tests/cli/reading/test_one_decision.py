@@ -1,0 +1,53 @@
+"""The command, its HTML page, the API and the page of ``view`` decide a comparison in the same way."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toys import Toy
+
+import visioneval as ve
+from visioneval.report.html.pages import PageFrame
+from visioneval.view.results import render_comparison
+
+FINE: list[dict[str, Any]] = [{"id": f"c{at}"} for at in range(6)]
+LOST_IN_A = [{**case, "metadata": {"look": "raises"}} if at < 2 else case for at, case in enumerate(FINE)]
+FAILED = [{**case, "metadata": {"look": "bad"}} for case in FINE]
+
+
+def decided(page: str) -> tuple[str, list[tuple[str, str]]]:
+    """The headline of a page, and the state and name of each gate."""
+    (headline,) = re.findall(r"<h1>(.*?)</h1>", page)
+    return headline, re.findall(r'<span class="state (\w+)">.*?<code>(.*?)</code>', page)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "of_b", "code", "headline"),
+    [
+        (FINE, FINE, {}, 0, "All gates passed"),
+        (LOST_IN_A, FINE, {}, 3, "A gate was not measured"),
+        (FINE, LOST_IN_A, {}, 3, "A gate was not measured"),
+        (LOST_IN_A, LOST_IN_A, {}, 0, "All gates passed"),
+        (FINE, FINE[:5], {}, 3, "A gate was not measured"),
+        (FINE, [{**FINE[0], "flaky": True}, *FINE[1:]], {}, 3, "A gate was not measured"),
+        (FINE, FINE, {"compare": {"must_detect": 5}}, 3, "A gate cannot tell"),
+        ([{**FINE[0], "tags": ["must_pass"]}], [{**FAILED[0], "tags": ["must_pass"]}], {}, 1, "A gate failed"),
+    ],
+    ids=["same", "lost in A", "lost in B", "lost in both", "lost cell", "excused", "must_detect", "must_pass"],
+)
+def test_every_reader_decides_alike(
+    toy: Toy, a: list[dict[str, Any]], b: list[dict[str, Any]], of_b: dict[str, Any], code: int, headline: str
+) -> None:
+    toy.run(*a, arguments=("--run-id", "a"))
+    toy.run(*b, arguments=("--run-id", "b"), **of_b)
+    done = toy("compare", "a", "b", "--html", "page.html")
+    assert done.exit_code == code, done.output
+    assert ve.compare("a", "b").exit_code == code
+    page = decided((toy.folder / "page.html").read_text())
+    runs = toy.folder / "runs"
+    assert decided(render_comparison(Path(runs / "a"), Path(runs / "b"), PageFrame(()))) == page
+    assert page[0] == headline
+    assert [state for state, _ in page[1]] == [gate.state for gate in ve.compare("a", "b").gates]
