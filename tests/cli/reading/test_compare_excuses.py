@@ -67,6 +67,15 @@ def test_a_change_that_excuses_more_is_a_loss(toy: Toy, change: dict[str, Any], 
         assert found["excuses"]["message"] == "B excuses nothing that A does not", (a, b)
 
 
+def test_a_negated_rule_of_yes_or_no_excuses_what_it_failed(toy: Toy) -> None:
+    suites(toy, {"verdict": ["fine"]}, {"verdict": ["not fine"], "case": BAD})
+    for a, b in SIDES:
+        code, found = gates(toy, a, b, "--fail-on", "must_pass")
+        assert (code, found["must_pass"]["state"]) == (3, "passed"), (a, b)
+        assert "8 cells not failed by the rule 'fine'" in found["excuses"]["message"], (a, b)
+        assert gates(toy, a, b, "--fail-on", "must_pass", "--allow", "excuses")[0] == 0, (a, b)
+
+
 UNCHANGED: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {}),
     ({"case": {"flaky": True}}, {"case": {"flaky": True}}),
@@ -155,7 +164,9 @@ def test_a_cell_without_an_output_excuses_no_grader() -> None:
         (["look == 3"], ["look >= 3", "look <= 4"], []),
         (["look >= 3"], ["look == 3"], []),
         (["look != 3"], ["look == 4"], ["look != 3"]),
-        (["fine"], ["not fine"], []),
+        (["fine"], ["not fine"], ["fine"]),
+        (["not fine"], ["fine"], ["not fine"]),
+        (["fine"], ["'fine'"], []),
         (["fine"], ["fine", "more"], []),
         (["fine"], [], ["fine"]),
     ],

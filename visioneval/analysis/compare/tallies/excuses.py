@@ -12,7 +12,7 @@ from visioneval.rules import parse_rule
 from visioneval.types import MUST_PASS, Verdict
 
 _SHADOWS = {">=": (">",), ">": (">",), "<=": ("<",), "<": ("<",), "==": ("<", ">"), "!=": ("!=",)}
-"""What each operator excludes: values below, above, or equal to the threshold."""
+"""What each operator excludes: values below, above, or equal to the threshold. A yes/no rule excludes no or yes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,5 +96,5 @@ def dropped_rules(before: Sequence[str], after: Iterable[str]) -> Iterator[str]:
 
 def _shadows(text: str) -> Iterator[tuple[str, str]]:
     rule = parse_rule(text)
-    sides = ("yes or no",) if rule.op is None else _SHADOWS[rule.op]
+    sides = (("no",) if rule.expected else ("yes",)) if rule.op is None else _SHADOWS[rule.op]
     return ((rule.metric, side) for side in sides)
