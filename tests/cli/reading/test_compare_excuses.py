@@ -76,6 +76,28 @@ def test_a_negated_rule_of_yes_or_no_excuses_what_it_failed(toy: Toy) -> None:
         assert gates(toy, a, b, "--fail-on", "must_pass", "--allow", "excuses")[0] == 0, (a, b)
 
 
+@pytest.mark.parametrize(
+    ("rule", "is_excuse"),
+    [
+        ("level >= 0", True),
+        ("level > -1", True),
+        ("level != 7", True),
+        ("level > 0", False),
+        ("level >= 0.1", False),
+        ("level != 1", True),  # it no longer fails what is below
+    ],
+)
+def test_a_threshold_that_cannot_fail_is_an_excuse(toy: Toy, rule: str, is_excuse: bool) -> None:
+    suites(toy, {"verdict": ["level >= 0.4"]}, {"verdict": [rule], "case": BAD}, cases=2)
+    for a, b in SIDES:
+        code, found = gates(toy, a, b, "--fail-on", "must_pass")
+        assert (code, found["excuses"]["state"]) == ((3, "unmeasured") if is_excuse else (0, "passed")), (a, b)
+        assert ("2 cells not failed by the rule 'level >= 0.4'" in found["excuses"]["message"]) is is_excuse, (a, b)
+        assert gates(toy, b, a, "--fail-on", "pass_rate:0.5")[1]["excuses"]["state"] == (
+            "unmeasured" if rule == "level != 1" else "passed"
+        ), (a, b)
+
+
 UNCHANGED: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {}),
     ({"case": {"flaky": True}}, {"case": {"flaky": True}}),
