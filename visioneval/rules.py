@@ -17,7 +17,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import Literal
 
-from visioneval.types import Score, Verdict
+from visioneval.types import Metric, Score, Verdict
 
 OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
@@ -27,6 +27,7 @@ OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     "<": operator.lt,
 }
+_OPPOSITE = {">=": "<", "<": ">=", "<=": ">", ">": "<=", "==": "!=", "!=": "=="}
 COUNTING = ("pass_rate", "error_rate", "unmeasured_rate", "refusal_rate")
 MEASURING = ("mean", "rate", "separation", *(f"p{percent}" for percent in range(1, 100)))
 WEIGHTABLE = ("pass_rate", "mean", "rate")
@@ -236,6 +237,19 @@ def gate_passes(gate: Gate, value: float | None) -> bool:
 def is_true(value: float, op: str, threshold: float) -> bool:
     """Compares a value with a threshold, ignoring floating-point noise."""
     return OPERATORS[op](threshold if is_equal(value, threshold) else value, threshold)
+
+
+def is_always_met(metric: Metric, op: str, threshold: float) -> bool:
+    """Whether every score in the range of its metric meets a comparison, so that it cannot fail."""
+    return is_never_met(metric, _OPPOSITE[op], threshold)
+
+
+def is_never_met(metric: Metric, op: str, threshold: float) -> bool:
+    """Whether no score in the range of its metric meets a comparison."""
+    low, high = metric.range or (None, None)
+    above = high is not None and (threshold > high if op in (">=", "==") else op == ">" and threshold >= high)
+    below = low is not None and (threshold < low if op in ("<=", "==") else op == "<" and threshold <= low)
+    return metric.type == "number" and (above or below)
 
 
 def is_equal(value: float, threshold: float) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
-from visioneval.rules import parse_rule
+from visioneval.rules import Rule, is_always_met, parse_rule
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.filters import VerdictRule
 from visioneval.suite.metrics import SuiteMetrics
 from visioneval.suite.model import Suite
+from visioneval.types import Metric
 
 RulesOf = Callable[[str, str], tuple[str, ...] | None]
 """The rules that can fail the cells of a case on a model run; ``None`` if they are unknown."""
@@ -19,7 +20,8 @@ def unknown_rules(case: str, label: str) -> None:
 
 
 class DecidingRules:
-    """The rules of a suite that can fail a cell: of the level ``fail``, in scope, and over a metric of the cell."""
+    """The rules of a suite that can fail a cell: of the level ``fail``, in scope, over a metric of the cell, and
+    not met by every score in its range."""
 
     def __init__(self, suite: Suite, selected: Suite) -> None:
         """Takes a whole suite, and what a selection left of it."""
@@ -40,4 +42,9 @@ class DecidingRules:
     def _of_case(self, case: TestCase) -> Iterable[VerdictRule]:
         metrics = self._metrics.of_case(case)
         rules = self._suite.verdict if case.verdict is None else case.verdict
-        return (rule for rule in rules if rule.level == "fail" and parse_rule(rule.rule).metric in metrics)
+        return (rule for rule in rules if rule.level == "fail" and _can_fail(parse_rule(rule.rule), metrics))
+
+
+def _can_fail(rule: Rule, metrics: Mapping[str, Metric]) -> bool:
+    metric = metrics.get(rule.metric)
+    return metric is not None and not (rule.op and is_always_met(metric, rule.op, rule.threshold))

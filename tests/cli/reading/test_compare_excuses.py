@@ -67,6 +67,37 @@ def test_a_change_that_excuses_more_is_a_loss(toy: Toy, change: dict[str, Any], 
         assert results["excuses"]["message"] == "B excuses nothing that A does not", (a, b)
 
 
+def test_a_negated_rule_of_yes_or_no_excuses_what_it_failed(toy: Toy) -> None:
+    suites(toy, {"verdict": ["fine"]}, {"verdict": ["not fine"], "case": BAD})
+    for a, b in SIDES:
+        code, found = gates(toy, a, b, "--fail-on", "must_pass")
+        assert (code, found["must_pass"]["state"]) == (3, "passed"), (a, b)
+        assert "8 cells not failed by the rule 'fine'" in found["excuses"]["message"], (a, b)
+        assert gates(toy, a, b, "--fail-on", "must_pass", "--allow", "excuses")[0] == 0, (a, b)
+
+
+@pytest.mark.parametrize(
+    ("rule", "is_excuse"),
+    [
+        ("level >= 0", True),
+        ("level > -1", True),
+        ("level != 7", True),
+        ("level > 0", False),
+        ("level >= 0.1", False),
+        ("level != 1", True),  # it no longer fails what is below
+    ],
+)
+def test_a_threshold_that_cannot_fail_is_an_excuse(toy: Toy, rule: str, is_excuse: bool) -> None:
+    suites(toy, {"verdict": ["level >= 0.4"]}, {"verdict": [rule], "case": BAD}, cases=2)
+    for a, b in SIDES:
+        code, found = gates(toy, a, b, "--fail-on", "must_pass")
+        assert (code, found["excuses"]["state"]) == ((3, "unmeasured") if is_excuse else (0, "passed")), (a, b)
+        assert ("2 cells not failed by the rule 'level >= 0.4'" in found["excuses"]["message"]) is is_excuse, (a, b)
+        assert gates(toy, b, a, "--fail-on", "pass_rate:0.5")[1]["excuses"]["state"] == (
+            "unmeasured" if rule == "level != 1" else "passed"
+        ), (a, b)
+
+
 UNCHANGED: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {}),
     ({"case": {"flaky": True}}, {"case": {"flaky": True}}),
@@ -155,7 +186,9 @@ def test_a_cell_without_an_output_excuses_no_grader() -> None:
         (["look == 3"], ["look >= 3", "look <= 4"], []),
         (["look >= 3"], ["look == 3"], []),
         (["look != 3"], ["look == 4"], ["look != 3"]),
-        (["fine"], ["not fine"], []),
+        (["fine"], ["not fine"], ["fine"]),
+        (["not fine"], ["fine"], ["not fine"]),
+        (["fine"], ["'fine'"], []),
         (["fine"], ["fine", "more"], []),
         (["fine"], [], ["fine"]),
     ],

@@ -302,10 +302,9 @@ def test_built_in_metrics_survive_a_grade_and_are_missing_after_a_replay(paid: S
 def test_compare_by_a_computed_and_by_a_built_in_metric(toy: Toy) -> None:
     metrics = {"metrics": {"overall": {"expression": "level * 10", "range": [0, 10]}}}
     cases = [{} for _ in range(4)]
-    toy.run(*cases, **metrics, arguments=("--run-id", "a"))
-    toy.run(
-        *({"metadata": {"look": "bad"}} for _ in range(4)), **metrics, verdict=["not fine"], arguments=("--run-id", "b")
-    )
+    toy.run(*cases, **metrics, verdict=["level >= 0.4"], arguments=("--run-id", "a"))
+    bad = [{"metadata": {"look": "bad"}} for _ in range(4)]
+    toy.run(*bad, **metrics, verdict=["level >= 0.2"], arguments=("--run-id", "b"))
     result = toy("compare", "a", "b", "--fail-on", "overall:1", "--json")
     gate = json.loads(result.stdout)["gates"][0]
     assert (gate["state"], result.exit_code) == ("failed", 1)

@@ -513,6 +513,46 @@ def test_models_that_differ_only_in_their_server_are_a_warning(
 
 
 @pytest.mark.parametrize(
+    ("rule", "is_idle"),
+    [
+        ("text.recall >= 0", True),
+        ("text.recall > -1", True),
+        ("text.recall <= 1", True),
+        ("text.recall < 1.01", True),
+        ("text.recall != 1.5", True),
+        ("{rule: text.recall >= 0, level: warn}", True),
+        ("text.recall > 0", False),
+        ("text.recall >= 0.01", False),
+        ("text.recall < 1", False),
+        ("text.recall != 1", False),
+        ("text.recall == 0", False),
+    ],
+)
+@pytest.mark.parametrize("of_case", [False, True])
+def test_a_rule_that_every_score_meets_is_a_warning(
+    load: Callable[..., LoadedSuite], rule: str, is_idle: bool, of_case: bool
+) -> None:
+    case = f", verdict: [text, {rule}]" if of_case else ""
+    loaded = load(
+        f"""\
+name: x
+cases: [{{id: one, prompt: p, expect: {{text: {{required: [A]}}}}{case}}}, {{id: two, prompt: p, expect: {{text: {{required: [A]}}}}}}]
+models: [{{provider: mock}}]
+graders: [{{key: text, type: text}}]
+verdict: [text{"" if of_case else f", {rule}"}]
+"""
+    )
+    text = "'text.recall"
+    warned = [warning for warning in loaded.warnings if "cannot fail" in warning.message]
+    assert len(warned) == is_idle
+    for warning in warned:
+        assert text in warning.message
+        assert warning.message.endswith(
+            " cannot fail: 'text.recall' is at least 0 and at most 1, so every score passes"
+        )
+
+
+@pytest.mark.parametrize(
     ("gate", "message"),
     [
         (

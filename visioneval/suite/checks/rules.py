@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
-from visioneval.rules import COUNTING, parse_gate, parse_rule
+from visioneval.rules import COUNTING, is_always_met, is_never_met, parse_gate, parse_rule
 from visioneval.suite.counter_examples import left_out
 from visioneval.suite.entries.metrics import BUILT_IN, RESERVED_NAMES
 from visioneval.suite.filters import GateRule, Scope, VerdictRule, When, any_case, any_glob
@@ -215,20 +216,39 @@ def _impossible(
     view: SuiteContext, name: str, op: str, threshold: float, cases: Sequence[int], text: str
 ) -> Iterator[str]:
     """A comparison that no score within the range of its metric can meet, in any case."""
-    metrics = [view.available[case_index][name] for case_index in cases if name in view.available[case_index]]
-    if not metrics or not all(metric.type == "number" and _excludes(metric, op, threshold) for metric in metrics):
-        return
-    low, high = metrics[0].range or (None, None)
+    metrics = _metrics_of(view, name, cases)
+    if metrics and all(is_never_met(metric, op, threshold) for metric in metrics):
+        yield f"{text!r}: {_range_text(name, metrics[0])}, so no score passes"
+
+
+def idle_rules(view: SuiteContext) -> Problems:
+    """Yields comparisons that every score within the range of their metric meets, in all their cases."""
+    of_suite = (
+        (("verdict", index), entry, [case for case in view.cases_in(entry) if view.suite.cases[case].verdict is None])
+        for index, entry in enumerate(view.suite.verdict)
+    )
+    of_cases = (
+        (("cases", case_index, "verdict", index), entry, [case_index])
+        for case_index, case in enumerate(view.suite.cases)
+        for index, entry in enumerate(case.verdict or ())
+    )
+    for loc, entry, cases in chain(of_suite, of_cases):
+        rule = parse_rule(entry.rule)
+        metrics = _metrics_of(view, rule.metric, cases)
+        if metrics and rule.op and all(is_always_met(metric, rule.op, rule.threshold) for metric in metrics):
+            yield loc, f"{rule.text!r} cannot fail: {_range_text(rule.metric, metrics[0])}, so every score passes"
+
+
+def _metrics_of(view: SuiteContext, name: str, cases: Sequence[int]) -> list[Metric]:
+    """What a metric is in each of the cases that have it."""
+    return [view.available[case_index][name] for case_index in cases if name in view.available[case_index]]
+
+
+def _range_text(name: str, metric: Metric) -> str:
+    low, high = metric.range or (None, None)
     limits = (("at least", low), ("at most", high))
     span = " and ".join(f"{words} {limit:g}" for words, limit in limits if limit is not None)
-    yield f"{text!r}: {name!r} is {span}, so no score passes"
-
-
-def _excludes(metric: Metric, op: str, threshold: float) -> bool:
-    low, high = metric.range or (None, None)
-    above = high is not None and (threshold > high if op in (">=", "==") else op == ">" and threshold >= high)
-    below = low is not None and (threshold < low if op in ("<=", "==") else op == "<" and threshold <= low)
-    return above or below
+    return f"{name!r} is {span}"
 
 
 def _metric(view: SuiteContext, name: str, cases: Sequence[int], required_type: str | None, text: str) -> Iterator[str]:
@@ -243,8 +263,7 @@ def _metric(view: SuiteContext, name: str, cases: Sequence[int], required_type: 
             reason = ": it counts cells, so it belongs under 'gates'"
         yield f"{text!r}: no grader writes {name!r}{reason}"
         return
-    here = [view.available[case_index][name] for case_index in cases if name in view.available[case_index]]
-    types = {metric.type for metric in here}
+    types = {metric.type for metric in _metrics_of(view, name, cases)}
     if cases and not types:
         reason = _missing_input(view, name)
         yield f"{text!r}: no case in its scope has {name!r}{f': {reason}' if reason else ''}"

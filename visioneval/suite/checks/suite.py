@@ -24,7 +24,7 @@ from visioneval.suite.checks.limits import limit_problems
 from visioneval.suite.checks.output_of import output_of_problems
 from visioneval.suite.checks.outputs import no_image_problems, prompt_problems
 from visioneval.suite.checks.prompts import prompt_entry_problems
-from visioneval.suite.checks.rules import Problems, SuiteContext, rule_problems
+from visioneval.suite.checks.rules import Problems, SuiteContext, idle_rules, rule_problems
 from visioneval.suite.checks.tracking import tracking_problems
 from visioneval.suite.checks.turns import turn_problems
 from visioneval.suite.checks.warnings import graders_by_type, suite_warnings
@@ -83,6 +83,7 @@ def problems(
         yield from recorded_answer_problems(suite_context, folder, trust)
     if not broken & {"graders", "metrics"}:
         yield from rule_problems(suite_context, is_complete="verdict" not in broken)
+        yield from (SuiteWarning(loc, message) for loc, message in idle_rules(suite_context))
         yield from suite_warnings(suite)
 
 

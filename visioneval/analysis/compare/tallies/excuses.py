@@ -12,7 +12,7 @@ from visioneval.rules import parse_rule
 from visioneval.types import MUST_PASS, Verdict
 
 _EXCLUDES = {">=": (">",), ">": (">",), "<=": ("<",), "<": ("<",), "==": ("<", ">"), "!=": ("!=",)}
-"""What each operator excludes: values below, above, or equal to the threshold."""
+"""What each operator excludes: values below, above, or equal to the threshold. A yes/no rule excludes no or yes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,5 +97,5 @@ def dropped_rules(before: Sequence[str], after: Iterable[str]) -> Iterator[str]:
 def _excluded(text: str) -> Iterator[tuple[str, str]]:
     """The metric of a rule, with each kind of value that the rule excludes."""
     rule = parse_rule(text)
-    excluded = ("yes or no",) if rule.op is None else _EXCLUDES[rule.op]
+    excluded = (("no",) if rule.expected else ("yes",)) if rule.op is None else _EXCLUDES[rule.op]
     return ((rule.metric, kind) for kind in excluded)
