@@ -174,7 +174,7 @@ def test_a_labeled_cell_that_was_generated_again_and_failed_was_not_measured() -
     run = labeled(cells, [label(case, "ann", "usable", at % 2 == 0) for at, case in enumerate(cells)], [USABLE])
     for lost, state in ((1, "passed"), (2, "unmeasured")):
         records = [
-            each.model_copy(
+            record.model_copy(
                 update={"scores": {}, "status": Status.ERROR, "verdict": Verdict.ERROR, "error": UNREACHABLE}
             )
             if at < lost
