@@ -91,6 +91,13 @@ def _changed_inputs(a: Metric, b: Metric) -> list[str]:
     return [name for name in first if name in second and _values(first[name]) != _values(second[name])]
 
 
+def tags_read(metric: Metric) -> frozenset[str]:
+    """The tags of a case that the values of a metric depend on."""
+    definitions = (metric, *metric.reads.values()) if isinstance(metric, Meaning) else ()
+    expressions = (item.expression for item in definitions if isinstance(item, Definition) and item.expression)
+    return frozenset(tag for text in expressions for tag in parse_expression(text).tags)
+
+
 def describe_meaning(metric: Metric, other: Metric | None = None) -> str:
     """A metric in words, such as ``number from 0 to 5, higher is better``.
 

@@ -317,6 +317,48 @@ def test_compare_by_a_computed_and_by_a_built_in_metric(toy: Toy) -> None:
     assert toy("compare", "a", "b", "--fail-on", "seconds:0.5", "--fail-on", "cost_usd:0").exit_code == 0
 
 
+TAGGED = {"w": {"expression": "where(tag(easy), 5, level)", "range": [0, 5]}, "half": "w / 2"}
+
+
+@pytest.mark.parametrize("kind", ["run", "baseline", "records"])
+@pytest.mark.parametrize(("before", "after"), [([], ["easy"]), (["easy"], []), (["easy"], ["other"])])
+def test_a_metric_is_not_compared_where_the_tags_that_it_reads_changed(
+    toy: Toy, kind: str, before: list[str], after: list[str]
+) -> None:
+    same = [{"tags": ["easy"]}, *[{}] * 48]
+    for name, tags in (("a", before), ("b", after)):
+        toy.run({"tags": tags}, *same, metrics=TAGGED, verdict=["w >= 0.1"], arguments=("--run-id", name))
+    toy("baseline", "set", "a")
+    Path("a.jsonl").write_text(Path("runs/a/results.jsonl").read_text())
+    a = {"run": "a", "baseline": "baseline", "records": "a.jsonl"}[kind]
+    result = toy("compare", a, "b", "--json")
+    data = json.loads(result.stdout)
+    gate = next(gate for gate in data["gates"] if gate["fail_on"] == "missing-metrics")
+    assert (result.exit_code, gate["state"]) == (3, "unmeasured")
+    for name in ("w", "half"):
+        assert f"{name} means another thing in 1 case, whose tags it reads: case0" in gate["message"]
+    pairs = {entry["name"]: entry["n_pairs"] for entry in data["metrics"]}
+    assert (pairs["level"], pairs["w"], pairs["half"]) == (50, 49, 49)
+    assert toy("compare", a, "b", "--allow", "missing-metrics").exit_code == 0
+    assert toy("compare", a, "b", "--metric", "level").exit_code == 0
+
+
+def test_tags_that_no_expression_reads_change_no_metric(toy: Toy) -> None:
+    for name, tags in (("a", ["easy", "old"]), ("b", ["new", "easy"])):
+        toy.run({"tags": tags}, metrics=TAGGED, verdict=["w >= 0.1"], arguments=("--run-id", name))
+    result = toy("compare", "a", "b", "--json", "--fail-on", "w:0")
+    assert (result.exit_code, json.loads(result.stdout)["metrics"][-1]["n_pairs"]) == (0, 1)
+
+
+def test_a_gate_on_a_metric_whose_tags_changed_is_not_measured(toy: Toy) -> None:
+    for name, tags in (("a", []), ("b", ["easy"])):
+        cases = [*[{"tags": tags}] * 6, {"tags": ["easy"], "flaky": True}]
+        toy.run(*cases, metrics=TAGGED, verdict=["w >= 0.1"], arguments=("--run-id", name))
+    result = toy("compare", "a", "b", "--json", "--fail-on", "w:0")
+    assert (result.exit_code, json.loads(result.stdout)["gates"][0]["state"]) == (3, "unmeasured")
+    assert "better" not in toy("compare", "a", "b").stdout
+
+
 def test_a_changed_expression_is_reported_by_compare(toy: Toy) -> None:
     toy.run(metrics={"overall": "level * 10"}, verdict=["overall >= 5"], arguments=("--run-id", "a"))
     path = toy.write(metrics={"overall": "level * 9"}, verdict=["overall >= 5"])

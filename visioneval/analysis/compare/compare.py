@@ -19,7 +19,7 @@ from visioneval.analysis.sides import Side
 from visioneval.analysis.stats.between_runs import RunNoise
 from visioneval.errors import RunFormatError, UsageError
 from visioneval.suite.filters import any_glob
-from visioneval.suite.meanings import ChangedMeaning, Meaning, describe_meaning, same_meaning
+from visioneval.suite.meanings import ChangedMeaning, Meaning, describe_meaning, same_meaning, tags_read
 from visioneval.types import Metric, Verdict
 
 
@@ -125,7 +125,11 @@ def _compare(a: Side, b: Side, filters: ComparisonFilters, renamed: Sequence[str
     named = [name for name in metrics if not filters.metrics or any_glob(filters.metrics, name)]
     names = [name for name in named if name not in changed]
     pairing = pair_cells(a, b, labels)
-    tally = Tally(names, pairing, ExcuseTally(a, b), _left_out(a, b, filters))
+    tags = {
+        name: frozenset[str]().union(*(tags_read(side.metrics[name]) for side in (a, b) if name in side.metrics))
+        for name in names
+    }
+    tally = Tally(tags, pairing, ExcuseTally(a, b), _left_out(a, b, filters))
     of_judges = selections[0].reroutings, selections[1].reroutings
     tally.read(of_judges)
     a, b = (replace(side, reroutings=counts.result()) for side, counts in zip((a, b), of_judges, strict=True))

@@ -50,6 +50,9 @@ def _result(kind: str, loss: str, none_lost: str, allowed: Allowed) -> GateResul
 
 def _lost_metrics(comparison: Comparison) -> str:
     lost, pairs = [str(changed) for changed in comparison.changed_metrics], comparison.coverage.pairs_with_output
+    for name, cases in comparison.coverage.other_tags.items():
+        listed = _listed(cases, ", ")
+        lost.append(f"{name} means another thing in {count_of(len(cases), 'case')}, whose tags it reads: {listed}")
     for name, (before, after) in comparison.coverage.measured.items():
         if name in BUILT_IN:
             continue  # an output from the cache has none, and loses nothing by that

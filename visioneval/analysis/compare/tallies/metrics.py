@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import isnan, nan
@@ -28,12 +28,13 @@ class MetricCoverage:
     """The pairs in which B has an output, and by metric, in how many of their cells of A and of B it is measured.
 
     ``left_out`` are by metric the pairs of its difference that lack the score on a side, without those with an error on
-    both sides and those of flaky cases.
+    both sides and those of flaky cases. ``other_tags`` are by metric the cases whose tags differ where it reads them.
     """
 
     pairs_with_output: int
     measured: Mapping[str, tuple[int, int]]
     left_out: Mapping[str, int] = field(default_factory=dict)
+    other_tags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -41,33 +42,43 @@ class _MetricScores:
     """The scores of one metric, and in how many cells of each side it is measured."""
 
     name: str
+    tags: frozenset[str]
     scores: PairedScores
     measured_a: int = 0
     measured_b: int = 0
     runs_of_a: RunScores = field(default_factory=RunScores)
     left_out: int = 0
+    other_tags: dict[str, None] = field(default_factory=dict)
 
 
 class MetricTally:
     """Adds the scores of metrics, and counts in how many pairs they are measured."""
 
-    def __init__(self, names: Iterable[str]) -> None:
-        """No scores of these metrics."""
-        self._metrics = [_MetricScores(name, PairedScores()) for name in names]
+    def __init__(self, tags: Mapping[str, frozenset[str]]) -> None:
+        """No scores of these metrics, each with the tags that it reads."""
+        self._metrics = [_MetricScores(name, read, PairedScores()) for name, read in tags.items()]
         self._pairs_with_output = 0
 
     def add(self, case: int, pair: CellPair, left_out: Collection[str] = ()) -> None:
-        """Adds the scores of a pair. Differences leave out flaky cases, and the metrics of the graders ``left_out``."""
+        """Adds the scores of a pair. Differences leave out flaky cases, and the metrics of the graders ``left_out``.
+
+        They also leave out a metric that reads a tag which the case has on one side only: it has two meanings there.
+        """
         a, b, is_stable = pair.a.scores, pair.b.scores, not pair.flaky
         # Without an output, nothing can be measured: such a cell counts as an error.
         has_output = pair.b.error is None or pair.b.error.stage != "generate"
         self._pairs_with_output += has_output
         is_error_in_both = pair.a.verdict is Verdict.ERROR and pair.b.verdict is Verdict.ERROR
+        changed_tags = set() if pair.a.tags == pair.b.tags else {*pair.a.tags} ^ {*pair.b.tags}
         for metric in self._metrics:
             before, after = a.get(metric.name, _ABSENT), b.get(metric.name, _ABSENT)
             if has_output:
                 metric.measured_a += before is not None and before is not _ABSENT
                 metric.measured_b += after is not None and after is not _ABSENT
+            if changed_tags and not metric.tags.isdisjoint(changed_tags) and _ABSENT not in (before, after):
+                metric.other_tags[pair.b.test_id] = None
+                metric.left_out += is_stable and not is_error_in_both
+                continue
             if left_out and is_metric_of(metric.name, left_out):
                 continue
             if is_stable and not is_error_in_both and _is_left_out(before, pair.a) + _is_left_out(after, pair.b):
@@ -78,18 +89,20 @@ class MetricTally:
                     metric.runs_of_a.add(case, pair.a, metric.name)
 
     def differences(self, metrics: Mapping[str, Metric]) -> list[Difference]:
-        """The differences of the metrics that a pair has on both sides."""
-        differences = (
-            scores_difference(item.name, metrics[item.name], item.scores, item.runs_of_a.noise())
+        """The differences of the metrics that a pair has on both sides, also if it is compared in none."""
+        return [
+            difference
             for item in self._metrics
-        )
-        return [difference for difference in differences if difference.n_pairs or difference.unmeasured]
+            for difference in [scores_difference(item.name, metrics[item.name], item.scores, item.runs_of_a.noise())]
+            if difference.n_pairs or difference.unmeasured or item.other_tags
+        ]
 
     def coverage(self) -> MetricCoverage:
         """In how many cells the metrics are measured."""
         measured = {item.name: (item.measured_a, item.measured_b) for item in self._metrics}
         left_out = {item.name: item.left_out for item in self._metrics}
-        return MetricCoverage(self._pairs_with_output, measured, left_out)
+        other_tags = {item.name: tuple(item.other_tags) for item in self._metrics if item.other_tags}
+        return MetricCoverage(self._pairs_with_output, measured, left_out, other_tags)
 
 
 def _is_left_out(score: object, cell: Cell) -> bool:

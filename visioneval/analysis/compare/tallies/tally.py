@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Collection, Container, Mapping
 
 from visioneval.analysis.alignments import ALIGNMENT
 from visioneval.analysis.compare.comparability import GradingTally
@@ -22,9 +22,13 @@ class Tally:
     """All that a comparison adds up."""
 
     def __init__(
-        self, metrics: Sequence[str], pairing: Pairing, excuses: ExcuseTally, counter_examples: Collection[str] = ()
+        self,
+        metrics: Mapping[str, frozenset[str]],
+        pairing: Pairing,
+        excuses: ExcuseTally,
+        counter_examples: Collection[str] = (),
     ) -> None:
-        """Has read nothing. ``metrics`` are the names of those that are compared.
+        """Has read nothing. ``metrics`` are those that are compared, each with the tags that it reads.
 
         Differences of how well images match their prompts leave out ``counter_examples``.
         """
