@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ from fake_api import FakeAPI
 from typer.testing import CliRunner, Result
 
 from visioneval.cli import app
+from visioneval.engine.calls.caching.layout import decoded
 from visioneval.records.model import Record, read_records
 
 pytest_plugins = ("fake_api.fixtures",)
@@ -114,14 +113,15 @@ def test_a_resumed_run_believes_no_impossible_cost_of_the_cache(
     usage: dict[str, int] | None,
     cost: float | None,
 ) -> None:
-    """Such as one of a version that believed its server, or of a damaged index."""
+    """Such as one of a version that believed its server, or of a stranger."""
     report(monkeypatch, "openai_images", VALID)
     assert run(api, SUITE, "--cache", "cache").exit_code == 0
     Path("runs/r/results.jsonl").write_text("")
-    with contextlib.closing(sqlite3.connect("cache/index.sqlite")) as index, index:
-        for key, answer in index.execute("SELECT key, answer FROM answers WHERE kind = 'generate'").fetchall():
-            changed = json.dumps({**json.loads(answer), **changes})
-            index.execute("UPDATE answers SET answer = ? WHERE key = ?", (changed, key))
+    (path,) = (path for path in Path("cache/answers").rglob("*.json") if b'"generate"' in path.read_bytes())
+    entry = decoded(path.relative_to("cache").as_posix(), path.read_bytes())
+    name, data = entry.model_copy(update={"answer": {**entry.answer, **changes}}).encoded()
+    path.unlink()
+    Path("cache", name).write_bytes(data)
     calls = len(api.requests)
     done = CliRunner().invoke(app, ["run", "--resume", "r", "--cache", "cache"], catch_exceptions=False)
     assert (done.exit_code, len(api.requests)) == (3 if cost is None else 0, calls), done.output
