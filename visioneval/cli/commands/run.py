@@ -126,6 +126,8 @@ def _print_plans(planned: Sequence[Planned], settings: RunOptions) -> None:
     from visioneval.api.runs import estimate_plan
     from visioneval.cli.plan_table import print_plan
 
+    for warning in (warning for suite in planned for warning in suite.loaded.warnings):
+        options.say(str(warning))
     for suite in planned:
         print_plan(estimate_plan(suite, settings), options.console())
 
