@@ -151,7 +151,7 @@ def _run(
         results = run_planned(planned, settings, progress_of(output, debug=settings.calls.debug), options.say)
         while (result := _next_run(results)) is not None:
             finished.append(result)
-            show_result(result, output)
+            show_result(result, output, offline=settings.calls.reuse.offline)
     finally:
         write_reports(finished, junit, markdown)
     return ExitCode.most_severe(result.exit_code for result in finished)
