@@ -371,7 +371,7 @@ def _lacks_cached_answer(cell: FailingCell) -> bool:
 
 
 def last_lines(folder: Path, summary: Summary, default: Path, *, offline: bool = False) -> str:
-    """The run folder, what an offline run lacks, and the next commands. Uses the run id if the run is in ``default``."""
+    """The run folder, what an offline run lacks, the next commands. Uses the run id if the run is in ``default``."""
     location = display_name(folder)
     name = folder.name if folder.parent == default else location
     commands = [] if _has_nothing_to_show(summary) else [["visioneval", "report", name, "--open"]]
