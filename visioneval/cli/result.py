@@ -11,8 +11,11 @@ if TYPE_CHECKING:
     from visioneval.api.runs import Run
 
 
-def show_result(result: Run, output: options.ResultOptions) -> None:
-    """Prints a finished run. A reader that has closed the output does not change the exit code."""
+def show_result(result: Run, output: options.ResultOptions, *, offline: bool = False) -> None:
+    """Prints a finished run. A reader that has closed the output does not change the exit code.
+
+    ``offline``: the run took all answers from the cache.
+    """
     from visioneval.records.resume_command import asking_hint, stopped_text
     from visioneval.report.outcome import diversity_text, never_asked_text, unjudged_pairs_text
     from visioneval.report.terminal.run.summary import last_lines, outcome_line, print_summary
@@ -41,7 +44,7 @@ def show_result(result: Run, output: options.ResultOptions) -> None:
         if not output.as_json and not output.quiet:
             print_pairs(result)
             options.console().print(outcome_line(summary))  # again: the first lines have scrolled away
-        lines = last_lines(result.folder, summary, RUNS)
+        lines = last_lines(result.folder, summary, RUNS, offline=offline)
         if output.as_json:
             options.say(lines)
         else:

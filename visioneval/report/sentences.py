@@ -46,6 +46,8 @@ _OUTCOMES: dict[OverallState, tuple[str, str]] = {
     "cannot_tell": ("error", "A gate cannot tell"),
     "incomplete": ("error", "B is incomplete"),
 }
+_ALSO: dict[OverallState, str] = {"unmeasured": "another was not measured", "incomplete": "B is incomplete"}
+"""What follows a failed gate where the exit code is not that of the gate."""
 _UNDETECTABLE = "nothing"
 """The size of a difference that so few cases cannot show, however large it is."""
 _HASH = re.compile("[0-9a-f]{12}")
@@ -58,6 +60,8 @@ def compare_outcome(comparison: Comparison, gates: Sequence[GateResult]) -> tupl
     """The tone and the sentence: ``pass`` only where all gates passed, nothing broke, and nothing is incomplete."""
     state = overall_state(comparison, gates)
     tone, sentence = _OUTCOMES[state]
+    if state in _ALSO and any(gate.state == "failed" for gate in gates):
+        return tone, f"{_OUTCOMES['failed'][1]}, and {_ALSO[state]}"
     but = caveat(comparison) if state == "passed" else ""
     return ("plain", f"{sentence}, but {but}") if but else (tone, sentence)
 

@@ -192,6 +192,21 @@ def test_a_run_graded_in_python_names_another_suite_only(panel: Panel, is_change
     assert hint == f"to ask: visioneval grade r{f' --suite {suite}' * is_changed}, as a new run, without --offline"
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_only_an_offline_run_is_told_to_fill_the_cache(panel: Panel, command: str) -> None:
+    grader, verdict, reply = KINDS["rubric"]
+    runner = write(panel, {**grader, "judge": "a"}, verdict, reply)
+    runner.run(*CACHE, "--trust-suite")
+    write(panel, {**grader, "judge": "b"}, verdict, reply)
+    result, run_id = offline(runner, command)
+    advice = "offline: the cache lacks answers; run the suite once with a key and --cache FOLDER, without --offline"
+    assert (result.exit_code, advice in " ".join(result.output.split())) == (3, True)
+    again = ("run", "--resume", runner.out / run_id, "--keep-errors", "--trust-suite", *CACHE)
+    for flags, is_told in (((), False), (("--offline",), True)) if command != "grade" else ():  # it cannot be resumed
+        result = runner(*again, *flags)
+        assert (result.exit_code, "the cache lacks answers" in " ".join(result.output.split())) == (3, is_told)
+
+
 def test_changed_rules_do_not_excuse_it(panel: Panel) -> None:
     """Neither for a new run nor for the same: the stored scores are not complete."""
     grader, _, reply = KINDS["rubric"]

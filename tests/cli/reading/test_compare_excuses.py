@@ -125,6 +125,8 @@ def test_cases_that_break_are_judged_by_the_excuses_of_a(toy: Toy) -> None:
     for a, b in SIDES:
         code, results = gates(toy, a, b)
         assert (code, results["must_pass"]["state"]) == (3, "failed")
+        text = toy("compare", a, b).stdout
+        assert text.count("A gate failed, and another was not measured (exit code 3)") == 2, text
         assert results["must_pass"]["message"].startswith("8 of 8 cases tagged must_pass broke")
         assert gates(toy, a, b, "--allow", "excuses")[0] == 1
     code, results = gates(toy, "b", "a")

@@ -226,7 +226,16 @@ def test_run_and_plan_show_the_warning(tmp_path: Path) -> None:
         "graders": [{"key": "size", "type": "properties"}],
         "verdict": ["not size.blank"],
     }
-    for words in (["run", "--runs", str(tmp_path)], ["plan"]):
+    for words in (["run", "--runs", str(tmp_path)], ["run", "--dry-run"], ["plan"]):
         result = command(tmp_path, *words, **suite)
         assert result.exit_code == 0, result.output
         assert NANO in " ".join(result.stderr.split())
+
+
+def test_a_dry_run_warns_of_a_judge_of_the_command_line(tmp_path: Path) -> None:
+    suite = {"judges": {"default": judge("openai", "gpt-5.4-mini")}, "graders": [LOOK]}
+    for name, is_warned in (("gpt-4-vision-preview", True), ("gpt-5.4-mini", False)):
+        result = command(tmp_path, "run", "--dry-run", "--judge", f"default=openai:{name}", **suite)
+        assert result.exit_code == 0, result.output
+        assert (f"'{name}' was shut down on 2024-12-06" in result.stderr) is is_warned
+        assert "shut down" not in result.stdout

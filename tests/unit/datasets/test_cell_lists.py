@@ -45,8 +45,9 @@ def test_lists_are_read(cell: str, items: list[Any]) -> None:
 
 @pytest.mark.parametrize(
     "cell",
-    ["SALE", "[SALE] today", "[NEW] and [OLD]", "(C) 2024", "(10)", "('til late)", "('SALE')", "{SALE}", "'SALE', '50 %'",
-     "arrays", "Nan", "none", "a]", "array(10)"],
+    ["SALE", "[SALE] today", "[NEW] and [OLD]", "(C) 2024", "(10)", "('til late)", "{SALE}", "'SALE', '50 %'",
+     "arrays", "Nan", "none", "a]", "array(10)", "B'day", "'SALE'", '"[NEW] and [OLD]"', "\ufeffSALE", "'None'", '"', "''",
+     "SALE ['50 %']", "deque of 3", "Series A", "f(x)", "alert('hi')", "a['b", "(it's)", "Null", "N/A"],
 )  # fmt: skip
 def test_a_text_with_brackets_is_one_item(cell: str) -> None:
     assert cell_items(cell) is None
@@ -78,12 +79,57 @@ def test_a_text_with_brackets_is_one_item(cell: str) -> None:
         ("[" * 300 + "'a'" + "]" * 300, "may be a list or a text"),
         ("nan", "may be a missing value"),
         ("None", "may be a missing value"),
+        ("null", "may be a missing value"),
+        ("NULL", "may be a missing value"),
+        ("#N/A", "may be a missing value"),
+        ("\u200bnull", "may be a missing value"),
+        ("('SALE')", "may be a list or a text"),
+        ('( "SALE" )', "may be a list or a text"),
+        ("('a' 'b')", "may be a list or a text"),
+        ("('a', nan)", "may be a list or a text"),
+        ("\"['a1', 'b2']\"", "in quotes"),
+        ('\'["a1", "b2"]\'', "in quotes"),
+        (r'"[\"a1\"]"', "in quotes"),
+        ("\"('a', 'b')\"", "in quotes"),
+        ("'[SALE]'", "may be a list or a text"),
+        ("\ufeff['a']", "an invisible character"),
+        ('\u200b\u2060["a"]', "an invisible character"),
+        (" \u200e('a', 'b')", "an invisible character"),
+        ("\ufeff\"['a']\"", "in quotes"),
+        ("deque(['a', 'b'])", "may be a list or a text"),
+        ("deque([], maxlen=3)", "may be a list or a text"),
+        ("Series([], dtype: object)", "may be a list or a text"),
+        ("Series([], Name: x, dtype: object)", "may be a list or a text"),
+        ("np.array(['a'])", "may be a list or a text"),
+        ("frozenset({'a'})", "may be a list or a text"),
+        ("dict_keys(['a'])", "may be a list or a text"),
+        ("b'SALE'", "may be a list or a text"),
+        ('b"SALE"', "may be a list or a text"),
+        ("u'SALE'", "may be a list or a text"),
+        ("r['a']", "may be a list or a text"),
+        ("list['a', 'b']", "may be a list or a text"),
     ],
 )
 def test_what_cannot_be_told_is_an_error(cell: str, why: str) -> None:
     with pytest.raises(ValueError, match=r"list|missing") as error:
         cell_items(cell)
     assert why in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "cell", ["null", "('SALE')", "\"['a1', 'b2']\"", "\u200b['a']", "deque(['a'])", "b'SALE'", "r['a']"]
+)
+@pytest.mark.parametrize("name", ["d.csv", "d.tsv"])
+def test_a_table_with_such_a_cell_is_refused(load: Load, tmp_path: Path, name: str, cell: str) -> None:
+    row = {"i": "a", "r": cell, "f": "", "t": "u"}
+    file = io.StringIO()
+    csv.writer(file, delimiter="," if name == "d.csv" else "\t").writerows([row, row.values()])
+    (tmp_path / name).write_text(file.getvalue())
+    with pytest.raises(SuiteError) as error:
+        load(fed(FIELDS, name))
+    (problem,) = error.value.problems
+    assert f"{name}:2" in str(problem)
+    assert "may be a" in str(problem)
 
 
 def test_long_cells_are_json() -> None:

@@ -10,8 +10,9 @@ from compare_factory import cell, scored, side, verdicts
 from record_factory import record, run_of
 
 from visioneval.analysis.compare.compare import compare
-from visioneval.analysis.compare.gates import check_gates, parse_fail_on
+from visioneval.analysis.compare.gates import GateResult, check_gates, parse_fail_on
 from visioneval.analysis.summary.summary import summarize
+from visioneval.records.model import RunState
 from visioneval.report.markdown import MAX_ROWS, code, comparison_markdown, summary_markdown
 
 
@@ -88,6 +89,26 @@ def test_changes_by_tag_count_broken_and_fixed_cells() -> None:
     assert "| `logo` | 66.7% | 66.7% | 0 [-100.0, +100.0] | 1.00 | 3 | 1 | 1 | cannot tell: too few cases |" in (
         comparison_markdown(result, [])
     )
+
+
+@pytest.mark.parametrize(
+    ("state", "names", "outcome"),
+    [
+        ("complete", ["broken"], "A gate failed"),
+        ("complete", ["broken", "level:1"], "A gate failed, and another was not measured"),
+        ("interrupted", ["broken"], "A gate failed, and B is incomplete"),
+        ("interrupted", ["must_pass"], "B is incomplete"),
+    ],
+)
+def test_a_failed_gate_is_in_the_title_beside_what_is_missing(state: RunState, names: list[str], outcome: str) -> None:
+    result = compare(side(verdicts("P")), side(verdicts("F"), "b", state=state))
+    gates = [
+        GateResult(gate, "unmeasured", "no pair with both cells measured") if gate.metric else checked
+        for gate, checked in zip(
+            parse_fail_on(names), check_gates(result, parse_fail_on(names[:1])) * len(names), strict=True
+        )
+    ]
+    assert comparison_markdown(result, gates).startswith(f"## visioneval compare: {outcome}\n")
 
 
 def test_incomplete_run_is_in_the_title() -> None:

@@ -77,6 +77,6 @@ def grade(
     output = options.ResultOptions(as_json, quiet)
     with options.prints_on_stderr():
         result = grade_run(name, suite, settings, progress_of(output, debug=debug), options.say)
-    show_result(result, output)
+    show_result(result, output, offline=offline)
     write_reports([result], junit, markdown)
     raise options.exit_with(result.exit_code, no_fail=no_fail)

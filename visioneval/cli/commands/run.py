@@ -126,6 +126,8 @@ def _print_plans(planned: Sequence[Planned], settings: RunOptions) -> None:
     from visioneval.api.runs import estimate_plan
     from visioneval.cli.plan_table import print_plan
 
+    for warning in (warning for suite in planned for warning in suite.loaded.warnings):
+        options.say(str(warning))
     for suite in planned:
         print_plan(estimate_plan(suite, settings), options.console())
 
@@ -149,7 +151,7 @@ def _run(
         results = run_planned(planned, settings, progress_of(output, debug=settings.calls.debug), options.say)
         while (result := _next_run(results)) is not None:
             finished.append(result)
-            show_result(result, output)
+            show_result(result, output, offline=settings.calls.reuse.offline)
     finally:
         write_reports(finished, junit, markdown)
     return ExitCode.most_severe(result.exit_code for result in finished)

@@ -379,15 +379,15 @@ def _lacks_cached_answer(cell: FailingCell) -> bool:
     return any(NOT_CACHED in text for text in cell.explanations.values())
 
 
-def last_lines(folder: Path, summary: Summary, default: Path) -> str:
-    """The run folder, then the next commands. Uses the run id if the run is in ``default``."""
+def last_lines(folder: Path, summary: Summary, default: Path, *, offline: bool = False) -> str:
+    """The run folder, what an offline run lacks, the next commands. Uses the run id if the run is in ``default``."""
     location = display_name(folder)
     name = folder.name if folder.parent == default else location
     commands = [] if _has_nothing_to_show(summary) else [["visioneval", "report", name, "--open"]]
     first = next((cell for cell in summary.failing if cell.failed_gates), next(iter(summary.failing), None))
     if first is not None:
         commands.insert(0, ["visioneval", "show", f"{name}@{first.model_label}", first.test_id])
-    hints = [_NOT_CACHED_HINT] if any(map(_lacks_cached_answer, summary.failing)) else []
+    hints = [_NOT_CACHED_HINT] if offline and any(map(_lacks_cached_answer, summary.failing)) else []
     return "\n".join(
         [f"run: {clean(location)}", *hints, *(f"next: {clean(shlex.join(command))}" for command in commands)]
     )

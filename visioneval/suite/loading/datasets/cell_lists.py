@@ -5,21 +5,31 @@ from __future__ import annotations
 import ast
 import io
 import math
+import re
 import tokenize
 import warnings
 from contextlib import suppress
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
+from unicodedata import category
 
 from visioneval.suite.loading.datasets.plain_json import MAX_DIGITS, cell_json, json_fault
 from visioneval.suite.loading.yaml_reader import MAX_DEPTH
 
 MAX_PYTHON = 100_000
 """Characters of a cell in Python's notation. Longer data has to be JSON, which is read without building a tree."""
-_MISSING = ("nan", "NaN", "None", "<NA>", "NaT")
-"""What pandas writes for a missing value. It could also be a text."""
-_ARRAY = "array("
+_MISSING = ("nan", "NaN", "None", "<NA>", "NaT", "null", "NULL", "#N/A")
+"""What pandas, JSON, databases and spreadsheets write for a missing value. It could also be a text."""
+_WRAPPED = re.compile(
+    r"""[a-z_][\w.]*\(\s*[\[({].*            # array(['a']), deque(['a'])
+    |[a-z_][\w.]*\[\s*['"].*\]              # r['a']
+    |(?:b|u|r|br|rb)(?P<quote>['"]).*(?P=quote)  # b'a'
+    |\(\s*(?:'[^']*'|"[^"]*")\s*[,)'"].*  # ('a'), a tuple without its comma
+    """,
+    re.VERBOSE | re.IGNORECASE | re.DOTALL,
+)
+"""What Python and its libraries write around a list or a text."""
 _SHOWN = 60
 
 
@@ -43,9 +53,17 @@ def cell_items(text: str) -> Any:
     Raises ``ValueError`` if it could be either: a text in brackets, a list that is cut off, or a missing value.
     """
     plain = text.strip()
+    bare = _bare(plain)
+    items = _items(bare)
+    if items is not None and bare != plain:
+        raise _ambiguous(plain, "in quotes, or after an invisible character")
+    return items
+
+
+def _items(plain: str) -> Any:
     if plain in _MISSING:
         raise ValueError(f'{plain!r} may be a missing value or a text: leave the cell empty, or write ["{plain}"]')
-    if not plain.startswith(("[", "(", "{", _ARRAY)):
+    if _WRAPPED.fullmatch(plain) is None and plain[:1] not in ("[", "(", "{"):
         return None
     try:
         return cell_data(plain)
@@ -53,9 +71,23 @@ def cell_items(text: str) -> Any:
         comes_close = isinstance(error, _NotPythonError)
         if not comes_close and not _may_be_list(plain):
             return None
-        shown = plain if len(plain) <= _SHOWN else f"{plain[:_SHOWN]}..."
-        advice = 'write a list as ["a", "b"], and a text in brackets as ["[a]"]'
-        raise ValueError(f"{shown} may be a list or a text ({error}): {advice}") from None
+        raise _ambiguous(plain, error) from None
+
+
+def _ambiguous(text: str, why: object) -> ValueError:
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    advice = 'write a list as ["a", "b"], and a text in brackets as ["[a]"]'
+    return ValueError(f"{shown} may be a list or a text ({why}): {advice}")
+
+
+def _bare(text: str) -> str:
+    """A text without the invisible characters before it and the quotes around it. A missing value in quotes is text."""
+    start = next((at for at, sign in enumerate(text) if category(sign) not in ("Cf", "Cc")), 0)
+    bare = text[start:].strip()
+    quote, inner = bare[:1], bare[1:-1].strip()
+    if quote not in ("'", '"') or len(bare) == 1 or bare[-1] != quote or inner in _MISSING:
+        return bare
+    return inner.replace(f"\\{quote}", quote)
 
 
 def is_python(cell: Any) -> bool:
@@ -140,8 +172,8 @@ def _may_be_list(text: str) -> bool:
 
     It is a text if its first bracket closes before its end, as in ``[SALE] today``, unless a quote follows the bracket.
     """
-    if text.startswith(_ARRAY):
-        return text.removeprefix(_ARRAY).lstrip().startswith("[")
+    if _WRAPPED.fullmatch(text):
+        return True
     if text[0] == "(":
         return False
     if text[1:].lstrip()[:1] in ("'", '"'):
