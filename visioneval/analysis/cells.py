@@ -118,10 +118,18 @@ def pooled_cell(cells: tuple[Cell | None, ...]) -> PooledCell:
     if measured:
         verdict = Verdict.PASS if 2 * passed > measured else Verdict.FAIL
     typical = next((cell for cell in present if cell.verdict is verdict), present[0])
-    values = {name: [cell.scores.get(name) for cell in present] for name in present[0].scores}
+    values = {
+        name: [cell.scores.get(name) for cell in present]
+        for name in dict.fromkeys(name for cell in present for name in cell.scores)
+    }
     fields = {item.name: getattr(typical, item.name) for item in dataclass_fields(Cell)}
     fields |= {"verdict": verdict, "scores": {name: _mean(scores) for name, scores in values.items()}}
     return PooledCell(**fields, cells=cells)
+
+
+def newest_cell(cell: Cell) -> Cell:
+    """The cell in the newest run that has it."""
+    return next(item for item in cell.cells if item is not None) if isinstance(cell, PooledCell) else cell
 
 
 def _mean(scores: list[Score]) -> Score:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from visioneval.analysis.cell_tables import Cells, ListedCells, StoredCells, cells_of
-from visioneval.analysis.cells import Cell, CellGrader, pooled_cell
+from visioneval.analysis.cells import Cell, CellGrader, newest_cell, pooled_cell
 from visioneval.analysis.rerouting import Rerouting
 from visioneval.records.baselines import Baseline, BaselineGrading, BaselineLine
 from visioneval.records.confirmations import has_confirmations
@@ -181,6 +181,13 @@ def pooled_side(sides: Sequence[Side]) -> Side:
         for cell in newest.cells
     )
     return replace(newest, cells=ListedCells(pooled), runs=len(sides))
+
+
+def newest_run(side: Side) -> Side:
+    """The newest run of a baseline of several; any other side as it is."""
+    if side.runs == 1:
+        return side
+    return replace(side, cells=ListedCells(newest_cell(cell) for cell in side.cells), runs=1)
 
 
 def with_built_in(side: Side, names: Iterable[str]) -> Side:

@@ -273,11 +273,17 @@ def read_baseline(path: Path) -> tuple[Baseline, ...]:
 def _read_runs(rows: Sequence[tuple[int, bytes]], path: Path) -> Iterator[Baseline]:
     starts = [at for at, (_, row) in enumerate(rows) if at == 0 or row.startswith(_START)]
     names: dict[str, int] = {}
+    suite: tuple[str, str] | None = None
     for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
         run = _read_run(rows[start:end], path)
         line = names.setdefault(run.header.run, rows[start][0])
         if line != rows[start][0]:
             raise RunFormatError(f"{path}:{rows[start][0]}: run {run.header.run} is also in line {line}: {_RESTORE}")
+        suite = suite or (run.header.suite, run.header.source_sha256)
+        if (run.header.suite, run.header.source_sha256) != suite:
+            raise RunFormatError(
+                f"{path}:{rows[start][0]}: run {run.header.run} is of another suite file than the newest: {_RESTORE}"
+            )
         yield run
 
 

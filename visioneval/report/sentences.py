@@ -48,6 +48,8 @@ _OUTCOMES: dict[OverallState, tuple[str, str]] = {
 }
 _ALSO: dict[OverallState, str] = {"unmeasured": "another was not measured", "incomplete": "B is incomplete"}
 """What follows a failed gate where the exit code is not that of the gate."""
+_ROUNDING = 1e-9
+"""Ends of intervals below this are 0: the interval ends beside it, or at it."""
 _UNDETECTABLE = "nothing"
 """The size of a difference that so few cases cannot show, however large it is."""
 _HASH = re.compile("[0-9a-f]{12}")
@@ -227,7 +229,7 @@ def show_difference(difference: Difference) -> str:
 
 
 def _signed(value: float, form: str) -> str:
-    text = format(value, form)
+    text = format(value if abs(value) > _ROUNDING else 0.0, form)
     return "0" if not float(text) else text
 
 

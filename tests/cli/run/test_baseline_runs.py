@@ -256,3 +256,31 @@ def test_a_run_that_differs_from_the_others_is_named(tmp_path: Path, monkeypatch
     assert added[0] == 0
     assert "warning: odd differs from the other runs by more than chance (pass rate 25.0%, p " in added[1]
     assert "differs by more than chance" in call("baseline", "show")[1]
+
+
+def test_of_a_baseline_of_several_runs_as_b_the_newest_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for run, verdicts in (("full", "PPPPPPPP"), ("old", "PPPPFFFF"), ("new", "FFFFPPPP")):
+        save(Path("runs"), run, verdicts)
+    call("baseline", "set", "old", "--name", "halves")
+    call("baseline", "add", "new", "--name", "halves")
+    code, output = call("compare", "full", "baseline:halves", "--fail-on", "broken", "--json")
+    result = json.loads(output)
+    assert (code, result["counts"]["broken"], result["pass_rate"]["b"], result["b"]["runs"]) == (1, 4, 0.5, 1)
+
+
+def test_runs_of_two_suites_in_one_file_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "main.jsonl"
+    write_baseline([stored("r2", "PPPP"), stored("r1", "PPFP")], path)
+    other = stored("r3", "PPPP")
+    write_baseline([Baseline(header=other.header.model_copy(update={"suite": "x"}), lines=other.lines)], tmp_path / "x")
+    path.write_text(path.read_text() + (tmp_path / "x").read_text())
+    with pytest.raises(
+        RunFormatError, match=r"main\.jsonl:11: run r3 is of another suite file than the newest: restore"
+    ):
+        read_baseline(path)
+
+
+def test_scores_of_an_error_in_the_newest_run_come_from_the_others() -> None:
+    (cell, *_) = side(stored("r2", "!"), stored("r1", "P", [4])).cells
+    assert (cell.verdict, cell.scores["level"]) == ("PASS", 4)

@@ -37,7 +37,7 @@ def validated(server: Hub, folder: Path, path: str, *arguments: str, **environme
     environment = {"HF_ENDPOINT": server.url, "HF_HOME": str(folder / "hf"), **environment}
     program = ForkedProgram("validate", "suite.yaml", *arguments, cwd=folder, environment=environment, is_merged=True)
     output, _ = program.communicate(timeout=120)
-    return program.returncode or 0, output.strip()
+    return program.returncode or 0, output.strip().splitlines()[0]
 
 
 @needs_client

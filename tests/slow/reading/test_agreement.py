@@ -129,7 +129,7 @@ def test_case_in_two_runs_is_one_cluster() -> None:
     assert (both.cells, both.measures["kappa"].value) == (16, pytest.approx(0.5))
     assert both.measures["kappa"].note == "no interval: 8 cases, 10 are needed"
     alone = against(entry).measures["accuracy"]
-    assert both.measures["accuracy"].low < alone.low
+    assert both.measures["accuracy"].low == alone.low, "the same cases say no more"
 
 
 def test_runs_with_different_questions_are_not_pooled() -> None:
@@ -313,7 +313,7 @@ def test_json_keys() -> None:
     finding = json.loads(agree([labeled(CELLS, answered_by(HUMAN))]).model_dump_json())
     assert list(finding) == [
         "schema_version", "runs", "labels", "graders", "people", "raters", "preferences", "pairwise_judges", "notes",
-        "judges", "minimums", "correction", "exit_code",
+        "judges", "minimums", "correction", "allowed_unmeasured", "exit_code",
     ]  # fmt: skip
 
 

@@ -148,3 +148,19 @@ def test_a_baseline_of_several_runs_is_confirmed_too(runner: SuiteRunner, answer
     answers.set(**dict.fromkeys(NAMES[:3], "FF"))
     result = runner("compare", "baseline", "b", "--runs", str(runner.out), "--confirm", "2")
     assert result.exit_code == 1, result.output
+
+
+def test_new_samples_that_all_fail_never_make_a_loss_green(
+    runner: SuiteRunner, answers: Answers, monkeypatch: Any
+) -> None:
+    """The runs of A differ so much that no number of samples of B shows a regression: that is no reason to pass."""
+    two_runs(runner, answers, NAMES[:6], **dict.fromkeys(NAMES[:6], "F"))
+    monkeypatch.chdir(runner.out.parent)
+    answers.set(ant="F", bee="F")
+    runner.run("--quiet", run_id="a2")
+    assert runner("baseline", "set", "a", "--runs", str(runner.out)).exit_code == 0
+    assert runner("baseline", "add", "a2", "--runs", str(runner.out)).exit_code == 0
+    answers.set(**dict.fromkeys(NAMES[:6], "F" * 9))
+    for flags in ((), ("--confirm", "3")):
+        result = runner("compare", "baseline", "b", "--runs", str(runner.out), *flags)
+        assert result.exit_code in (1, 3), result.output

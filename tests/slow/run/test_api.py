@@ -223,7 +223,10 @@ def test_results_are_shown_in_one_line(toy: Toy, monkeypatch: pytest.MonkeyPatch
     assert repr(run) == "Run(runs/r: 4 cells, 2 PASS 1 FAIL 1 ERROR, exit code 3)"
     assert repr(ve.load_run("r@toy")) == "Run(runs/r@toy: 4 cells, 2 PASS 1 FAIL 1 ERROR, exit code 3)"
     compared = ve.compare(run, run)
-    assert repr(compared) == "ComparisonResult(runs/r -> runs/r: 4 paired cells, gates: 7 passed, exit code 0)"
+    assert (
+        repr(compared)
+        == "ComparisonResult(runs/r -> runs/r: 4 paired cells, gates: 6 passed 1 not_applicable, exit code 0)"
+    )
     assert type(compared.exit_code) is type(run.exit_code) is int
     agreement = ve.agreement("r")
     assert repr(agreement) == str(agreement) == "Agreement(r: 0 labels, 0 raters, 1 metric, exit code 0)"

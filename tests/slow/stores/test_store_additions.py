@@ -34,7 +34,7 @@ def test_confirmations_are_stored_in_the_store(runner: SuiteRunner, runs: str, m
     words = ("compare", "before", "after", "--runs", runs, "--confirm", "2")
     result = runner(*words)
     assert result.exit_code == 1, result.output
-    assert "(failed 2 of" in result.output
+    assert "broke: a (failed " in result.output, result.output
     called = runner.called
     machines.use("c")
     assert runner(*words).exit_code == 1

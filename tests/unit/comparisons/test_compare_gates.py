@@ -21,8 +21,10 @@ from visioneval.analysis.compare.gates import (
     exit_code,
     parse_fail_on,
 )
+from visioneval.analysis.compare.must_pass import Confirmation
+from visioneval.analysis.compare.regressed import cases_in_doubt, check_regressed
 from visioneval.errors import UsageError
-from visioneval.types import Metric
+from visioneval.types import Metric, Verdict
 
 SAME: dict[str, Any] = {"artifact_sha256": "f" * 64}
 MUST: dict[str, Any] = {"tags": ("must_pass",)}
@@ -253,3 +255,32 @@ def test_what_would_be_missed_is_stated_where_nothing_got_worse() -> None:
 def test_the_former_gate_is_refused_with_its_replacement() -> None:
     with pytest.raises(UsageError, match=r"significant: it is now part of regressed, .* write --fail-on regressed"):
         parse_fail_on(["significant"])
+
+
+def test_named_gates_that_are_about_nothing_are_not_lifted() -> None:
+    results = check_named(
+        check_gates(compare(side(verdicts("PP")), side(verdicts("PP"), "b")), parse_fail_on(["must_pass"]))
+    )
+    assert [item.state for item in allow_cannot_tell(results)] == ["unmeasured"]
+
+
+SIX_LOST = (
+    sampled(" ".join(["P" * 20, *["P" * 19 + "F"] * 60])),
+    sampled(" ".join(["P" * 14 + "F" * 6, *["P" * 20] * 60])),
+)
+
+
+@pytest.mark.parametrize(
+    ("new", "stopped", "state"),
+    [("F" * 20, None, "failed"), ("P" * 20, None, "passed"), ("", "no key is set", "unmeasured")],
+)
+def test_a_case_that_fails_without_confirmation_needs_new_samples_with_it(
+    new: str, stopped: str | None, state: str
+) -> None:
+    """20 of 20 to 14 of 20: most samples pass, and yet it is worse by one step, but not by the first of two."""
+    comparison = compare(side(SIX_LOST[0]), side(SIX_LOST[1], "b"))
+    assert check_regressed(comparison).state == "failed"
+    assert [case.test_id for case in cases_in_doubt(comparison)] == ["c0"]
+    verdicts_of_new = [Verdict.PASS if letter == "P" else Verdict.FAIL for letter in new]
+    confirmation = Confirmation(20, {("c0", "m"): verdicts_of_new} if new else {}, stopped)
+    assert check_regressed(comparison, confirmation).state == state

@@ -194,9 +194,29 @@ def test_more_cases_or_samples_detect_a_smaller_fall_and_too_few_none() -> None:
     ]
     assert None not in falls
     assert falls == sorted(falls, key=lambda fall: -(fall or 0))
-    noisy = detectable_within(200, 0.8, 0.08, (5, 4), of_runs=0.03**2)
+    noisy = detectable_within(200, 0.8, 0.08, (5, 4), noise=RunNoise(200, shared=0.03**2))
     assert noisy is not None
     assert falls[3] is not None
     assert noisy > falls[3] + 0.03
     assert detectable_within(4, 1.0, 0.0, (1, 1)) is None
     assert detectable_within(5, 1.0, 0.0, (1, 1)) is not None
+
+
+def test_many_samples_and_very_unequal_cases() -> None:
+    """Thousands of samples, and one case with a single sample among many with twenty."""
+    large = worse_p([Counts(900, 1000, 700, 1000)] * 3)
+    assert large is not None
+    assert 0 <= large < 1e-12
+    assert lowest_worse_p([Counts(1, 1000, 1, 1000)]) == 0
+    assert detectable_within(3, 0.9, 0.05, (1000, 1000)) is not None
+    cases = [Counts(18, 20, 17, 20)] * 300
+    without, with_one = worse_p(cases), worse_p([*cases, BROKEN])
+    assert without is not None
+    assert with_one is not None
+    assert with_one < without < 1e-6
+
+
+def test_noise_between_runs_can_put_every_outcome_out_of_reach() -> None:
+    lost = [Counts(60, 60, 0, 1)] * 30
+    assert lowest_worse_p(lost) < 1e-9
+    assert lowest_worse_p(lost, RunNoise(2, shared=0.5)) > 0.025

@@ -70,7 +70,7 @@ class Difference:
     variance: float | None = None
     within: float | None = None
     samples: tuple[float, float] = (0.0, 0.0)
-    of_runs: float = 0.0
+    noise: RunNoise = NO_NOISE
 
     @property
     def worse_by(self) -> float | None:
@@ -98,7 +98,7 @@ class Difference:
     def detectable_at(self, alpha: float) -> float | None:
         """The smallest difference that these cases detect with 80 % power at a level, or ``None`` if there is none."""
         if self.within is not None and self.a is not None:
-            return detectable_within(self.n_cases, self.a, self.within, self.samples, of_runs=self.of_runs, alpha=alpha)
+            return detectable_within(self.n_cases, self.a, self.within, self.samples, noise=self.noise, alpha=alpha)
         if self.variance is None or self.a is None:
             return None
         if self.metric.type == "bool":
@@ -196,7 +196,7 @@ def cases_difference(
         difference=change,
         interval=None if test is None else _clipped(test.interval, widest),
         p=test.p if p is None and test is not None else p,
-        lowest_p=2 * lowest_worse_p(strata) if strata else _lowest_p(changes),
+        lowest_p=2 * lowest_worse_p(strata, noise) if strata else _lowest_p(changes),
         n_pairs=sum(cases.pairs),
         n_cases=number,
         higher=counts.higher,
@@ -205,7 +205,7 @@ def cases_difference(
         unmeasured=counts.unmeasured,
         variance=_variance(changes, change),
         within=within_variance(strata) if strata else None,
-        of_runs=noise.of_difference,
+        noise=noise,
         samples=(sum(case.a for case in strata) / number, sum(case.b for case in strata) / number),
     )
 

@@ -98,11 +98,11 @@ def check_gates(
 
 
 def check_named(results: Sequence[GateResult]) -> tuple[GateResult, ...]:
-    """The results of gates that a person named: if none of them is about anything here, they cannot tell."""
+    """The results of gates that a person named: if none of them is about anything here, nothing was measured."""
     if any(result.state != "not_applicable" for result in results):
         return tuple(results)
     return tuple(
-        replace(result, state="cannot_tell", message=f"{result.message}, so no named gate could fail")
+        replace(result, state="unmeasured", message=f"{result.message}, so no named gate could fail")
         for result in results
     )
 

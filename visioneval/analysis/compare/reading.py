@@ -11,7 +11,7 @@ from visioneval.analysis.compare.compare import Comparison, compare
 from visioneval.analysis.compare.filters import ComparisonFilters
 from visioneval.analysis.compare.gates import FailOn
 from visioneval.analysis.run_lookup import Warn, read_side
-from visioneval.analysis.sides import with_built_in
+from visioneval.analysis.sides import newest_run, with_built_in
 
 
 def compare_stored(
@@ -27,11 +27,14 @@ def compare_stored(
 ) -> Comparison:
     """Compares two sides, named as for ``read_side``; the metrics that ``gates`` name are among its metrics.
 
+    Of a baseline of several runs as B, the newest run counts.
+
     ``is_confirmed``: B's samples of an earlier confirmation are used. Raises ``UsageError`` and ``RunFormatError``.
     """
     reader = CellReader()
     named = (*filters.metrics, *(gate.metric or "" for gate in gates))
     first, second = (with_built_in(read_side(name, runs, warn, reader), named) for name in (a, b))
+    second = newest_run(second)
     if is_confirmed:
         second = replace(second, unused_confirmations=False)
     return compare(first, second, filters, model_map)

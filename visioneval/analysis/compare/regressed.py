@@ -8,6 +8,7 @@ both steps together fail equal runs at most as often as one would.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb
@@ -63,7 +64,11 @@ def check_regressed(comparison: Comparison, confirmation: Confirmation | None = 
 
 def cases_in_doubt(comparison: Comparison) -> tuple[SampledCase, ...]:
     """The cases that broke, most of their samples passing in A and failing in B, and whose loss is not yet sure."""
-    doubtful = {(case.test_id, case.model_label) for case in comparison.cases if _broke(case) and case.p >= FIRST_STEP}
+    doubtful = {
+        (case.test_id, case.model_label)
+        for case in comparison.cases
+        if case.p >= FIRST_STEP and (case.p < CASE_ALPHA or _broke(case))
+    }
     return tuple(case for case in sampled_cases(comparison) if _chain(case.key) in doubtful)
 
 
@@ -100,15 +105,24 @@ def _second_step(comparison: Comparison, confirmation: Confirmation) -> Regressi
     new = counts_of_chains(confirmation.verdicts, confirmation.planned)
     doubtful = dict.fromkeys(_chain(case.key) for case in cases_in_doubt(comparison))
     cases = {(case.test_id, case.model_label): case.counts for case in comparison.cases}
-    confirmed = [key for key in doubtful if case_p(_with_new(cases[key], new.get(key))) * len(cases) < SECOND_STEP]
+    turns = Counter(_chain(case.key) for case in sampled_cases(comparison))
+    lacking = [key for key in cases if _measured(new.get(key)) < confirmation.planned * turns[key]]
+    noise = comparison.noise
+    second_ps = {key: noise.widened_of_case(case_p(_with_new(cases[key], new.get(key)))) for key in doubtful}
+    confirmed = [key for key, p in second_ps.items() if key not in lacking and p * len(cases) < SECOND_STEP]
     if confirmed:
         names = ", ".join(f"{case} on {label}" for case, label in confirmed[:_MAX_NAMES])
         return Regression("failed", f"{count_of(len(confirmed), 'case')} confirmed by new samples: {names}")
+    first_ps = {(case.test_id, case.model_label): case.p for case in comparison.cases}
+    unsure = [key for key in doubtful if key in lacking and first_ps[key] < CASE_ALPHA]
+    if unsure:
+        names = ", ".join(f"{case} on {label}" for case, label in unsure[:_MAX_NAMES])
+        why = f" ({confirmation.stopped})" if confirmation.stopped else ""
+        return Regression("unmeasured", f"{count_of(len(unsure), 'case')} could not be confirmed{why}: {names}")
     if not is_in_doubt(comparison):
         return None
     rate, p = comparison.pass_rate, _one_sided(comparison.pass_rate)
     at_first = f"{rate.name} {_size(rate)} was in doubt (p {min(1.0, 2 * p):.2g})"
-    lacking = [key for key in cases if _measured(new.get(key)) < confirmation.planned]
     if lacking and not confirmation.stopped:
         return Regression("cannot_tell", f"{at_first}; new samples would decide, but another gate has failed")
     if lacking:
@@ -124,10 +138,13 @@ def _second_step(comparison: Comparison, confirmation: Confirmation) -> Regressi
     )
     if second < SECOND_STEP:
         return Regression("failed", f"{at_first}, {after}")
-    if lowest_worse_p(counts) >= SECOND_STEP and change < 0:
+    is_halved = rate.a is not None and 2 * change < -100 * rate.a
+    if (lowest_worse_p(counts, noise) >= SECOND_STEP and change < 0) or is_halved:
         return Regression("cannot_tell", f"{at_first}, {after}: too few cases and samples to show it")
     samples = rate.samples[0], rate.samples[1] + confirmation.planned
-    missed = detectable_within(rate.n_cases, rate.a or 0.0, rate.within or 0.0, samples, alpha=2 * SECOND_STEP)
+    missed = detectable_within(
+        rate.n_cases, rate.a or 0.0, rate.within or 0.0, samples, noise=noise, alpha=2 * SECOND_STEP
+    )
     return Regression("passed", f"{at_first}, and is not confirmed: {after}; {_missed(missed)}")
 
 
@@ -172,10 +189,8 @@ def can_show_regression(samples: Sequence[int]) -> bool:
 def _samples_to_decide(comparison: Comparison) -> int | None:
     """The fewest new samples of each case with which the loss of everything would show; ``None`` if none do."""
     for new in range(1, MAX_CONFIRM + 1):
-        p = 0.5
-        for case in comparison.cases:
-            p /= comb(case.counts.a + case.counts.b + new, case.counts.b + new)
-        if p < SECOND_STEP:
+        counts = [case.counts._replace(b=case.counts.b + new) for case in comparison.cases]
+        if lowest_worse_p(counts, comparison.noise) < SECOND_STEP:
             return new
     return None
 

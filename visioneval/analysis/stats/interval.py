@@ -19,7 +19,7 @@ from visioneval.analysis.stats.basic import Interval
 from visioneval.analysis.stats.jackknife import Rows, jackknife_interval
 from visioneval.analysis.stats.measure import Statistic
 from visioneval.analysis.stats.ranks.pairwise_accuracy import PairwiseAccuracy
-from visioneval.analysis.stats.rare_events import whole_case_interval
+from visioneval.analysis.stats.rare_events import cautious_interval
 
 Floats = NDArray[np.float64]
 NOTHING = "nothing to compare"
@@ -52,7 +52,7 @@ FOR_CATEGORIES, FOR_NUMBERS = Needed(10, 3), Needed(20, 5)
 def rate_measure(values: ArrayLike, cases: Sequence[Any], *, undefined: str = NOTHING) -> Statistic:
     """The mean of values in 0..1; ``cases`` are the cases of the rows. ``undefined`` is the note if there are none.
 
-    The interval counts each case once (``whole_case_interval``).
+    The interval counts each case once (``cautious_interval``).
     """
     column, numbers = np.asarray(values, dtype=float), case_numbers(cases)
     if not len(column):
@@ -60,7 +60,7 @@ def rate_measure(values: ArrayLike, cases: Sequence[Any], *, undefined: str = NO
     value, n = float(column.mean()), len(column)
     if numbers.max() == 0:
         return Statistic(value=value, n=n, note="no interval: 1 case, 2 are needed")
-    return _measure(value, n, whole_case_interval(sums_by_case(column, numbers)))
+    return _measure(value, n, cautious_interval(sums_by_case(column, numbers)))
 
 
 def kappa_measure(first: ArrayLike, second: ArrayLike, cases: Sequence[Any], *, undefined: str) -> Statistic:

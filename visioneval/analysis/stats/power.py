@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import exp, lgamma, log, sqrt
-from statistics import NormalDist
+from math import lgamma, log, sqrt
 
-from visioneval.analysis.stats.student import t_quantile
+from visioneval.analysis.stats.between_runs import NO_NOISE, RunNoise
+from visioneval.analysis.stats.student import MANY, t_quantile
 
 POWER = 0.8
 _STEPS = 40
@@ -62,15 +62,15 @@ def detectable_within(
     samples: tuple[float, float],
     *,
     change: float = 0.0,
-    of_runs: float = 0.0,
+    noise: RunNoise = NO_NOISE,
     alpha: float = 0.05,
     power: float = POWER,
 ) -> float | None:
     """The smallest fall of a pass rate that the test within cases detects with ``power``, in 0..1.
 
     ``within`` is the variance of one sample around the rate of its case, ``samples`` are the numbers of samples per
-    case in A and B, ``change`` is the variance of the cases' differences beyond their samples', and ``of_runs`` that of
-    the mean difference that all cases of a run share. A worse run is modeled as failing the same share of what passed
+    case in A and B, ``change`` is the variance of the cases' differences beyond their samples', and ``noise`` is what
+    runs have in common. A worse run is modeled as failing the same share of what passed
     in every case. ``alpha`` is two-sided. ``None`` if no fall can be detected.
 
     Source: the power of a score test, with the variance of its null hypothesis and that of the alternative, J. L.
@@ -80,24 +80,26 @@ def detectable_within(
     a, b = samples
     rate = max(rate, 1 - rate)
     square = rate - min(within, rate * (1 - rate))  # the mean of the squared rates of cases
-    limit, reach = NormalDist().inv_cdf(1 - alpha / 2), NormalDist().inv_cdf(power)
 
     def is_detectable(fall: float) -> bool:
         left = 1 - fall / rate
         pooled = (a + b * left) / (a + b)
         unchanged = (pooled * rate - pooled**2 * square) * (1 / a + 1 / b)
         changed = (rate - square) / a + (left * rate - left**2 * square) / b + change
-        errors = (sqrt(max(0.0, variance) / cases + of_runs) for variance in (unchanged, changed))
-        return fall >= sum(factor * error for factor, error in zip((limit, reach), errors, strict=True))
+        variances = [noise.dispersion * max(0.0, variance) / cases for variance in (unchanged, changed)]
+        freedom = max(1, round(min(noise.freedom, noise.freedom_with(variances[0]), MANY)))
+        factors = (t_quantile(level, freedom) for level in (1 - alpha / 2, power))
+        errors = (sqrt(variance + noise.of_difference) for variance in variances)
+        return fall >= sum(factor * error for factor, error in zip(factors, errors, strict=True))
 
-    if log(0.5) - cases * log(_ways(a + b, b)) >= log(alpha / 2):
+    if log(0.5) - cases * _log_ways(a + b, b) >= log(alpha / 2):
         return None  # not even the loss of everything
     return _smallest(is_detectable, rate)
 
 
-def _ways(total: float, chosen: float) -> float:
-    """The number of ways to choose ``chosen`` of ``total``, which may be means."""
-    return exp(lgamma(total + 1) - lgamma(chosen + 1) - lgamma(total - chosen + 1))
+def _log_ways(total: float, chosen: float) -> float:
+    """The logarithm of the number of ways to choose ``chosen`` of ``total``, which may be means."""
+    return lgamma(total + 1) - lgamma(chosen + 1) - lgamma(total - chosen + 1)
 
 
 def _reach(cases: int, alpha: float, power: float) -> float:

@@ -34,13 +34,18 @@ def whole_case_interval(cases: CaseSums) -> Interval | None:
     worse than an imperfect one. The variance between cases cannot promise that, as no error at all shows none. With
     cases of unequal size, as many count as cases of equal size would.
 
-    Source: Wilson's interval with the exact limits of ``rare_event_interval``.
+    Source: Wilson's interval with the number of cases.
     """
     if not cases:
         return None
     number = equal_cases(cases)
     rate = min(1.0, max(0.0, fsum(total for total, _ in cases) / sum(count for _, count in cases)))
-    return _with_exact_limits(Interval(*wilson_interval(min(rate * number, number), number)), cases)
+    return Interval(*wilson_interval(min(rate * number, number), number))
+
+
+def cautious_interval(cases: CaseSums) -> Interval | None:
+    """``whole_case_interval`` with the exact limits of ``rare_event_interval``. ``None`` without cases."""
+    return _with_exact_limits(whole_case_interval(cases), cases)
 
 
 def _with_exact_limits(interval: Interval | None, cases: CaseSums) -> Interval | None:

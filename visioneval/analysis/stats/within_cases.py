@@ -18,7 +18,8 @@ from visioneval.analysis.stats.between_runs import NO_NOISE, RunNoise
 
 _NORMAL_FROM = 500
 """With more cases than this in which samples differ, the sum of their differences is taken as normal."""
-_CELLS = 20_000
+_LARGEST_BITS = 1000
+_CELLS = 200_000
 """The most points of the grid on which the sum of differences with unequal weights is laid out."""
 
 
@@ -90,12 +91,14 @@ def worse_p(cases: Sequence[Counts], noise: RunNoise = NO_NOISE) -> float | None
     return noise.widened(p, variance / total**2)
 
 
-def lowest_worse_p(cases: Sequence[Counts]) -> float:
+def lowest_worse_p(cases: Sequence[Counts], noise: RunNoise = NO_NOISE) -> float:
     """The lowest ``worse_p`` of any outcome with these numbers of samples: all of A's pass, and none of B's."""
-    p = 0.5
+    p, variance = 0.5, 0.0
     for case in cases:
-        p /= comb(case.a + case.b, case.b)
-    return p
+        ways = comb(case.a + case.b, case.b)
+        p = p / ways if ways.bit_length() < _LARGEST_BITS else 0.0
+        variance += case.weight**2 * case._replace(a_passed=case.a, b_passed=0).variance
+    return noise.widened(p, variance / fsum(case.weight for case in cases) ** 2) if cases else p
 
 
 def within_variance(cases: Sequence[Counts]) -> float | None:
@@ -154,10 +157,12 @@ def _mid_p(cases: Sequence[Counts]) -> float:
     sums = np.ones(1)
     for (a, b, passed, step), times in tables.items():
         numbers = range(max(0, passed - a), min(b, passed) + 1)
-        chances = np.zeros((len(numbers) - 1) * step + 1)
-        chances[::step] = [comb(b, k) * comb(a, passed - k) / comb(a + b, passed) for k in numbers]
+        chances = [comb(b, k) * comb(a, passed - k) / comb(a + b, passed) for k in numbers]
         for _ in range(times):
-            sums = np.convolve(sums, chances)
+            longer = np.zeros(len(sums) + (len(chances) - 1) * step)
+            for more, chance in enumerate(chances):
+                longer[more * step : more * step + len(sums)] += chance * sums
+            sums = longer
     at = sum((case.b_passed - case.fewest) * round(case.step / unit) for case in cases)
     return float(sums[:at].sum() + sums[at] / 2)
 

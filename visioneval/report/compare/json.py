@@ -137,7 +137,7 @@ def _difference(difference: Difference) -> dict[str, Any]:
     fields = {
         name: value
         for name, value in asdict(difference).items()
-        if name not in ("metric", "interval", "lowest_p", "variance", "within", "samples", "of_runs")
+        if name not in ("metric", "interval", "lowest_p", "variance", "within", "samples", "noise")
     }
     return {
         **fields,
