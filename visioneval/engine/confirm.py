@@ -36,7 +36,7 @@ from visioneval.types import MUST_PASS, Verdict
 
 @dataclass(frozen=True, slots=True)
 class ConfirmationResult:
-    """The new samples of the cases that broke, as far as they exist, and whether an interrupt stopped it."""
+    """The new samples of the cases in doubt, as far as they exist, and whether an interrupt stopped it."""
 
     confirmation: Confirmation
     interrupted: bool = False
@@ -91,7 +91,7 @@ def _in_doubt(
 
 
 def _is_over(comparison: Comparison, gates: Collection[str], result: ConfirmationResult) -> bool:
-    """Whether no further sample can change the exit code: a gate has failed, or no more samples can be had."""
+    """Whether no further sample is generated: one of the two gates has failed, or no more samples can be had."""
     if result.interrupted or result.confirmation.stopped:
         return True
     checked = [gate for gate in parse_fail_on(sorted(gates)) if gate.text in (MUST_PASS, REGRESSED)]

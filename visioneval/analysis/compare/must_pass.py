@@ -126,7 +126,7 @@ class MustPassCase:
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """New samples of the cases that broke: their verdicts, in order, of at most ``planned`` samples per case.
+    """New samples of the cases in doubt: their verdicts, in order, of at most ``planned`` samples per case.
 
     ``stopped`` is why samples are missing that would be needed to decide.
     """

@@ -62,10 +62,10 @@ def add_run(
         raise UsageError(f"{path}: no such baseline: create it with 'visioneval baseline set {run} --name {name}'")
     stored = read_baseline(path)
     check_addable(baseline, stored, path)
-    kept = (baseline, *stored)[:keep]
-    write_baseline(kept, path)
-    print(f"wrote {path}: {count_of(len(kept), 'run')}, the newest with {_counts(baseline)}; commit it")
-    for difference in differing_runs(kept):
+    stored_runs = (baseline, *stored)[:keep]
+    write_baseline(stored_runs, path)
+    print(f"wrote {path}: {count_of(len(stored_runs), 'run')}, the newest with {_counts(baseline)}; commit it")
+    for difference in differing_runs(stored_runs):
         options.say(f"warning: {difference}")
 
 
