@@ -284,3 +284,14 @@ def test_runs_of_two_suites_in_one_file_are_refused(tmp_path: Path) -> None:
 def test_scores_of_an_error_in_the_newest_run_come_from_the_others() -> None:
     (cell, *_) = side(stored("r2", "!"), stored("r1", "P", [4])).cells
     assert (cell.verdict, cell.scores["level"]) == ("PASS", 4)
+
+
+def test_a_damaged_baseline_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    save(Path("runs"), "r", "PPPPPPPP")
+    call("baseline", "set", "r")
+    Path("baselines/cut.jsonl").write_text("<<<<<<< HEAD\n")
+    code, output = call("baseline", "list")
+    assert code == 2
+    assert "baselines/cut.jsonl:1: not a baseline" in output
+    assert "main" in output

@@ -11,7 +11,7 @@ from visioneval.cli import options
 from visioneval.cli.help_pages import HelpWithoutTypes
 from visioneval.counted import count_of
 from visioneval.defaults import BASELINE_RUNS, MAX_BASELINE_RUNS, RUNS
-from visioneval.errors import UsageError
+from visioneval.errors import ExitCode, RunFormatError, UsageError
 
 if TYPE_CHECKING:
     from visioneval.records.baselines import Baseline
@@ -125,9 +125,14 @@ def list_baselines() -> None:
     if not paths:
         print(f"{FOLDER}: no baselines here: create one with 'visioneval baseline set RUN'")
         return
-    rows = []
+    rows, is_damaged = [], False
     for path in paths:
-        baseline, *older = read_baseline(path)
+        try:
+            baseline, *older = read_baseline(path)
+        except RunFormatError as error:
+            options.say(str(error))
+            is_damaged = True
+            continue
         rate = pass_rate((line.test_id, line.verdict) for line in baseline.lines)
         rows.append([path.stem, baseline.header.suite, str(1 + len(older)), str(len(baseline.lines)), show_rate(rate)])
     console = options.console()
@@ -138,4 +143,7 @@ def list_baselines() -> None:
         Column("cells", right=True),
         Column("pass rate [95%]"),
     )
-    console.print(table(columns, rows, console.width))
+    if rows:
+        console.print(table(columns, rows, console.width))
+    if is_damaged:
+        raise typer.Exit(ExitCode.USAGE)
