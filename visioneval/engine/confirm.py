@@ -48,8 +48,8 @@ def confirm_comparison(
     """Generates up to ``samples`` new samples of each case of B that one of the ``gates`` needs to decide.
 
     First come the cases in doubt: those of ``must_pass`` that broke, and single cases. All other cases follow only
-    where the pass rate is in doubt and nothing has failed by then. Raises ``UsageError`` and ``SuiteError`` if B is
-    nothing that can be continued, also where nothing is in doubt.
+    where the pass rate is in doubt and nothing has failed by then. Raises ``UsageError`` if B is no complete run, and
+    ``UsageError`` or ``SuiteError`` if something is in doubt and B cannot be continued.
     """
     b = comparison.b
     if b.folder is None:
@@ -64,7 +64,9 @@ def confirm_comparison(
     first = _in_doubt(comparison, must_pass, is_compared=bool(compared))
     settings = replace(options.calls, reuse=options.calls.reuse.with_own)
     is_all_in_doubt = bool(compared) and is_in_doubt(comparison)
-    folder = claim_run(b.folder) if first or is_all_in_doubt else b.folder
+    if not first and not is_all_in_doubt:
+        return _nothing_generated(samples, compared, listener)
+    folder = claim_run(b.folder)
     try:
         candidates: list[ConfirmedCase] = [*must_pass, *compared]
         samples = max(samples, _stored(folder, candidates))
@@ -72,12 +74,23 @@ def confirm_comparison(
         result = confirm(confirming, first, settings, listener)
         if is_all_in_doubt and not _is_over(comparison, gates, result):
             result = confirm(confirming, compared, settings, listener)
-        if compared:
-            used = sum(map(len, result.confirmation.verdicts.values()))
-            listener.note(f"used {used:,} of {samples * len(compared):,} new samples that would confirm every case")
+        _note_used(result, samples, compared, listener)
         return result
     finally:
         close_run(folder)
+
+
+def _nothing_generated(samples: int, compared: Sequence[ConfirmedCase], listener: Listener) -> ConfirmationResult:
+    """Nothing is in doubt, so that it does not matter whether B could be continued."""
+    result = ConfirmationResult(Confirmation(samples, {}))
+    _note_used(result, samples, compared, listener)
+    return result
+
+
+def _note_used(result: ConfirmationResult, samples: int, compared: Sequence[ConfirmedCase], listener: Listener) -> None:
+    if compared:
+        used = sum(map(len, result.confirmation.verdicts.values()))
+        listener.note(f"used {used:,} of {samples * len(compared):,} new samples that would confirm every case")
 
 
 def _in_doubt(

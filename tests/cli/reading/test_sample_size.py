@@ -209,7 +209,7 @@ def test_plan_prints_a_row_for_each_number_of_samples(toy: Toy) -> None:
     path.write_text(SUITE)
     text = " ".join(toy("plan", path, "--trust-suite", "--detect", "5").stdout.split())
     assert "To detect 5 points with 80% power" in text
-    assert "your 2 cases x 2 samples (without 1 flaky) detect 78.2 points" in text
+    assert "your 2 cases x 2 samples (without 1 flaky) detect 78.3 points" in text
     assert "tests the pass rate at the 5% level" in text
     assert "unknown" in text
     data = json.loads(toy("plan", path, "--trust-suite", "--json", "--detect", "fine:0.4").stdout)["detect"]

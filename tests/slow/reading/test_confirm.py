@@ -354,12 +354,13 @@ def test_what_cannot_be_confirmed_is_refused(runner: SuiteRunner, answers: Answe
 
 def test_outputs_that_were_not_generated_are_refused(runner: SuiteRunner, answers: Answers) -> None:
     two_runs(runner, answers)
-    answers.set()
     Image.new("RGB", (32, 24), "red").save(runner.folder / "boat.png")
     path = runner.write(cases=[BOAT], models=[{"provider": "files", "label": "m", "path": "{case}.png"}], prices={})
-    assert runner("run", path, "--runs", runner.out, "--run-id", "f", "--quiet").exit_code == 0
+    assert runner("run", path, "--runs", runner.out, "--run-id", "f", "--quiet").exit_code == 1
     one_line(compare(runner, "--confirm", "4", b="f"), 2, "'m' in")
     assert "reads existing outputs" in compare(runner, "--confirm", "4", b="f").stderr
+    same = runner("compare", "f", "f", "--runs", runner.out, "--confirm", "4")
+    assert same.exit_code == 0, "nothing is in doubt, so that nothing must be generated"
     runner.run("--quiet", run_id="g")
     assert runner("grade", "b", "--runs", runner.out, "--run-id", "graded", "--quiet").exit_code in (0, 1)
     one_line(compare(runner, "--confirm", "4", b="graded"), 2, "grades the outputs of b")
