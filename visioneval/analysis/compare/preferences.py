@@ -150,7 +150,7 @@ def never_asked_pairs(findings: Iterable[PreferenceFinding]) -> tuple[NeverAsked
     for finding in findings:
         if not finding.panel and (number := sum(pair.never_asked for pair in finding.pairs)):
             counts[finding.judge] += number
-    return tuple(NeverAsked(name=judge, what="pair", number=number) for judge, number in counts.items())
+    return tuple(NeverAsked(name=judge, what="pair", number=number) for judge, number in sorted(counts.items()))
 
 
 def _of_panel(panel: PreferencePanel, judged: Iterable[PreferenceFinding], a: str, b: str) -> PreferenceFinding | None:
