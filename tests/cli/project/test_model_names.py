@@ -48,6 +48,7 @@ ABOUT_OLD_MODELS = {
     "tests/fake_api/openai_checks.py": {"gpt-image-1", "dall-e-2", "dall-e-3", "gpt-5", "gpt-5.1"},
     "tests/fake_api/openai_images.py": {"gpt-image-2.5", "gpt-image-2.6", "gpt-image-1-mini", "gpt-image"},
     "tests/integration/litellm/test_judging.py": {"claude-3-haiku-20240307"},  # answers without a schema
+    "tests/integration/litellm/test_litellm_itself.py": {"gpt-image-1", "gemini-3-pro-image-preview"},  # in its list
     "tests/slow/providers/test_fake_api.py": {"gpt-image-1", "gpt-image-1.5", "dall-e-3"},  # has fixed sizes
     "tests/slow/providers/test_fake_api_gemini.py": {"gemini-2.5-flash", "gemini-2.5-flash-image"},  # refuse more
     "tests/slow/providers/test_gemini_judge.py": {"gemini-2.5-flash", "gemini-3"},  # does not sign its thoughts

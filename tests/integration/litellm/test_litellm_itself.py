@@ -41,7 +41,7 @@ def test_models_and_providers_are_known_without_an_import() -> None:
         "LiteLLM's list of models has no 'fal_ai/fal-ai/flux-pro/v1.2' (did you mean 'fal_ai/fal-ai/flux-pro/v1.1'?);"
         " it is called nevertheless"
     )
-    assert catalog.unknown_model("openai/gpt-image-2", "generate") is None
+    assert catalog.unknown_model("openai/gpt-image-1", "generate") is None
     assert catalog.unknown_model("hosted_vllm/anything", "judge") is None
 
 
@@ -57,7 +57,7 @@ def test_prices_come_from_its_list() -> None:
 
 def test_a_model_that_bills_tokens_has_no_price_by_image() -> None:
     """The list's price of an image is one of 1 MP. One of 16 MP takes more tokens, and thinking does too."""
-    price = catalog.listed_price("gemini/gemini-3-pro-image")
+    price = catalog.listed_price("gemini/gemini-3-pro-image-preview")
     assert price is not None
     assert price.model_dump(exclude_none=True) == {"input_per_million": 2.0, "output_per_million": 120.0}
 
