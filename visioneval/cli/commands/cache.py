@@ -110,9 +110,9 @@ def prune(
     reads = read_answers(keep, settings, options.say)
     contents = opened.read()
     deleted = opened.prune(contents, reads, before)
-    kept = len(contents.answers) - deleted
+    remaining = len(contents.answers) - deleted
     print(
-        f"deleted {count_of(deleted, 'answer')} from {opened.name}; kept {kept:,}, of which"
+        f"deleted {count_of(deleted, 'answer')} from {opened.name}; kept {remaining:,}, of which"
         f" an offline run reads {len(reads):,}"
     )
 
