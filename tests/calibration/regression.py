@@ -20,9 +20,9 @@ import numpy as np
 from tests.calibration.designs import Floats, odds, repetitions
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison, compare
+from visioneval.analysis.compare.doubt import cases_in_doubt, is_in_doubt
 from visioneval.analysis.compare.gates import check_gates, exit_code, parse_fail_on
 from visioneval.analysis.compare.must_pass import CaseKey, Confirmation
-from visioneval.analysis.compare.regressed import cases_in_doubt, is_in_doubt
 from visioneval.analysis.compare.sampled import ConfirmedCase, sampled_cases
 from visioneval.analysis.sides import Side, pooled_side
 from visioneval.analysis.stats.student import t_two_sided_p

@@ -11,7 +11,7 @@ from visioneval.analysis.cells import Cell, CellGrader, newest_cell, pooled_cell
 from visioneval.analysis.rerouting import Rerouting
 from visioneval.records.baselines import Baseline, BaselineGrading, BaselineLine
 from visioneval.records.confirmations import has_confirmations
-from visioneval.records.model import RunInfo, RunState
+from visioneval.records.model import Record, RunInfo, RunState
 from visioneval.registry import PROVIDERS, config_of
 from visioneval.suite.counter_examples import counter_examples
 from visioneval.suite.deciding_rules import DecidingRules, RulesOf, unknown_rules
@@ -19,7 +19,7 @@ from visioneval.suite.entries.metrics import BUILT_IN
 from visioneval.suite.meanings import meanings_of
 from visioneval.suite.metrics import SuiteMetrics
 from visioneval.suite.model import Suite
-from visioneval.types import Metric
+from visioneval.types import Metric, Score
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,17 +200,19 @@ def with_built_in(side: Side, names: Iterable[str]) -> Side:
         return side
 
     def change(cell: Cell) -> Cell:
-        measured = {name: getattr(cell, name) for name in added}
-        return replace(cell, scores={**cell.scores, **measured}) if _is_generated(cell) else cell
+        measured = built_in_scores(cell)
+        return replace(cell, scores={**cell.scores, **{name: measured[name] for name in added}}) if measured else cell
 
     metrics = {**side.metrics, **{name: BUILT_IN[name] for name in added}}
     return replace(side, cells=side.cells.changed(change), metrics=metrics)
 
 
-def _is_generated(cell: Cell) -> bool:
-    """Whether the run of a cell generated its output, and did not find it in a cache or a file."""
+def built_in_scores(cell: Cell | Record) -> dict[str, Score]:
+    """The built-in metrics of a cell; none if its output is from a cache or a file."""
     reads = cell.provider in PROVIDERS and config_of(PROVIDERS, cell.provider).reads_outputs
-    return bool(cell.attempts) and cell.artifact_sha256 is not None and not reads
+    if not cell.attempts or cell.artifact_sha256 is None or reads:
+        return {}
+    return {name: getattr(cell, name) for name in BUILT_IN}
 
 
 def side_of_records(name: str, cells: Cells) -> Side:

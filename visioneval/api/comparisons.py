@@ -88,9 +88,9 @@ def compare(
     ``errors`` or ``errors=RATE``, and ``excuses`` that A has not; ``unmeasured=RATE`` is the share of pairs that a gate
     may leave out, and ``cannot-tell`` accepts gates that too few cases decide. ``must_detect`` is a drop of the pass
     rate in points, above 0 and at most 100, that must be found at least four times in five. With ``confirm``,
-    cases in doubt are generated up to that many times more (1 to 100), and all cases where the pass rate is in doubt;
-    the other settings except ``runs`` apply to that. Raises ``UsageError``, with ``confirm`` also ``SuiteError`` and
-    ``StorageError``.
+    cases in doubt are generated up to that many times more (1 to 100), and all cases where a number over all of
+    them is in doubt; the other settings except ``runs`` apply to that. Raises ``UsageError``, with ``confirm`` also
+    ``SuiteError`` and ``StorageError``.
     """
     if isinstance(fail_on, str) or isinstance(allow, str):
         raise UsageError("fail_on and allow must be lists of strings, not one string")
@@ -139,8 +139,7 @@ def compare_named(request: ComparisonRequest, options: RunOptions, listener: Lis
         if request.confirm is None:
             return ComparisonResult(comparison, decide(comparison, criteria))
         check_gates(comparison, criteria.gates)  # a gate that cannot be checked costs no call
-    names = {gate.text for gate in criteria.gates}
-    confirmed = confirm_comparison(comparison, names, request.confirm, options, listener)
+    confirmed = confirm_comparison(comparison, criteria.gates, request.confirm, options, listener)
     results = decide(comparison, criteria, confirmed.confirmation)
     return ComparisonResult(comparison, results, confirmed.interrupted)
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from visioneval.analysis.compare.compare import Comparison
-from visioneval.analysis.compare.gates import REGRESSED, cells_lost, check_gates, parse_fail_on
+from visioneval.analysis.compare.doubt import cases_in_doubt
+from visioneval.analysis.compare.gates import REGRESSED, FailOn, cells_lost, check_gates, needs_all_cases
 from visioneval.analysis.compare.must_pass import CaseKey, Confirmation, MustPassCase, must_pass_cases
-from visioneval.analysis.compare.regressed import cases_in_doubt, is_in_doubt
 from visioneval.analysis.compare.sampled import ConfirmedCase, sampled_cases
+from visioneval.counted import count_of
 from visioneval.engine.call_settings import CallSettings, check_budget, check_session, open_calls
 from visioneval.engine.calls.calls import Calls
 from visioneval.engine.calls.limit_keys import RateLimitKey, generation_limit_key
@@ -43,29 +44,35 @@ class ConfirmationResult:
 
 
 def confirm_comparison(
-    comparison: Comparison, gates: Collection[str], samples: int, options: RunOptions, listener: Listener
+    comparison: Comparison, gates: Sequence[FailOn], samples: int, options: RunOptions, listener: Listener
 ) -> ConfirmationResult:
     """Generates up to ``samples`` new samples of each case of B that one of the ``gates`` needs to decide.
 
-    First come the cases in doubt: those of ``must_pass`` that broke, and single cases. All other cases follow only
-    where the pass rate is in doubt and nothing has failed by then. Raises ``UsageError`` if B is no complete run, and
-    ``UsageError`` or ``SuiteError`` if something is in doubt and B cannot be continued.
+    First come the cases in doubt: those of ``must_pass`` that broke, and single cases. All compared cases follow only
+    where a number over all of them is in doubt and no gate has failed by then. Raises ``UsageError`` if B is no
+    complete run, and ``UsageError`` or ``SuiteError`` if something is in doubt and B cannot be continued.
     """
     b = comparison.b
     if b.folder is None:
         raise UsageError(f"--confirm generates new samples of B, but {b.name} is not a run")
     if b.state != "complete":
         raise UsageError(f"--confirm needs a complete run B, but {b.name} is {b.state}: resume it, or run it again")
-    lost = cells_lost(comparison)
-    must_pass = [case for case in must_pass_cases(comparison, lost) if case.b.total] if MUST_PASS in gates else []
-    compared = sampled_cases(comparison) if REGRESSED in gates else ()
+    lost, names = cells_lost(comparison), {gate.text for gate in gates}
+    must_pass = [case for case in must_pass_cases(comparison, lost) if case.b.total] if MUST_PASS in names else []
+    is_compared = REGRESSED in names or any(gate.metric is not None for gate in gates)
+    compared = sampled_cases(comparison) if is_compared else ()
     if not must_pass and not compared:
         return ConfirmationResult(Confirmation(samples, {}))
-    first = _in_doubt(comparison, must_pass, is_compared=bool(compared))
+    first = _in_doubt(comparison, must_pass, is_regressed=REGRESSED in names)
     settings = replace(options.calls, reuse=options.calls.reuse.with_own)
-    is_all_in_doubt = bool(compared) and is_in_doubt(comparison)
+    nothing_new = ConfirmationResult(Confirmation(samples, {}))
+    is_all_in_doubt = any(needs_all_cases(comparison, gate) for gate in gates) and not _is_over(
+        comparison, gates, nothing_new
+    )
     if not first and not is_all_in_doubt:
-        return _nothing_generated(samples, compared, listener)
+        # it does not matter whether B could be continued
+        _note_used(nothing_new, samples, compared, listener)
+        return nothing_new
     folder = claim_run(b.folder)
     try:
         candidates: list[ConfirmedCase] = [*must_pass, *compared]
@@ -73,18 +80,11 @@ def confirm_comparison(
         confirming = plan_confirmation(folder, read_info(folder), candidates, samples, options.suite)
         result = confirm(confirming, first, settings, listener)
         if is_all_in_doubt and not _is_over(comparison, gates, result):
-            result = confirm(confirming, compared, settings, listener)
+            result = confirm(confirming, compared, settings, listener, is_all=True)
         _note_used(result, samples, compared, listener)
         return result
     finally:
         close_run(folder)
-
-
-def _nothing_generated(samples: int, compared: Sequence[ConfirmedCase], listener: Listener) -> ConfirmationResult:
-    """Nothing is in doubt, so that it does not matter whether B could be continued."""
-    result = ConfirmationResult(Confirmation(samples, {}))
-    _note_used(result, samples, compared, listener)
-    return result
 
 
 def _note_used(result: ConfirmationResult, samples: int, compared: Sequence[ConfirmedCase], listener: Listener) -> None:
@@ -94,21 +94,20 @@ def _note_used(result: ConfirmationResult, samples: int, compared: Sequence[Conf
 
 
 def _in_doubt(
-    comparison: Comparison, must_pass: Sequence[MustPassCase], *, is_compared: bool
+    comparison: Comparison, must_pass: Sequence[MustPassCase], *, is_regressed: bool
 ) -> Sequence[ConfirmedCase]:
     """The cases to sample first. A case of both gates gets all of its samples."""
     broken: dict[CaseKey, ConfirmedCase] = {case.key: case for case in must_pass if case.state == "broken"}
-    if is_compared:
+    if is_regressed:
         broken |= {case.key: case for case in cases_in_doubt(comparison)}
     return list(broken.values())
 
 
-def _is_over(comparison: Comparison, gates: Collection[str], result: ConfirmationResult) -> bool:
-    """Whether no further sample is generated: one of the two gates has failed, or no more samples can be had."""
+def _is_over(comparison: Comparison, gates: Sequence[FailOn], result: ConfirmationResult) -> bool:
+    """Whether no further sample is generated: a gate has failed, or no more samples can be had."""
     if result.interrupted or result.confirmation.stopped:
         return True
-    checked = [gate for gate in parse_fail_on(sorted(gates)) if gate.text in (MUST_PASS, REGRESSED)]
-    return any(item.state == "failed" for item in check_gates(comparison, checked, result.confirmation))
+    return any(item.state == "failed" for item in check_gates(comparison, gates, result.confirmation))
 
 
 def _stored(folder: Path, cases: Sequence[ConfirmedCase]) -> int:
@@ -119,12 +118,18 @@ def _stored(folder: Path, cases: Sequence[ConfirmedCase]) -> int:
 
 
 def confirm(
-    confirming: ConfirmationPlan, cases: Sequence[ConfirmedCase], settings: CallSettings, listener: Listener
+    confirming: ConfirmationPlan,
+    cases: Sequence[ConfirmedCase],
+    settings: CallSettings,
+    listener: Listener,
+    *,
+    is_all: bool = False,
 ) -> ConfirmationResult:
     """Generates what is needed to decide about each of the cases, and appends it to the run's confirmations.
 
-    What exists is not generated again. The result says what stopped it: a missing or refused API key, the budget, an
-    error, an interrupt. Raises ``UsageError``, and ``StorageError`` if the run cannot be written.
+    ``is_all``: they are all compared cases, not only those in doubt. What exists is not generated again. The result
+    says what stopped it: a missing or refused API key, the budget, an error, an interrupt. Raises ``UsageError``, and
+    ``StorageError`` if the run cannot be written.
     """
     samples = confirming.of_cases(cases, read_confirmations(confirming.folder))
     if not any(item.needed for item in samples):
@@ -142,7 +147,7 @@ def confirm(
         ):
             # again, now that no other process adds to them
             samples = confirming.of_cases(cases, read_confirmations(confirming.folder))
-            listener.note(_announcement(confirming, samples))
+            listener.note(_announcement(confirming, samples, is_all=is_all))
             outcome = _generate(plan, components, samples, writer, calls, listener)
             for item in samples:
                 if item.repeated_output is not None:
@@ -155,17 +160,21 @@ def confirm(
     return _result(confirming, samples, calls.budget.refusal or next(errors, None))
 
 
-def _announcement(confirming: ConfirmationPlan, samples: Sequence[CaseSamples]) -> str:
-    cases = sum(case.needed > 0 for item in samples for case in item.judged)
+def _announcement(confirming: ConfirmationPlan, samples: Sequence[CaseSamples], *, is_all: bool) -> str:
+    needed = [case.needed > 0 for item in samples for case in item.judged]
+    cases = f"{count_of(sum(needed), 'case')} in doubt"
+    if is_all:
+        cases = f"{'all' if all(needed) else f'{sum(needed):,} of'} {count_of(len(needed), 'compared case')}"
     return (
-        f"confirming {cases} case{'s' * (cases != 1)} in doubt with up to {confirming.samples} new"
+        f"confirming {cases} with up to {confirming.samples} new"
         f" sample{'s' * (confirming.samples != 1)} each, into {display_name(confirming.folder)}"
     )
 
 
 def _result(confirming: ConfirmationPlan, samples: Sequence[CaseSamples], stopped: str | None) -> ConfirmationResult:
     verdicts = {case.key: item.verdicts(case) for item in samples for case in item.cases}
-    return ConfirmationResult(Confirmation(confirming.samples, verdicts, stopped))
+    scores = {case.key: item.scores(case) for item in samples for case in item.cases}
+    return ConfirmationResult(Confirmation(confirming.samples, verdicts, stopped, scores))
 
 
 def _generate(

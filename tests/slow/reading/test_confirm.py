@@ -388,7 +388,7 @@ def test_wrong_usage(runner: SuiteRunner, answers: Answers, arguments: list[str]
 def test_the_gate_must_be_asked_for(runner: SuiteRunner, answers: Answers) -> None:
     two_runs(runner, answers)
     result = runner("compare", "a", "b", "--runs", runner.out, "--fail-on", "broken", "--confirm", "2")
-    one_line(result, 2, "--confirm is for the gates regressed and must_pass: add --fail-on regressed")
+    one_line(result, 2, "--confirm is for the gates regressed, must_pass and METRIC:NUMBER: add --fail-on regressed")
 
 
 def unconfirmed(result: Result, reason: str) -> None:

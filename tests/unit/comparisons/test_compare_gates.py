@@ -11,6 +11,7 @@ from compare_factory import cell, scored, side, verdicts
 
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import compare
+from visioneval.analysis.compare.doubt import cases_in_doubt
 from visioneval.analysis.compare.gates import (
     DEFAULT,
     GateResult,
@@ -22,7 +23,7 @@ from visioneval.analysis.compare.gates import (
     parse_fail_on,
 )
 from visioneval.analysis.compare.must_pass import Confirmation
-from visioneval.analysis.compare.regressed import cases_in_doubt, check_regressed
+from visioneval.analysis.compare.regressed import check_regressed
 from visioneval.errors import UsageError
 from visioneval.types import Metric, Verdict
 

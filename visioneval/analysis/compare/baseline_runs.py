@@ -8,7 +8,7 @@ from visioneval.analysis.compare.differences import ALPHA
 from visioneval.analysis.scores import CaseNumbers, Estimate, Scores
 from visioneval.analysis.stats.basic import holm
 from visioneval.analysis.stats.between_runs import run_noise
-from visioneval.analysis.stats.within_cases import Counts, worse_p
+from visioneval.analysis.stats.within_cases import Counts, two_sided, worse_p
 from visioneval.records.baselines import Baseline
 from visioneval.suite.turns import chain_of
 from visioneval.types import Frozen, Verdict
@@ -108,5 +108,5 @@ def _p_values(passes: Sequence[Sequence[tuple[int, int]]], runs: int) -> list[fl
             cases.append(Counts(sum(n for n, _ in others), sum(n for _, n in others), passed, measured))
         worse = worse_p(cases)
         assert worse is not None
-        p_values.append(min(1.0, 2 * min(worse, 1 - worse)))
+        p_values.append(two_sided(worse))
     return list(holm(p_values))

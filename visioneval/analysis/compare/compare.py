@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from visioneval.analysis.cell_tables import Cells
@@ -33,15 +33,17 @@ class Comparison:
     ``by_run`` lists pass rates by model run (label in B; empty for a single one), ``by_tag`` pass rates by tag,
     ``by_type`` the metrics ``<gecko key>.<type>``, and ``by_failure_tag`` the shares of cells with a failure tag.
     Holm's adjustment covers only ``metrics``.
-    ``labels`` pairs the model runs. ``metric_names`` are the metrics of either run that the filters leave, without
-    ``changed_metrics``, whose scores cannot be compared. ``excuses`` is what B excuses and A does not.
+    ``labels`` pairs the model runs. ``metric_tags`` are the metrics of either run that the filters leave, each with the
+    tags that it reads, without ``changed_metrics``, whose scores cannot be compared. Differences of how well images
+    match their prompts leave out ``counter_examples``. ``excuses`` is what B excuses and A does not.
     ``alignments`` are those of every pair that an alignment grader graded on both sides, the largest losses first.
     """
 
     a: Side
     b: Side
     labels: tuple[tuple[str, str], ...]
-    metric_names: tuple[str, ...]
+    metric_tags: Mapping[str, frozenset[str]]
+    counter_examples: frozenset[str]
     changed_metrics: tuple[ChangedMeaning, ...]
     excuses: tuple[Excuse, ...]
     pairs: Pairs
@@ -129,7 +131,8 @@ def _compare(a: Side, b: Side, filters: ComparisonFilters, renamed: Sequence[str
         name: frozenset[str]().union(*(tags_read(side.metrics[name]) for side in (a, b) if name in side.metrics))
         for name in names
     }
-    tally = Tally(tags, pairing, ExcuseTally(a, b), _left_out(a, b, filters))
+    left_out = _left_out(a, b, filters)
+    tally = Tally(tags, pairing, ExcuseTally(a, b), left_out)
     of_judges = selections[0].reroutings, selections[1].reroutings
     tally.read(of_judges)
     a, b = (replace(side, reroutings=counts.result()) for side, counts in zip((a, b), of_judges, strict=True))
@@ -142,7 +145,8 @@ def _compare(a: Side, b: Side, filters: ComparisonFilters, renamed: Sequence[str
         a=a,
         b=b,
         labels=pairing.labels,
-        metric_names=tuple(names),
+        metric_tags=tags,
+        counter_examples=left_out,
         changed_metrics=tuple(changed[name] for name in named if name in changed),
         excuses=tally.excuses.result(),
         pairs=pairing.pairs,

@@ -19,7 +19,7 @@ from visioneval.analysis.stats.basic import Interval, holm
 from visioneval.analysis.stats.between_runs import NO_NOISE, RunNoise
 from visioneval.analysis.stats.clusters import paired_test
 from visioneval.analysis.stats.power import detectable_mean, detectable_rate, detectable_within
-from visioneval.analysis.stats.within_cases import Counts, lowest_worse_p, within_variance, worse_p
+from visioneval.analysis.stats.within_cases import Counts, lowest_worse_p, two_sided, within_variance, worse_p
 from visioneval.types import Metric, Verdict
 
 ALPHA = 0.05
@@ -185,7 +185,7 @@ def cases_difference(
     changes = list(map(truediv, cases.change, cases.pairs))
     widest = _widest(metric)
     worse = worse_p(strata, noise)
-    p = None if worse is None else min(1.0, 2 * min(worse, 1 - worse))
+    p = None if worse is None else two_sided(worse)
     test = paired_test(changes, widest, noise=noise, p=p)
     mean_a, change = fsum(map(truediv, cases.before, cases.pairs)) / number, fsum(changes) / number
     return Difference(

@@ -10,7 +10,9 @@ from typing import Literal
 from visioneval.analysis.cell_tables import Cells
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import PASS_RATE, Difference
+from visioneval.analysis.compare.doubt import is_in_doubt
 from visioneval.analysis.compare.must_pass import Confirmation, MustPassCase, describe_cases, must_pass_cases
+from visioneval.analysis.compare.pooled import pooled_metrics, pooled_passes, without_samples
 from visioneval.analysis.compare.regressed import check_regressed
 from visioneval.counted import count_of
 from visioneval.defaults import MAX_CONFIRM
@@ -83,8 +85,19 @@ def check_confirm(samples: int, gates: Sequence[FailOn]) -> None:
     """Raises ``UsageError`` for an invalid number of new samples, and if no gate would use them."""
     if not 1 <= samples <= MAX_CONFIRM:
         raise UsageError(f"confirm must be from 1 to {MAX_CONFIRM} samples, not {samples}")
-    if {MUST_PASS, REGRESSED}.isdisjoint(gate.text for gate in gates):
-        raise UsageError(f"--confirm is for the gates {REGRESSED} and {MUST_PASS}: add --fail-on {REGRESSED}")
+    if not any(gate.text in (MUST_PASS, REGRESSED) or gate.metric is not None for gate in gates):
+        raise UsageError(
+            f"--confirm is for the gates {REGRESSED}, {MUST_PASS} and METRIC:NUMBER: add --fail-on {REGRESSED}"
+        )
+
+
+def needs_all_cases(comparison: Comparison, gate: FailOn) -> bool:
+    """Whether the gate is in doubt, and only new samples of all compared cases can decide it."""
+    if gate.metric is None or not comparison.stable_pairs:
+        return gate.text == REGRESSED and is_in_doubt(comparison)
+    if any(changed.metric == gate.metric for changed in comparison.changed_metrics):
+        return False
+    return _is_bound_in_doubt(_difference_of(gate.metric, comparison), gate.allowed)
 
 
 def check_gates(
@@ -92,7 +105,8 @@ def check_gates(
 ) -> tuple[GateResult, ...]:
     """Checks every gate. Raises ``UsageError`` for a metric without a direction.
 
-    ``confirmation`` has new samples of what is in doubt.
+    ``confirmation`` has new samples of what is in doubt. ``broken`` and ``broken_same_output`` never use it:
+    they are about single cells of B, which new samples are not.
     """
     return tuple(_check(gate, comparison, confirmation) for gate in gates)
 
@@ -157,7 +171,7 @@ def _check(gate: FailOn, comparison: Comparison, confirmation: Confirmation | No
     if not comparison.stable_pairs:
         return GateResult(gate, "not_applicable", _ALL_FLAKY)
     if gate.metric is not None:
-        return _check_bound(gate, gate.metric, comparison)
+        return _check_bound(gate, gate.metric, comparison, confirmation)
     if gate.text == REGRESSED:
         regression = check_regressed(comparison, confirmation)
         return GateResult(gate, regression.state, regression.message)
@@ -203,7 +217,7 @@ def cells_lost(comparison: Comparison) -> Cells:
     return comparison.only_a.where(is_lost)
 
 
-def _check_bound(gate: FailOn, name: str, comparison: Comparison) -> GateResult:
+def _check_bound(gate: FailOn, name: str, comparison: Comparison, confirmation: Confirmation | None) -> GateResult:
     if (changed := next((item for item in comparison.changed_metrics if item.metric == name), None)) is not None:
         return GateResult(gate, "unmeasured", str(changed))
     difference = _difference_of(name, comparison)
@@ -219,12 +233,46 @@ def _check_bound(gate: FailOn, name: str, comparison: Comparison) -> GateResult:
             f"--fail-on {gate.text!r}: {name} cannot get worse by more than {most:g}: write less than that"
         )
     is_failed = is_true(difference.worse_by, ">", gate.allowed)
-    change = show_beside(abs(difference.difference), gate.allowed)
-    return GateResult(
-        gate,
-        "failed" if is_failed else "passed",
-        f"{difference.a:.4g} -> {difference.b:.4g} ({'-' if difference.difference < 0 else '+'}{change})",
-    )
+    message = f"{difference.a:.4g} -> {difference.b:.4g} ({_shown(difference.difference, gate)})"
+    if confirmation is not None and _is_bound_in_doubt(difference, gate.allowed):
+        return _check_again(gate, difference, message, comparison, confirmation)
+    return GateResult(gate, "failed" if is_failed else "passed", message)
+
+
+def _is_bound_in_doubt(difference: Difference, allowed: float) -> bool:
+    """Whether a number got worse by more than is allowed, and its interval does not exclude that it did not."""
+    if difference.worse_by is None or not is_true(difference.worse_by, ">", allowed):
+        return False
+    interval = difference.interval
+    if interval is None:
+        return True
+    least = -interval.high if difference.metric.better == "higher" else interval.low
+    return not is_true(least, ">", allowed)
+
+
+def _check_again(
+    gate: FailOn, first: Difference, message: str, comparison: Comparison, confirmation: Confirmation
+) -> GateResult:
+    """Fails if a number that is in doubt got worse by more than is allowed in all samples of B."""
+    change: float | None
+    if first.name == PASS_RATE:
+        passes = pooled_passes(comparison, confirmation)
+        change, lacking = passes.change, passes.lacking
+    else:
+        (pooled,) = pooled_metrics(comparison, confirmation, [first])
+        change, lacking = pooled.difference.difference, pooled.lacking
+    assert change is not None
+    if lacking:
+        state, why = without_samples(comparison, confirmation, lacking)
+        return GateResult(gate, state, f"{message} was in doubt{why}")
+    is_failed = is_true(-change if first.metric.better == "higher" else change, ">", gate.allowed)
+    after = f"with {count_of(confirmation.planned, 'new sample')} of each case {_shown(change, gate)}"
+    is_confirmed = "confirmed" if is_failed else "not confirmed"
+    return GateResult(gate, "failed" if is_failed else "passed", f"{message}; {after}: {is_confirmed}")
+
+
+def _shown(change: float, gate: FailOn) -> str:
+    return f"{'-' if change < 0 else '+'}{show_beside(abs(change), gate.allowed)}"
 
 
 def _widest_fall(metric: Metric) -> float | None:

@@ -16,7 +16,7 @@ from visioneval.analysis.cell_tables import Cells
 from visioneval.analysis.cells import PooledCell
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.tallies.marks import MarkedCase, add_mark
-from visioneval.types import Verdict
+from visioneval.types import Score, Verdict
 
 CaseKey = tuple[str, str]
 """A case and its model run, by the label in B."""
@@ -128,12 +128,14 @@ class MustPassCase:
 class Confirmation:
     """New samples of the cases in doubt: their verdicts, in order, of at most ``planned`` samples per case.
 
-    ``stopped`` is why samples are missing that would be needed to decide.
+    ``stopped`` is why samples are missing that would be needed to decide. ``scores`` are those of the new samples that
+    have a verdict, by metric.
     """
 
     planned: int
     verdicts: Mapping[CaseKey, Sequence[Verdict]]
     stopped: str | None = None
+    scores: Mapping[CaseKey, Sequence[Mapping[str, Score]]] = field(default_factory=dict)
 
 
 def must_pass_cases(

@@ -74,6 +74,10 @@ class PairedScores:
                 column[start:] = array("d", [*parts, *[0.0] * (rows - len(parts))])
         self._start = len(self._cases)
 
+    def numbers(self) -> list[int]:
+        """The numbers of the cases, in the order of their sums."""
+        return sorted(set(self._cases))
+
     def by_case(self) -> PairedSums:
         """The sums of each case, rounded once."""
         import numpy as np

@@ -1,35 +1,41 @@
 """The gate ``regressed``: whether B is worse than A by more than chance, in all cases together or in one of them. Pure.
 
 Tests are one-sided. The pass rate and the single cases share 5 %, half for each; the other metrics share 5 %. With new
-samples (``compare --confirm``), each half is spent in two steps: a fifth of it on the samples of the run, and the rest
-on all samples, which are generated only where the first step leaves a doubt. Whatever made the second step necessary,
-both steps together fail equal runs at most as often as one would.
+samples (``compare --confirm``), each of these is spent in two steps: a fifth of it on the samples of the run, and the
+rest on all samples, which are generated only where the first step leaves a doubt. Whatever made the second step
+necessary, both steps together fail equal runs at most as often as one would.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import comb
 from typing import Literal
 
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import ALPHA, CASE_ALPHA, Difference
-from visioneval.analysis.compare.must_pass import CaseKey, Confirmation, SampleCounts
-from visioneval.analysis.compare.sampled import SampledCase, counts_of_chains, sampled_cases
+from visioneval.analysis.compare.doubt import (
+    FIRST_STEP,
+    METRICS_FIRST_STEP,
+    METRICS_SECOND_STEP,
+    SECOND_STEP,
+    cases_in_doubt,
+    chain_key,
+    is_rate_in_doubt,
+    lowest_metric_p,
+    metrics_in_doubt,
+    one_sided,
+    undecided,
+)
+from visioneval.analysis.compare.must_pass import Confirmation
+from visioneval.analysis.compare.pooled import PooledPasses, pooled_metrics, pooled_passes, without_samples
 from visioneval.analysis.compare.tallies.verdicts import CasePasses
 from visioneval.analysis.stats.power import detectable_within
-from visioneval.analysis.stats.within_cases import Counts, case_p, lowest_case_p, lowest_worse_p, worse_p
+from visioneval.analysis.stats.within_cases import case_p, lowest_worse_p, worse_p
 from visioneval.counted import count_of
-from visioneval.defaults import MAX_CONFIRM
-from visioneval.suite.turns import chain_of
 
 State = Literal["passed", "failed", "unmeasured", "cannot_tell"]
-FIRST_STEP, SECOND_STEP = 0.005, 0.02
-"""One-sided levels with new samples, of the pass rate and of the single cases each: together ``CASE_ALPHA``."""
-DOUBT = 0.3
-"""The pass rate is in doubt up to this one-sided p. Three in ten equal runs are, and seven need no new samples."""
+_WORST_FIRST: tuple[State, ...] = ("failed", "unmeasured", "cannot_tell", "passed")
 _MAX_NAMES = 5
 
 
@@ -46,9 +52,10 @@ def check_regressed(comparison: Comparison, confirmation: Confirmation | None = 
     rate = comparison.pass_rate
     if not rate.n_pairs:
         return Regression("unmeasured", "no pair with both cells measured")
-    level = CASE_ALPHA if confirmation is None else FIRST_STEP
-    worse = [f"{item.name} {_size(item)} (p {item.p_holm:.2g})" for item in _worse_metrics(comparison)]
-    if _one_sided(rate) < level:
+    level, metrics_level = (CASE_ALPHA, ALPHA) if confirmation is None else (FIRST_STEP, METRICS_FIRST_STEP)
+    metrics = _worse_metrics(comparison, metrics_level)
+    worse = [f"{item.name} {_size(item)} (p {item.p_holm:.2g})" for item in metrics]
+    if one_sided(rate) < level:
         worse.insert(0, f"{rate.name} {_size(rate)} (p {rate.p:.2g})")
     cases = [case for case in comparison.cases if case.p < level]
     worse += [f"{count_of(len(cases), 'case')}: {_named(cases, comparison)}"] if cases else []
@@ -62,54 +69,31 @@ def check_regressed(comparison: Comparison, confirmation: Confirmation | None = 
     return Regression("passed", f"no regression found over {cases_read}; {_missed(rate.detectable)}")
 
 
-def cases_in_doubt(comparison: Comparison) -> tuple[SampledCase, ...]:
-    """The cases that broke, most of their samples passing in A and failing in B, and whose loss is not yet sure."""
-    doubtful = {
-        (case.test_id, case.model_label)
-        for case in comparison.cases
-        if case.p >= FIRST_STEP and (case.p < CASE_ALPHA or _broke(case))
-    }
-    return tuple(case for case in sampled_cases(comparison) if _chain(case.key) in doubtful)
-
-
-def is_in_doubt(comparison: Comparison) -> bool:
-    """Whether only new samples of all cases can tell if the pass rate is worse."""
-    p = _one_sided(comparison.pass_rate)
-    return FIRST_STEP <= p <= DOUBT or bool(undecided(comparison))
-
-
-def undecided(comparison: Comparison) -> str:
-    """Why a comparison in which cells broke cannot tell whether that is chance; empty if it can, or if nothing broke.
-
-    That is so where no outcome of these cases and samples could have shown a regression, and where more than half of
-    what passed broke.
-    """
-    rate = comparison.pass_rate
-    broken = comparison.marks.breaks(same_output=False).broken
-    if not broken or rate.a is None or rate.b is None or rate.b >= rate.a:
-        return ""
-    can_show = rate.lowest_p < ALPHA or any(_lowest(case.counts) <= CASE_ALPHA for case in comparison.cases)
-    if can_show and rate.b >= rate.a / 2:
-        return ""
-    samples = f"{count_of(rate.n_cases, 'case')} x {count_of(round(rate.samples[1]), 'sample')}"
-    what = f"{broken:,} of {count_of(rate.n_pairs, 'cell')} broke"
-    needed = _samples_to_decide(comparison)
-    cure = f"--confirm {needed} would" if needed else "more cases would"
-    if can_show:
-        return f"{what}, more than half of those that passed; {samples} leave room for chance at 5 %: {cure} decide"
-    return f"{what}; {samples} cannot show it at 5 %: {cure}"
-
-
 def _second_step(comparison: Comparison, confirmation: Confirmation) -> Regression | None:
     """The result of all samples of what was in doubt; ``None`` if nothing was."""
-    new = counts_of_chains(confirmation.verdicts, confirmation.planned)
-    doubtful = dict.fromkeys(_chain(case.key) for case in cases_in_doubt(comparison))
-    cases = {(case.test_id, case.model_label): case.counts for case in comparison.cases}
-    turns = Counter(_chain(case.key) for case in sampled_cases(comparison))
-    lacking = [key for key in cases if _measured(new.get(key)) < confirmation.planned * turns[key]]
-    noise = comparison.noise
-    second_ps = {key: noise.widened_of_case(case_p(_with_new(cases[key], new.get(key)))) for key in doubtful}
-    confirmed = [key for key, p in second_ps.items() if key not in lacking and p * len(cases) < SECOND_STEP]
+    passes = pooled_passes(comparison, confirmation)
+    found = _cases_again(comparison, confirmation, passes)
+    if found is not None:
+        return found
+    rate = [_rate_again(comparison, confirmation, passes)] if is_rate_in_doubt(comparison) else []
+    found_again = [*rate, *_metrics_again(comparison, confirmation)]
+    if not found_again:
+        return None
+    state = next(state for state in _WORST_FIRST if any(item.state == state for item in found_again))
+    messages = [item.message for item in found_again if item.state == state]
+    more = len(messages) - _MAX_NAMES
+    message = "; ".join(messages[:_MAX_NAMES]) + (f"; and {more:,} more" if more > 0 else "")
+    if state == "passed" and not rate:
+        message += f"; {_missed(comparison.pass_rate.detectable)}"
+    return Regression(state, message)
+
+
+def _cases_again(comparison: Comparison, confirmation: Confirmation, passes: PooledPasses) -> Regression | None:
+    """Whether single cases in doubt are worse by all of their samples; ``None`` if none is."""
+    doubtful = dict.fromkeys(chain_key(case.key) for case in cases_in_doubt(comparison))
+    second_ps = {key: comparison.noise.widened_of_case(case_p(passes.counts[key])) for key in doubtful}
+    lacking = set(passes.lacking)
+    confirmed = [key for key, p in second_ps.items() if key not in lacking and p * len(comparison.cases) < SECOND_STEP]
     if confirmed:
         names = ", ".join(f"{case} on {label}" for case, label in confirmed[:_MAX_NAMES])
         return Regression("failed", f"{count_of(len(confirmed), 'case')} confirmed by new samples: {names}")
@@ -119,23 +103,20 @@ def _second_step(comparison: Comparison, confirmation: Confirmation) -> Regressi
         names = ", ".join(f"{case} on {label}" for case, label in unsure[:_MAX_NAMES])
         why = f" ({confirmation.stopped})" if confirmation.stopped else ""
         return Regression("unmeasured", f"{count_of(len(unsure), 'case')} could not be confirmed{why}: {names}")
-    if not is_in_doubt(comparison):
-        return None
-    rate, p = comparison.pass_rate, _one_sided(comparison.pass_rate)
-    at_first = f"{rate.name} {_size(rate)} was in doubt (p {min(1.0, 2 * p):.2g})"
-    if lacking and not confirmation.stopped:
-        return Regression("cannot_tell", f"{at_first}; new samples would decide, but another gate has failed")
-    if lacking:
-        names = count_of(len(lacking), "case")
-        return Regression("unmeasured", f"{at_first}, and {names} could not be confirmed ({confirmation.stopped})")
-    counts = [_with_new(case, new.get(key)) for key, case in cases.items()]
-    second = worse_p(counts, comparison.noise)
+    return None
+
+
+def _rate_again(comparison: Comparison, confirmation: Confirmation, passes: PooledPasses) -> Regression:
+    """Whether the pass rate, which is in doubt, is worse by all samples."""
+    rate, noise, counts = comparison.pass_rate, comparison.noise, list(passes.counts.values())
+    at_first = f"{rate.name} {_size(rate)} was in doubt (p {min(1.0, 2 * one_sided(rate)):.2g})"
+    if passes.lacking:
+        state, why = without_samples(comparison, confirmation, passes.lacking)
+        return Regression(state, at_first + why)
+    second = worse_p(counts, noise)
     assert second is not None
-    total = sum(case.weight for case in counts)
-    change = 100 * sum(case.weight * case.difference for case in counts) / total
-    after = (
-        f"with {count_of(confirmation.planned, 'new sample')} of each case {change:+.1f} points (p {2 * second:.2g})"
-    )
+    change = 100 * passes.change
+    after = f"{_with_samples(confirmation)} {change:+.1f} points (p {2 * second:.2g})"
     if second < SECOND_STEP:
         return Regression("failed", f"{at_first}, {after}")
     is_halved = rate.a is not None and 2 * change < -100 * rate.a
@@ -148,55 +129,42 @@ def _second_step(comparison: Comparison, confirmation: Confirmation) -> Regressi
     return Regression("passed", f"{at_first}, and is not confirmed: {after}; {_missed(missed)}")
 
 
-def _with_new(case: Counts, new: SampleCounts | None) -> Counts:
-    if new is None:
-        return case
-    return case._replace(b_passed=case.b_passed + new.passed, b=case.b + new.passed + new.failed)
+def _metrics_again(comparison: Comparison, confirmation: Confirmation) -> Iterator[Regression]:
+    """For each metric in doubt, whether it is worse by all samples, by Bonferroni over the metrics that could be."""
+    doubtful = {item.name: item for item in metrics_in_doubt(comparison)}
+    if not doubtful:
+        return
+    pooled = pooled_metrics(comparison, confirmation, comparison.metrics)
+    family = max(1, sum(item.difference.lowest_p < ALPHA for item in pooled))
+    for item in pooled:
+        second = item.difference
+        if second.name not in doubtful:
+            continue
+        first = doubtful[second.name]
+        at_first = f"{first.name} {_size(first)} was in doubt (p {first.p_holm:.2g})"
+        if item.lacking:
+            state, why = without_samples(comparison, confirmation, item.lacking)
+            yield Regression(state, at_first + why)
+            continue
+        p = 1.0 if second.p is None else min(1.0, second.p * family)
+        is_worse = (second.worse_by or 0) > 0
+        after = f"{_with_samples(confirmation)} {_size(second)} (p {p:.2g})"
+        if is_worse and p < METRICS_SECOND_STEP:
+            yield Regression("failed", f"{at_first}, {after}")
+        elif is_worse and lowest_metric_p(second.n_cases) * family >= METRICS_SECOND_STEP:
+            yield Regression("cannot_tell", f"{at_first}, {after}: too few cases to show it")
+        else:
+            yield Regression("passed", f"{at_first}, and is not confirmed: {after}")
 
 
-def _measured(new: SampleCounts | None) -> int:
-    return 0 if new is None else new.passed + new.failed
+def _with_samples(confirmation: Confirmation) -> str:
+    return f"with {count_of(confirmation.planned, 'new sample')} of each case"
 
 
-def _chain(key: CaseKey) -> CaseKey:
-    return chain_of(key[0]), key[1]
-
-
-def _broke(case: CasePasses) -> bool:
-    counts = case.counts
-    return 2 * counts.a_passed > counts.a and 2 * counts.b_passed < counts.b
-
-
-def _one_sided(rate: Difference) -> float:
-    """The one-sided p that B is worse."""
-    if rate.p is None or rate.difference is None:
-        return 1.0
-    return rate.p / 2 if rate.difference < 0 else 1 - rate.p / 2
-
-
-def _worse_metrics(comparison: Comparison) -> Sequence[Difference]:
-    return [item for item in comparison.metrics if item.n_pairs and item.significant and (item.worse_by or 0) > 0]
-
-
-def can_show_regression(samples: Sequence[int]) -> bool:
-    """Whether two runs with these numbers of samples, of each case on each model run, could show a regression at all:
-    if everything passed in A and nothing in B.
-    """
-    counts = [Counts(number, number, 0, number) for number in samples]
-    return 2 * lowest_worse_p(counts) < ALPHA or any(lowest_case_p(case) <= CASE_ALPHA for case in counts)
-
-
-def _samples_to_decide(comparison: Comparison) -> int | None:
-    """The fewest new samples of each case with which the loss of everything would show; ``None`` if none do."""
-    for new in range(1, MAX_CONFIRM + 1):
-        counts = [case.counts._replace(b=case.counts.b + new) for case in comparison.cases]
-        if lowest_worse_p(counts, comparison.noise) < SECOND_STEP:
-            return new
-    return None
-
-
-def _lowest(counts: Counts) -> float:
-    return 1 / comb(counts.a + counts.b, counts.b)
+def _worse_metrics(comparison: Comparison, level: float) -> Iterator[Difference]:
+    for item in comparison.metrics:
+        if item.n_pairs and item.p_holm is not None and item.p_holm < level and (item.worse_by or 0) > 0:
+            yield item
 
 
 def _named(cases: Sequence[CasePasses], comparison: Comparison) -> str:

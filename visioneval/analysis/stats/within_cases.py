@@ -91,6 +91,11 @@ def worse_p(cases: Sequence[Counts], noise: RunNoise = NO_NOISE) -> float | None
     return noise.widened(p, variance / total**2)
 
 
+def two_sided(worse: float) -> float:
+    """The two-sided p-value of a test, given its one-sided p that B is worse."""
+    return min(1.0, 2 * min(worse, 1 - worse))
+
+
 def lowest_worse_p(cases: Sequence[Counts], noise: RunNoise = NO_NOISE) -> float:
     """The lowest ``worse_p`` of any outcome with these numbers of samples: all of A's pass, and none of B's."""
     p, variance = 0.5, 0.0

@@ -81,8 +81,9 @@ def compare(
         options.value(
             "--confirm",
             "N",
-            "Where regressed or must_pass is in doubt, generate up to N new samples of the cases in doubt, or of all"
-            " cases, in B, and decide with these.",
+            "Where regressed, must_pass or METRIC:NUMBER is in doubt, generate up to N new samples of the cases in"
+            " doubt, or of all cases, in B, and decide with these. broken and broken_same_output are about cells: no"
+            " new samples decide them.",
             options.CALLS,
             min=1,
             max=MAX_CONFIRM,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from visioneval.analysis.compare.must_pass import CaseKey
 from visioneval.analysis.compare.sampled import ConfirmedCase
+from visioneval.analysis.sides import built_in_scores
 from visioneval.engine.cells.cell import Job
 from visioneval.engine.cells.turns import call_on_records, is_edit_of
 from visioneval.engine.prepare.planning import SuiteOptions, load_stored_plan
@@ -18,7 +19,7 @@ from visioneval.expansion.plan import Call, Plan
 from visioneval.records.keys import changed_parts, describe_parts
 from visioneval.records.model import CellKey, Record, RunInfo, read_records
 from visioneval.suite.selection.selection import Selection, narrowed_further
-from visioneval.types import Verdict
+from visioneval.types import Score, Verdict
 
 _MAX_ERROR = 200
 
@@ -42,6 +43,12 @@ class CaseSamples:
         """The verdicts of the new samples of a case."""
         cells = ((*case.key, sample) for sample in self.samples)
         return [self.records[cell].verdict for cell in cells if cell in self.records]
+
+    def scores(self, case: ConfirmedCase) -> list[Mapping[str, Score]]:
+        """The scores of the new samples of a case that have a verdict."""
+        cells = ((*case.key, sample) for sample in self.samples)
+        found = (self.records[cell] for cell in cells if cell in self.records)
+        return [{**built_in_scores(item), **item.scores} for item in found if item.verdict is not Verdict.ERROR]
 
     @property
     def judged(self) -> tuple[ConfirmedCase, ...]:

@@ -17,7 +17,7 @@ from visioneval.analysis.compare.pairing import CellPair, Pairs
 from visioneval.analysis.compare.tallies.runs import RunScores
 from visioneval.analysis.scores import ExactSum
 from visioneval.records.cells.cell_lines import positions_of
-from visioneval.suite.counter_examples import is_metric_of
+from visioneval.suite.counter_examples import is_metric_of, match_keys
 from visioneval.types import Metric, Verdict
 
 _ABSENT = object()
@@ -54,16 +54,19 @@ class _MetricScores:
 class MetricTally:
     """Adds the scores of metrics, and counts in how many pairs they are measured."""
 
-    def __init__(self, tags: Mapping[str, frozenset[str]]) -> None:
+    def __init__(self, tags: Mapping[str, frozenset[str]], counter_examples: Collection[str] = ()) -> None:
         """No scores of these metrics, each with the tags that it reads."""
         self._metrics = [_MetricScores(name, read, PairedScores()) for name, read in tags.items()]
+        self._counter_examples = counter_examples
         self._pairs_with_output = 0
 
-    def add(self, case: int, pair: CellPair, left_out: Collection[str] = ()) -> None:
-        """Adds the scores of a pair. Differences leave out flaky cases, and the metrics of the graders ``left_out``.
+    def add(self, case: int, pair: CellPair) -> None:
+        """Adds the scores of a pair. Differences leave out flaky cases, and how well ``counter_examples`` match.
 
         They also leave out a metric that reads a tag which the case has on one side only: it has two meanings there.
         """
+        is_counter = pair.b.test_id in self._counter_examples
+        left_out = match_keys((*pair.a.graders, *pair.b.graders)) if is_counter else ()
         a, b, is_stable = pair.a.scores, pair.b.scores, not pair.flaky
         # Without an output, nothing can be measured: such a cell counts as an error.
         has_output = pair.b.error is None or pair.b.error.stage != "generate"
@@ -96,6 +99,10 @@ class MetricTally:
             for difference in [scores_difference(item.name, metrics[item.name], item.scores, item.runs_of_a.noise())]
             if difference.n_pairs or difference.unmeasured or item.other_tags
         ]
+
+    def scores(self) -> dict[str, PairedScores]:
+        """The scores of the pairs that each metric compares."""
+        return {item.name: item.scores for item in self._metrics}
 
     def coverage(self) -> MetricCoverage:
         """In how many cells the metrics are measured."""

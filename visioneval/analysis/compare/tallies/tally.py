@@ -13,7 +13,6 @@ from visioneval.analysis.compare.tallies.metrics import AlignmentPairs, Alignmen
 from visioneval.analysis.compare.tallies.verdicts import VerdictTally
 from visioneval.analysis.rerouting import Reroutings
 from visioneval.analysis.scores import CaseNumbers
-from visioneval.suite.counter_examples import match_keys
 
 GECKO = "gecko"
 
@@ -32,9 +31,9 @@ class Tally:
 
         Differences of how well images match their prompts leave out ``counter_examples``.
         """
-        self._pairing, self._counter_examples = pairing, counter_examples
+        self._pairing = pairing
         self.verdicts = VerdictTally()
-        self.scores = MetricTally(metrics)
+        self.scores = MetricTally(metrics, counter_examples)
         self.gradings = GradingTally()
         self.excuses = excuses
         self.cost_usd, self.seconds = AmountTally(), AmountTally()
@@ -49,8 +48,7 @@ class Tally:
             case = cases[pair.b.test_id]
             if not pair.flaky:
                 self.verdicts.add(case, pair)
-            is_counter = pair.b.test_id in self._counter_examples
-            self.scores.add(case, pair, match_keys((*pair.a.graders, *pair.b.graders)) if is_counter else ())
+            self.scores.add(case, pair)
             self.gradings.add(pair)
             self.excuses.add(pair)
             self.cost_usd.add(pair.a.total_cost_usd, pair.b.total_cost_usd)

@@ -1,0 +1,126 @@
+"""What the first of two steps of ``regressed`` leaves in doubt, so that new samples must decide. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from visioneval.analysis.compare.compare import Comparison
+from visioneval.analysis.compare.differences import ALPHA, CASE_ALPHA, Difference
+from visioneval.analysis.compare.must_pass import CaseKey
+from visioneval.analysis.compare.sampled import SampledCase, sampled_cases
+from visioneval.analysis.compare.tallies.verdicts import CasePasses
+from visioneval.analysis.stats.between_runs import NO_NOISE, RunNoise
+from visioneval.analysis.stats.clusters import paired_test
+from visioneval.analysis.stats.within_cases import Counts, lowest_case_p, lowest_worse_p
+from visioneval.counted import count_of
+from visioneval.defaults import MAX_CONFIRM
+from visioneval.suite.turns import chain_of
+
+FIRST_STEP, SECOND_STEP = 0.005, 0.02
+"""One-sided levels with new samples, of the pass rate and of the single cases each: together ``CASE_ALPHA``."""
+METRICS_FIRST_STEP, METRICS_SECOND_STEP = 0.01, 0.04
+"""Two-sided levels with new samples, of all metrics together: together ``ALPHA``."""
+DOUBT = 0.3
+"""The pass rate is in doubt up to this one-sided p, and a metric up to this adjusted p. Three in ten equal runs are by
+their pass rate, and seven need no new samples."""
+
+
+def cases_in_doubt(comparison: Comparison) -> tuple[SampledCase, ...]:
+    """The cases that broke, most of their samples passing in A and failing in B, and whose loss is not yet sure."""
+    doubtful = {
+        (case.test_id, case.model_label)
+        for case in comparison.cases
+        if case.p >= FIRST_STEP and (case.p < CASE_ALPHA or _broke(case))
+    }
+    return tuple(case for case in sampled_cases(comparison) if chain_key(case.key) in doubtful)
+
+
+def is_in_doubt(comparison: Comparison) -> bool:
+    """Whether only new samples of all cases can tell if the pass rate or a metric is worse."""
+    return is_rate_in_doubt(comparison) or bool(metrics_in_doubt(comparison))
+
+
+def is_rate_in_doubt(comparison: Comparison) -> bool:
+    """Whether only new samples of all cases can tell if the pass rate is worse."""
+    return FIRST_STEP <= one_sided(comparison.pass_rate) <= DOUBT or bool(undecided(comparison))
+
+
+def metrics_in_doubt(comparison: Comparison) -> list[Difference]:
+    """The metrics that are worse, and not yet surely so.
+
+    One that no new samples can decide, as too few cases have it, is only in doubt where one step would fail it.
+    """
+    family = max(1, sum(item.lowest_p < ALPHA for item in comparison.metrics))
+    return [
+        item
+        for item in comparison.metrics
+        if (item.worse_by or 0) > 0
+        and item.p_holm is not None
+        and METRICS_FIRST_STEP <= item.p_holm <= DOUBT
+        and (item.p_holm < ALPHA or lowest_metric_p(item.n_cases) * family < METRICS_SECOND_STEP)
+    ]
+
+
+def lowest_metric_p(cases: int) -> float:
+    """The two-sided p-value of a metric that changes by the same amount in each of some cases."""
+    test = paired_test([1.0] * cases)
+    return 1.0 if test is None else test.p
+
+
+def undecided(comparison: Comparison) -> str:
+    """Why a comparison in which cells broke cannot tell whether that is chance; empty if it can, or if nothing broke.
+
+    That is so where no outcome of these cases and samples could have shown a regression, and where more than half of
+    what passed broke.
+    """
+    rate = comparison.pass_rate
+    broken = comparison.marks.breaks(same_output=False).broken
+    if not broken or rate.a is None or rate.b is None or rate.b >= rate.a:
+        return ""
+    can_show = _can_show([case.counts for case in comparison.cases], comparison.noise)
+    if can_show and rate.b >= rate.a / 2:
+        return ""
+    samples = f"{count_of(rate.n_cases, 'case')} x {count_of(round(rate.samples[1]), 'sample')}"
+    what = f"{broken:,} of {count_of(rate.n_pairs, 'cell')} broke"
+    needed = _samples_to_decide(comparison)
+    cure = f"--confirm {needed} would" if needed else "more cases would"
+    if can_show:
+        return f"{what}, more than half of those that passed; {samples} leave room for chance at 5 %: {cure} decide"
+    return f"{what}; {samples} cannot show it at 5 %: {cure}"
+
+
+def can_show_regression(samples: Sequence[int]) -> bool:
+    """Whether two runs with these numbers of samples, of each case on each model run, could show a regression."""
+    return _can_show([Counts(number, number, 0, number) for number in samples])
+
+
+def _can_show(cases: Sequence[Counts], noise: RunNoise = NO_NOISE) -> bool:
+    """Whether these numbers of samples could show a regression at all: if everything passed in A and nothing in B."""
+    lost = (case._replace(a_passed=case.a, b_passed=0) for case in cases)
+    return 2 * lowest_worse_p(cases, noise) < ALPHA or any(lowest_case_p(case) <= CASE_ALPHA for case in lost)
+
+
+def one_sided(rate: Difference) -> float:
+    """The one-sided p that the pass rate of B is worse."""
+    if rate.p is None or rate.difference is None:
+        return 1.0
+    return rate.p / 2 if rate.difference < 0 else 1 - rate.p / 2
+
+
+def chain_key(key: CaseKey) -> CaseKey:
+    """The case whose turn this is, or the case itself, on its model run."""
+    return chain_of(key[0]), key[1]
+
+
+def _broke(case: CasePasses) -> bool:
+    counts = case.counts
+    return 2 * counts.a_passed > counts.a and 2 * counts.b_passed < counts.b
+
+
+def _samples_to_decide(comparison: Comparison) -> int | None:
+    """The fewest new samples of each case with which the loss of everything would show; ``None`` if none do."""
+    for new in range(1, MAX_CONFIRM + 1):
+        counts = [case.counts._replace(b=case.counts.b + new) for case in comparison.cases]
+        if lowest_worse_p(counts, comparison.noise) < SECOND_STEP:
+            return new
+    return None
