@@ -98,7 +98,7 @@ screenshots: $(READY)  ## The images of the README, from a run of the quickstart
 	$(BIN)/python tests/screenshots.py
 
 calibration: $(READY)  ## Simulates every interval and test of docs/statistics.md; takes minutes
-	for module in intervals quantiles comparison plan gates regression must_pass agreement correction ranking; do $(BIN)/python -m tests.calibration.$$module || exit 1; done
+	for module in intervals quantiles comparison plan gates regression metrics must_pass agreement correction ranking; do $(BIN)/python -m tests.calibration.$$module || exit 1; done
 
 bench: $(READY)
 	$(BIN)/python -m tests.bench.engine

@@ -63,12 +63,11 @@ def confirm_comparison(
     compared = sampled_cases(comparison) if is_compared else ()
     if not must_pass and not compared:
         return ConfirmationResult(Confirmation(samples, {}))
-    first = _in_doubt(comparison, must_pass, is_regressed=REGRESSED in names)
-    settings = replace(options.calls, reuse=options.calls.reuse.with_own)
     nothing_new = ConfirmationResult(Confirmation(samples, {}))
-    is_all_in_doubt = any(needs_all_cases(comparison, gate) for gate in gates) and not _is_over(
-        comparison, gates, nothing_new
-    )
+    failed = _failed(comparison, gates, nothing_new)
+    first = _in_doubt(comparison, must_pass, is_regressed=REGRESSED in names - failed)
+    is_all_in_doubt = not failed and any(needs_all_cases(comparison, gate) for gate in gates)
+    settings = replace(options.calls, reuse=options.calls.reuse.with_own)
     if not first and not is_all_in_doubt:
         # it does not matter whether B could be continued
         _note_used(nothing_new, samples, compared, listener)
@@ -79,7 +78,8 @@ def confirm_comparison(
         samples = max(samples, _stored(folder, candidates))
         confirming = plan_confirmation(folder, read_info(folder), candidates, samples, options.suite)
         result = confirm(confirming, first, settings, listener)
-        if is_all_in_doubt and not _is_over(comparison, gates, result):
+        is_over = result.interrupted or result.confirmation.stopped or _failed(comparison, gates, result)
+        if is_all_in_doubt and not is_over:
             result = confirm(confirming, compared, settings, listener, is_all=True)
         _note_used(result, samples, compared, listener)
         return result
@@ -103,11 +103,10 @@ def _in_doubt(
     return list(broken.values())
 
 
-def _is_over(comparison: Comparison, gates: Sequence[FailOn], result: ConfirmationResult) -> bool:
-    """Whether no further sample is generated: a gate has failed, or no more samples can be had."""
-    if result.interrupted or result.confirmation.stopped:
-        return True
-    return any(item.state == "failed" for item in check_gates(comparison, gates, result.confirmation))
+def _failed(comparison: Comparison, gates: Sequence[FailOn], result: ConfirmationResult) -> set[str]:
+    """The gates that have failed, after which no new samples of all cases are generated."""
+    results = check_gates(comparison, gates, result.confirmation)
+    return {item.fail_on.text for item in results if item.state == "failed"}
 
 
 def _stored(folder: Path, cases: Sequence[ConfirmedCase]) -> int:

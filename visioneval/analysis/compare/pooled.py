@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
-from typing import Literal
+from operator import truediv
+from typing import Literal, NamedTuple
 
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import Difference, PairCounts, cases_difference
@@ -40,10 +41,19 @@ class PooledPasses:
 
 @dataclass(frozen=True, slots=True)
 class PooledMetric:
-    """The difference of a metric, with the new samples. ``lacking`` are cases with too few of these that have it."""
+    """The difference of a metric, with the new samples. ``lacking`` are cases with too few of these that have it.
+
+    ``change_of_new`` is the difference of the new samples alone, of the cases that have any.
+    """
 
     difference: Difference
+    change_of_new: float
     lacking: tuple[CaseKey, ...]
+
+    @property
+    def is_new_worse(self) -> bool:
+        """Whether the new samples alone are worse than A."""
+        return self.change_of_new < 0 if self.difference.metric.better == "higher" else self.change_of_new > 0
 
 
 def pooled_passes(comparison: Comparison, confirmation: Confirmation) -> PooledPasses:
@@ -74,11 +84,20 @@ def pooled_metrics(
     return [_with_new(item, scores[item.name], keys, confirmation) for item in differences]
 
 
+class _Stratum(NamedTuple):
+    """The pairs of a case on a model run, and for as many samples the sums of A, of all of B, and of the new ones."""
+
+    pairs: int
+    a: float
+    b: float
+    new: float
+
+
 def _with_new(
     difference: Difference, scores: PairedScores, keys: Sequence[CaseKey], confirmation: Confirmation
 ) -> PooledMetric:
     """Adds the new samples of each case on each model run to its own, whose share of the case stays the same."""
-    strata, lacking = dict[str, list[tuple[int, float, float]]](), dict[CaseKey, None]()
+    strata, lacking = dict[str, list[_Stratum]](), dict[CaseKey, None]()
     for number, n_pairs, sum_a, sum_change in zip(scores.numbers(), *scores.by_case(), strict=True):
         key = keys[number]
         found = (sample.get(difference.name) for sample in confirmation.scores.get(key, ()))
@@ -86,15 +105,18 @@ def _with_new(
         if len(new) < confirmation.planned:
             lacking[chain_key(key)] = None
         sum_b = fsum((sum_a, sum_change, *new)) * n_pairs / (n_pairs + len(new))
-        strata.setdefault(chain_of(key[0]), []).append((n_pairs, sum_a, sum_b))
-    sums = PairedSums(
-        [sum(n for n, _, _ in case) for case in strata.values()],
-        [fsum(a for _, a, _ in case) for case in strata.values()],
-        [_change([a for _, a, _ in case], [b for _, _, b in case]) for case in strata.values()],
-    )
+        sum_of_new = fsum(new) * n_pairs / len(new) if new else sum_a
+        strata.setdefault(chain_of(key[0]), []).append(_Stratum(n_pairs, sum_a, sum_b, sum_of_new))
+    cases = strata.values()
+    pairs = [sum(stratum.pairs for stratum in case) for case in cases]
+    before = [fsum(stratum.a for stratum in case) for case in cases]
+    changes = [_change([stratum.a for stratum in case], [stratum.b for stratum in case]) for case in cases]
+    of_new = [_change([stratum.a for stratum in case], [stratum.new for stratum in case]) for case in cases]
+    sums = PairedSums(pairs, before, changes)
     counts = PairCounts(difference.higher, difference.lower, difference.unmeasured)
     pooled = cases_difference(difference.name, difference.metric, sums, counts, noise=difference.noise)
-    return PooledMetric(pooled, tuple(lacking))
+    change_of_new = fsum(map(truediv, of_new, pairs)) / max(1, len(pairs))
+    return PooledMetric(pooled, change_of_new, tuple(lacking))
 
 
 def _change(before: Sequence[float], after: Sequence[float]) -> float:

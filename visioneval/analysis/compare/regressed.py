@@ -130,7 +130,11 @@ def _rate_again(comparison: Comparison, confirmation: Confirmation, passes: Pool
 
 
 def _metrics_again(comparison: Comparison, confirmation: Confirmation) -> Iterator[Regression]:
-    """For each metric in doubt, whether it is worse by all samples, by Bonferroni over the metrics that could be."""
+    """For each metric in doubt, whether it is worse by all samples, by Bonferroni over the metrics that could be.
+
+    The new samples alone must be worse too. Where scores hardly vary, a fall in the run alone is as significant with
+    new samples that show none.
+    """
     doubtful = {item.name: item for item in metrics_in_doubt(comparison)}
     if not doubtful:
         return
@@ -149,7 +153,10 @@ def _metrics_again(comparison: Comparison, confirmation: Confirmation) -> Iterat
         p = 1.0 if second.p is None else min(1.0, second.p * family)
         is_worse = (second.worse_by or 0) > 0
         after = f"{_with_samples(confirmation)} {_size(second)} (p {p:.2g})"
-        if is_worse and p < METRICS_SECOND_STEP:
+        if not item.is_new_worse:
+            alone = f"{count_of(confirmation.planned, 'new sample')} of each case alone are not worse"
+            yield Regression("passed", f"{at_first}, and is not confirmed: {alone}")
+        elif is_worse and p < METRICS_SECOND_STEP:
             yield Regression("failed", f"{at_first}, {after}")
         elif is_worse and lowest_metric_p(second.n_cases) * family >= METRICS_SECOND_STEP:
             yield Regression("cannot_tell", f"{at_first}, {after}: too few cases to show it")
