@@ -95,8 +95,8 @@ class TestRegressed:
         scores.set()
         code, gate, result = compare(runner, "--confirm", "3")
         assert (code, gate["state"]) == (0, "passed")
-        after = "and is not confirmed: 3 new samples of each case alone are not worse"
-        assert gate["message"].startswith(f"fine -1.88 was in doubt (p 0.027), {after}; a drop below")
+        after = "with 3 new samples of each case -0.469 (p 0.027); the new samples alone are not worse; a drop below"
+        assert gate["message"].startswith(f"fine -1.88 was in doubt (p 0.027), and is not confirmed: {after}")
         assert sampled(runner) == dict.fromkeys(NAMES, 3)
         assert "used 24 of 24 new samples" in result.stderr
         assert "confirming all 8 compared cases with up to 3 new samples each" in result.stderr

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from calibration.metrics import Worse
+from calibration.metrics import simulate as simulate_metrics
 from calibration.regression import CONFIRM, SHOWN, Design, Drop, Population, simulate
 
 from visioneval.errors import ExitCode
@@ -30,3 +32,15 @@ def test_large_drops_are_found() -> None:
     assert one.plain[ExitCode.GATE_FAILED] + 10 < one.confirmed[ExitCode.GATE_FAILED]
     assert one.plain[ExitCode.GATE_FAILED] < five.plain[ExitCode.GATE_FAILED]
     assert five.confirmed[ExitCode.GATE_FAILED] > 75
+
+
+@pytest.mark.slow
+def test_new_samples_of_metrics_fail_equal_runs_no_more_often_and_find_more() -> None:
+    """10 of 200 are expected at 5 %; 15 % fewer yeses are found in 10 and 27 % of comparisons."""
+    equal, fewer = (
+        {row.figure: row.value for row in simulate_metrics(30, 1, by, 200)} for by in (Worse(), Worse(share=0.15))
+    )
+    assert equal["regressed"] <= 0.075
+    assert equal["regressed, confirm"] <= 0.075
+    assert equal["quality:0.1, confirm"] < equal["quality:0.1"]
+    assert fewer["regressed, confirm"] > fewer["regressed"] + 0.05

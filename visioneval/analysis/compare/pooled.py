@@ -74,6 +74,9 @@ def pooled_metrics(
     comparison: Comparison, confirmation: Confirmation, differences: Collection[Difference]
 ) -> list[PooledMetric]:
     """The differences of some metrics over B's samples and the new ones. Reads the pairs of the comparison again."""
+    if not any(confirmation.scores.values()):
+        lacking = tuple(dict.fromkeys(chain_key(case.key) for case in sampled_cases(comparison)))
+        return [PooledMetric(item, 0.0, lacking) for item in differences]
     tally = MetricTally(
         {item.name: comparison.metric_tags[item.name] for item in differences}, comparison.counter_examples
     )

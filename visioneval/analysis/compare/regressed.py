@@ -153,9 +153,9 @@ def _metrics_again(comparison: Comparison, confirmation: Confirmation) -> Iterat
         p = 1.0 if second.p is None else min(1.0, second.p * family)
         is_worse = (second.worse_by or 0) > 0
         after = f"{_with_samples(confirmation)} {_size(second)} (p {p:.2g})"
-        if not item.is_new_worse:
-            alone = f"{count_of(confirmation.planned, 'new sample')} of each case alone are not worse"
-            yield Regression("passed", f"{at_first}, and is not confirmed: {alone}")
+        if is_worse and not item.is_new_worse:
+            alone = "the new samples alone are not worse"
+            yield Regression("passed", f"{at_first}, and is not confirmed: {after}; {alone}")
         elif is_worse and p < METRICS_SECOND_STEP:
             yield Regression("failed", f"{at_first}, {after}")
         elif is_worse and lowest_metric_p(second.n_cases) * family >= METRICS_SECOND_STEP:
