@@ -11,6 +11,7 @@ from pathlib import Path
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.gates import REGRESSED, cells_lost, check_gates, parse_fail_on
 from visioneval.analysis.compare.must_pass import CaseKey, Confirmation, MustPassCase, must_pass_cases
+from visioneval.analysis.compare.new_samples import why_not_continued
 from visioneval.analysis.compare.regressed import cases_in_doubt, is_in_doubt
 from visioneval.analysis.compare.sampled import ConfirmedCase, sampled_cases
 from visioneval.engine.call_settings import CallSettings, check_budget, check_session, open_calls
@@ -52,10 +53,8 @@ def confirm_comparison(
     ``UsageError`` or ``SuiteError`` if something is in doubt and B cannot be continued.
     """
     b = comparison.b
-    if b.folder is None:
-        raise UsageError(f"--confirm generates new samples of B, but {b.name} is not a run")
-    if b.state != "complete":
-        raise UsageError(f"--confirm needs a complete run B, but {b.name} is {b.state}: resume it, or run it again")
+    if (why := why_not_continued(b)) or b.folder is None:
+        raise UsageError(why)
     lost = cells_lost(comparison)
     must_pass = [case for case in must_pass_cases(comparison, lost) if case.b.total] if MUST_PASS in gates else []
     compared = sampled_cases(comparison) if REGRESSED in gates else ()

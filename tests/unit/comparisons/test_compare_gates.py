@@ -108,7 +108,7 @@ def test_messages_of_gates() -> None:
         "1 of 2 cases tagged must_pass broke: c1 (failed 1 of 1);"
         " 1 that passed in A could not be measured in B: c2 (failed 0 of 1, 1 not measured)",
         "no cells with the same output",
-        "1 of 2 cells broke; 2 cases x 1 sample cannot show it at 5 %: --confirm 4 would",
+        "1 of 2 cells broke; 2 cases x 1 sample cannot show it at 5 %: more cases would",
     ]
     (result,) = checked(verdicts("P" * 9), verdicts("F" * 9), "regressed")[0]
     assert result.message == "pass_rate -100.0 points (p 0.002)"
