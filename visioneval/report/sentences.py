@@ -96,9 +96,8 @@ def _side(side: Side) -> str:
 
 def notes(comparison: Comparison) -> Iterator[str]:
     """Caveats that apply to the numbers below."""
-    is_same_run = comparison.a.folder is not None and comparison.a.folder == comparison.b.folder
-    if is_same_run and all(old == new for old, new in comparison.labels):
-        yield "A and B are the same run: this compares it with itself"
+    if all(old == new for old, new in comparison.labels):
+        yield from _with_itself(comparison.a, comparison.b)
     flaky = len(comparison.pairs) - len(comparison.stable_pairs)
     if flaky:
         yield f"flaky: {flaky} pair{'s' * (flaky != 1)} listed below, excluded from all numbers and gates"
@@ -122,6 +121,18 @@ def notes(comparison: Comparison) -> Iterator[str]:
         yield f"the suite files differ; {changes}"
     if None in suites:
         yield from _unknown_without_suite(comparison)
+
+
+def _with_itself(a: Side, b: Side) -> Iterator[str]:
+    """Whether B is A, or one of the runs of the baseline A."""
+    shared = [run for key, run in b.run_ids.items() if key in a.run_ids]
+    if shared and a.runs == 1:
+        yield "A and B are the same run: this compares it with itself"
+    elif shared:
+        yield (
+            f"B is {shared[0]}, one of the {a.runs} runs of A: it is compared with itself too, which hides a part of"
+            " what got worse"
+        )
 
 
 def _unknown_without_suite(comparison: Comparison) -> Iterator[str]:
