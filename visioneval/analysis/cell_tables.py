@@ -65,7 +65,7 @@ class ListedCells(Cells):
 
     def __init__(self, cells: Iterable[Cell]) -> None:
         self._cells = tuple(cells)
-        self.columns = CellColumns.of((cell.test_id, cell.model_label, cell.sample_index) for cell in self._cells)
+        self.columns = CellColumns.of(cell.key for cell in self._cells)
 
     def read(self, positions: Iterable[int]) -> Iterator[Cell]:
         """The cells at these positions."""
@@ -97,7 +97,7 @@ class StoredCells(Cells):
             with open_lines(self.path, "record") as lines:
                 for at, line in self._lines(lines, positions):
                     cell = read(line, where)
-                    if cell is None or (cell.test_id, cell.model_label, cell.sample_index) != self.columns.name(at):
+                    if cell is None or cell.key != self.columns.name(at):
                         break
                     yield cell if self.change is None else self.change(cell)
                 else:

@@ -8,7 +8,7 @@ from dataclasses import fields as dataclass_fields
 from math import fsum
 
 from visioneval.records.fields import Duration, ModelLabel, PathInRun, RuleText, SampleIndex, Usd
-from visioneval.records.model import CellError, Fingerprint
+from visioneval.records.model import CellError, CellKey, Fingerprint
 from visioneval.suite.cases.case import CaseId
 from visioneval.types import Score, Verdict
 
@@ -68,6 +68,11 @@ class Cell:
     attempts: int | None = None
     grade_key: str = ""
     graders: tuple[CellGrader, ...] = ()
+
+    @property
+    def key(self) -> CellKey:
+        """The case, the model run and the sample."""
+        return self.test_id, self.model_label, self.sample_index
 
     @property
     def passes(self) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from visioneval.analysis.cell_tables import Cells, ListedCells, StoredCells, cells_of
 from visioneval.analysis.cells import Cell, CellGrader, newest_cell, pooled_cell
 from visioneval.analysis.rerouting import Rerouting
-from visioneval.records.baselines import Baseline, BaselineGrading, BaselineLine
+from visioneval.records.baselines import Baseline, BaselineGrading, BaselineLine, run_key
 from visioneval.records.confirmations import has_confirmations
 from visioneval.records.model import Record, RunInfo, RunState
 from visioneval.registry import PROVIDERS, config_of
@@ -53,6 +53,8 @@ class Side:
     must_detect: float | None = None
     runs: int = 1
     """The number of runs of a baseline."""
+    run_ids: Mapping[str, str] = field(default_factory=dict)
+    """The ids of its runs by their keys, the newest first; empty for a file of records."""
     folder: Path | None = None
     is_narrowed: bool = False
     left_out_cases: frozenset[str] = frozenset()
@@ -112,6 +114,7 @@ def side_of_run(name: str, info: RunInfo, cells: StoredCells, folder: Path) -> S
         left_out_labels=frozenset(_labels(info.suite)) - set(_labels(selected)),
         samples_flag=info.selection.samples,
         unused_confirmations=has_confirmations(folder),
+        run_ids={run_key(info): info.run_id},
         info=info,
     )
 
@@ -139,6 +142,7 @@ def _side_of_stored_run(name: str, baseline: Baseline) -> Side:
         counter_examples=frozenset(head.counter_examples),
         must_detect=head.must_detect,
         is_partial=head.is_partial,
+        run_ids={head.run_key: head.run} if head.run_key else {},
     )
 
 
@@ -173,21 +177,20 @@ def _cell_of_line(line: BaselineLine, gradings: Mapping[str, BaselineGrading]) -
 def pooled_side(sides: Sequence[Side]) -> Side:
     """Pools the runs of a baseline, the newest first: it says which cells there are and what is known of them."""
     newest, *older = sides
-    others = [{(cell.test_id, cell.model_label, cell.sample_index): cell for cell in side.cells} for side in older]
+    others = [{cell.key: cell for cell in side.cells} for side in older]
     if not others:
         return newest
-    pooled = (
-        pooled_cell((cell, *(cells.get((cell.test_id, cell.model_label, cell.sample_index)) for cells in others)))
-        for cell in newest.cells
-    )
-    return replace(newest, cells=ListedCells(pooled), runs=len(sides))
+    pooled = (pooled_cell((cell, *(cells.get(cell.key) for cells in others))) for cell in newest.cells)
+    run_ids = {key: run for side in sides for key, run in side.run_ids.items()}
+    return replace(newest, cells=ListedCells(pooled), runs=len(sides), run_ids=run_ids)
 
 
 def newest_run(side: Side) -> Side:
     """The newest run of a baseline of several; any other side as it is."""
     if side.runs == 1:
         return side
-    return replace(side, cells=ListedCells(newest_cell(cell) for cell in side.cells), runs=1)
+    run_ids = dict(list(side.run_ids.items())[:1])
+    return replace(side, cells=ListedCells(newest_cell(cell) for cell in side.cells), runs=1, run_ids=run_ids)
 
 
 def with_built_in(side: Side, names: Iterable[str]) -> Side:

@@ -37,7 +37,14 @@ from visioneval.engine.prepare.runs import (
     prepare_grading,
     prepare_run,
 )
-from visioneval.engine.prepare.sample_sizes import DetectOptions, SampleSizes, planned_gate, sample_sizes
+from visioneval.engine.prepare.sample_sizes import (
+    DetectOptions,
+    MustDetect,
+    SampleSizes,
+    must_detect,
+    planned_gate,
+    sample_sizes,
+)
 from visioneval.engine.run import RunCells, execute, run_cells_here
 from visioneval.errors import AuthError, StorageError, UsageError
 from visioneval.expansion.plan import Plan
@@ -123,6 +130,8 @@ class SuitePlan:
     """What it takes to detect a difference, if one is given."""
     gate: GateRates | None = None
     """How often a gate fails by true rate, if one is given."""
+    must_detect: MustDetect | None = None
+    """Whether two runs would show the drop that the suite requires, if it requires one."""
 
     def __repr__(self) -> str:
         suite, work = self.plan.suite, self.estimate
@@ -241,10 +250,9 @@ def estimate_plan(planned: Planned, options: RunOptions, detect: DetectOptions |
     """The work and the cost of a plan, from its prices and from earlier runs, and what ``detect`` asks for."""
     past_costs = cache(lambda: read_past_costs(options.suite.runs))  # read only if prices are unknown
     work = estimate(planned.plan, past_costs, options.calls.budget_usd)
-    if detect is None:
-        return SuitePlan(planned.plan, work)
-    sizes = sample_sizes(planned.plan, work, detect, past_costs)
-    return SuitePlan(planned.plan, work, sizes, planned_gate(planned.plan, detect))
+    sizes = None if detect is None else sample_sizes(planned.plan, work, detect, past_costs)
+    gate = None if detect is None else planned_gate(planned.plan, detect)
+    return SuitePlan(planned.plan, work, sizes, gate, must_detect(planned.plan, sizes))
 
 
 def detect_options(

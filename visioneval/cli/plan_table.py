@@ -14,9 +14,11 @@ from visioneval.cli.gate_table import print_gate
 from visioneval.cli.sample_size_table import print_sizes, sizes_data
 from visioneval.counted import count_of
 from visioneval.engine.calls.cost.estimate import CostEstimate, total_text
+from visioneval.engine.prepare.sample_sizes import MustDetect
 from visioneval.expansion.plan import Plan, unset_keys
 from visioneval.report.terminal.table import Cell, Column, fit_columns, key_values, table, with_title
 from visioneval.report.text import clean, one_line
+from visioneval.rules import show_beside
 from visioneval.suite.cases.case import TestCase
 
 MAX_CASES = 30
@@ -37,11 +39,25 @@ def print_plan(suite_plan: SuitePlan, console: Console) -> None:
         console.print(f"... and {len(plan.runs) - MAX_MODEL_RUNS:,} more; 'visioneval plan --json' lists all")
     console.print()
     _print_cases(plan, console)
-    console.print(key_values(_work(plan, suite_plan.estimate)))
+    console.print(key_values([*_work(plan, suite_plan.estimate), *_must_detect(suite_plan.must_detect)]))
     if suite_plan.sizes is not None:
         print_sizes(suite_plan.sizes, has_costs=bool(suite_plan.estimate.costs), console=console)
     if suite_plan.gate is not None:
         print_gate(suite_plan.gate, console)
+
+
+def _must_detect(required: MustDetect | None) -> Iterator[tuple[str, Cell]]:
+    """Whether two runs would meet the ``must_detect`` of the suite, and by what."""
+    if required is None:
+        return
+    size = "no drop"
+    if required.detectable is not None:
+        size = f"a drop of {show_beside(required.detectable, required.points, 3)} points"
+    state = "met" if required.is_met else "NOT met, so that 'compare' would exit 3"
+    basis = f" (assumed: --detect {required.points:g} --like RUN measures it)" if required.is_assumed else ""
+    cells = f"{count_of(required.cases, 'case')} x {count_of(required.samples, 'sample')}"
+    rate = f"at a pass rate of {required.rate:.3g}{basis}"
+    yield "must_detect", f"{required.points:g} points: {state}: {cells} of two runs show {size} {rate}"
 
 
 def _print_cases(plan: Plan, console: Console) -> None:
@@ -113,6 +129,9 @@ def plan_json(suite_plan: SuitePlan) -> str:
         ],
         "generation_calls": work.calls,
         "cells": work.cells,
+        "must_detect": None
+        if (required := suite_plan.must_detect) is None
+        else {**asdict(required), "is_met": required.is_met},
         "grader_calls": work.grader_calls,
         "judge_calls": work.judge_calls,
         "local_measurements": work.local_measurements,

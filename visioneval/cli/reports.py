@@ -26,7 +26,7 @@ def write_reports(runs: Sequence[Run], junit: Path | None, markdown: Path | None
     if junit is not None:
         from visioneval.report.junit import junit_xml
 
-        write_report(junit, junit_xml([(run.folder, run.info, run.records) for run in runs]))
+        write_report(junit, junit_xml([(run.folder, run.info, run.records, run.summary) for run in runs]))
     if markdown is not None:
         from visioneval.report.markdown import summary_markdown
 

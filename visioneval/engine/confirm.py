@@ -12,6 +12,7 @@ from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.doubt import cases_in_doubt
 from visioneval.analysis.compare.gates import REGRESSED, FailOn, cells_lost, check_gates, needs_all_cases
 from visioneval.analysis.compare.must_pass import CaseKey, Confirmation, MustPassCase, must_pass_cases
+from visioneval.analysis.compare.new_samples import why_not_continued
 from visioneval.analysis.compare.sampled import ConfirmedCase, sampled_cases
 from visioneval.counted import count_of
 from visioneval.engine.call_settings import CallSettings, check_budget, check_session, open_calls
@@ -53,10 +54,8 @@ def confirm_comparison(
     complete run, and ``UsageError`` or ``SuiteError`` if something is in doubt and B cannot be continued.
     """
     b = comparison.b
-    if b.folder is None:
-        raise UsageError(f"--confirm generates new samples of B, but {b.name} is not a run")
-    if b.state != "complete":
-        raise UsageError(f"--confirm needs a complete run B, but {b.name} is {b.state}: resume it, or run it again")
+    if (why := why_not_continued(b)) or b.folder is None:
+        raise UsageError(why)
     lost, names = cells_lost(comparison), {gate.text for gate in gates}
     must_pass = [case for case in must_pass_cases(comparison, lost) if case.b.total] if MUST_PASS in names else []
     is_compared = REGRESSED in names or any(gate.metric is not None for gate in gates)

@@ -63,6 +63,8 @@ class Header(Frozen):
     baseline: Annotated[int, Field(strict=True, ge=1)]
     run: str
     """The id of the run."""
+    run_key: str = ""
+    """Tells it from another run with its id."""
     suite: str
     source_sha256: str
     metrics: dict[str, Meaning]
@@ -152,6 +154,7 @@ def make_baseline(
     header = Header(
         baseline=VERSION,
         run=info.run_id,
+        run_key=run_key(info),
         suite=info.suite.name,
         source_sha256=info.source_sha256,
         metrics=meanings_of(info.metrics, info.suite),
@@ -165,6 +168,11 @@ def make_baseline(
         must_detect=info.suite.compare.must_detect,
     )
     return Baseline(header=header, lines=tuple(lines))
+
+
+def run_key(info: RunInfo) -> str:
+    """What a baseline knows a run by, beside its id, which a later run may have."""
+    return _short(info.payer)
 
 
 def _line(record: Record, gradings: dict[str, BaselineGrading], rules: str | None) -> BaselineLine:

@@ -228,7 +228,7 @@ class RunInfo(Frozen):
 
     @property
     def payer(self) -> str:
-        """What the cache calls this run. Not its ID alone: a deleted run may have had the same."""
+        """What the cache and baselines know this run by. Not its ID alone: a deleted run may have had the same."""
         return f"{self.run_id} of {self.started_at}"
 
     @property

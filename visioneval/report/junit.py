@@ -1,4 +1,5 @@
-"""Runs as JUnit XML for CI systems: one test suite per model run, one test case per cell. Comparisons: one per gate.
+"""Runs as JUnit XML for CI systems: a test suite per model run, with a test case per cell, and one with a test case per
+gate. Comparisons: a test case per gate.
 
 Valid against the schema of Jenkins' xUnit plugin (junit-10.xsd), which other readers accept too.
 """
@@ -7,58 +8,110 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 from xml.etree import ElementTree as ET
 
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.gates import GateResult, overall_state
+from visioneval.analysis.summary.findings import GateFinding, Summary
 from visioneval.analysis.summary.summary import in_order
+from visioneval.errors import ExitCode
 from visioneval.records.model import Record, RunInfo
+from visioneval.report.numbers import bound_note, gate_cells, gate_value
+from visioneval.report.outcome import outcome
 from visioneval.report.text import clean, one_line
+from visioneval.rules import parse_gate
 from visioneval.types import Verdict
 
 _INVALID_XML = re.compile("[^\t\n\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 does not allow."""
 
 
-def junit_xml(runs: Iterable[tuple[Path, RunInfo, Sequence[Record]]]) -> str:
-    """One document for all runs, each given with its folder."""
+_NO_RULES = "the suite has no rules"
+_SKIPPED = {"skipped": "nothing in its scope was run", "deferred": "evaluated after merging"}
+
+
+@dataclass(frozen=True, slots=True)
+class _GateCase:
+    """A gate, or whether a run is complete: how it ended, and why if it did not pass."""
+
+    name: str
+    result: Literal["passed", "failure", "error", "skipped"]
+    message: str = ""
+    kind: str | None = None
+
+
+def junit_xml(runs: Iterable[tuple[Path, RunInfo, Sequence[Record], Summary]]) -> str:
+    """One document for all runs, each given with its folder: its cells, then its gates."""
     root = ET.Element("testsuites", name="visioneval")
-    for folder, info, records in runs:
+    for folder, info, records, summary in runs:
         by_label: dict[str, list[Record]] = {str(entry.label): [] for entry in info.selected_suite.models}
         for record in in_order(info, records):
             by_label.setdefault(record.model_label, []).append(record)
         for label, label_records in by_label.items():
             _add_suite(root, folder, info, label, label_records)
+        _add_gates(root, f"gates: {info.suite.name}", _run_gates(summary))
     return _document(root)
+
+
+def _run_gates(summary: Summary) -> list[_GateCase]:
+    """The gates of a run. Where none is an error and the run is incomplete all the same, that is one more."""
+    cases = [_run_gate(gate, has_rules=not summary.counts.without_verdict) for gate in summary.gates]
+    if summary.exit_code > ExitCode.GATE_FAILED and all(case.result != "error" for case in cases):
+        cases.append(_GateCase("complete", "error", outcome(summary)[1], "incomplete"))
+    return cases
+
+
+def _run_gate(gate: GateFinding, *, has_rules: bool) -> _GateCase:
+    name = f"{gate.rule} ({gate.scope})" if gate.scope else gate.rule
+    if gate.state == "passed":
+        return _GateCase(name, "passed")
+    if gate.state in _SKIPPED:
+        return _GateCase(name, "skipped", _SKIPPED[gate.state] if has_rules else _NO_RULES)
+    message = ": ".join(filter(None, (f"{gate_value(gate)}, {gate_cells(gate)}", bound_note(gate) or gate.note)))
+    is_error = gate.state != "failed" or gate.is_unreliable or parse_gate(gate.rule).is_about_errors
+    return _GateCase(name, "error" if is_error else "failure", message, gate.state)
 
 
 def comparison_junit(comparison: Comparison, gates: Sequence[GateResult]) -> str:
     """A comparison: one test case per gate. A gate that cannot tell or was not measured is an error."""
     root = ET.Element("testsuites", name="visioneval")
-    states = [gate.state for gate in gates]
-    name = f"compare: {comparison.a.name}, {comparison.b.name}"
-    is_incomplete = overall_state(comparison, gates) == "incomplete"
+    cases = [_comparison_gate(gate) for gate in gates]
+    if overall_state(comparison, gates) == "incomplete":
+        cases.append(_GateCase("complete", "error", f"B is {comparison.b.state}", "incomplete"))
+    _add_gates(root, f"compare: {comparison.a.name}, {comparison.b.name}", cases)
+    return _document(root)
+
+
+def _comparison_gate(gate: GateResult) -> _GateCase:
+    match gate.state:
+        case "passed":
+            return _GateCase(gate.fail_on.text, "passed")
+        case "not_applicable":
+            return _GateCase(gate.fail_on.text, "skipped", gate.message)
+        case state:
+            return _GateCase(gate.fail_on.text, "failure" if state == "failed" else "error", gate.message, state)
+
+
+def _add_gates(root: ET.Element, name: str, cases: Sequence[_GateCase]) -> None:
+    results = [case.result for case in cases]
     suite = ET.SubElement(
         root,
         "testsuite",
         name=_text(name),
-        tests=str(len(gates) + is_incomplete),
-        failures=str(states.count("failed")),
-        errors=str(states.count("unmeasured") + states.count("cannot_tell") + is_incomplete),
-        skipped=str(states.count("not_applicable")),
+        tests=str(len(cases)),
+        failures=str(results.count("failure")),
+        errors=str(results.count("error")),
+        skipped=str(results.count("skipped")),
     )
-    for gate in gates:
-        case = ET.SubElement(suite, "testcase", name=_text(gate.fail_on.text), classname=_text(name))
-        if gate.state == "not_applicable":
-            ET.SubElement(case, "skipped", message=_text(gate.message))
-        elif gate.state != "passed":
-            tag = "failure" if gate.state == "failed" else "error"
-            ET.SubElement(case, tag, message=_text(gate.message), type=gate.state)
-    if is_incomplete:
-        case = ET.SubElement(suite, "testcase", name="complete", classname=_text(name))
-        ET.SubElement(case, "error", message=_text(f"B is {comparison.b.state}"), type="incomplete")
-    return _document(root)
+    for case in cases:
+        element = ET.SubElement(suite, "testcase", name=_text(case.name), classname=_text(name))
+        if case.result != "passed":
+            result = ET.SubElement(element, case.result, message=_text(case.message))
+            if case.kind is not None:
+                result.set("type", case.kind)
 
 
 def _document(root: ET.Element) -> str:
@@ -100,7 +153,7 @@ def _add_case(suite: ET.Element, folder: Path, name: str, record: Record) -> Non
         kind = f"{error.stage}/{error.kind}" if error else "unknown"
         ET.SubElement(case, "error", message=_text(one_line(error.message) if error else kind), type=kind)
     elif record.verdict is Verdict.NONE:
-        ET.SubElement(case, "skipped", message="the suite has no rules")
+        ET.SubElement(case, "skipped", message=_NO_RULES)
     if record.artifact_path:
         path = (folder / record.artifact_path).as_posix()
         ET.SubElement(case, "system-out").text = _text(f"[[ATTACHMENT|{path}]]")

@@ -19,7 +19,7 @@ from visioneval.analysis.sides import Side
 from visioneval.counted import count_of
 from visioneval.records.stores.locations import display_name
 from visioneval.report.text import one_line, rerouting_text
-from visioneval.rules import parse_rule
+from visioneval.rules import is_equal, parse_rule, show_beside
 
 TITLES: dict[Change, str] = {
     "broken": "Broken (passed in A, fails in B)",
@@ -48,8 +48,6 @@ _OUTCOMES: dict[OverallState, tuple[str, str]] = {
 }
 _ALSO: dict[OverallState, str] = {"unmeasured": "another was not measured", "incomplete": "B is incomplete"}
 """What follows a failed gate where the exit code is not that of the gate."""
-_ROUNDING = 1e-9
-"""Ends of intervals below this are 0: the interval ends beside it, or at it."""
 _UNDETECTABLE = "nothing"
 """The size of a difference that so few cases cannot show, however large it is."""
 _HASH = re.compile("[0-9a-f]{12}")
@@ -98,9 +96,8 @@ def _side(side: Side) -> str:
 
 def notes(comparison: Comparison) -> Iterator[str]:
     """Caveats that apply to the numbers below."""
-    is_same_run = comparison.a.folder is not None and comparison.a.folder == comparison.b.folder
-    if is_same_run and all(old == new for old, new in comparison.labels):
-        yield "A and B are the same run: this compares it with itself"
+    if all(old == new for old, new in comparison.labels):
+        yield from _with_itself(comparison.a, comparison.b)
     flaky = len(comparison.pairs) - len(comparison.stable_pairs)
     if flaky:
         yield f"flaky: {flaky} pair{'s' * (flaky != 1)} listed below, excluded from all numbers and gates"
@@ -124,6 +121,18 @@ def notes(comparison: Comparison) -> Iterator[str]:
         yield f"the suite files differ; {changes}"
     if None in suites:
         yield from _unknown_without_suite(comparison)
+
+
+def _with_itself(a: Side, b: Side) -> Iterator[str]:
+    """Whether B is A, or one of the runs of the baseline A."""
+    shared = [run for key, run in b.run_ids.items() if key in a.run_ids]
+    if shared and a.runs == 1:
+        yield "A and B are the same run: this compares it with itself"
+    elif shared:
+        yield (
+            f"B is {shared[0]}, one of the {a.runs} runs of A: it is compared with itself too, which hides a part of"
+            " what got worse"
+        )
 
 
 def _unknown_without_suite(comparison: Comparison) -> Iterator[str]:
@@ -216,21 +225,29 @@ def show_value(difference: Difference, value: float | None) -> str:
 
 
 def show_difference(difference: Difference) -> str:
-    """``-8.3 [-20.1, +3.2]``, in points for a rate; the interval is omitted if there is none."""
+    """``-8.3 [-20.1, +3.2]``, in points for a rate; the interval is omitted if there is none.
+
+    Each number has the digits that show its side of 0. An end of 0 is in the interval, ``<0`` and ``>0`` are not.
+    """
     if difference.difference is None:
         return "-"
-    scale, form = (100, "+.1f") if difference.metric.type == "bool" else (1, "+.3g")
-    text = _signed(difference.difference * scale, form)
-    if difference.interval is None:
+    is_rate, interval = difference.metric.type == "bool", difference.interval
+    text = _signed(difference.difference, is_rate=is_rate) or "0"
+    if interval is None:
         return text
-    return (
-        f"{text} [{_signed(difference.interval.low * scale, form)}, {_signed(difference.interval.high * scale, form)}]"
+    low, high = (
+        _signed(end, is_rate=is_rate) or ("0" if not end else "<0" if end < 0 else ">0")
+        for end in (interval.low, interval.high)
     )
+    return f"{text} [{low}, {high}]"
 
 
-def _signed(value: float, form: str) -> str:
-    text = format(value if abs(value) > _ROUNDING else 0.0, form)
-    return "0" if not float(text) else text
+def _signed(value: float, *, is_rate: bool) -> str:
+    """A number with its sign; empty if it is 0, or no further from it than rounding."""
+    if is_equal(value, 0):
+        return ""
+    text = show_beside(100 * value, 0, 1, "f") if is_rate else show_beside(value, 0, 3)
+    return f"+{text}" if value > 0 else text
 
 
 def show_p(p: float | None) -> str:

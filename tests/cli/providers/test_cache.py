@@ -64,6 +64,32 @@ def test_a_clock_that_is_set_back_does_not_hide_a_new_answer(open_cache: CacheOp
     assert (newest.answer, newest.stored_at) == ({"n": 2}, "2999-01-01T00:00:00.000001+00:00")
 
 
+@pytest.mark.parametrize(
+    "time", ["9999-12-31T23:59:59.999999+00:00", "2026-13-45T99:99:99.000000+00:00", "0000-01-01T00:00:00.000000+00:00"]
+)
+def test_an_answer_of_an_impossible_time_is_ignored_as_damaged(open_cache: CacheOpener, time: str) -> None:
+    """No later answer could be newer than the first."""
+    cache = open_cache()
+    cache.put("judge:1", "judge", {"n": 1})
+    (path,) = answer_files(open_cache.folder)
+    data = json.dumps({**json.loads(path.read_bytes()), "stored_at": time}).encode()
+    hostile = path.with_name(f"{digest(data)}.json")
+    hostile.write_bytes(data)
+    path.unlink()
+    assert cache.get("judge:1") is None
+    assert open_cache.warned == [f"{hostile}: ignoring a damaged answer in the cache: it is no answer"]
+    cache.put("judge:1", "judge", {"n": 2})
+    newest = cache.get("judge:1")
+    assert newest is not None
+    assert newest.answer == {"n": 2}
+    info, verified = (
+        CliRunner().invoke(app, ["cache", command, "--cache", str(open_cache.folder)]) for command in ("info", "verify")
+    )
+    assert (info.exit_code, verified.exit_code) == (0, 1)
+    assert hostile.name in verified.output
+    assert "1 problem" in verified.output
+
+
 def test_a_measurement_with_the_same_result_has_one_file(open_cache: CacheOpener) -> None:
     for answer, files_of_answers in (({"n": 1}, 1), ({"n": 1}, 1), ({"n": 2}, 2)):
         open_cache().put("measure:1", "measure", answer, named(ONE))

@@ -12,7 +12,7 @@ from toys import LOOK, SECOND, Toy
 
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.compare.filters import ComparisonFilters
-from visioneval.analysis.compare.gates import check_gates, parse_fail_on
+from visioneval.analysis.compare.gates import NAMES, check_gates, parse_fail_on
 from visioneval.analysis.compare.tallies.excuses import dropped_rules
 
 MUST: dict[str, Any] = {"tags": ["must_pass", "x"]}
@@ -100,7 +100,7 @@ def test_a_threshold_that_cannot_fail_is_an_excuse(toy: Toy, rule: str, is_excus
 
 UNCHANGED: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {}),
-    ({"case": {"flaky": True}}, {"case": {"flaky": True}}),
+    ({"case": {"flaky": True}}, {"case": {"flaky": True}}),  # no gate could fail: exit 3, for that alone
     (
         {"verdict": ["level >= 0.4"]},
         {"verdict": ["level > 0.3"]},
@@ -117,7 +117,7 @@ def test_other_changes_excuse_nothing(toy: Toy, before: dict[str, Any], after: d
     suites(toy, before, after, cases=2)
     for a, b in SIDES:
         code, results = gates(toy, a, b)
-        assert (code, results["excuses"]["state"]) == (0, "passed"), (a, b)
+        assert (code, results["excuses"]["state"]) == (3 if "case" in before else 0, "passed"), (a, b)
 
 
 def test_cases_that_break_are_judged_by_the_excuses_of_a(toy: Toy) -> None:
@@ -130,7 +130,23 @@ def test_cases_that_break_are_judged_by_the_excuses_of_a(toy: Toy) -> None:
         assert results["must_pass"]["message"].startswith("8 of 8 cases tagged must_pass broke")
         assert gates(toy, a, b, "--allow", "excuses")[0] == 1
     code, results = gates(toy, "b", "a")
-    assert results["must_pass"]["message"] == "every case is flaky"
+    assert results["must_pass"]["message"] == "every case is flaky, so no gate could fail"
+
+
+def test_gates_that_are_all_about_nothing_were_not_measured(toy: Toy) -> None:
+    """The default gates too. What filters leave counts, and ``cannot-tell`` accepts another thing."""
+    toy.run({"id": "stable"}, {"id": "unsure", "flaky": True}, arguments=("--run-id", "a"))
+    for a in ("a", "baseline"):
+        toy("baseline", "set", "a")
+        code, results = gates(toy, a, "a")
+        assert (code, results["must_pass"]["state"]) == (0, "not_applicable")
+        assert gates(toy, a, "a", "--case", "stable")[0] == 0
+        for flags in ((), ("--allow", "cannot-tell"), ("--fail-on", "must_pass")):
+            code, results = gates(toy, a, "a", "--case", "unsure", *flags)
+            of_gates = [gate for name, gate in results.items() if name in NAMES]
+            assert (code, {gate["state"] for gate in of_gates}) == (3, {"unmeasured"}), flags
+            assert {gate["message"] for gate in of_gates} == {"every case is flaky, so no gate could fail"}
+        assert gates(toy, a, "a", "--fail-on", "must_pass")[0] == 3
 
 
 def test_every_output_names_the_excuses(toy: Toy) -> None:

@@ -15,6 +15,7 @@ from toys import Toy
 
 from visioneval.analysis.compare.compare import compare
 from visioneval.analysis.compare.gates import check_gates, parse_fail_on
+from visioneval.analysis.summary.summary import summarize
 from visioneval.report.junit import comparison_junit, junit_xml
 
 # What junit-10.xsd of Jenkins' xUnit plugin allows: attributes (the required ones first) and children of each element.
@@ -33,6 +34,7 @@ SCHEMA: dict[str, tuple[set[str], set[str], set[str]]] = {
     ),
     "failure": (set(), {"type", "message"}, set()),
     "error": (set(), {"type", "message"}, set()),
+    "skipped": (set(), {"type", "message"}, set()),
     "system-out": (set(), set(), set()),
 }  # fmt: skip
 TIME = re.compile(r"(([0-9]{0,3},)*[0-9]{3}|[0-9]{0,3})*(\.[0-9]*)?")
@@ -52,9 +54,11 @@ def check_schema(element: ET.Element) -> None:
 
 
 def junit_of(*records: Any, labels: tuple[str, ...] = ("m",)) -> ET.Element:
+    """The suites of cells."""
     info = run_of({"one": {}, "two": {}}, list(labels), [], {"fine": {"type": "bool"}})
-    root = ET.fromstring(junit_xml([(Path("runs/r"), info, records)]))
+    root = ET.fromstring(junit_xml([(Path("runs/r"), info, records, summarize(info, records))]))
     check_schema(root)
+    root.remove(root[-1])
     return root
 
 
@@ -121,12 +125,66 @@ def test_run_writes_one_report_for_all_suites(toy: Toy) -> None:
     assert result.exit_code == 3
     root = ET.parse(toy.folder / "out" / "all.xml").getroot()
     check_schema(root)
-    assert [suite.get("tests") for suite in root] == ["1", "2"]
-    assert [error.get("message") for error in root.iter("error")] == ["RuntimeError: the model is on fire (mine.py:41)"]
+    assert [suite.get("name") for suite in root] == ["toy: toy", "gates: toy"] * 2
+    assert [suite.get("tests") for suite in root] == ["1", "3", "2", "3"]
+    assert [error.get("message") for error in root[2].iter("error")] == [
+        "RuntimeError: the model is on fire (mine.py:41)"
+    ]
     text = (toy.folder / "out" / "all.md").read_text()
     assert text.count("## visioneval: `toy`") == 2
     assert "| `case0` | `toy` | 0 | FAIL | `fine: all is ill` |" in text
     assert "`generate, internal: RuntimeError: the model is on fire (mine.py:41)`" in text
+
+
+FINE, BAD, ERROR = {}, {"metadata": {"look": "bad"}}, {"metadata": {"look": "raises"}}  # type: ignore[var-annotated]
+RATE, LEVEL = "pass_rate >= 0.5", "mean(level) >= 0.4"
+IMPLIED = {"unmeasured_rate == 0": ("", ""), "error_rate == 0": ("", "")}
+UNMEASURED_RESULT = dict.fromkeys(IMPLIED, ("error", "failed"))
+BOUND = {"rule": RATE, "decide": "bound"}
+
+
+@pytest.mark.parametrize(
+    ("cases", "gates", "flags", "code", "results"),
+    [
+        ([FINE, FINE], [RATE, LEVEL], (), 0, {RATE: ("", ""), LEVEL: ("", "")}),
+        ([BAD, BAD], [RATE, LEVEL], (), 1, {RATE: ("failure", "failed"), LEVEL: ("failure", "failed")}),
+        ([BAD, BAD], [{"rule": RATE, "models": ["t*"]}], (), 1, {f"{RATE} (models: t*)": ("failure", "failed")}),
+        ([FINE, BAD], [BOUND], (), 3, {f"{RATE} (decide: bound)": ("error", "cannot_tell")}),
+        ([FINE, ERROR], [RATE], (), 3, {RATE: ("error", "unmeasured"), **UNMEASURED_RESULT}),
+        ([ERROR, ERROR], [LEVEL], (), 3, {LEVEL: ("error", "unmeasured"), **UNMEASURED_RESULT}),
+        (
+            [FINE, {**FINE, "tags": ["x"]}],
+            [RATE, {"rule": LEVEL, "tags": ["x"]}],
+            ("--case", "case0"),
+            0,
+            {RATE: ("", ""), f"{LEVEL} (tags: x)": ("skipped", "")},
+        ),
+        (
+            [FINE, {**FINE, "tags": ["x"]}],
+            [{"rule": LEVEL, "tags": ["x"]}],
+            ("--case", "case0"),
+            3,
+            {f"{LEVEL} (tags: x)": ("skipped", ""), "complete": ("error", "incomplete")},
+        ),
+        ([FINE, BAD], [RATE], ("--shard", "1/2"), 0, dict.fromkeys((RATE, *IMPLIED), ("skipped", ""))),
+    ],
+    ids=["passed", "failed", "scope", "cannot tell", "unmeasured", "no value", "skipped", "all skipped", "shard"],
+)
+def test_a_run_has_a_case_per_gate(
+    toy: Toy, cases: list[Any], gates: list[Any], flags: tuple[str, ...], code: int, results: dict[str, tuple[str, str]]
+) -> None:
+    result = toy("run", toy.write(*cases, gates=gates), "--trust-suite", "--junit", "x.xml", *flags)
+    assert result.exit_code == code, result.output
+    root = ET.parse(toy.folder / "x.xml").getroot()
+    check_schema(root)
+    suite = root[-1]
+    assert suite.get("name") == "gates: toy"
+    found = {case.get("name"): (case[0].tag, case[0].get("type", "")) if len(case) else ("", "") for case in suite}
+    assert found == {**IMPLIED, **results}
+    assert all(element.get("message") for case in suite for element in case)
+    counts = [sum(kind == tag for kind, _ in found.values()) for tag in ("failure", "error", "skipped")]
+    assert [suite.get(name) for name in ("failures", "errors", "skipped")] == list(map(str, counts))
+    assert bool(counts[0] + counts[1]) is (code != 0), "a reader of the file alone sees each exit code that is not 0"
 
 
 def test_a_dry_run_writes_no_report(toy: Toy) -> None:

@@ -15,6 +15,7 @@ from visioneval.view.results import render_comparison
 
 FINE: list[dict[str, Any]] = [{"id": f"c{at}"} for at in range(6)]
 LOST_IN_A = [{**case, "metadata": {"look": "raises"}} if at < 2 else case for at, case in enumerate(FINE)]
+FLAKY = [{**case, "flaky": True} for case in FINE]
 FAILED = [{**case, "metadata": {"look": "bad"}} for case in FINE]
 
 
@@ -33,10 +34,11 @@ def decided(page: str) -> tuple[str, list[tuple[str, str]]]:
         (LOST_IN_A, LOST_IN_A, {}, 0, "All gates passed"),
         (FINE, FINE[:5], {}, 3, "A gate was not measured"),
         (FINE, [{**FINE[0], "flaky": True}, *FINE[1:]], {}, 3, "A gate was not measured"),
+        (FLAKY, FLAKY, {}, 3, "A gate was not measured"),
         (FINE, FINE, {"compare": {"must_detect": 5}}, 3, "A gate cannot tell"),
         ([{**FINE[0], "tags": ["must_pass"]}], [{**FAILED[0], "tags": ["must_pass"]}], {}, 1, "A gate failed"),
     ],
-    ids=["same", "lost in A", "lost in B", "lost in both", "lost cell", "excused", "must_detect", "must_pass"],
+    ids=["same", "lost in A", "lost in B", "lost in both", "lost cell", "excused", "flaky", "must_detect", "must_pass"],
 )
 def test_every_reader_decides_alike(
     toy: Toy, a: list[dict[str, Any]], b: list[dict[str, Any]], of_b: dict[str, Any], code: int, headline: str

@@ -137,6 +137,34 @@ def test_an_earlier_run_shows_the_correlation(toy: Toy) -> None:
     assert "shows no correlation" in planned.gate.notes[0]
 
 
+@pytest.mark.parametrize(("points", "is_met"), [(70, True), (50, False)])
+def test_plan_shows_whether_a_suite_meets_its_must_detect(toy: Toy, points: int, is_met: bool) -> None:
+    """By the number that ``--detect`` shows, and with the variance that it has."""
+    path = toy.folder / "suite.yaml"
+    path.write_text(SUITE + f"compare: {{must_detect: {points}}}\n")
+    for flags in ((), ("--detect", str(points)), ("--detect", str(points), "--pass-rate", "0.95")):
+        text = " ".join(toy("plan", path, "--trust-suite", *flags).stdout.split())
+        state = "met: 5 cases" if is_met else "NOT met, so that 'compare' would exit 3: 5 cases"
+        assert f"must_detect {points} points: {state} x 2 samples of two runs show a drop of " in text, text
+        assumed = f"at a pass rate of 0.8 (assumed: --detect {points} --like RUN measures it)"
+        assert (assumed in text) is (not flags)
+        data = json.loads(toy("plan", path, "--trust-suite", "--json", *flags).stdout)
+        assert data["must_detect"]["is_met"] is is_met
+        if flags:
+            assert data["must_detect"]["detectable"] == pytest.approx(100 * data["detect"]["detectable"])
+    text = toy("plan", path, "--trust-suite", "--samples", "1", "--case", "a").stdout
+    assert "NOT met, so that 'compare' would exit 3: 1 case x 1 sample of two runs show no drop" in " ".join(
+        text.split()
+    )
+
+
+def test_plan_shows_no_must_detect_where_none_is_required(toy: Toy) -> None:
+    path = toy.folder / "suite.yaml"
+    path.write_text(SUITE)
+    assert "must_detect" not in toy("plan", path, "--trust-suite").stdout
+    assert json.loads(toy("plan", path, "--trust-suite", "--json").stdout)["must_detect"] is None
+
+
 @pytest.mark.parametrize(
     ("cases", "samples", "flaky", "note"),
     [

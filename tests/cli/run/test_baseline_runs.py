@@ -258,6 +258,40 @@ def test_a_run_that_differs_from_the_others_is_named(tmp_path: Path, monkeypatch
     assert "differs by more than chance" in call("baseline", "show")[1]
 
 
+def test_a_run_that_is_compared_with_itself_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its key: a later run with its id is another one, and so is one that has its outputs from the cache."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    for number in range(4):
+        save(Path("runs"), f"r{number}", "PPPPPPPP")
+    call("baseline", "set", "r0", "--name", "one")
+    call("baseline", "set", "r0")
+    for number in (1, 2):
+        call("baseline", "add", f"r{number}")
+    among = "B is r1, one of the 3 runs of A: it is compared with itself too, which hides a part of what got worse"
+    same = "A and B are the same run: this compares it with itself"
+    for a, b, note in (
+        ("baseline", "r1", among),
+        ("baseline@m", "r1@m", among),
+        ("baseline", "r3", None),
+        ("baseline", "baseline:one", among.replace("r1", "r0")),
+        ("baseline:one", "r0", same),
+        ("r0", "baseline:one", same),
+        ("r2", "baseline", same),
+        ("r1", "baseline", None),
+        ("r1", "r1", same),
+    ):
+        code, output = call("compare", a, b)
+        assert (code, [text for text in (among, among.replace("r1", "r0"), same) if text in output]) == (
+            0,
+            [note] if note else [],
+        ), (a, b)
+    path = Path("runs/r1/run.json")
+    info = json.loads(path.read_text())
+    path.write_text(json.dumps({**info, "started_at": info["started_at"].replace("20", "21", 1)}))
+    assert "compared with itself" not in call("compare", "baseline", "r1")[1]
+
+
 def test_of_a_baseline_of_several_runs_as_b_the_newest_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for run, verdicts in (("full", "PPPPPPPP"), ("old", "PPPPFFFF"), ("new", "FFFFPPPP")):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from compare_factory import cell, scored, side, verdicts
@@ -127,8 +126,8 @@ def test_lower_is_better_in_words() -> None:
 
 def test_a_run_beside_itself_is_said_to_be_the_same() -> None:
     same = "A and B are the same run: this compares it with itself"
-    a, b = side(verdicts("PF"), folder=Path("runs/a")), side(verdicts("PF"), folder=Path("runs/b"))
-    other_model = side(verdicts("PF", model_label="n"), folder=Path("runs/a"))
+    a, b = side(verdicts("PF"), run_ids={"1": "r"}), side(verdicts("PF"), run_ids={"2": "r"})
+    other_model = side(verdicts("PF", model_label="n"), run_ids={"1": "r"})
     texts = [comparison_markdown(compare(a, other), []) for other in (a, b, other_model)]
     assert [same in text for text in texts] == [True, False, False]
     assert same not in comparison_markdown(compare(side(verdicts("P")), side(verdicts("P"))), [])

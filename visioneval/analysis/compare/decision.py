@@ -15,9 +15,9 @@ from visioneval.analysis.compare.gates import (
     FailOn,
     GateResult,
     allow_cannot_tell,
+    check_applicable,
     check_detectable,
     check_gates,
-    check_named,
     parse_fail_on,
 )
 from visioneval.analysis.compare.must_pass import Confirmation
@@ -27,7 +27,7 @@ from visioneval.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Criteria:
-    """By what a comparison is decided; ``are_named`` if the user chose the gates.
+    """By what a comparison is decided.
 
     ``must_detect`` is the drop of the pass rate, in points, that must not be missed; by default that of the suites.
     """
@@ -35,7 +35,6 @@ class Criteria:
     gates: tuple[FailOn, ...]
     allowed: Allowed
     must_detect: float | None = None
-    are_named: bool = False
 
 
 def parse_criteria(
@@ -45,7 +44,7 @@ def parse_criteria(
     gates, allowed = parse_fail_on(fail_on), parse_allowed(allow)
     if must_detect is not None and not 0 < must_detect <= 100:
         raise UsageError(f"--must-detect {must_detect:g}: must be above 0 and at most 100 points")
-    return Criteria(gates, allowed, must_detect, bool(fail_on))
+    return Criteria(gates, allowed, must_detect)
 
 
 def decide(
@@ -53,9 +52,7 @@ def decide(
 ) -> tuple[GateResult, ...]:
     """The result of every gate, then those of what B lost. Raises ``UsageError`` for a metric without a direction."""
     results = check_gates(comparison, criteria.gates, confirmation)
-    results = with_unmeasured(results, comparison, criteria.allowed)
-    if criteria.are_named:
-        results = check_named(results)
+    results = check_applicable(with_unmeasured(results, comparison, criteria.allowed))
     of_suites = [side.must_detect for side in (comparison.a, comparison.b) if side.must_detect is not None]
     points = criteria.must_detect if criteria.must_detect is not None else min(of_suites, default=None)
     if points is not None:

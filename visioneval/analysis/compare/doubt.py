@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import ALPHA, CASE_ALPHA, Difference
 from visioneval.analysis.compare.must_pass import CaseKey
+from visioneval.analysis.compare.new_samples import can_be_sampled
 from visioneval.analysis.compare.sampled import SampledCase, sampled_cases
 from visioneval.analysis.compare.tallies.verdicts import CasePasses
 from visioneval.analysis.stats.between_runs import NO_NOISE, RunNoise
@@ -82,7 +83,7 @@ def undecided(comparison: Comparison) -> str:
         return ""
     samples = f"{count_of(rate.n_cases, 'case')} x {count_of(round(rate.samples[1]), 'sample')}"
     what = f"{broken:,} of {count_of(rate.n_pairs, 'cell')} broke"
-    needed = _samples_to_decide(comparison)
+    needed = _samples_to_decide(comparison) if can_be_sampled(comparison) else None
     cure = f"--confirm {needed} would" if needed else "more cases would"
     if can_show:
         return f"{what}, more than half of those that passed; {samples} leave room for chance at 5 %: {cure} decide"

@@ -111,13 +111,12 @@ def check_gates(
     return tuple(_check(gate, comparison, confirmation) for gate in gates)
 
 
-def check_named(results: Sequence[GateResult]) -> tuple[GateResult, ...]:
-    """The results of gates that a person named: if none of them is about anything here, nothing was measured."""
+def check_applicable(results: Sequence[GateResult]) -> tuple[GateResult, ...]:
+    """The results of all gates: if none of them is about anything here, nothing was measured."""
     if any(result.state != "not_applicable" for result in results):
         return tuple(results)
     return tuple(
-        replace(result, state="unmeasured", message=f"{result.message}, so no named gate could fail")
-        for result in results
+        replace(result, state="unmeasured", message=f"{result.message}, so no gate could fail") for result in results
     )
 
 

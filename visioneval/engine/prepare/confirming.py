@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from visioneval.analysis.compare.must_pass import CaseKey
+from visioneval.analysis.compare.new_samples import why_not_generated
 from visioneval.analysis.compare.sampled import ConfirmedCase
 from visioneval.analysis.sides import built_in_scores
 from visioneval.engine.cells.cell import Job
@@ -197,16 +198,8 @@ def plan_confirmation(
     Raises ``UsageError`` and ``SuiteError`` if the run cannot be continued by new samples, whatever broke.
     """
     labels = tuple(dict.fromkeys(case.model_label for case in cases))
-    if info.graded_from is not None:
-        raise UsageError(
-            f"--confirm: {folder} grades the outputs of {info.graded_from} and generates nothing: confirm that run"
-        )
-    for entry in info.suite.models:
-        if entry.label in labels and entry.reads_outputs:
-            raise UsageError(
-                f"--confirm: {entry.label!r} in {folder} reads existing outputs: only a model that generates can"
-                " give new samples (B@LABEL selects a model run)"
-            )
+    if why := why_not_generated(str(folder), info, [case.key for case in cases]):
+        raise UsageError(why)
     if not options.variables.keys() <= set(info.hidden_vars):
         raise UsageError("--var changes the suite of B: with --confirm, give only the secret variables of its run")
     flags = Selection(cases=tuple(dict.fromkeys(case.test_id for case in cases)), models=labels)
@@ -214,11 +207,6 @@ def plan_confirmation(
     plan = load_stored_plan(folder, replace(options, selection=selection, samples=info.suite.samples + samples)).plan
     graders = tuple(grader for grader in plan.suite.graders if not grader.after_run)  # they compare the run's own
     plan = replace(plan, suite=plan.suite.model_copy(update={"graders": graders}))
-    for name, judge in plan.judges.items():
-        if judge.is_recorded:
-            raise UsageError(
-                f"--confirm: the judge {name!r} of {folder} looks up recorded answers: it has none about new samples"
-            )
     return ConfirmationPlan(folder, info, plan, samples)
 
 

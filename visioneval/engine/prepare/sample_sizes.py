@@ -22,6 +22,7 @@ from visioneval.engine.calls.cost.estimate import CostEstimate, estimate
 from visioneval.engine.prepare.planning import Planned
 from visioneval.errors import Problem, UsageError
 from visioneval.expansion.plan import Plan
+from visioneval.rules import is_true
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.entries.metrics import BUILT_IN
 from visioneval.suite.meanings import meanings_of
@@ -118,6 +119,44 @@ def planned_gate(plan: Plan, options: DetectOptions) -> GateRates | None:
     if not cells:
         raise UsageError(f"--gate {options.gate!r}: no cell of the suite counts in it")
     return gate_rates(gate, cells, _noise(plan, detect, options))
+
+
+@dataclass(frozen=True, slots=True)
+class MustDetect:
+    """Whether two runs of a plan would meet the ``compare: must_detect`` of its suite.
+
+    ``points`` is that drop of the pass rate, and ``detectable`` the one that they detect, ``None`` if there is none;
+    both in points. ``rate`` is the pass rate of the runs, and ``is_assumed`` if nobody stated or measured it.
+    """
+
+    points: float
+    detectable: float | None
+    cases: int
+    samples: int
+    rate: float
+    is_assumed: bool
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the drop would be found at least four times in five."""
+        return self.detectable is not None and is_true(self.detectable, "<=", self.points)
+
+
+def must_detect(plan: Plan, sizes: SampleSizes | None) -> MustDetect | None:
+    """Whether a comparison of two runs of ``plan`` would find what its suite requires; ``None`` if it requires nothing.
+
+    The variance is that of ``sizes`` if they are about the pass rate, else assumed.
+    """
+    points = plan.suite.compare.must_detect
+    if points is None or not plan.suite.has_rules:
+        return None
+    detect = Detect(None, RATE, points / 100)
+    counted = [case for case in plan.suite.cases if _has(case, plan, detect) and not case.flaky]
+    known = sizes.noise if sizes is not None and sizes.detect.metric is None else None
+    noise = known or stated_noise(detect, None, None)
+    size = noise.detectable(detect, _count(counted), _cells(plan, counted)) if counted else None
+    detectable = None if size is None else 100 * size
+    return MustDetect(points, detectable, _count(counted), plan.suite.samples, noise.rate, known is None)
 
 
 def size_notes(planned: Planned) -> tuple[Problem, ...]:

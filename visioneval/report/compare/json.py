@@ -73,7 +73,7 @@ def _cell_name(cell: CellKey) -> dict[str, Any]:
 
 
 def _name_in_b(pair: CellPair) -> dict[str, Any]:
-    return _cell_name((pair.b.test_id, pair.b.model_label, pair.b.sample_index))
+    return _cell_name(pair.b.key)
 
 
 def _pair(pair: CellPair) -> dict[str, Any]:

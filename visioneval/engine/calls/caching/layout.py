@@ -11,12 +11,12 @@ them answered has two files. Keys contain no host, path or time, so a cache repl
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import MAXYEAR, UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from visioneval.errors import UsageError
 from visioneval.types import Frozen
@@ -34,6 +34,13 @@ _IMAGE_FILE = re.compile(rf"{FILES}/[0-9a-f]{{2}}/({_DIGEST})")
 _MICROSECOND = timedelta(microseconds=1)
 
 
+def _real_time(text: str) -> str:
+    """A text that is a time, and not in the last year that there can be. Raises ``ValueError``."""
+    if datetime.fromisoformat(text).year == MAXYEAR:
+        raise ValueError("no answer can be newer")
+    return text
+
+
 class CacheEntry(Frozen):
     """A cached answer. ``answer`` is plain data; ``Cache.read`` reads its images."""
 
@@ -42,8 +49,10 @@ class CacheEntry(Frozen):
     answer: dict[str, Any]
     files: tuple[Annotated[str, Field(pattern=f"^{_DIGEST}$")], ...] = ()
     image_bytes: int
-    stored_at: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00$")]
-    """In one form, so that the order of the texts is that of the times."""
+    stored_at: Annotated[
+        str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00$"), AfterValidator(_real_time)
+    ]
+    """In one form, so that the order of the texts is that of the times; and no time after which there is none."""
     run_id: str
 
     def encoded(self) -> tuple[str, bytes]:
