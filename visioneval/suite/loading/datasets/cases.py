@@ -98,7 +98,8 @@ class RowReader:
             if key in OUTPUT_KEYS or key == "id":
                 continue
             if key == "tags" and isinstance(source, list | tuple):
-                value: Any = [tag for column in source for tag in converted(key, row.get(column), row)]
+                cells = (cell for column in source if (cell := row.get(column)) is not None)
+                value: Any = [tag for cell in cells for tag in converted(key, cell, row)]
             elif isinstance(source, Mapping):
                 value = row_questions(row, source) if key in QUESTION_KEYS else self._turns(row, source)
             else:
@@ -237,7 +238,9 @@ def converted(key: str, value: Any, row: Row) -> Any:
         value = listed_questions(value)
     if key in LISTS and not isinstance(value, list):
         value = [value]
-    return [_tag(item) for item in value if item not in (None, "")] if key == "tags" else value
+    return (
+        [_tag(item) for item in value if not (isinstance(item, str) and not item.strip())] if key == "tags" else value
+    )
 
 
 def _tag(item: Any) -> Any:
