@@ -454,6 +454,8 @@ CUT = {
     "literal": ("cases:\n - id: a\n   prompt: | #1\n     Write #1", []),
     "folded": ("cases:\n - id: a\n   prompt: >- #1\n     Write #1", []),
     "several lines": ("cases:\n - id: a\n   prompt: A flyer for\n     price #1\n   tags: [t]", ["4:12"]),
+    "tagged as text": ("cases:\n - id: a\n   prompt: !!str Write #1", ["4:12"]),
+    "an anchor, and its alias": ("cases:\n - id: a\n   prompt: &p Write #1\n - {id: b, prompt: *p #2\n   }", ["4:12"]),
     "alone at the end": ("cases:\n - id: a\n   prompt: A song in C #", ["4:12"]),
     "one space": ("cases:\n - id: a\n   prompt: Write # 1 pizza", ["4:12"]),
     "apart, as a comment": ("cases:\n - id: a\n   prompt: Write   # one pizza", []),
@@ -479,6 +481,15 @@ def test_a_comment_that_cuts_a_text_is_a_warning(load: Callable[..., LoadedSuite
     save_image("a.png")
     cut = [str(warning) for warning in load(suite(cases=cases)).warnings if "as a comment" in str(warning)]
     assert [warning.rpartition("suite.yaml:")[2].partition(": warning")[0] for warning in cut] == places
+
+
+def test_a_comment_inside_a_text_of_several_lines_is_named(problems: Problems) -> None:
+    text = suite(cases="cases:\n - id: a\n   prompt: A flyer\n     for price #1\n     and more")
+    (line,) = problems(text)
+    assert line.startswith("suite.yaml:6:6: invalid YAML: expected a key")
+    assert line.endswith("; the text in line 5 ends at its comment (#), unless it is in quotes")
+    (other,) = problems(text.replace("#1", "1").replace("   prompt", "  prompt"))
+    assert "comment" not in other
 
 
 def test_texts_of_the_suite_itself_are_cut_too(load: Callable[..., LoadedSuite], tmp_path: Path) -> None:

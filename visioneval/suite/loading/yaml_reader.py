@@ -143,12 +143,20 @@ def _parse(text: str, name: str, positions: Positions | None) -> Any:
         mark = error.problem_mark or error.context_mark
         if mark and error.context_mark and mark.line > text.rstrip().count("\n"):
             mark = error.context_mark  # the file ended: report where the unclosed part began
-        problem = Problem(name, *(_position(mark) if mark else (1, 1)), f"invalid YAML: {_cause(error)}")
+        cause = _cause(error) + (_cut_before(text, mark.line) if mark else "")
+        problem = Problem(name, *(_position(mark) if mark else (1, 1)), f"invalid YAML: {cause}")
     except yaml.reader.ReaderError:
         char = _NOT_TEXT.search(text)
         position, code = (_end_of(text[: char.start()]), f" U+{ord(char[0]):04X}") if char else ((1, 1), "")
         problem = Problem(name, *position, f"invalid YAML: remove the control character{code}")
     raise SuiteError([problem])
+
+
+def _cut_before(text: str, line: int) -> str:
+    """A hint if the line before the one of a fault ends in a comment, which may cut a text of several lines."""
+    above = text.split("\n")[line - 1].lstrip() if line else ""
+    is_cut = (" #" in above or "\t#" in above) and not above.startswith("#")
+    return f"; the text in line {line} ends at its comment (#), unless it is in quotes" if is_cut else ""
 
 
 def _cause(error: yaml.MarkedYAMLError) -> str:
@@ -218,9 +226,8 @@ class _Builder:
             tag = event.tag.replace("tag:yaml.org,2002:", "!!")
             raise _RefusedError(f"the tag {tag} is not supported: use plain values", event.start_mark)
         if isinstance(event, yaml.ScalarEvent):
-            is_plain = event.implicit[0] and event.tag is None
-            data = parse_scalar(event.value) if is_plain else event.value
-            if self.positions is not None and is_plain and isinstance(data, str):
+            data = parse_scalar(event.value) if event.implicit[0] and event.tag is None else event.value
+            if self.positions is not None and isinstance(data, str) and not event.style:
                 self.positions.ends[path] = _position(event.end_mark)
             return data
         if isinstance(event, yaml.SequenceStartEvent):

@@ -159,7 +159,7 @@ def _is_image(value: Any) -> bool:
     if isinstance(value, list):
         return bool(value) and _is_image(value[0])
     if isinstance(value, Mapping):
-        return "bytes" in value and value["bytes"] is not None
+        return isinstance(value.get("bytes"), str | list)
     return isinstance(value, str) and _IMAGE_TEXT.match(value) is not None
 
 

@@ -29,7 +29,7 @@ _TEXT: dict[str, Callable[[str, str], Iterator[Row | Problem]]] = {
     ".ndjson": jsonl_rows,
     ".json": json_rows,
 }
-_NAMED_SEPARATOR = re.compile(r'"?sep=(\\t|[^"\r\n])\1*"?[ \t]*(?:\r\n|\r|\n|\Z)', re.IGNORECASE)
+_NAMED_SEPARATOR = re.compile(r'"?sep=(\\t|[^"\r\n])?\1*"?[ \t]*(?:\r\n|\r|\n|\Z)', re.IGNORECASE)
 """The first line of a table for Excel. It is no row, and names the separator of the others."""
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 SUFFIXES = (*_TEXT, *_SEPARATORS, ".parquet")
@@ -147,7 +147,7 @@ def _table_rows(text: str, name: str, separator: str | None, usual: str) -> Iter
     lines, before = io.StringIO(text, newline=""), 0
     if named := _NAMED_SEPARATOR.match(text):
         lines.seek(named.end())
-        before, usual = 1, named[1].replace("\\t", "\t")
+        before, usual = 1, (named[1] or usual).replace("\\t", "\t")
     reader = csv.reader(lines, delimiter=separator or usual, strict=True)
     header: list[str] = []
     line, number = before + 1, 0
@@ -163,7 +163,7 @@ def _table_rows(text: str, name: str, separator: str | None, usual: str) -> Iter
             pass
         elif not header:
             header = cells
-            if duplicates := [column for column in header if header.count(column) > 1]:
+            if duplicates := [column for column in header if column.strip() and header.count(column) > 1]:
                 yield Problem(name, line, 1, f"the header has two columns named {duplicates[0]!r}")
                 return
         elif len(cells) == len(header):
