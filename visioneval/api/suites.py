@@ -60,7 +60,7 @@ def check_suite(path: Path, options: SuiteOptions, *, strict: bool) -> ValidSuit
     """The size of a suite, its warnings and missing keys. Raises ``SuiteError``, with ``strict`` also for warnings."""
     planned = load_plan(path, options)
     missing, plan = missing_outputs(planned, options), planned.plan
-    warnings = (*planned.loaded.warnings, *missing.warnings, *size_notes(planned))
+    warnings = (*planned.loaded.warnings, *missing.warnings, *planned.loaded.notes, *size_notes(planned))
     refused = [warning for warning in warnings if strict and warning.message.startswith(WARNING)]
     if errors := [
         *missing.errors,

@@ -112,6 +112,7 @@ def cell_row(record: Record, columns: Iterable[Column]) -> dict[str, Any]:
     """The fields of a cell and its scores, which are ``None`` if they were not measured."""
     error = record.error
     row: dict[str, Any] = {name: getattr(record, name) for name in _FIELDS}
+    row["artifact_path"] = record.shown_output
     row |= {name: list(getattr(record, name)) for name in LIST_FIELDS}
     row["error"] = f"{error.stage}/{error.kind}: {error.message}" if error else None
     return row | {column.header: column.value(record) for column in columns}

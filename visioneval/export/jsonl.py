@@ -49,7 +49,7 @@ def _telling_rows(records: Iterable[Record]) -> tuple[dict[int, str], bool]:
 
 def _line(record: Record) -> str:
     data = record.model_dump(mode="json")
-    data |= {"metadata": json_text(data["metadata"]), "run_params": json_text(data["run_params"])}
+    data |= {"metadata": json_text(data["metadata"]), "run_params": json_text(record.shown_params)}
     for part in (*data["graders"], *(answer for grader in data["graders"] for answer in grader["judges"])):
         part["details"] = json_text(part["details"])
     return orjson.dumps(data, option=orjson.OPT_APPEND_NEWLINE).decode()

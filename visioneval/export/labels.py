@@ -50,7 +50,7 @@ def write_drawn_cells(records: Iterable[Record], questions: Sequence[str], out: 
     to_fill_in = ["rater", *questions]
     writer.writerow(["case", "model", "sample", "output", *to_fill_in])
     for record in records:
-        writer.writerow([*(_cell(value) for value in (*record.cell, record.artifact_path)), *[""] * len(to_fill_in)])
+        writer.writerow([*(_cell(value) for value in (*record.cell, record.shown_output)), *[""] * len(to_fill_in)])
 
 
 def _cell(value: Any) -> Any:

@@ -138,8 +138,9 @@ def _row_groups(records: Iterable[Record], info: RunInfo, columns: Sequence[Colu
 def _row(record: Record, info: RunInfo, columns: Iterable[Column]) -> dict[str, Any]:
     row: dict[str, Any] = {name: getattr(record, name) for name in Record.model_fields}
     row |= {
+        "artifact_path": record.shown_output,
         "metadata": text_items(record.metadata),
-        "run_params": text_items(record.run_params),
+        "run_params": text_items(record.shown_params),
         "scores": score_items(record.scores),
         "reasons": list(record.reasons.items()),
         "usage": integer_items(record.usage),

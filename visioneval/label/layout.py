@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from visioneval.errors import UsageError
 from visioneval.suite.labels import Labels
+from visioneval.suite.loading.datasets.rows import other_spelling
 from visioneval.suite.loading.messages import did_you_mean
 
 FIELDS = (
@@ -56,6 +58,8 @@ def find_layout(
     wide: dict[str, str] = {}
     for name, column in mapped.items():
         if column not in available:
+            if (other := other_spelling(column, available)) is not None:
+                raise UsageError(f"--map {name}={column}: the file spells the column {other!r}")
             raise UsageError(f"--map {name}={column}: no such column{did_you_mean(column, available)}")
         field = _SHORT_NAMES.get(name, name)
         if field in FIELDS:
@@ -97,6 +101,9 @@ def _check(fields: Collection[str], wide: Mapping[str, str], keys: Collection[st
     if not missing:
         return
     field = _SHORT_NAME_OF.get(missing[0], missing[0])
+    for name in (field, missing[0]):
+        if (other := other_spelling(name, available)) is not None:
+            raise UsageError(f"the file spells the column {other!r}: --map {field}={shlex.quote(other)} reads it")
     hint = f"--map {field}=COLUMN or --set {field}=VALUE sets it"
     if field in ("question", "answer") and keys:
         hint += f"; map the answers to a question with --map KEY=COLUMN (questions: {', '.join(sorted(keys))})"

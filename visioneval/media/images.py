@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from visioneval.bounds import MEGAPIXELS, max_pixels
 from visioneval.errors import ImageError
@@ -255,19 +255,34 @@ def is_transparent(image: Image.Image) -> bool:
 
 
 def load_mask(source: Path) -> Image.Image:
-    """A mask as an ``L`` image: 255 inside (alpha 0), 0 outside. Raises ``ImageError`` without alpha."""
+    """A mask as an ``L`` image: 255 inside, 0 outside. Raises ``ImageError`` without alpha.
+
+    The soft edge of a mask is part of what may change, so partly transparent pixels are inside.
+    """
+    return mask_alpha(source).point([255] * OPAQUE_FROM + [0] * (256 - OPAQUE_FROM))
+
+
+def mask_alpha(source: Path) -> Image.Image:
+    """The alpha channel of a mask as an ``L`` image. Raises ``ImageError`` without one."""
     with opened(source) as handle:
         if not handle.has_transparency_data:
             raise ImageError("a mask needs an alpha channel: transparent pixels (alpha 0) are inside the mask")
-        alpha = _upright(handle).convert("RGBA").getchannel("A")
-        return alpha.point([255] + [0] * 255)
+        return _upright(handle).convert("RGBA").getchannel("A")
 
 
-def mask_shares(source: Path) -> tuple[float, float]:
-    """The shares of a mask's pixels that are fully inside, and fully outside, from 0 to 1. Raises ``ImageError``."""
-    mask = load_mask(source)
-    counts = mask.histogram()
-    return counts[255] / (mask.width * mask.height), counts[0] / (mask.width * mask.height)
+class MaskShares(NamedTuple):
+    """The shares of a mask's pixels, from 0 to 1, that are transparent (alpha 0), partly transparent and opaque."""
+
+    clear: float
+    partial: float
+    opaque: float
+
+
+def mask_shares(source: Path) -> MaskShares:
+    """How much of a mask is inside, as its edge, and outside. Raises ``ImageError``."""
+    alpha = mask_alpha(source)
+    counts, pixels = alpha.histogram(), alpha.width * alpha.height
+    return MaskShares(counts[0] / pixels, sum(counts[1:OPAQUE_FROM]) / pixels, sum(counts[OPAQUE_FROM:]) / pixels)
 
 
 def _upright(handle: Image.Image) -> Image.Image:

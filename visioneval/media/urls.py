@@ -37,6 +37,7 @@ def needs_extra(scheme: str) -> str:
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MOST_REDIRECTS = 5
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_QUERY = re.compile(r"""(://[^\s?#'"]*)[?#][^\s'")]*""")
 _SQUEEZED = re.compile(r"(?:s3a?|gs|gcs|az|abfss?|adl|https?|ftp|file|hf|hdfs):/", re.IGNORECASE)
 
 
@@ -79,10 +80,11 @@ def url_problem(url: str) -> str | None:
     if parts.scheme == "hf" and HUB in trusted_hosts():
         return None
     if parts.scheme in BUCKETS:
-        return f"{url!r} needs this machine's credentials: pass --trust-suite if you trust this suite"
+        return f"{public_address(url)!r} needs this machine's credentials: pass --trust-suite if you trust this suite"
     if host in trusted_hosts() or (parts.scheme == "https" and _is_public(host)):
         return None
-    return f"{url!r} is not public: pass --trust-suite if you trust this suite, or add its host to {TRUSTED_HOSTS}"
+    allow = f"pass --trust-suite if you trust this suite, or add its host to {TRUSTED_HOSTS}"
+    return f"{public_address(url)!r} is not public: {allow}"
 
 
 def without_credentials(url: str) -> str:
@@ -90,6 +92,15 @@ def without_credentials(url: str) -> str:
     before, at, rest = url.rpartition("@")
     scheme, separator, _ = before.partition("://")
     return f"{scheme}{separator}***@{rest}" if at and separator else f"***@{rest}" if at else url
+
+
+def public_address(url: str) -> str:
+    """A URL without user name, query and fragment, which may be secrets; another text stays as it is."""
+    if not is_url(url):
+        return url
+    scheme, _, rest = url.partition("://")
+    host, slash, path = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
 
 def unreadable(url: str) -> str | None:
@@ -149,8 +160,8 @@ def is_denied(error: Exception) -> bool:
 
 
 def client_message(error: Exception) -> str:
-    """The message of an error of a client, on one line."""
-    text = " ".join(str(error).split())[:300] or type(error).__name__
+    """The message of an error of a client, on one line, without the queries of addresses."""
+    text = _QUERY.sub(r"\1", " ".join(str(error).split()))[:300] or type(error).__name__
     return f"access denied: {text}" if is_denied(error) else text
 
 

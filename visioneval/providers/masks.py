@@ -20,15 +20,16 @@ class MaskUse:
 
     def argument(self) -> bytes:
         """The mask as a PNG with an alpha channel, as required for a mask argument, whatever its file format."""
-        from PIL import Image, ImageOps
+        from PIL import Image
 
         assert self.sent is not None
         data = self.sent.read_bytes()
-        if images.inspect(data)[0] == "image/png":
-            return data
-        inside = images.load_mask(self.sent)
-        opaque = Image.new("RGBA", inside.size, (0, 0, 0, 255))
-        opaque.putalpha(ImageOps.invert(inside))
+        with images.header(data) as handle:
+            if handle.format == "PNG" and handle.mode in ("RGBA", "LA"):
+                return data
+        alpha = images.mask_alpha(self.sent)
+        opaque = Image.new("RGBA", alpha.size, (0, 0, 0, 255))
+        opaque.putalpha(alpha)
         return images.encode_png(opaque)
 
     def image(self) -> bytes:

@@ -12,11 +12,12 @@ import json
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, PrivateAttr, TypeAdapter, ValidationError
 
 from visioneval.errors import RunFormatError
+from visioneval.media.urls import public_address
 from visioneval.records import fields
 from visioneval.records.cell_index import CellIndex, written_cell
 from visioneval.records.files.lines import SCHEMA_VERSION, located_lines, open_lines, parse_line, upgraded
@@ -157,6 +158,19 @@ class Record(Frozen):
     def shown_prompt(self) -> str:
         """The prompt that graders saw, and that raters see."""
         return self.prompt if self.graded_prompt is None else self.graded_prompt
+
+    @property
+    def shown_output(self) -> str | None:
+        """Where its output is: the path in the run, or the address at which it stayed, without query and fragment."""
+        if self.artifact_path is None and self.run_params.get("by_address"):
+            return str(self.shown_params.get("path", "")) or None
+        return self.artifact_path
+
+    @property
+    def shown_params(self) -> dict[str, Any]:
+        """The parameters of its call, without the query of an output's address, which may be a signature."""
+        path = self.run_params.get("path")
+        return {**self.run_params, "path": public_address(path)} if isinstance(path, str) else dict(self.run_params)
 
     @property
     def total_cost_usd(self) -> float | None:

@@ -140,7 +140,7 @@ class ShardInputs:
             if part in _CASE_FILES:
                 return _named(_CASE_FILES[part], files[part])
             if part == "image":
-                return f"the output {record.run_params.get('path', '')}".rstrip()
+                return f"the output {record.shown_params.get('path', '')}".rstrip()
             if part in files and (grader := self._graders.get(part.removeprefix(_GRADER))):
                 hashes = recorded.get(part), template_of(files[part])
                 return _grader_subject(grader, self._suite, files[part], hashes)

@@ -17,10 +17,10 @@ from visioneval.suite.cases.outputs import RunLabels
 from visioneval.suite.checks import suite as check
 from visioneval.suite.loading.document import Document, Source
 from visioneval.suite.loading.gather import gather_cases, read_bytes, render_output_paths
-from visioneval.suite.loading.messages import WARNING, Loc, SuiteWarning
+from visioneval.suite.loading.messages import NOTE, WARNING, Loc, SuiteNote, SuiteWarning
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.loading.pinned_questions import with_pinned_questions
-from visioneval.suite.loading.yaml_reader import cut_prompts, decode, parse_scalar, read_yaml
+from visioneval.suite.loading.yaml_reader import cut_texts, decode, parse_scalar, read_yaml
 from visioneval.suite.model import Suite, suite_schema
 from visioneval.suite.plugins import has_known_metrics, with_declarations
 from visioneval.suite.secrets import SECRET_NAME
@@ -42,6 +42,8 @@ class LoadedSuite:
     """Whether the suite was stored in a run, not read from its file."""
     warnings: tuple[Problem, ...] = ()
     """What may not be intended, although the suite can be run."""
+    notes: tuple[Problem, ...] = ()
+    """How the files of the suite are read, for ``validate``."""
     name: str = ""
     """Its file in messages, as the user named it; empty for ``path``."""
 
@@ -93,10 +95,13 @@ def load_suite(
     if not all(map(has_known_metrics, validated.suite.graders)):
         broken |= {"metrics"}
     warned: list[SuiteWarning] = []
+    noted: list[SuiteNote] = []
     with suite_counted(len(validated.suite.cases)):
         for problem in check.problems(validated.suite, folder, boundary, run_labels, broken):
             if isinstance(problem, SuiteWarning):
                 warned.append(problem)
+            elif isinstance(problem, SuiteNote):
+                noted.append(problem)
             elif isinstance(problem, Problem):
                 document.problems.append(replace(problem, file=document.display_name(problem.file, folder, folder)))
             elif (loc := validated.origin(problem[0])) is not None:
@@ -106,7 +111,7 @@ def load_suite(
     secrets = _secrets(variables or {})
     warnings = (
         *(Problem(*document.position(warning.loc), f"{WARNING}{warning.message}") for warning in warned),
-        *_cut_prompts(document),
+        *_cut_texts(document),
         *document.notes,
     )
     source_sha256 = sha256(data).hexdigest()
@@ -118,17 +123,37 @@ def load_suite(
         boundary,
         secrets,
         warnings=warnings,
+        notes=tuple(Problem(*document.position(note.loc), f"{NOTE}{note.message}") for note in noted),
         name=document.source.name,
     )
 
 
-def _cut_prompts(document: Document) -> Iterator[Problem]:
-    """Warns of prompts in YAML files that a '#' cuts."""
+_FREE_TEXTS = {
+    *("prompt", "turns", "criteria", "region", "question", "add_questions", "justification", "ask", "choices"),
+    *("required", "forbidden", "allowed", "description", "pass_if", "fail_if"),
+}
+"""The keys of texts that a model, a judge or a rater reads."""
+
+
+def _cut_texts(document: Document) -> Iterator[Problem]:
+    """Warns of texts in YAML files that a '#' cuts. The names of columns are no texts."""
     sources = {origin.source.name: origin.source for origin in document.origins if not isinstance(origin.source, str)}
-    for source in sources.values():
-        for position, comment in cut_prompts(source.text):
-            message = f"YAML reads {comment:.60} as a comment, so the prompt ends before it: put the prompt in quotes"
-            yield Problem(source.name, *position, f"{WARNING}{message}")
+    for source in {document.source.name: document.source, **sources}.values():
+        for path, position, comment in cut_texts(source.text):
+            if _is_free_text(path):
+                message = f"YAML reads {comment:.60} as a comment, so the text ends before it: put the text in quotes"
+                yield Problem(source.name, *position, f"{WARNING}{message}")
+
+
+def _is_free_text(path: Loc) -> bool:
+    """Whether a text at a path is written for a reader: by its key, or that of its list or mapping."""
+    keys = [step for step in path if isinstance(step, str)]
+    if not keys or not {"fields", "filter"}.isdisjoint(keys):
+        return False
+    if keys[-1] == "questions":
+        return isinstance(path[-1], int)  # else a file of questions
+    is_part = keys[-2:-1] == ["anchors"] or keys[-2:] == ["prompts", "template"]
+    return is_part or keys[-1] in _FREE_TEXTS or not {"vars", "metadata"}.isdisjoint(keys)
 
 
 def _add_declarations(validated: _Validated, document: Document, folder: Path) -> _Validated:
@@ -169,7 +194,7 @@ def recheck_suite(
     with suite_counted(len(suite.cases)):
         # a selection may have left few cells of a suite with many samples: only their number is limited
         reported = list(check.problems(suite.model_copy(update={"samples": 1}), folder, boundary, run_labels))
-    problems = [*misfits, *(problem for problem in reported if not isinstance(problem, SuiteWarning))]
+    problems = [*misfits, *(problem for problem in reported if not isinstance(problem, SuiteWarning | SuiteNote))]
     if problems:
         messages = (str(problem) if isinstance(problem, Problem) else problem[1] for problem in problems)
         raise SuiteError(Problem(f"{path} as stored in the run", 0, 0, message) for message in messages)

@@ -161,7 +161,7 @@ def test_bad_json(problems: Problems, text: str, message: str) -> None:
     ("dataset", "text", "message"),
     [
         (f"path: d.csv, {FIELDS}", "id;prompt\na;x\n",
-         "suite.yaml:2:46: the dataset has no column 'id': its header looks separated by ';': save it with commas, or in a dataset set separator: \";\""),
+         "suite.yaml:2:46: the dataset is read as one column, 'id;prompt': its header looks separated by ';': save it with commas, or in a dataset set separator: \";\""),
         (f"path: d.csv, {FIELDS}", "id\tprompt\na\tx, y\n",
          "d.csv:2:1: the row has 2 values, but the header has 1: its header looks separated by '\\t': save it with commas, or in a dataset set separator: \"\\t\""),
         (f"path: d.csv, separator: ab, {FIELDS}", "id,prompt\n", "suite.yaml:2:44: separator: 'ab' is not valid: use letters, digits, '_', '-' and '.'"),
@@ -176,6 +176,248 @@ def test_bad_json(problems: Problems, text: str, message: str) -> None:
 def test_bad_tables(problems: Problems, dataset: str, text: str | bytes, message: str) -> None:
     name = "d.jsonl" if "jsonl" in dataset else "d.csv"
     assert problems(fed(dataset), {name: text})[0].startswith(message)
+
+
+SEPARATED = {
+    "sep": "sep=;\nid;prompt\na;a tree\nb;a bush\n",
+    "in capitals": "SEP=;\nid;prompt\na;a tree\nb;a bush\n",
+    "of Excel": '\ufeffsep=;\r\nid;prompt\r\na;"a tree"\r\nb;a bush\r\n',
+    "tab": "sep=\t\nid\tprompt\na\ta tree\nb\ta bush\n",
+    "tab in letters": "sep=\\t\nid\tprompt\na\ta tree\nb\ta bush\n",
+    "bar": "sep=|\nid|prompt\na|a tree\nb|a bush\n",
+    "usual": "sep=,\nid,prompt\na,a tree\nb,a bush\n",
+    "in quotes": '"sep=;"\nid;prompt\na;a tree\nb;a bush\n',
+    "no sign": "sep=\nid,prompt\na,a tree\nb,a bush\n",
+    "saved again": "sep=;;\nid;prompt\na;a tree\nb;a bush\n",
+    "blank rows": "\n,\n id ,\n".replace(" id ,", "id,prompt") + "a,a tree\n,\n  , \t\nb,a bush\n,\n",
+    "blank rows of many cells": "id,prompt\na,a tree\n,,,,\n\nb,a bush\n\u00a0,\n",
+    "blank rows in quotes": 'id,prompt\n"",""\na,a tree\n"\n"\nb,a bush\n',
+    "columns without a name": "id,prompt,,\na,a tree,,\n,,,\nb,a bush,,\n",
+    "blank rows after sep": "sep=;\n\n;\nid;prompt\n;;\na;a tree\nb;a bush",
+}
+
+
+@pytest.mark.parametrize("name", SEPARATED)
+def test_the_separator_in_the_file_and_blank_rows(cases: Callable[..., list[TestCase]], name: str) -> None:
+    for file in (
+        ("d.csv", "d.tsv") if "blank" not in name and "columns" not in name and name != "no sign" else ("d.csv",)
+    ):
+        assert ids(cases(f"path: {file}, {FIELDS}", {file: SEPARATED[name]})) == EXPECTED
+
+
+def test_lines_are_those_of_the_file(problems: Problems) -> None:
+    text = "sep=;\r\n\r\nid;prompt\r\n;\r\na;x\r\n ; ;\r\na;x;y\r\n"
+    assert problems(fed(f"path: d.csv, {FIELDS}"), {"d.csv": text}) == [
+        "d.csv:7:1: the row has 3 values, but the header has 2"
+    ]
+    rows = '\n"id",prompt\n,\na,"x\n"\n\n;,\n'
+    assert problems(fed(f"path: d.csv, {FIELDS}"), {"d.csv": rows})[0].startswith("d.csv:7:1: id: ';' is not valid")
+    assert problems(fed(f"path: d.csv, {FIELDS}"), {"d.csv": "id,prompt\n,\n , \n"}) == [
+        "d.csv:1:1: the dataset has no rows"
+    ]
+
+
+def test_the_separator_of_the_suite_counts(cases: Callable[..., list[TestCase]]) -> None:
+    text = "sep=,\nid;prompt\na;a tree\nb;a bush\n"
+    assert ids(cases(f"path: d.csv, separator: ';', {FIELDS}", {"d.csv": text})) == EXPECTED
+
+
+def test_the_number_of_a_row_leaves_out_blank_rows(cases: Callable[..., list[TestCase]]) -> None:
+    (one, two) = cases("path: d.csv, fields: {id: 'r{{ row._row }}', prompt: p}", {"d.csv": "p,q\nx,\n,\n,,,\ny,\n"})
+    assert (one.id, two.id) == ("r1", "r2")
+
+
+SPELLED = {
+    "case": ("ID,Prompt\n", "'ID'"),
+    "spaces": (" id ,prompt \n", "' id '"),
+    "no-break space": ("id\u00a0,prompt\n", r"'id\xa0'"),
+    "a second byte order mark": ("\ufeff\ufeffid,prompt\n", r"'\ufeffid'"),
+    "zero-width": ("i\u200bd,prompt\n", r"'i\u200bd'"),
+    "quotes after a space": ('prompt, "id"\n', "' \"id\"'"),
+    "full width": ("\uff49\uff44,prompt\n", "'\uff49\uff44'"),
+}
+
+
+@pytest.mark.parametrize("name", SPELLED)
+def test_a_column_that_is_spelled_otherwise_is_there(problems: Problems, name: str) -> None:
+    header, spelled = SPELLED[name]
+    lines = problems(fed("path: d.csv, fields: {id: id, prompt: id}"), {"d.csv": f"{header}a,x\n"})
+    assert {line.partition(": ")[2] for line in lines} == {
+        f"the dataset spells the column {spelled}, not 'id': write it exactly so, or rename it in the file"
+    }
+    assert {line.partition(": ")[0] for line in lines} == {"suite.yaml:2:46", "suite.yaml:2:58"}
+
+
+def test_a_column_that_is_empty_or_only_in_some_rows_is_there(problems: Problems) -> None:
+    rows = '{"id": "a"}\n{"id": "b", "prompt": null}\n'
+    lines = problems(fed(f"path: d.jsonl, {FIELDS}"), {"d.jsonl": rows + '{"id": "c", "prompt": "x"}\n'})
+    assert lines
+    assert "column" not in " ".join(lines)
+    assert "column" not in " ".join(problems(fed(f"path: d.jsonl, {FIELDS}"), {"d.jsonl": rows}))
+    assert "column" not in " ".join(problems(fed(f"path: d.csv, {FIELDS}"), {"d.csv": "id,prompt\na,\n"}))
+
+
+PNG = "b'" + r"\x89PNG\r\n" + "'"
+IN_TEXT = {
+    "object": ('{"id": "a", "image": {"bytes": "iVBO", "path": null}}', "image", True),
+    "object without bytes": ('{"id": "a", "image": {"bytes": null, "path": "a.png"}}', "image.path", False),
+    "list of objects": ('{"id": "a", "image": [{"bytes": "iVBO"}]}', "image", True),
+    "data URL": ('{"id": "a", "image": "data:image/png;base64,iVBO"}', "image", True),
+    "base64": (json.dumps({"id": "a", "image": "/9j/" + "4AAQ" * 30}), "image", True),
+    "second row": ('{"id": "b", "image": null}\n{"id": "a", "image": "data:image/webp;base64,AA"}', "image", True),
+    "inside an object": (json.dumps({"id": "a", "image": {"raw": "iVBORw0KGgo" + "A" * 64}}), "image.raw", True),
+    "a word": ('{"id": "a", "image": "UklGR"}', "image", False),
+    "a sentence": ('{"id": "a", "image": "b\'s image: data:image/png is a type"}', "image", False),
+}
+
+
+@pytest.mark.parametrize("name", IN_TEXT)
+def test_a_column_of_images_is_no_text(problems: Problems, name: str) -> None:
+    text, column, is_image = IN_TEXT[name]
+    lines = problems(fed(f"path: d.jsonl, fields: {{id: id, prompt: {column}}}"), {"d.jsonl": text})
+    message = f"suite.yaml:2:60: the column '{column}' holds images or other binary data, which is no text: name it as"
+    assert (lines[:1] != [] and lines[0].startswith(message)) == is_image, lines
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "b'\\x89PNG\\r\\n'",
+        "\"{'bytes': b'\\x89PNG', 'path': None}\"",
+        "b'\\xff\\xd8\\xff'",
+        "data:image/png;base64\\,AA",
+    ],
+)
+def test_images_that_pandas_wrote_to_csv_are_no_text(problems: Problems, cell: str) -> None:
+    table = f"id\tprompt\timage\na\tx\t{cell}\n"
+    kept = f"path: d.tsv, {FIELDS[:-1]}, metadata.raw: image}}"
+    assert problems(fed(kept), {"d.tsv": table}) == []  # metadata can be anything
+    (line,) = problems(fed("path: d.tsv, fields: {id: id, prompt: image}"), {"d.tsv": table})
+    assert line.startswith("suite.yaml:2:58: the column 'image' holds images or other binary data")
+
+
+@pytest.mark.parametrize(
+    ("fields", "place", "column"),
+    [
+        ("id: id, prompt: image", "62", "image"),
+        ("id: id, prompt: image.path", "62", "image"),
+        ("id: id, prompt: raw, criteria: p", "62", "raw"),
+        ("id: id, prompt: p, images: image", "73", "image"),
+        ("id: id, prompt: p, output: image", "73", "image"),
+        ("id: id, prompt: p, metadata.x: raw", "77", "raw"),
+        ("id: id, prompt: p, tags: [p, raw]", "75", "raw"),
+        ('id: id, prompt: "See {{ row.raw }}"', "62", "raw"),
+        ("id: id, prompt: \"See {{ row['image'].path }}\"", "62", "image"),
+    ],
+)
+def test_a_binary_column_of_parquet_is_named_as_such(
+    problems: Problems, tmp_path: Path, fields: str, place: str, column: str
+) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    image = [{"bytes": b"1", "path": "a.png"}]
+    table = arrow.table({"id": ["a"], "p": ["x"], "raw": [b"1"], "image": image})
+    parquet.write_table(table, tmp_path / "d.parquet")
+    (line,) = problems(fed(f"path: d.parquet, fields: {{{fields}}}"))
+    assert line.startswith(f"suite.yaml:2:{place}: the column {column!r} holds images or other binary data")
+    (line,) = problems(fed("path: d.parquet, fields: {id: id, prompt: images}"))
+    assert line == "suite.yaml:2:62: the dataset has no column 'images' (known: id, p)"
+    files = "models: [{provider: files, dataset: {path: d.parquet, fields: {id: id, output: raw}}}]"
+    assert "the column 'raw' holds images" in problems(suite(models=files))[0]
+
+
+def test_a_binary_column_of_a_join_is_named_as_such(problems: Problems, tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(arrow.table({"id": ["a"], "raw": [b"1"]}), tmp_path / "j.parquet")
+    files = {"d.csv": "id,p\na,x\n"}
+    joined = "path: d.csv, join: {path: j.parquet, on: id, as: o}, fields: {id: id, prompt: o.raw}"
+    (line,) = problems(fed(joined), files)
+    assert ": the column 'o.raw' holds images" in line
+    (line,) = problems(fed(joined.replace("on: id", "on: {id: raw}")), files)
+    assert ": join: j.parquet: the column 'raw' holds images" in line
+
+
+TAGGED = {
+    "text": ("id,prompt,t\na,x,R & D\n", "tags: t", ("R & D",)),
+    "list": ('id,prompt,t\na,x,"[""two words"", 2, 2.5, true]"\n', "tags: t", ("two words", "2", "2.5", "true")),
+    "number": ("id,prompt,t\na,x,007\n", "tags: t", ("007",)),
+    "spaces around": ("id,prompt,t\na,x, photo \n", "tags: t", ("photo",)),
+    "columns": ("id,prompt,t,u,v\na,x,easy,,3\n", "tags: [t, u, v]", ("easy", "3")),
+    "a column of lists and one of texts": ('id,prompt,t,u\na,x,"[""a"", ""b c""]",d\n', "tags: [t, u]", ("a", "b c", "d")),
+    "unicode": ("id,prompt,t\na,x,größe / 日本\n", "tags: t", ("größe / 日本",)),
+    "nothing": ("id,prompt,t\na,x,\n", "tags: [t]", ()),
+    "template": ("id,prompt,t\na,x,two words\n", "tags: '{{ row.t }} {{ 1 + 1 }}'", ("two words 2",)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TAGGED)
+def test_tags_of_a_table(cases: Callable[..., list[TestCase]], name: str) -> None:
+    text, tags, expected = TAGGED[name]
+    (case,) = cases(f"path: d.csv, {FIELDS[:-1]}, {tags}}}", {"d.csv": text})
+    assert case.tags == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "tags"),
+    [
+        (2, ("2",)), (0, ("0",)), (2.0, ("2",)), (2.5, ("2.5",)), (True, ("true",)), (False, ("false",)),
+        (None, ()), ([1, 2.0, "a b", ""], ("1", "2", "a b")), ("", ()), (-1, ("-1",)),
+    ],
+)  # fmt: skip
+def test_tags_that_are_numbers(cases: Callable[..., list[TestCase]], value: Any, tags: tuple[str, ...]) -> None:
+    row = json.dumps({"id": "a", "prompt": "x", "t": value, "u": "z"})
+    fields = f"{FIELDS[:-1]}, tags: [t, u]}}"
+    (case,) = cases(f"path: d.jsonl, {fields}", {"d.jsonl": row})
+    assert case.tags == (*tags, "z")
+    (case,) = cases(f"path: d.jsonl, {FIELDS[:-1]}, tags: t}}", {"d.jsonl": row})
+    assert case.tags == tags
+
+
+def test_missing_values_of_default_tags_are_left_out(cases: Callable[..., list[TestCase]]) -> None:
+    tags = "defaults: {tags: ['{{ row.t }}', '{{ row.u }}', all of them]}"
+    one, two = cases(f"path: d.csv, {FIELDS}, {tags}", {"d.csv": "id,prompt,t,u\na,x,easy,\nb,y,,3\n"})
+    assert (one.tags, two.tags) == (("easy", "all of them"), ("3", "all of them"))
+
+
+@pytest.mark.parametrize("tag", ["a, b", "a;b", "a|b", "a\tb", "a\u0085b", {"n": 1}, [1], "x" * 121])
+def test_what_is_no_tag_is_refused_at_its_line(problems: Problems, tag: Any) -> None:
+    rows = json.dumps({"id": "a", "prompt": "x", "t": [tag]})
+    (line,) = problems(fed(f"path: d.jsonl, {FIELDS[:-1]}, tags: t}}"), {"d.jsonl": rows})
+    assert line.startswith("d.jsonl:1:1: tags: ")
+    if isinstance(tag, str) and len(tag) < 9:
+        assert line.endswith(
+            "a tag is one line without , ; | and without spaces around it: write several as a list, [a, b]"
+        )
+
+
+def test_tags_with_spaces_select_scope_and_report(toy: Toy) -> None:
+    """Through a run: the selection, a rule's scope, an expression, the gates, and what every report makes of it."""
+    (toy.folder / "d.jsonl").write_text(
+        "\n".join(
+            json.dumps({"id": f"c{n}", "prompt": "x", "t": tag}) for n, tag in enumerate(["R & D <b>", 2, "photo"])
+        )
+    )
+    (toy.folder / "suite.yaml").write_text(
+        "name: x\ncases: [{dataset: {path: d.jsonl, fields: {id: id, prompt: prompt, tags: t}}}]\n"
+        "models: [{provider: mock}]\ngraders: [{key: image, type: properties}]\n"
+        "metrics: {special: \"where(tag('R & D <b>') or tag('2'), 1, 0) + 0 * image.blank\"}\n"
+        "verdict: [not image.blank, {rule: special >= 1, tags: [R & D <b>, '2']}]\n"
+        "gates: [{rule: pass_rate >= 1, tags: ['2']}]\n"
+    )
+    result = toy("run", "suite.yaml", "--tag", "R & D <b>", "--tag", "2", "--junit", "j.xml", "--markdown", "m.md")
+    assert result.exit_code == 0, result.output
+    assert {case: record.tags for case, record in toy.records.items()} == {"c0": ("R & D <b>",), "c1": ("2",)}
+    assert all(record.scores["special"] == 1 for record in toy.records.values())
+    exported = toy("export", "latest", "--format", "csv")
+    assert ",R & D <b>," in exported.stdout
+    assert toy("report", "latest").exit_code == 0
+    (page,) = toy.folder.glob("**/index.html")
+    assert "R & D <b>" not in page.read_text()
+    unknown = toy("run", "suite.yaml", "--tag", "R&D")
+    assert (unknown.exit_code, "R & D <b>" in unknown.stderr) == (2, True)
 
 
 def test_a_huge_cell(problems: Problems, load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -153,3 +153,47 @@ def test_an_image_that_grows_is_an_error_of_its_cell(monkeypatch: pytest.MonkeyP
     }
     assert expected_message["a"] is None
     assert str(expected_message["b"]).endswith("over the limit of 100,000 bytes")
+
+
+def test_signatures_are_in_no_message_export_or_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a dataset and of outputs at signed addresses. The run's own two files have them, to read the outputs again."""
+    monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
+    image = io.BytesIO()
+    Image.linear_gradient("L").save(image, "PNG")
+    good, gone = Page(image.getvalue()), Page(status=403)
+    with web(a=good, b=gone) as server:
+        rows = [f"{name},a tree,{server.url}/{name}.png?sig=s3cr3t&x=1" for name in "ab"]
+        server.pages["/d"] = Page("\n".join(["id,prompt,file", *rows]).encode())
+        table = (
+            f"{{dataset: {{path: '{server.url}/d.csv?sig=s3cr3t', fields: {{id: id, prompt: prompt, output: file}}}}}}"
+        )
+        Path("suite.yaml").write_text(
+            f"name: far\ncases: [{table}]\nmodels: [{{provider: files}}]\n"
+            "graders: [{key: image, type: properties}]\nverdict: [not image.blank]\n"
+        )
+        said = run_command(
+            "run", "suite.yaml", "--run-id", "r", "--junit", "j.xml", "--markdown", "m.md", "--log-file", "l"
+        )
+        assert "1 cell ended in an error" in said
+        records = {record.test_id: record for record in read_records(Path("runs/r"))}
+        assert (records["a"].verdict, records["b"].verdict) == ("PASS", "ERROR")
+        assert f"/d.csv:3: {server.url}/b.png: access denied: 403" in str(records["b"].error)
+        for name in ("cells.csv", "cells.jsonl", "cells.parquet"):
+            said += run_command("export", "r", "-o", name)
+        for command in (("report", "r"), ("show", "r"), ("show", "r", "a"), ("show", "r", "b")):
+            said += run_command(*command)
+        server.pages["/d"] = Page(b"id,prompt\n")
+        said += run_command("validate", "suite.yaml")
+        server.pages["/d"] = gone
+        said += run_command("validate", "suite.yaml")
+    assert f"{server.url}/d.csv" in said
+    assert "s3cr3t" not in said
+    written = [path for path in Path().rglob("*") if path.is_file() and path.name != "suite.yaml"]
+    assert len(written) > 8
+    assert {path.name for path in written if b"s3cr3t" in path.read_bytes()} == {"run.json", "results.jsonl"}
+
+
+def run_command(*words: str) -> str:
+    """What a command prints."""
+    result = CliRunner().invoke(app, list(words), catch_exceptions=False)
+    return result.stdout + result.stderr

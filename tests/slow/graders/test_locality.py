@@ -408,6 +408,37 @@ def test_measures_without_a_mask_area_are_null_with_a_cause(grade: Callable[...,
     assert empty.error == "no pixel is inside the mask"
 
 
+def test_a_change_under_the_soft_edge_of_a_mask_is_allowed(tmp_path: Path) -> None:
+    """A blend of the edit with its surroundings changes the pixels that the mask shows partly. Beyond the margin, and
+    where a mask is opaque but for an encoder's noise, a change still fails."""
+    base = np.full((128, 128, 3), 200, np.uint8)
+    alpha = np.full((128, 128), 255, np.uint8)
+    alpha[32:96, 8:120] = 0
+    alpha[32:96, 40:120] = 100  # as wide as no margin is
+    alpha[:24] = 254
+    verdicts = []
+    for left in (12, 60, 100):
+        output = base.copy()
+        output[40:88, left : left + 16] = (20, 90, 20)
+        verdicts.append(_graded(tmp_path, base, alpha, output).scores["local"])
+    output = base.copy()
+    output[40:88, 12:28] = (20, 90, 20)
+    output[2:18, 40:60] = (20, 90, 20)
+    verdicts.append(_graded(tmp_path, base, alpha, output).scores["local"])
+    assert verdicts == [True, True, True, False]
+
+
+def _graded(folder: Path, base: np.ndarray, alpha: np.ndarray, output: np.ndarray) -> Grade:
+    names = ("base", "mask", "out")
+    for name, pixels in zip(names, (base, np.dstack([base, alpha]), output), strict=True):
+        Image.fromarray(pixels).save(folder / f"{name}.png")
+    files = CaseFiles((("base", folder / "base.png"),), {"editable": folder / "mask.png"})
+    generated = image_at(folder / "out.png", (folder / "out.png").read_bytes())
+    case = TestCase(id="c", prompt="p")
+    context = GradingContext(case, TaskType.IMAGE_EDITING, "p", None, generated, files, lambda name, _: name)
+    return asyncio.run(Locality(DEFAULTS).grade(context))
+
+
 def test_a_mask_of_another_size_is_an_error(grade: Callable[..., Grade], synthetic_edit: Edit) -> None:
     with pytest.raises(GraderError, match=r"210x165.*420x330"):
         grade(synthetic_edit[1], synthetic_edit[2][::2, ::2])

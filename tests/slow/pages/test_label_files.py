@@ -208,6 +208,10 @@ def test_a_wide_file_answers_several_questions_in_a_row(run: Folder) -> None:
         ("case,model,usable\none,m,yes\n", (), "no column 'rater'"),
         ("case,rater,score\none,m,3\n", (), "no column 'question'"),
         ("rater,usable\nann,yes\n", (), "no column 'case'"),
+        ("case,Rater,usable\none,ann,yes\n", (), "the file spells the column 'Rater': --map rater=Rater reads it"),
+        ("case, rater,usable\none,ann,yes\n", (), "the file spells the column ' rater': --map rater=' rater' reads it"),
+        ("Test_ID,rater,usable\none,ann,yes\n", (), "the file spells the column 'Test_ID': --map case=Test_ID reads it"),
+        ("case,rater,Who\none,ann,x\n", ("--map", "rater=who"), "--map rater=who: the file spells the column 'Who'"),
         (b"\xff\xfe", (), "not valid UTF-8"),
     ],
 )  # fmt: skip

@@ -186,6 +186,41 @@ def test_a_mask_of_another_format_becomes_a_png_with_alpha(
     assert [alpha.getpixel(at) for at in ((0, 0), (15, 12), (16, 12), (47, 35), (48, 36))] == [255, 255, 0, 0, 255]
 
 
+@pytest.mark.parametrize("form", ["webp", "gray.png"])
+def test_the_soft_edge_of_a_mask_is_sent(
+    api: FakeAPI, save_image: Callable[..., Path], tmp_path: Path, form: str
+) -> None:
+    """In alpha as an argument, whatever the format; as an image, what may change is white."""
+    shades = Image.new("LA" if form == "gray.png" else "RGBA", (64, 48))
+    alpha = Image.new("L", (64, 48), 255)
+    alpha.paste(0, (16, 12, 48, 36))
+    alpha.paste(100, (14, 12, 16, 36))
+    shades.putalpha(alpha)
+    shades.save(tmp_path / f"mask.{form}", **({"lossless": True} if form == "webp" else {}))
+    files = masked(save_image, tmp_path / f"mask.{form}")
+    generate(api.openai_base_url, request(files=files))
+    sent = asked_generate(api).mask
+    assert sent is not None
+    row = [open_image(sent.data).getchannel("A").getpixel((x, 20)) for x in (13, 14, 16, 48)]
+    assert row == [255, 100, 0, 255]
+    generate(api.openai_base_url, request(files=files), mask_mode="as_image")
+    shown = open_image(asked_generate(api).images[2].data)
+    assert [shown.getpixel((x, 20)) for x in (13, 14, 16, 48)] == [0, 255, 255, 0]
+
+
+def test_a_mask_in_a_palette_is_sent_with_an_alpha_channel(
+    api: FakeAPI, save_image: Callable[..., Path], tmp_path: Path
+) -> None:
+    gray = Image.new("L", (64, 48), 255)
+    gray.paste(0, (16, 12, 48, 36))
+    gray.save(tmp_path / "mask.png", transparency=0)
+    generate(api.openai_base_url, request(files=masked(save_image, tmp_path / "mask.png")))
+    sent = asked_generate(api).mask
+    assert sent is not None
+    image = open_image(sent.data)
+    assert (image.mode, image.getpixel((20, 20))[3], image.getpixel((0, 0))[3]) == ("RGBA", 0, 255)
+
+
 def test_a_mask_as_an_image_is_the_last_image(
     api: FakeAPI, save_image: Callable[..., Path], mask: Callable[..., Path]
 ) -> None:

@@ -131,7 +131,14 @@ def test_a_complete_suite_loads(problems: Problems, text: str, message: str) -> 
         ("[{id: a, prompt: x, task: edit}]", f"2:34: task: 'edit' is not one of {TASKS}"),
         ("[{id: a, prompt: x, expect: {refusal: no}}]", "2:46: refusal: expected true or false, not 'no'"),
         ("[{id: a, prompt: x, tags: t}]", "2:34: tags: expected a list, not 't'"),
-        ("[{id: a, prompt: x, tags: [a b]}]", "2:35: tags: 'a b' is not valid: use letters, digits, '_', '-' and '.'"),
+        (
+            "[{id: a, prompt: x, tags: [a;b]}]",
+            "2:35: tags: 'a;b' is not valid: a tag is one line without , ; | and without spaces around it: write several as a list, [a, b]",
+        ),
+        (
+            "[{id: a, prompt: x, tags: [' a']}]",
+            "2:35: tags: ' a' is not valid: a tag is one line without , ; | and without spaces around it: write several as a list, [a, b]",
+        ),
         ("[{id: a, prompt: x, images: [5]}]", "2:37: images: expected text or a mapping of keys to values, not 5"),
         ("[{id: a, prompt: x, images: [{pth: a}]}]", "2:38: unknown key 'pth' (did you mean 'path'?)"),
         (

@@ -174,7 +174,7 @@ def test_outputs_of_a_group_are_listed_once(cases: Cases) -> None:
         (GROUPED.replace("question: q", "question: qq"), GROUPS, "suite.yaml:2:119: the dataset has no column 'qq'"),
         (GROUPED.replace("type: cat", "kind: cat"), GROUPS, "suite.yaml:2:122: a question has no key 'kind'"),
         (GROUPED.replace("question: q, ", ""), GROUPS, "suite.yaml:2:88: questions: map 'question'"),
-        (GROUPED.replace("prompt: text", "prompt: [text, q]"), GROUPS, "suite.yaml:2:74: prompt: only an ID can have a list of columns"),
+        (GROUPED.replace("prompt: text", "prompt: [text, q]"), GROUPS, "suite.yaml:2:74: prompt: only an ID and tags can have a list of columns"),
         (GROUPED.replace("prompt: text", "prompt: {a: text}"), GROUPS, "suite.yaml:2:74: prompt: only questions and turns can have a mapping"),
     ],
 )  # fmt: skip

@@ -19,6 +19,7 @@ from visioneval.cli import app
 from visioneval.export import parquet as tables
 from visioneval.export.csv import ScoreColumn, score_columns, write_csv
 from visioneval.export.jsonl import READ_ROWS, write_jsonl
+from visioneval.export.labels import write_drawn_cells
 from visioneval.records.model import Record
 
 
@@ -76,6 +77,45 @@ def test_all_runs_have_the_same_columns_of_records(tmp_path: Path) -> None:
     fields = [name for name in Record.model_fields if name != "schema_version"]
     assert tables.table_schema(table_info(), ()).names == fields
     assert schemas[0].names == [*fields, "look", "look.score", "seconds score"]
+
+
+BY_ADDRESS = {
+    "bucket": ("gs://eval/a.mp4", "gs://eval/a.mp4"),
+    "signature": ("https://cdn.example/a.png?X-Amz-Signature=s3cr3t&x=1", "https://cdn.example/a.png"),
+    "fragment": ("https://cdn.example/a.png#s3cr3t", "https://cdn.example/a.png"),
+    "user": ("https://ann:s3cr3t@cdn.example:8443/d/a.png?x", "https://cdn.example:8443/d/a.png"),
+    "query alone": ("https://cdn.example?s3cr3t", "https://cdn.example"),
+    "sign in the path": ("gs://eval/ann@example.org/a b.png?s3cr3t", "gs://eval/ann@example.org/a b.png"),
+}
+
+
+@pytest.mark.parametrize("name", BY_ADDRESS)
+def test_an_output_by_address_has_it_without_what_may_be_secret(tmp_path: Path, name: str) -> None:
+    """In every table. What was downloaded has its path in the run, and an output that was not read has none."""
+    address, shown = BY_ADDRESS[name]
+    params = {"path": address, "mime": "image/png"}
+    cells = [
+        record(artifact_path=None, run_params={**params, "by_address": True}),
+        record(sample_index=1, artifact_path="artifacts/one/m/1.png", run_params=params),
+        record(sample_index=2, artifact_path=None, run_params=params),
+    ]
+    out = io.StringIO()
+    write_csv(cells, (), out)
+    rows = [row["artifact_path"] for row in csv.DictReader(io.StringIO(out.getvalue()))]
+    assert rows == [shown, "artifacts/one/m/1.png", ""]
+    lines = io.StringIO()
+    write_jsonl(lambda: cells, lines)
+    read = [json.loads(line) for line in lines.getvalue().splitlines()]
+    assert [json.loads(row["run_params"])["path"] for row in read] == [shown] * 3
+    assert read[0]["artifact_path"] is None  # it names a file of the run, for commands that read the lines
+    tables.write_parquet(cells, table_info(), (), tmp_path / "a.parquet")
+    (one, two, three) = parquet.read_table(tmp_path / "a.parquet").to_pylist(maps_as_pydicts="strict")
+    assert [row["artifact_path"] for row in (one, two, three)] == [shown, "artifacts/one/m/1.png", None]
+    assert {row["run_params"]["path"] for row in (one, two, three)} == {shown}
+    drawn = io.StringIO()
+    write_drawn_cells(cells, ["ok"], drawn)
+    assert [row["output"] for row in csv.DictReader(io.StringIO(drawn.getvalue()))] == rows
+    assert "s3cr3t" not in out.getvalue() + lines.getvalue() + drawn.getvalue()
 
 
 def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

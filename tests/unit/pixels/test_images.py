@@ -147,9 +147,19 @@ def test_a_mask_is_white_where_it_is_transparent(mask: Make) -> None:
     assert [shown.getpixel((x, 0)) for x in (0, 7, 8, 63)] == [255, 255, 0, 0]
 
 
-def test_only_full_transparency_is_inside_a_mask(save_image: Make) -> None:
-    assert images.load_mask(save_image(mode="RGBA", color=(0, 0, 0, 1))).getextrema() == (0, 0)
-    assert images.load_mask(save_image(mode="LA", color=(0, 0))).getextrema() == (255, 255)
+@pytest.mark.parametrize(
+    ("mode", "color", "inside"),
+    [
+        ("RGBA", (0, 0, 0, 1), 255),
+        ("RGBA", (9, 9, 9, 249), 255),
+        ("RGBA", (9, 9, 9, 250), 0),
+        ("LA", (0, 0), 255),
+        ("LA", (0, 128), 255),
+        ("LA", (0, 255), 0),
+    ],
+)
+def test_what_is_partly_transparent_is_inside_a_mask(save_image: Make, mode: str, color: Any, inside: int) -> None:
+    assert images.load_mask(save_image(mode=mode, color=color)).getextrema() == (inside, inside)
 
 
 def test_a_mask_without_alpha_is_refused(save_image: Make) -> None:

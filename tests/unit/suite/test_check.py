@@ -439,25 +439,80 @@ def test_prompts_that_yaml_or_single_braces_change_are_warnings(load: Callable[.
     assert [str(warning).rpartition("/")[2] for warning in loaded.warnings] == [
         "suite.yaml:9:13: warning: '{ brand }' is not replaced: write '{{ brand }}'",
         "suite.yaml:9:13: warning: '{shop}' is not replaced: write '{{ metadata.shop }}'",
-        "suite.yaml:5:13: warning: YAML reads #1 & more as a comment, so the prompt ends before it: put the prompt in quotes",
+        "suite.yaml:5:13: warning: YAML reads #1 & more as a comment, so the text ends before it: put the text in quotes",
+        "suite.yaml:7:13: warning: YAML reads # of two, see #12 as a comment, so the text ends before it: put the text in quotes",
     ]
 
 
-@pytest.mark.parametrize(
-    ("cases", "column"),
-    [
-        ("cases: [{id: a, prompt: x}, {id: b, prompt: Flyer #1\n  }]", 45),
-        ("cases: [{id: a, prompt: x}, {id: b, prompt: y}] #all", None),
-        ("cases: [{id: a, prompt: x, tags: [t]} #one\n  ]", None),
-        ("cases:\n - id: a\n   prompt: Write {x}, [y] #1", 12),
-        ("cases:\n - id: a\n   prompt: 'Write' #1", None),
-    ],
-)
-def test_a_comment_ends_only_the_prompt_before_it(
-    load: Callable[..., LoadedSuite], cases: str, column: int | None
-) -> None:
+CUT = {
+    "flow mapping": ("cases: [{id: a, prompt: x}, {id: b, prompt: Flyer #1\n  }]", ["2:45"]),
+    "flow mapping, closed": ("cases: [{id: a, prompt: x}, {id: b, prompt: y}] #all", []),
+    "flow sequence, closed": ("cases: [{id: a, prompt: x, tags: [t]} #one\n  ]", []),
+    "signs of flow in a block": ("cases:\n - id: a\n   prompt: Write {x}, [y] #1", ["4:12"]),
+    "single quotes": ("cases:\n - id: a\n   prompt: 'Write' #1", []),
+    "double quotes": ('cases:\n - id: a\n   prompt: "Write" #1', []),
+    "literal": ("cases:\n - id: a\n   prompt: | #1\n     Write #1", []),
+    "folded": ("cases:\n - id: a\n   prompt: >- #1\n     Write #1", []),
+    "several lines": ("cases:\n - id: a\n   prompt: A flyer for\n     price #1\n   tags: [t]", ["4:12"]),
+    "tagged as text": ("cases:\n - id: a\n   prompt: !!str Write #1", ["4:12"]),
+    "an anchor, and its alias": ("cases:\n - id: a\n   prompt: &p Write #1\n - {id: b, prompt: *p #2\n   }", ["4:12"]),
+    "alone at the end": ("cases:\n - id: a\n   prompt: A song in C #", ["4:12"]),
+    "one space": ("cases:\n - id: a\n   prompt: Write # 1 pizza", ["4:12"]),
+    "apart, as a comment": ("cases:\n - id: a\n   prompt: Write   # one pizza", []),
+    "apart, without a space in it": ("cases:\n - id: a\n   prompt: Write   #1", ["4:12"]),
+    "tab": ("cases:\n - id: a\n   prompt: Write\t#1", ["4:12"]),
+    "no space, so text": ("cases:\n - id: a\n   prompt: Write#1", []),
+    "key in the next line": ("cases:\n - id: a\n   prompt:\n     Write #1", ["5:6"]),
+    "key first, comment, text": ("cases:\n - id: a\n   prompt: #1\n     Write", []),
+    "windows": ("cases:\r\n - id: a\r\n   prompt: Write #1\r\n", ["4:12"]),
+    "umlauts before it": ("cases:\n - {id: a, region: Größe, prompt: Größe ☂ #1\n   }", ["3:35"]),
+    "turns": ("cases:\n - id: a\n   images: [a.png]\n   turns:\n    - Red #1\n    - prompt: Blue #2", ["6:7", "7:15"]),
+    "lines of text": ("cases:\n - id: a\n   prompt: x\n   expect:\n    text:\n     required:\n      - SALE #1\n", ["8:9"]),
+    "criteria and region": ("cases:\n - id: a\n   prompt: x\n   criteria: Calm #1\n   region: left #2", ["5:14", "6:12"]),
+    "metadata": ("cases:\n - id: a\n   prompt: x\n   metadata:\n    n: 5 #1\n    deep: {er: big #1\n     }", ["7:16"]),
+    "questions": ("cases:\n - id: a\n   prompt: x\n   questions:\n    - Is it #1?\n    - {question: Big #2\n      , id: b}", ["6:7", "7:18"]),
+    "not free text": ("cases:\n - id: a #1\n   prompt: x\n   task: image_generation #2\n   tags:\n    - t #3\n   flaky: true #4", []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_a_comment_that_cuts_a_text_is_a_warning(load: Callable[..., LoadedSuite], save_image: Make, name: str) -> None:
+    cases, places = CUT[name]
+    save_image("a.png")
     cut = [str(warning) for warning in load(suite(cases=cases)).warnings if "as a comment" in str(warning)]
-    assert [int(warning.split(":")[2]) for warning in cut] == ([] if column is None else [column])
+    assert [warning.rpartition("suite.yaml:")[2].partition(": warning")[0] for warning in cut] == places
+
+
+def test_a_comment_inside_a_text_of_several_lines_is_named(problems: Problems) -> None:
+    text = suite(cases="cases:\n - id: a\n   prompt: A flyer\n     for price #1\n     and more")
+    (line,) = problems(text)
+    assert line.startswith("suite.yaml:6:6: invalid YAML: expected a key")
+    assert line.endswith("; the text in line 5 ends at its comment (#), unless it is in quotes")
+    (other,) = problems(text.replace("#1", "1").replace("   prompt", "  prompt"))
+    assert "comment" not in other
+
+
+def test_texts_of_the_suite_itself_are_cut_too(load: Callable[..., LoadedSuite], tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_text("name,text\na,x\n")
+    (tmp_path / "more.yaml").write_text("- id: b\n  prompt: Flyer #9\n")
+    loaded = load(
+        "name: x #1\nvars:\n  brand: Ovalo #2\n  size: 5 #3\n"
+        "cases:\n  - file: more.yaml #4\n  - dataset:\n      path: d.csv #5\n      fields:\n        id: name #6\n        prompt: text #7\n"
+        "prompts:\n  - label: p #8\n    template: As seen #9\n"
+        "models:\n  - provider: mock #10\n"
+        "judges: {j: {provider: openai, model: gpt-5.4}}\n"
+        "graders:\n  - key: look #11\n    type: rubric\n    judge: j #12\n    metrics:\n      calm:\n        type: score\n        scale: [0, 1]\n"
+        "        description: Is it calm #13\n        anchors:\n          1: Calm #14\n          0: loud\n"
+        "verdict:\n  - calm >= 1 #15\n"
+    )
+    cut = [str(warning).rpartition("/")[2] for warning in loaded.warnings if "as a comment" in str(warning)]
+    assert [line.partition(" as a comment")[0].replace(": warning: YAML reads", "") for line in cut] == [
+        "suite.yaml:3:10 #2",
+        "suite.yaml:14:15 #9",
+        "suite.yaml:26:22 #13",
+        "suite.yaml:28:14 #14",
+        "more.yaml:2:11 #9",
+    ]
 
 
 def test_a_line_of_many_prompts_is_read_in_one_pass(load: Callable[..., LoadedSuite]) -> None:

@@ -118,7 +118,7 @@ BAD = [
     case("masks: {edit: a}"),
     case("expect: {refusal: no}"),
     case("expect: {refusal: 'true'}"),
-    case("tags: [a b]"),
+    case("tags: [a;b]"),
     case("expect: {size: 5x}"),
     case("expect: {format: svg}"),
     case("expect: {alpha: 1}"),

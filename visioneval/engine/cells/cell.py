@@ -312,7 +312,7 @@ def _load_output(existing: StoredOutput, context: RunContext) -> Output | CellEr
 
 
 def _bad_image(existing: StoredOutput, what: str) -> CellError:
-    name = existing.record.artifact_path or str(existing.record.run_params.get("path", "the image"))
+    name = existing.record.artifact_path or str(existing.record.shown_params.get("path", "the image"))
     return CellError(stage="generate", kind="bad_image", message=f"{name}: {what}")
 
 

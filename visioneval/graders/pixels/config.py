@@ -85,7 +85,7 @@ class LocalityGrader(RegisteringGrader):
 
     @property
     def version(self) -> str:
-        return "3"
+        return "4"
 
     @model_validator(mode="before")
     @classmethod

@@ -1,6 +1,7 @@
 """Locality: an edit changes only what its mask allows.
 
-Metrics over the base image's pixels (the editable mask has alpha 0 inside):
+Metrics over the base image's pixels. What is transparent in the editable mask is inside, and so is what is partly
+transparent: its soft edge may change too.
 
 - ``<key>.changed_outside``, 0..1: the share of the pixels outside the mask, dilated by ``dilate``, that changed
   visibly (``difference.changed_visibly``, on CIEDE2000); with ``tolerance: exact``, those with another RGB or alpha

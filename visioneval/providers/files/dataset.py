@@ -10,7 +10,7 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from visioneval.errors import UsageError
-from visioneval.media.urls import is_url
+from visioneval.media.urls import is_url, public_address
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.outputs import ExistingOutput, Finished, output_of_cell
 from visioneval.suite.cases.prompts import rendered
@@ -90,7 +90,7 @@ def _rows_of(
             continue
         key = cell.get("id") or by_prompt.get(prompt_id(cell.get("prompt", "")), "")
         if key:
-            yield key, row.get(fields["output"]), f"{name}:{row.line}"
+            yield key, row.get(fields["output"]), f"{public_address(name)}:{row.line}"
 
 
 def _ids_by_prompt(cases: Sequence[TestCase], variables: Mapping[str, Any]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from visioneval.errors import ProviderError, UsageError
 from visioneval.media.images import MAX_BYTES, sha256
-from visioneval.media.urls import fetch, is_url
+from visioneval.media.urls import fetch, is_url, public_address
 from visioneval.providers.base import Address, Generation, GenerationRequest
 from visioneval.providers.files.config import FilesProvider
 from visioneval.stopwatch import MeasuredPool
@@ -51,7 +51,7 @@ def _with_source(params: Mapping[str, Any], message: str) -> str:
 
 
 def _read(request: GenerationRequest, name: str) -> bytes:
-    source = _with_source(request.params, name)
+    source = _with_source(request.params, public_address(name))
     if is_url(name):
         try:
             return fetch(name, MAX_BYTES)

@@ -140,7 +140,8 @@ def details_of(run: SlimRun, images: ReportImages, *, trust: bool) -> Iterator[s
             why = {rule: reason_of(metric, cell, case, info.suite) for rule, metric in metrics.items()}
             broken = [metrics[rule] for rule in cell.failed_rules]
             exact = {name: show_score(cell.scores.get(name), limit) for name, limit in thresholds_of(cell).items()}
-            record = cell.model_dump_json(exclude=_OMITTED_FIELDS)
+            shown = cell.model_copy(update={"run_params": cell.shown_params})
+            record = shown.model_dump_json(exclude=_OMITTED_FIELDS)
             more = {"why": why, "broken": broken, "exact": exact, "free": cell.model_label in free}
             cell_json = _json({**_detail(cell, record, disagreements, info, images, trust=trust), **more})
             # a run may have a hundred thousand cells: the record's JSON is inserted without parsing it

@@ -26,6 +26,8 @@ from visioneval.types import Frozen, TaskType
 CaseId = Annotated[str, StringConstraints(pattern=rf"^{CASE_ID}({TURN})?$", max_length=120, strict=True)]
 """The id of a case, or that of a turn (see ``turns``), which a suite cannot write as an ``id``."""
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=60)]
+TAG = r"^[^\s\x00-\x1f\x7f-\x9f,;|](?:[^\x00-\x1f\x7f-\x9f,;|]*[^\s\x00-\x1f\x7f-\x9f,;|])?$"
+"""One line without what separates tags where several are written as one text, and without spaces around it."""
 PRINTABLE = r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"
 Text = Annotated[str, StringConstraints(min_length=1, pattern=PRINTABLE)]
 Prompt = Annotated[str, StringConstraints(pattern=PRINTABLE)]
@@ -72,7 +74,7 @@ Alpha = Annotated[
 
 
 class Masks(Frozen):
-    """Mask files, the same size as the base image. Fully transparent pixels (alpha 0) are inside the mask."""
+    """Mask files, the same size as the base image. Transparent and partly transparent pixels are inside the mask."""
 
     editable: FilePath | None = Field(
         default=None,
@@ -167,7 +169,7 @@ class _CaseFields(Frozen):
         default=None, description="Pinned Gecko questions. Without them, a judge generates questions from the prompt."
     )
     add_questions: Questions = Field(default=(), description="Asked in addition to the pinned or generated questions.")
-    tags: tuple[Name, ...] = Field(
+    tags: tuple[Annotated[str, StringConstraints(pattern=TAG, max_length=120)], ...] = Field(
         default=(), description="Groups for rates by tag, selections and scopes; must_pass is one that compare knows."
     )
     flaky: YesNo = Field(

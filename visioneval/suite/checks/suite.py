@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from visioneval.counted import count_of
 from visioneval.errors import ImageError, Problem, SuiteError, TemplateError, VisionEvalError
 from visioneval.media import images
 from visioneval.registry import GRADERS, PROVIDERS, check_of
@@ -29,7 +30,7 @@ from visioneval.suite.checks.tracking import tracking_problems
 from visioneval.suite.checks.turns import turn_problems
 from visioneval.suite.checks.warnings import graders_by_type, suite_warnings
 from visioneval.suite.entries.providers import BaseProvider, GeneratingProvider
-from visioneval.suite.loading.messages import Loc, SuiteWarning, untrusted_code_message
+from visioneval.suite.loading.messages import Loc, SuiteNote, SuiteWarning, untrusted_code_message
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.model import Suite
 from visioneval.suite.runs import model_runs
@@ -42,12 +43,15 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _LONGEST_LABEL = 200
 _INVERTED = 0.75
 """A mask that lets a larger share of the image change may be inverted."""
+_NOTED_MASKS = 3
 
 
 def problems(
     suite: Suite, folder: Path, trust: Trust, run_labels: RunLabels, broken: frozenset[str] = frozenset()
-) -> Iterator[tuple[Loc, str] | Problem | SuiteWarning]:
-    """Every problem of a suite that its model cannot detect, and warnings. Problems in other files have a position.
+) -> Iterator[tuple[Loc, str] | Problem | SuiteWarning | SuiteNote]:
+    """Every problem of a suite that its model cannot detect, warnings and notes.
+
+    Problems in other files have a position.
 
     ``broken`` names the top-level keys that lost invalid entries, and ``metrics`` if the metrics of some grader are
     unknown: checks that depend on them are skipped.
@@ -184,8 +188,8 @@ class _ImageFiles:
     folder: Path
     trust: Trust
     seen: dict[str, tuple[tuple[int, int], bool] | str] = field(default_factory=dict)
-    shares: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """By mask: the shares of its pixels that are inside, and outside."""
+    shares: dict[str, images.MaskShares] = field(default_factory=dict)
+    """By mask: how much of it is inside and outside."""
 
     def look(self, path: str) -> tuple[tuple[int, int], bool] | str:
         """Size and whether the image has alpha, or why it cannot be used."""
@@ -197,12 +201,13 @@ class _ImageFiles:
         """Why a mask with alpha separates nothing."""
         if path not in self.shares:
             self.shares[path] = images.mask_shares(self.folder / path)
-        inside, outside = self.shares[path]
-        if inside and outside:
-            return None
-        if inside:
-            return f"{path} is fully transparent: mark what must not change with opaque pixels"
-        return f"{path} has no transparent pixel (alpha 0): mark what may change"
+        shares = self.shares[path]
+        if not shares.opaque:
+            return f"{path} has no opaque pixel: mark what must not change with opaque pixels"
+        if not shares.clear:
+            only = ", only partly transparent ones" if shares.partial else ""
+            return f"{path} has no transparent pixel (alpha 0){only}: mark what may change"
+        return None
 
     def _look(self, path: str) -> tuple[tuple[int, int], bool] | str:
         full = self.folder / path
@@ -215,18 +220,40 @@ class _ImageFiles:
             return f"{path}: {error}"
 
 
-def _files(suite: Suite, folder: Path, trust: Trust) -> Iterator[tuple[Loc, str] | SuiteWarning]:
+def _files(suite: Suite, folder: Path, trust: Trust) -> Iterator[tuple[Loc, str] | SuiteWarning | SuiteNote]:
     files = _ImageFiles(folder, trust)
     for index, case in enumerate(suite.cases):
         for loc, message in _case_files(case, files):
             yield ("cases", index, *loc), message
         path = case.masks.editable if case.masks else None
-        inside, _ = files.shares.get(path or "", (0.0, 0.0))
-        if inside >= _INVERTED:
-            message = (
-                f"{path} lets {inside:.0%} of the image change: its transparent pixels (alpha 0) are what may change"
-            )
+        shares = files.shares.get(path or "")
+        if shares is not None and (inside := shares.clear + shares.partial) >= _INVERTED:
+            message = f"{path} lets {inside:.0%} of the image change: its transparent pixels are what may change"
             yield SuiteWarning(("cases", index, "masks", "editable"), message)
+    yield from _masks_as_read(suite, files)
+
+
+def _masks_as_read(suite: Suite, files: _ImageFiles) -> Iterator[SuiteNote]:
+    """How each mask is read, where a case names it first; after a few, the others in one note."""
+    first: dict[str, tuple[Loc, str]] = {}
+    for index, case in enumerate(suite.cases):
+        for name, path in (case.masks.model_dump(exclude_none=True) if case.masks else {}).items():
+            first.setdefault(path, (("cases", index, "masks", name), name))
+    read = [(path, *place) for path, place in first.items() if path in files.shares]
+    for path, loc, name in read[:_NOTED_MASKS]:
+        shares = files.shares[path]
+        edge = f" and {_percent(shares.partial)} partly (its edge)" if shares.partial else ""
+        meaning = "they may change, opaque ones must not" if name == "editable" else "they are inside, opaque ones not"
+        yield SuiteNote(loc, f"{path}: {_percent(shares.clear)} of its pixels are transparent{edge}: {meaning}")
+    if others := read[_NOTED_MASKS:]:
+        inside = [1 - files.shares[path].opaque for path, _, _ in others]
+        soft = sum(files.shares[path].partial > 0 for path, _, _ in others)
+        message = f"{count_of(len(others), 'more mask')}: {_percent(min(inside))} to {_percent(max(inside))} inside"
+        yield SuiteNote(others[0][1], f"{message}, {soft:,} with a soft edge")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g}%"
 
 
 def _case_files(case: TestCase, files: _ImageFiles) -> Problems:

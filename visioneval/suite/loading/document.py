@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.errors import Problem
-from visioneval.media.urls import is_url
+from visioneval.media.urls import is_url, public_address
 from visioneval.suite.loading.messages import Loc, error_path, explain, root_errors
 from visioneval.suite.loading.paths import rebased
 from visioneval.suite.loading.yaml_reader import Positions, read_positions
@@ -125,5 +125,5 @@ class Document:
     def display_name(self, path: str, folder: Path, suite_folder: Path) -> str:
         """The name in problem messages of a file that a file in ``folder`` refers to."""
         if is_url(path):
-            return path
+            return public_address(path)
         return (Path(self.source.name).parent / rebased(path, folder, suite_folder)).as_posix()

@@ -11,7 +11,7 @@ from typing import Any
 from visioneval.counted import count_of
 from visioneval.errors import did_you_mean as did_you_mean
 from visioneval.media.urls import without_credentials
-from visioneval.suite.cases.case import PRINTABLE
+from visioneval.suite.cases.case import PRINTABLE, TAG
 from visioneval.suite.cases.outputs import ONE_LINE
 from visioneval.suite.entries.sweep import as_written
 from visioneval.suite.secrets import SECRET_NAME
@@ -24,6 +24,14 @@ WARNING, NOTE = "warning: ", "note: "
 @dataclass(frozen=True, slots=True)
 class SuiteWarning:
     """What may not be intended, although the suite can be run."""
+
+    loc: Loc
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteNote:
+    """How something is read, which only ``validate`` shows."""
 
     loc: Loc
     message: str
@@ -170,6 +178,8 @@ def _too_short(least: int, unit: str) -> str:
 
 
 def _pattern_hint(loc: Loc, pattern: str) -> str:
+    if pattern == TAG:
+        return "a tag is one line without , ; | and without spaces around it: write several as a list, [a, b]"
     if pattern in (PRINTABLE, ONE_LINE):
         return "control characters are not allowed"
     if "requested" in pattern:

@@ -30,10 +30,7 @@ _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": Fals
 _INT = re.compile(r"[-+]?[0-9]{1,100}|0o[0-7]{1,100}|0x[0-9a-fA-F]{1,100}")
 _FLOAT = re.compile(r"[-+]?((\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+)")
 _NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
-_COMMENT = re.compile(r"[ \t]\#")
-_PROMPT = re.compile(r"\bprompt:[ \t]+(?=\S)")
-_NOT_PLAIN = "\"'|>&*!"
-_FLOW = ",[]{}"
+_COMMENT = re.compile(r"(?P<space>[ \t]+)(?P<text>\#.*)")
 _CAUSES = {
     "found character that cannot start any token": "a value starts with a tab or a reserved character (@ ` %):"
     " indent with spaces and put such text in quotes",
@@ -65,6 +62,8 @@ class Positions:
 
     entries: dict[Path, tuple[Position, Position]] = field(default_factory=dict)
     """For each path, the position of its key (or list item) and of its value, starting from 1."""
+    ends: dict[Path, Position] = field(default_factory=dict)
+    """Behind the last character of each unquoted text."""
     aliases: dict[Path, Path] = field(default_factory=dict)
 
     def find(self, loc: Sequence[str | int]) -> tuple[Position, Position, bool]:
@@ -120,35 +119,16 @@ def read_positions(text: str, name: str) -> Positions:
     return positions
 
 
-def cut_prompts(text: str) -> Iterator[tuple[Position, str]]:
-    """The positions of prompts that a comment cuts, such as ``prompt: Flyer #1``, and the comments.
-
-    A comment that begins with a space after its ``#`` is meant as one.
-    """
-    lines = [(at, line, comment) for at, line in enumerate(text.splitlines(), 1) if (comment := _comment_of(line))]
-    if not lines:
+def cut_texts(text: str) -> Iterator[tuple[Path, Position, str]]:
+    """The path and the position of each unquoted text that a comment in its line cuts, and the comment."""
+    if " #" not in text and "\t#" not in text:
         return
-    entries = read_positions(text, "").entries.items()
-    prompts = {value_at for path, (_, value_at) in entries if path[-1:] == ("prompt",)}
-    for at, line, comment in lines:
-        matches = [match for match in _PROMPT.finditer(line, 0, comment.start()) if (at, match.end() + 1) in prompts]
-        if matches and _ends_at(line, matches[-1], comment):
-            yield (at, matches[-1].end() + 1), line[comment.end() - 1 :]
-
-
-def _comment_of(line: str) -> re.Match[str] | None:
-    """Where the comment of a line begins that may belong to the text before it."""
-    comment = _COMMENT.search(line)
-    if comment is None or line[comment.end() : comment.end() + 1] in ("", "#", "!", *" \t"):
-        return None
-    return comment if _PROMPT.search(line, 0, comment.start()) else None
-
-
-def _ends_at(line: str, prompt: re.Match[str], comment: re.Match[str]) -> bool:
-    """Whether a plain text that begins after ``prompt`` ends at the comment, and not at a sign of ``{}`` or ``[]``."""
-    is_in_flow = any(sign in _FLOW for sign in line[: prompt.start()])
-    value = line[prompt.end() : comment.start()]
-    return value[0] not in _NOT_PLAIN + _FLOW and not (is_in_flow and any(sign in _FLOW for sign in value))
+    lines = text.split("\n")
+    positions = read_positions(text, "")
+    for path, (line, column) in positions.ends.items():
+        comment = _COMMENT.match(lines[line - 1], column - 1)
+        if comment is not None:
+            yield path, positions.entries[path][1], comment["text"].rstrip()
 
 
 def _parse(text: str, name: str, positions: Positions | None) -> Any:
@@ -160,12 +140,20 @@ def _parse(text: str, name: str, positions: Positions | None) -> Any:
         mark = error.problem_mark or error.context_mark
         if mark and error.context_mark and mark.line > text.rstrip().count("\n"):
             mark = error.context_mark  # the file ended: report where the unclosed part began
-        problem = Problem(name, *(_position(mark) if mark else (1, 1)), f"invalid YAML: {_cause(error)}")
+        cause = _cause(error) + (_cut_before(text, mark.line) if mark else "")
+        problem = Problem(name, *(_position(mark) if mark else (1, 1)), f"invalid YAML: {cause}")
     except yaml.reader.ReaderError:
         char = _NOT_TEXT.search(text)
         position, code = (_end_of(text[: char.start()]), f" U+{ord(char[0]):04X}") if char else ((1, 1), "")
         problem = Problem(name, *position, f"invalid YAML: remove the control character{code}")
     raise SuiteError([problem])
+
+
+def _cut_before(text: str, line: int) -> str:
+    """A hint if the line before the one of a fault ends in a comment, which may cut a text of several lines."""
+    above = text.split("\n")[line - 1].lstrip() if line else ""
+    is_cut = (" #" in above or "\t#" in above) and not above.startswith("#")
+    return f"; the text in line {line} ends at its comment (#), unless it is in quotes" if is_cut else ""
 
 
 def _cause(error: yaml.MarkedYAMLError) -> str:
@@ -235,7 +223,10 @@ class _Builder:
             tag = event.tag.replace("tag:yaml.org,2002:", "!!")
             raise _RefusedError(f"the tag {tag} is not supported: use plain values", event.start_mark)
         if isinstance(event, yaml.ScalarEvent):
-            return parse_scalar(event.value) if event.implicit[0] and event.tag is None else event.value
+            data = parse_scalar(event.value) if event.implicit[0] and event.tag is None else event.value
+            if self.positions is not None and isinstance(data, str) and not event.style:
+                self.positions.ends[path] = _position(event.end_mark)
+            return data
         if isinstance(event, yaml.SequenceStartEvent):
             return self.sequence(path)
         return self.mapping(path)

@@ -83,7 +83,7 @@ def _result_rows(record: Record) -> Iterator[tuple[str, Cell]]:
             "sent prompt": record.sent_prompt,
             "graded prompt": record.graded_prompt,
             "generated": f"{record.provider}, {record.seconds:.2f} s{_waited(record.waited_seconds)}{cost}",
-            "params": ", ".join(f"{name}={_detail(value)}" for name, value in record.run_params.items()),
+            "params": ", ".join(f"{name}={_detail(value)}" for name, value in record.shown_params.items()),
             "refused": record.reasons.get("refused") if record.status == "refused" else None,
             "error": f"{error.stage}, {error.kind}: {error.message}" if error else None,
             "failed": "\n".join(record.failed_rules),

@@ -97,8 +97,11 @@ class RowReader:
         for key, source in self.fields.items():
             if key in OUTPUT_KEYS or key == "id":
                 continue
-            if isinstance(source, Mapping):
-                value: Any = row_questions(row, source) if key in QUESTION_KEYS else self._turns(row, source)
+            if key == "tags" and isinstance(source, list | tuple):
+                cells = (cell for column in source if (cell := row.get(column)) is not None)
+                value: Any = [tag for cell in cells for tag in converted(key, cell, row)]
+            elif isinstance(source, Mapping):
+                value = row_questions(row, source) if key in QUESTION_KEYS else self._turns(row, source)
             else:
                 value = self._value_of(source, row)
             if value is None or (value := converted(key, value, row)) == []:
@@ -204,6 +207,8 @@ def _with_lists(filled: Mapping[str, Any], defaults: Mapping[str, Any], row: Row
             for item, written in zip(value, defaults[name], strict=True):
                 if item != written and isinstance(item, str) and _items(item, row) is not None:
                     raise ValueError(f"{key}: {written} is a list: write it without a list around it")
+            if key == "tags":
+                value = [item for item in value if item != ""]
         elif key in _MAPPINGS and isinstance(value, Mapping) and isinstance(defaults[name], Mapping):
             value = _with_lists(value, defaults[name], row, f"{key}.")
         lists[name] = value
@@ -231,7 +236,20 @@ def converted(key: str, value: Any, row: Row) -> Any:
             value = cell_data(value)
     if key in QUESTION_KEYS:
         value = listed_questions(value)
-    return [value] if key in LISTS and not isinstance(value, list) else value
+    if key in LISTS and not isinstance(value, list):
+        value = [value]
+    return (
+        [_tag(item) for item in value if not (isinstance(item, str) and not item.strip())] if key == "tags" else value
+    )
+
+
+def _tag(item: Any) -> Any:
+    """A tag from a value of a row, which may be a number; what is no tag stays as it is, and is reported."""
+    if isinstance(item, bool):
+        return str(item).lower()
+    if isinstance(item, float) and item.is_integer():
+        return str(int(item))  # what a data frame makes of a whole number where one is missing
+    return str(item).strip() if isinstance(item, str | int | float) else item
 
 
 def _listed(key: str, text: str, row: Row) -> Any:

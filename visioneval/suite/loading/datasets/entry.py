@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from visioneval.suite.entries.datasets import Join, Rows, TableFile
 from visioneval.suite.loading.datasets.fields import Misfit
 from visioneval.suite.loading.datasets.filtering import filtered, unmatched_values
 from visioneval.suite.loading.datasets.joining import joined
-from visioneval.suite.loading.datasets.rows import Row, missing_column
+from visioneval.suite.loading.datasets.rows import Row, holds_images, image_column, missing_column
 from visioneval.suite.loading.datasets.tables import located_table, read_cell_rows
 from visioneval.suite.loading.datasets.templating import Variables, is_template
 from visioneval.suite.loading.document import Document, Source
@@ -62,8 +63,12 @@ class DatasetEntry:
         if file is None or rows is None:
             return None
         for loc, column in _named_columns(spec):
-            if loc not in unfit and (missing := missing_column(rows, column)):
-                self.report(loc, missing)
+            is_text = loc[0] != "fields" or not str(loc[1]).startswith("metadata")  # metadata can be anything
+            problem = missing_column(rows, column) or (image_column(rows, column) if is_text else None)
+            if loc not in unfit and problem:
+                self.report(loc, problem)
+        for loc, column in _binary_in_templates(spec, rows):
+            self.report(loc, holds_images(column))
         _, path, name = file
         if len(self.document.problems) == before:
             rows = self._filtered(rows, spec.filter, name)
@@ -153,6 +158,15 @@ def note_python(document: Document, name: str, lines: Mapping[str, int]) -> None
     for column, line in lines.items():
         message = f"{NOTE}the column {column!r} has Python's notation, as pandas writes it, and is read as data"
         document.notes.append(Problem(name, line, 1, message))
+
+
+def _binary_in_templates(spec: Rows, rows: Sequence[Row]) -> Iterator[tuple[Loc, str]]:
+    """Every column of binary data that a template reads, which would seem not to exist."""
+    binary = rows[0].binary if rows else ()
+    for key, source in spec.fields.items():
+        for column in sorted(binary) if isinstance(source, str) and is_template(source) else ():
+            if re.search(rf"""\brow(?:\.|\[['"]){re.escape(column)}\b""", source):
+                yield ("fields", key), column
 
 
 def _named_columns(spec: Rows) -> Iterator[tuple[Loc, str]]:

@@ -48,8 +48,8 @@ def pin_field_problems(fields: Mapping[str, Any]) -> Iterator[Misfit]:
 
 
 def _source_problems(key: str, source: Any) -> Iterator[Misfit]:
-    if isinstance(source, list | tuple) and key not in ("id", "case"):
-        yield ("fields", key), f"{key}: only an ID can have a list of columns"
+    if isinstance(source, list | tuple) and key not in ("id", "case", "tags"):
+        yield ("fields", key), f"{key}: only an ID and tags can have a list of columns"
     elif isinstance(source, Mapping):
         yield from _mapping_problems(key, source)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from visioneval.errors import TemplateError
+from visioneval.media.urls import public_address
 from visioneval.suite.cases.outputs import output_of_cell
 from visioneval.suite.cases.question_forms import numbered
 from visioneval.suite.loading.datasets.cases import LISTS, FlatCase, RowReader, nested
@@ -134,7 +135,7 @@ def _add_output(group: RowGroup, row: Row, reader: RowReader, table: Table) -> N
     if not label:
         return
     samples = group.outputs.setdefault(label, [])
-    output = output_of_cell(reader.value_of("output", row), f"{table.path}:{row.line}")
+    output = output_of_cell(reader.value_of("output", row), f"{public_address(table.path)}:{row.line}")
     if not reader.group_by or group.is_new("output", (label, output.get("path"))):
         samples.append(output)
 

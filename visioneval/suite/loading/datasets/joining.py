@@ -27,6 +27,8 @@ def joined(
         return []
     columns = {key: _columns(same, join) for key, same in matches.items()}
     has_text_only = any(other.has_text_only for other in others)
+    above = "" if join.name is None else f"{join.name}."
+    binary = frozenset(f"{above}{column}" for column in others[0].binary)
     result: list[Row] = []
     matched = 0
     for row in rows:
@@ -39,7 +41,8 @@ def joined(
             report(name, row.line, f"more than {CELLS.limit:,} rows of {other_name} match ({CELLS.hint})")
             return []
         cells = {**row.cells, **columns.get(key, _columns([], join))}
-        result.append(Row(row.line, cells, row.number, has_text_only=row.has_text_only or has_text_only))
+        text_only = row.has_text_only or has_text_only
+        result.append(Row(row.line, cells, row.number, has_text_only=text_only, binary=row.binary | binary))
     return result
 
 

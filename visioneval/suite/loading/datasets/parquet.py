@@ -25,7 +25,7 @@ def require_parquet() -> None:
 
 
 def parquet_rows(data: bytes, name: str) -> Iterator[Row | Problem]:
-    """Yields the rows, without columns of binary data. Needs pyarrow."""
+    """Yields the rows, without columns of binary data, which only have a name. Needs pyarrow."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -36,6 +36,7 @@ def parquet_rows(data: bytes, name: str) -> Iterator[Row | Problem]:
             yield Problem(name, 1, 1, f"the file has two columns named {duplicates[0]!r}")
             return
         readable = [field.name for field in file.schema_arrow if not _is_binary(field.type)]
+        binary = frozenset(names) - frozenset(readable)
         number = size = 0
         for batch in file.iter_batches(batch_size=_BATCH, columns=readable):
             size += batch.nbytes
@@ -45,7 +46,8 @@ def parquet_rows(data: bytes, name: str) -> Iterator[Row | Problem]:
             for cells in batch.select(readable).to_pylist(maps_as_pydicts="strict"):
                 number += 1
                 try:
-                    yield Row(number, {column: _plain(value, column) for column, value in cells.items()}, number)
+                    values = {column: _plain(value, column) for column, value in cells.items()}
+                    yield Row(number, values, number, binary=binary)
                 except ValueError as error:
                     yield Problem(name, number, 1, str(error))
     except (pa.ArrowException, OSError) as error:

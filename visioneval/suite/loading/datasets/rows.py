@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+from unicodedata import category, normalize
 
 from visioneval.suite.loading.datasets.cell_lists import cell_data
 from visioneval.suite.loading.messages import did_you_mean
@@ -18,7 +20,13 @@ _PATH = re.compile(r"[^.\[\]]+(?:\.[^.\[\]]+|\[(?:\*|[0-9]{1,6})\])*")
 _STEP = re.compile(r"\[(\*|[0-9]+)\]|([^.\[\]]+)")
 _EACH = object()
 _MISSING: Any = object()
-_COMPARED_ROWS = 50
+_COMPARED_ROWS, _SHOWN = 50, 60
+_IMAGE_TEXT = re.compile(
+    r"""\s*(?:data:image/|b['"]\\x89PNG|b['"]\\xff\\xd8|b['"]RIFF|\{['"]bytes['"]:\s*(?:b?['"])
+    |(?:iVBORw0KGgo|/9j/|UklGR|R0lGOD)[A-Za-z0-9+/]{64})""",
+    re.VERBOSE,
+)
+"""How text begins that holds an image: a data URL, the bytes that pandas writes to CSV, base64 of the usual formats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +38,8 @@ class Row:
     number: int = 0
     has_text_only: bool = False
     """Whether it is of a text table, whose cells cannot tell a list or a missing value from a text."""
+    binary: frozenset[str] = frozenset()
+    """The columns of binary data in its file, which have no cells. All rows of a file share them."""
 
     def get(self, path: str) -> Any:
         """The value of a column, or at a path such as ``meta.size`` or ``objects[*].name``; ``None`` if missing.
@@ -115,12 +125,52 @@ def missing_column(rows: Sequence[Row], column: str) -> str | None:
     """Why no row has a value for ``column``; ``None`` if one has."""
     if any(row.has(column) for row in rows):
         return None
+    for name in rows[0].binary if rows else ():
+        if f"{column}.".startswith((f"{name}.", f"{name}[")):
+            return holds_images(name)
     columns = {name for row in rows for name in row.cells}
     if len(_steps(column)) > 1 and _steps(column)[0] in columns:
         return f"no row has a value at {column!r}{did_you_mean(column, set(_paths(rows[:_COMPARED_ROWS])))}"
-    if len(columns) == 1 and (hint := separator_hint(next(iter(columns)))):
-        return f"the dataset has no column {column!r}: {hint}"
+    if len(columns) == 1 and (hint := separator_hint(only := next(iter(columns)))):
+        return f"the dataset is read as one column, {only[:_SHOWN]!r}: {hint}"
+    if (other := other_spelling(column, columns)) is not None:
+        return f"the dataset spells the column {other!r}, not {column!r}: write it exactly so, or rename it in the file"
     return f"the dataset has no column {column!r}{did_you_mean(column, columns)}"
+
+
+def holds_images(column: str) -> str:
+    """The message about a column of images that is named where a value is wanted."""
+    return (
+        f"the column {column!r} holds images or other binary data, which is no text: name it as 'images' or 'output';"
+        " images inside a file are not read yet, so save them as files, and name a column with their paths"
+    )
+
+
+def image_column(rows: Sequence[Row], column: str) -> str | None:
+    """Why a column cannot be text: its first value is an image as JSON, base64 or pandas write one."""
+    for row in rows:
+        with suppress(ValueError):  # text that is not JSON is reported with its line
+            if (value := row.get(column)) not in (None, "", []):
+                return holds_images(column) if _is_image(value) else None
+    return None
+
+
+def _is_image(value: Any) -> bool:
+    if isinstance(value, list):
+        return bool(value) and _is_image(value[0])
+    if isinstance(value, Mapping):
+        return isinstance(value.get("bytes"), str | list)
+    return isinstance(value, str) and _IMAGE_TEXT.match(value) is not None
+
+
+def other_spelling(column: str, columns: Iterable[str]) -> str | None:
+    """The column that differs from a name only in case, in spaces around it or in invisible characters."""
+    return next((name for name in sorted(columns) if _spelled(name) == _spelled(column)), None)
+
+
+def _spelled(name: str) -> str:
+    visible = "".join(sign for sign in normalize("NFKC", name) if category(sign) not in ("Cf", "Cc"))
+    return visible.strip().strip("'\"").casefold()
 
 
 def separator_hint(header: str) -> str | None:

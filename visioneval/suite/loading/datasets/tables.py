@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -28,6 +29,8 @@ _TEXT: dict[str, Callable[[str, str], Iterator[Row | Problem]]] = {
     ".ndjson": jsonl_rows,
     ".json": json_rows,
 }
+_NAMED_SEPARATOR = re.compile(r'"?sep=(\\t|[^"\r\n])?\1*"?[ \t]*(?:\r\n|\r|\n|\Z)', re.IGNORECASE)
+"""The first line of a table for Excel. It is no row, and names the separator of the others."""
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 SUFFIXES = (*_TEXT, *_SEPARATORS, ".parquet")
 
@@ -110,7 +113,7 @@ def scan_rows(path: Path | str, name: str, *, separator: str | None = None) -> I
     if suffix in _TEXT:
         yield from _TEXT[suffix](text, name)
     else:
-        yield from _table_rows(text, name, separator or _SEPARATORS[suffix])
+        yield from _table_rows(text, name, separator, _SEPARATORS[suffix])
 
 
 def located_table(name: str, folder: Path) -> tuple[str, Path | str]:
@@ -138,11 +141,16 @@ def _fetched(url: str) -> bytes:
     return fetch(url, MAX_BYTES)
 
 
-def _table_rows(text: str, name: str, separator: str) -> Iterator[Row | Problem]:
+def _table_rows(text: str, name: str, separator: str | None, usual: str) -> Iterator[Row | Problem]:
+    """The rows that have a value. Without ``separator``, the first line names it, or it is the ``usual`` one."""
     csv.field_size_limit(MAX_CELL)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    lines, before = io.StringIO(text, newline=""), 0
+    if named := _NAMED_SEPARATOR.match(text):
+        lines.seek(named.end())
+        before, usual = 1, (named[1] or usual).replace("\\t", "\t")
+    reader = csv.reader(lines, delimiter=separator or usual, strict=True)
     header: list[str] = []
-    line, number = 1, 0
+    line, number = before + 1, 0
     while True:
         try:
             cells = next(reader, None)
@@ -151,11 +159,11 @@ def _table_rows(text: str, name: str, separator: str) -> Iterator[Row | Problem]
             return
         if cells is None:
             return
-        if not cells:
+        if not any(cell.strip() for cell in cells):
             pass
         elif not header:
             header = cells
-            if duplicates := [column for column in header if header.count(column) > 1]:
+            if duplicates := [column for column in header if column.strip() and header.count(column) > 1]:
                 yield Problem(name, line, 1, f"the header has two columns named {duplicates[0]!r}")
                 return
         elif len(cells) == len(header):
@@ -167,7 +175,7 @@ def _table_rows(text: str, name: str, separator: str) -> Iterator[Row | Problem]
                 yield Problem(name, line, 1, f"{message}: {hint}")
                 return
             yield Problem(name, line, 1, message)
-        line = reader.line_num + 1
+        line = before + reader.line_num + 1
 
 
 def _csv_fault(error: csv.Error) -> str:
