@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -133,6 +134,8 @@ _FREE_TEXTS = {
     *("required", "forbidden", "allowed", "description", "pass_if", "fail_if"),
 }
 """The keys of texts that a model, a judge or a rater reads."""
+_APART = re.compile(r"(\t|[ \t]{2,})#([ \t#!]|$)")
+"""A comment that stands apart from the value before it, as people write them."""
 
 
 def _cut_texts(document: Document) -> Iterator[Problem]:
@@ -140,8 +143,10 @@ def _cut_texts(document: Document) -> Iterator[Problem]:
     sources = {origin.source.name: origin.source for origin in document.origins if not isinstance(origin.source, str)}
     for source in {document.source.name: document.source, **sources}.values():
         for path, position, comment in cut_texts(source.text):
-            if _is_free_text(path):
-                message = f"YAML reads {comment:.60} as a comment, so the text ends before it: put the text in quotes"
+            if _is_free_text(path) or (_is_variable(path) and not _APART.match(comment)):
+                message = (
+                    f"YAML reads {comment.strip():.60} as a comment, so the text ends before it: put the text in quotes"
+                )
                 yield Problem(source.name, *position, f"{WARNING}{message}")
 
 
@@ -153,7 +158,12 @@ def _is_free_text(path: Loc) -> bool:
     if keys[-1] == "questions":
         return isinstance(path[-1], int)  # else a file of questions
     is_part = keys[-2:-1] == ["anchors"] or keys[-2:] == ["prompts", "template"]
-    return is_part or keys[-1] in _FREE_TEXTS or not {"vars", "metadata"}.isdisjoint(keys)
+    return is_part or keys[-1] in _FREE_TEXTS
+
+
+def _is_variable(path: Loc) -> bool:
+    """Whether a value at a path is one that prompts and templates may show."""
+    return not {"vars", "metadata"}.isdisjoint(step for step in path if isinstance(step, str))
 
 
 def _add_declarations(validated: _Validated, document: Document, folder: Path) -> _Validated:

@@ -30,7 +30,7 @@ _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": Fals
 _INT = re.compile(r"[-+]?[0-9]{1,100}|0o[0-7]{1,100}|0x[0-9a-fA-F]{1,100}")
 _FLOAT = re.compile(r"[-+]?((\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+)")
 _NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
-_COMMENT = re.compile(r"(?P<space>[ \t]+)(?P<text>\#.*)")
+_COMMENT = re.compile(r"[ \t]+\#.*")
 _CAUSES = {
     "found character that cannot start any token": "a value starts with a tab or a reserved character (@ ` %):"
     " indent with spaces and put such text in quotes",
@@ -120,7 +120,9 @@ def read_positions(text: str, name: str) -> Positions:
 
 
 def cut_texts(text: str) -> Iterator[tuple[Path, Position, str]]:
-    """The path and the position of each unquoted text that a comment in its line cuts, and the comment."""
+    """The path and the position of each unquoted text that a comment in its line cuts, and the comment with the white
+    space before it.
+    """
     if " #" not in text and "\t#" not in text:
         return
     lines = text.split("\n")
@@ -128,7 +130,7 @@ def cut_texts(text: str) -> Iterator[tuple[Path, Position, str]]:
     for path, (line, column) in positions.ends.items():
         comment = _COMMENT.match(lines[line - 1], column - 1)
         if comment is not None:
-            yield path, positions.entries[path][1], comment["text"].rstrip()
+            yield path, positions.entries[path][1], comment[0].rstrip()
 
 
 def _parse(text: str, name: str, positions: Positions | None) -> Any:
