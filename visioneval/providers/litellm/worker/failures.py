@@ -17,7 +17,13 @@ from visioneval.providers.openai.connection import kind_of_status
 from visioneval.providers.retry_after import retry_after
 from visioneval.suite.secrets import SHORTEST_ENVIRONMENT_SECRET, environment_secrets
 
-_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
+_NEVER_SENT = (
+    httpx.ConnectError,
+    httpx.ConnectTimeout,
+    httpx.PoolTimeout,
+    httpx.ProxyError,
+    httpx.UnsupportedProtocol,
+)
 _REFUSAL = re.compile(
     r"content[ _]?(was[ _])?(policy|filter|moderat)|moderation|moderated|safety (system|filter)|nsfw"
     r"|responsible ai|flagged", re.IGNORECASE
