@@ -268,3 +268,15 @@ def test_a_bucket_is_read_through_a_proxy(
             fetch(f"{scheme}://behind-{scheme}/a.bin", 100)
     assert "407" in str(raised.value)
     assert "wr0ng" not in str(raised.value)
+
+
+def test_a_proxy_that_refuses_a_bucket_is_named_without_its_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "https://store.example")
+    with forward_proxy(tmp_path, {}, login="ann:pa55word") as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy.url.replace("pa55word", "wr0ng"))
+        with pytest.raises(UsageError) as raised:
+            fetch("gs://behind/a.bin", 100)
+    where = proxy.url.partition("@")[2]
+    assert f"407, message='Proxy Authentication Required', url='http://***@{where}'" in str(raised.value)
