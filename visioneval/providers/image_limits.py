@@ -43,7 +43,7 @@ _JUDGES: tuple[tuple[str, ImageLimits], ...] = (
     ("litellm:bedrock/.*claude", ImageLimits(20_000_000, 5 * _MIB, 8000, 2000)),
     ("litellm:vertex_ai/.*claude", ImageLimits(30_000_000, 5 * _MIB, 8000, 2000)),
     ("(litellm|openai):.*claude", ImageLimits(32 * _MIB, 10 * _MIB, 8000, 2000)),
-    # https://ai.google.dev/gemini-api/docs/file-input-methods
+    # https://ai.google.dev, page "File input methods"
     ("(gemini|litellm|openai):.*gemini", ImageLimits(100_000_000)),
     # https://developers.openai.com/api/docs/guides/images-vision: 512 MB since April 2026, and 50 MB before. Calls are
     # still refused above 50 MB, which are counted in the server's own copies of the images: a little less passes.

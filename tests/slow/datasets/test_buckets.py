@@ -20,7 +20,7 @@ from toys import Toy
 
 from visioneval.errors import UsageError
 from visioneval.media import buckets
-from visioneval.media.urls import fetch
+from visioneval.media.urls import client_message, fetch
 from visioneval.suite.loading.datasets.tables import read_rows
 
 REFUSED = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
@@ -270,13 +270,8 @@ def test_a_bucket_is_read_through_a_proxy(
     assert "wr0ng" not in str(raised.value)
 
 
-def test_a_proxy_that_refuses_a_bucket_is_named_without_its_password(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "https://store.example")
-    with forward_proxy(tmp_path, {}, login="ann:pa55word") as proxy:
-        monkeypatch.setenv("HTTPS_PROXY", proxy.url.replace("pa55word", "wr0ng"))
-        with pytest.raises(UsageError) as raised:
-            fetch("gs://behind/a.bin", 100)
-    where = proxy.url.partition("@")[2]
-    assert f"407, message='Proxy Authentication Required', url='http://***@{where}'" in str(raised.value)
+def test_an_error_of_a_client_hides_the_password_of_a_proxy() -> None:
+    error = OSError("407, message='Proxy Authentication Required', url='http://ann:pa55word@proxy.example:3128'")
+    assert client_message(error) == "407, message='Proxy Authentication Required', url='http://***@proxy.example:3128'"
+    for whole in ("https://store.example/a@b.png", "http://store.example:80/x?y=a@b", "mail ann@store.example"):
+        assert client_message(OSError(whole)) == whole
