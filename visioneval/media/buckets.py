@@ -65,5 +65,5 @@ def first_answer(files: Any, operation: Callable[..., Awaitable[Any]], path: str
     try:
         return sync(files.loop, operation, path, timeout=ANSWER_S)
     except FSTimeoutError:
-        message = f"no answer in {ANSWER_S:g} seconds: check the network, the proxy if there is one, and the machine's credentials"
+        message = f"no answer in {ANSWER_S:g} seconds: check the network, its proxy, and the machine's credentials"
         raise UsageError(message) from None

@@ -10,14 +10,10 @@ import ssl
 from functools import cache
 from typing import TYPE_CHECKING
 
-from visioneval.errors import UsageError
+from visioneval.errors import ProviderError, UsageError
 
 if TYPE_CHECKING:
     import httpx2
-
-
-PROXY_ANSWERS = "the proxy of this machine (HTTPS_PROXY or similar) answers"
-"""The beginning of the message about a proxy that does not connect a call, before its status."""
 
 
 class ProxyError(UsageError):
@@ -64,6 +60,14 @@ def proxy_for(url: str, *, socks: bool = False) -> httpx2.Proxy | None:
             f"{variable}: a {proxy.url.scheme} proxy is not supported here: set one of http:// or https://"
         )
     return proxy
+
+
+def refused_by_proxy(answer: str) -> ProviderError:
+    """The error of a call that a proxy did not connect, so that it costs nothing. ``answer`` begins with its status."""
+    status = answer.partition(" ")[0]
+    is_final = status.isdigit() and int(status) < 500
+    message = f"the proxy of this machine (HTTPS_PROXY or similar) answers {answer}"
+    return ProviderError(message, kind="invalid" if is_final else "transient")
 
 
 def proxy_url(proxy: httpx2.Proxy) -> str:

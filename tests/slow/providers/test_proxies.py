@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import socket
 from collections.abc import Callable, Iterator
@@ -17,11 +18,18 @@ from suite_runner import SuiteRunner
 from web_pages import Page, Web, web
 
 from visioneval.engine.calls import limiters
-from visioneval.errors import UsageError
+from visioneval.errors import ProviderError, UsageError
 from visioneval.media import urls
 from visioneval.media.network import ProxyError, proxy_for
 from visioneval.media.urls import fetch
 from visioneval.providers import output_urls
+from visioneval.providers.base import GenerationRequest
+from visioneval.providers.gemini.config import GeminiProvider
+from visioneval.providers.gemini.generator import GeminiGenerator
+from visioneval.providers.openai.config import OpenAIProvider
+from visioneval.providers.openai.generator import OpenAIGenerator
+from visioneval.suite.cases.case import TestCase
+from visioneval.types import CaseFiles, TaskType
 
 pytest_plugins = ("fake_api.fixtures",)
 
@@ -166,6 +174,7 @@ class TestRun:
                 1,
             ),
             ("host", "the proxy of this machine (HTTPS_PROXY or similar) answers 502 Bad Gateway", 6),
+            ("down", "no answer: ", 0),
         ],
     )
     def test_a_proxy_that_refuses_a_call_is_named(
@@ -175,6 +184,8 @@ class TestRun:
         monkeypatch.setattr(limiters, "BACKOFF_S", 0.0)
         if fault == "login":
             monkeypatch.setenv("HTTPS_PROXY", proxy.url.replace("pa55word", "wr0ng"))
+        if fault == "down":
+            monkeypatch.setenv("HTTPS_PROXY", "http://ann:wr0ng@127.0.0.1:1")
         host = {"base_url": "https://nobody.example/v1", "api_key_env": "LOCAL_KEY"}
         models = [{"provider": entry, "label": "m", "params": {"model": model}, **host}]
         assert start(cases=[{"id": "one", "prompt": "a tree"}], models=models).exit_code == 3
@@ -183,6 +194,41 @@ class TestRun:
         assert record.error.message.startswith(message)
         assert len(proxy.asked) == attempts
         assert "wr0ng" not in record.model_dump_json()
+
+
+@pytest.mark.filterwarnings("ignore:.*(BasicAuth|proxy_auth):DeprecationWarning")
+@pytest.mark.parametrize("host", ["https://api.example/v1", "https://nobody.example/v1"])
+@pytest.mark.parametrize(
+    ("config", "generator", "model"),
+    [
+        (OpenAIProvider, OpenAIGenerator, "gpt-image-2"),
+        (GeminiProvider, GeminiGenerator, "gemini-nano-banana-2.1"),
+    ],
+)
+def test_a_call_that_the_proxy_did_not_connect_costs_nothing(
+    proxy: ForwardProxy, monkeypatch: pytest.MonkeyPatch, config: Any, generator: Any, model: str, host: str
+) -> None:
+    if "api" in host:
+        monkeypatch.setenv("HTTPS_PROXY", proxy.url.replace("pa55word", "wr0ng"))
+    provider = config.__name__.removesuffix("Provider").lower()
+    entry = config(provider=provider, base_url=host, api_key_env="LOCAL_KEY", params={"model": model})
+    request = GenerationRequest(
+        case=TestCase(id="one", prompt="a tree"),
+        task_type=TaskType.IMAGE_GENERATION,
+        prompt="a tree",
+        model_label="m",
+        params={"model": model},
+        files=CaseFiles(),
+        samples=(0,),
+        folder=Path(),
+    )
+
+    async def once() -> Any:
+        return await generator(entry).generate(request)
+
+    with pytest.raises(ProviderError) as raised:
+        asyncio.run(once())
+    assert (raised.value.may_be_billed, raised.value.kind) == (False, "invalid" if "api" in host else "transient")
 
 
 @pytest.mark.parametrize(("entry", "model"), [("openai", "gpt-image-2"), ("gemini", "gemini-nano-banana-2.1")])

@@ -18,7 +18,7 @@ from google.genai import errors, types
 from pydantic import ValidationError
 
 from visioneval.errors import OperationError, ProviderError, ProviderErrorKind, UsageError
-from visioneval.media.network import PROXY_ANSWERS, proxy_for, tls_context
+from visioneval.media.network import proxy_for, refused_by_proxy, tls_context
 from visioneval.providers.replies import ACCEPT_ENCODING, MAX_ERROR_BYTES, check_reply
 from visioneval.providers.retry_after import retry_after, seconds
 from visioneval.suite.remote import GeminiOptions, GoogleCloud, is_vertex_host
@@ -27,7 +27,7 @@ DEVELOPER_URL = "https://generativelanguage.googleapis.com"
 API_VERSION = "v1beta"
 VERTEX_API_VERSION = "v1beta1"
 TIMEOUT_S = 600
-NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
+NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 """Errors of calls that never reached the server and cost nothing."""
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
@@ -161,10 +161,7 @@ def provider_errors() -> Iterator[None]:
             f"Vertex AI: {error}"[:_MAX_MESSAGE], kind="transient" if is_retryable else "auth"
         ) from None
     except httpx2.ProxyError as error:  # "407 Proxy Authentication Required"
-        status = str(error).partition(" ")[0]
-        is_temporary = not status.isdigit() or int(status) >= 500
-        kind: ProviderErrorKind = "transient" if is_temporary else "invalid"
-        raise ProviderError(f"{PROXY_ANSWERS} {error}", kind=kind) from None
+        raise refused_by_proxy(str(error)) from None
     except (httpx2.HTTPError, OSError) as error:
         detail = f": {error}" if str(error) else ""
         may_be_sent = not isinstance(error, NEVER_SENT)

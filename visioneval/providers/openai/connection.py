@@ -16,7 +16,7 @@ from aiohttp.http import HttpProcessingError
 from pybase64 import b64encode
 
 from visioneval.errors import OperationError, ProviderError, ProviderErrorKind
-from visioneval.media.network import PROXY_ANSWERS
+from visioneval.media.network import refused_by_proxy
 from visioneval.providers.openai.client import client_for
 from visioneval.providers.retry_after import retry_after
 from visioneval.suite.remote import OpenAIOptions
@@ -69,8 +69,7 @@ def _no_answer(client: openai.AsyncOpenAI, error: BaseException) -> ProviderErro
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, aiohttp.ClientHttpProxyError):
-            message = f"{PROXY_ANSWERS} {cause.status} {cause.message}"
-            return _provider_error(client, message, kind_of_status(cause.status, None))
+            return refused_by_proxy(f"{cause.status} {cause.message}")
         if isinstance(cause, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
             who = "the proxy cannot be reached: " if isinstance(cause, aiohttp.ClientProxyConnectionError) else ""
             return _provider_error(client, f"no answer: {who}{_cause_text(error)}", "transient")
