@@ -10,13 +10,15 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
-
-from PIL import Image
+from typing import TYPE_CHECKING
 
 from visioneval.errors import ImageError
 from visioneval.media import images
 from visioneval.providers.base import AddressPart, FilePart, ImagePart, Part, Question, VideoPart
 from visioneval.suite.entries.judges import BaseJudge
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,8 @@ class ScaledPart(ImagePart):
 
     @cached_property
     def _scaled(self) -> tuple[bytes, tuple[int, int], tuple[int, int]]:
+        from PIL import Image
+
         whole: ImagePart = self.__dict__["whole"]
         side, most_bytes = self.__dict__["side"], self.__dict__["most_bytes"]
         source = whole.data

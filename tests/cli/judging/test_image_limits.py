@@ -297,3 +297,13 @@ def test_large_images_make_room_for_small_ones(extra: int, scaled: list[int]) ->
     assert at == scaled or (extra and at == scaled[-1:])
     keys = [part.sha256 for part in sent if isinstance(part, ImagePart)]
     assert keys[0] == question.parts[0].sha256  # type: ignore[union-attr]
+
+
+def test_probe_shows_the_judge_scaled_images_too(existing: Existing) -> None:
+    stored(existing.runner.folder / "outputs/one.png", (200, 160))
+    existing.write(graders=[LOOK])
+    existing.limit("claude", side=100)
+    arguments = ("--judges", "--kinds", "harmless.png", "--kinds", "pixels.flip")
+    result = existing.runner("probe", existing.runner.folder / "suite.yaml", *arguments)
+    assert existing.questions, result.output
+    assert {size_of(image.data) for question in existing.questions for image in question.images} == {(100, 80)}
