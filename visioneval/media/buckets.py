@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 from visioneval.errors import UsageError
+from visioneval.media.network import proxy_for, proxy_url
 
 ANSWER_S = 10.0
 """Seconds to wait for a bucket's first answer. Its client repeats a call for almost a minute."""
@@ -26,7 +27,17 @@ def bucket_files(scheme: str, **options: Any) -> Any:
         os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
         _skip_missing_metadata_server()
         logging.getLogger("gcsfs").addHandler(logging.NullHandler())  # its errors are raised too
+        # gcsfs reads no proxy from the environment. Its sessions must not read it themselves: they would add
+        # passwords of ~/.netrc to requests that have a token.
+        is_configured = any("session_kwargs" in fsspec.config.conf.get(name, {}) for name in ("gs", "gcs"))
+        if not is_configured and (proxy := proxy_for(_gcs_url())):
+            options["session_kwargs"] = {"proxy": proxy_url(proxy)}
     return fsspec.filesystem(scheme, **options)
+
+
+def _gcs_url() -> str:
+    url = os.environ.get("STORAGE_EMULATOR_HOST") or "https://storage.googleapis.com"
+    return url if "://" in url else f"http://{url}"
 
 
 @cache
@@ -54,5 +65,5 @@ def first_answer(files: Any, operation: Callable[..., Awaitable[Any]], path: str
     try:
         return sync(files.loop, operation, path, timeout=ANSWER_S)
     except FSTimeoutError:
-        message = f"no answer in {ANSWER_S:g} seconds: check the network and the machine's credentials"
+        message = f"no answer in {ANSWER_S:g} seconds: check the network, its proxy, and the machine's credentials"
         raise UsageError(message) from None

@@ -11,6 +11,7 @@ import os
 import re
 import socket
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
@@ -19,6 +20,7 @@ from visioneval.extras import install_command
 from visioneval.media.buckets import bucket_files, size_in_bucket
 from visioneval.media.hub import HUB, fetch_from_hub, hub_problem
 from visioneval.media.inflate import ACCEPTED, Inflater
+from visioneval.media.network import ProxyError, proxy_for, proxy_url, tls_context
 
 if TYPE_CHECKING:
     import aiohttp
@@ -36,9 +38,15 @@ def needs_extra(scheme: str) -> str:
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MOST_REDIRECTS = 5
+_PROXY_LOGIN = 407
+"""The status with which a proxy asks for a user name and a password."""
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _QUERY = re.compile(r"""(://[^\s?#'"]*)[?#][^\s'")]*""")
 _SQUEEZED = re.compile(r"(?:s3a?|gs|gcs|az|abfss?|adl|https?|ftp|file|hf|hdfs):/", re.IGNORECASE)
+
+
+_USER = re.compile(r"://[^/\s'\"@]+@")
+"""A user name and a password in the URL of a proxy."""
 
 
 def is_url(name: str) -> bool:
@@ -160,8 +168,8 @@ def is_denied(error: Exception) -> bool:
 
 
 def client_message(error: Exception) -> str:
-    """The message of an error of a client, on one line, without the queries of addresses."""
-    text = _QUERY.sub(r"\1", " ".join(str(error).split()))[:300] or type(error).__name__
+    """The message of an error of a client, on one line, without the users and queries of addresses."""
+    text = _QUERY.sub(r"\1", " ".join(_USER.sub("://***@", str(error)).split()))[:300] or type(error).__name__
     return f"access denied: {text}" if is_denied(error) else text
 
 
@@ -210,14 +218,8 @@ def origin_of(url: str) -> str:
 
 def _page(url: str, limit: int) -> tuple[bytes, str | None]:
     """The content of a URL, or the target of a redirect. Streamed, since a server may declare no or a wrong size."""
-    import fsspec
-
-    options: dict[str, Any] = {"client_kwargs": {"auto_decompress": False}}
-    if url_problem(url) is None and urlsplit(url).hostname not in trusted_hosts():
-        options["get_client"] = _public_client
-    request = {"headers": {"Accept-Encoding": ACCEPTED}, "allow_redirects": False}
     content, compressed = bytearray(), 0
-    with fsspec.filesystem("https", **options).open(url, "rb", block_size=0, size=1, **request) as file:
+    with _opened(url) as file:
         file.r.raise_for_status()
         if file.r.status in _REDIRECTS and (location := file.r.headers.get("location")):
             return b"", location
@@ -234,6 +236,64 @@ def _page(url: str, limit: int) -> tuple[bytes, str | None]:
     return bytes(content), None
 
 
+def _opened(url: str) -> Any:
+    """The answer to a request. A suite without trust reaches public addresses only.
+
+    Behind a proxy, it is the proxy that looks names up; a name that this machine knows as private is not asked for.
+    """
+    import aiohttp
+    import fsspec
+
+    options: dict[str, Any] = {"client_kwargs": {"auto_decompress": False}}
+    request = {"headers": {"Accept-Encoding": ACCEPTED}, "allow_redirects": False, "ssl": tls_context()}
+    host = urlsplit(url).hostname or ""
+    proxy = proxy_for(url)
+    is_checked = url_problem(url) is None and host not in trusted_hosts()
+    if proxy is None:
+        options |= {"get_client": _public_client} if is_checked else {}
+        return fsspec.filesystem("https", **options).open(url, "rb", block_size=0, size=1, **request)
+    if is_checked and (address := _private_address(host)):
+        raise UsageError(_not_public_address(address))
+    request["proxy"] = proxy_url(proxy)
+    try:
+        return fsspec.filesystem("https", **options).open(url, "rb", block_size=0, size=1, **request)
+    except aiohttp.ClientResponseError as error:
+        if isinstance(error, aiohttp.ClientHttpProxyError) or error.status == _PROXY_LOGIN:
+            login = ": its URL needs a user name and a password that it accepts" if error.status == _PROXY_LOGIN else ""
+            raise ProxyError(f"the proxy {proxy.url} answers {error.status}{login}") from error
+        if error.request_info.method == "CONNECT":
+            raise ProxyError(f"the proxy {proxy.url} does not answer as one") from error
+        raise
+    except (aiohttp.ClientProxyConnectionError, aiohttp.ClientConnectorDNSError) as error:
+        raise ProxyError(f"the proxy {proxy.url} cannot be reached") from error
+    except aiohttp.ClientConnectorCertificateError as error:
+        raise ProxyError(
+            f"through the proxy {proxy.url}: the certificate is not trusted: if it is the proxy's, set SSL_CERT_FILE"
+        ) from error
+    except aiohttp.ClientError as error:
+        raise ProxyError(f"through the proxy {proxy.url}: no answer ({type(error).__name__})") from error
+
+
+@lru_cache(maxsize=1000)
+def _private_address(host: str) -> str | None:
+    """An address of a host that is not public, if this machine knows one. Behind a proxy it may know none."""
+    try:
+        found = socket.getaddrinfo(host, 443, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return None
+    addresses = (str(target[0]).split("%")[0] for *_, target in found)
+    return next((address for address in addresses if not _is_global(address)), None)
+
+
+def _is_global(address: str) -> bool:
+    ip = ipaddress.ip_address(address)
+    return (getattr(ip, "ipv4_mapped", None) or ip).is_global
+
+
+def _not_public_address(address: str) -> str:
+    return f"its address {address} is not public: to read it, add the host to {TRUSTED_HOSTS}"
+
+
 def _too_large(limit: int) -> UsageError:
     return UsageError(f"over the limit of {limit:,} bytes")
 
@@ -247,10 +307,7 @@ async def _public_client(**options: Any) -> aiohttp.ClientSession:
 def _public_socket(address: Any) -> socket.socket:
     """A socket to a public address only: a public name or a redirect may lead to an internal network."""
     family, kind, protocol, _, target = address
-    ip = ipaddress.ip_address(str(target[0]).split("%")[0])
-    inner = getattr(ip, "ipv4_mapped", None) or ip
-    if not inner.is_global:
-        raise OSError(
-            errno.EADDRNOTAVAIL, f"its address {ip} is not public: to read it, add the host to {TRUSTED_HOSTS}"
-        )
+    ip = str(target[0]).split("%")[0]
+    if not _is_global(ip):
+        raise OSError(errno.EADDRNOTAVAIL, _not_public_address(ip))
     return socket.socket(family, kind, protocol)

@@ -231,6 +231,8 @@ class Reply:
     """The reply as plain data in the provider's format, if another round must follow."""
     from_cache: bool = False
     """Whether the reply comes from the cache."""
+    scaled: tuple[str, ...] = ()
+    """What was done to the images that were above the judge's limits."""
 
 
 class Judge(Protocol):

@@ -15,6 +15,7 @@ import pybase64
 
 from visioneval.errors import ProviderError, UsageError
 from visioneval.media.images import MAX_BYTES
+from visioneval.media.network import ProxyError
 from visioneval.media.urls import fetch, origin_of, url_problem
 from visioneval.suite.remote import ANY_HOST
 
@@ -116,7 +117,7 @@ def _is_temporary(error: UsageError) -> bool:
 
 def _reason(error: UsageError) -> str:
     """Why a URL cannot be read, without the texts of libraries, which contain the whole URL."""
-    if error.__cause__ is None:
+    if error.__cause__ is None or isinstance(error, ProxyError):
         return str(error)
     status = getattr(error.__cause__, "status", None)
     if status is None:

@@ -23,7 +23,7 @@ from visioneval.types import Frozen
 
 NAME = "preferences.jsonl"
 ORDERS: tuple[Literal["a", "b"], ...] = ("a", "b")
-_OMITTED = ("template_sha256", "extra_keys", "read", "refused", "never_asked", "cached")
+_OMITTED = ("template_sha256", "extra_keys", "read", "scaled", "refused", "never_asked", "cached")
 """Fields that a line has only if they are not empty."""
 PreferenceKey = tuple[str, int, str, str, str, str]
 
@@ -51,6 +51,8 @@ class Preference(Frozen):
     """Extra keys in the judge's reply, with the beginnings of their values."""
     read: Literal["extracted", "repaired"] | None = None
     """How a reply was read that was not JSON alone."""
+    scaled: tuple[str, ...] = ()
+    """What was done to the images that were above the judge's limits."""
     refused: bool = False
     """Whether the judge refused to answer."""
     never_asked: bool = False

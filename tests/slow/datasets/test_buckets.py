@@ -14,12 +14,13 @@ from typing import Any
 import fsspec
 import pytest
 from buckets import fill_gcs, fill_s3, gcs_server, s3_server, web_server
+from forward_proxy import forward_proxy
 from record_factory import generated_png
 from toys import Toy
 
 from visioneval.errors import UsageError
 from visioneval.media import buckets
-from visioneval.media.urls import fetch
+from visioneval.media.urls import client_message, fetch
 from visioneval.suite.loading.datasets.tables import read_rows
 
 REFUSED = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
@@ -244,3 +245,33 @@ def test_a_missing_extra_names_the_install_command(tmp_path: Path, scheme: str, 
     )
     assert done.stderr.strip().endswith(message), done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("scheme", ["s3", "gs"])
+def test_a_bucket_is_read_through_a_proxy(
+    scheme: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = request.getfixturevalue({"s3": "s3", "gs": "gcs"}[scheme])
+    fill = {"s3": fill_s3, "gs": fill_gcs}[scheme]
+    fill(server, f"behind-{scheme}", {"a.bin": b"content"})
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:9")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    (tmp_path / "netrc").write_text("default login ann password of-the-netrc\n")
+    with forward_proxy(tmp_path, {"127.0.0.1": server}, login="ann:pa55word") as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        assert fetch(f"{scheme}://behind-{scheme}/a.bin", 100) == b"content"
+        assert proxy.hosts == {"127.0.0.1"}
+        monkeypatch.setenv("HTTP_PROXY", proxy.url.replace("pa55word", "wr0ng"))
+        _forget_clients()
+        with pytest.raises(UsageError) as raised:
+            fetch(f"{scheme}://behind-{scheme}/a.bin", 100)
+    assert "407" in str(raised.value)
+    assert "wr0ng" not in str(raised.value)
+
+
+def test_an_error_of_a_client_hides_the_password_of_a_proxy() -> None:
+    error = OSError("407, message='Proxy Authentication Required', url='http://ann:pa55word@proxy.example:3128'")
+    assert client_message(error) == "407, message='Proxy Authentication Required', url='http://***@proxy.example:3128'"
+    for whole in ("https://store.example/a@b.png", "http://store.example:80/x?y=a@b", "mail ann@store.example"):
+        assert client_message(OSError(whole)) == whole

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from fork_server import ForkedProgram
+from forward_proxy import forward_proxy
 from hub import TOKEN, Hub, hub
 from suite_text import suite
 
@@ -66,6 +67,18 @@ def test_a_dataset_that_cannot_be_read(server: Hub, tmp_path: Path, path: str, t
     environment = {"HF_TOKEN": token} if token else {}
     code, text = validated(server, tmp_path, f"hf://datasets/{path}", "--trust-suite", **environment)
     assert (code, text) == (2, f"suite.yaml:2:26: dataset: hf://datasets/{path}: {message}")
+
+
+@needs_client
+def test_the_hub_is_read_through_a_proxy(server: Hub, tmp_path: Path) -> None:
+    path = "hf://datasets/ann/prompts/data/test.jsonl"
+    with forward_proxy(tmp_path, {"hub.example": server.url}, login="ann:pa55word") as proxy:
+        environment = {"HF_ENDPOINT": "http://hub.example", "http_proxy": proxy.url}
+        assert validated(server, tmp_path, path, "--trust-suite", **environment)[0] == 0
+        assert proxy.hosts == {"hub.example"}
+        environment = {**environment, "http_proxy": proxy.url.replace("pa55word", "wr0ng")}
+        code, text = validated(server, tmp_path, path, "--trust-suite", HF_HOME=str(tmp_path / "empty"), **environment)
+    assert (code, "407" in text, "wr0ng" in text) == (2, True, False)
 
 
 @needs_client

@@ -11,7 +11,7 @@ import select
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,11 +37,7 @@ class ProxyLog:
 @contextmanager
 def vertex(server: str, token: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProxyLog]:
     """Machine credentials whose ``token`` the server at ``server`` accepts for any host name."""
-    custom = ec.generate_private_key(ec.SECP256R1())
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    chain = folder / "chain.pem"
-    chain.write_bytes(_certificate(custom) + _pem(custom))
-    context.load_cert_chain(chain)
+    context, chain = server_context(folder, ("*.googleapis.com", "*.us.rep.googleapis.com", "evil.example"))
     seen = ProxyLog()
     answer = {"access_token": token, "expires_in": 3600, "token_type": "Bearer"}
     with canned(answer) as accounts, _proxy(server, context, seen) as proxy:
@@ -51,6 +47,16 @@ def vertex(server: str, token: str, folder: Path, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setenv("SSL_CERT_FILE", str(chain))
         monkeypatch.setenv("HTTPS_PROXY", proxy)
         yield seen
+
+
+def server_context(folder: Path, hosts: Iterable[str]) -> tuple[ssl.SSLContext, Path]:
+    """The TLS context of a server for some host names, and the file with its certificate."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    chain = folder / "chain.pem"
+    chain.write_bytes(_certificate(key, hosts) + _pem(key))
+    context.load_cert_chain(chain)
+    return context, chain
 
 
 def _account(token_uri: str) -> dict[str, str]:
@@ -65,10 +71,10 @@ def _pem(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey) -> bytes:
     )
 
 
-def _certificate(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """A self-signed certificate, for Google's hosts and another host."""
+def _certificate(key: ec.EllipticCurvePrivateKey, names: Iterable[str]) -> bytes:
+    """A self-signed certificate for some hosts."""
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a test")])
-    hosts = [x509.DNSName(host) for host in ("*.googleapis.com", "*.us.rep.googleapis.com", "evil.example")]
+    hosts = [x509.DNSName(host) for host in names]
     now = dt.datetime.now(dt.UTC)
     created = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
     created = created.not_valid_before(now - dt.timedelta(days=1)).not_valid_after(now + dt.timedelta(days=1))
@@ -97,7 +103,7 @@ def _proxy(server: str, context: ssl.SSLContext, seen: ProxyLog) -> Iterator[str
                 context.wrap_socket(self.connection, server_side=True) as outer,
                 socket.create_connection(where) as sent,
             ):
-                _relay(outer, sent)
+                relay(outer, sent)
 
     with ThreadingTCPServer(("127.0.0.1", 0), Handler) as listening:
         listening.daemon_threads = True
@@ -110,7 +116,8 @@ def _proxy(server: str, context: ssl.SSLContext, seen: ProxyLog) -> Iterator[str
             thread.join()
 
 
-def _relay(outer: ssl.SSLSocket, inner: socket.socket) -> None:
+def relay(outer: ssl.SSLSocket, inner: socket.socket) -> None:
+    """Passes on what each of two connections sends, until one ends."""
     while True:
         ready = [outer] if outer.pending() else select.select([outer, inner], [], [], 30)[0]
         for single in ready:

@@ -47,6 +47,7 @@ from visioneval.providers.base import (
     Reply,
     ToolCall,
 )
+from visioneval.providers.image_limits import fitted, is_scaled, scaled_images
 from visioneval.records.cells.operations import OperationFile
 from visioneval.stopwatch import waiting
 from visioneval.suite.entries.judges import BaseJudge
@@ -184,6 +185,7 @@ class Calls:
             reply = await reply_of(judge, question, about)
             meter.add(replace(reply, usage=checked_usage(reply.usage), cost_usd=0.0), cached=False)
             return reply
+        question = fitted(config, question)
         limit_key = judge_limit_key(config)
         key = question_key(config, question)  # reads no image, so a thread would take longer
         if not self.reuse.judgements or (question.past_cache and not self.reuse.offline):
@@ -221,7 +223,8 @@ class Calls:
             self.log.hit(limit_key, key)
             answer = dict(entry.answer)
             calls = tuple(ToolCall(**call) for call in answer.pop("calls"))
-            return Reply(**answer, calls=calls, from_cache=not self.reuse.offline)
+            scaled = tuple(answer.pop("scaled", ()))
+            return Reply(**answer, calls=calls, scaled=scaled, from_cache=not self.reuse.offline)
         if self.reuse.offline:
             cell = f"{about.test_id!r} by {about.model_label!r}, sample {about.sample_index}"
             raise ProviderError(f"{NOT_CACHED}: the answer of {limit_key} about {cell}", kind="offline")
@@ -230,9 +233,10 @@ class Calls:
     async def _ask_judge(
         self, limit_key: RateLimitKey, key: str, config: BaseJudge, judge: Judge, question: Question, about: CellRef
     ) -> Reply:
+        scaled = await run_in_thread(scaled_images, question, when=is_scaled(question))
         asked = partial(question_size, config, question)
         reply, cost = await self._paid(limit_key, key, lambda: reply_of(judge, question, about), asked)
-        reply = replace(reply, cost_usd=cost)
+        reply = replace(reply, cost_usd=cost, scaled=scaled)
         answer = cached_fields(reply)
         if not self.sanitizer.hides(answer):  # a masked answer would differ on the next run
             store = partial(self._store, key, "judge", self.sanitizer.shallow(answer))

@@ -38,10 +38,12 @@ def question_key(config: BaseJudge, question: Question) -> str:
 
 def cached_fields(reply: Reply) -> dict[str, Any]:
     """What the cache stores of a reply. Not by ``asdict``, which copies all values one by one."""
-    return {name: getattr(reply, name) for name in _CACHED_FIELDS} | {"calls": [asdict(call) for call in reply.calls]}
+    scaled = {"scaled": list(reply.scaled)} if reply.scaled else {}
+    calls = {"calls": [asdict(call) for call in reply.calls]}
+    return {name: getattr(reply, name) for name in _CACHED_FIELDS} | calls | scaled
 
 
-_CACHED_FIELDS = tuple(item.name for item in fields(Reply) if item.name not in ("calls", "from_cache"))
+_CACHED_FIELDS = tuple(item.name for item in fields(Reply) if item.name not in ("calls", "from_cache", "scaled"))
 
 
 def _part_key(part: Part) -> Any:

@@ -298,7 +298,7 @@ def _grader_record(
         is_unmeasured=checked.is_unmeasured,
         is_optional=is_optional and not checked.never_asked,
         never_asked=checked.never_asked,
-        details=dict(grade.details),
+        details={**grade.details, **({} if judges else meter.details)},
         refused=meter.refused if config.judge_names else None,
         usage=context.sanitizer.counts(meter.usage) or grade.usage,
         cost_usd=meter.cost_usd if meter.calls else grade.cost_usd,

@@ -96,7 +96,7 @@ def _answer(name: str, checked: CheckedGrade, meters: JudgeMeters, sanitizer: Sa
         failure_tags=grade.failure_tags,
         error=grade.error,
         never_asked=checked.never_asked,
-        details=dict(grade.details),
+        details={**grade.details, **meter.details},
         usage=sanitizer.counts(meter.usage or grade.usage),
         cost_usd=meter.cost_usd if meter.calls else grade.cost_usd,
         cached=meter.calls > 0 and meter.cached == meter.calls,

@@ -237,6 +237,7 @@ async def _judge_pair(session: PairwiseSession, judge: str, matchup: Matchup, fi
         template_sha256=session.template_sha256(matchup.call),
         extra_keys=extra_keys,
         read=read,
+        scaled=tuple(meter.scaled),
         refused=kind == "refused",
         never_asked=kind in NEVER_ASKED,
         cost_usd=meter.cost_usd if meter.calls else None,

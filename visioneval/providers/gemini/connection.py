@@ -18,9 +18,9 @@ from google.genai import errors, types
 from pydantic import ValidationError
 
 from visioneval.errors import OperationError, ProviderError, ProviderErrorKind, UsageError
+from visioneval.media.network import proxy_for, refused_by_proxy, tls_context
 from visioneval.providers.replies import ACCEPT_ENCODING, MAX_ERROR_BYTES, check_reply
 from visioneval.providers.retry_after import retry_after, seconds
-from visioneval.providers.tls import tls_context
 from visioneval.suite.remote import GeminiOptions, GoogleCloud, is_vertex_host
 
 DEVELOPER_URL = "https://generativelanguage.googleapis.com"
@@ -58,7 +58,7 @@ def client_for(options: GeminiOptions) -> genai.Client:
             raise UsageError(f"set {options.key_variable}: the API key for {options.base_url or 'the Gemini API'}")
         http = _http(options.base_url or DEVELOPER_URL, API_VERSION)
         return genai.Client(vertexai=False, api_key=key, http_options=http)
-    except (ImportError, ValueError) as error:
+    except (ImportError, ValueError, httpx2.InvalidURL) as error:
         raise UsageError(f"gemini: cannot create a client: {error}") from None
 
 
@@ -83,6 +83,8 @@ def _http(base_url: str, api_version: str) -> types.HttpOptions:
     follows no redirects, which would send the key along.
     """
     client = httpx2.AsyncClient(
+        proxy=proxy_for(base_url, socks=True),
+        trust_env=False,  # it calls one host only
         verify=tls_context(),
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=0),
         timeout=TIMEOUT_S,
@@ -158,6 +160,8 @@ def provider_errors() -> Iterator[None]:
         raise ProviderError(
             f"Vertex AI: {error}"[:_MAX_MESSAGE], kind="transient" if is_retryable else "auth"
         ) from None
+    except httpx2.ProxyError as error:  # "407 Proxy Authentication Required"
+        raise refused_by_proxy(str(error)) from None
     except (httpx2.HTTPError, OSError) as error:
         detail = f": {error}" if str(error) else ""
         may_be_sent = not isinstance(error, NEVER_SENT)

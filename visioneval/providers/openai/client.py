@@ -12,8 +12,8 @@ import httpx2
 import openai
 
 from visioneval.errors import UsageError
+from visioneval.media.network import proxy_for, tls_context
 from visioneval.providers.replies import ACCEPT_ENCODING, check_reply
-from visioneval.providers.tls import tls_context
 from visioneval.suite.remote import OpenAIOptions
 
 BASE_URL = "https://api.openai.com/v1"
@@ -34,6 +34,7 @@ def client_for(options: OpenAIOptions) -> openai.AsyncOpenAI:
         raise UsageError(
             f"{options.key_variable} contains a space, a line break or another character that is invalid in a key"
         )
+    proxy_for(options.base_url or BASE_URL)  # raises for one that cannot be used
     left_out = {f"X-Stainless-{name}": openai.omit for name in _MACHINE}
     with _without_openai_variables():
         return openai.AsyncOpenAI(

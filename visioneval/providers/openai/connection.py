@@ -16,6 +16,7 @@ from aiohttp.http import HttpProcessingError
 from pybase64 import b64encode
 
 from visioneval.errors import OperationError, ProviderError, ProviderErrorKind
+from visioneval.media.network import refused_by_proxy
 from visioneval.providers.openai.client import client_for
 from visioneval.providers.retry_after import retry_after
 from visioneval.suite.remote import OpenAIOptions
@@ -48,36 +49,37 @@ def provider_errors(client: openai.AsyncOpenAI) -> Iterator[None]:
         kind = kind_of_status(error.status_code, error.code)
         raise _provider_error(client, _error_message(error), kind, retry_after(error.response.headers)) from None
     except openai.APIConnectionError as error:  # includes timeouts
-        cause = error.__cause__ or error  # the SDK reports all of them as timeouts
-        message = f"no answer: {_cause_text(cause)}"
-        raise _provider_error(client, message, "transient", may_be_billed=_may_be_sent(error)) from None
+        raise _no_answer(client, error.__cause__ or error) from None  # the SDK reports all of them as timeouts
     except aiohttp.ClientResponseError as error:  # invalid HTTP, which the SDK does not catch
         message = f"the answer is not HTTP: {' '.join(error.message.split())}"
         raise _provider_error(client, message, "transient", may_be_billed=True) from None
     except (aiohttp.ClientError, HttpProcessingError, httpx2.HTTPError, OSError) as error:  # also while streaming
-        message = f"no answer: {_cause_text(error)}"
-        raise _provider_error(client, message, "transient", may_be_billed=_may_be_sent(error)) from None
+        raise _no_answer(client, error) from None
     except (openai.OpenAIError, ValueError, RecursionError) as error:
         raise _provider_error(
             client, f"the answer could not be read: {error}", "transient", may_be_billed=True
         ) from None
 
 
-def _cause_text(error: BaseException) -> str:
-    """What went wrong, on one line. aiohttp names its TLS settings even for an http URL; they are left out."""
-    return " ".join(str(error).split()).replace(" ssl:default", "") or type(error).__name__
-
-
-def _may_be_sent(error: BaseException | None) -> bool:
-    """Whether a call may have reached the provider before its connection was lost, and so may be billed.
+def _no_answer(client: openai.AsyncOpenAI, error: BaseException) -> ProviderError:
+    """The error of a call whose connection failed, or was lost, and so may be billed.
 
     The transport above aiohttp also reports a connection reset during an answer as a connect error.
     """
-    while error is not None:
-        if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
-            return False
-        error = error.__cause__
-    return True
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, aiohttp.ClientHttpProxyError):
+            return refused_by_proxy(f"{cause.status} {cause.message}")
+        if isinstance(cause, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+            who = "the proxy cannot be reached: " if isinstance(cause, aiohttp.ClientProxyConnectionError) else ""
+            return _provider_error(client, f"no answer: {who}{_cause_text(error)}", "transient")
+        cause = cause.__cause__
+    return _provider_error(client, f"no answer: {_cause_text(error)}", "transient", may_be_billed=True)
+
+
+def _cause_text(error: BaseException) -> str:
+    """What went wrong, on one line. aiohttp names its TLS settings even for an http URL; they are left out."""
+    return " ".join(str(error).split()).replace(" ssl:default", "") or type(error).__name__
 
 
 def _provider_error(

@@ -19,6 +19,8 @@ class Meter:
     """Questions that a judge refused."""
     judge_model: str | None = None
     """The model of the last reply."""
+    scaled: dict[str, None] = field(default_factory=dict)
+    """What was done to the images that were above the limits of a judge, in order."""
     measurements: int = 0
     cached_measurements: int = 0
     whole: Meter | None = None
@@ -35,6 +37,11 @@ class Meter:
             return self.cached == self.calls
         return 0 < self.measurements == self.cached_measurements
 
+    @property
+    def details(self) -> dict[str, list[str]]:
+        """What a record's details say of the calls."""
+        return {"scaled": list(self.scaled)} if self.scaled else {}
+
     def add_measurement(self, *, cached: bool) -> None:
         """Adds one local measurement."""
         self.measurements += 1
@@ -47,6 +54,7 @@ class Meter:
         self.calls += 1
         self.cached += cached
         self.judge_model = reply.model
+        self.scaled |= dict.fromkeys(reply.scaled)
         for kind, tokens in (reply.usage or {}).items():
             self.usage[kind] = self.usage.get(kind, 0) + tokens
         self.cost_usd = None if self.cost_usd is None or reply.cost_usd is None else self.cost_usd + reply.cost_usd

@@ -11,6 +11,7 @@ import httpx
 import orjson
 
 from visioneval.errors import ProviderError, ProviderErrorKind
+from visioneval.media.network import refused_by_proxy
 from visioneval.providers.litellm.process import is_setting
 from visioneval.providers.litellm.worker.http import Trace
 from visioneval.providers.openai.connection import kind_of_status
@@ -37,6 +38,8 @@ def provider_error(error: BaseException, trace: Trace, key: str | None) -> Provi
         result = trace.problem
     elif trace.status is not None and trace.status >= 400:
         result = _of_reply(trace)
+    elif isinstance(trace.failure, httpx.ProxyError):
+        result = refused_by_proxy(str(trace.failure))
     elif trace.failure is not None:
         cause = " ".join(str(trace.failure).split()) or type(trace.failure).__name__
         is_sent = not isinstance(trace.failure, _NEVER_SENT)

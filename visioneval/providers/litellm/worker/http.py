@@ -13,8 +13,8 @@ import litellm
 from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler, HTTPHandler
 
 from visioneval.errors import ProviderError
+from visioneval.media.network import tls_context
 from visioneval.providers.replies import ACCEPT_ENCODING, ReplyContent, TruncatedError
-from visioneval.providers.tls import tls_context
 
 
 @dataclass(slots=True)
