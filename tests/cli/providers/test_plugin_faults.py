@@ -337,7 +337,7 @@ def test_wrong_arguments_of_ask_are_named(plugins: PluginSuite, asked: str, mess
 
 def test_an_unknown_kind_of_error_is_refused(plugins: PluginSuite) -> None:
     plugins.code(("return Generation(outputs=(encoded(),), cost_usd=0.0)", "raise ProviderError('x', kind='oops')"))
-    kinds = "rate_limit, transient, auth, invalid, refused, bad_image, offline, pending"
+    kinds = "rate_limit, transient, auth, quota, invalid, refused, bad_image, offline, pending"
     assert plugins.error() == f"generate: ValueError: ProviderError: unknown kind 'oops': use {kinds} (ours.py:12)"
 
 

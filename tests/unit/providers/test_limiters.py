@@ -214,9 +214,9 @@ def test_pauses_double_with_repeated_429s_until_a_success(clock: Clock, monkeypa
             limiter.slow_down(clock.now, None)
             return limiter.seconds_until_open
 
-        assert [backoff() for _ in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]
+        assert [backoff() for _ in range(6)] == [5, 10, 20, 40, 60, 60]
         limiter.succeeded()
-        assert backoff() == 1
+        assert backoff() == 5
 
     run_with_timeout(scenario())
 
@@ -232,10 +232,10 @@ def test_calls_that_get_a_429_together_pause_once(clock: Clock, monkeypatch: pyt
         clock.now += 1
         for _ in range(6):
             limiter.slow_down(began, None)
-        assert limiter.seconds_until_open == 0.5, "the wait of the first"
+        assert limiter.seconds_until_open == 2.5, "the wait of the first"
         clock.now += 0.25
         limiter.slow_down(began, None)
-        assert limiter.seconds_until_open == 0.25, "a call in flight says nothing new"
+        assert limiter.seconds_until_open == 2.25, "a call in flight says nothing new"
 
     run_with_timeout(scenario())
 
