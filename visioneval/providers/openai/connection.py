@@ -154,7 +154,7 @@ def kind_of_status(status: int, code: object, body: str) -> ProviderErrorKind:
 def _error_message(error: openai.APIStatusError, kind: ProviderErrorKind) -> str:
     body = error.body if isinstance(error.body, Mapping) else {}
     message = body.get("message") or error.response.text.strip() or error.message
-    code = f" ({error.code})" if kind == "quota" and error.code else ""
+    code = f" ({error.code})" if kind == "quota" and error.code and str(error.code) != str(error.status_code) else ""
     return f"{error.status_code}: {message}{code}"
 
 
