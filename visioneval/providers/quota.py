@@ -13,7 +13,7 @@ _SPENT = re.compile(
     r"|credit[ _]balance[ _](?:is too low|exhausted)|exhausted balance|payment[ _]required"
     r"|all available credits|out of credits|not enough credits|requires more credits|included credits"
     r"|credits (?:are|have been) (?:depleted|exhausted|used up)|daily free allocation|out of call volume quota"
-    r"|AccountOverdue|Arrearage|dailyLimitExceeded"
+    r"|AccountOverdue|Arrearage|dailyLimitExceeded|models-per-day"
     r"|quota(?:Id|Metric)\W{1,8}[\w./-]{0,200}per_?day|quota exceeded for [\w./-]{0,200}per_day"
     r"|quota exceeded for metric: [\w./-]{0,200}, limit: 0(?!\d)|\bLimit 0, (?:Used|Requested)",
     re.IGNORECASE,

@@ -66,6 +66,7 @@ DAY, MINUTE = "GenerateRequestsPerDayPerProjectPerModel-FreeTier", "GenerateRequ
         (403, openai("quota is not enough", "insufficient_user_quota", "new_api_error")),
         (429, {"errors": [{"code": 4006, "message": "you have used up your daily free allocation of 10,000 neurons"}]}),
         (429, openai("Rate limit reached on images per min: Limit 0, Used 0, Requested 1.", "rate_limit_exceeded")),
+        (429, openai("Rate limit exceeded: free-models-per-day-high-balance.", "429", "rate_limit_error")),
         (500, openai(WORDS, "insufficient_quota")),
     ],
 )  # fmt: skip
