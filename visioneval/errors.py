@@ -8,6 +8,7 @@
     |-- StoppedError           3   a run that cannot continue
     |   |-- StorageError       3   a run that cannot be written: the disk is full or the folder is gone
     |   |-- AuthError          3   a provider refuses the key, so all other calls would fail too
+    |   |   `-- QuotaError     3   ... because the quota of the key or its account is spent
     |   |-- BudgetError        3   the next call would exceed the budget
     |   `-- ClosingError       3   a call that was not started because the run is stopping
     |-- ImageError             -   an image that does not decode; becomes a record or a suite problem
@@ -126,6 +127,10 @@ class AuthError(StoppedError):
     """A provider that refuses the key."""
 
 
+class QuotaError(AuthError):
+    """A provider that refuses all calls of a key whose quota or credit is spent."""
+
+
 class BudgetError(StoppedError):
     """A call that was not made because it would exceed the budget."""
 
@@ -142,8 +147,12 @@ class TemplateError(VisionEvalError):
     """A Jinja template that does not compile, is not there, or asks for a variable that nobody set."""
 
 
-ProviderErrorKind = Literal["rate_limit", "transient", "auth", "invalid", "refused", "bad_image", "offline", "pending"]
+ProviderErrorKind = Literal[
+    "rate_limit", "transient", "auth", "quota", "invalid", "refused", "bad_image", "offline", "pending"
+]
 """``pending`` is an operation that has begun and whose end is unknown: resuming the run asks for it again."""
+STOPPING: tuple[ProviderErrorKind, ...] = ("auth", "quota")
+"""The kinds of error after which every other call would fail too."""
 
 
 NEVER_ASKED = ("offline", "budget")

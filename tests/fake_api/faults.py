@@ -83,8 +83,9 @@ class Fault:
     ``FinishReason`` such as ``IMAGE_SAFETY``. ``text`` replaces the text of the refusal, error or answer.
     ``error_in_200`` sends the error that ``reason`` names, such as ``rate_limit``, with the status 200.
 
-    ``retry_after_header`` is sent verbatim. ``location`` is a redirect's; ``status`` and ``size`` (in megabytes, when
-    decompressed) are of a reply in ``RAW``, ``coding`` its content encoding, ``layers`` how often it was compressed.
+    ``retry_after_header`` is sent verbatim, and so are ``headers`` and the ``body`` of an error, with its ``status``.
+    ``location`` is a redirect's; ``status`` and ``size`` (in megabytes, when decompressed) are of a reply in ``RAW``,
+    ``coding`` its content encoding, ``layers`` how often it was compressed.
     """
 
     kind: str
@@ -97,6 +98,8 @@ class Fault:
     size: int = 0
     coding: str | None = None
     layers: int = 1
+    headers: tuple[tuple[str, str], ...] = ()
+    body: str | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:

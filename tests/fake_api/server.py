@@ -299,7 +299,10 @@ def _error_reply(provider: Provider, fault: Fault, asked: ModelRequest) -> Reply
     error = provider.fault(replace(fault, kind=kind), asked)
     if fault.retry_after_header is not None:
         error.headers += (("retry-after", fault.retry_after_header),)
+    error.headers += fault.headers
     reply = provider.error(error)
+    if fault.body is not None:
+        reply = replace(reply, status=fault.status or reply.status, body=fault.body.encode())
     return replace(reply, status=200) if fault.kind == "error_in_200" else reply
 
 

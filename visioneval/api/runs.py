@@ -46,7 +46,7 @@ from visioneval.engine.prepare.sample_sizes import (
     sample_sizes,
 )
 from visioneval.engine.run import RunCells, execute, run_cells_here
-from visioneval.errors import AuthError, StorageError, UsageError
+from visioneval.errors import AuthError, QuotaError, StorageError, UsageError
 from visioneval.expansion.plan import Plan
 from visioneval.records.cells.stored_records import StoredRecords
 from visioneval.records.diversity import read_diversity
@@ -359,7 +359,7 @@ def _execute(
 ) -> tuple[RunInfo, str | None, float]:
     """Runs the cells. Whatever happens, ``run.json`` says how the run ended.
 
-    Returns its contents, the message of a refused API key, and what is spent so far.
+    Returns its contents, the message of a refused API key or a spent quota, and what is spent so far.
     """
     writer, error = prepared.writer, None
     writer.watch(listener.say)
@@ -368,7 +368,7 @@ def _execute(
             outcome = execute(prepared.plan, prepared.components, writer, session, listener, prepared.jobs, run_cells)
         stopped_by: StoppedBy | None = "budget" if outcome.out_of_budget else None
     except AuthError as refusal:
-        error, stopped_by = str(refusal), "refused_key"
+        error, stopped_by = str(refusal), "quota" if isinstance(refusal, QuotaError) else "refused_key"
     except BaseException:
         with suppress(StorageError):
             writer.finish("interrupted", now())

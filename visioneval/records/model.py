@@ -55,7 +55,7 @@ class Fingerprint(Frozen):
     """The ``version`` of the grader's class, if it has one."""
 
 
-StoppedBy = Literal["budget", "refused_key"]
+StoppedBy = Literal["budget", "refused_key", "quota"]
 """What ended a run before all of its cells were done."""
 
 

@@ -59,7 +59,12 @@ def resume_hint(folder: Path, info: RunInfo) -> str | None:
     """How to resume a run that stopped early; ``None`` for a complete or running one."""
     if info.state not in ("stopped", "interrupted"):
         return None
-    reasons = {"budget": "stopped by its budget", "refused_key": "stopped by a refused API key", None: "interrupted"}
+    reasons = {
+        "budget": "stopped by its budget",
+        "refused_key": "stopped by a refused API key",
+        "quota": "stopped by a spent quota",
+        None: "interrupted",
+    }
     how = "killed" if info.state == "stopped" else reasons[info.stopped_by]
     return f"{display_name(folder)} was {how}; {missing_cells_hint(folder, info)}"
 

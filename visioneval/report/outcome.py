@@ -12,13 +12,18 @@ from visioneval.counted import count_of
 from visioneval.rules import parse_gate
 
 Tone = Literal["pass", "fail", "error"]
+_STOPPED = {
+    "budget": "Stopped by its budget",
+    "refused_key": "Stopped by a refused API key",
+    "quota": "Stopped by a spent quota",
+}
 _UNFINISHED = {"running": "Still running", "stopped": "Stopped before completion", "interrupted": "Interrupted"}
 
 
 def outcome(summary: Summary) -> tuple[Tone, str]:
     """How good the outcome is, and what it is."""
-    if summary.stopped_by == "budget":
-        return "error", "Stopped by its budget"
+    if summary.stopped_by is not None:
+        return "error", _STOPPED[summary.stopped_by]
     if summary.state in _UNFINISHED:
         return "error", _UNFINISHED[summary.state]
     if summary.unjudged_pairs:

@@ -337,8 +337,27 @@ def test_wrong_arguments_of_ask_are_named(plugins: PluginSuite, asked: str, mess
 
 def test_an_unknown_kind_of_error_is_refused(plugins: PluginSuite) -> None:
     plugins.code(("return Generation(outputs=(encoded(),), cost_usd=0.0)", "raise ProviderError('x', kind='oops')"))
-    kinds = "rate_limit, transient, auth, invalid, refused, bad_image, offline, pending"
+    kinds = "rate_limit, transient, auth, quota, invalid, refused, bad_image, offline, pending"
     assert plugins.error() == f"generate: ValueError: ProviderError: unknown kind 'oops': use {kinds} (ours.py:12)"
+
+
+@pytest.mark.parametrize(
+    ("code", "who"),
+    [
+        ("return Generation(outputs=(encoded(),), cost_usd=0.0)", "the quota at ours:Draw is"),
+        (
+            "return Reply(text='{\"yes\": true}', model='m', cost_usd=0.0)",
+            "the judge 'default': the quota at ours:Answer is",
+        ),
+    ],
+)
+def test_a_class_may_report_a_spent_quota(plugins: PluginSuite, code: str, who: str) -> None:
+    asks = ("return Grade(scores={'look': True})", ASKS)
+    plugins.code(asks, (code, "raise ProviderError('none left', kind='quota')"))
+    result = plugins.toy("run", "suite.yaml", "--trust-suite", "--run-id", "q")
+    assert result.exit_code == 3, result.output
+    assert f"{who} spent: none left; add credit or raise the limit there, then resume" in result.stderr
+    assert "to resume: visioneval run --resume" in result.stderr
 
 
 def test_an_error_of_an_options_validator_names_its_key(plugins: PluginSuite) -> None:

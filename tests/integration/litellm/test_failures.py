@@ -42,6 +42,27 @@ def test_a_status_is_a_kind_of_error(
     assert len(server.bodies) == 1
 
 
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("status", "headers", "answer", "kind", "wait"),
+    [
+        (402, {}, {"error": {"message": "no credit"}}, "quota", None),
+        (403, {}, {"detail": "User is locked. Reason: Exhausted balance."}, "quota", None),
+        (429, {}, {"error": {"message": "no", "type": "budget_exceeded", "code": "429"}}, "quota", None),
+        (429, {}, {"error": {"message": "Please try again in 1m30s."}}, "rate_limit", 90.0),
+        (429, {"x-ms-retry-after-ms": "60000"}, {"error": {"message": "no"}}, "rate_limit", 60.0),
+        (429, {"x-ratelimit-reset-requests": "6m0s"}, {"error": {"message": "no"}}, "rate_limit", 360.0),
+    ],
+)
+def test_a_spent_quota_and_a_wait_pass_through(
+    generate: Generate, form: str, status: int, headers: dict[str, str], answer: Any, kind: str, wait: float | None
+) -> None:
+    with canned(answer, status=status, headers=headers) as server:
+        problem = error(generate, FORMS[form], url_of(form, server))
+    assert (problem.kind, problem.retry_after) == (kind, wait)
+    assert len(server.bodies) == 1
+
+
 @pytest.mark.parametrize(
     ("form", "status", "answer", "message"),
     [

@@ -68,12 +68,15 @@ def refuse_key_later(
     return armed
 
 
-def check_stopped_by_key(result: Any, prefix: str) -> None:
-    """Checks for exit code 3 and one line about the key."""
+WORDS = {"unauthorized": ": the provider refused the API key: 4", "quota": ": the quota at {} is spent: 429: "}
+
+
+def check_stopped_by_key(result: Any, prefix: str, words: str = ": the provider refused the API key: ") -> None:
+    """Checks for exit code 3 and one line about the key, or about what ``words`` say."""
     assert result.exit_code == 3, result.output
-    assert result.stderr.count("refused the API key") == 1, result.stderr
-    (line,) = [line for line in result.stderr.splitlines() if "refused the API key" in line]
-    assert line.startswith(prefix)
+    assert result.stderr.count(words) == 1, result.stderr
+    (line,) = [line for line in result.stderr.splitlines() if words in line]
+    assert line.startswith(f"{prefix}{words}")
     assert "Traceback" not in result.output
 
 
@@ -88,14 +91,15 @@ def check_resume(api_run: ApiRun, api: FakeAPI, generated: int = CELLS, judged: 
 
 
 @pytest.mark.parametrize(
-    ("provider", "kind"), [("openai", "unauthorized"), ("openai", "quota"), ("gemini", "unauthorized")]
+    ("provider", "kind"),
+    [("openai", "unauthorized"), ("openai", "quota"), ("gemini", "unauthorized"), ("gemini", "quota")],
 )
 def test_refused_model_key_saves_images_in_flight(tmp_path: Path, api: FakeAPI, provider: Service, kind: str) -> None:
     api_run = ApiRun(tmp_path, api, CELLS, provider)
     api.latency.update({"images": 0.6, "gemini": 0.6})
     api.faults.when(is_generation(REFUSED), Fault(kind))
     result = api_run.run("--max-concurrency", str(IN_FLIGHT + 1), "--quiet")
-    check_stopped_by_key(result, "m: the provider refused the API key: 4")
+    check_stopped_by_key(result, "m", WORDS[kind].format(provider))
     assert len(api.requests) == IN_FLIGHT + 1, "no call begins once the key is refused"
     assert (api_run.generated, api_run.judged) == (IN_FLIGHT, 0)
     assert read_info(api_run.run_folder).state == "interrupted"
@@ -109,7 +113,7 @@ def test_refused_judge_key_saves_answers_in_flight(tmp_path: Path, api: FakeAPI,
     api.latency["images"] = 0.3
     api.faults.when(is_judgement(IN_FLIGHT - 1), Fault(kind))
     result = api_run.run("--max-concurrency", str(IN_FLIGHT), "--quiet")
-    check_stopped_by_key(result, "the judge 'eye': the provider refused the API key: 4")
+    check_stopped_by_key(result, "the judge 'eye'", WORDS[kind].format("openai"))
     assert api_run.judged == len(api_run.records), "each answer in flight completes its cell"
     assert api_run.judged >= 1
     for record in api_run.records:
@@ -321,7 +325,7 @@ def test_wait_for_calls_in_flight_ends_with_their_timeout(tmp_path: Path, api: F
     api.latency["images"] = 600
     api.faults.when(is_generation(3), Fault("unauthorized"))
     begun = time.monotonic()
-    check_stopped_by_key(api_run.run("--max-concurrency", "5", "--quiet"), "m: ")
+    check_stopped_by_key(api_run.run("--max-concurrency", "5", "--quiet"), "m")
     assert time.monotonic() - begun < 20
     assert len(api.requests) == 5, "a call that fails meanwhile is not tried again"
 
@@ -334,7 +338,7 @@ def test_waiting_calls_do_not_start_after_refused_key(tmp_path: Path, api: FakeA
     api.latency["images"] = 0.5
     api.faults.when(is_generation(1), Fault("unauthorized"))
     api.faults.when(is_generation(0), Fault("unavailable"))
-    check_stopped_by_key(api_run.run("--quiet"), "m: ")
+    check_stopped_by_key(api_run.run("--quiet"), "m")
     assert sum(entry.status == 401 for entry in api.requests) == 1
     refused = next(at for at, entry in enumerate(api.requests) if entry.status == 401)
     assert len(api.requests) <= refused + 4
@@ -432,7 +436,7 @@ def test_summary_of_stopped_run_counts_recorded_cells(tmp_path: Path, api: FakeA
     api.latency["judge"] = 0.3
     api.faults.when(is_generation(REFUSED), Fault("unauthorized"))
     result = api_run.run("--max-concurrency", "2", "--json", "--quiet")
-    check_stopped_by_key(result, "m: ")
+    check_stopped_by_key(result, "m")
     summary = json.loads(result.stdout.splitlines()[0])
     assert summary["counts"]["cells"] == len(api_run.records)
     assert summary["exit_code"] in (3, 130)

@@ -155,6 +155,7 @@ def test_a_mask_may_be_ignored(api: FakeAPI, files: CaseFiles) -> None:
 
 FAULTS = [
     (Fault("rate_limit"), "rate_limit", "429: You exceeded your current quota"),
+    (Fault("quota"), "quota", "429: You exceeded your current quota"),
     (Fault("server_error"), "transient", "500: An internal error has occurred"),
     (Fault("bad_gateway"), "transient", "502: <html>"),
     (Fault("unavailable"), "transient", "503: The model is overloaded"),

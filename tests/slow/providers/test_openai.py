@@ -260,7 +260,7 @@ def test_a_damaged_image_fails_only_its_cell(api: FakeAPI, script: Script) -> No
     [
         (Fault("rate_limit"), "rate_limit", None, "429: Rate limit reached for gpt-image-2"),
         (Fault("rate_limit", retry_after=0.25), "rate_limit", 0.25, "429: Rate limit reached"),
-        (Fault("quota"), "auth", None, "429: You exceeded your current quota"),
+        (Fault("quota"), "quota", None, "429: You exceeded your current quota"),
         (Fault("server_error"), "transient", None, "500: The server had an error"),
         (Fault("bad_gateway"), "transient", None, "502: "),
         (Fault("unavailable", retry_after=3), "transient", 3.0, "503: The engine is currently overloaded"),
@@ -348,7 +348,7 @@ def test_as_many_calls_are_in_flight_as_are_begun(api: FakeAPI, monkeypatch: pyt
     ],
 )
 def test_how_long_to_wait_is_read_from_the_headers(headers: dict[str, str], seconds: float | None) -> None:
-    assert retry_after(headers) == seconds
+    assert retry_after(429, headers) == seconds
     with canned({"error": {"message": "slow down"}}, status=429, headers=headers) as server:
         error = failed(server.url)
     assert (error.kind, error.retry_after, str(error)) == ("rate_limit", seconds, "429: slow down")

@@ -157,7 +157,7 @@ def test_off_schema_answers_are_returned_verbatim(api: FakeAPI, script: Script, 
     ("fault", "kind", "wait"),
     [
         (Fault("rate_limit", retry_after=2), "rate_limit", 2.0),
-        (Fault("quota"), "auth", None),
+        (Fault("quota"), "quota", None),
         (Fault("unauthorized"), "auth", None),
         (Fault("unavailable"), "transient", None),
         (Fault("reset"), "transient", None),

@@ -399,7 +399,9 @@ def unconfirmed(result: Result, reason: str) -> None:
     assert reason in gate["message"]
 
 
-def test_missing_and_refused_keys(runner: SuiteRunner, answers: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_and_refused_keys_and_a_spent_quota(
+    runner: SuiteRunner, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     two_runs(runner, answers)
     with monkeypatch.context() as patch:
         patch.delenv("LOCAL_KEY")
@@ -407,6 +409,12 @@ def test_missing_and_refused_keys(runner: SuiteRunner, answers: Answers, monkeyp
     with monkeypatch.context() as patch:
         patch.setenv("LOCAL_KEY", "sk-wrong-0123456789abcdef")
         unconfirmed(compare(runner, "--confirm", "4", "--json"), "key")
+    answers.faults, generations = [Fault("quota")] * 9, runner.called[0]
+    unconfirmed(
+        compare(runner, "--confirm", "4", "--max-concurrency", "1", "--json"), "the quota at openai is spent: 429: "
+    )
+    assert runner.called[0] - generations <= 1
+    answers.faults = []
     answers.set(boat="FF")
     assert compare(runner, "--confirm", "4").exit_code == 1
 

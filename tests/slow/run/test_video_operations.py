@@ -214,14 +214,21 @@ class TestPolling:
         assert resume(runner).status == "completed"
         assert len(api.videos.created) == 1
 
-    def test_a_refused_key_ends_the_run_and_resuming_asks_again(
-        self, kind: str, api: FakeAPI, runner: SuiteRunner
+    @pytest.mark.parametrize(
+        ("error", "message"),
+        [
+            (ApiError(401, "no access", code="UNAUTHENTICATED"), "the provider refused the API key: 401: no access"),
+            (ApiError(402, "no credit", code="PAYMENT_REQUIRED"), " is spent: 402: no credit"),
+        ],
+    )
+    def test_a_refused_key_and_a_spent_quota_end_the_run_and_resuming_asks_again(
+        self, kind: str, api: FakeAPI, runner: SuiteRunner, error: ApiError, message: str
     ) -> None:
-        api.videos.poll.append(ApiError(401, "no access", code="UNAUTHENTICATED"))
+        api.videos.poll.append(error)
         write(runner, entry(api, kind))
         result = runner.run("--trust-suite")
         assert result.exit_code == 3
-        assert "the provider refused the API key: 401: no access" in result.output
+        assert message in result.output
         assert resume(runner).status == "completed"
         assert len(api.videos.created) == 1
 

@@ -14,7 +14,7 @@ from broken_images import encoded
 from engine_parts import open_context, planned
 from toys import LOOK, SECOND, Toy
 
-from visioneval.engine.calls.asking import raise_refused_key
+from visioneval.engine.calls.asking import raise_if_stopping
 from visioneval.engine.cells.grading import CellGrades, checked_scores, grade
 from visioneval.engine.components import Components
 from visioneval.engine.sanitize import Sanitizer
@@ -25,6 +25,7 @@ from visioneval.errors import (
     GraderError,
     ImageError,
     ProviderError,
+    QuotaError,
     StorageError,
 )
 from visioneval.graders.base import Grade, GradingContext
@@ -350,7 +351,12 @@ def test_scores_outside_type_or_range_are_not_measured(value: Any, metric: Metri
     assert bool(problems) == (score is None)
 
 
-def test_only_a_refused_key_is_raised() -> None:
-    raise_refused_key(ProviderError("slow down", kind="rate_limit"), "m", Sanitizer())
-    with pytest.raises(AuthError, match=r"^m: the provider refused the API key: key \*\*\*$"):
-        raise_refused_key(ProviderError("key sk-12345678", kind="auth"), "m", Sanitizer(("sk-12345678",)))
+def test_only_a_refused_key_and_a_spent_quota_are_raised() -> None:
+    raise_if_stopping(ProviderError("slow down", kind="rate_limit"), "m", "openai", Sanitizer())
+    secrets = Sanitizer(("sk-12345678",))
+    with pytest.raises(AuthError, match=r"^m: the provider refused the API key: key \*\*\*$") as refused:
+        raise_if_stopping(ProviderError("key sk-12345678", kind="auth"), "m", "openai", secrets)
+    assert not isinstance(refused.value, QuotaError)
+    text = r"^m: the quota at openai is spent: of \*\*\* x{293}; add credit or raise the limit there, then resume$"
+    with pytest.raises(QuotaError, match=text):
+        raise_if_stopping(ProviderError(f"of sk-12345678 {'x' * 999}", kind="quota"), "m", "openai", secrets)

@@ -10,6 +10,7 @@ from concurrency import Clock, run_with_timeout, settle
 from visioneval.engine.calls import limiters
 from visioneval.engine.calls.limiters import CallRate, ConcurrencyLimiter
 from visioneval.errors import ClosingError, ProviderError
+from visioneval.suite.entries.limits import MAX_ATTEMPTS
 
 
 @pytest.fixture
@@ -214,9 +215,50 @@ def test_pauses_double_with_repeated_429s_until_a_success(clock: Clock, monkeypa
             limiter.slow_down(clock.now, None)
             return limiter.seconds_until_open
 
-        assert [backoff() for _ in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]
+        assert [backoff() for _ in range(6)] == [5, 10, 20, 40, 60, 60]
         limiter.succeeded()
-        assert backoff() == 1
+        assert backoff() == 5
+
+    run_with_timeout(scenario())
+
+
+@pytest.mark.parametrize("stated", [None, 0.0, 1.0])
+def test_the_attempts_of_a_call_outlast_a_limit_per_minute(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, stated: float | None
+) -> None:
+    """Also where the server states a wait that does not help, and each pause is the shortest that it may be."""
+    monkeypatch.setattr(limiters, "BACKOFF_S", 1.0)
+    monkeypatch.setattr("random.uniform", lambda low, high: low)
+
+    async def scenario() -> None:
+        limiter, began = ConcurrencyLimiter(1), clock.now
+        for _ in range(MAX_ATTEMPTS - 1):
+            limiter.slow_down(clock.now, stated)
+            clock.now += limiter.seconds_until_open
+        assert clock.now - began >= 60
+
+    run_with_timeout(scenario())
+
+
+def test_a_stated_wait_that_helps_is_exact(clock: Clock) -> None:
+    async def scenario() -> None:
+        limiter = ConcurrencyLimiter(1)
+        for _ in range(20):
+            limiter.slow_down(clock.now, 0.25)
+            assert limiter.seconds_until_open == 0.25
+            clock.now += 1
+            limiter.succeeded()
+
+    run_with_timeout(scenario())
+
+
+def test_endless_429s_are_no_error_of_this_program(clock: Clock) -> None:
+    async def scenario() -> None:
+        limiter = ConcurrencyLimiter(1)
+        for _ in range(2000):
+            clock.now += limiter.seconds_until_open + 1
+            limiter.slow_down(clock.now, 0.0)
+        assert limiter.seconds_until_open <= limiters.LONGEST_BACKOFF_S
 
     run_with_timeout(scenario())
 
@@ -232,10 +274,10 @@ def test_calls_that_get_a_429_together_pause_once(clock: Clock, monkeypatch: pyt
         clock.now += 1
         for _ in range(6):
             limiter.slow_down(began, None)
-        assert limiter.seconds_until_open == 0.5, "the wait of the first"
+        assert limiter.seconds_until_open == 2.5, "the wait of the first"
         clock.now += 0.25
         limiter.slow_down(began, None)
-        assert limiter.seconds_until_open == 0.25, "a call in flight says nothing new"
+        assert limiter.seconds_until_open == 2.25, "a call in flight says nothing new"
 
     run_with_timeout(scenario())
 

@@ -89,7 +89,7 @@ def test_transient_errors_are_retried(kind: str) -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        *(provider_error(kind) for kind in ("auth", "invalid", "refused", "bad_image", "offline")),
+        *(provider_error(kind) for kind in ("auth", "quota", "invalid", "refused", "bad_image", "offline")),
         BudgetError("no money"),
         RuntimeError("a slip of ours"),
         OSError("disk"),
@@ -400,12 +400,13 @@ def test_stopped_run_starts_no_generation_but_still_judges() -> None:
     run_with_timeout(scenario())
 
 
-def test_after_a_refused_key_no_waiting_call_starts() -> None:
+@pytest.mark.parametrize("kind", ["auth", "quota"])
+def test_after_a_refused_key_no_waiting_call_starts(kind: str) -> None:
     async def scenario() -> None:
         throttled = throttle_with(most=1)
-        calls = [throttled.call(GENERATE, failing(error)) for error in (provider_error("auth"), None, None)]
+        calls = [throttled.call(GENERATE, failing(error)) for error in (provider_error(kind), None, None)]
         refused, *waiting = await asyncio.gather(*calls, return_exceptions=True)
-        assert str(refused) == "it is auth"
+        assert str(refused) == f"it is {kind}"
         assert [type(error) for error in waiting] == [ClosingError, ClosingError]
         with pytest.raises(ClosingError):
             await throttled.call(JUDGE, failing())

@@ -274,7 +274,7 @@ def test_run_without_all_its_cells_is_incomplete() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stopped_by", "unjudged_pairs", "code"), [("budget", 0, 3), ("refused_key", 0, 3), (None, 1, 3)]
+    ("stopped_by", "unjudged_pairs", "code"), [("budget", 0, 3), ("refused_key", 0, 3), ("quota", 0, 3), (None, 1, 3)]
 )
 def test_exit_code_of_a_run_without_all_its_values(stopped_by: Any, unjudged_pairs: int, code: int) -> None:
     state = "interrupted" if stopped_by else "complete"
@@ -288,6 +288,8 @@ def test_exit_code_of_a_run_without_all_its_values(stopped_by: Any, unjudged_pai
         ({}, "All gates passed"),
         ({"selection": Selection(shard=Shard(number=1, count=4))}, "Shard 1/4: gates are evaluated after merging"),
         ({"state": "interrupted", "stopped_by": "budget"}, "Stopped by its budget"),
+        ({"state": "interrupted", "stopped_by": "refused_key"}, "Stopped by a refused API key"),
+        ({"state": "interrupted", "stopped_by": "quota"}, "Stopped by a spent quota"),
         ({"state": "interrupted"}, "Interrupted"),
         ({"planned_cells": 4}, "Incomplete: 3 of 4 cells"),
     ],

@@ -215,12 +215,12 @@ def exit_code(
 ) -> ExitCode:
     """Returns the exit code of a run, by the first that applies.
 
-    3 if its budget or a refused API key ended it; 130 if it was interrupted; 3 if cells are missing or unplanned, pairs
-    were not judged or measured, or a judge or a model was never asked, whatever a gate allows; for a shard, 3 if a gate
-    allows no error and it has one, else 0, as its other gates wait for the other shards; 3 if a gate on errors or
-    unmeasured cells failed, a gate is unmeasured, cannot tell or leaves out too many cells, or a selection left out all
-    gates of the suite; 1 if another gate failed; otherwise 0. ``gates`` begins with those of the suite. A suite without
-    rules has no pass rate to decide: its run passes if its outputs exist.
+    3 if its budget, a spent quota or a refused API key ended it; 130 if it was interrupted; 3 if cells are missing or
+    unplanned, pairs were not judged or measured, or a judge or a model was never asked, whatever a gate allows; for a
+    shard, 3 if a gate allows no error and it has one, else 0, as its other gates wait for the other shards; 3 if a gate
+    on errors or unmeasured cells failed, a gate is unmeasured, cannot tell or leaves out too many cells, or a selection
+    left out all gates of the suite; 1 if another gate failed; otherwise 0. ``gates`` begins with those of the suite. A
+    suite without rules has no pass rate to decide: its run passes if its outputs exist.
     """
     if info.stopped_by:
         return ExitCode.INCOMPLETE

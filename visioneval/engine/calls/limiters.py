@@ -13,6 +13,9 @@ from visioneval.errors import LONGEST_RETRY_AFTER_S, ClosingError, ProviderError
 
 BACKOFF_S = 1.0
 LONGEST_BACKOFF_S = 60.0
+_RATE_LIMIT_FACTOR = 5
+"""A 429 backs off for longer than other failures: most limits are per minute, which the attempts of a call outlast."""
+_MAX_DOUBLINGS = 10
 LONGEST_WAIT_S = 600.0
 """If a provider asks to wait longer than this, the call fails; the user can resume the run later."""
 BURST_S = 6.0
@@ -110,21 +113,28 @@ class ConcurrencyLimiter:
     def slow_down(self, started: float, retry_after: float | None) -> None:
         """A call that began at ``started`` got a 429: halves the limit and pauses all calls.
 
-        Calls that were already in flight do not halve it again, and extend the pause only if they ask for more time.
+        Calls that were already in flight do not halve it again, and extend the pause only if they ask for more time. A
+        server whose requested wait did not help is given at least as much time as one that requests none.
         """
-        now = monotonic()
+        now, wait = monotonic(), retry_after
         if started >= self._slowed_at:
             self._slowed_at = now
             self._consecutive_limits += 1
             self._allowed = max(1.0, self._allowed / 2)
-        backoff = min(LONGEST_BACKOFF_S, BACKOFF_S * 2 ** (self._consecutive_limits - 1)) * random.uniform(0.5, 1)  # noqa: S311
-        opens = now + (backoff if retry_after is None else retry_after)
+            if self._consecutive_limits > 1 and retry_after is not None:
+                wait = max(retry_after, self._backoff())
+        opens = now + (self._backoff() if wait is None else wait)
         if opens > self._opens_at and (retry_after is not None or started >= self._opens_at):
             self._opens_at = opens
             if self.seconds_until_open > LONGEST_WAIT_S:
                 self._reject_waiting(self.wait_error)
             else:
                 self._schedule_opening()
+
+    def _backoff(self) -> float:
+        doublings = min(_MAX_DOUBLINGS, self._consecutive_limits - 1)
+        longest = min(LONGEST_BACKOFF_S, _RATE_LIMIT_FACTOR * BACKOFF_S * float(2**doublings))
+        return longest * random.uniform(0.5, 1)  # noqa: S311
 
     def _schedule_opening(self) -> None:
         """Admits waiting calls once the pause ends. Reschedules itself because a timer may fire slightly early."""

@@ -21,7 +21,7 @@ from visioneval.engine.calls import limiters
 from visioneval.engine.calls.call_counts import WAITS, CallCounts, Stage
 from visioneval.engine.calls.limit_keys import Kind, RateLimitKey
 from visioneval.engine.calls.limiters import LONGEST_WAIT_S, CallRate, ConcurrencyLimiter, duration_text
-from visioneval.errors import ClosingError, ProviderError
+from visioneval.errors import STOPPING, ClosingError, ProviderError
 from visioneval.stopwatch import waiting, working
 from visioneval.suite.entries.limits import MAX_ATTEMPTS, TIMEOUT_S, Limits
 
@@ -105,7 +105,7 @@ class Throttle:
                     except ProviderError as error:
                         if error.kind == "rate_limit":
                             turn.slow_down(started, error.retry_after)
-                        elif error.kind == "auth":
+                        elif error.kind in STOPPING:
                             self.shut()  # before the slot is released, so that no other call starts
                         if error.kind in _RETRYABLE and _wait_is_too_long(error):
                             raise _with_wait(error) from error.__cause__

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.aio import primary_error
-from visioneval.engine.calls.asking import raise_refused_key
+from visioneval.engine.calls.asking import raise_if_stopping
 from visioneval.engine.calls.calls import GenerationResult
 from visioneval.engine.calls.throttle import Tries
 from visioneval.engine.calls.user_code import describe_error
@@ -200,7 +200,7 @@ async def _generate(call: Call, context: RunContext, deadline: float, request: G
             generated = await context.calls.generate(call, context.hash_of, provider, request, tries, operation_of)
             return CallOutcome(generated=generated)
     except ProviderError as error:
-        raise_refused_key(error, call.run.label, context.sanitizer)
+        raise_if_stopping(error, call.run.label, call.run.provider, context.sanitizer)
         if error.kind == "refused":
             refused = GenerationResult(refused=str(error), attempts=tries.count)
             return CallOutcome(generated=refused)

@@ -19,8 +19,9 @@ from pydantic import ValidationError
 
 from visioneval.errors import OperationError, ProviderError, ProviderErrorKind, UsageError
 from visioneval.media.network import proxy_for, refused_by_proxy, tls_context
+from visioneval.providers.quota import is_quota_spent
 from visioneval.providers.replies import ACCEPT_ENCODING, MAX_ERROR_BYTES, check_reply
-from visioneval.providers.retry_after import retry_after, seconds
+from visioneval.providers.retry_after import retry_after
 from visioneval.suite.remote import GeminiOptions, GoogleCloud, is_vertex_host
 
 DEVELOPER_URL = "https://generativelanguage.googleapis.com"
@@ -30,7 +31,6 @@ TIMEOUT_S = 600
 NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 """Errors of calls that never reached the server and cost nothing."""
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
-_SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
 _KEY_REASONS = re.compile(r"API_KEY_\w+|CONSUMER_(INVALID|SUSPENDED)|SERVICE_DISABLED")
 _MAX_MESSAGE = 500
 _CODES = {
@@ -153,8 +153,9 @@ def provider_errors() -> Iterator[None]:
     try:
         yield
     except errors.APIError as error:
-        message = f"{error.code}: {_error_message(error)[:_MAX_MESSAGE]}"
-        raise ProviderError(message, kind=_kind(error), retry_after=_retry_after(error)) from None
+        body, headers = json.dumps(error.details, default=str), getattr(error.response, "headers", None) or {}
+        kind, message = _kind(error, body), f"{error.code}: {_error_message(error)[:_MAX_MESSAGE]}"
+        raise ProviderError(message, kind=kind, retry_after=retry_after(error.code, headers, body)) from None
     except GoogleAuthError as error:
         is_retryable = isinstance(error, TransportError) or error.retryable
         raise ProviderError(
@@ -198,8 +199,10 @@ def _error_message(error: errors.APIError) -> str:
     return str(error.message or (inner if isinstance(inner, str) else None) or error.status or "no message").strip()
 
 
-def _kind(error: errors.APIError) -> ProviderErrorKind:
+def _kind(error: errors.APIError, body: str) -> ProviderErrorKind:
     """A 403 means a bad key only if Google says so; otherwise it may concern a single model."""
+    if is_quota_spent(error.code, body):
+        return "quota"
     reasons = (str(detail.get("reason", "")) for detail in _details(error))
     if error.code == 401 or (error.code in (400, 403) and any(map(_KEY_REASONS.fullmatch, reasons))):
         return "auth"
@@ -213,11 +216,3 @@ def _details(error: errors.APIError) -> list[Mapping[str, Any]]:
     inner = body.get("error")
     details = inner.get("details") if isinstance(inner, Mapping) else None
     return [detail for detail in details or () if isinstance(detail, Mapping)]
-
-
-def _retry_after(error: errors.APIError) -> float | None:
-    """Seconds from the header, or from the ``RetryInfo`` detail of the error's body."""
-    headers: Mapping[str, str] = getattr(error.response, "headers", None) or {}
-    from_header = retry_after(headers)
-    matches = (_SECONDS.fullmatch(str(detail.get("retryDelay", ""))) for detail in _details(error))
-    return from_header if from_header is not None else next((seconds(match[1]) for match in matches if match), None)

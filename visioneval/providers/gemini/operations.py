@@ -17,6 +17,7 @@ from visioneval.providers.gemini.connection import operation_errors, provider_er
 from visioneval.providers.gemini.video_files import bucket_video
 from visioneval.providers.gemini.video_params import veo_inputs_problem
 from visioneval.providers.input_images import accepted_image
+from visioneval.providers.quota import is_quota_spent
 from visioneval.providers.video_inputs import VideoInputs
 from visioneval.suite.remote import GoogleCloud
 
@@ -85,6 +86,8 @@ def operation_error(name: str, code: object, message: object) -> OperationError:
     if REFUSAL.search(text):
         return OperationError(text, kind="refused")
     kind = _KINDS.get(code, "invalid") if isinstance(code, int) else "invalid"
+    if is_quota_spent(0, text):
+        kind = "quota"
     return OperationError(f"the operation {name} has failed: {text}", kind=kind)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import aiohttp
@@ -18,6 +19,7 @@ from pybase64 import b64encode
 from visioneval.errors import OperationError, ProviderError, ProviderErrorKind
 from visioneval.media.network import refused_by_proxy
 from visioneval.providers.openai.client import client_for
+from visioneval.providers.quota import is_quota_spent
 from visioneval.providers.retry_after import retry_after
 from visioneval.suite.remote import OpenAIOptions
 
@@ -46,8 +48,10 @@ def provider_errors(client: openai.AsyncOpenAI) -> Iterator[None]:
             client, str(error), error.kind, error.retry_after, may_be_billed=error.may_be_billed
         ) from None
     except openai.APIStatusError as error:
-        kind = kind_of_status(error.status_code, error.code)
-        raise _provider_error(client, _error_message(error), kind, retry_after(error.response.headers)) from None
+        body = error.response.text
+        kind = kind_of_status(error.status_code, error.code, body)
+        wait = retry_after(error.status_code, error.response.headers, body)
+        raise _provider_error(client, _error_message(error, kind), kind, wait) from None
     except openai.APIConnectionError as error:  # includes timeouts
         raise _no_answer(client, error.__cause__ or error) from None  # the SDK reports all of them as timeouts
     except aiohttp.ClientResponseError as error:  # invalid HTTP, which the SDK does not catch
@@ -106,22 +110,23 @@ def read_json(response: httpx2.Response) -> dict[str, Any]:
         data = jiter.from_json(response.content, allow_inf_nan=False)  # reads a long text twice as fast as orjson
     if isinstance(data, dict):
         if data.get("error") and data.get("status") != "failed":  # the judge handles those
-            raise error_in_reply(data["error"], retry_after(response.headers))
+            raise error_in_reply(data["error"], response.headers)
         return data
     start = " ".join(response.text.split())[:80]
     message = f"the answer is not from this API; check base_url. It begins with {start!r}"
     raise ProviderError(message, kind="invalid")
 
 
-def error_in_reply(error: object, wait: float | None = None) -> ProviderError:
-    """The error in a reply with status 200. Unknown codes count as transient."""
+def error_in_reply(error: object, headers: Mapping[str, str] = MappingProxyType({})) -> ProviderError:
+    """The error in a reply with status 200 and these headers. Unknown codes count as transient."""
     fields: Mapping[str, Any] = error if isinstance(error, Mapping) else {}
     code = str(fields.get("code"))
     by_name = (status for status, known in _STATUS_BY_NAME.items() if {code, str(fields.get("type"))} & known)
     status = int(code) if re.fullmatch("[45][0-9][0-9]", code) else next(by_name, 500)
-    message = fields.get("message") or (error if isinstance(error, str) else orjson.dumps(error).decode())
+    body = error if isinstance(error, str) else orjson.dumps(error).decode()
+    message = f"the reply is an error: {fields.get('message') or body}"[:_MAX_MESSAGE]
     return ProviderError(
-        f"the reply is an error: {message}"[:_MAX_MESSAGE], kind=kind_of_status(status, code), retry_after=wait
+        message, kind=kind_of_status(status, code, body), retry_after=retry_after(status, headers, body)
     )
 
 
@@ -135,21 +140,24 @@ def parse_errors() -> Iterator[None]:
         raise ProviderError(message[:_MAX_MESSAGE], kind="transient", may_be_billed=True) from None
 
 
-def kind_of_status(status: int, code: object) -> ProviderErrorKind:
-    """The kind of an error by its HTTP status and the provider's code."""
+def kind_of_status(status: int, code: object, body: str) -> ProviderErrorKind:
+    """The kind of an error by its HTTP status, the provider's code and the text of the reply."""
     if str(code) in _REFUSALS:
         return "refused"
-    if status == 401 or code == "insufficient_quota":
+    if is_quota_spent(status, body):
+        return "quota"
+    if status == 401:
         return "auth"
     if status == 429:
         return "rate_limit"
     return "transient" if status in (408, 409) or status >= 500 else "invalid"
 
 
-def _error_message(error: openai.APIStatusError) -> str:
+def _error_message(error: openai.APIStatusError, kind: ProviderErrorKind) -> str:
     body = error.body if isinstance(error.body, Mapping) else {}
     message = body.get("message") or error.response.text.strip() or error.message
-    return f"{error.status_code}: {message}"
+    code = f" ({error.code})" if kind == "quota" and error.code and str(error.code) != str(error.status_code) else ""
+    return f"{error.status_code}: {message}{code}"
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:

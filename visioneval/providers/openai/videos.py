@@ -108,7 +108,8 @@ def _failure(name: str, job: Mapping[str, Any]) -> OperationError:
     error = job.get("error")
     fields: Mapping[str, Any] = error if isinstance(error, Mapping) else {"message": error}
     code, text = fields.get("code"), " ".join(str(fields.get("message") or "no reason is given").split())[:_MAX_MESSAGE]
-    kind: ProviderErrorKind = kind_of_status(500 if "server" in str(code) or "internal" in str(code) else 400, code)
+    status = 500 if "server" in str(code) or "internal" in str(code) else 400
+    kind: ProviderErrorKind = kind_of_status(status, code, f"{code} {text}")
     if kind == "refused":
         return OperationError(text, kind="refused")
     return OperationError(f"the video {name} ended as {job.get('status')!r:.40}: {text}", kind=kind)

@@ -16,7 +16,7 @@ from visioneval.engine.cells.context import RunContext
 from visioneval.engine.listener import Listener
 from visioneval.engine.run import CELLS_PER_CALL, STATUS_INTERVAL_S, Jobs
 from visioneval.engine.shutdown import Progress
-from visioneval.errors import AuthError, BudgetError, ClosingError, StoppedError, StorageError, UsageError
+from visioneval.errors import AuthError, BudgetError, ClosingError, QuotaError, StoppedError, StorageError, UsageError
 from visioneval.records.stores.lookup import fetch_outputs
 from visioneval.scale.ray.assignment import assign, written_probes
 from visioneval.scale.ray.job_queue import JobQueue, shards
@@ -36,7 +36,7 @@ MAX_LOST = 3
 """A job that has lost so many workers is given up, as it may be what ends them."""
 WINDOW = 2
 """Jobs that a worker has at once if no calls are paid: one waits until the other is done."""
-_FAILURES = {"auth": AuthError, "storage": StorageError, "other": StoppedError}
+_FAILURES = {"auth": AuthError, "quota": QuotaError, "storage": StorageError, "other": StoppedError}
 
 
 class WorkerHandle:

@@ -136,6 +136,9 @@ class UnsentFile:
     data: bytes
 
 
+FailureKind = Literal["auth", "quota", "storage", "other"]
+
+
 @dataclass(frozen=True, slots=True)
 class JobResult:
     """What a worker did of a job. The driver writes it."""
@@ -151,7 +154,7 @@ class JobResult:
     is_out_of_budget: bool = False
     failure: str | None = None
     """The message of the fault that ends the run."""
-    failure_kind: Literal["auth", "storage", "other"] = "other"
+    failure_kind: FailureKind = "other"
 
 
 @dataclass(slots=True)

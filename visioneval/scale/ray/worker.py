@@ -24,7 +24,7 @@ from visioneval.engine.memory import unmap_large_blocks
 from visioneval.engine.open_files import allow_open_files
 from visioneval.engine.run import finish_job, open_context, trim_memory
 from visioneval.engine.shutdown import Progress
-from visioneval.errors import AuthError, StorageError, UsageError, VisionEvalError
+from visioneval.errors import AuthError, QuotaError, StorageError, UsageError, VisionEvalError
 from visioneval.extras import install_command
 from visioneval.records.model import Record
 from visioneval.records.questions import PromptQuestions, QuestionsWriter
@@ -34,6 +34,7 @@ from visioneval.registry import describe_user_error
 from visioneval.scale.ray.leases import Leases, leased
 from visioneval.scale.ray.messages import (
     Assignment,
+    FailureKind,
     Grant,
     JobResult,
     LeaseEnd,
@@ -193,7 +194,7 @@ class Worker:
             progress.left,
             progress.out_of_budget,
             None if failure is None else _failure_text(failure),
-            "auth" if isinstance(failure, AuthError) else "storage" if isinstance(failure, StorageError) else "other",
+            _failure_kind(failure),
         )
 
     async def stop(self, *, all_calls: bool) -> None:
@@ -211,6 +212,13 @@ class Worker:
         for task in self._background:
             task.cancel()
         self._stack.close()
+
+
+def _failure_kind(failure: Exception | None) -> FailureKind:
+    kinds: tuple[tuple[FailureKind, type[Exception]], ...] = (
+        ("quota", QuotaError), ("auth", AuthError), ("storage", StorageError)
+    )  # fmt: skip
+    return next((kind for kind, error in kinds if isinstance(failure, error)), "other")
 
 
 def _failure_text(failure: Exception) -> str:

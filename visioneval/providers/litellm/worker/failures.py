@@ -55,10 +55,13 @@ def provider_error(error: BaseException, trace: Trace, key: str | None) -> Provi
 def _of_reply(trace: Trace) -> ProviderError:
     assert trace.status is not None
     message, code = _reason(trace.body)
-    kind = kind_of_status(trace.status, code)
+    body = trace.body.decode("utf-8", "replace")
+    kind = kind_of_status(trace.status, code, body)
     if kind == "invalid" and _REFUSAL.search(f"{code} {message}"):
         kind = "refused"
-    return ProviderError(f"{trace.status}: {message}", kind=kind, retry_after=retry_after(trace.headers))
+    return ProviderError(
+        f"{trace.status}: {message}", kind=kind, retry_after=retry_after(trace.status, trace.headers, body)
+    )
 
 
 def _of_answer(error: BaseException) -> ProviderError:
