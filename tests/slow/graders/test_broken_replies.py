@@ -143,7 +143,7 @@ def test_a_refused_key_with_the_status_200_ends_the_run(tmp_path: Path, api: Fak
         ({"error": "model is loading"}, "transient", "the reply is an error: model is loading"),
         ({"error": {"message": "slow", "code": "429"}}, "rate_limit", "the reply is an error: slow"),
         ({"error": {"message": "slow", "type": "rate_limit_error"}}, "rate_limit", "the reply is an error: slow"),
-        ({"error": ["odd"]}, "transient", 'the reply is an error: ["odd"]'),
+        ({"error": ["odd"]}, "transient", "the reply is an error: odd"),
         ({"error": {"code": "content_filter", "message": "no"}}, "refused", "the reply is an error: no"),
         (
             {"choices": [{"error": {"code": 502, "message": "host is down"}, "finish_reason": "error"}]},

@@ -156,7 +156,7 @@ def test_a_mask_may_be_ignored(api: FakeAPI, files: CaseFiles) -> None:
 FAULTS = [
     (Fault("rate_limit"), "rate_limit", "429: You exceeded your current quota"),
     (Fault("server_error"), "transient", "500: An internal error has occurred"),
-    (Fault("bad_gateway"), "transient", "502: <html>"),
+    (Fault("bad_gateway"), "transient", "502: a web page: '502 Bad Gateway'"),
     (Fault("unavailable"), "transient", "503: The model is overloaded"),
     (Fault("reset"), "transient", "no answer: ReadError"),
     (Fault("truncated_body"), "transient", "no answer: RemoteProtocolError"),

@@ -18,6 +18,8 @@ from google.genai import errors, types
 from pydantic import ValidationError
 
 from visioneval.errors import OperationError, ProviderError, ProviderErrorKind, UsageError
+from visioneval.providers.error_replies import ErrorReply, read_error
+from visioneval.providers.refusals import is_refusal
 from visioneval.providers.replies import ACCEPT_ENCODING, MAX_ERROR_BYTES, check_reply
 from visioneval.providers.retry_after import retry_after, seconds
 from visioneval.providers.tls import tls_context
@@ -151,8 +153,7 @@ def provider_errors() -> Iterator[None]:
     try:
         yield
     except errors.APIError as error:
-        message = f"{error.code}: {_error_message(error)[:_MAX_MESSAGE]}"
-        raise ProviderError(message, kind=_kind(error), retry_after=_retry_after(error)) from None
+        raise ProviderError(_message(error), kind=_kind(error), retry_after=_retry_after(error)) from None
     except GoogleAuthError as error:
         is_retryable = isinstance(error, TransportError) or error.retryable
         raise ProviderError(
@@ -185,17 +186,24 @@ def operation_errors(name: str) -> Iterator[None]:
         except errors.APIError as error:
             if error.code not in (404, 410):
                 raise
-            message = f"{error.code}: {_error_message(error)[:_MAX_MESSAGE]}"
-            raise OperationError(f"the operation {name} has expired or is unknown: {message}", kind="invalid") from None
+            message = f"the operation {name} has expired or is unknown: {_message(error)}"
+            raise OperationError(message, kind="invalid") from None
 
 
-def _error_message(error: errors.APIError) -> str:
-    inner = error.details.get("error") if isinstance(error.details, Mapping) else None
-    return str(error.message or (inner if isinstance(inner, str) else None) or error.status or "no message").strip()
+def _reply(error: errors.APIError) -> ErrorReply:
+    """What its body says: JSON, or the text of another server, which the SDK puts under ``message``."""
+    return read_error(error.details)
+
+
+def _message(error: errors.APIError) -> str:
+    words = _reply(error).message or str(error.status or "no message")
+    return f"{error.code}: {words[:_MAX_MESSAGE]}"
 
 
 def _kind(error: errors.APIError) -> ProviderErrorKind:
     """A 403 means a bad key only if Google says so; otherwise it may concern a single model."""
+    if is_refusal(error.code, _reply(error)):
+        return "refused"
     reasons = (str(detail.get("reason", "")) for detail in _details(error))
     if error.code == 401 or (error.code in (400, 403) and any(map(_KEY_REASONS.fullmatch, reasons))):
         return "auth"

@@ -16,11 +16,12 @@ from aiohttp.http import HttpProcessingError
 from pybase64 import b64encode
 
 from visioneval.errors import OperationError, ProviderError, ProviderErrorKind
+from visioneval.providers.error_replies import ErrorReply, read_error
 from visioneval.providers.openai.client import client_for
+from visioneval.providers.refusals import is_refusal
 from visioneval.providers.retry_after import retry_after
 from visioneval.suite.remote import OpenAIOptions
 
-_REFUSALS = {"moderation_blocked", "content_policy_violation", "content_filter", "invalid_prompt"}
 _STATUS_BY_NAME = {
     401: {"invalid_api_key", "authentication_error"},
     429: {"rate_limit_exceeded", "rate_limit_error", "requests", "tokens"},
@@ -45,8 +46,10 @@ def provider_errors(client: openai.AsyncOpenAI) -> Iterator[None]:
             client, str(error), error.kind, error.retry_after, may_be_billed=error.may_be_billed
         ) from None
     except openai.APIStatusError as error:
-        kind = kind_of_status(error.status_code, error.code)
-        raise _provider_error(client, _error_message(error), kind, retry_after(error.response.headers)) from None
+        reply = read_error(error.response.text)
+        message = f"{error.status_code}: {reply.message or 'no message'}"
+        kind = kind_of_error(error.status_code, reply)
+        raise _provider_error(client, message, kind, retry_after(error.response.headers)) from None
     except openai.APIConnectionError as error:  # includes timeouts
         cause = error.__cause__ or error  # the SDK reports all of them as timeouts
         message = f"no answer: {_cause_text(cause)}"
@@ -117,10 +120,9 @@ def error_in_reply(error: object, wait: float | None = None) -> ProviderError:
     code = str(fields.get("code"))
     by_name = (status for status, known in _STATUS_BY_NAME.items() if {code, str(fields.get("type"))} & known)
     status = int(code) if re.fullmatch("[45][0-9][0-9]", code) else next(by_name, 500)
-    message = fields.get("message") or (error if isinstance(error, str) else orjson.dumps(error).decode())
-    return ProviderError(
-        f"the reply is an error: {message}"[:_MAX_MESSAGE], kind=kind_of_status(status, code), retry_after=wait
-    )
+    reply = read_error({"error": error})
+    message = f"the reply is an error: {reply.message}"[:_MAX_MESSAGE]
+    return ProviderError(message, kind=kind_of_error(status, reply), retry_after=wait)
 
 
 @contextmanager
@@ -133,21 +135,18 @@ def parse_errors() -> Iterator[None]:
         raise ProviderError(message[:_MAX_MESSAGE], kind="transient", may_be_billed=True) from None
 
 
+def kind_of_error(status: int, error: ErrorReply) -> ProviderErrorKind:
+    """The kind of an error by its HTTP status, and what its body says."""
+    return "refused" if is_refusal(status, error) else kind_of_status(status, error.code)
+
+
 def kind_of_status(status: int, code: object) -> ProviderErrorKind:
-    """The kind of an error by its HTTP status and the provider's code."""
-    if str(code) in _REFUSALS:
-        return "refused"
+    """The kind of an error that is no refusal, by its HTTP status and the provider's code."""
     if status == 401 or code == "insufficient_quota":
         return "auth"
     if status == 429:
         return "rate_limit"
     return "transient" if status in (408, 409) or status >= 500 else "invalid"
-
-
-def _error_message(error: openai.APIStatusError) -> str:
-    body = error.body if isinstance(error.body, Mapping) else {}
-    message = body.get("message") or error.response.text.strip() or error.message
-    return f"{error.status_code}: {message}"
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:
