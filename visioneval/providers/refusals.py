@@ -7,7 +7,7 @@ prompt that is too long and a blocked account are none, also where their words m
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from visioneval.providers.error_replies import ErrorReply
 
@@ -27,12 +27,10 @@ CODES: Mapping[str, str] = {
 """Codes, types and inner codes that mean a refusal, without case and punctuation."""
 _SENSITIVE = "sensitivecontentdetected"
 """In ByteDance's codes: ``OutputImageSensitiveContentDetected.PolicyViolation``."""
-FINISH_REASONS = frozenset({
-    "safety", "prohibitedcontent", "blocklist", "spii", "recitation", "modelarmor", "imagesafety",
-    "imageprohibitedcontent", "imagerecitation",  # Gemini
-    "contentfilter", "refusal", "contentfiltered",  # of chat completions, Anthropic behind them, and Stability
-})  # fmt: skip
-"""Why an answer ended, where that means a refusal, without case and punctuation."""
+_ENDINGS = re.compile("safety|prohibited|recitation|blocklist|spii|modelarmor|contentfilter|refusal|moderat")
+"""In the reasons for which a refused answer ended, without case and punctuation, so that new ones are recognized too:
+Gemini's ``IMAGE_SAFETY``, ``content_filter: RECITATION`` of chat completions, Anthropic's ``refusal``."""
+_MAX_QUOTED = 200
 _NEVER = (401, 402, 429)
 """The statuses of the key, of money and of limits: no code makes one of them a refusal."""
 _REJECTED = (200, 400, 403, 422, 451, 500)
@@ -74,9 +72,16 @@ def is_refusal(status: int, error: ErrorReply) -> bool:
     return _WORDS.search(error.message) is not None
 
 
-def is_refusing_reason(finish_reason: object) -> bool:
-    """Whether an answer ended as a refusal. OpenAI's form of Gemini's: ``content_filter: PROHIBITED_CONTENT``."""
-    return _plain(str(finish_reason or "").partition(":")[0]) in FINISH_REASONS
+def is_refusing_end(finish_reason: object) -> bool:
+    """Whether an answer ended as a refusal."""
+    return _ENDINGS.search(_plain(str(finish_reason or ""))) is not None
+
+
+def end_of_answer(reason: object, message: object, text: str) -> str:
+    """Why an answer ended, the message about it, and the first words of what it says, on one line."""
+    words, why = " ".join(text.split()), " ".join(str(message or "").split())
+    quoted = f"; it says {words[:_MAX_QUOTED]!r}{'...' if len(words) > _MAX_QUOTED else ''}" if words else ""
+    return f"{reason or 'no finish reason'}{f' ({why[:_MAX_QUOTED]})' if why else ''}{quoted}"
 
 
 def moderated(output: object) -> str | None:
@@ -84,6 +89,12 @@ def moderated(output: object) -> str | None:
     if isinstance(output, Mapping) and output.get("respect_moderation") is False:  # xAI
         return "the output did not pass the provider's moderation (respect_moderation: false)"
     return None
+
+
+def moderated_images(images: Sequence[object]) -> str | None:
+    """Why an answer with these images is a refusal; ``None`` if there is one that is not."""
+    reasons = [moderated(image) for image in images]
+    return reasons[0] if reasons and all(reasons) else None
 
 
 def _plain(code: str) -> str:

@@ -126,6 +126,44 @@ OTHER_ERRORS: Mapping[str, Form] = {
     "web page": (502, "<html><head><title>502 Bad Gateway</title></head><body>safety system</body></html>"),
 }  # fmt: skip
 
+CANNOT = "I can't help with\nthat request."
+
+
+def gemini(reason: str | None, text: str = "", *images: str, **fields: Any) -> dict[str, Any]:
+    """An answer of Gemini. ``images`` are in base64; one that begins with ``thought:`` is a draft."""
+    parts: list[dict[str, Any]] = [{"text": text}] if text else []
+    for image in images:
+        data = {"inlineData": {"mimeType": "image/png", "data": image.removeprefix("thought:")}}
+        parts.append({**data, "thought": True} if image.startswith("thought:") else data)
+    candidate = {"content": {"parts": parts}, "finishReason": reason, "index": 0, **fields}
+    return {"candidates": [candidate], "usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": 3}}
+
+
+GEMINI_REASONS = (
+    "SAFETY", "IMAGE_SAFETY", "PROHIBITED_CONTENT", "IMAGE_PROHIBITED_CONTENT", "RECITATION", "IMAGE_RECITATION",
+    "BLOCKLIST", "SPII", "MODEL_ARMOR", "IMAGE_SAFETY_OF_A_NEWER_API",
+)  # fmt: skip
+GEMINI_REFUSALS: Mapping[str, Form] = {
+    **{f"finish {reason}": (200, gemini(reason)) for reason in GEMINI_REASONS},
+    "finish with words": (200, gemini("IMAGE_SAFETY", CANNOT, finishMessage="Unable to show the image.")),
+    "blocked prompt": (200, {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}}),
+    "blocked by a new reason": (200, {"promptFeedback": {"blockReason": "BRAND_NEW", "blockReasonMessage": "no"}}),
+    "responsible ai": (
+        400,
+        _error("The prompt could not be submitted. This prompt contains sensitive words that violate Google's "
+               "Responsible AI practices. Support codes: 1", code=400, status="INVALID_ARGUMENT"),
+    ),
+}  # fmt: skip
+GEMINI_ERRORS: Mapping[str, Form] = {
+    "STOP": (200, gemini("STOP", CANNOT)),
+    "NO_IMAGE": (200, gemini("NO_IMAGE", finishMessage="The model\ncould not.")),
+    "IMAGE_OTHER": (200, gemini("IMAGE_OTHER")),
+    "OTHER": (200, gemini("OTHER", CANNOT * 20)),
+    "A_NEW_REASON": (200, gemini("A_NEW_REASON")),
+    "no reason": (200, gemini(None, CANNOT)),
+    "safety_settings": (400, _error("safety_settings is not supported", code=400, status="INVALID_ARGUMENT")),
+}
+
 
 @contextmanager
 def answering(forms: Mapping[str, Form]) -> Iterator[str]:

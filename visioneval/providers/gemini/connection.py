@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import warnings
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -25,6 +26,8 @@ from visioneval.providers.retry_after import retry_after, seconds
 from visioneval.providers.tls import tls_context
 from visioneval.suite.remote import GeminiOptions, GoogleCloud, is_vertex_host
 
+# A reason of a newer API is kept by its name; the SDK would warn on standard error.
+warnings.filterwarnings("ignore", r".* is not a valid \w+$", UserWarning, r"google\.genai\.")
 DEVELOPER_URL = "https://generativelanguage.googleapis.com"
 API_VERSION = "v1beta"
 VERTEX_API_VERSION = "v1beta1"
