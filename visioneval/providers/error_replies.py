@@ -16,6 +16,8 @@ _WORDS = ("message", "msg", "detail", "title")
 _CODES = ("code", "type", "name", "status", "reason", "error_type", "finish_reason")
 _ECHOES = ("input", "ctx", "params")
 """What repeats the request."""
+CLOSED = "the connection was closed in the middle of the answer"
+_MAX_QUOTED = 80
 _MAX_DEPTH = 8
 _MAX_CODES = 100
 _MAX_CODE = 200
@@ -51,6 +53,14 @@ def one_line(text: str) -> str:
     title = _TITLE.search(text)
     words = " ".join((title[1] if title else _TAG.sub(" ", text)).split())
     return f"a web page: {words!r}" if words else "a web page"
+
+
+def beginning(text: str) -> str:
+    """What an answer is that cannot be used, as the end of a sentence."""
+    line = one_line(text)
+    if not line:
+        return "is empty"
+    return f"is {line[:_MAX_QUOTED]}" if _PAGE.match(text) else f"begins with {line[:_MAX_QUOTED]!r}"
 
 
 def _parsed(text: str) -> object:

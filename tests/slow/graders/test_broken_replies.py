@@ -346,5 +346,5 @@ def test_a_slow_reply_ends_with_the_time_limit(tmp_path: Path, api: FakeAPI) -> 
     suite = tmp_path / "suite.yaml"
     suite.write_text(suite.read_text().replace('"timeout_s": 20', '"timeout_s": 1'))
     record = failing.run_with_fault(Fault("drip"), "--log-file", str(tmp_path / "log"))
-    assert error_of(record) == "no answer within 1 s"
+    assert error_of(record) == "no answer within 1 s, the timeout_s of limits: openai"
     assert failing.logged(tmp_path / "log") == ["cancelled"] * 2

@@ -216,7 +216,7 @@ async def _generate(call: Call, context: RunContext, deadline: float, request: G
 
 
 def _timeout_error(stage: Any, context: RunContext) -> CellError:
-    message = f"exceeded the cell timeout of {context.plan.suite.cell_timeout_s:g} s"
+    message = f"exceeded the cell timeout of {context.plan.suite.cell_timeout_s:g} s (cell_timeout_s)"
     return CellError(stage=stage, kind="timeout", message=message)
 
 

@@ -19,7 +19,7 @@ from google.genai import errors, types
 from pydantic import ValidationError
 
 from visioneval.errors import OperationError, ProviderError, ProviderErrorKind, UsageError
-from visioneval.providers.error_replies import ErrorReply, read_error
+from visioneval.providers.error_replies import CLOSED, ErrorReply, beginning, read_error
 from visioneval.providers.refusals import is_refusal
 from visioneval.providers.replies import ACCEPT_ENCODING, MAX_ERROR_BYTES, check_reply
 from visioneval.providers.retry_after import retry_after, seconds
@@ -166,9 +166,13 @@ def provider_errors() -> Iterator[None]:
         detail = f": {error}" if str(error) else ""
         may_be_sent = not isinstance(error, NEVER_SENT)
         message = f"no answer: {type(error).__name__}{detail}"
+        if isinstance(error, httpx2.ReadTimeout):
+            message = f"no answer within {TIMEOUT_S} s, after which Gemini's client gives up whatever timeout_s says"
+        elif isinstance(error, httpx2.RemoteProtocolError) and "complete message body" in str(error):
+            message = f"no answer: {CLOSED}"
         raise ProviderError(message, kind="transient", may_be_billed=may_be_sent) from None
     except json.JSONDecodeError as error:
-        message = f"the answer is not JSON: it begins with {error.doc[:60]!r}"
+        message = f"the answer is not JSON: it {beginning(error.doc)}"
         raise ProviderError(message, kind="transient", may_be_billed=True) from None
     except (errors.UnknownApiResponseError, ValidationError) as error:
         message = f"the answer could not be read: {' '.join(str(error).split())}"

@@ -16,7 +16,7 @@ from aiohttp.http import HttpProcessingError
 from pybase64 import b64encode
 
 from visioneval.errors import OperationError, ProviderError, ProviderErrorKind
-from visioneval.providers.error_replies import ErrorReply, read_error
+from visioneval.providers.error_replies import CLOSED, ErrorReply, beginning, read_error
 from visioneval.providers.openai.client import client_for
 from visioneval.providers.refusals import is_refusal
 from visioneval.providers.retry_after import retry_after
@@ -68,6 +68,9 @@ def provider_errors(client: openai.AsyncOpenAI) -> Iterator[None]:
 
 def _cause_text(error: BaseException) -> str:
     """What went wrong, on one line. aiohttp names its TLS settings even for an http URL; they are left out."""
+    if "payload is not completed" in str(error):
+        received = re.search(r"received \d+ of \d+ bytes", str(error))
+        return f"{CLOSED}{f' ({received[0]})' if received else ''}"
     return " ".join(str(error).split()).replace(" ssl:default", "") or type(error).__name__
 
 
@@ -104,13 +107,15 @@ def read_json(response: httpx2.Response) -> dict[str, Any]:
     """
     data = None
     if "json" in response.headers.get("content-type", ""):
-        data = jiter.from_json(response.content, allow_inf_nan=False)  # reads a long text twice as fast as orjson
+        try:
+            data = jiter.from_json(response.content, allow_inf_nan=False)  # reads a long text twice as fast as orjson
+        except ValueError as error:
+            raise ValueError(f"{error}; it {beginning(response.text)}") from None
     if isinstance(data, dict):
         if data.get("error") and data.get("status") != "failed":  # the judge handles those
             raise error_in_reply(data["error"], retry_after(response.headers))
         return data
-    start = " ".join(response.text.split())[:80]
-    message = f"the answer is not from this API; check base_url. It begins with {start!r}"
+    message = f"the answer is not from this API; check base_url. It {beginning(response.text)}"
     raise ProviderError(message, kind="invalid")
 
 
