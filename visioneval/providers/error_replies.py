@@ -102,7 +102,8 @@ def _message(data: object, error: object) -> str:
 
 def _cause(metadata: Mapping[str, Any]) -> str:
     raw, name = metadata.get("raw"), metadata.get("provider_name")
-    words = read_error(raw).message if raw else ""
+    inner = _parsed(raw) if isinstance(raw, str) else raw
+    words = one_line(inner) if isinstance(inner, str) else read_error(inner).message if inner else ""
     return ": ".join(str(part) for part in (name, words) if part)
 
 

@@ -85,6 +85,49 @@ def test_gemini_refuses_by_its_finish_reason_and_its_words_are_quoted(tmp_path: 
     assert errors["safety_settings"].message == "400: safety_settings is not supported"
 
 
+def test_a_gemini_judge_refuses_by_the_same_reasons(tmp_path: Path, save_image: Callable[..., Path]) -> None:
+    forms = {**GEMINI_REFUSALS, **GEMINI_ERRORS}
+    records = judged(tmp_path, forms, "gemini", save_image)
+    assert {name: record.graders[0].refused for name, record in records.items()} == {
+        name: int(name in GEMINI_REFUSALS) for name in forms
+    }
+
+
+_ROUTED = {"message": "Provider returned error", "code": 502}
+CAUSES: dict[str, tuple[Form, str]] = {
+    "raw words": (
+        (502, {"error": {**_ROUTED, "metadata": {"raw": "the model\nis down", "provider_name": "BaseTen"}}}),
+        "502: Provider returned error (BaseTen: the model is down)",
+    ),
+    "raw json": (
+        (400, {"error": {**_ROUTED, "code": 400, "metadata": {"raw": '{"error":{"message":"at most 1 image"}}'}}}),
+        "400: Provider returned error (at most 1 image)",
+    ),
+    "raw page": (
+        (502, {"error": {**_ROUTED, "metadata": {"raw": "<html><title>Bad\nGateway</title></html>"}}}),
+        "502: Provider returned error (a web page: 'Bad Gateway')",
+    ),
+    "no raw": ((502, {"error": {**_ROUTED, "metadata": {"provider_name": "BaseTen"}}}),
+               "502: Provider returned error (BaseTen)"),
+    "page without a title": ((503, "<html><body><h1>Down</h1><script>x()</script></body></html>"),
+                             "503: a web page: 'Down'"),
+    "text": ((500, "Internal Server Error\nTraceback: line 1"), "500: Internal Server Error"),
+    "no message": ((500, {"error": {"message": None, "code": "odd"}}), '500: {"error":{"message":null,"code":"odd"}}'),
+    "nothing": ((500, ""), "500: no message"),
+    "a key": ((400, {"error": {"message": "no", "metadata": {"raw": f"bad key {KEY}", "provider_name": "X"}}}),
+              "400: no (X: bad key ***)"),
+    "deep": ((400, {"error": {"error": {"error": "inner"}}}), "400: inner"),
+    "a page with status 200": ((200, "<!doctype html><title>Sign in</title>"),
+                               "the answer is not from this API; check base_url. It is a web page: 'Sign in'"),
+}  # fmt: skip
+
+
+def test_the_cause_of_an_error_is_in_its_message(tmp_path: Path) -> None:
+    _, records = run_forms(tmp_path, {name: form for name, (form, _) in CAUSES.items()})
+    messages = {name: record.error.message for name, record in records.items() if record.error is not None}
+    assert messages == {name: message for name, (_, message) in CAUSES.items()}
+
+
 def test_a_paid_answer_in_words_counts_its_tokens(tmp_path: Path) -> None:
     _, records = run_forms(tmp_path, {"STOP": GEMINI_ERRORS["STOP"]}, provider="gemini")
     usage = records["STOP"].usage

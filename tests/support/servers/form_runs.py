@@ -16,6 +16,7 @@ from visioneval.records.model import Record, read_records
 KEY = "sk-secret-0123456789"
 LOOK = {"key": "look", "type": "rubric", "metrics": {"nice": {"type": "pass_fail", "description": "it is nice"}}}
 HOSTS = {"openai": "/v1", "gemini": ""}
+JUDGES = {"openai": "gpt-5.4", "gemini": "gemini-3.5-flash"}
 MODELS = {"openai": "gpt-image-2", "gemini": "gemini-nano-banana-2.1"}
 
 

@@ -46,7 +46,7 @@ REFUSALS: Mapping[str, Form] = {
     "litellm proxy": (
         400,
         _error(f"litellm.BadRequestError: litellm.ContentPolicyViolationError: AzureException - {_AZURE_WORDS}\n"
-               "model=azure/gpt-image. content_policy_fallback=None.", type=None, param=None, code="400",
+               "model=azure/gpt-image-2. content_policy_fallback=None.", type=None, param=None, code="400",
                provider_specific_fields={"innererror": _AZURE_INNER}),
     ),
     "litellm proxy, words": (
