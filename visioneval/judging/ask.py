@@ -11,6 +11,7 @@ from visioneval.aio import run_in_thread
 from visioneval.errors import GraderError
 from visioneval.providers.base import Question, Reply
 from visioneval.providers.reply_json import JSONObject, UnreadableReplyError, read_objects
+from visioneval.providers.reply_values import typed_value
 
 Ask = Callable[[Question], Awaitable[Reply]]
 Check = Callable[[Any], list[str]]
@@ -44,11 +45,15 @@ class Answer:
 
 
 class OffSchemaError(GraderError):
-    """The judge's reply did not match the schema, twice. ``replies`` holds both replies."""
+    """The judge's reply did not match the schema, twice. ``replies`` holds both replies.
 
-    def __init__(self, message: str, replies: tuple[Reply, ...]) -> None:
+    ``objects`` are the JSON objects in them, the last one first, where a reply has one and is complete.
+    """
+
+    def __init__(self, message: str, replies: tuple[Reply, ...], objects: tuple[Mapping[str, Any], ...] = ()) -> None:
         super().__init__(message)
         self.replies = replies
+        self.objects = objects
 
 
 async def ask_for_json(
@@ -86,14 +91,16 @@ async def exchange(ask: Ask, question: Question, check: Check, unrecorded: Mappi
     first_reply = await ask(question)
     if first_reply.shape == "recorded":
         return _recorded_answer(first_reply, check, unrecorded or {})
-    first_reading = await _read(first_reply, check)
+    first_reading = await _read(first_reply, check, question.schema)
     if first_reading.is_clean:
         return _answer(first_reading, question, first_reply)
     second_reply = await ask(retry_question(question, first_reply, first_reading.problems))
-    second_reading = await _read(second_reply, check)
+    second_reading = await _read(second_reply, check, question.schema)
     usable = next((reading for reading in (second_reading, first_reading) if reading.how is not None), None)
     if usable is None:
-        raise OffSchemaError(f"{OFF_SHAPE}: {'; '.join(second_reading.problems[:3])}", (first_reply, second_reply))
+        objects = tuple(data for data in (second_reading.data, first_reading.data) if data is not None)
+        message = f"{OFF_SHAPE}: {'; '.join(second_reading.problems[:3])}"
+        raise OffSchemaError(message, (first_reply, second_reply), objects)
     return _answer(usable, question, first_reply, second_reply)
 
 
@@ -105,13 +112,17 @@ def _answer(reading: ReadReply, question: Question, *replies: Reply) -> Answer:
 def _recorded_answer(reply: Reply, check: Check, unrecorded: Mapping[str, Any]) -> Answer:
     data = json.loads(reply.text)
     if problems := check({**unrecorded, **data}):
-        raise OffSchemaError(f"the recorded answer does not match the schema: {'; '.join(problems[:3])}", (reply,))
+        message = f"the recorded answer does not match the schema: {'; '.join(problems[:3])}"
+        raise OffSchemaError(message, (reply,), (data,))
     return Answer(data, "json", (reply,))
 
 
 @dataclass(frozen=True, slots=True)
 class ReadReply:
-    """A parsed reply. ``how`` is ``None`` if it is unusable; ``problems`` also lists tolerated JSON errors."""
+    """A parsed reply. ``how`` is ``None`` if it does not match; ``problems`` also lists tolerated JSON errors.
+
+    One that does not match has ``data`` too, if it has one JSON object.
+    """
 
     data: Any = None
     how: How | None = None
@@ -123,24 +134,29 @@ class ReadReply:
         return self.how in ("json", "extracted")
 
 
-async def _read(reply: Reply, check: Check) -> ReadReply:
-    return await run_in_thread(read_reply, reply, check, when=len(reply.text) > SHORT)
+async def _read(reply: Reply, check: Check, schema: Mapping[str, Any] | None) -> ReadReply:
+    return await run_in_thread(read_reply, reply, check, schema, when=len(reply.text) > SHORT)
 
 
-def read_reply(reply: Reply, check: Check) -> ReadReply:
-    """Finds the JSON object in a reply that passes the check. Several different ones make the reply unusable."""
+def read_reply(reply: Reply, check: Check, schema: Mapping[str, Any] | None = None) -> ReadReply:
+    """Finds the JSON object in a reply that passes the check. Several different ones make the reply unusable.
+
+    Values that are unambiguous get the types of the schema first (see ``typed_value``).
+    """
     if reply.stopped:
         return ReadReply(problems=(f"the answer was cut off ({reply.stopped})",))
     if not reply.text.strip():
         return ReadReply(problems=("the answer was empty",))
     try:
-        objects = read_objects(reply.text)
+        objects = [
+            replace(parsed, value=typed_value(parsed.value, schema or {})) for parsed in read_objects(reply.text)
+        ]
     except UnreadableReplyError as error:
         return ReadReply(problems=(str(error),))
     problems = [check(parsed.value) for parsed in objects]
     valid = [parsed for parsed, mismatches in zip(objects, problems, strict=True) if not mismatches]
     if not valid:
-        return ReadReply(problems=tuple(problems[-1]))
+        return ReadReply(objects[0].value if len(objects) == 1 else None, problems=tuple(problems[-1]))
     if len({json.dumps(parsed.value, sort_keys=True) for parsed in valid}) > 1:
         return ReadReply(problems=(f"the answer contains {len(valid)} different JSON objects that match the schema",))
     return _reading(min(valid, key=lambda parsed: parsed.repair is not None))

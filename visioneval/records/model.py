@@ -130,6 +130,8 @@ class Record(Frozen):
     mime: str | None = None
     width: fields.Pixels | None = None
     height: fields.Pixels | None = None
+    reply_note: str | None = None
+    """What of the answer to the generation is not used."""
     usage: dict[str, fields.Amount] | None = None
     cost_usd: fields.Usd | None = None
     seconds: fields.Duration = 0.0

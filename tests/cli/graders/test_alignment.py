@@ -74,11 +74,8 @@ def test_the_judge_sees_the_prompt_and_the_image_and_no_model(tmp_path: Path) ->
     [
         ([], "the answer is not a JSON object"),
         ({"score": 1}, "the key 'requirements' is missing"),
-        ({"requirements": [item(True)]}, "the key 'score' is missing"),
         (reply(), "there are 0 requirements, not 1 to 60"),
         (reply(*[True] * 61), "there are 61 requirements, not 1 to 60"),
-        (reply(True, score=101), "score is 101, not a number from 0 to 100"),
-        (reply(True, score=True), "score is True, not a number from 0 to 100"),
         ({"requirements": "all", "score": 1}, "requirements is not a list of objects"),
         ({"requirements": [1], "score": 1}, "requirements is not a list of objects"),
         ({"requirements": [item("true")], "score": 1}, "the answer of requirement 1 is not true or false"),

@@ -143,7 +143,7 @@ def test_a_refused_key_with_the_status_200_ends_the_run(tmp_path: Path, api: Fak
         ({"error": "model is loading"}, "transient", "the reply is an error: model is loading"),
         ({"error": {"message": "slow", "code": "429"}}, "rate_limit", "the reply is an error: slow"),
         ({"error": {"message": "slow", "type": "rate_limit_error"}}, "rate_limit", "the reply is an error: slow"),
-        ({"error": ["odd"]}, "transient", 'the reply is an error: ["odd"]'),
+        ({"error": ["odd"]}, "transient", "the reply is an error: odd"),
         ({"error": {"code": "content_filter", "message": "no"}}, "refused", "the reply is an error: no"),
         (
             {"choices": [{"error": {"code": 502, "message": "host is down"}, "finish_reason": "error"}]},
@@ -346,5 +346,5 @@ def test_a_slow_reply_ends_with_the_time_limit(tmp_path: Path, api: FakeAPI) -> 
     suite = tmp_path / "suite.yaml"
     suite.write_text(suite.read_text().replace('"timeout_s": 20', '"timeout_s": 1'))
     record = failing.run_with_fault(Fault("drip"), "--log-file", str(tmp_path / "log"))
-    assert error_of(record) == "no answer within 1 s"
+    assert error_of(record) == "no answer within 1 s, the timeout_s of limits: openai"
     assert failing.logged(tmp_path / "log") == ["cancelled"] * 2

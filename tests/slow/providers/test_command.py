@@ -139,7 +139,7 @@ CHILD = "child = subprocess.Popen(['sleep', '60']); open('pids', 'w').write(f'{o
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at /proc")
 def test_a_time_limit_ends_the_program_and_what_it_started(toy: Toy) -> None:
     record = run(toy, f"import os, subprocess, time\n{CHILD}time.sleep(60)", timeout_s=1)
-    assert error_of(record) == ("transient", "the command took more than 1 s")
+    assert error_of(record) == ("transient", "the command took more than 1 s (timeout_s)")
     pids = [int(word) for word in (toy.folder / "pids").read_text().split()]
     deadline = time.monotonic() + 10
     while not all(map(has_exited, pids)) and time.monotonic() < deadline:

@@ -113,7 +113,7 @@ def test_an_unknown_parameter_is_answered_in_the_providers_words(api: FakeAPI, w
     ("fault", "words"),
     [
         (Fault("refusal", text="No."), "the judge refused: No."),
-        (Fault("refusal", reason="content_filter"), "the judge's answer was blocked by a content filter"),
+        (Fault("refusal", reason="content_filter"), "the judge's answer was blocked: content_filter"),
     ],
 )
 def test_a_refusal_to_judge_is_a_refusal(api: FakeAPI, way: str, fault: Fault, words: str) -> None:
@@ -285,7 +285,12 @@ def test_a_model_that_does_not_reason_is_not_asked_for_its_thoughts_again(api: F
 
 @pytest.mark.parametrize(
     ("code", "kind"),
-    [("server_error", "transient"), ("rate_limit_exceeded", "rate_limit"), ("invalid_image", "invalid")],
+    [
+        ("image_content_policy_violation", "refused"),
+        ("server_error", "transient"),
+        ("rate_limit_exceeded", "rate_limit"),
+        ("invalid_image", "invalid"),
+    ],
 )
 def test_a_failed_answer_is_reported(code: str, kind: str) -> None:
     with canned({"model": "m", "status": "failed", "output": [], "error": {"code": code, "message": "why"}}) as server:

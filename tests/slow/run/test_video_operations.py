@@ -186,7 +186,7 @@ class TestEndings:
         message = failed(runner)
         name = api.videos.created[0].name
         assert message == (
-            f"pending: the operation {name} has not ended within 0.2 s; it is paid for, and --resume asks for it again"
+            f"pending: the operation {name} has not ended within 0.2 s (timeout_s); it is paid for, and --resume asks for it again"
         )
         api.videos.held.clear()
         assert resume(runner).status == "completed"

@@ -133,7 +133,7 @@ def test_a_failed_generation_is_an_error_of_the_cell(toy: Toy, result: Any, erro
 
 def test_the_cell_timeout_is_an_error_of_the_cell(toy: Toy) -> None:
     (record,) = run(toy, toy.write(cell_timeout_s=0.01), StubProvider("wait"))
-    assert error_of(record) == ("generate", "timeout", "exceeded the cell timeout of 0.01 s")
+    assert error_of(record) == ("generate", "timeout", "exceeded the cell timeout of 0.01 s (cell_timeout_s)")
 
 
 @pytest.mark.parametrize("result", [Generation(refused="not that"), ProviderError("not that", kind="refused")])

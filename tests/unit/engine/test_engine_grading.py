@@ -150,7 +150,10 @@ def test_the_cell_timeout_is_an_error_of_the_grader(toy: Toy) -> None:
 
     grades = graded(toy, wait_forever, seconds=0, cell_timeout_s=5.0)
     assert grades.error is not None
-    assert (grades.error.kind, grades.error.message) == ("timeout", "look: exceeded the cell timeout of 5 s")
+    assert (grades.error.kind, grades.error.message) == (
+        "timeout",
+        "look: exceeded the cell timeout of 5 s (cell_timeout_s)",
+    )
 
 
 @pytest.mark.parametrize(

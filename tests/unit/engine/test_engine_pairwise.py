@@ -284,7 +284,7 @@ class TestJudgeMatchups:
 
     def test_the_cell_timeout_is_the_error_of_the_preference(self, toy: Toy) -> None:
         preferences, _ = self.judge(toy, Choosing(wait=True), cell_timeout_s=0.05)
-        assert {line.error for line in preferences} == {"exceeded the cell timeout of 0.05 s"}
+        assert {line.error for line in preferences} == {"exceeded the cell timeout of 0.05 s (cell_timeout_s)"}
 
     def test_a_refused_key_ends_the_judging(self, toy: Toy) -> None:
         judge = StubJudge(ProviderError("401", kind="auth"))

@@ -61,7 +61,8 @@ def test_an_answer_is_extracted_from_other_text(text: str, how: str) -> None:
 @pytest.mark.parametrize(
     ("first", "fault"),
     [
-        ('{"n": "4"}', "{'n': '4'} is not right"),
+        ('{"n": "four"}', "{'n': 'four'} is not right"),
+        ('{"n": "4/5"}', "{'n': '4/5'} is not right"),
         ("", "the answer was empty"),
         ("four", "not JSON"),
         ("[1]", "the answer is not a JSON object"),

@@ -79,10 +79,8 @@ def test_scale_accepts_only_valid_values(metric: PassFail | ScaleScore, good: li
     ("change", "fault"),
     [
         ({"style": 3.5}, "style is 3.5, which is not on its scale"),
-        ({"style": "4"}, "style is '4', which is not on its scale"),
-        ({"clear": 1}, "clear is 1, which is not on its scale"),
-        ({"verdict": None}, "verdict is None, not PASS or FAIL"),
-        ({"verdict": "pass"}, "verdict is 'pass', not PASS or FAIL"),
+        ({"style": "4/5"}, "style is '4/5', which is not on its scale"),
+        ({"clear": 2}, "clear is 2, which is not on its scale"),
         ({"failure_tags": "blurry"}, "failure_tags is not a list of strings"),
         ({"reason": 3}, "reason is not text"),
     ],
@@ -97,7 +95,7 @@ def test_reports_a_reply_that_does_not_match_the_schema(change: dict[str, Any], 
     assert len(grade.details["replies"]) == 2
 
 
-@pytest.mark.parametrize("key", [*GOOD])
+@pytest.mark.parametrize("key", [key for key in GOOD if key != "verdict"])
 def test_reports_a_missing_key(key: str) -> None:
     output = {name: value for name, value in GOOD.items() if name != key}
     assert reply_problems(grader()._config.asked, TAGS, output) == [f"the key {key!r} is missing"]
@@ -198,9 +196,35 @@ def test_an_unreadable_recorded_verdict_loses_no_metric(tmp_path: Path) -> None:
     assert "judge_verdict" not in grade.details
 
 
-def test_a_judge_that_answers_off_the_scale_loses_all_it_said_at_once(tmp_path: Path) -> None:
-    """Its answer is one text: what else it says was not given by itself."""
-    grade, _ = graded(tmp_path, '{"reason": "r", "clear": true, "style": 9, "verdict": "PASS"}')
+@pytest.mark.parametrize("verdict", [{}, {"verdict": None}, {"verdict": "maybe"}, {"verdict": [1]}])
+def test_a_verdict_of_the_judges_own_that_cannot_be_read_changes_nothing(tmp_path: Path, verdict: Any) -> None:
+    known = {name: value for name, value in GOOD.items() if name != "verdict"}
+    grade, judge = graded(tmp_path, {**known, **verdict})
+    assert (grade.scores, grade.error, len(judge.questions)) == ({"clear": True, "style": 4}, None, 1)
+    assert "judge_verdict" not in grade.details
+
+
+def test_the_votes_with_a_verdict_that_can_be_read_decide_it(tmp_path: Path) -> None:
+    answers = [{**GOOD, "verdict": verdict} for verdict in ("fail", "maybe", "Fail")]
+    grade, _ = graded(tmp_path, *answers, votes=3)
+    assert grade.details["judge_verdict"] == "FAIL"
+
+
+def test_a_metric_off_its_scale_loses_only_itself(tmp_path: Path) -> None:
+    grade, judge = graded(tmp_path, {**GOOD, "style": 9})
+    assert grade.scores == {"clear": True, "style": None}
+    assert grade.error == "the judge's answer does not match the schema: style is 9, which is not on its scale"
+    assert (len(judge.questions), grade.reasons) == (2, {"look": "sharp"})
+
+
+@pytest.mark.parametrize("second", ["", '{"clear": false', {**GOOD, "clear": "maybe", "style": 9}])
+def test_the_answer_before_an_unreadable_one_gives_the_metrics_that_it_has(tmp_path: Path, second: Any) -> None:
+    grade, _ = graded(tmp_path, {**GOOD, "style": 9}, second)
+    assert grade.scores == {"clear": True, "style": None}
+
+
+def test_no_part_of_several_objects_is_used(tmp_path: Path) -> None:
+    grade, _ = graded(tmp_path, '{"clear": true, "style": 9}\n{"clear": false, "style": 9}')
     assert grade.scores == {"clear": None, "style": None}
 
 

@@ -156,11 +156,36 @@ def test_timeout_is_retried() -> None:
 
         assert await throttle_with({"openai": {"timeout_s": 0.01}}).call(GENERATE, work, tries=tries) == "done"
         assert tries.count == 2
-        with pytest.raises(ProviderError, match=r"no answer within 0\.01 s") as caught:
+        with pytest.raises(
+            ProviderError, match=r"no answer within 0\.01 s, the timeout_s of limits: openai$"
+        ) as caught:
             await throttle_with({"openai": {"timeout_s": 0.01, "max_attempts": 1}}).call(
                 GENERATE, lambda: asyncio.sleep(60, "")
             )
         assert caught.value.kind == "transient"
+
+    run_with_timeout(scenario())
+
+
+def test_a_late_answer_names_the_limit_that_it_exceeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("visioneval.engine.calls.throttle.TIMEOUT_S", 0.01)
+
+    async def late(limits: dict[str, Any]) -> str:
+        with pytest.raises(ProviderError) as caught:
+            await throttle_with(limits).call(GENERATE, lambda: asyncio.sleep(60, ""))
+        return str(caught.value)
+
+    async def scenario() -> None:
+        model, once = str(GENERATE), {"max_attempts": 1}
+        assert await late({model: once | {"timeout_s": 0.02}, "openai": {"timeout_s": 9}}) == (
+            f"no answer within 0.02 s, the timeout_s of limits: {model}"
+        )
+        assert await late({"openai": once | {"timeout_s": 0.03}}) == (
+            "no answer within 0.03 s, the timeout_s of limits: openai"
+        )
+        assert await late({"openai": once}) == (
+            f"no answer within 0.01 s, the default timeout_s: set it under limits: {model}"
+        )
 
     run_with_timeout(scenario())
 

@@ -69,6 +69,8 @@ class GenerationResult:
     attempts: int = 1
     stored_at: str | None = None
     """When the answer was cached; ``None`` for a new answer."""
+    problem: str | None = None
+    """What of the answer is not used."""
 
 
 @dataclass(slots=True)
@@ -347,7 +349,14 @@ class Calls:
         if self.reuse.generations == "own":  # this run paid for it, but has no record of it yet
             limit_key = generation_limit_key(call.run.provider, call.run.params)
             usage = self.prices.checked_usage(limit_key, answer["usage"], len(outputs))
-            return GenerationResult(outputs, answer["refused"], usage, usd(answer["cost_usd"]), answer["run_params"])
+            return GenerationResult(
+                outputs,
+                answer["refused"],
+                usage,
+                usd(answer["cost_usd"]),
+                answer["run_params"],
+                problem=answer.get("problem"),
+            )
         return GenerationResult(
             outputs,
             refused=answer["refused"],
@@ -355,6 +364,7 @@ class Calls:
             run_params=answer["run_params"],
             attempts=0,
             stored_at=entry.stored_at,
+            problem=answer.get("problem"),
         )
 
     def _read_outputs(self, entry: CacheEntry, cache: Cache, task: TaskType) -> tuple[CheckedMedia, ...] | None:
@@ -383,6 +393,7 @@ class Calls:
             "usage": self.sanitizer.counts(generation.usage),
             "cost_usd": cost,
             "run_params": self.sanitizer.mapping(generation.run_params),
+            "problem": None if generation.unusable is None else self.sanitizer.text(generation.unusable),
             "whole": generation.refused is not None or is_whole(outputs, call.samples),
             "cell": self.cells.name(call.case.id, call.run.label),
         }
@@ -415,4 +426,12 @@ def _needs_thread(entry: CacheEntry) -> bool:
 def _generation_result(
     generation: Generation, outputs: tuple[CheckedMedia, ...], cost: float | None, attempts: int
 ) -> GenerationResult:
-    return GenerationResult(outputs, generation.refused, generation.usage, cost, generation.run_params, attempts)
+    return GenerationResult(
+        outputs,
+        generation.refused,
+        generation.usage,
+        cost,
+        generation.run_params,
+        attempts,
+        problem=generation.unusable,
+    )

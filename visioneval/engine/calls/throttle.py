@@ -100,7 +100,7 @@ class Throttle:
                             with working(), self.counts.at(limit_key, "operation") if is_operation else nullcontext():
                                 answer = await work()
                     except TimeoutError as error:
-                        message = f"no answer within {timeout_s:g} s" if limit.expired() else f"TimeoutError: {error}"
+                        message = self._late(limit_key, timeout_s) if limit.expired() else f"TimeoutError: {error}"
                         raise ProviderError(message, kind="transient", may_be_billed=True) from None
                     except ProviderError as error:
                         if error.kind == "rate_limit":
@@ -145,6 +145,13 @@ class Throttle:
     def timeout_s(self, limit_key: RateLimitKey, default: float | None) -> float | None:
         """The timeout of one call of a model, in seconds; ``None`` if it has none."""
         return self._setting(limit_key, "timeout_s") or default
+
+    def _late(self, limit_key: RateLimitKey, timeout_s: float | None) -> str:
+        """The message for a call that took too long: its timeout, and where that is set."""
+        for entry in (str(limit_key), limit_key.provider):
+            if getattr(self.limits.get(entry), "timeout_s", None) is not None:
+                return f"no answer within {timeout_s:g} s, the timeout_s of limits: {entry}"
+        return f"no answer within {timeout_s:g} s, the default timeout_s: set it under limits: {limit_key}"
 
     def _setting(self, limit_key: RateLimitKey, name: str) -> float | None:
         """A limit of the model, or else of the provider."""

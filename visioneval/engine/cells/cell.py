@@ -216,7 +216,7 @@ async def _generate(call: Call, context: RunContext, deadline: float, request: G
 
 
 def _timeout_error(stage: Any, context: RunContext) -> CellError:
-    message = f"exceeded the cell timeout of {context.plan.suite.cell_timeout_s:g} s"
+    message = f"exceeded the cell timeout of {context.plan.suite.cell_timeout_s:g} s (cell_timeout_s)"
     return CellError(stage=stage, kind="timeout", message=message)
 
 
@@ -272,6 +272,7 @@ async def regrade_output(existing: StoredOutput, context: RunContext, deadline: 
 
 _GENERATION_FIELDS = (
     "provider", "run_params", "usage", "cost_usd", "seconds", "waited_seconds", "attempts", "cached", "generation_key",
+    "reply_note",
 )  # fmt: skip
 
 
@@ -365,7 +366,8 @@ def _store_output(
         return make_record, None
     outputs, index = outcome.generated.outputs, call.samples.index(sample)
     if index >= len(outputs):
-        message = f"images requested: {len(call.samples)}, received: {len(outputs)}"
+        note = make_record.keywords["reply_note"]
+        message = f"images requested: {len(call.samples)}, received: {len(outputs)}{f': {note}' if note else ''}"
         return make_record, error_record(make_record, "missing_output", message)
     media = outputs[index]
     if media.uri is not None:

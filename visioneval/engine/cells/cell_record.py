@@ -52,6 +52,7 @@ def record_maker(call: Call, sample: int, outcome: CallOutcome, context: RunCont
         waited_seconds=round(outcome.waited_seconds / share, 6),
         attempts=outcome.generated.attempts,
         cached=outcome.generated.stored_at is not None,
+        reply_note=None if outcome.generated.problem is None else sanitizer.text(outcome.generated.problem),
         generation_key=generation_key(call, sample, context.hash_of),
         grade_key=grade_key(call, context.hash_of),
     )

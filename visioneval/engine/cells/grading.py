@@ -239,7 +239,10 @@ async def _checked_attempt(
     except Exception as error:
         if isinstance(error, TimeoutError) and limit.expired():
             timeout_s = context.plan.suite.cell_timeout_s
-            kind, failed = "timeout", Grade(scores={}, error=f"exceeded the cell timeout of {timeout_s:g} s")
+            kind, failed = (
+                "timeout",
+                Grade(scores={}, error=f"exceeded the cell timeout of {timeout_s:g} s (cell_timeout_s)"),
+            )
         else:  # includes a TimeoutError that the grader raised
             context.debug(error)
             kind, failed = "internal", Grade(scores={}, error=_with_await_hint(describe_error(error)))

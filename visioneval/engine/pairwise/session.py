@@ -220,7 +220,7 @@ async def _judge_pair(session: PairwiseSession, judge: str, matchup: Matchup, fi
         kind = failure.kind if isinstance(failure, ProviderError) else None
     except Exception as failure:
         if isinstance(failure, TimeoutError) and limit.expired():
-            error = f"exceeded the cell timeout of {session.plan.suite.cell_timeout_s:g} s"
+            error = f"exceeded the cell timeout of {session.plan.suite.cell_timeout_s:g} s (cell_timeout_s)"
         else:  # includes a TimeoutError that the judge raised
             session.debug(failure)
             error = session.sanitizer.text(describe_error(failure))

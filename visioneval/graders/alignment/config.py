@@ -62,7 +62,8 @@ def _are_requirements(value: Any) -> bool:
     )
 
 
-def _is_percent(value: Any) -> bool:
+def is_percent(value: Any) -> bool:
+    """Whether a judge's own score can be one."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 100
 
 
@@ -101,7 +102,7 @@ class AlignmentGrader(BaseGrader, AlignmentOptions):
     def recorded_answers(self, case: TestCase) -> Mapping[str, RecordedAnswer]:
         schema = alignment_schema()
         expected = "a list of objects with requirement, question, analysis, answer and gap"
-        score = RecordedAnswer("a number from 0 to 100", _is_percent, schema[JUDGE_SCORE], is_required=False)
+        score = RecordedAnswer("a number from 0 to 100", is_percent, schema[JUDGE_SCORE], is_required=False)
         return {
             REQUIREMENTS: RecordedAnswer(expected, _are_requirements, schema[REQUIREMENTS]),
             JUDGE_SCORE: score,

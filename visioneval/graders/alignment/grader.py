@@ -13,6 +13,7 @@ from visioneval.graders.alignment.config import (
     AlignmentGrader,
     alignment_context,
     alignment_schema,
+    is_percent,
     item_faults,
 )
 from visioneval.graders.base import Grade, GradingContext
@@ -54,7 +55,7 @@ class Alignment:
                 {key: requirement[key] for key in _ITEM_KEYS if key in requirement} for requirement in requirements
             ],
             "gaps": gaps,
-            "judge_score": answer.data.get(JUDGE_SCORE),
+            "judge_score": score if is_percent(score := answer.data.get(JUDGE_SCORE)) else None,
         }
         return self._grade(context, answer.replies, details, score=score_of(requirements), reason=" ".join(gaps))
 
@@ -107,16 +108,15 @@ def gaps_of(requirements: Requirements) -> list[str]:
 
 
 def reply_problems(data: Any) -> list[str]:
-    """The problems with a judge's reply."""
+    """The problems with a judge's reply. Its own score is recorded only, so it is none of them."""
     if not isinstance(data, dict):
         return ["the answer is not a JSON object"]
-    problems = [f"the key {key!r} is missing" for key in (REQUIREMENTS, JUDGE_SCORE) if key not in data]
-    score = data.get(JUDGE_SCORE, 0)
-    if isinstance(score, bool) or not isinstance(score, (int, float)) or not 0 <= score <= 100:
-        problems.append(f"score is {score!r:.60}, not a number from 0 to 100")
-    items = data.get(REQUIREMENTS, [])
+    if REQUIREMENTS not in data:
+        return [f"the key {REQUIREMENTS!r} is missing"]
+    items = data[REQUIREMENTS]
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        return [*problems, "requirements is not a list of objects"]
-    if not 1 <= len(items) <= MAX_REQUIREMENTS and REQUIREMENTS in data:
+        return ["requirements is not a list of objects"]
+    problems = []
+    if not 1 <= len(items) <= MAX_REQUIREMENTS:
         problems.append(f"there are {len(items)} requirements, not 1 to {MAX_REQUIREMENTS}")
     return problems + [problem for number, item in enumerate(items, 1) for problem in item_faults(number, item)]

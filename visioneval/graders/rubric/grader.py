@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
@@ -59,8 +58,8 @@ class Ballot:
 
     @property
     def is_unusable_from_cache(self) -> bool:
-        """Whether there is no answer, and all replies came from the cache."""
-        return self.answer is None and bool(self.replies) and all(reply.from_cache for reply in self.replies)
+        """Whether an answer is missing, and all replies came from the cache."""
+        return self.fault is not None and bool(self.replies) and all(reply.from_cache for reply in self.replies)
 
     def value_of(self, key: str, default: Any = None) -> Any:
         """The answer under a key of the reply."""
@@ -140,7 +139,7 @@ class Rubric:
                 {key: unrecorded[key] for key in keys if key in unrecorded},
             )
         except OffSchemaError as error:
-            usable = recorded_part(metrics, error.replies)
+            usable = usable_part(metrics, error)
             crops = crop_tool.crops if crop_tool else ()
             return Ballot(metrics, vote, error.replies, usable, fault=str(error), crops=crops)
         except ProviderError as error:
@@ -189,22 +188,22 @@ class Rubric:
         )
 
 
-def recorded_part(metrics: Metrics, replies: tuple[Reply, ...]) -> Answer | None:
-    """The keys of a recorded answer that can be used: each was given by itself. ``None`` for a judge's own answer."""
-    if any(reply.shape != "recorded" for reply in replies):
-        return None
-    data = json.loads(replies[-1].text)
-    usable = {name: value for name, value in data.items() if not key_problems(metrics, name, value)}
-    return Answer(usable, "json", replies)
+def usable_part(metrics: Metrics, error: OffSchemaError) -> Answer | None:
+    """The keys of an answer that can be used, where others cannot: of the last one that has a metric."""
+    for data in error.objects:
+        usable = {name: value for name, value in data.items() if not key_problems(metrics, name, value)}
+        if usable.keys() & metrics.keys():
+            return Answer(usable, "json", error.replies)
+    return None
 
 
 def reply_problems(metrics: Metrics, failure_tags: Sequence[str], data: Any) -> list[str]:
-    """The problems with a judge's reply. Undeclared tags and additional keys are not problems."""
+    """The problems with a judge's reply. Undeclared tags and additional keys are none, nor is the judge's verdict."""
     if not isinstance(data, dict):
         return ["the answer is not a JSON object"]
-    keys = rubric_keys(metrics, failure_tags)
+    keys = [key for key in rubric_keys(metrics, failure_tags) if key != VERDICT]
     missing = [f"the key {key!r} is missing" for key in keys if key not in data]
-    ordered = [key for key in (*metrics, VERDICT, TAGS, REASON) if key in data]
+    ordered = [key for key in (*metrics, TAGS, REASON) if key in data]
     return missing + [problem for key in ordered for problem in key_problems(metrics, key, data[key])]
 
 
@@ -212,8 +211,6 @@ def key_problems(metrics: Metrics, key: str, value: Any) -> list[str]:
     """The problem with the value of one key of a reply, if any."""
     if key in metrics and not metrics[key].fits(value):
         return [f"{key} is {value!r:.60}, which is not on its scale"]
-    if key == VERDICT and value not in VERDICTS:
-        return [f"verdict is {value!r:.60}, not PASS or FAIL"]
     if key == TAGS and not is_texts(value):
         return ["failure_tags is not a list of strings"]
     return ["reason is not text"] if key == REASON and not is_text(value) else []
@@ -291,10 +288,10 @@ def _tags(config: RubricGrader, ballots: Sequence[Ballot]) -> tuple[str, ...]:
 
 
 def _verdict(config: RubricGrader, ballots: Sequence[Ballot]) -> str | None:
-    """The verdict of the majority of the votes. In a vote of several calls, one FAIL is enough."""
+    """The verdict of the majority of the votes that have one. In a vote of several calls, one FAIL is enough."""
     passes: dict[int, bool] = {}
     for ballot in ballots:
-        if ballot.value_of(VERDICT):
+        if ballot.value_of(VERDICT) in VERDICTS:
             passes[ballot.vote] = passes.get(ballot.vote, True) and ballot.value_of(VERDICT) == "PASS"
     if len(passes) * 2 <= config.votes:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -74,10 +74,9 @@ async def read(context: GradingContext, config: TextGrader) -> JudgeReading:
 async def _check_description(ask: Ask, context: GradingContext, described: Answer) -> Answer:
     """The second call, which sees no image."""
     question = _question(_instructions(CHECK, context, _description(described)), _CHECKED)
+    needed = _CHECKED if context.case.criteria else _LINES  # without criteria, nothing reads the rest
     try:
-        return await ask_for_json(
-            ask, question, partial(_reply_problems, _CHECKED), {"criteria_met": True, "reason": ""}
-        )
+        return await ask_for_json(ask, question, partial(_reply_problems, needed), {"criteria_met": True, "reason": ""})
     except OffSchemaError as error:
         raise OffSchemaError(str(error), (*described.replies, *error.replies)) from None
 
@@ -105,7 +104,7 @@ def _question(instructions: str, properties: Mapping[str, Any], *parts: Any) -> 
     return Question(parts=(instructions, *parts), schema=object_schema(properties), names=tuple(properties))
 
 
-def _reply_problems(names: Iterable[str], data: Any) -> list[str]:
+def _reply_problems(names: Collection[str], data: Any) -> list[str]:
     if not isinstance(data, dict):
         return ["the answer is not a JSON object"]
     if missing := [name for name in names if name not in data]:
@@ -115,7 +114,7 @@ def _reply_problems(names: Iterable[str], data: Any) -> list[str]:
         return ["'lines' is not a list of strings"]
     if len(lines) > MAX_LINES or sum(map(len, lines)) > MAX_LINE_CHARS:
         return [f"'lines' has over {MAX_LINES} lines or {MAX_LINE_CHARS:,} characters"]
-    if "criteria_met" in data and not isinstance(data["criteria_met"], bool):
+    if "criteria_met" in names and not isinstance(data["criteria_met"], bool):
         return ["'criteria_met' is not true or false"]
     return []
 

@@ -83,7 +83,7 @@ class Command:
             await _kill(process)
             if isinstance(error, TimeoutError):
                 raise ProviderError(
-                    f"the command took more than {self.config.timeout_s:g} s", kind="transient"
+                    f"the command took more than {self.config.timeout_s:g} s (timeout_s)", kind="transient"
                 ) from None
             raise
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import warnings
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -19,11 +20,15 @@ from pydantic import ValidationError
 
 from visioneval.errors import OperationError, ProviderError, ProviderErrorKind, UsageError
 from visioneval.media.network import proxy_for, refused_by_proxy, tls_context
+from visioneval.providers.error_replies import CLOSED, ErrorReply, beginning, read_error
 from visioneval.providers.quota import is_quota_spent
+from visioneval.providers.refusals import is_refusal
 from visioneval.providers.replies import ACCEPT_ENCODING, MAX_ERROR_BYTES, check_reply
 from visioneval.providers.retry_after import retry_after
 from visioneval.suite.remote import GeminiOptions, GoogleCloud, is_vertex_host
 
+# A reason of a newer API is kept by its name; the SDK would warn on standard error.
+warnings.filterwarnings("ignore", r".* is not a valid \w+$", UserWarning, r"google\.genai\.")
 DEVELOPER_URL = "https://generativelanguage.googleapis.com"
 API_VERSION = "v1beta"
 VERTEX_API_VERSION = "v1beta1"
@@ -154,8 +159,8 @@ def provider_errors() -> Iterator[None]:
         yield
     except errors.APIError as error:
         body, headers = json.dumps(error.details, default=str), getattr(error.response, "headers", None) or {}
-        kind, message = _kind(error, body), f"{error.code}: {_error_message(error)[:_MAX_MESSAGE]}"
-        raise ProviderError(message, kind=kind, retry_after=retry_after(error.code, headers, body)) from None
+        wait = retry_after(error.code, headers, body)
+        raise ProviderError(_message(error), kind=_kind(error, body), retry_after=wait) from None
     except GoogleAuthError as error:
         is_retryable = isinstance(error, TransportError) or error.retryable
         raise ProviderError(
@@ -164,12 +169,9 @@ def provider_errors() -> Iterator[None]:
     except httpx2.ProxyError as error:  # "407 Proxy Authentication Required"
         raise refused_by_proxy(str(error)) from None
     except (httpx2.HTTPError, OSError) as error:
-        detail = f": {error}" if str(error) else ""
-        may_be_sent = not isinstance(error, NEVER_SENT)
-        message = f"no answer: {type(error).__name__}{detail}"
-        raise ProviderError(message, kind="transient", may_be_billed=may_be_sent) from None
+        raise _no_answer(error) from None
     except json.JSONDecodeError as error:
-        message = f"the answer is not JSON: it begins with {error.doc[:60]!r}"
+        message = f"the answer is not JSON: it {beginning(error.doc)}"
         raise ProviderError(message, kind="transient", may_be_billed=True) from None
     except (errors.UnknownApiResponseError, ValidationError) as error:
         message = f"the answer could not be read: {' '.join(str(error).split())}"
@@ -181,6 +183,16 @@ def provider_errors() -> Iterator[None]:
         raise ProviderError(f"invalid parameter: {error}"[:_MAX_MESSAGE], kind="invalid") from None
 
 
+def _no_answer(error: Exception) -> ProviderError:
+    """The error of a call whose connection failed, or was lost, and so may be billed."""
+    message = f"no answer: {type(error).__name__}{f': {error}' if str(error) else ''}"
+    if isinstance(error, httpx2.ReadTimeout):
+        message = f"no answer within {TIMEOUT_S} s, after which Gemini's client gives up whatever timeout_s says"
+    elif isinstance(error, httpx2.RemoteProtocolError) and "complete message body" in str(error):
+        message = f"no answer: {CLOSED}"
+    return ProviderError(message, kind="transient", may_be_billed=not isinstance(error, NEVER_SENT))
+
+
 @contextmanager
 def operation_errors(name: str) -> Iterator[None]:
     """Like ``provider_errors``, while the operation ``name`` is asked for: a provider may have forgotten it."""
@@ -190,17 +202,24 @@ def operation_errors(name: str) -> Iterator[None]:
         except errors.APIError as error:
             if error.code not in (404, 410):
                 raise
-            message = f"{error.code}: {_error_message(error)[:_MAX_MESSAGE]}"
-            raise OperationError(f"the operation {name} has expired or is unknown: {message}", kind="invalid") from None
+            message = f"the operation {name} has expired or is unknown: {_message(error)}"
+            raise OperationError(message, kind="invalid") from None
 
 
-def _error_message(error: errors.APIError) -> str:
-    inner = error.details.get("error") if isinstance(error.details, Mapping) else None
-    return str(error.message or (inner if isinstance(inner, str) else None) or error.status or "no message").strip()
+def _reply(error: errors.APIError) -> ErrorReply:
+    """What its body says: JSON, or the text of another server, which the SDK puts under ``message``."""
+    return read_error(error.details)
+
+
+def _message(error: errors.APIError) -> str:
+    words = _reply(error).message or str(error.status or "no message")
+    return f"{error.code}: {words[:_MAX_MESSAGE]}"
 
 
 def _kind(error: errors.APIError, body: str) -> ProviderErrorKind:
     """A 403 means a bad key only if Google says so; otherwise it may concern a single model."""
+    if is_refusal(error.code, _reply(error)):
+        return "refused"
     if is_quota_spent(error.code, body):
         return "quota"
     reasons = (str(detail.get("reason", "")) for detail in _details(error))

@@ -19,18 +19,7 @@ from visioneval.providers.gemini.operations import VeoVideos
 from visioneval.providers.gemini.video_params import is_veo
 from visioneval.providers.input_images import accepted_image
 from visioneval.providers.masks import mask_use
-
-REFUSING = {
-    "SAFETY",
-    "PROHIBITED_CONTENT",
-    "BLOCKLIST",
-    "SPII",
-    "RECITATION",
-    "IMAGE_SAFETY",
-    "IMAGE_PROHIBITED_CONTENT",
-    "IMAGE_RECITATION",
-    "MODEL_ARMOR",
-}
+from visioneval.providers.refusals import end_of_answer, is_refusing_end
 
 
 class GeminiGenerator:
@@ -77,18 +66,32 @@ class GeminiGenerator:
             answer = await self._client.aio.models.generate_content(
                 model=str(request.params["model"]), contents=[types.Content(role="user", parts=parts)], config=config
             )
-        image = _image(answer)
-        if not image:
+        images = _images(answer)
+        if not images:
             refuse(answer)
         usage: dict[str, int] = {}
         add_usage(usage, answer)
-        return Generation(outputs=(image,) if image else (), usage=usage or None, run_params=sent)
+        unused = f"the answer has {len(images)} images that are no thoughts: the first one is used" * (len(images) > 1)
+        return Generation(
+            outputs=tuple(images[:1]),
+            usage=usage or None,
+            run_params=sent,
+            unusable=unused or (None if images else f"the answer ended with {_end_of(answer)}"),
+        )
 
 
-def _image(answer: types.GenerateContentResponse) -> bytes:
-    """The first image that is not a thought; empty if there is none."""
-    images_data = (part.inline_data.data for part in content_parts(answer) if part.inline_data and not part.thought)
-    return next(filter(None, images_data), b"")
+def _images(answer: types.GenerateContentResponse) -> list[bytes]:
+    """The images that are not thoughts."""
+    data = (part.inline_data.data for part in content_parts(answer) if part.inline_data and not part.thought)
+    return list(filter(None, data))
+
+
+def _end_of(answer: types.GenerateContentResponse) -> str:
+    """Why an answer ended and what it says. Of the Developer API, the SDK drops the finish message."""
+    candidate = answer.candidates[0] if answer.candidates else types.Candidate()
+    reason = candidate.finish_reason.name if candidate.finish_reason else None
+    text = " ".join(part.text for part in content_parts(answer) if part.text and not part.thought)
+    return end_of_answer(reason, candidate.finish_message, text)
 
 
 def config_of(options: Mapping[str, Any]) -> types.GenerateContentConfig:
@@ -115,11 +118,8 @@ def refuse(answer: types.GenerateContentResponse) -> None:
         raise ProviderError(f"the prompt was blocked: {feedback.block_reason.name}{why}", kind="refused")
     if not answer.candidates:
         raise ProviderError("the answer has no candidates", kind="transient", may_be_billed=True)
-    for candidate in answer.candidates:
-        reason = candidate.finish_reason.name if candidate.finish_reason else ""
-        if reason in REFUSING:
-            why = f" ({candidate.finish_message})" if candidate.finish_message else ""
-            raise ProviderError(f"the answer was blocked: {reason}{why}", kind="refused", may_be_billed=True)
+    if any(is_refusing_end(candidate.finish_reason.name) for candidate in answer.candidates if candidate.finish_reason):
+        raise ProviderError(f"the answer was blocked: {_end_of(answer)}", kind="refused", may_be_billed=True)
 
 
 def content_parts(answer: types.GenerateContentResponse) -> list[types.Part]:

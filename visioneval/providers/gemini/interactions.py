@@ -18,14 +18,13 @@ from google.genai.interactions import Interaction
 from visioneval.errors import OperationError, ProviderError
 from visioneval.providers.base import VIDEO_MS, Generation, GenerationRequest
 from visioneval.providers.gemini.connection import operation_errors
-from visioneval.providers.gemini.operations import REFUSAL, operation_error
+from visioneval.providers.gemini.operations import operation_error
 from visioneval.providers.gemini.video_files import bucket_video, developer_video
 from visioneval.providers.input_images import accepted_image
 from visioneval.providers.video_inputs import VideoInputs
 
 _RUNNING = ("in_progress", "queued")
 _ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,500}")
-_MAX_MESSAGE = 500
 
 
 class OmniVideos:
@@ -143,9 +142,8 @@ def _failure(name: str, interaction: Interaction) -> OperationError:
     statuses = [error for error in steps if error is not None]
     texts += [str(error.message or "") for error in statuses]
     message = "; ".join(filter(None, texts)) or f"its status is {interaction.status}"
-    if REFUSAL.search(message):
-        return OperationError(message[:_MAX_MESSAGE], kind="refused")
-    return operation_error(name, statuses[0].code if statuses else None, message)
+    codes = [status.code for status in statuses] or [error.code for error in interaction.errors or ()]
+    return operation_error(name, next(iter(codes), None), message)
 
 
 def _decoded(data: str) -> bytes:

@@ -13,11 +13,13 @@ from google.genai import types
 
 from visioneval.errors import OperationError, ProviderError, ProviderErrorKind
 from visioneval.providers.base import VIDEO_MS, Generation, GenerationRequest
+from visioneval.providers.error_replies import read_error
 from visioneval.providers.gemini.connection import operation_errors, provider_errors
 from visioneval.providers.gemini.video_files import bucket_video
 from visioneval.providers.gemini.video_params import veo_inputs_problem
 from visioneval.providers.input_images import accepted_image
 from visioneval.providers.quota import is_quota_spent
+from visioneval.providers.refusals import is_refusal
 from visioneval.providers.video_inputs import VideoInputs
 from visioneval.suite.remote import GoogleCloud
 
@@ -25,8 +27,6 @@ _NAME = re.compile(
     r"projects/(?P<project>[a-z0-9-]+)/locations/(?P<location>[a-z0-9-]+)"
     r"/publishers/google/models/[A-Za-z0-9._@-]+/operations/[A-Za-z0-9_-]+"
 )
-REFUSAL = re.compile(r"usage guidelines|responsible ai|support code|safety|prohibited|sensitive", re.IGNORECASE)
-"""What Google's messages say of prompts and videos that it does not allow."""
 _KINDS: Mapping[int, ProviderErrorKind] = {4: "transient", 8: "rate_limit", 10: "transient", 13: "transient",
                                            14: "transient", 16: "auth"}  # fmt: skip
 """By the codes of google.rpc; any other is an invalid request."""
@@ -81,11 +81,12 @@ class VeoVideos:
 
 
 def operation_error(name: str, code: object, message: object) -> OperationError:
-    """The error of an operation that has failed, by its code of google.rpc."""
+    """The error of an operation that has failed, by its code of google.rpc, or a name of its own, and its words."""
     text = " ".join(str(message or "no message").split())[:_MAX_MESSAGE]
-    if REFUSAL.search(text):
-        return OperationError(text, kind="refused")
     kind = _KINDS.get(code, "invalid") if isinstance(code, int) else "invalid"
+    reply = read_error({"error": {"code": code, "message": text}})
+    if is_refusal(400 if kind == "invalid" else 500, reply):
+        return OperationError(text, kind="refused")
     if is_quota_spent(0, text):
         kind = "quota"
     return OperationError(f"the operation {name} has failed: {text}", kind=kind)

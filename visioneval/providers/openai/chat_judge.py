@@ -9,8 +9,11 @@ from typing import Any, Literal, Protocol
 from visioneval.errors import ProviderError
 from visioneval.providers.base import CellRef, ImagePart, Part, Question, Reply, Tool, ToolCall, Turn
 from visioneval.providers.openai.connection import data_url, encoded, error_in_reply, flat_usage, parse_errors
+from visioneval.providers.refusals import end_of_answer, is_refusing_end
 
 Shape = Literal["schema", "json", "text"]
+_TEXTS = ("text", "output_text")
+"""The types of the parts that are the answer itself."""
 SHAPES: tuple[Shape, ...] = ("schema", "json", "text")
 
 
@@ -127,17 +130,30 @@ def _turn(turn: Turn, question: Question) -> list[dict[str, Any]]:
     return [*messages, {"role": "user", "content": image_parts}] if image_parts else messages
 
 
+def _parts_of(content: object) -> list[Mapping[str, Any]]:
+    """The parts of a message: some servers send a text, others a list of chunks, among them Mistral's thoughts."""
+    chunks = content if isinstance(content, list) else [content]
+    parts = [{"type": "text", "text": chunk} if isinstance(chunk, str) else chunk for chunk in chunks]
+    return [part for part in parts if isinstance(part, Mapping)]
+
+
 def _reply(answer: Mapping[str, Any], shape: Shape) -> Reply:
     if not answer.get("choices"):
         raise ProviderError("the answer has no choices", kind="transient", may_be_billed=True)
     choice = answer["choices"][0]
     if choice.get("error"):  # sent by routers that forward errors of a model's host
         raise error_in_reply(choice["error"])
+    reasons = (choice.get("finish_reason"), choice.get("native_finish_reason"))
+    message = choice.get("message") or {}
+    parts = _parts_of(message.get("content"))
+    text = "".join(str(part.get("text") or "") for part in parts if part.get("type") in _TEXTS)
+    refusal = message.get("refusal") or next((part["refusal"] for part in parts if part.get("refusal")), None)
+    if refusal:
+        raise ProviderError(f"the judge refused: {refusal}", kind="refused", may_be_billed=True)
+    if reason := next(filter(is_refusing_end, reasons), None):
+        why = end_of_answer(reason, None, text)
+        raise ProviderError(f"the judge's answer was blocked: {why}", kind="refused", may_be_billed=True)
     message = choice["message"]
-    if message.get("refusal"):
-        raise ProviderError(f"the judge refused: {message['refusal']}", kind="refused", may_be_billed=True)
-    if choice.get("finish_reason") == "content_filter":
-        raise ProviderError("the judge's answer was blocked by a content filter", kind="refused", may_be_billed=True)
     tool_calls = message.get("tool_calls") or ()
     calls = tuple(ToolCall(c["function"]["name"], c["function"].get("arguments") or "", c["id"]) for c in tool_calls)
     sent_back = [
@@ -145,7 +161,7 @@ def _reply(answer: Mapping[str, Any], shape: Shape) -> Reply:
         for c in tool_calls
     ]
     return Reply(
-        text=message.get("content") or "",
+        text=text,
         model=str(answer.get("model")),
         shape=shape,
         usage=flat_usage(answer.get("usage")) or None,

@@ -18,12 +18,13 @@ from pybase64 import b64encode
 
 from visioneval.errors import OperationError, ProviderError, ProviderErrorKind
 from visioneval.media.network import refused_by_proxy
+from visioneval.providers.error_replies import CLOSED, ErrorReply, beginning, read_error
 from visioneval.providers.openai.client import client_for
 from visioneval.providers.quota import is_quota_spent
+from visioneval.providers.refusals import is_refusal
 from visioneval.providers.retry_after import retry_after
 from visioneval.suite.remote import OpenAIOptions
 
-_REFUSALS = {"moderation_blocked", "content_policy_violation", "content_filter", "invalid_prompt"}
 _STATUS_BY_NAME = {
     401: {"invalid_api_key", "authentication_error"},
     429: {"rate_limit_exceeded", "rate_limit_error", "requests", "tokens"},
@@ -49,9 +50,13 @@ def provider_errors(client: openai.AsyncOpenAI) -> Iterator[None]:
         ) from None
     except openai.APIStatusError as error:
         body = error.response.text
-        kind = kind_of_status(error.status_code, error.code, body)
+        reply = read_error(body)
+        kind = kind_of_error(error.status_code, reply, body)
+        message = f"{error.status_code}: {reply.message or 'no message'}"
+        if kind == "quota" and reply.code not in message:
+            message += f" ({reply.code})"
         wait = retry_after(error.status_code, error.response.headers, body)
-        raise _provider_error(client, _error_message(error, kind), kind, wait) from None
+        raise _provider_error(client, message, kind, wait) from None
     except openai.APIConnectionError as error:  # includes timeouts
         raise _no_answer(client, error.__cause__ or error) from None  # the SDK reports all of them as timeouts
     except aiohttp.ClientResponseError as error:  # invalid HTTP, which the SDK does not catch
@@ -83,6 +88,9 @@ def _no_answer(client: openai.AsyncOpenAI, error: BaseException) -> ProviderErro
 
 def _cause_text(error: BaseException) -> str:
     """What went wrong, on one line. aiohttp names its TLS settings even for an http URL; they are left out."""
+    if "payload is not completed" in str(error):
+        received = re.search(r"received \d+ of \d+ bytes", str(error))
+        return f"{CLOSED}{f' ({received[0]})' if received else ''}"
     return " ".join(str(error).split()).replace(" ssl:default", "") or type(error).__name__
 
 
@@ -107,13 +115,15 @@ def read_json(response: httpx2.Response) -> dict[str, Any]:
     """
     data = None
     if "json" in response.headers.get("content-type", ""):
-        data = jiter.from_json(response.content, allow_inf_nan=False)  # reads a long text twice as fast as orjson
+        try:
+            data = jiter.from_json(response.content, allow_inf_nan=False)  # reads a long text twice as fast as orjson
+        except ValueError as error:
+            raise ValueError(f"{error}; it {beginning(response.text)}") from None
     if isinstance(data, dict):
         if data.get("error") and data.get("status") != "failed":  # the judge handles those
             raise error_in_reply(data["error"], response.headers)
         return data
-    start = " ".join(response.text.split())[:80]
-    message = f"the answer is not from this API; check base_url. It begins with {start!r}"
+    message = f"the answer is not from this API; check base_url. It {beginning(response.text)}"
     raise ProviderError(message, kind="invalid")
 
 
@@ -123,11 +133,11 @@ def error_in_reply(error: object, headers: Mapping[str, str] = MappingProxyType(
     code = str(fields.get("code"))
     by_name = (status for status, known in _STATUS_BY_NAME.items() if {code, str(fields.get("type"))} & known)
     status = int(code) if re.fullmatch("[45][0-9][0-9]", code) else next(by_name, 500)
+    reply = read_error({"error": error})
     body = error if isinstance(error, str) else orjson.dumps(error).decode()
-    message = f"the reply is an error: {fields.get('message') or body}"[:_MAX_MESSAGE]
-    return ProviderError(
-        message, kind=kind_of_status(status, code, body), retry_after=retry_after(status, headers, body)
-    )
+    message = f"the reply is an error: {reply.message}"[:_MAX_MESSAGE]
+    wait = retry_after(status, headers, body)
+    return ProviderError(message, kind=kind_of_error(status, reply, body), retry_after=wait)
 
 
 @contextmanager
@@ -140,9 +150,9 @@ def parse_errors() -> Iterator[None]:
         raise ProviderError(message[:_MAX_MESSAGE], kind="transient", may_be_billed=True) from None
 
 
-def kind_of_status(status: int, code: object, body: str) -> ProviderErrorKind:
-    """The kind of an error by its HTTP status, the provider's code and the text of the reply."""
-    if str(code) in _REFUSALS:
+def kind_of_error(status: int, error: ErrorReply, body: str) -> ProviderErrorKind:
+    """The kind of an error by its HTTP status, and what the text of the reply says."""
+    if is_refusal(status, error):
         return "refused"
     if is_quota_spent(status, body):
         return "quota"
@@ -151,13 +161,6 @@ def kind_of_status(status: int, code: object, body: str) -> ProviderErrorKind:
     if status == 429:
         return "rate_limit"
     return "transient" if status in (408, 409) or status >= 500 else "invalid"
-
-
-def _error_message(error: openai.APIStatusError, kind: ProviderErrorKind) -> str:
-    body = error.body if isinstance(error.body, Mapping) else {}
-    message = body.get("message") or error.response.text.strip() or error.message
-    code = f" ({error.code})" if kind == "quota" and error.code and str(error.code) != str(error.status_code) else ""
-    return f"{error.status_code}: {message}{code}"
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:

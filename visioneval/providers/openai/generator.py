@@ -24,6 +24,7 @@ from visioneval.providers.openai.connection import (
 )
 from visioneval.providers.openai.videos import OpenAIVideos
 from visioneval.providers.output_urls import AllowedHosts, read_outputs
+from visioneval.providers.refusals import moderated, moderated_images
 from visioneval.providers.uploads import uploads
 
 
@@ -73,8 +74,12 @@ class OpenAIGenerator:
     async def _generation(self, answer: Mapping[str, Any], sent: Mapping[str, Any]) -> Generation:
         with parse_errors():
             images = [dict(image) for image in answer.get("data") or ()]
-        outputs = await read_outputs(images, self._allowed)
-        return Generation(outputs=outputs, usage=flat_usage(answer.get("usage")) or None, run_params=sent)
+        usage = flat_usage(answer.get("usage")) or None
+        if why := moderated(answer) or moderated_images(images):
+            return Generation(refused=why, usage=usage, run_params=sent)
+        outputs = await read_outputs([{} if moderated(image) else image for image in images], self._allowed)
+        why = next(filter(None, map(moderated, images)), None)
+        return Generation(outputs=outputs, usage=usage, run_params=sent, unusable=why)
 
 
 def _json_edit(params: Mapping[str, Any], prompt: str, images: list[Upload], mask: Upload | None) -> bytes:

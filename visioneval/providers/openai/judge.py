@@ -7,17 +7,17 @@ from typing import Any
 
 from visioneval.errors import ProviderError, ProviderErrorKind
 from visioneval.providers.base import CellRef, Part, Question, Reply, ToolCall, Turn
+from visioneval.providers.error_replies import read_error
 from visioneval.providers.openai.chat_judge import ChatJudge, function, valid_arguments, with_params
 from visioneval.providers.openai.config import OpenAIJudge
 from visioneval.providers.openai.connection import Connection, data_url, encoded, flat_usage, parse_errors
+from visioneval.providers.refusals import is_refusal, is_refusing_end
 
 _REASONING = "reasoning.encrypted_content"
 """Reasoning that must be sent back between rounds, since nothing is stored."""
 _FAILED: Mapping[str, ProviderErrorKind] = {
     "server_error": "transient",
     "rate_limit_exceeded": "rate_limit",
-    "invalid_prompt": "refused",
-    "image_content_policy_violation": "refused",
 }
 
 
@@ -111,11 +111,13 @@ def _refuse(answer: Mapping[str, Any], contents: list[Mapping[str, Any]]) -> Non
     if refusal is not None:
         raise ProviderError(f"the judge refused: {refusal}", kind="refused", may_be_billed=True)
     if answer.get("status") == "failed":
-        error = answer.get("error") or {}
-        message = error.get("message") or "no reason given"
-        raise ProviderError(f"the answer failed: {message}", kind=_FAILED.get(str(error.get("code")), "invalid"))
-    if (answer.get("incomplete_details") or {}).get("reason") == "content_filter":
-        raise ProviderError("the judge's answer was blocked by a content filter", kind="refused", may_be_billed=True)
+        error = read_error({"error": answer.get("error") or {}})
+        kind = "refused" if is_refusal(400, error) else _FAILED.get(error.code, "invalid")
+        why = error.message if answer.get("error") else "no reason given"
+        raise ProviderError(f"the answer failed: {why}", kind=kind)
+    reason = (answer.get("incomplete_details") or {}).get("reason")
+    if is_refusing_end(reason):
+        raise ProviderError(f"the judge's answer was blocked: {reason}", kind="refused", may_be_billed=True)
 
 
 def open_judge(config: OpenAIJudge) -> ResponsesJudge | ChatJudge:

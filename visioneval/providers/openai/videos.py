@@ -13,12 +13,14 @@ from typing import Any, BinaryIO
 import httpx2
 import openai
 
-from visioneval.errors import OperationError, ProviderError, ProviderErrorKind, StorageError
+from visioneval.errors import OperationError, ProviderError, StorageError
 from visioneval.media.images import MAX_BYTES
 from visioneval.providers.base import MOST_VIDEO_MS, VIDEO_MS, Generation, GenerationRequest, OutputFile
+from visioneval.providers.error_replies import read_error
 from visioneval.providers.input_images import accepted_image
-from visioneval.providers.openai.connection import Connection, kind_of_status, provider_errors, read_json
+from visioneval.providers.openai.connection import Connection, kind_of_error, provider_errors, read_json
 from visioneval.providers.openai.video_params import inputs_problem
+from visioneval.providers.refusals import moderated
 from visioneval.providers.video_inputs import VideoInputs
 
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,300}")
@@ -70,6 +72,8 @@ class OpenAIVideos:
             return None
         if status != "completed":
             raise _failure(name, job)
+        if why := moderated(job) or moderated(job.get("video")):
+            raise OperationError(why, kind="refused")
         path = Path(request.scratch or ".") / "video"
         with _job_errors(client, name):
             await _download(client, name, path)
@@ -98,18 +102,17 @@ def _job_errors(client: openai.AsyncOpenAI, name: str) -> Iterator[None]:
         except openai.APIStatusError as error:
             if error.status_code not in (404, 410):
                 raise
-            reason = " ".join(error.response.text.split())[:200]
+            reason = read_error(error.response.text).message[:200]
             raise OperationError(
                 f"the video {name} has expired or is unknown: {error.status_code}: {reason}", kind="invalid"
             ) from None
 
 
 def _failure(name: str, job: Mapping[str, Any]) -> OperationError:
-    error = job.get("error")
-    fields: Mapping[str, Any] = error if isinstance(error, Mapping) else {"message": error}
-    code, text = fields.get("code"), " ".join(str(fields.get("message") or "no reason is given").split())[:_MAX_MESSAGE]
-    status = 500 if "server" in str(code) or "internal" in str(code) else 400
-    kind: ProviderErrorKind = kind_of_status(status, code, f"{code} {text}")
+    error = read_error({"error": job.get("error")})
+    text = (error.message if job.get("error") else "no reason is given")[:_MAX_MESSAGE]
+    is_servers = "server" in error.code or "internal" in error.code
+    kind = kind_of_error(500 if is_servers else 400, error, f"{error.code} {text}")
     if kind == "refused":
         return OperationError(text, kind="refused")
     return OperationError(f"the video {name} ended as {job.get('status')!r:.40}: {text}", kind=kind)

@@ -10,8 +10,9 @@ from typing import Any
 
 from visioneval.counted import count_of
 from visioneval.errors import Problem, SuiteError, VisionEvalError
-from visioneval.providers.recorded.config import YES_NO, RecordedJudge, is_empty
+from visioneval.providers.recorded.config import RecordedJudge, is_empty
 from visioneval.providers.recorded.values import cell_text, recorded_value
+from visioneval.providers.reply_values import YES_NO
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.checks.rules import SuiteContext
 from visioneval.suite.entries.graders import BaseGrader

@@ -12,11 +12,6 @@ from visioneval.suite.cases.case import Text
 from visioneval.suite.entries.judges import BaseJudge
 from visioneval.types import Frozen
 
-YES_NO = dict.fromkeys(("true", "yes", "pass", "1", "1.0"), True) | dict.fromkeys(
-    ("false", "no", "fail", "0", "0.0"), False
-)
-"""What counts as an answer to a yes or no, in any case."""
-
 
 def is_empty(answer: object) -> bool:
     """Whether a question was not answered."""

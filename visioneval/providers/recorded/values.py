@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from visioneval.providers.recorded.config import YES_NO
+from visioneval.providers.reply_values import yes_or_no
 from visioneval.suite.loading.datasets.cell_lists import cell_items
 from visioneval.suite.loading.datasets.rows import Row
 
@@ -23,10 +23,8 @@ def recorded_value(value: Any, schema: Mapping[str, Any]) -> Any:
     Where the metric is a yes or no, the usual words and numbers for it are converted too, also in JSONL. Where a list
     is wanted, it is read as in a dataset.
     """
-    if schema.get("type") == "boolean" and not isinstance(value, bool):
-        answer = YES_NO.get(f"{value:g}" if isinstance(value, (int, float)) else str(value).strip().lower())
-        if answer is not None:
-            return answer
+    if schema.get("type") == "boolean" and (answer := yes_or_no(value)) is not None:
+        return answer
     if not isinstance(value, str) or schema.get("type") == "string":
         return value
     if schema.get("type") == "array":

@@ -109,7 +109,8 @@ class OperationCall:
             else:
                 if generation is not None:
                     return generation
-                failures, pause, problem = 0, wait * random.uniform(0.8, 1), f"has not ended within {self.limit_s:g} s"  # noqa: S311
+                failures, pause = 0, wait * random.uniform(0.8, 1)  # noqa: S311
+                problem = f"has not ended within {self.limit_s:g} s (timeout_s)"
                 wait = min(LONGEST_WAIT_S, wait * WAIT_GROWTH)
             if monotonic() + pause > ends_at:
                 raise pending(name, problem)

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from typing import Any
 
 import httpx
-import orjson
 
 from visioneval.errors import ProviderError, ProviderErrorKind
 from visioneval.media.network import refused_by_proxy
+from visioneval.providers.error_replies import read_error
 from visioneval.providers.litellm.process import is_setting
 from visioneval.providers.litellm.worker.http import Trace
-from visioneval.providers.openai.connection import kind_of_status
+from visioneval.providers.openai.connection import kind_of_error
+from visioneval.providers.refusals import is_refusal
 from visioneval.providers.retry_after import retry_after
 from visioneval.suite.secrets import SHORTEST_ENVIRONMENT_SECRET, environment_secrets
 
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
-_REFUSAL = re.compile(
-    r"content[ _]?(was[ _])?(policy|filter|moderat)|moderation|moderated|safety (system|filter)|nsfw"
-    r"|responsible ai|flagged", re.IGNORECASE
-)  # fmt: skip
 _MISSING_KEY = re.compile(
     r"api[_ ]?key|credential|(?:is|are) not set|authenticat|unauthori[sz]ed|access token", re.IGNORECASE
 )
@@ -54,20 +49,16 @@ def provider_error(error: BaseException, trace: Trace, key: str | None) -> Provi
 
 def _of_reply(trace: Trace) -> ProviderError:
     assert trace.status is not None
-    message, code = _reason(trace.body)
     body = trace.body.decode("utf-8", "replace")
-    kind = kind_of_status(trace.status, code, body)
-    if kind == "invalid" and _REFUSAL.search(f"{code} {message}"):
-        kind = "refused"
-    return ProviderError(
-        f"{trace.status}: {message}", kind=kind, retry_after=retry_after(trace.status, trace.headers, body)
-    )
+    error = read_error(body)
+    message, kind = f"{trace.status}: {error.message or 'no message'}", kind_of_error(trace.status, error, body)
+    return ProviderError(message, kind=kind, retry_after=retry_after(trace.status, trace.headers, body))
 
 
 def _of_answer(error: BaseException) -> ProviderError:
     """Of an answer with status 200 that LiteLLM could not use."""
     message = _text(error)
-    if _REFUSAL.search(message):
+    if is_refusal(200, read_error(message)):
         return ProviderError(message, kind="refused", may_be_billed=True)
     kind: ProviderErrorKind = "invalid" if _UNLISTED in message else "transient"
     return ProviderError(f"the answer could not be read: {message}", kind=kind, may_be_billed=True)
@@ -79,23 +70,6 @@ def _before_sending(error: BaseException) -> ProviderError:
     kind: ProviderErrorKind = "auth" if _MISSING_KEY.search(message) else "invalid"
     hint = ": set api_key_env, or env for several variables" if kind == "auth" else ""
     return ProviderError(f"LiteLLM did not send the call: {message}{hint}", kind=kind)
-
-
-def _reason(body: bytes) -> tuple[str, str]:
-    """The message and the code of an error reply, in the forms of several providers."""
-    try:
-        data = orjson.loads(body)
-    except ValueError:
-        return " ".join(body.decode("utf-8", "replace").split()) or "no message", ""
-    fields: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
-    inner = fields.get("error", fields.get("detail", fields.get("errors", data)))
-    first = inner[0] if isinstance(inner, list) and inner else inner
-    details: Mapping[str, Any] = first if isinstance(first, Mapping) else fields
-    message = next((details[name] for name in ("message", "msg", "detail") if details.get(name)), None)
-    if message is None:
-        message = first if isinstance(first, str) else orjson.dumps(data).decode()
-    code = next((details[name] for name in ("code", "type", "name") if details.get(name)), fields.get("name"))
-    return " ".join(str(message).split()), str(code or "")
 
 
 def _text(error: BaseException) -> str:

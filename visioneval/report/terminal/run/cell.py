@@ -86,6 +86,7 @@ def _result_rows(record: Record) -> Iterator[tuple[str, Cell]]:
             "params": ", ".join(f"{name}={_detail(value)}" for name, value in record.shown_params.items()),
             "refused": record.reasons.get("refused") if record.status == "refused" else None,
             "error": f"{error.stage}, {error.kind}: {error.message}" if error else None,
+            "unused answer": None if error else record.reply_note,
             "failed": "\n".join(record.failed_rules),
             "warned": "\n".join(record.warned_rules),
             "skipped": "\n".join(record.skipped_rules),

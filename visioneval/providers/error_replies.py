@@ -1,0 +1,127 @@
+"""What an error reply of a server says, in the forms of several providers: its words, and its codes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import orjson
+
+_INNER = ("error", "detail", "errors")
+"""Where a body has its error: OpenAI's ``error``, FastAPI's and fal's ``detail``, Stability's ``errors``."""
+_WORDS = ("message", "msg", "detail", "title")
+_CODES = ("code", "type", "name", "status", "reason", "error_type", "finish_reason")
+_ECHOES = ("input", "ctx", "params")
+"""What repeats the request."""
+CLOSED = "the connection was closed in the middle of the answer"
+_MAX_QUOTED = 80
+_MAX_DEPTH = 8
+_MAX_CODES = 100
+_MAX_CODE = 200
+_TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
+_TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.IGNORECASE | re.DOTALL)
+_PAGE = re.compile(r"\s*(<!doctype|<html|<head|<body)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorReply:
+    """An error: ``message`` on one line, which may be empty; ``code`` is its own, and ``codes`` has inner ones too."""
+
+    message: str
+    code: str
+    codes: tuple[str, ...]
+
+
+def read_error(body: object) -> ErrorReply:
+    """Reads the body of an error reply: parsed JSON, or text. Never raises. A message may contain what was sent."""
+    data = _parsed(body) if isinstance(body, str) else body
+    error = _innermost(data)
+    fields = error if isinstance(error, Mapping) else {}
+    outer = data if isinstance(data, Mapping) else {}
+    named = (found for name in ("code", "type", "name") for found in (fields.get(name), outer.get(name)))
+    code = next((str(found)[:_MAX_CODE] for found in named if found), "")
+    return ErrorReply(_message(data, error), code, tuple(islice(_codes(data, 0), _MAX_CODES)))
+
+
+def one_line(text: str) -> str:
+    """A text on one line; of a web page its title, else its words without the tags."""
+    if not _PAGE.match(text):
+        return " ".join(text.split())
+    title = _TITLE.search(text)
+    words = " ".join((title[1] if title else _TAG.sub(" ", text)).split())
+    return f"a web page: {words!r}" if words else "a web page"
+
+
+def beginning(text: str) -> str:
+    """What an answer is that cannot be used, as the end of a sentence."""
+    line = one_line(text)
+    if not line:
+        return "is empty"
+    return f"is {line[:_MAX_QUOTED]}" if _PAGE.match(text) else f"begins with {line[:_MAX_QUOTED]!r}"
+
+
+def _parsed(text: str) -> object:
+    """The JSON in a text, or the text."""
+    if not text.lstrip().startswith(("{", "[")):
+        return text
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        return text
+
+
+def _innermost(data: object) -> object:
+    """The object that describes the error: the first one, if there is a list of them."""
+    for _ in range(_MAX_DEPTH):
+        if isinstance(data, list):
+            inner = data[0] if data else None
+        elif isinstance(data, Mapping):
+            inner = next((data[name] for name in _INNER if data.get(name)), None)
+        else:
+            inner = None
+        if inner is None:
+            break
+        data = inner
+    return data
+
+
+def _message(data: object, error: object) -> str:
+    """The words of an error, with those of the provider behind a router: OpenRouter's ``metadata.raw``."""
+    if data == error and isinstance(data, str) and not _PAGE.match(data):
+        return one_line(data.strip().partition("\n")[0])  # a text may be a traceback
+    fields = error if isinstance(error, Mapping) else {}
+    words = next((fields[name] for name in _WORDS if fields.get(name)), error if isinstance(error, str) else data)
+    message = one_line(words if isinstance(words, str) else orjson.dumps(words, default=str).decode() if words else "")
+    metadata = fields.get("metadata")
+    cause = _cause(metadata) if isinstance(metadata, Mapping) else ""
+    return f"{message} ({cause})" if cause and cause not in message else message
+
+
+def _cause(metadata: Mapping[str, Any]) -> str:
+    raw, name = metadata.get("raw"), metadata.get("provider_name")
+    inner = _parsed(raw) if isinstance(raw, str) else raw
+    words = one_line(inner) if isinstance(inner, str) else read_error(inner).message if inner else ""
+    return ": ".join(str(part) for part in (name, words) if part)
+
+
+def _codes(data: object, depth: int) -> Iterator[str]:
+    """Every code, type or name in a body, also in JSON that one of its texts contains."""
+    if depth > _MAX_DEPTH:
+        return
+    if isinstance(data, str):
+        parsed = _parsed(data)
+        if not isinstance(parsed, str):
+            yield from _codes(parsed, depth + 1)
+    elif isinstance(data, list):
+        for item in data:
+            yield from _codes(item, depth + 1)
+    elif isinstance(data, Mapping):
+        for name, value in data.items():
+            if name in _ECHOES:
+                continue
+            if name in _CODES and isinstance(value, (str, int)):
+                yield str(value)[:_MAX_CODE]
+            yield from _codes(value, depth + 1)
