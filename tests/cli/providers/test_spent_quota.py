@@ -52,8 +52,8 @@ SPENT = {
     "xAI": ("openai", fault(403, {"code": "x:spending-limit", "error": "You have run out of credits"}), "403: "),
     "LiteLLM's proxy": ("openai", fault(400, openai("Budget has been exceeded! Max budget: 0.25")), "400: Budget has been"),
     "status 200": ("openai", Fault("error_in_200", reason="quota"), "the reply is an error: You exceeded"),
-    "Gemini's day": ("gemini", fault(429, gemini(DAY, "37s")), "429: You exceeded your current quota."),
-    "Gemini's prepaid credit": ("gemini", fault(429, gemini("", "1s", "Your prepayment credits are depleted.")), "429: Your pre"),
+    "Gemini's day": ("gemini", fault(429, gemini(DAY, "0.01s")), "429: You exceeded your current quota."),
+    "Gemini's prepaid credit": ("gemini", fault(429, gemini("", "0.01s", "Your prepayment credits are depleted.")), "429: Your pre"),
     "Gemini without billing": (
         "gemini",
         fault(403, {"error": {"code": 403, "message": "No billing", "details": [{"reason": "BILLING_DISABLED"}]}}),
