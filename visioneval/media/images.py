@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from visioneval.bounds import MEGAPIXELS, max_pixels
 from visioneval.errors import ImageError
+from visioneval.media.color import SRGB, ColorSpace, color_space, in_srgb
 from visioneval.media.pixel_budget import IN_MEMORY
 from visioneval.media.png import certainly_decodes, is_complete, plain_size
 from visioneval.types import Output
@@ -205,23 +206,25 @@ def size_of(source: Path) -> tuple[int, int]:
         return handle.width, handle.height
 
 
-def load_image(source: Path | bytes) -> Image.Image:
-    """The image as displayed: first frame, 8 bits per channel, with EXIF rotation.
+def load_image(source: Path | bytes, *, as_stored: bool = False) -> Image.Image:
+    """The image as displayed: first frame, 8 bits per channel, with EXIF rotation, in sRGB by its color profile.
 
-    The mode is RGB if every pixel is fully opaque, else RGBA. Raises ``ImageError``.
+    With ``as_stored``, its values are not converted. The mode is RGB if every pixel is fully opaque, else RGBA.
+    Raises ``ImageError``.
     """
     with opened(source) as handle:
-        image = _upright(handle)
-        if not image.has_transparency_data:
-            return image.convert("RGB")
-        rgba = image.convert("RGBA")
-        lowest, _ = rgba.getchannel("A").getextrema()
-        return rgba.convert("RGB") if lowest == 255 else rgba
+        space = SRGB if as_stored else color_space(handle)
+        image = in_srgb(_upright(handle), space)
+        if image.mode == "RGB":
+            return image
+        lowest, _ = image.getchannel("A").getextrema()
+        return image.convert("RGB") if lowest == 255 else image
 
 
-def load_rgb(source: Path | bytes) -> Image.Image:
-    """``load_image`` as RGB: on white if it has transparency. Raises ``ImageError``."""
-    return on_background(load_image(source), "white")
+def color_space_of(source: Path | bytes) -> ColorSpace:
+    """The color space of an image file. Raises ``ImageError``."""
+    with header(source) as handle:
+        return color_space(handle)
 
 
 def on_background(image: Image.Image, color: str) -> Image.Image:

@@ -85,7 +85,7 @@ class LocalityGrader(RegisteringGrader):
 
     @property
     def version(self) -> str:
-        return "3"
+        return "4"
 
     @model_validator(mode="before")
     @classmethod
@@ -137,7 +137,7 @@ class ReferenceGrader(RegisteringGrader):
 
     @property
     def version(self) -> str:
-        return "2"
+        return "3"
 
     @property
     def measures_locally(self) -> bool:
