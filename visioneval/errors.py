@@ -138,6 +138,10 @@ class ImageError(VisionEvalError):
     """A file that is not a readable image, or an image that exceeds the size limits."""
 
 
+class WrongTaskError(ImageError):
+    """A video or an animation where the task of its case asks for an image."""
+
+
 class TemplateError(VisionEvalError):
     """A Jinja template that does not compile, is not there, or asks for a variable that nobody set."""
 

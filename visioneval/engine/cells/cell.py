@@ -33,7 +33,7 @@ from visioneval.engine.cells.stored_grades import stored_grades
 from visioneval.engine.cells.suite_metrics import built_in_scores, cell_scores
 from visioneval.engine.cells.turns import call_on_output, is_edit_of, mask_error, other_input
 from visioneval.engine.cells.verdicts import judged_record
-from visioneval.errors import ImageError, ProviderError, StoppedError
+from visioneval.errors import ImageError, ProviderError, StoppedError, WrongTaskError
 from visioneval.expansion.keys import grade_key
 from visioneval.expansion.plan import Call
 from visioneval.media import images
@@ -303,7 +303,8 @@ def _load_output(existing: StoredOutput, context: RunContext) -> Output | CellEr
     try:
         artifact(data, existing.call.task_type)
     except ImageError as error:
-        return _bad_image(existing, str(error))
+        bad = _bad_image(existing, str(error))
+        return bad.model_copy(update={"kind": "wrong_task"}) if isinstance(error, WrongTaskError) else bad
     if path != target:
         source = None if path.is_symlink() else path
         saved = context.writer.save(record.test_id, record.model_label, target.name, data, source=source)
@@ -372,7 +373,8 @@ def _store_output(
         return make_record, Output(Path(), "", media.mime, 0, 0, media.uri)
     if media.fault is not None:
         row = call.params.get("row")
-        return make_record, error_record(make_record, "bad_image", f"{row}: {media.fault}" if row else str(media.fault))
+        message = f"{row}: {media.fault}" if row else str(media.fault)
+        return make_record, error_record(make_record, media.fault_kind, message)
     name = f"{sample}{ending(media.mime)}"
     relative = context.writer.save(call.case.id, call.run.label, name, media.data, source=media.file)
     path = context.writer.folder / relative

@@ -242,7 +242,7 @@ def _details(facts: FileFacts) -> dict[str, object]:
     }
     if facts.color_space != "sRGB":
         details["color_space"] = facts.color_space
-    if facts.frames > 1:
+    if facts.frames > 1:  # the pages of a TIFF: animations are videos
         details["frames"] = facts.frames
         details["graded_frame"] = 1
     if facts.exif_orientation != 1:
