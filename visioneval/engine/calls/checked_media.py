@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from visioneval.errors import ImageError, WrongTaskError
+from visioneval.errors import ImageError
 from visioneval.media.formats import artifact
 from visioneval.media.video import video_file
 from visioneval.providers.base import Address, Generation, OutputFile
@@ -73,10 +73,8 @@ def check_media(data: object, task: TaskType) -> CheckedMedia:
         return CheckedMedia(fault=f"the provider must return an image as bytes, not {type(data).__name__}")
     try:
         image = artifact(data, task)
-    except WrongTaskError as error:
-        return CheckedMedia(fault=str(error), fault_kind="wrong_task")
     except ImageError as error:
-        return CheckedMedia(fault=str(error))
+        return CheckedMedia(fault=str(error), fault_kind=error.kind)
     return CheckedMedia(data, None, image.sha256, image.mime, image.width, image.height, decoded=True)
 
 

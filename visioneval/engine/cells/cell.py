@@ -33,7 +33,7 @@ from visioneval.engine.cells.stored_grades import stored_grades
 from visioneval.engine.cells.suite_metrics import built_in_scores, cell_scores
 from visioneval.engine.cells.turns import call_on_output, is_edit_of, mask_error, other_input
 from visioneval.engine.cells.verdicts import judged_record
-from visioneval.errors import ImageError, ProviderError, StoppedError, WrongTaskError
+from visioneval.errors import ImageError, ProviderError, StoppedError
 from visioneval.expansion.keys import grade_key
 from visioneval.expansion.plan import Call
 from visioneval.media import images
@@ -303,8 +303,7 @@ def _load_output(existing: StoredOutput, context: RunContext) -> Output | CellEr
     try:
         artifact(data, existing.call.task_type)
     except ImageError as error:
-        bad = _bad_image(existing, str(error))
-        return bad.model_copy(update={"kind": "wrong_task"}) if isinstance(error, WrongTaskError) else bad
+        return _bad_image(existing, str(error), error.kind)
     if path != target:
         source = None if path.is_symlink() else path
         saved = context.writer.save(record.test_id, record.model_label, target.name, data, source=source)
@@ -312,9 +311,9 @@ def _load_output(existing: StoredOutput, context: RunContext) -> Output | CellEr
     return Output(target, *facts)
 
 
-def _bad_image(existing: StoredOutput, what: str) -> CellError:
+def _bad_image(existing: StoredOutput, what: str, kind: str = "bad_image") -> CellError:
     name = existing.record.artifact_path or str(existing.record.run_params.get("path", "the image"))
-    return CellError(stage="generate", kind="bad_image", message=f"{name}: {what}")
+    return CellError(stage="generate", kind=kind, message=f"{name}: {what}")
 
 
 async def _grade_output(

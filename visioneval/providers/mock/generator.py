@@ -244,7 +244,7 @@ def _load_base(request: GenerationRequest) -> _Base:
         raise ProviderError("mock: the case has no image to edit", kind="invalid")
     try:
         with header(source) as handle:
-            kind = FORMATS[handle.format or ""]
+            kind = "png" if handle.format == "SVG" else FORMATS[handle.format or ""]
         image = load_image(source)
         rgb, rgba = on_background(image, "white"), image if image.mode == "RGBA" else None
         mask = default_mask(rgb.size) if mask_path is None else load_mask(mask_path)
@@ -299,7 +299,7 @@ def _encode(image: Image.Image, case: TestCase, usual: str) -> bytes:
     buffer = io.BytesIO()
     try:
         image.save(buffer, kind.upper(), **_options(kind))
-    except (OSError, ValueError, SystemError) as error:
+    except (OSError, ValueError, KeyError, SystemError) as error:
         raise ProviderError(f"mock: the image cannot be written as {kind}: {error}", kind="invalid") from None
     return buffer.getvalue()
 
