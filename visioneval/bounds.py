@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from visioneval.errors import UsageError
+from visioneval.errors import ImageError, UsageError
 
 HIGHEST = 10**12
+MAX_FRAMES = 36_000
+"""Of a video that is measured: ten minutes at 60 frames per second."""
 
 
 @dataclass(slots=True)
@@ -75,3 +77,13 @@ def check_environment() -> None:
 def max_pixels() -> int:
     """The maximum number of pixels of one image, and of all images in memory at once."""
     return MEGAPIXELS.limit * 1_000_000
+
+
+def check_frames(frames: int, pixels: int) -> None:
+    """Raises ``ImageError`` if the frames of a video, or the pixels of all of them, exceed the limit."""
+    if frames > MAX_FRAMES:
+        raise ImageError(f"the video has more than {MAX_FRAMES:,} frames")
+    if pixels > VIDEO_GIGAPIXELS.limit * 1_000_000_000:
+        raise ImageError(
+            f"the video has more than {VIDEO_GIGAPIXELS.limit:,} gigapixels in all its frames ({VIDEO_GIGAPIXELS.hint})"
+        )

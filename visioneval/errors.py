@@ -28,7 +28,7 @@ from difflib import get_close_matches
 from enum import IntEnum
 from itertools import groupby
 from math import isfinite
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 
 class ExitCode(IntEnum):
@@ -141,6 +141,21 @@ class ClosingError(StoppedError):
 
 class ImageError(VisionEvalError):
     """A file that is not a readable image, or an image that exceeds the size limits."""
+
+    kind: ClassVar[str] = "bad_image"
+    """The kind of error of a cell with this output."""
+
+
+class WrongTaskError(ImageError):
+    """A video or an animation where the task of its case asks for an image."""
+
+    kind: ClassVar[str] = "wrong_task"
+
+
+class MissingExtraError(ImageError):
+    """An image of a kind that needs an extra, which is not installed."""
+
+    kind: ClassVar[str] = "missing_extra"
 
 
 class TemplateError(VisionEvalError):

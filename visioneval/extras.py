@@ -10,9 +10,13 @@ from functools import cache
 from importlib.metadata import Distribution, PackageNotFoundError
 from importlib.util import find_spec
 
-PACKAGES: Mapping[str, tuple[str, ...]] = {"ocr": ("rapidocr", "onnxruntime"), "video": ("av",)}
+PACKAGES: Mapping[str, tuple[str, ...]] = {"ocr": ("rapidocr", "onnxruntime"), "video": ("av",), "svg": ("resvg_py",)}
 """The modules of the extras that graders need."""
-_USES: Mapping[str, str] = {"ocr": "reading text needs RapidOCR", "video": "videos need an extra"}
+_USES: Mapping[str, str] = {
+    "ocr": "reading text needs RapidOCR",
+    "video": "videos need an extra",
+    "svg": "SVGs need an extra",
+}
 _USER = re.compile(r"(?<=://)(?!git@[^/@]*/)[^/?#\s]*@")
 """User and password of an address, in which ``@`` may occur. The user ``git`` is no secret, and SSH needs it."""
 

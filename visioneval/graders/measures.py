@@ -11,10 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 import PIL
+
+from visioneval.extras import has_extra
 
 T = TypeVar("T")
 _PACKAGE = Path(__file__).parent.parent
@@ -43,10 +46,15 @@ class Measure(Generic[T]):
     tool_versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def _has_svg(self) -> bool:
+        return any(path.suffix == ".svg" for path in self.files.values())
+
+    @property
     def versions(self) -> dict[str, str] | None:
         """The versions of everything that computes the result; ``None`` if the code cannot be identified."""
         code = code_sha256()
-        return None if code is None else {"code": code, "pillow": PIL.__version__, **self.tool_versions}
+        drawn = {"resvg": version("resvg_py")} if self._has_svg and has_extra("svg") else {}
+        return None if code is None else {"code": code, "pillow": PIL.__version__, **drawn, **self.tool_versions}
 
 
 class MeasureOnce(Protocol):

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from visioneval.errors import GraderError, ImageError
 from visioneval.judging.shown_images import PASSTHROUGH_FORMATS, Show
+from visioneval.media.animation import ANIMATION_TYPES
 from visioneval.media.video import check_whole, sample_frames
 from visioneval.providers.base import AddressPart, ImagePart, Part, VideoPart
 from visioneval.suite.entries.judge_prompt import ASKED, DEFAULT_PARTS, ShownPart
@@ -103,7 +104,7 @@ def output_attachments(context: Shown, judge: str, frames: int) -> list[Attachme
     if judge in context.watching:
         if generated.uri is not None:
             return [Attachment("output", f"the {medium} to judge", AddressPart(b"", generated.mime, generated.uri))]
-        if generated.is_video:
+        if generated.is_video and generated.mime not in ANIMATION_TYPES.values():
             return [Attachment("output", "the video to judge", _video_part(generated))]
     if not generated.is_video:
         return [Attachment("output", "the image to judge", context.show(generated.path))]

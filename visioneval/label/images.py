@@ -86,6 +86,17 @@ def load_video(path: Path, mime: str) -> Source:
     return source
 
 
+def load_animation(path: Path) -> Source:
+    """An animation as a new WebP, which the page shows as an image."""
+
+    def source() -> ServedMedia:
+        from visioneval.media.animation import as_webp
+
+        return ServedMedia(as_webp(path), "image/webp")
+
+    return source
+
+
 @lru_cache(maxsize=2)
 def _without_metadata(path: Path, _mtime: int) -> bytes:
     from visioneval.media.video import without_metadata

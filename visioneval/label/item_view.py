@@ -6,8 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.errors import TemplateError
-from visioneval.label.images import VIDEO_TYPES, MediaStore, Source, load_image, load_video, mask_overlay, missing_image
+from visioneval.label.images import (
+    VIDEO_TYPES,
+    MediaStore,
+    Source,
+    load_animation,
+    load_image,
+    load_video,
+    mask_overlay,
+    missing_image,
+)
 from visioneval.label.sampling import Item
+from visioneval.media.animation import ANIMATION_TYPES
 from visioneval.records.files.links import file_inside
 from visioneval.records.model import Record, RunInfo
 from visioneval.suite.cases.case import TestCase
@@ -121,6 +131,8 @@ class ItemView:
         path = file_inside(folder, record.artifact_path)
         if record.mime in VIDEO_TYPES:
             return self._put(item, title, title, "video", load_video(path, record.mime) if path else None)
+        if record.mime in ANIMATION_TYPES.values():
+            return self._put(item, title, title, "image", load_animation(path) if path else None)
         return self._image_entry(item, title, title, path)
 
     def _input(self, path: Path) -> Path | None:

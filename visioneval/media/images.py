@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from visioneval.bounds import MEGAPIXELS, max_pixels
 from visioneval.errors import ImageError
+from visioneval.media import svg
+from visioneval.media.color import SRGB, ColorSpace, color_space, in_srgb
 from visioneval.media.pixel_budget import IN_MEMORY
 from visioneval.media.png import certainly_decodes, is_complete, plain_size
 from visioneval.types import Output
@@ -24,11 +26,29 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 256 * 1024 * 1024
 
-FORMATS = {"PNG": "png", "JPEG": "jpeg", "MPO": "jpeg", "WEBP": "webp", "GIF": "gif", "BMP": "bmp", "TIFF": "tiff"}
-_OPENED = [name for name in FORMATS if name != "MPO"]  # MPO is several JPEGs in one file and opens as JPEG
+FORMATS = {
+    "PNG": "png",
+    "JPEG": "jpeg",
+    "MPO": "jpeg",
+    "WEBP": "webp",
+    "GIF": "gif",
+    "BMP": "bmp",
+    "TIFF": "tiff",
+    "SVG": "svg",
+}
+_OPENED = [name for name in FORMATS if name not in ("MPO", "SVG")]
+"""MPO is several JPEGs in one file and opens as JPEG; an SVG is drawn first."""
 OPAQUE_FROM = 250
 """Alpha, 0 to 255, from which a pixel counts as opaque: lossy encoders write 254 for 255, and nobody sees it."""
-EXTENSIONS = {"png": ".png", "jpeg": ".jpg", "webp": ".webp", "gif": ".gif", "bmp": ".bmp", "tiff": ".tif"}
+EXTENSIONS = {
+    "png": ".png",
+    "jpeg": ".jpg",
+    "webp": ".webp",
+    "gif": ".gif",
+    "bmp": ".bmp",
+    "tiff": ".tif",
+    "svg+xml": ".svg",
+}
 
 
 @contextmanager
@@ -55,29 +75,26 @@ def room_for(*sources: Path | bytes) -> Iterator[None]:
         yield
 
 
-_SVG_START = 4096
-"""Bytes in which the first element of an SVG is expected, after its XML declaration and comments."""
-
-
 @contextmanager
 def header(source: Path | bytes) -> Iterator[Image.Image]:
-    """Opens an image without decoding it, within the limits. Raises ``ImageError``."""
+    """Opens an image without decoding it, within the limits. An SVG is drawn, once. Raises ``ImageError``."""
     from PIL import Image, UnidentifiedImageError
 
     try:
         _check_file(source)
         if Image.MAX_IMAGE_PIXELS is not None:  # Pillow's own limit must not be below this one
             Image.MAX_IMAGE_PIXELS = max(Image.MAX_IMAGE_PIXELS, max_pixels())
+        is_drawing = svg.is_svg(source)
+        opens = io.BytesIO(svg.raster(_bytes_of(source))) if is_drawing else source
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about odd metadata, and about sizes, which are checked here
-            with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=_OPENED) as file:
+            with Image.open(io.BytesIO(opens) if isinstance(opens, bytes) else opens, formats=_OPENED) as file:
                 _check_pixels(file)
+                file.format = "SVG" if is_drawing else file.format
                 yield file
     except ImageError:
         raise
     except UnidentifiedImageError:
-        if _is_svg(source):
-            raise ImageError("not a supported image: an SVG has no pixels to judge, so convert it to PNG") from None
         known = ", ".join(dict.fromkeys(FORMATS.values()))
         raise ImageError(f"not a supported image (supported: {known})") from None
     except Image.DecompressionBombError:
@@ -88,17 +105,6 @@ def header(source: Path | bytes) -> Iterator[Image.Image]:
         detail = str(error) if isinstance(error, (OSError, SyntaxError, ValueError, EOFError)) else ""
         reason = (isinstance(error, OSError) and error.strerror) or detail or "it is damaged"
         raise ImageError(f"the image cannot be decoded: {reason[:1].lower()}{reason[1:]}") from error
-
-
-def _is_svg(source: Path | bytes) -> bool:
-    """Whether the beginning of a file that is no known image looks like an SVG."""
-    if isinstance(source, Path):
-        with source.open("rb") as file:
-            start = file.read(_SVG_START)
-    else:
-        start = source[:_SVG_START]
-    text = start.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
-    return text.startswith(b"<") and b"<svg" in text and b"<html" not in text
 
 
 def within(folder: Path, relative: str) -> Path:
@@ -162,7 +168,7 @@ def inspect(source: Path | bytes, *, verifies_checksums: bool = False) -> tuple[
                 _check_chunks(source)
             with IN_MEMORY.reserve(width * height):
                 _decode(handle, source)
-        return f"image/{kind}", width, height
+        return "image/svg+xml" if kind == "svg" else f"image/{kind}", width, height
 
 
 def _decode(handle: Image.Image, source: Path | bytes) -> None:
@@ -205,23 +211,25 @@ def size_of(source: Path) -> tuple[int, int]:
         return handle.width, handle.height
 
 
-def load_image(source: Path | bytes) -> Image.Image:
-    """The image as displayed: first frame, 8 bits per channel, with EXIF rotation.
+def load_image(source: Path | bytes, *, as_stored: bool = False) -> Image.Image:
+    """The image as displayed: first frame, 8 bits per channel, with EXIF rotation, in sRGB by its color profile.
 
-    The mode is RGB if every pixel is fully opaque, else RGBA. Raises ``ImageError``.
+    With ``as_stored``, its values are not converted. The mode is RGB if every pixel is fully opaque, else RGBA.
+    Raises ``ImageError``.
     """
     with opened(source) as handle:
-        image = _upright(handle)
-        if not image.has_transparency_data:
-            return image.convert("RGB")
-        rgba = image.convert("RGBA")
-        lowest, _ = rgba.getchannel("A").getextrema()
-        return rgba.convert("RGB") if lowest == 255 else rgba
+        space = SRGB if as_stored else color_space(handle)
+        image = in_srgb(_upright(handle), space)
+        if image.mode == "RGB":
+            return image
+        lowest, _ = image.getchannel("A").getextrema()
+        return image.convert("RGB") if lowest == 255 else image
 
 
-def load_rgb(source: Path | bytes) -> Image.Image:
-    """``load_image`` as RGB: on white if it has transparency. Raises ``ImageError``."""
-    return on_background(load_image(source), "white")
+def color_space_of(source: Path | bytes) -> ColorSpace:
+    """The color space of an image file. Raises ``ImageError``."""
+    with header(source) as handle:
+        return color_space(handle)
 
 
 def on_background(image: Image.Image, color: str) -> Image.Image:

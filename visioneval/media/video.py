@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from visioneval.bounds import max_pixels
+from visioneval.bounds import MAX_FRAMES, max_pixels
 from visioneval.errors import ImageError
 from visioneval.extras import has_extra, needs
-from visioneval.media.images import MAX_BYTES, check_size, sha256
+from visioneval.media.animation import ANIMATION_TYPES, animation_of, sample_animation
+from visioneval.media.images import MAX_BYTES, check_size, identify, sha256
 from visioneval.media.pixel_budget import IN_MEMORY
 from visioneval.types import Output
 
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from PIL import Image
 
 EXTENSIONS = {"mp4": ".mp4", "quicktime": ".mov", "webm": ".webm", "x-matroska": ".mkv", "x-msvideo": ".avi"}
-MAX_FRAMES = 36_000
-"""Ten minutes at 60 frames per second."""
 LARGEST_SIDE = 1536
 _CUT_TOLERANCE_S = 0.2
 """How much earlier than its header says a video may end."""
@@ -69,6 +68,9 @@ def video_mime(head: bytes) -> str | None:
 def video_at(path: Path, data: bytes) -> Output:
     """Describes video ``data`` stored, or to be stored, at ``path``. Raises ``ImageError`` if it has no frame."""
     mime = video_mime(data)
+    if mime is None and (animation := animation_of(data)) is not None:
+        identify(data)  # its first frame; graders find damage in the others
+        return Output(path, sha256(data), *animation)
     if mime is None:
         raise _unsupported()
     _check_bytes(len(data))
@@ -77,6 +79,8 @@ def video_at(path: Path, data: bytes) -> Output:
 
 def video_file(path: Path) -> Output:
     """Describes a video in a file, which need not fit into memory. Raises ``ImageError`` if it has no frame."""
+    if animation_of(path) is not None:
+        return video_at(path, path.read_bytes())
     with path.open("rb") as file:
         mime = video_mime(file.read(64))
         if mime is None:
@@ -88,7 +92,8 @@ def video_file(path: Path) -> Output:
 
 
 def _unsupported() -> ImageError:
-    return ImageError(f"not a supported video (supported: {', '.join(EXTENSIONS.values())})")
+    known = ", ".join(EXTENSIONS.values())
+    return ImageError(f"not a supported video (supported: {known}, and animations as GIF, WebP and APNG)")
 
 
 def _check_bytes(size: int) -> None:
@@ -117,9 +122,12 @@ def seconds_of(video: bytes | Path) -> float:
 
 
 def mime_of(path: Path) -> str:
-    """The MIME type of a video file; empty for any other file. Raises ``OSError``."""
+    """The MIME type of a video file; empty for any other file. Raises ``OSError``, ``ImageError`` if it is damaged."""
     with path.open("rb") as file:
-        return video_mime(file.read(64)) or ""
+        mime = video_mime(file.read(64))
+    if mime is None and (animation := animation_of(path)) is not None:
+        mime, _, _ = animation
+    return mime or ""
 
 
 def sample_frames(path: Path, count: int) -> list[Frame]:
@@ -134,6 +142,11 @@ def sample_images(path: Path, count: int) -> list[tuple[float, Image.Image]]:
     Their longer side is at most ``LARGEST_SIDE``. Raises ``ImageError``, also if the video is cut off.
     """
     mime = mime_of(path)
+    if mime in ANIMATION_TYPES.values():
+        frames = sample_animation(path, count)
+        for _, image in frames:
+            image.thumbnail((LARGEST_SIDE, LARGEST_SIDE))
+        return frames
     with opened(str(path), mime) as (container, stream):
         times = _times(container, stream)
         if not times:

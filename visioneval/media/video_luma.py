@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from visioneval.bounds import VIDEO_GIGAPIXELS
+from visioneval.bounds import check_frames
 from visioneval.errors import ImageError
+from visioneval.media.animation import ANIMATION_TYPES, animation_frames
 from visioneval.media.images import check_size
-from visioneval.media.video import MAX_FRAMES, mime_of, opened, packets
+from visioneval.media.video import mime_of, opened, packets
 
 Luma = NDArray[np.uint8]
 """``(height, width)``, 0 (black) to 255 (white), whatever the range and the depth in the file."""
@@ -55,6 +56,10 @@ class VideoStream:
 def opened_luma(path: Path) -> Iterator[VideoStream]:
     """Opens a video to read its frames once. Raises ``ImageError`` if it is cut off, damaged or over the limits."""
     mime = mime_of(path)
+    if mime in ANIMATION_TYPES.values():
+        codec = mime.removeprefix("video/")
+        yield VideoStream(codec, pixel_format="rgb24", pixel_aspect=1.0, has_audio=False, frames=_animation_luma(path))
+        return
     with opened(str(path), mime) as (container, stream):
         has_audio = _check_packets(container, stream)
     with opened(str(path), mime) as (container, stream):
@@ -75,17 +80,13 @@ def _check_packets(container: Any, stream: Any) -> bool:
     for packet in packets(container, stream):
         has_audio = has_audio or packet.stream.type == "audio"
         count += packet.stream_index == stream.index
-        _check_work(count, count * pixels)
+        check_frames(count, count * pixels)
     return has_audio
 
 
-def _check_work(frames: int, pixels: int) -> None:
-    if frames > MAX_FRAMES:
-        raise ImageError(f"the video has more than {MAX_FRAMES:,} frames")
-    if pixels > VIDEO_GIGAPIXELS.limit * 1_000_000_000:
-        raise ImageError(
-            f"the video has more than {VIDEO_GIGAPIXELS.limit:,} gigapixels in all its frames ({VIDEO_GIGAPIXELS.hint})"
-        )
+def _animation_luma(path: Path) -> Iterator[LumaFrame]:
+    for frame in animation_frames(path):
+        yield LumaFrame(frame.start, frame.duration, np.asarray(frame.image.convert("L")), rotation=0, hdr=None)
 
 
 def _frames(container: Any, stream: Any) -> Iterator[LumaFrame]:
@@ -94,7 +95,7 @@ def _frames(container: Any, stream: Any) -> Iterator[LumaFrame]:
     for number, frame in enumerate(container.decode(stream)):
         check_size(frame.width, frame.height)
         pixels += frame.width * frame.height
-        _check_work(number + 1, pixels)
+        check_frames(number + 1, pixels)
         if frame.is_corrupt:
             raise ImageError(f"the video is damaged: its frame {number + 1:,} does not decode")
         first = frame.pts if first is None else first

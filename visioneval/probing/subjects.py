@@ -58,6 +58,8 @@ def open_subject(original: Original) -> Subject:
         raise ImageError(f"its format is {mime.partition('/')[2]}, which cannot be stored again unchanged")
     if images.frames(original.path) > 1:
         raise ImageError("it has several frames")
+    if (space := images.color_space_of(data)).transforms is not None:
+        raise ImageError(f"its color space is {space.name}, which a changed image would lose")
     image = decode(data)
     return Subject(image, data, mime, _region(image, original.call.files.masks), original.call.case.expect)
 

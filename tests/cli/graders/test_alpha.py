@@ -479,7 +479,7 @@ def test_a_suite_fails_flattened_edits_until_it_accepts_any(tmp_path: Path) -> N
     }
     assert records["strict"].scores["file.alpha"] is False
     assert all("file.alpha" not in records[name].scores for name in ("lenient", "solid"))
-    assert records["strict"].graders[0].fingerprint.version == "2"
+    assert records["strict"].graders[0].fingerprint.version == "3"
     assert "transparent pixels" in records["strict"].reasons["file.alpha"]
 
 
@@ -492,7 +492,7 @@ def test_graders_whose_results_changed_have_a_version() -> None:
         PropertiesGrader(type="properties", key="k").version,
         TextGrader(type="text", key="k").version,
     ]
-    assert versions == ["3", "2", "2", "3"]
+    assert versions == ["4", "3", "3", "4"]
     assert TextGrader(type="text", key="k", extract="judge").version is None
 
 

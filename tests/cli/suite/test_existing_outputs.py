@@ -73,7 +73,7 @@ def test_rows_that_cannot_be_read_are_errors_that_name_their_line(toy: Toy) -> N
     expected_message = {prompt: record.error.message for prompt, record in result.items() if record.error}
     assert expected_message == {
         "prompt 1": "d.jsonl:2: gone.png: No such file or directory",
-        "prompt 2": "d.jsonl:3: not a supported image (supported: png, jpeg, webp, gif, bmp, tiff)",
+        "prompt 2": "d.jsonl:3: not a supported image (supported: png, jpeg, webp, gif, bmp, tiff, svg)",
         "prompt 3": "d.jsonl:4: the value has no contents with a file_uri",
         "prompt 4": "d.jsonl:5: the value is neither a path nor valid JSON",
         "prompt 5": "d.jsonl:6: the row has no output: fill in its path",

@@ -16,7 +16,7 @@ from PIL import Image
 
 from visioneval.errors import ProviderError
 from visioneval.graders.text.reading import ocr
-from visioneval.media.images import load_rgb
+from visioneval.media.images import load_image
 from visioneval.providers.base import Editor, Generator
 from visioneval.providers.mock.config import SEEN_BY, Flaw, MockParams
 from visioneval.providers.mock.generator import SOFTWARE, Mock
@@ -120,7 +120,7 @@ def test_a_page_has_the_size_asked_for(size: str):
 
 def test_the_size_parameter_overrides_the_expected_size():
     generation = generated(request({"size": "512x512"}, size="300x200"))
-    assert load_rgb(generation.outputs[0]).size == (300, 200)
+    assert load_image(generation.outputs[0]).size == (300, 200)
     assert generation.run_params == {"model": "mock", "flaw": "none", "size": "300x200", "seed": 0}
 
 
@@ -227,7 +227,7 @@ def test_drift_shows_on_every_ground(tmp_path: Path, colour: tuple[int, int, int
 @pytest.mark.parametrize("alpha", [None, True])
 def test_blank_is_one_colour(files: CaseFiles | None, alpha: bool | None):
     flat = output(request({**text("BUTTER"), "alpha": alpha}, files=files, flaw="blank"))
-    assert len(load_rgb(_png(flat)).getcolors() or ()) == 1
+    assert len(load_image(_png(flat)).getcolors() or ()) == 1
 
 
 def _png(image: Image.Image) -> bytes:

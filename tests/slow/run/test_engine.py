@@ -18,7 +18,7 @@ FAILED_GENERATIONS = [
     ("no_such_way", "internal", "AttributeError"),
     ("gives_path", "bad_image", "the provider must return an image as bytes, not PosixPath"),
     ("limited", "rate_limit", "slow down"),
-    ("text", "bad_image", "not a supported image (supported: png, jpeg, webp, gif, bmp, tiff)"),
+    ("text", "bad_image", "not a supported image (supported: png, jpeg, webp, gif, bmp, tiff, svg)"),
     ("empty", "bad_image", "the file is empty"),
     ("cut", "bad_image", "cannot be decoded"),
     ("few", "missing_output", "images requested: 1, received: 0"),

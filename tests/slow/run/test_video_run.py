@@ -158,8 +158,11 @@ def test_a_counter_example_may_use_a_url(
     ("data", "expected_message"),
     [
         (b"\0\0\0\x18ftypisom" + b"\0" * 3000, "the video cannot be decoded"),
-        (b"no video at all", "not a supported video (supported: .mp4, .mov, .webm, .mkv, .avi)"),
-        (b"", "not a supported video (supported: .mp4, .mov, .webm, .mkv, .avi)"),
+        (
+            b"no video at all",
+            "not a supported video (supported: .mp4, .mov, .webm, .mkv, .avi, and animations as GIF, WebP and APNG)",
+        ),
+        (b"", "not a supported video (supported: .mp4, .mov, .webm, .mkv, .avi, and animations as GIF, WebP and APNG)"),
     ],
 )
 def test_a_bad_video_is_an_error_of_its_cell(api: FakeAPI, tmp_path: Path, data: bytes, expected_message: str) -> None:

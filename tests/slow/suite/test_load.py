@@ -157,8 +157,8 @@ def test_a_complete_suite_loads(problems: Problems, text: str, message: str) -> 
             "2:51: aspect_ratio: '2/3' is not valid: write a ratio such as 2:3",
         ),
         (
-            "[{id: a, prompt: x, expect: {format: svg}}]",
-            "2:45: format: 'svg' is not one of png, jpeg, webp, gif, bmp, tiff",
+            "[{id: a, prompt: x, expect: {format: eps}}]",
+            "2:45: format: 'eps' is not one of png, jpeg, webp, gif, bmp, tiff, svg",
         ),
         (
             "[{id: a, prompt: x, expect: {text: {}}}]",

@@ -61,6 +61,7 @@ class TestCheckMedia:
             "height": 48,
             "uri": None,
             "fault": None,
+            "fault_kind": "bad_image",
             "decoded": True,
         }
         assert CheckedMedia.from_cache(stored).cached_fields == stored

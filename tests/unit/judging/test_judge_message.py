@@ -177,17 +177,16 @@ def test_a_reference_that_no_case_has_is_a_warning(load: Callable[..., LoadedSui
     assert [message for message in map(str, warnings) if "show lists 'reference', but no case" in message]
 
 
-def test_an_svg_is_refused_with_what_to_do(problems: Problems, tmp_path: Path) -> None:
+def test_an_svg_without_its_extra_is_refused_with_what_to_do(
+    problems: Problems, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("visioneval.media.svg.has_extra", lambda _: False)
     drawing = '<?xml version="1.0"?>\n<!-- a logo -->\n<svg xmlns="http://www.w3.org/2000/svg"/>'
     cases = "cases: [{id: one, prompt: x, images: [logo.svg]}]"
-    assert problems(suite(cases=cases), {"logo.svg": drawing}) == [
-        "suite.yaml:2:39: logo.svg: not a supported image: an SVG has no pixels to judge, so convert it to PNG"
-    ]
+    (problem,) = problems(suite(cases=cases), {"logo.svg": drawing})
+    assert problem.startswith("suite.yaml:2:39: logo.svg: SVGs need an extra: run pip install")
     for data in (b"\xef\xbb\xbf" + drawing.encode(), b"  <SVG>", drawing.encode()):
-        with pytest.raises(ImageError, match="an SVG has no pixels"):
-            identify(data)
-    for data in (b"<html><svg></html>", b"svg", b"an <svg>"):
-        with pytest.raises(ImageError, match=r"not a supported image \(supported"):
+        with pytest.raises(ImageError, match="SVGs need an extra"):
             identify(data)
 
 

@@ -129,10 +129,10 @@ def test_a_palette_can_be_transparent(tmp_path: Path, photo: Any) -> None:
     assert graded(tmp_path / "p.png", alpha=True).scores["image.alpha"] is True
 
 
-def test_animations_report_their_frame_count(tmp_path: Path, photo: Any) -> None:
+def test_files_of_several_pages_report_their_number(tmp_path: Path, photo: Any) -> None:
     first = Image.open(photo())
-    first.save(tmp_path / "a.gif", save_all=True, append_images=[Image.new("RGB", first.size, "blue")])
-    details = graded(tmp_path / "a.gif", format="gif").details
+    first.save(tmp_path / "a.tif", save_all=True, append_images=[Image.new("RGB", first.size, "blue")])
+    details = graded(tmp_path / "a.tif", format="tiff").details
     assert (details["frames"], details["graded_frame"]) == (2, 1)
 
 

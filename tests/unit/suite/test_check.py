@@ -34,7 +34,7 @@ def edit(image: str, mask: str = "mask.png") -> str:
         ("gone.png", None, "gone.png: there is no such file"),
         (".", None, ".: it is a folder, not an image"),
         ("empty.png", b"", "empty.png: the file is empty"),
-        ("text.png", b"hello", "text.png: not a supported image (supported: png, jpeg, webp, gif, bmp, tiff)"),
+        ("text.png", b"hello", "text.png: not a supported image (supported: png, jpeg, webp, gif, bmp, tiff, svg)"),
         (
             "bomb.png",
             png(50_000, 50_000),

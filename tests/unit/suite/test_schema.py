@@ -120,7 +120,7 @@ BAD = [
     case("expect: {refusal: 'true'}"),
     case("tags: [a;b]"),
     case("expect: {size: 5x}"),
-    case("expect: {format: svg}"),
+    case("expect: {format: eps}"),
     case("expect: {alpha: 1}"),
     case("expect: {text: {extra: some}}"),
     case("verdict: []"),

@@ -31,6 +31,8 @@ class CheckedMedia:
     height: int = 0
     uri: str | None = None
     fault: str | None = None
+    fault_kind: str = "bad_image"
+    """The kind of error of a cell that gets it."""
     decoded: bool = False
     """Whether the bytes were fully decoded; false for cache entries of older versions."""
 
@@ -72,7 +74,7 @@ def check_media(data: object, task: TaskType) -> CheckedMedia:
     try:
         image = artifact(data, task)
     except ImageError as error:
-        return CheckedMedia(fault=str(error))
+        return CheckedMedia(fault=str(error), fault_kind=error.kind)
     return CheckedMedia(data, None, image.sha256, image.mime, image.width, image.height, decoded=True)
 
 

@@ -304,7 +304,7 @@ def _load_output(existing: StoredOutput, context: RunContext) -> Output | CellEr
     try:
         artifact(data, existing.call.task_type)
     except ImageError as error:
-        return _bad_image(existing, str(error))
+        return _bad_image(existing, str(error), error.kind)
     if path != target:
         source = None if path.is_symlink() else path
         saved = context.writer.save(record.test_id, record.model_label, target.name, data, source=source)
@@ -312,9 +312,9 @@ def _load_output(existing: StoredOutput, context: RunContext) -> Output | CellEr
     return Output(target, *facts)
 
 
-def _bad_image(existing: StoredOutput, what: str) -> CellError:
+def _bad_image(existing: StoredOutput, what: str, kind: str = "bad_image") -> CellError:
     name = existing.record.artifact_path or str(existing.record.shown_params.get("path", "the image"))
-    return CellError(stage="generate", kind="bad_image", message=f"{name}: {what}")
+    return CellError(stage="generate", kind=kind, message=f"{name}: {what}")
 
 
 async def _grade_output(
@@ -374,7 +374,8 @@ def _store_output(
         return make_record, Output(Path(), "", media.mime, 0, 0, media.uri)
     if media.fault is not None:
         row = call.params.get("row")
-        return make_record, error_record(make_record, "bad_image", f"{row}: {media.fault}" if row else str(media.fault))
+        message = f"{row}: {media.fault}" if row else str(media.fault)
+        return make_record, error_record(make_record, media.fault_kind, message)
     name = f"{sample}{ending(media.mime)}"
     relative = context.writer.save(call.case.id, call.run.label, name, media.data, source=media.file)
     path = context.writer.folder / relative

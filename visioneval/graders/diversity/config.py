@@ -19,7 +19,7 @@ class DiversityGrader(BaseGrader):
 
     @property
     def version(self) -> str:
-        return "1"
+        return "2"
 
     @property
     def measures_locally(self) -> bool:

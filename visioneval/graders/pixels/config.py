@@ -137,7 +137,7 @@ class ReferenceGrader(RegisteringGrader):
 
     @property
     def version(self) -> str:
-        return "2"
+        return "3"
 
     @property
     def measures_locally(self) -> bool:

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,15 @@ from visioneval.graders.pixels.difference import (
 )
 from visioneval.graders.pixels.difference_map import difference_map
 from visioneval.graders.pixels.isolated import IsolatedChange, isolated_change
-from visioneval.graders.pixels.registration import AlignedPair, Registration, align, read_pixels, scale_to_base
+from visioneval.graders.pixels.registration import (
+    AlignedPair,
+    ColorSpaces,
+    Registration,
+    align,
+    read_color_spaces,
+    read_pixels,
+    scale_to_base,
+)
 from visioneval.graders.pixels.transparency import Mask, Pixels, alpha_changes, alpha_text, percent
 from visioneval.media.images import load_mask, room_for
 from visioneval.media.opencv import portable_opencv
@@ -82,6 +90,7 @@ class LocalityFinding:
     image_size: tuple[int, int]
     base_size: tuple[int, int]
     difference_map: bytes
+    color_spaces: ColorSpaces = field(default=ColorSpaces("sRGB", "sRGB", are_same=True))
 
 
 @portable_opencv()
@@ -160,10 +169,12 @@ class Locality:
 def _measure_files(base: Path, mask: Path, output: Path, *, exact: bool, dilate: int) -> LocalityFinding:
     """Measures the files of an edit. Raises ``GraderError`` if one does not decode, or the mask does not fit."""
     with room_for(base, mask, output):
-        base_pixels, editable = read_pixels(base), _read_mask(mask)
+        base_pixels, editable = read_pixels(base, as_stored=exact), _read_mask(mask)
         if editable.shape != base_pixels.shape[:2]:
             raise GraderError(f"the mask {mask} is {_size(editable)}, the base image {base} is {_size(base_pixels)}")
-        return measure_locality(base_pixels, read_pixels(output), editable, exact=exact, dilate=dilate)
+        pixels = read_pixels(output, as_stored=exact)
+        finding = measure_locality(base_pixels, pixels, editable, exact=exact, dilate=dilate)
+        return replace(finding, color_spaces=read_color_spaces(base, output))
 
 
 def _scores(config: LocalityGrader, passed: Score, finding: LocalityFinding) -> dict[str, Score]:
@@ -199,9 +210,13 @@ def _failures(finding: LocalityFinding, config: LocalityGrader) -> list[str]:
         )
     elif config.tolerance == "exact" and finding.image_size != finding.base_size:
         failures.append(f"the output is {width}x{height}, the base image {base_width}x{base_height}")
+    colors = finding.color_spaces.failure("base image")
+    if config.tolerance == "exact" and colors:
+        failures.append(colors)
     outside = outside_failure(finding, config)
     if outside is not None:
-        failures.append("; ".join(filter(None, [outside, alpha_text(finding.alpha_outside)])))
+        noted = colors if config.tolerance == "reencode" else None
+        failures.append("; ".join(filter(None, [outside, alpha_text(finding.alpha_outside), noted])))
     failures += finding.registration.failures(config, finding.base_size)
     sharpness = finding.sharpness_outside
     if sharpness is not None and sharpness < config.min_sharpness_outside:
@@ -273,6 +288,7 @@ def _details(finding: LocalityFinding, config: LocalityGrader, map_path: str) ->
         "tolerance": config.tolerance,
         "base_size": "x".join(map(str, finding.base_size)),
         "output_size": "x".join(map(str, finding.image_size)),
+        **finding.color_spaces.as_details(),
         "registration": finding.registration.as_details(),
         **({"encoded_again": finding.isolated is None} if config.tolerance == "reencode" else {}),
         "pixels_outside": finding.pixels_outside,

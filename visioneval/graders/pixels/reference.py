@@ -20,7 +20,7 @@ An output smaller than the reference is compared at its own level of detail: the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -37,7 +37,14 @@ from visioneval.graders.pixels.difference import (
     mean_ssim,
 )
 from visioneval.graders.pixels.difference_map import difference_map
-from visioneval.graders.pixels.registration import AlignedPair, Registration, align, read_pixels
+from visioneval.graders.pixels.registration import (
+    AlignedPair,
+    ColorSpaces,
+    Registration,
+    align,
+    read_color_spaces,
+    read_pixels,
+)
 from visioneval.graders.pixels.transparency import Mask, Pixels, alpha_changes, alpha_text, visible_pixels
 from visioneval.media.images import room_for
 from visioneval.media.opencv import portable_opencv
@@ -60,6 +67,7 @@ class ReferenceFinding:
     alpha: Mapping[str, float]
     registration: Registration
     difference_map: bytes
+    color_spaces: ColorSpaces = field(default=ColorSpaces("sRGB", "sRGB", are_same=True))
 
 
 @portable_opencv()
@@ -120,6 +128,7 @@ class Reference:
             details={
                 "output_size": "x".join(map(str, sizes[0])),
                 "reference_size": "x".join(map(str, sizes[1])),
+                **finding.color_spaces.as_details(),
                 "registration": finding.registration.as_details(),
                 "changed": finding.changed,
                 **({"alpha": dict(finding.alpha)} if finding.alpha else {}),
@@ -138,7 +147,8 @@ class Reference:
 def _measure_files(reference: Path, output: Path) -> ReferenceFinding:
     """Measures a file against the reference. Raises ``GraderError`` if one does not decode."""
     with room_for(reference, output):
-        return measure_reference(read_pixels(reference), read_pixels(output))
+        finding = measure_reference(read_pixels(reference), read_pixels(output))
+        return replace(finding, color_spaces=read_color_spaces(reference, output))
 
 
 def _failures(
@@ -157,6 +167,7 @@ def _failures(
             f"the mean color difference is {finding.delta_e:.{SCORE_DIGITS}f} (CIEDE2000), "
             f"above the limit of {config.max_delta_e:g}"
         )
-    if failures and (transparency := alpha_text(finding.alpha)):
-        failures.append(transparency)
+    if failures:
+        noted = (alpha_text(finding.alpha), finding.color_spaces.failure("reference"))
+        failures += filter(None, noted)
     return failures

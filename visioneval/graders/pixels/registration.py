@@ -20,7 +20,7 @@ from visioneval.errors import GraderError, ImageError
 from visioneval.graders.pixels.config import RegisteringGrader
 from visioneval.graders.pixels.difference import SCORE_DIGITS, different, exceeds, luma
 from visioneval.graders.pixels.transparency import Floats, Mask, Pixels, comparable, percent
-from visioneval.media.images import load_image
+from visioneval.media.images import color_space_of, load_image
 
 MAX_DISTORTION = 0.02
 """How far width / height may differ from the base's, as a share, before the image counts as distorted."""
@@ -115,15 +115,45 @@ class AlignedPair:
     registration: Registration
 
 
-def read_pixels(path: Path) -> Pixels:
+def read_pixels(path: Path, *, as_stored: bool = False) -> Pixels:
     """An image file as 8-bit sRGB, ``(height, width, 3)``; RGBA, ``(height, width, 4)``, if it has transparency.
 
-    Raises ``GraderError`` with the path if it does not decode.
+    With ``as_stored``, in the color space of the file. Raises ``GraderError`` with the path if it does not decode.
     """
     try:
-        return np.asarray(load_image(path))
+        return np.asarray(load_image(path, as_stored=as_stored))
     except ImageError as error:
         raise GraderError(f"{path}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class ColorSpaces:
+    """The names of the color spaces of two compared files, and whether these are the same."""
+
+    base: str
+    output: str
+    are_same: bool
+
+    def failure(self, what: str) -> str | None:
+        """That they differ, in words; ``what`` is the base."""
+        return None if self.are_same else f"the output's color space is {self.output}, the {what}'s {self.base}"
+
+    def as_details(self) -> dict[str, Any]:
+        """The same for a record; empty where both are sRGB, as almost everywhere."""
+        names = {"base": self.base, "output": self.output}
+        return {} if set(names.values()) == {"sRGB"} else {"color_spaces": names}
+
+
+def read_color_spaces(base: Path, output: Path) -> ColorSpaces:
+    """The color spaces of two files. Raises ``GraderError`` with the path if one does not decode."""
+    spaces = []
+    for path in (base, output):
+        try:
+            spaces.append(color_space_of(path))
+        except ImageError as error:
+            raise GraderError(f"{path}: {error}") from error
+    first, second = spaces
+    return ColorSpaces(first.name, second.name, first.is_same(second))
 
 
 def align(base: Pixels, image: Pixels, fixed: Mask | None = None) -> AlignedPair:

@@ -46,7 +46,7 @@ class PropertiesGrader(BaseGrader):
 
     @property
     def version(self) -> str:
-        return "2"
+        return "3"
 
 
 def keeps_alpha(case: TestCase) -> bool:

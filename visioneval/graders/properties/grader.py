@@ -32,6 +32,7 @@ from visioneval.graders.pixels.difference import TOOL_VERSIONS
 from visioneval.graders.pixels.transparency import Pixels, on_backgrounds, premultiplied
 from visioneval.graders.properties.config import PropertiesGrader, keeps_alpha
 from visioneval.graders.sizes import check_size
+from visioneval.media.color import color_space
 from visioneval.media.images import FORMATS, frames, has_alpha, header, is_transparent, load_image, room_for
 from visioneval.media.opencv import portable_opencv
 from visioneval.types import Score
@@ -61,6 +62,7 @@ class FileFacts:
     exif_orientation: int
     transparent: bool
     blank: bool
+    color_space: str
 
 
 def read_facts(path: Path) -> FileFacts:
@@ -71,7 +73,7 @@ def read_facts(path: Path) -> FileFacts:
 
 def _facts(path: Path) -> FileFacts:
     with header(path) as handle:
-        kind, mode = FORMATS[handle.format or ""], handle.mode
+        kind, mode, colors = FORMATS[handle.format or ""], handle.mode, color_space(handle).name
         orientation = int(handle.getexif().get(0x0112, 1))
     image = load_image(path)
     (width, height), transparent = image.size, is_transparent(image)
@@ -86,6 +88,7 @@ def _facts(path: Path) -> FileFacts:
         exif_orientation=orientation,
         transparent=transparent,
         blank=_is_blank(pixels),
+        color_space=colors,
     )
 
 
@@ -237,7 +240,9 @@ def _details(facts: FileFacts) -> dict[str, object]:
         "mode": facts.mode,
         "transparent": facts.transparent,
     }
-    if facts.frames > 1:
+    if facts.color_space != "sRGB":
+        details["color_space"] = facts.color_space
+    if facts.frames > 1:  # the pages of a TIFF: animations are videos
         details["frames"] = facts.frames
         details["graded_frame"] = 1
     if facts.exif_orientation != 1:

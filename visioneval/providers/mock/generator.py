@@ -17,7 +17,7 @@ from PIL import Image, ImageChops, ImageFilter, ImageOps, PngImagePlugin
 from pydantic import ValidationError
 
 from visioneval.errors import ImageError, ProviderError
-from visioneval.media.images import FORMATS, check_size, load_mask, load_rgb, opened, room_for
+from visioneval.media.images import FORMATS, check_size, header, load_image, load_mask, on_background, room_for
 from visioneval.media.pixel_budget import IN_MEMORY
 from visioneval.providers.base import Generation, GenerationRequest
 from visioneval.providers.mock import video
@@ -243,11 +243,10 @@ def _load_base(request: GenerationRequest) -> _Base:
     if source is None:
         raise ProviderError("mock: the case has no image to edit", kind="invalid")
     try:
-        rgb = load_rgb(source)
-        with opened(source) as handle:
-            kind = FORMATS[handle.format or ""]
-            has_transparency = handle.has_transparency_data
-            rgba = ImageOps.exif_transpose(handle).convert("RGBA") if has_transparency else None
+        with header(source) as handle:
+            kind = "png" if handle.format == "SVG" else FORMATS[handle.format or ""]
+        image = load_image(source)
+        rgb, rgba = on_background(image, "white"), image if image.mode == "RGBA" else None
         mask = default_mask(rgb.size) if mask_path is None else load_mask(mask_path)
     except ImageError as error:
         raise ProviderError(f"mock: the base image or its mask: {error}", kind="invalid") from None
@@ -300,7 +299,7 @@ def _encode(image: Image.Image, case: TestCase, usual: str) -> bytes:
     buffer = io.BytesIO()
     try:
         image.save(buffer, kind.upper(), **_options(kind))
-    except (OSError, ValueError, SystemError) as error:
+    except (OSError, ValueError, KeyError, SystemError) as error:
         raise ProviderError(f"mock: the image cannot be written as {kind}: {error}", kind="invalid") from None
     return buffer.getvalue()
 

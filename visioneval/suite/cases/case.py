@@ -57,8 +57,10 @@ def _normalize_jpg(value: Any) -> Any:
 
 
 ImageFormat = Annotated[
-    Literal["png", "jpeg", "webp", "gif", "bmp", "tiff"],
-    BeforeValidator(_normalize_jpg, json_schema_input_type=Literal["png", "jpeg", "jpg", "webp", "gif", "bmp", "tiff"]),
+    Literal["png", "jpeg", "webp", "gif", "bmp", "tiff", "svg"],
+    BeforeValidator(
+        _normalize_jpg, json_schema_input_type=Literal["png", "jpeg", "jpg", "webp", "gif", "bmp", "tiff", "svg"]
+    ),
 ]
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from visioneval.counted import count_of
 from visioneval.errors import ImageError, Problem, SuiteError, TemplateError, VisionEvalError
 from visioneval.media import images
+from visioneval.media.animation import check_still
 from visioneval.registry import GRADERS, PROVIDERS, check_of
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.outputs import RunLabels
@@ -215,6 +216,7 @@ class _ImageFiles:
             if refusal := self.trust.refusal(path, self.folder):
                 return refusal
             images.identify(full)
+            check_still(full)
             return images.size_of(full), images.has_alpha(full)
         except ImageError as error:
             return f"{path}: {error}"

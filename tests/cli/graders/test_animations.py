@@ -1,0 +1,218 @@
+"""An animated GIF, WebP or APNG is measured as a video: never its first frame alone."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from visioneval import bounds
+from visioneval.cli import app
+from visioneval.errors import ImageError
+from visioneval.judging.attachments import output_attachments
+from visioneval.judging.shown_images import shown
+from visioneval.label.images import load_animation
+from visioneval.media.animation import animation_frames, animation_of
+from visioneval.media.formats import artifact
+from visioneval.media.video import sample_images
+from visioneval.media.video_luma import opened_luma
+from visioneval.providers.base import ImagePart
+from visioneval.records.model import Record, read_records
+from visioneval.report.html.images import FolderImages
+from visioneval.types import CaseFiles, TaskType
+
+KINDS = ("GIF", "WEBP", "PNG")
+LEVELS = (40, 90, 140, 190, 240)
+
+
+def frames(count: int = 5, size: tuple[int, int] = (96, 64)) -> list[Image.Image]:
+    """Flat gray frames, each brighter than the one before."""
+    return [Image.new("RGB", size, (LEVELS[number % 5],) * 3) for number in range(count)]
+
+
+def animated(kind: str, images: list[Image.Image], duration: int = 100, **options: Any) -> bytes:
+    target = io.BytesIO()
+    lossless = {"lossless": True} if kind == "WEBP" else {}
+    images[0].save(
+        target, kind, save_all=True, append_images=images[1:], duration=duration, loop=0, **lossless, **options
+    )
+    return target.getvalue()
+
+
+class Runner:
+    """Runs a suite of one case whose output is a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.case: dict[str, Any] = {"id": "spin", "prompt": "x", "task": "video_generation"}
+        self.grader: dict[str, Any] = {"key": "motion", "type": "video", "max_frozen_s": None, "max_flicker": None}
+
+    def __call__(self, output: bytes, *flags: str, run_id: str = "r") -> Result:
+        (self.folder / "output").write_bytes(output)
+        suite = {
+            "name": "animations",
+            "cases": [self.case],
+            "models": [{"provider": "files", "path": "output"}],
+            "graders": [self.grader],
+            "verdict": [self.grader["key"]],
+        }
+        (self.folder / "suite.yaml").write_text(json.dumps(suite))
+        runs = ["--runs", str(self.folder / "runs"), "--run-id", run_id, "--cache", str(self.folder / "cache")]
+        return CliRunner().invoke(app, ["run", str(self.folder / "suite.yaml"), *runs, *flags])
+
+    def record(self, run_id: str = "r") -> Record:
+        (record,) = read_records(self.folder / "runs" / run_id)
+        return record
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Runner:
+    return Runner(tmp_path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_animation_is_measured_as_the_video_that_it_is(runner: Runner, kind: str) -> None:
+    result = runner(animated(kind, frames(), 200))
+    assert result.exit_code == 0, result.output
+    record = runner.record()
+    scores = {name.removeprefix("motion."): score for name, score in record.scores.items()}
+    assert (scores["duration_s"], scores["frame_rate"], scores["width"], scores["height"]) == (1.0, 5.0, 96, 64)
+    assert (scores["has_audio"], scores["frozen_s"], scores["black_share"]) == (False, 0, 0)
+    assert record.mime == {"GIF": "video/gif", "WEBP": "video/webp", "PNG": "video/apng"}[kind]
+    assert Path(record.artifact_path or "").suffix == {"GIF": ".gif", "WEBP": ".webp", "PNG": ".png"}[kind]
+    again = runner(animated(kind, frames(), 200), "--offline", run_id="again")
+    assert again.exit_code == 0, again.output
+    assert runner.record("again").scores == record.scores
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("grader", [{"key": "file", "type": "properties"}, {"key": "like", "type": "reference"}])
+def test_graders_of_images_do_not_see_its_first_frame(runner: Runner, kind: str, grader: dict[str, Any]) -> None:
+    runner.case = {"id": "spin", "prompt": "x", "reference": "right.png"}
+    runner.grader = grader
+    frames()[0].save(runner.folder / "right.png")
+    assert runner(animated(kind, frames())).exit_code == 3
+    error = runner.record().error
+    assert error is not None
+    assert (error.stage, error.kind) == ("generate", "wrong_task")
+    assert "an animation, which is measured as a video: set 'task: video_generation' in its case" in error.message
+
+
+def test_without_the_extra_the_error_names_it(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("visioneval.media.video.has_extra", lambda _: False)
+    with pytest.raises(ImageError, match=r"videos need an extra: run pip install .*\[video\]"):
+        artifact(animated("GIF", frames()), TaskType.IMAGE_GENERATION)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_frame_is_an_image(runner: Runner, kind: str) -> None:
+    one = animated(kind, frames(1))
+    runner.case, runner.grader = {"id": "spin", "prompt": "x"}, {"key": "file", "type": "properties"}
+    textured = np.random.default_rng(1).integers(0, 256, (64, 96, 3), dtype=np.uint8)
+    result = runner(animated(kind, [Image.fromarray(textured)]))
+    assert result.exit_code == 0, result.output
+    with pytest.raises(ImageError, match=r"not a supported video .*animations as GIF, WebP and APNG"):
+        artifact(one, TaskType.VIDEO_GENERATION)
+
+
+@pytest.mark.parametrize("field", ["images", "reference"])
+def test_an_animated_input_is_a_problem_of_the_suite(runner: Runner, field: str) -> None:
+    (runner.folder / "loop.gif").write_bytes(animated("GIF", frames()))
+    runner.case = {"id": "spin", "prompt": "x", field: ["loop.gif"] if field == "images" else "loop.gif"}
+    runner.grader = {"key": "file", "type": "properties"}
+    result = runner(animated("GIF", frames(1)))
+    assert result.exit_code == 2
+    assert "loop.gif: it is an animation, which only graders of videos measure" in result.output
+
+
+def test_frames_last_as_long_as_browsers_show_them() -> None:
+    starts = [frame.start for frame in animation_frames(animated("GIF", frames(3), 0))]
+    assert starts == pytest.approx([0, 0.1, 0.2])
+    starts = [frame.start for frame in animation_frames(animated("GIF", frames(3), 20))]
+    assert starts == pytest.approx([0, 0.02, 0.04])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_cut_off_animation_is_an_error(runner: Runner, kind: str) -> None:
+    noise = np.random.default_rng(3).integers(0, 256, (5, 64, 96, 3), dtype=np.uint8)
+    whole = animated(kind, [Image.fromarray(pixels) for pixels in noise])
+    for share in (0.5, 0.9, 0.999):
+        cut = whole[: int(len(whole) * share)]
+        result = runner(cut, run_id=f"cut{share}")
+        assert result.exit_code == 3, (share, result.output)
+
+
+def test_a_gif_that_ends_between_two_frames_is_cut_off() -> None:
+    data = animated("GIF", frames())
+    with pytest.raises(ImageError, match="the animation is cut off"):
+        list(animation_frames(data[:-1]))
+    assert len(list(animation_frames(data + bytes(3)))) == 5
+
+
+def test_transparent_pixels_are_white() -> None:
+    clear = [Image.new("RGBA", (8, 8), (0, 0, 0, 0)) for _ in range(2)]
+    clear[1].putpixel((0, 0), (255, 0, 0, 255))
+    first, second = animation_frames(animated("PNG", clear))
+    assert first.image.getpixel((0, 0)) == (255, 255, 255)
+    assert (second.image.getpixel((0, 0)), second.image.getpixel((4, 4))) == ((255, 0, 0), (255, 255, 255))
+
+
+def test_frames_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = animated("GIF", frames(8))
+    monkeypatch.setattr(bounds, "MAX_FRAMES", 7)
+    with pytest.raises(ImageError, match="more than 7 frames"):
+        list(animation_frames(data))
+    monkeypatch.undo()
+    monkeypatch.setattr(bounds.VIDEO_GIGAPIXELS, "override", 0)
+    with pytest.raises(ImageError, match="more than 0 gigapixels in all its frames"):
+        list(animation_frames(data))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_judge_gets_frames_with_their_times(tmp_path: Path, kind: str) -> None:
+    data = animated(kind, frames(5), 200)
+    path = tmp_path / "output"
+    path.write_bytes(data)
+
+    class Context:
+        task_type = TaskType.VIDEO_GENERATION
+        output = artifact(data, TaskType.VIDEO_GENERATION)
+        files = CaseFiles()
+        show = staticmethod(shown)
+        watching = frozenset({"watcher"})
+
+    object.__setattr__(Context.output, "path", path)
+    attachments = output_attachments(Context(), "watcher", 5)  # no judge takes an animation as a video
+    assert [type(attachment.part) for attachment in attachments] == [ImagePart] * 5
+    assert attachments[1].description == "frame 2 of 5 of the video to judge, at 0.20 s"
+    levels = [np.asarray(image).mean() for _, image in sample_images(path, 5)]
+    assert levels == pytest.approx(LEVELS, abs=2)
+
+
+def test_raters_see_the_animation_without_its_metadata(tmp_path: Path) -> None:
+    path = tmp_path / "a.gif"
+    path.write_bytes(animated("GIF", frames(), comment=b"model-x"))
+    served = load_animation(path)()
+    assert served.mime == "image/webp"
+    assert b"model-x" not in served.data
+    assert animation_of(served.data) == ("video/webp", 96, 64)
+    with opened_luma(path) as video:
+        assert len(list(video.frames)) == 5
+
+
+def test_a_report_shows_the_file_itself(runner: Runner) -> None:
+    assert runner(animated("GIF", frames())).exit_code == 0
+    result = CliRunner().invoke(app, ["report", "r", "--runs", str(runner.folder / "runs")])
+    assert result.exit_code == 0, result.output
+    images = FolderImages(
+        runner.folder / "runs" / "r", runner.folder, runner.folder / "runs" / "r" / "report", trust=False
+    )
+    entry = images.run_image(runner.record().artifact_path or "")
+    assert entry["src"].endswith(".gif")
+    assert "kind" not in entry  # not a <video>, which plays no GIF

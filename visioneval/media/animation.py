@@ -1,0 +1,120 @@
+"""Animations: GIF, WebP and APNG files with several frames, which are videos without sound.
+
+Pillow composes their frames; transparent pixels are white, and colors are sRGB by the file's color profile.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from visioneval.bounds import check_frames
+from visioneval.errors import ImageError
+from visioneval.media.color import color_space, in_srgb
+from visioneval.media.images import header, on_background, opened
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+ANIMATION_TYPES = {"GIF": "video/gif", "WEBP": "video/webp", "PNG": "video/apng"}
+"""The type of an animation in records, by Pillow's name of its format: unlike that of a still image."""
+EXTENSIONS = {"gif": ".gif", "webp": ".webp", "apng": ".png"}
+_STARTS = (b"GIF8", b"RIFF", b"\x89PNG")
+_SHORTEST_S = 0.01
+"""Browsers show a frame with this delay or a shorter one, such as 0, for 0.1 s."""
+_USUAL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class AnimationFrame:
+    """A frame: its start and duration in seconds, as browsers show it, and the whole image as RGB."""
+
+    start: float
+    duration: float
+    image: Image.Image
+
+
+def animation_of(source: Path | bytes) -> tuple[str, int, int] | None:
+    """The type, width and height of an animation; ``None`` for any other file. Raises ``ImageError``."""
+    if _start(source).startswith(_STARTS):
+        with header(source) as handle:
+            if handle.format in ANIMATION_TYPES and _frame_count(handle) > 1:
+                return ANIMATION_TYPES[handle.format], handle.width, handle.height
+    return None
+
+
+def _start(source: Path | bytes) -> bytes:
+    if isinstance(source, bytes):
+        return source[:4] if source[:4] != b"RIFF" or source[8:12] == b"WEBP" else b""
+    with source.open("rb") as file:
+        return _start(file.read(12))
+
+
+def _frame_count(handle: Image.Image) -> int:
+    """The frames that the file declares. A GIF declares none, so it counts as two if there is a second."""
+    if handle.format == "GIF":
+        return 2 if getattr(handle, "is_animated", False) else 1
+    return int(getattr(handle, "n_frames", 1)) - bool(getattr(handle, "default_image", False))
+
+
+def animation_frames(source: Path | bytes) -> Iterator[AnimationFrame]:
+    """All frames in their order. Raises ``ImageError`` if the file is damaged, cut off or over the limits of videos."""
+    with opened(source) as handle:
+        declared, pixels = _frame_count(handle), handle.width * handle.height
+        space, start = color_space(handle), 0.0
+        number, skipped = 0, int(bool(getattr(handle, "default_image", False)))  # a still image before the animation
+        while True:
+            check_frames(number + 1, (number + 1) * pixels)
+            try:
+                handle.seek(number + skipped)
+            except EOFError:
+                break
+            handle.load()
+            seconds = float(handle.info.get("duration") or 0) / 1000
+            duration = seconds if seconds > _SHORTEST_S else _USUAL_S
+            yield AnimationFrame(start, duration, on_background(in_srgb(handle, space), "white"))
+            start, number = start + duration, number + 1
+        if number < declared:
+            raise ImageError(f"the animation is cut off: it has {number:,} of {declared:,} frames")
+    if handle.format == "GIF" and not _has_end(source):
+        raise ImageError("the animation is cut off: its end is missing")
+
+
+def _has_end(source: Path | bytes) -> bool:
+    """Whether a GIF ends as it must; a cut-off one ends like a shorter one. Padding with zeros is common."""
+    data = source if isinstance(source, bytes) else source.read_bytes()
+    return data.rstrip(b"\0").endswith(b";")
+
+
+def check_still(source: Path | bytes) -> None:
+    """Raises ``ImageError`` for an animation, of which every use as an image would see one frame."""
+    if animation_of(source) is not None:
+        raise ImageError("it is an animation, which only graders of videos measure")
+
+
+def sample_animation(source: Path, count: int) -> list[tuple[float, Image.Image]]:
+    """Up to ``count`` frames, each from the middle of an equal part: seconds from the start, and the image as RGB."""
+    total = sum(1 for _ in animation_frames(source))
+    selected = {int((part + 0.5) * total / count) for part in range(count)}
+    frames = enumerate(animation_frames(source))
+    return [(frame.start, frame.image) for number, frame in frames if number in selected]
+
+
+def as_webp(source: Path) -> bytes:
+    """The animation as a new lossless WebP without metadata. Raises ``ImageError``."""
+    frames = list(animation_frames(source))
+    target = io.BytesIO()
+    frames[0].image.save(
+        target,
+        "WEBP",
+        save_all=True,
+        append_images=[frame.image for frame in frames[1:]],
+        duration=[round(frame.duration * 1000) for frame in frames],
+        loop=0,
+        lossless=True,
+        method=0,
+    )
+    return target.getvalue()
