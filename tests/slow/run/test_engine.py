@@ -16,12 +16,12 @@ FAILED_GENERATIONS = [
     ("cancels", "internal", "it cancelled itself"),
     ("gives_none", "internal", "it returned NoneType, not Generation"),
     ("no_such_way", "internal", "AttributeError"),
-    ("gives_path", "bad_image", "the provider must return an image as bytes, not PosixPath"),
+    ("gives_path", "unusable", "the provider must return an image as bytes, not PosixPath"),
     ("limited", "rate_limit", "slow down"),
-    ("text", "bad_image", "not a supported image (supported: png, jpeg, webp, gif, bmp, tiff)"),
-    ("empty", "bad_image", "the file is empty"),
-    ("cut", "bad_image", "cannot be decoded"),
-    ("few", "missing_output", "images requested: 1, received: 0"),
+    ("text", "unusable", "not a supported image (supported: png, jpeg, webp, gif, bmp, tiff)"),
+    ("empty", "unusable", "the file is empty"),
+    ("cut", "unusable", "cannot be decoded"),
+    ("few", "unusable", "images requested: 1, received: 0"),
 ]
 
 

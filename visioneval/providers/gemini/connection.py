@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,6 +19,7 @@ from google.genai import errors, types
 from pydantic import ValidationError
 
 from visioneval.errors import OperationError, ProviderError, ProviderErrorKind, UsageError
+from visioneval.providers.image_replies import unusable
 from visioneval.providers.replies import ACCEPT_ENCODING, MAX_ERROR_BYTES, check_reply
 from visioneval.providers.retry_after import retry_after, seconds
 from visioneval.providers.tls import tls_context
@@ -90,7 +92,7 @@ def _http(base_url: str, api_version: str) -> types.HttpOptions:
         headers=ACCEPT_ENCODING,
         event_hooks={
             "request": [_restrict_host(urlsplit(base_url).hostname or "")],
-            "response": [check_reply(), _raise_error],
+            "response": [check_reply(), _raise_error, _note_reply],
         },
     )
     return types.HttpOptions(
@@ -103,6 +105,27 @@ def _http(base_url: str, api_version: str) -> types.HttpOptions:
         httpx_async_client=client,
         retry_options=types.HttpRetryOptions(attempts=1),  # of interactions, which retry by default
     )
+
+
+_REPLIES: ContextVar[list[bytes] | None] = ContextVar("replies", default=None)
+
+
+@contextmanager
+def raw_replies() -> Iterator[list[bytes]]:
+    """The answers to the calls in this context, as they came: the SDK may fail to read them."""
+    replies: list[bytes] = []
+    token = _REPLIES.set(replies)
+    try:
+        yield replies
+    finally:
+        _REPLIES.reset(token)
+
+
+async def _note_reply(response: httpx2.Response) -> None:
+    """Notes an answer, once it is known to be no error."""
+    replies = _REPLIES.get()
+    if replies is not None and response.is_success:
+        replies.append(await response.aread())
 
 
 async def _raise_error(response: httpx2.Response) -> None:
@@ -174,6 +197,22 @@ def provider_errors() -> Iterator[None]:
         raise ProviderError(message[:_MAX_MESSAGE], kind="transient", may_be_billed=True) from None
     except ValueError as error:
         raise ProviderError(f"invalid parameter: {error}"[:_MAX_MESSAGE], kind="invalid") from None
+
+
+@contextmanager
+def paid_errors() -> Iterator[list[bytes]]:
+    """Like ``provider_errors``, for a call that may be paid: an answer that the SDK cannot read is no outage.
+
+    Yields the ``raw_replies``.
+    """
+    with raw_replies() as replies:
+        try:
+            with provider_errors():
+                yield replies
+        except ProviderError as error:
+            if not replies or error.kind not in ("transient", "invalid"):
+                raise
+            raise unusable(str(error), replies[-1]) from None
 
 
 @contextmanager

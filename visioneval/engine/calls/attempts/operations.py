@@ -81,7 +81,7 @@ class OperationCall:
     def _check_begun(self, begun: object) -> None:
         """Raises ``BrokenCodeError`` unless it is a name that can be written down, or a result."""
         if isinstance(begun, Generation):
-            check_generation(begun, samples=len(self.request.samples))
+            check_generation(begun)
         elif not isinstance(begun, str):
             raise BrokenCodeError(f"begin() returned {type(begun).__name__}, not the name of an operation")
         elif not 0 < len(begun) <= MAX_NAME:
@@ -121,7 +121,7 @@ class OperationCall:
             return None
         if not isinstance(generation, Generation):
             raise BrokenCodeError(f"poll() returned {type(generation).__name__}, not Generation or None")
-        check_generation(generation, samples=len(self.request.samples))
+        check_generation(generation)
         return generation
 
 
