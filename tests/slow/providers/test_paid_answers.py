@@ -330,8 +330,15 @@ def test_no_exception_in_reading_an_answer_is_an_outage(answers: Answers, monkey
         assert Path("runs", provider, str(record.reply_path)).read_bytes() == answers.body
 
 
-def test_a_judges_unreadable_reply_is_asked_once_more(answers: Answers) -> None:
-    answers.send({"choices": [{"message": {"content": "no JSON"}}], "usage": None})
+@pytest.mark.parametrize(
+    ("choices", "problem"),
+    [
+        ([{"message": {"content": "no JSON"}}], "not JSON: it contains no JSON object"),
+        (3, "the answer could not be read: TypeError"),
+    ],
+)
+def test_a_judges_unreadable_reply_is_asked_once_more(answers: Answers, choices: Any, problem: str) -> None:
+    answers.send({"choices": choices, "usage": None})
     run = PaidRun(answers)
     suite = json.loads(Path("suite.yaml").read_text())
     host = {name: suite["models"][0][name] for name in ("provider", "base_url", "api_key_env")}
@@ -342,9 +349,19 @@ def test_a_judges_unreadable_reply_is_asked_once_more(answers: Answers) -> None:
         "judge": "default",
         "metrics": {"good": {"type": "pass_fail", "description": "good?"}},
     }
-    run.write(models=[{"provider": "mock"}], judges=judges, graders=[look], verdict=["good"], prices={})
+    run.write(
+        models=[{"provider": "mock"}],
+        judges=judges,
+        graders=[look],
+        verdict=["good"],
+        prices={},
+        limits={"openai": {"max_attempts": 2}},
+    )
     judged = run()
     assert (judged.exit_code, run.calls) == (3, 2), judged.output
+    (record,) = run.records()
+    assert problem in str(record.graders[0].error)
+    assert record.reply_path is None
 
 
 def test_the_log_names_it(answers: Answers) -> None:
@@ -352,3 +369,43 @@ def test_the_log_names_it(answers: Answers) -> None:
     PaidRun(answers)("--log-file", "calls.jsonl")
     (line,) = map(json.loads, Path("calls.jsonl").read_text().splitlines())
     assert (line["status"], line["attempt"]) == ("unusable", 1)
+
+
+VIDEO_MODELS = {"openai": "wan2.2-t2v", "gemini": "gemini-omni-1.2-flash"}
+
+
+@pytest.mark.parametrize(
+    ("provider", "body", "problem"),
+    [
+        ("openai", {"id": None}, "the answer names no video"),
+        ("openai", {"id": 7}, "the answer names no video"),
+        ("openai", {"id": "../1"}, "'../1' is no video"),
+        ("openai", [], "the answer names no video"),
+        ("openai", PAGE, "the answer is not from this API; check base_url"),
+        ("openai", '{"id": "v', "the answer names no video"),
+        ("gemini", {"id": "i1", "status": "completed", "steps": []}, "images requested: 1, received: 0"),
+        ("gemini", PAGE, "the answer could not be read: "),
+        ("gemini", '{"id": "i1", "status": "comp', "the answer"),
+    ],
+)
+def test_a_video_that_begins_with_an_odd_answer_is_paid_once(
+    answers: Answers, provider: str, body: Any, problem: str
+) -> None:
+    answers.send(body, "text/html" if body == PAGE else "application/json")
+    run = PaidRun(answers, provider)
+    (model,) = json.loads(Path("suite.yaml").read_text())["models"]
+    model |= {"params": {"model": VIDEO_MODELS[provider]}, **({"api": "videos"} if provider == "openai" else {})}
+    prices = {VIDEO_MODELS[provider]: {"per_second": 0.1}}
+    video = {"key": "video", "type": "video"}
+    run.write(
+        models=[model], prices=prices, task="video_generation", graders=[video], verdict=["video.black_share < 1"]
+    )
+    done = run()
+    assert done.exit_code == 3, done.output
+    (record,) = run.records()
+    assert record.error is not None
+    assert (record.error.kind, run.calls) == ("unusable", 1)
+    assert problem in record.error.message
+    assert Path("runs/r", str(record.reply_path)).read_bytes() == answers.body
+    assert (run.resume().exit_code, run.calls) == (3, 1)
+    assert (run.resume("--retry-unusable").exit_code, run.calls) == (3, 2)

@@ -281,9 +281,12 @@ _SNIFFED = 1024
 
 def _copied_reply(existing: StoredOutput, context: RunContext) -> str | None:
     """The path of the raw answer that a record names, copied to this run's folder if needed; ``None`` if it is gone."""
-    record, source = existing.record, file_inside(existing.folder, existing.record.reply_path)
-    if source is None or existing.folder == context.writer.folder:
-        return None if source is None else record.reply_path
+    record = existing.record
+    if existing.folder == context.writer.folder:
+        return record.reply_path
+    source = file_inside(existing.folder, record.reply_path)
+    if source is None:
+        return None
     name = str(record.reply_path).rpartition("/")[2]
     return context.writer.save(record.test_id, record.model_label, name, source.read_bytes())
 

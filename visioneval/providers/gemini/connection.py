@@ -209,10 +209,11 @@ def paid_errors() -> Iterator[list[bytes]]:
         try:
             with provider_errors():
                 yield replies
-        except ProviderError as error:
-            if not replies or error.kind not in ("transient", "invalid"):
+        except Exception as error:  # its errors for answers that it cannot read are not all public
+            if not replies or (isinstance(error, ProviderError) and error.kind not in ("transient", "invalid")):
                 raise
-            raise unusable(str(error), replies[-1]) from None
+            what = str(error) if isinstance(error, ProviderError) else f"the answer could not be read: {error}"
+            raise unusable(" ".join(what.split()), replies[-1]) from None
 
 
 @contextmanager

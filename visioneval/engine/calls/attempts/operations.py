@@ -99,6 +99,8 @@ class OperationCall:
             except ProviderError as error:
                 if isinstance(error, OperationError):
                     raise
+                if error.kind == "unusable":  # what ended the operation can be asked for again, at no cost
+                    error.kind = "invalid"
                 if error.kind not in _RETRYABLE:
                     error.may_be_billed = True
                     raise
