@@ -409,7 +409,8 @@ class Calls:
 
 def _size_of(generation: Generation) -> float:
     """The bytes of a generation; infinite if they are in files, as those of videos are."""
-    return sum(len(output) if isinstance(output, bytes) else math.inf for output in generation.outputs)
+    sizes = (len(output) if isinstance(output, bytes) else math.inf for output in generation.outputs)
+    return sum(sizes, len(generation.reply or b""))
 
 
 def _needs_thread(entry: CacheEntry) -> bool:
