@@ -163,9 +163,12 @@ class TemplateError(VisionEvalError):
 
 
 ProviderErrorKind = Literal[
-    "rate_limit", "transient", "auth", "quota", "invalid", "refused", "bad_image", "offline", "pending"
+    "rate_limit", "transient", "auth", "quota", "invalid", "refused", "bad_image", "offline", "pending", "unusable"
 ]
-"""``pending`` is an operation that has begun and whose end is unknown: resuming the run asks for it again."""
+"""``pending`` is an operation that has begun and whose end is unknown: resuming the run asks for it again.
+
+``unusable`` is an answer to a generation, which may be paid, that has no usable image: only ``--retry-unusable`` asks
+again."""
 STOPPING: tuple[ProviderErrorKind, ...] = ("auth", "quota")
 """The kinds of error after which every other call would fail too."""
 
@@ -183,8 +186,8 @@ class ProviderError(VisionEvalError):
     """A call to a provider without a usable answer.
 
     ``retry_after`` is the wait that the provider requested, in seconds from 0 to ``LONGEST_RETRY_AFTER_S``.
-    ``may_be_billed`` means that the call was sent and its outcome is unknown, so a budget must count it. An unknown
-    ``kind`` raises ``ValueError``.
+    ``may_be_billed`` means that the call was sent and its outcome is unknown, so a budget must count it. ``reply`` is
+    the raw answer of an ``unusable`` one, which is stored. An unknown ``kind`` raises ``ValueError``.
     """
 
     def __init__(
@@ -194,6 +197,7 @@ class ProviderError(VisionEvalError):
         kind: ProviderErrorKind,
         retry_after: float | None = None,
         may_be_billed: bool = False,
+        reply: bytes | None = None,
     ) -> None:
         super().__init__(message)
         if kind not in get_args(ProviderErrorKind):
@@ -202,6 +206,7 @@ class ProviderError(VisionEvalError):
         is_given = retry_after is not None and isfinite(retry_after)
         self.retry_after = min(max(retry_after or 0.0, 0.0), LONGEST_RETRY_AFTER_S) if is_given else None
         self.may_be_billed = may_be_billed
+        self.reply = reply
 
 
 class OperationError(ProviderError):

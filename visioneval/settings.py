@@ -82,6 +82,8 @@ class RunKeywords(PlanKeywords, GradeKeywords, total=False):
     """The run to resume."""
     keep_errors: bool
     """Does not repeat the cells of a resumed run that ended in an error."""
+    retry_unusable: bool
+    """Generates again, and pays again, where an answer has no usable image; with ``resume`` or ``reuse="all"``."""
     ray: bool
     """Does the cells on a Ray cluster, which is started here unless ``ray_address`` names one."""
     ray_address: str
@@ -116,6 +118,7 @@ def run_options(
     note: str | None = None,
     resume: Path | str | None = None,
     keep_errors: bool = False,
+    retry_unusable: bool = False,
     reuse: ReuseChoice = "judges",
     offline: bool = False,
     cache: Path | str | None = None,
@@ -145,6 +148,8 @@ def run_options(
         raise UsageError(f"reuse: {reuse!r} is not valid: use {', '.join(get_args(ReuseChoice))}")
     if offline and reuse == "none":
         raise UsageError("offline takes all answers from the cache, and reuse 'none' takes none: leave out one of them")
+    if retry_unusable:
+        _check_retry(offline=offline, keep_errors=keep_errors, reuses=resume is not None or reuse == "all")
     selection = Selection(
         cases=tuple(cases),
         tags=tuple(tags),
@@ -165,7 +170,7 @@ def run_options(
     calls = CallSettings(
         max_concurrency,
         None if cache is None else cache_folder(cache),
-        Reuse.of(reuse, offline=offline, resumes=resume is not None),
+        Reuse.of(reuse, offline=offline, resumes=resume is not None, retry_unusable=retry_unusable),
         budget_usd,
         None if log_file is None else Path(log_file),
         debug,
@@ -181,6 +186,16 @@ def run_options(
         command_line=command_line,
         cluster=_cluster_options(ray, ray_address, workers),
     )
+
+
+def _check_retry(*, offline: bool, keep_errors: bool, reuses: bool) -> None:
+    """Raises ``UsageError`` for a run that cannot ask again for what it cannot use."""
+    if offline:
+        raise UsageError("--retry-unusable generates again, and --offline generates nothing: leave out one of them")
+    if keep_errors:
+        raise UsageError("--retry-unusable repeats errors, and --keep-errors repeats none: leave out one of them")
+    if not reuses:
+        raise UsageError("--retry-unusable needs --resume or --reuse all: other runs generate all images")
 
 
 def _cluster_options(is_on: bool, address: str | None, workers: int | None) -> ClusterOptions | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ _STRICT = (
     | orjson.OPT_PASSTHROUGH_DATETIME
 )
 MAX_INT = 2**63
+_QUERY = re.compile(rb"""(https?:\\*/\\*/[^\s"'<>?]{1,2000})\?[^\s"'<>]+""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,12 @@ class Sanitizer:
         for secret in self.secrets:
             text = text.replace(secret, HIDDEN)
         return text
+
+    def reply(self, data: bytes) -> bytes:
+        """The raw answer of a server without secrets, nor the queries of URLs, which may be signatures."""
+        for secret in self.secrets:
+            data = data.replace(secret.encode("utf-8", "replace"), HIDDEN.encode())
+        return _QUERY.sub(rb"\1?" + HIDDEN.encode(), data)
 
     def __call__(self, value: Any, depth: int = 0) -> JsonValue:
         """Any value as JSON data: non-finite numbers become ``None``, unknown types become text."""

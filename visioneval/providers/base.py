@@ -41,7 +41,7 @@ class Generation:
     """The result of a call: encoded images or videos in sample order, or the text of a refusal.
 
     ``usage`` counts tokens by kind; ``cost_usd`` is for the whole call; ``run_params`` are the sent parameters without
-    secrets. ``unusable`` says what of the answer is not used, such as words instead of an image.
+    secrets. ``unusable`` says what of the answer cannot be used, and ``reply`` is the raw answer, which is then stored.
     """
 
     outputs: tuple[bytes | OutputFile | Address, ...] = ()
@@ -50,6 +50,7 @@ class Generation:
     cost_usd: float | None = None
     run_params: Mapping[str, Any] = field(default_factory=dict)
     unusable: str | None = None
+    reply: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

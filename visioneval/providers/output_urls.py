@@ -1,4 +1,4 @@
-"""Outputs that an answer names by URL: which hosts they are fetched from, and fetching them within limits.
+"""The outputs of an answer, inline or by URL: which hosts they are fetched from, and fetching them within limits.
 
 No key is sent, and no error contains a path or a query: signed URLs are secrets.
 """
@@ -6,17 +6,17 @@ No key is sent, and no error contains a path or a query: signed URLs are secrets
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urljoin, urlsplit
 
-import pybase64
-
-from visioneval.errors import ProviderError, UsageError
+from visioneval.errors import UsageError
 from visioneval.media.images import MAX_BYTES
 from visioneval.media.network import ProxyError
 from visioneval.media.urls import fetch, origin_of, url_problem
+from visioneval.providers.image_replies import UnusableImageError, begins_like_an_image, decoded_media, described
+from visioneval.providers.refusals import moderated
 from visioneval.suite.remote import ANY_HOST
 
 WAITS_S = (0.5, 2.0)
@@ -24,6 +24,7 @@ WAITS_S = (0.5, 2.0)
 _FETCHING = ThreadPoolExecutor(16, "fetch-output")
 _TEMPORARY = (408, 425, 429, 500, 502, 503, 504)
 _EXPIRED = (401, 403, 404, 410)
+_LONGEST_SCHEME = 12
 
 
 class AllowedHosts(NamedTuple):
@@ -54,40 +55,59 @@ def _matches(host: str, pattern: str) -> bool:
     return pattern in (ANY_HOST, host) or (pattern.startswith("*.") and host.endswith(pattern[1:]))
 
 
-async def read_outputs(images: Sequence[Mapping[str, Any]], allowed: AllowedHosts) -> tuple[bytes, ...]:
-    """The bytes of each image of an answer, which has them as ``b64_json`` or names them by ``url``.
+async def read_outputs(data: object, allowed: AllowedHosts, count: int) -> tuple[tuple[bytes, ...], str | None]:
+    """The first ``count`` images of an answer, which has them as base64 or names them by URL; and what is not used.
 
-    Empty where an image is damaged, so that only its cell fails. Raises ``ProviderError`` like ``fetch_outputs``.
+    The answer was paid for, so nothing is raised. Data that begins like no image is taken only if there is no better.
     """
-    urls = [str(image["url"]) for image in images if image.get("url") and not image.get("b64_json")]
-    fetched = iter(await fetch_outputs(urls, allowed))
-    return tuple(
-        _decoded(image) if image.get("b64_json") or not image.get("url") else next(fetched) for image in images
-    )
+    rest = list(data) if isinstance(data, (list, tuple)) else [] if data is None else [data]
+    received = len(rest)
+    images: list[bytes] = []
+    others: list[bytes] = []
+    problems: list[str] = []
+    while rest and len(images) < count:
+        items, rest = rest[: count - len(images)], rest[count - len(images) :]
+        first = received - len(rest) - len(items) + 1
+        for number, result in enumerate(await asyncio.gather(*(_output(item, allowed) for item in items)), first):
+            if isinstance(result, bytes):
+                (images if begins_like_an_image(result) else others).append(result)
+            else:
+                problems.append(f"item {number}: {result}" if received > 1 else result)
+    others = others[: count - len(images)]
+    if received > count:
+        problems.append(f"images requested: {count}, received: {received}")
+    elif not received:
+        problems.append("the answer has no images")
+    return (*images, *others), "; ".join(problems) or None
 
 
-def _decoded(image: Mapping[str, Any]) -> bytes:
+async def _output(item: object, allowed: AllowedHosts) -> bytes | str:
+    """The bytes of one image, or why it cannot be used."""
+    if why := moderated(item):
+        return why
+    inline: object = item
+    url: object = None
+    if isinstance(item, Mapping):
+        inline, url = item.get("b64_json"), item.get("url")
+    elif isinstance(item, str) and "://" in item[:_LONGEST_SCHEME]:
+        inline, url = None, item
     try:
-        return pybase64.b64decode(image.get("b64_json") or "", validate=True)
-    except (ValueError, TypeError):
-        return b""
-
-
-async def fetch_outputs(urls: Sequence[str], allowed: AllowedHosts) -> list[bytes]:
-    """The bytes behind each URL; empty where only some of them cannot be read, so that only their cells fail.
-
-    Raises ``ProviderError`` if none can be read. The answer was paid for, so the call is not repeated.
-    """
-    results = await asyncio.gather(*(_fetched(url, allowed) for url in urls), return_exceptions=True)
-    errors = [result for result in results if isinstance(result, BaseException)]
-    if errors and (len(errors) == len(results) or not all(isinstance(error, ProviderError) for error in errors)):
-        raise errors[0]
-    return [result if isinstance(result, bytes) else b"" for result in results]
+        if inline or not url:
+            try:
+                return decoded_media(inline)
+            except UnusableImageError:
+                if not url:
+                    raise
+        return await _fetched(url, allowed) if isinstance(url, str) else f"its url is {described(url)}"
+    except UnusableImageError as error:
+        return str(error)
+    except Exception as error:  # the text of a library may contain the URL
+        return f"it could not be read: {type(error).__name__}"
 
 
 async def _fetched(url: str, allowed: AllowedHosts) -> bytes:
-    if url.startswith("data:"):
-        return _inline(url)
+    if url[:5].lower() == "data:":
+        return decoded_media(url)
     if url.startswith("/") and not url.startswith("//"):  # SGLang names a path of its own
         url = urljoin(allowed.base_url, url)
     if problem := allowed.problem(url):
@@ -101,14 +121,6 @@ async def _fetched(url: str, allowed: AllowedHosts) -> bytes:
                 raise _error(f"{origin_of(url)}: {_reason(error)}") from None
         await asyncio.sleep(wait)
     raise AssertionError("the last attempt returns or raises")
-
-
-def _inline(url: str) -> bytes:
-    header, _, content = url.partition(",")
-    try:
-        return pybase64.b64decode(content, validate=True) if header.endswith(";base64") else b""
-    except ValueError:
-        return b""
 
 
 def _is_temporary(error: UsageError) -> bool:
@@ -125,7 +137,5 @@ def _reason(error: UsageError) -> str:
     return f"it answers {status}{': the URL may have expired' if status in _EXPIRED else ''}"
 
 
-def _error(reason: str) -> ProviderError:
-    return ProviderError(
-        f"the answer names its image by URL, which cannot be read: {reason}", kind="invalid", may_be_billed=True
-    )
+def _error(reason: str) -> UnusableImageError:
+    return UnusableImageError(f"the answer names its image by URL, which cannot be read: {reason}")

@@ -91,9 +91,9 @@ def moderated(output: object) -> str | None:
     return None
 
 
-def moderated_images(images: Sequence[object]) -> str | None:
-    """Why an answer with these images is a refusal; ``None`` if there is one that is not."""
-    reasons = [moderated(image) for image in images]
+def moderated_images(images: object) -> str | None:
+    """Why an answer with a list of images is a refusal; ``None`` if one of them is not withheld."""
+    reasons = [moderated(image) for image in images] if isinstance(images, Sequence) else []
     return reasons[0] if reasons and all(reasons) else None
 
 

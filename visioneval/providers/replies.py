@@ -28,9 +28,9 @@ Hook = Callable[[httpx2.Response], Awaitable[None]]
 def check_reply() -> Hook:
     """A response hook for the HTTP client of an SDK, which limits replies, compressed and decompressed.
 
-    The hook, or reading the reply after it, raises ``ProviderError`` of the kind ``invalid`` for a redirect and for a
-    reply over the limit, and an ``httpx2`` error for compressed content that is damaged. The body of an error reply is
-    truncated instead.
+    The hook, or reading the reply after it, raises ``ProviderError``: of the kind ``invalid`` for a redirect, and
+    ``unusable`` for a reply over the limit. It raises an ``httpx2`` error for compressed content that is damaged. The
+    body of an error reply is truncated instead.
     """
 
     async def check(response: httpx2.Response) -> None:
@@ -66,7 +66,7 @@ def _too_large(limit: int, *, is_video: bool = False) -> ProviderError:
         return ProviderError(f"the video is over the limit of {limit:,} bytes", kind="invalid", may_be_billed=True)
     megabytes = f"{limit / MEGABYTE:,.6g} MB"
     message = f"the reply is over the limit of {megabytes}: {REPLY_MB.flag} or {REPLY_MB.variable} raises it"
-    return ProviderError(message, kind="invalid", may_be_billed=True)
+    return ProviderError(message, kind="unusable", may_be_billed=True)
 
 
 class TruncatedError(Exception):
@@ -95,7 +95,7 @@ class ReplyContent:
         self._inflater = Inflater(coding)
         if self._inflater.problem and not self._is_error:
             message = f"the answer could not be read: {self._inflater.problem}"
-            raise ProviderError(message, kind="invalid", may_be_billed=True)
+            raise ProviderError(message, kind="unusable", may_be_billed=True)
         self._compressed = self._decompressed = 0
         if coding:
             del response.headers["content-encoding"]  # the content is decompressed already

@@ -130,8 +130,10 @@ class Record(Frozen):
     mime: str | None = None
     width: fields.Pixels | None = None
     height: fields.Pixels | None = None
+    reply_path: fields.PathInRun | None = None
+    """The raw answer to the generation, if a part of it was not used."""
     reply_note: str | None = None
-    """What of the answer to the generation is not used."""
+    """What of that answer was not used, and why."""
     usage: dict[str, fields.Amount] | None = None
     cost_usd: fields.Usd | None = None
     seconds: fields.Duration = 0.0
@@ -147,6 +149,11 @@ class Record(Frozen):
     def cell(self) -> CellKey:
         """Identifies the cell."""
         return self.test_id, self.model_label, self.sample_index
+
+    @property
+    def is_unusable(self) -> bool:
+        """Whether its generation was answered, and may be paid, without an image that can be used."""
+        return self.error is not None and self.error.kind == "unusable"
 
     @property
     def is_unmeasured(self) -> bool:

@@ -43,9 +43,9 @@ def record_of_run(runner: SuiteRunner, *arguments: str, run_id: str = "r", code:
     return record
 
 
-def is_bad_image(record: Record, message: str = "cannot be decoded") -> None:
+def is_bad_image(record: Record, message: str = "cannot be decoded", kind: str = "bad_image") -> None:
     assert record.error is not None
-    assert (record.status, record.error.stage, record.error.kind) == ("error", "generate", "bad_image")
+    assert (record.status, record.error.stage, record.error.kind) == ("error", "generate", kind)
     assert message in record.error.message
 
 
@@ -59,21 +59,21 @@ def test_a_finished_image_that_does_not_decode(runner: SuiteRunner, name: str) -
 def test_a_generated_image_with_too_few_pixels(runner: SuiteRunner, script: Script) -> None:
     script.generate(lambda _: [short_png()])
     runner.write("tree")
-    is_bad_image(record_of_run(runner))
+    is_bad_image(record_of_run(runner), kind="unusable")
 
 
 def test_an_edit_with_too_few_pixels(runner: SuiteRunner, script: Script) -> None:
     script.generate(lambda _: [short_png()])
     runner.write("tree", cases=[{"id": "tree", "prompt": "an edit", "images": ["base.png"]}])
     (runner.folder / "base.png").write_bytes(encoded())
-    is_bad_image(record_of_run(runner))
+    is_bad_image(record_of_run(runner), kind="unusable")
 
 
 def test_an_image_of_a_command_with_too_few_pixels(runner: SuiteRunner) -> None:
     code = "import json, sys; open(json.load(sys.stdin)['output'], 'wb').write(open('short.png', 'rb').read())"
     runner.write("tree", prices={}, models=[{"provider": "command", "argv": [sys.executable, "-c", code]}])
     (runner.folder / "short.png").write_bytes(short_png())
-    is_bad_image(record_of_run(runner))
+    is_bad_image(record_of_run(runner), kind="unusable")
 
 
 def test_an_image_of_a_class_with_too_few_pixels(runner: SuiteRunner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ def test_an_image_of_a_class_with_too_few_pixels(runner: SuiteRunner, monkeypatc
     )
     (runner.folder / "short.png").write_bytes(short_png())
     monkeypatch.syspath_prepend(str(runner.folder))
-    is_bad_image(record_of_run(runner))
+    is_bad_image(record_of_run(runner), kind="unusable")
 
 
 def test_an_imported_run_is_graded_only_where_its_images_decode(runner: SuiteRunner) -> None:
@@ -193,4 +193,4 @@ def test_a_cached_image_is_decoded_before_use(runner: SuiteRunner) -> None:
     asked = runner.called
     again = runner.run("--trust-suite", "--cache", cache, "--offline", run_id="offline")
     assert (again.exit_code, runner.called) == (3, asked)
-    is_bad_image(next(iter(runner.records("offline").values())))
+    is_bad_image(next(iter(runner.records("offline").values())), kind="unusable")

@@ -159,8 +159,8 @@ def test_damage_and_refusals_are_records(api: FakeAPI) -> None:
     assert lost.error is not None
     assert (lost.verdict, lost.error.kind, lost.error.message) == (
         "ERROR",
-        "missing_output",
-        "images requested: 2, received: 1",
+        "unusable",
+        "images requested: 2, received: 1; --resume RUN --retry-unusable pays for another",
     )
     for sample in (0, 1):
         refused = result["boat", sample]
@@ -173,5 +173,7 @@ def test_a_damaged_image_fails_only_its_cell(api: FakeAPI) -> None:
     assert run(api, ONE_QUALITY).exit_code == 3
     expected_message = {(r.test_id, r.sample_index): (str(r.verdict), r.error and r.error.message) for r in records()}
     assert expected_message["boat", 0] == expected_message["boat", 1] == ("PASS", None)
-    assert expected_message["tree", 0] == ("ERROR", "the file is empty")
-    assert expected_message["tree", 1][0] == "ERROR"
+    problem = "item 1: its base64 text is empty; not a supported image"
+    for sample in (0, 1):
+        assert expected_message["tree", sample][0] == "ERROR"
+        assert str(expected_message["tree", sample][1]).startswith(problem)

@@ -54,6 +54,7 @@ FIELDS = [
     "mime",
     "width",
     "height",
+    "reply_path",
     "reply_note",
     "usage",
     "cost_usd",

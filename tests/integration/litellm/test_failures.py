@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -87,8 +88,9 @@ def test_a_refusal(generate: Generate, form: str, status: int, answer: Any, mess
 def test_a_page_is_no_answer(generate: Generate, form: str) -> None:
     with canned("<!doctype html><title>Sign in</title>") as server:
         problem = error(generate, FORMS[form], url_of(form, server))
-    assert (problem.kind, problem.may_be_billed) == ("transient", True)
+    assert (problem.kind, problem.may_be_billed) == ("unusable", True)
     assert str(problem).startswith("the answer could not be read: ")
+    assert problem.reply == b"<!doctype html><title>Sign in</title>"
     assert len(server.bodies) == 1
 
 
@@ -150,7 +152,7 @@ def test_a_reply_over_the_limit(generate: Generate, image: bytes, monkeypatch: p
     with canned(answer_of(form, image * 3000)) as server:
         problem = error(generate, FORMS[form], url_of(form, server))
     assert str(problem).startswith("the reply is over the limit of 1 MB: --max-reply-mb")
-    assert (problem.kind, problem.may_be_billed) == ("invalid", True)
+    assert (problem.kind, problem.may_be_billed) == ("unusable", True)
 
 
 def test_a_polled_address_on_another_host_gets_no_key(generate: Generate, save_image: Callable[..., Path]) -> None:
@@ -172,7 +174,8 @@ def test_an_answer_that_litellm_reads_for_listed_models_only(
     files = CaseFiles(images=(("base", save_image()),))
     with canned(answer_of("stability", image)) as server:
         problem = error(generate, "stability/inpaint-9", url_of("stability", server), files=files)
-    assert (problem.kind, problem.may_be_billed) == ("invalid", True)  # not repeated, as the next one is paid too
+    assert (problem.kind, problem.may_be_billed) == ("unusable", True)  # not repeated, as the next one is paid too
+    assert json.loads(problem.reply or b"")["image"]
 
 
 @pytest.mark.parametrize("form", ["fal", "stability"])

@@ -88,10 +88,10 @@ def test_an_image_behind_an_address_is_fetched_without_the_key(generate: Generat
 )
 def test_an_address_on_another_host_is_not_fetched(generate: Generate, url: str, message: str) -> None:
     with fal_with(url) as base_url:
-        problem = error(generate, FORMS["fal"], base_url)
-    assert message in str(problem)
-    assert "s3cr3t" not in str(problem)
-    assert (problem.kind, problem.may_be_billed) == ("invalid", True)
+        generated = generate(FORMS["fal"], base_url)
+    assert message in generated.unusable
+    assert "s3cr3t" not in generated.unusable
+    assert (generated.outputs, url.encode() in generated.reply) == ((), True)
 
 
 @pytest.mark.parametrize(
@@ -107,9 +107,29 @@ def test_an_address_that_cannot_be_read(
 ) -> None:
     monkeypatch.setattr(output_urls, "MAX_BYTES", 1000)
     with web(image=page) as files, fal_with(f"{files.url}/image.png{SIGNED}") as base_url:
-        problem = error(generate, FORMS["fal"], base_url, output_hosts=["127.0.0.1"])
-    assert message in str(problem)
-    assert "s3cr3t" not in str(problem)
+        generated = generate(FORMS["fal"], base_url, output_hosts=["127.0.0.1"])
+    assert message in generated.unusable
+    assert "s3cr3t" not in generated.unusable
+    assert generated.outputs == ()
+
+
+@pytest.mark.parametrize("value", [None, "", "x", "no image!", 1, [], {}])
+def test_an_answer_without_an_image_is_no_outage(generate: Generate, value: Any) -> None:
+    with canned({"created": 1, "data": [{"b64_json": value}]}) as server:
+        url = url_of("openai", server)
+        try:
+            unused = generate(FORMS["openai"], url)
+            assert (unused.outputs, bool(unused.unusable), bool(unused.reply)) == ((), True, True)
+        except ProviderError as problem:  # LiteLLM itself does not read it
+            assert (problem.kind, bool(problem.reply)) == ("unusable", True)
+    assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize("change", [lambda text: f"data:image/png;base64,{text}", lambda text: text.rstrip("=") + "\n"])
+def test_base64_in_other_forms_is_an_image(generate: Generate, image: bytes, change: Callable[[str], str]) -> None:
+    answer = {"created": 1, "data": [{"b64_json": change(base64.b64encode(image).decode())}]}
+    with canned(answer) as server:
+        assert generate(FORMS["openai"], url_of("openai", server)).outputs == (image,)
 
 
 @pytest.fixture

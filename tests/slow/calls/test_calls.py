@@ -299,15 +299,16 @@ def test_refusals_are_cached(runner: SuiteRunner) -> None:
     assert (again.status, again.cached, again.reasons) == ("refused", True, first.reasons)
 
 
-def test_incomplete_generation_is_generated_again(runner: SuiteRunner) -> None:
+def test_incomplete_generation_is_generated_again_if_that_is_asked_for(runner: SuiteRunner) -> None:
     host = {"base_url": runner.api.openai_base_url, "api_key_env": "LOCAL_KEY"}
     runner.write("tree", models=[{"provider": "openai", "params": {"model": "gpt-image-2", "n": 2}, **host}])
     runner.api.faults.queue(Fault("fewer_images"))
     assert runner.run().exit_code == 3
     error = runner.records()["tree", 1].error
     assert error is not None
-    assert error.kind == "missing_output"
-    result = runner("run", "--resume", runner.out / "r")
+    assert error.kind == "unusable"
+    assert (runner("run", "--resume", runner.out / "r").exit_code, runner.called[0]) == (3, 1)
+    result = runner("run", "--resume", runner.out / "r", "--retry-unusable")
     assert (result.exit_code, runner.called[0]) == (0, 2), result.output
     assert {record.verdict for record in runner.records().values()} == {"PASS"}
     assert runner.run("--offline", run_id="s").exit_code == 0
@@ -407,5 +408,5 @@ def test_a_damaged_file_of_the_cache_is_not_taken_for_an_output_that_could_not_b
     calls = calls_of(cache=cache)
     cell = {"case": SimpleNamespace(id="one"), "run": SimpleNamespace(label="m")}
     call = cast("Call", SimpleNamespace(task_type=TaskType.IMAGE_GENERATION, samples=(0,), **cell))
-    (output,) = calls._cache_generation("generate:key", Generation(outputs=(image,)), 0.25, call)
+    (output,) = calls._cache_generation("generate:key", Generation(outputs=(image,)), 0.25, call).media
     assert (output.content, output.file, calls.broken is not None) == (image, None, True)

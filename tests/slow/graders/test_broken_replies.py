@@ -255,7 +255,7 @@ def test_a_reply_over_the_limit_is_not_read(tmp_path: Path, api: FakeAPI, call: 
     assert error_of(record) == (
         "the reply is over the limit of 2 MB: --max-reply-mb or VISIONEVAL_MAX_REPLY_MB raises it"
     )
-    assert failing.logged(tmp_path / "log") == ["invalid"]
+    assert failing.logged(tmp_path / "log") == ["unusable"]
 
 
 @pytest.mark.parametrize("call", FEW)
@@ -265,7 +265,7 @@ def test_no_reply_fills_the_memory(tmp_path: Path, api: FakeAPI, call: str) -> N
     failing.run_with_fault(fault, "--max-reply-mb", "1")  # what is imported and compressed once
     tracemalloc.start()
     try:
-        record = failing.run_with_fault(fault, resume=True)
+        record = failing.run_with_fault(fault, "--retry-unusable", resume=True)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -291,7 +291,7 @@ def test_an_error_without_end_is_still_the_error_that_it_is(tmp_path: Path, api:
 def test_an_unrequested_encoding_is_not_decompressed(tmp_path: Path, api: FakeAPI, call: str, fault: Fault) -> None:
     failing = FailingCall(tmp_path, api, call)
     record = failing.run_with_fault(fault, "--log-file", str(tmp_path / "log"))
-    assert failing.logged(tmp_path / "log") == ["invalid"]
+    assert failing.logged(tmp_path / "log") == ["unusable"]
     coding = fault.coding or "gzip, gzip"
     assert error_of(record) == f"the answer could not be read: it is encoded as {coding!r}, which was not requested"
     assert failing.api.requests[-1].headers["accept-encoding"] == "gzip, deflate"
@@ -314,7 +314,9 @@ def test_the_limit_is_set_by_a_flag_or_else_by_the_environment(
     record = failing.run_with_fault(Fault("large", size=3), *flags)
     assert error_of(record).startswith("the reply is over the limit of 1 MB: ")
     api.faults.clear()
-    assert failing.run("--max-reply-mb", "9", resume=True).verdict == "PASS"
+    assert failing.run("--max-reply-mb", "9", resume=True).verdict == "ERROR"
+    assert failing.calls == 1
+    assert failing.run("--max-reply-mb", "9", "--retry-unusable", resume=True).verdict == "PASS"
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "1e9", "much"])

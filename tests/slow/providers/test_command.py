@@ -107,8 +107,8 @@ FAILURES = [
     ("pass", "invalid", "wrote no image to 'output'; its standard error is empty"),
     (GENERATE + "os.remove(asked['output']); os.mkdir(asked['output'])", "invalid", "wrote no image to 'output'"),
     (GENERATE + "os.remove(asked['output']); os.mkfifo(asked['output'])", "invalid", "wrote no image to 'output'"),
-    (GENERATE + "open(asked['output'], 'w').write('hello')", "bad_image", "not a supported image"),
-    (GENERATE + "open(asked['output'], 'w').close()", "bad_image", "the file is empty"),
+    (GENERATE + "open(asked['output'], 'w').write('hello')", "unusable", "not a supported image"),
+    (GENERATE + "open(asked['output'], 'w').close()", "unusable", "the file is empty"),
     (GENERATE + "open(asked['output'], 'w').truncate(10**9)", "bad_image", "1,000,000,000 bytes, over the limit"),
 ]
 

@@ -161,8 +161,7 @@ FAULTS = [
     (Fault("unavailable"), "transient", "503: The model is overloaded"),
     (Fault("reset"), "transient", "no answer: ReadError"),
     (Fault("truncated_body"), "transient", "no answer: the connection was closed in the middle of the answer"),
-    (Fault("html"), "transient", "the answer is not JSON: it is a web page: 'Welcome'"),
-    (Fault("truncated_base64"), "transient", "the answer could not be read: 1 validation error"),
+    (Fault("html"), "unusable", "the answer is not from this API; check base_url. It is a web page: 'Welcome'"),
     (Fault("unauthorized"), "auth", "400: API key not valid"),
     (Fault("forbidden"), "invalid", "403: The caller does not have permission"),
     (Fault("model_not_found"), "invalid", f"404: models/{MODEL} is not found for API version v1beta"),
@@ -188,13 +187,15 @@ def test_a_fault_is_reported_with_the_providers_message_after_one_call(
 
 @pytest.mark.parametrize(
     "fault",
-    [Fault("refusal", reason="NO_IMAGE"), Fault("no_image"), Fault("empty_base64")],
+    [Fault("refusal", reason="NO_IMAGE"), Fault("no_image"), Fault("empty_base64"), Fault("truncated_base64")],
     ids=lambda fault: fault.reason or fault.kind,
 )
 def test_an_answer_without_a_image_is_no_refusal(api: FakeAPI, fault: Fault) -> None:
     api.faults.queue(fault)
     generated = generate(config(api.gemini_base_url), request_for())
     assert (generated.refused, generated.outputs) == (None, ())
+    assert generated.unusable is not None
+    assert b'"candidates"' in (generated.reply or b"")
 
 
 def test_the_body_of_a_429_gives_the_retry_delay(api: FakeAPI) -> None:
@@ -277,7 +278,6 @@ KEYLESS = {"error": {"code": 403, "message": "Blocked.", "details": [{"reason": 
         (503, {"retry-after": "1.5"}, {"message": "Busy."}, "transient", 1.5),
         (500, {}, ["odd", "body"], "transient", None),
         (403, {}, KEYLESS, "auth", None),
-        (200, {}, ["odd", "body"], "transient", None),
     ],
 )
 def test_unusual_error_bodies_are_classified(

@@ -250,11 +250,11 @@ ROWS = [
     (Fault("rate_limit"), "error", "rate_limit"),
     (Fault("unavailable"), "error", "transient"),
     (Fault("reset"), "error", "transient"),
-    (Fault("html"), "error", "transient"),
+    (Fault("html"), "error", "unusable"),
     (Fault("model_not_found"), "error", "invalid"),
     (Fault("refusal"), "refused", None),
     (Fault("refusal", reason="IMAGE_SAFETY"), "refused", None),
-    (Fault("refusal", reason="NO_IMAGE"), "error", "missing_output"),
+    (Fault("refusal", reason="NO_IMAGE"), "error", "unusable"),
 ]
 
 

@@ -250,9 +250,11 @@ def test_a_damaged_image_fails_only_its_cell(api: FakeAPI, script: Script) -> No
     good = encode()
     whole = base64.b64encode(good).decode()
     with canned({"data": [{"b64_json": whole}, {"b64_json": whole[:-3]}, {"b64_json": ""}, {}]}) as server:
-        assert generate(server.url, request({**PLAIN, "n": 4})).outputs == (good, b"", b"", b"")
+        generated = generate(server.url, request({**PLAIN, "n": 4}))
+    assert generated.outputs == (good,)
+    assert "; item 3: its base64 text is empty; item 4: null is no base64 text" in str(generated.unusable)
     script.generate(lambda asked: [good, b"", good])
-    assert generate(api.openai_base_url, request({**PLAIN, "n": 3})).outputs == (good, b"", good)
+    assert generate(api.openai_base_url, request({**PLAIN, "n": 3})).outputs == (good, good)
 
 
 @pytest.mark.parametrize(
@@ -278,7 +280,7 @@ def test_a_damaged_image_fails_only_its_cell(api: FakeAPI, script: Script) -> No
         ),
         (
             Fault("html"),
-            "invalid",
+            "unusable",
             None,
             "the answer is not from this API; check base_url. It is a web page: 'Welcome'",
         ),
@@ -458,12 +460,12 @@ def test_only_connecting_has_a_limit_of_its_own(
     assert limits == [{"connect": 5.0, "read": None, "write": None, "pool": None}] * 2
 
 
-@pytest.mark.parametrize("data", ["abc", ["abc"], [["a", "b", "c"]], 3])
-def test_images_of_another_form_are_an_answer_that_cannot_be_read(data: Any) -> None:
+@pytest.mark.parametrize("data", ["abc!", ["abc!"], [["a", "b", "c"]], 3])
+def test_images_of_another_form_are_an_answer_that_cannot_be_used(data: Any) -> None:
     with canned({"data": data}) as server:
-        error = failed(server.url)
-    assert str(error).startswith("the answer could not be read: ")
-    assert (error.kind, error.may_be_billed) == ("transient", True)
+        generated = generate(server.url, request())
+    assert (generated.outputs, generated.refused) == ((), None)
+    assert "base64" in str(generated.unusable)
 
 
 def test_a_wrong_key_is_the_providers_words(api: FakeAPI) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,8 @@ from PIL import Image
 from suite_runner import SuiteRunner
 from web_pages import Page, web
 
-from visioneval.errors import ProviderError
 from visioneval.providers import output_urls
-from visioneval.providers.base import GenerationRequest
+from visioneval.providers.base import Generation, GenerationRequest
 from visioneval.providers.openai.config import OpenAIProvider
 from visioneval.providers.openai.generator import OpenAIGenerator
 from visioneval.providers.output_urls import AllowedHosts
@@ -48,23 +48,28 @@ def _trust_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output_urls, "WAITS_S", (0.0, 0.0))
 
 
-def outputs(*urls: str, hosts: tuple[str, ...] = ("127.0.0.1",), extra: tuple[dict[str, Any], ...] = ()) -> Any:
+def generated(
+    *urls: str, hosts: tuple[str, ...] = ("127.0.0.1",), extra: tuple[dict[str, Any], ...] = ()
+) -> Generation:
     with canned({"data": [*({"url": url} for url in urls), *extra]}) as server:
         config = OpenAIProvider(provider="openai", base_url=server.url, api_key_env="LOCAL_KEY", output_hosts=hosts)
 
         async def once() -> Any:
-            return await OpenAIGenerator(config).generate(ASKED)
+            return await OpenAIGenerator(config).generate(replace(ASKED, samples=tuple(range(len(urls) + len(extra)))))
 
-        result = asyncio.run(once()).outputs
+        result: Generation = asyncio.run(once())
         assert len(server.bodies) == 1
         return result
 
 
+def outputs(*urls: str, **options: Any) -> Any:
+    return generated(*urls, **options).outputs
+
+
 def error(*urls: str, **options: Any) -> str:
-    with pytest.raises(ProviderError) as raised:
-        outputs(*urls, **options)
-    assert (raised.value.kind, raised.value.may_be_billed) == ("invalid", True)
-    message = str(raised.value)
+    result = generated(*urls, **options)
+    assert (result.outputs, result.refused) == ((), None)
+    message = str(result.unusable)
     assert "s3cr3t" not in message
     return message.removeprefix("the answer names its image by URL, which cannot be read: ")
 
@@ -80,7 +85,7 @@ def test_an_image_behind_a_url_is_read_without_the_key() -> None:
 def test_a_data_url_holds_its_image() -> None:
     content = base64.b64encode(IMAGE).decode()
     assert outputs(f"data:image/png;base64,{content}", hosts=()) == (IMAGE,)
-    assert outputs("data:image/png;base64,???", "data:,x", hosts=()) == (b"", b"")
+    assert outputs("data:image/png;base64,???", "data:,x", hosts=()) == (b"x",)
 
 
 def test_a_download_is_repeated_and_not_the_call() -> None:
@@ -116,7 +121,7 @@ def test_an_unreachable_server_is_no_answer() -> None:
 
 def test_only_the_cell_of_an_unreadable_url_fails() -> None:
     with web(image=Page(IMAGE), gone=Page(status=404)) as files:
-        assert outputs(f"{files.url}/image.png", f"{files.url}/gone.png") == (IMAGE, b"")
+        assert outputs(f"{files.url}/gone.png", f"{files.url}/image.png") == (IMAGE,)
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,12 @@ FAILED_GENERATIONS = [
     ("cancels", "internal", "it cancelled itself"),
     ("gives_none", "internal", "it returned NoneType, not Generation"),
     ("no_such_way", "internal", "AttributeError"),
-    ("gives_path", "bad_image", "the provider must return an image as bytes, not PosixPath"),
+    ("gives_path", "unusable", "the provider must return an image as bytes, not PosixPath"),
     ("limited", "rate_limit", "slow down"),
-    ("text", "bad_image", "not a supported image (supported: png, jpeg, webp, gif, bmp, tiff, svg)"),
-    ("empty", "bad_image", "the file is empty"),
-    ("cut", "bad_image", "cannot be decoded"),
-    ("few", "missing_output", "images requested: 1, received: 0"),
+    ("text", "unusable", "not a supported image (supported: png, jpeg, webp, gif, bmp, tiff, svg)"),
+    ("empty", "unusable", "the file is empty"),
+    ("cut", "unusable", "cannot be decoded"),
+    ("few", "unusable", "images requested: 1, received: 0"),
 ]
 
 
@@ -211,7 +211,7 @@ def test_samples_share_cost_and_time_and_missing_sample_is_an_error(toy: Toy, mo
     }  # fmt: skip
     assert {record.cost_usd for record in records.values()} == {0.25}
     assert records[1].error is not None
-    assert records[1].error.message == "images requested: 2, received: 1"
+    assert records[1].error.message.startswith("images requested: 2, received: 1; ")
     assert records[2].artifact_path == "artifacts/case0/toy/2.png"
 
 

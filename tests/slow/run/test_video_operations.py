@@ -171,9 +171,11 @@ class TestEndings:
     ) -> None:
         api.videos.ends = ends
         write(runner, entry(api, kind))
-        assert failed(runner) == "missing_output: images requested: 1, received: 0"
+        assert failed(runner).startswith("unusable: images requested: 1, received: 0; the answer is in artifacts/")
         api.videos.ends = None
-        assert resume(runner).status == "completed"
+        assert resume(runner, code=3).status == "error"
+        assert len(api.videos.created) == 1
+        assert resume(runner, "--retry-unusable").status == "completed"
         assert len(api.videos.created) == 2
 
     def test_no_end_within_the_time_limit_keeps_the_operation(
@@ -262,8 +264,11 @@ class TestDownloads:
     def test_bytes_that_are_no_video(self, api: FakeAPI, runner: SuiteRunner) -> None:
         api.videos.content.append(Reply(200, b"x" * 5000, content_type="video/mp4"))
         write(runner, entry(api, "videos"))
-        assert failed(runner).startswith("bad_image: not a supported video")
-        assert resume(runner).status == "completed"
+        assert failed(runner).startswith("unusable: not a supported video")
+        (stored,) = (runner.out / "r/artifacts").rglob("*-reply.txt")
+        assert stored.read_bytes() == b"x" * 5000
+        assert resume(runner, code=3).status == "error"
+        assert resume(runner, "--retry-unusable").status == "completed"
         assert len(api.videos.created) == 2
 
     @pytest.mark.parametrize("fields", ["content-length: 4294967296", "x-none: 0"])

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_api import Fault
 from stores import FaultyStore, Machines
 from suite_runner import SuiteRunner
 
@@ -283,3 +284,16 @@ def test_a_copy_can_be_deleted_at_any_time(runner: SuiteRunner, stored: str, mac
     shutil.rmtree(folder)
     assert len(ve.load_run("r", runs=stored).records) == 2
     assert Label is not None
+
+
+def test_an_answer_that_cannot_be_used_is_in_the_store(runner: SuiteRunner, runs: str, machines: Machines) -> None:
+    runner.write("tree")
+    runner.api.faults.queue(Fault("no_image"))
+    assert run(runner, runs).exit_code == 3
+    machines.use("b")
+    (record,) = ve.load_run("r", runs=runs).records
+    assert b'"data":[]' in ObjectStore(runs).read(f"r/{record.reply_path}").replace(b" ", b"")
+    assert runner("run", "--resume", f"{runs}/r", "--runs", runs).exit_code == 3
+    assert runner.called[0] == 1
+    retried = runner("run", "--resume", f"{runs}/r", "--runs", runs, "--retry-unusable")
+    assert (retried.exit_code, runner.called[0]) == (0, 2), retried.output

@@ -30,7 +30,6 @@ FIFTH: dict[str | Fault, float] = {
     "unavailable": 0.03,
     "reset": 0.025,
     "truncated_body": 0.02,
-    "bad_json": 0.015,
     "hang": 0.01,
 }
 """Fails one call in five, with all kinds of faults."""

@@ -64,7 +64,7 @@ class FailingCall:
 def error_of(record: Record) -> str:
     """The error message of a cell, whichever call failed."""
     assert record.error is not None, record
-    return record.error.message.removeprefix("look: ")
+    return record.error.message.removeprefix("look: ").removesuffix("; --resume RUN --retry-unusable pays for another")
 
 
 __all__ = ["CALLS", "FailingCall", "error_of", "scripted"]

@@ -109,7 +109,8 @@ def test_samples_of_a_call_share_its_cost(toy: Toy) -> None:
 def test_a_missing_output_is_an_error_of_its_sample(toy: Toy) -> None:
     first, second = run(toy, toy.write(**TWO_SAMPLES))
     assert first.verdict == "PASS"
-    assert error_of(second) == ("generate", "missing_output", "images requested: 2, received: 1")
+    message = "images requested: 2, received: 1; --resume RUN --retry-unusable pays for another"
+    assert error_of(second) == ("generate", "unusable", message)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +122,11 @@ def test_a_missing_output_is_an_error_of_its_sample(toy: Toy) -> None:
         (None, ("generate", "internal", "it returned NoneType, not Generation")),
         (
             Generation(outputs=("text",)),
-            ("generate", "bad_image", "the provider must return an image as bytes, not str"),
+            (
+                "generate",
+                "unusable",
+                "the provider must return an image as bytes, not str; --resume RUN --retry-unusable pays for another",
+            ),
         ),  # type: ignore[arg-type]
     ],
 )

@@ -198,7 +198,7 @@ class StubOperations:
         ("v" * 2000, None, "begin() returned a name of 2,000 characters: it must have 1 to 1,000"),
         ("operations/a-secret-key", None, "begin() returned a name that contains a key: it cannot be written down"),
         ("operations/7", "done", "poll() returned str, not Generation or None"),
-        ("operations/7", Generation(outputs=(b"1", b"2")), "it returned 2 outputs, more than the requested 1"),
+        ("operations/7", Generation(outputs=(b"1",), refused="no"), "it returned both outputs and a refusal: "),
     ],
 )
 def test_a_provider_that_returns_something_else_is_named(begun: Any, polled: Any, message: str, tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_a_provider_that_returns_something_else_is_named(begun: Any, polled: Any
     call = OperationCall(StubOperations(begun, polled), request({}), file, limit_s=1, hides=hides)
     with pytest.raises(BrokenCodeError) as error:
         asyncio.run(call.run())
-    assert str(error.value) == message
+    assert str(error.value).startswith(message)
     assert file.read() == (begun if polled else None)
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and b"a-secret-key" in path.read_bytes()]
 

@@ -16,7 +16,7 @@ from visioneval.engine.calls.cost.usage import MOST_TOKENS, checked_usage
 from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.errors import RunFormatError
 from visioneval.providers.base import MOST_VIDEO_MS, VIDEO_MS
-from visioneval.providers.gemini.generator import add_usage
+from visioneval.providers.gemini.judge import add_usage
 from visioneval.providers.openai.connection import flat_usage
 from visioneval.providers.openai.videos import _usage as usage_of_job
 from visioneval.records.baselines import BaselineLine

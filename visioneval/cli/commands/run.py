@@ -53,6 +53,12 @@ def run(
         bool,
         options.flag("--keep-errors", "With --resume: do not repeat cells that ended in an error.", options.CALLS),
     ] = False,
+    retry_unusable: Annotated[
+        bool,
+        options.flag(
+            "--retry-unusable", "Pay again for answers without a usable image, which are in the run.", options.CALLS
+        ),
+    ] = False,
     reuse: options.ReuseAnswers = options.ReuseFlag.judges,
     offline: options.Offline = False,
     cache: options.CacheFolder = None,
@@ -100,6 +106,7 @@ def run(
         note=note,
         resume=resume,
         keep_errors=keep_errors,
+        retry_unusable=retry_unusable,
         reuse=reuse.value,
         offline=offline,
         cache=cache,

@@ -13,17 +13,13 @@ from typing import Any, TypeVar
 
 from visioneval.aio import SMALL, ShortWork, finish_in_thread, run_in_thread
 from visioneval.engine.calls.attempts.operations import OperationCall
-from visioneval.engine.calls.attempts.outcomes import (
-    generation_of,
-    refusal_as_result,
-    reply_of,
-)
+from visioneval.engine.calls.attempts.outcomes import answer_as_result, generation_of, reply_of
 from visioneval.engine.calls.attempts.priced import PricedAttempts
 from visioneval.engine.calls.caching.cache import Cache
-from visioneval.engine.calls.caching.cache_files import Content
+from visioneval.engine.calls.caching.cache_files import Content, content_digest
 from visioneval.engine.calls.caching.layout import CacheEntry, Kind
 from visioneval.engine.calls.caching.reuse import Reuse, RunCells
-from visioneval.engine.calls.checked_media import CheckedMedia, check_media, check_outputs, is_whole
+from visioneval.engine.calls.checked_media import CheckedMedia, CheckedOutputs, check_media, check_outputs
 from visioneval.engine.calls.cost.bounds import CallSize, generation_size, question_size
 from visioneval.engine.calls.cost.budget import Budget
 from visioneval.engine.calls.cost.meter import Meter
@@ -70,7 +66,11 @@ class GenerationResult:
     stored_at: str | None = None
     """When the answer was cached; ``None`` for a new answer."""
     problem: str | None = None
-    """What of the answer is not used."""
+    """What of the answer cannot be used or was not asked for."""
+    reply: bytes | Path | None = None
+    """The raw answer if there is a problem, or the file with it."""
+    problem_kind: str = "bad_image"
+    """The kind of the error of a cell without an output, if no provider was paid for it."""
 
 
 @dataclass(slots=True)
@@ -117,9 +117,9 @@ class Calls:
                 limit_key, lambda: generation_of(provider, call, request), tries=tries, limits_itself=True
             )
             size = _size_of(generation)
-            outputs = await self.short_work.run(check_outputs, generation, call.task_type, size=size)
-            generation = replace(generation, usage=checked_usage(generation.usage, outputs=len(outputs)))
-            return _generation_result(generation, outputs, generation.cost_usd, tries.count)
+            checked = await self.short_work.run(check_outputs, generation, call.task_type, len(call.samples), size=size)
+            generation = replace(generation, usage=checked_usage(generation.usage, outputs=len(checked.media)))
+            return _generation_result(generation, checked, generation.cost_usd, tries.count)
         key = call_key(call, hash_of)
         cached = await self._cached_generation(key, call)
         if cached is not None:
@@ -137,16 +137,16 @@ class Calls:
         generation, cost = await self._paid(
             limit_key,
             key,
-            lambda: refusal_as_result(generation_of(provider, call, request)),
+            lambda: answer_as_result(generation_of(provider, call, request)),
             lambda: generation_size(call),
             tries=tries,
             images=len(call.samples),
             limits_itself=hasattr(call.run.config, "timeout_s"),
         )
         size = math.inf if self._is_shared else _size_of(generation)
-        outputs = await self.short_work.run(self._cache_generation, key, generation, cost, call, size=size)
+        checked = await self.short_work.run(self._cache_generation, key, generation, cost, call, size=size)
         self._stop_if_broken()
-        return _generation_result(generation, outputs, cost, tries.count)
+        return _generation_result(generation, checked, cost, tries.count)
 
     async def _operate(
         self,
@@ -165,18 +165,18 @@ class Calls:
             generation, cost = await self._paid(
                 limit_key,
                 key,
-                lambda: refusal_as_result(operation.run()),
+                lambda: answer_as_result(operation.run()),
                 lambda: generation_size(call),
                 tries=tries,
                 images=len(call.samples),
                 is_operation=True,
                 is_paid=lambda: file.read() is not None,
             )
-            outputs = await asyncio.to_thread(self._cache_generation, key, generation, cost, call)
-            if generation.refused is None and not is_whole(outputs, call.samples):
+            checked = await asyncio.to_thread(self._cache_generation, key, generation, cost, call)
+            if generation.refused is None and len(checked.media) < len(call.samples):
                 await operation.forget()
         self._stop_if_broken()
-        return _generation_result(generation, outputs, cost, tries.count)
+        return _generation_result(generation, checked, cost, tries.count)
 
     async def ask(self, config: BaseJudge, judge: Judge, question: Question, about: CellRef, meter: Meter) -> Reply:
         """Asks a judge one question, or returns the cached answer to the same text and images.
@@ -327,45 +327,40 @@ class Calls:
         """The newest usable generation in the cache; ``None`` if it must be generated."""
         if self.cache is None or self.reuse.generations == "none":
             return None
-        is_usable = partial(self._is_usable, call)
-        await self._pull(key, is_usable)
-        for entry in filter(is_usable, self.cache.answers(key)):
-            read = partial(self._read_outputs, entry, self.cache, call.task_type)
-            outputs = await run_in_thread(read, when=_needs_thread(entry))
-            if outputs is not None and (self.reuse.offline or not any(p.fault for p in outputs)):
-                return self._from_cache(call, entry, outputs)
+        for needs_whole in self.reuse.completeness:
+            is_usable = partial(self._is_usable, call, needs_whole=needs_whole)
+            await self._pull(key, is_usable)
+            for entry in filter(is_usable, self.cache.answers(key)):
+                read = partial(self._read_outputs, entry, self.cache, call.task_type)
+                outputs = await run_in_thread(read, when=_needs_thread(entry))
+                if outputs is not None and not (needs_whole and any(p.fault for p in outputs)):
+                    return self._from_cache(call, entry, outputs)
         return None
 
-    def _is_usable(self, call: Call, entry: CacheEntry) -> bool:
-        """Whether a cached generation counts: any offline, else one that is complete; and whose run and cell count."""
+    def _is_usable(self, call: Call, entry: CacheEntry, *, needs_whole: bool) -> bool:
+        """Whether a cached generation counts, by its run and its cell, and whether it has all images."""
         if self.reuse.generations == "own" and entry.run_id != self.payer:
             return False
         if self.cells.is_of_another(entry.answer.get("cell"), call.case.id, call.run.label):
             return False
-        return self.reuse.offline or bool(entry.answer["whole"])
+        return bool(entry.answer["whole"]) or not needs_whole
 
     def _from_cache(self, call: Call, entry: CacheEntry, outputs: tuple[CheckedMedia, ...]) -> GenerationResult:
         answer = entry.answer
+        faults = [image.fault for image in outputs if image.fault is not None]  # in caches of older versions
+        reply = self.cache.path(answer["reply"]) if self.cache is not None and answer.get("reply") else None
+        cached = GenerationResult(
+            tuple(image for image in outputs if image.fault is None),
+            refused=answer["refused"],
+            run_params=answer["run_params"],
+            problem="; ".join(filter(None, (answer.get("problem"), *faults))) or None,
+            reply=reply if reply is not None and reply.is_file() else None,
+        )
         if self.reuse.generations == "own":  # this run paid for it, but has no record of it yet
             limit_key = generation_limit_key(call.run.provider, call.run.params)
             usage = self.prices.checked_usage(limit_key, answer["usage"], len(outputs))
-            return GenerationResult(
-                outputs,
-                answer["refused"],
-                usage,
-                usd(answer["cost_usd"]),
-                answer["run_params"],
-                problem=answer.get("problem"),
-            )
-        return GenerationResult(
-            outputs,
-            refused=answer["refused"],
-            cost_usd=0.0,
-            run_params=answer["run_params"],
-            attempts=0,
-            stored_at=entry.stored_at,
-            problem=answer.get("problem"),
-        )
+            return replace(cached, usage=usage, cost_usd=usd(answer["cost_usd"]))
+        return replace(cached, cost_usd=0.0, attempts=0, stored_at=entry.stored_at)
 
     def _read_outputs(self, entry: CacheEntry, cache: Cache, task: TaskType) -> tuple[CheckedMedia, ...] | None:
         """The images of a cached generation; ``None`` if one of their files is missing or damaged."""
@@ -381,25 +376,30 @@ class Calls:
             outputs.append(image)
         return tuple(outputs)
 
-    def _cache_generation(
-        self, key: str, generation: Generation, cost: float | None, call: Call
-    ) -> tuple[CheckedMedia, ...]:
-        outputs = check_outputs(generation, call.task_type)
-        if self.cache is None or not (generation.refused or any(p.fault is None for p in outputs)):
-            return outputs
+    def _cache_generation(self, key: str, generation: Generation, cost: float | None, call: Call) -> CheckedOutputs:
+        checked = check_outputs(generation, call.task_type, len(call.samples))
+        reply = self.sanitizer.reply(checked.reply) if isinstance(checked.reply, bytes) else checked.reply
+        digest = None if reply is None else content_digest(reply)
         answer = {
-            "outputs": [output.cached_fields for output in outputs],
+            "outputs": [output.cached_fields for output in checked.media],
             "refused": None if generation.refused is None else self.sanitizer.text(generation.refused),
             "usage": self.sanitizer.counts(generation.usage),
             "cost_usd": cost,
             "run_params": self.sanitizer.mapping(generation.run_params),
-            "problem": None if generation.unusable is None else self.sanitizer.text(generation.unusable),
-            "whole": generation.refused is not None or is_whole(outputs, call.samples),
+            "whole": generation.refused is not None or len(checked.media) == len(call.samples),
             "cell": self.cells.name(call.case.id, call.run.label),
+            "problem": None if checked.problem is None else self.sanitizer.text(checked.problem),
+            "reply": digest,
         }
-        files = [(p.sha256, p.content) for p in outputs if p.content is not None]
+        files = [(p.sha256, p.content) for p in checked.media if p.content is not None]
+        files += [(digest, reply)] if digest is not None and reply is not None else []
         is_stored = self._store(key, "generate", answer, files)
-        return tuple(self._release_bytes(p, is_stored=is_stored) for p in outputs)
+        if self.cache is not None and digest is not None and is_stored and self.cache.has_file(digest):
+            reply = self.cache.path(digest)
+        elif isinstance(reply, Path):
+            reply = reply.read_bytes()
+        media = tuple(self._release_bytes(p, is_stored=is_stored) for p in checked.media)
+        return replace(checked, media=media, reply=reply)
 
     def _release_bytes(self, image: CheckedMedia, *, is_stored: bool) -> CheckedMedia:
         """Replaces the bytes by the cached file, because a cell may wait long for its judges.
@@ -415,7 +415,8 @@ class Calls:
 
 def _size_of(generation: Generation) -> float:
     """The bytes of a generation; infinite if they are in files, as those of videos are."""
-    return sum(len(output) if isinstance(output, bytes) else math.inf for output in generation.outputs)
+    sizes = (len(output) if isinstance(output, bytes) else math.inf for output in generation.outputs)
+    return sum(sizes, len(generation.reply or b""))
 
 
 def _needs_thread(entry: CacheEntry) -> bool:
@@ -424,14 +425,16 @@ def _needs_thread(entry: CacheEntry) -> bool:
 
 
 def _generation_result(
-    generation: Generation, outputs: tuple[CheckedMedia, ...], cost: float | None, attempts: int
+    generation: Generation, checked: CheckedOutputs, cost: float | None, attempts: int
 ) -> GenerationResult:
     return GenerationResult(
-        outputs,
+        checked.media,
         generation.refused,
         generation.usage,
         cost,
         generation.run_params,
         attempts,
-        problem=generation.unusable,
+        problem=checked.problem,
+        reply=checked.reply,
+        problem_kind=checked.problem_kind,
     )

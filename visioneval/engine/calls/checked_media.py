@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,7 @@ class CheckedMedia:
         return cls(**{name: stored[name] for name in _CACHED_FIELDS if name in stored})
 
 
+_LONGEST_PROBLEM = 1000
 _CACHED_FIELDS = tuple(item.name for item in fields(CheckedMedia) if item.name not in ("data", "file"))
 
 
@@ -89,11 +90,46 @@ def _check_file(path: Path) -> CheckedMedia:
     return CheckedMedia(None, str(path), video.sha256, video.mime, video.width, video.height, decoded=True)
 
 
-def check_outputs(generation: Generation, task: TaskType) -> tuple[CheckedMedia, ...]:
-    """Checks every output of a call."""
-    return tuple(check_media(data, task) for data in generation.outputs)
+@dataclass(frozen=True, slots=True)
+class CheckedOutputs:
+    """The usable outputs of a call, in order and at most as many as asked for; and what of its answer is not used."""
+
+    media: tuple[CheckedMedia, ...] = ()
+    problem: str | None = None
+    reply: bytes | Path | None = None
+    """The raw answer, or else the first output that is not used."""
+    problem_kind: str = "bad_image"
+    """The kind of the error of a cell without an output, if no provider was paid for it."""
 
 
-def is_whole(outputs: Sequence[CheckedMedia], samples: Sequence[int]) -> bool:
-    """Whether there is a usable output for each sample."""
-    return len(outputs) >= len(samples) and all(output.fault is None for output in outputs)
+def check_outputs(generation: Generation, task: TaskType, count: int) -> CheckedOutputs:
+    """Checks the outputs of a call until there are ``count`` that can be used."""
+    media: list[CheckedMedia] = []
+    problems = [generation.unusable] if generation.unusable is not None else []
+    unused: list[object] = []
+    kinds: list[str] = []
+    total = len(generation.outputs)
+    for number, output in enumerate(generation.outputs, 1):
+        if len(media) == count:
+            problems.append(f"images requested: {count}, received: {total}")
+            unused.append(output)
+            break
+        checked = check_media(output, task)
+        if checked.fault is None:
+            media.append(checked)
+        else:
+            problems.append(f"image {number}: {checked.fault}" if total > 1 else checked.fault)
+            unused.append(output)
+            kinds.append(checked.fault_kind)
+    if len(media) < count and not problems and generation.refused is None:
+        problems.append(f"images requested: {count}, received: {len(media)}")
+    if not problems:
+        return CheckedOutputs(tuple(media))
+    first = unused[0] if unused else None
+    content = first.path if isinstance(first, OutputFile) else first if isinstance(first, bytes) else None
+    return CheckedOutputs(
+        tuple(media),
+        "; ".join(problems)[:_LONGEST_PROBLEM],
+        content if generation.reply is None else generation.reply,
+        problem_kind=kinds[0] if kinds else "bad_image",
+    )

@@ -9,15 +9,12 @@ from visioneval.engine.sanitize import usd
 from visioneval.providers.base import Generation, Reply
 
 
-def check_generation(generation: Generation, samples: int) -> None:
-    """Raises ``BrokenCodeError`` for a generation that contradicts itself or its request."""
+def check_generation(generation: Generation) -> None:
+    """Raises ``BrokenCodeError`` for a generation that contradicts itself."""
     if not isinstance(generation.outputs, (tuple, list)):
         raise BrokenCodeError(f"it returned outputs={type(generation.outputs).__name__}: it must be a tuple of bytes")
-    outputs = len(generation.outputs)
-    if generation.refused is not None and outputs:
+    if generation.refused is not None and generation.outputs:
         raise BrokenCodeError("it returned both outputs and a refusal: return one of them")
-    if outputs > samples:
-        raise BrokenCodeError(f"it returned {outputs} outputs, more than the requested {samples}")
     if (problem := _cost_problem(generation.cost_usd)) is not None:
         raise BrokenCodeError(f"it returned {problem}")
 

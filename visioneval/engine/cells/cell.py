@@ -6,6 +6,7 @@ The steps raise only ``StoppedError``: any other error of a cell becomes part of
 from __future__ import annotations
 
 import asyncio
+import codecs
 import math
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -40,7 +41,7 @@ from visioneval.media import images
 from visioneval.media.formats import artifact, ending
 from visioneval.providers.base import GenerationRequest
 from visioneval.records.cells.operations import OperationFile
-from visioneval.records.files.links import is_inside
+from visioneval.records.files.links import file_inside, is_inside
 from visioneval.records.model import CellError, Record
 from visioneval.stopwatch import Stopwatch
 from visioneval.suite.entries.metrics import BUILT_IN
@@ -245,6 +246,7 @@ async def regrade_output(existing: StoredOutput, context: RunContext, deadline: 
         run_id=context.writer.info.run_id,
         sample_index=record.sample_index,
         grade_key=grade_key(call, context.hash_of),
+        reply_path=await asyncio.to_thread(_copied_reply, existing, context) if record.reply_path else None,
     )
     if record.test_id != call.case.id or existing.is_of_another_run:
         free = None if record.cost_usd is None else 0.0
@@ -274,6 +276,19 @@ _GENERATION_FIELDS = (
     "provider", "run_params", "usage", "cost_usd", "seconds", "waited_seconds", "attempts", "cached", "generation_key",
     "reply_note",
 )  # fmt: skip
+_SNIFFED = 1024
+
+
+def _copied_reply(existing: StoredOutput, context: RunContext) -> str | None:
+    """The path of the raw answer that a record names, copied to this run's folder if needed; ``None`` if it is gone."""
+    record = existing.record
+    if existing.folder == context.writer.folder:
+        return record.reply_path
+    source = file_inside(existing.folder, record.reply_path)
+    if source is None:
+        return None
+    name = str(record.reply_path).rpartition("/")[2]
+    return context.writer.save(record.test_id, record.model_label, name, source.read_bytes())
 
 
 def _load_output(existing: StoredOutput, context: RunContext) -> Output | CellError | None:
@@ -353,6 +368,42 @@ async def _grade_output(
     return judged_record(call, grades, cell_scores(call, grades, built_in), make_record, is_ungraded=is_ungraded)
 
 
+def _without_output(call: Call, generated: GenerationResult, make_record: partial[Record]) -> Record:
+    """The record of a cell without an image. If its call is paid, resuming the run does not pay for it again."""
+    if not call.run.config.is_free:
+        path = make_record.keywords["reply_path"]
+        stored = f"; the answer is in {path}" if path else ""
+        again = "--resume RUN --retry-unusable pays for another"
+        return error_record(make_record, "unusable", f"{make_record.keywords['reply_note']}{stored}; {again}")
+    row = call.params.get("row")
+    problem = str(generated.problem)
+    return error_record(make_record, generated.problem_kind, f"{row}: {problem}" if row else problem)
+
+
+def _unused_reply(call: Call, sample: int, generated: GenerationResult, context: RunContext) -> dict[str, str | None]:
+    """The fields of an answer that was not used completely. Saves it beside the outputs."""
+    path, reply = None, generated.reply
+    if reply is not None:
+        source, data = (reply, None) if isinstance(reply, Path) else (None, reply)
+        name = f"{sample}-reply{_reply_ending(reply)}"
+        path = context.writer.save(call.case.id, call.run.label, name, data, source=source)
+    return {"reply_path": path, "reply_note": context.sanitizer.text(generated.problem)}
+
+
+def _reply_ending(reply: bytes | Path) -> str:
+    """The suffix for an answer of any content: none that a browser would show as a page."""
+    if isinstance(reply, Path):
+        with reply.open("rb") as file:
+            reply = file.read(_SNIFFED)
+    if reply.lstrip()[:1] in (b"{", b"["):
+        return ".json"
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(reply[:_SNIFFED])
+    except UnicodeDecodeError:
+        return ".bin"
+    return ".txt"
+
+
 def _store_output(
     call: Call, sample: int, outcome: CallOutcome, context: RunContext
 ) -> tuple[partial[Record], Output | Record | None]:
@@ -365,17 +416,13 @@ def _store_output(
     if not call.run.config.has_outputs:
         return make_record, None
     outputs, index = outcome.generated.outputs, call.samples.index(sample)
+    if outcome.generated.problem is not None and not call.run.config.is_free:
+        make_record = partial(make_record, **_unused_reply(call, sample, outcome.generated, context))
     if index >= len(outputs):
-        note = make_record.keywords["reply_note"]
-        message = f"images requested: {len(call.samples)}, received: {len(outputs)}{f': {note}' if note else ''}"
-        return make_record, error_record(make_record, "missing_output", message)
+        return make_record, _without_output(call, outcome.generated, make_record)
     media = outputs[index]
     if media.uri is not None:
         return make_record, Output(Path(), "", media.mime, 0, 0, media.uri)
-    if media.fault is not None:
-        row = call.params.get("row")
-        message = f"{row}: {media.fault}" if row else str(media.fault)
-        return make_record, error_record(make_record, media.fault_kind, message)
     name = f"{sample}{ending(media.mime)}"
     relative = context.writer.save(call.case.id, call.run.label, name, media.data, source=media.file)
     path = context.writer.folder / relative

@@ -65,10 +65,17 @@ class ResumePlan:
 
 
 def plan_resume(
-    plan: Plan, records: Iterable[Record], folder: Path, *, keep_errors: bool, since: float = 0.0
+    plan: Plan,
+    records: Iterable[Record],
+    folder: Path,
+    *,
+    keep_errors: bool,
+    retry_unusable: bool = False,
+    since: float = 0.0,
 ) -> ResumePlan:
     """Compares the records of the run in ``folder`` with a plan, its input files and its outputs.
 
+    Cells whose generation was answered, and is paid for, without a usable image stay unless ``retry_unusable``.
     Reads only outputs whose files were changed after the POSIX time ``since``.
     """
     by_cell = {record.cell: record for record in records}
@@ -81,7 +88,9 @@ def plan_resume(
         for sample in planned.samples:
             cell = _cell(planned, sample)
             call = call_on_records(planned, sample, by_cell, folder)
-            step = _step(call, sample, by_cell.get(cell), folder, hash_of, keep_errors=keep_errors)
+            record = by_cell.get(cell)
+            is_kept = keep_errors or (not retry_unusable and record is not None and record.is_unusable)
+            step = _step(call, sample, record, folder, hash_of, keep_errors=is_kept)
             if call.previous is not None and call.run.config.has_outputs:
                 is_replaced = steps[_cell(call.previous, sample)].action == "generate"
                 outdated |= {_cell(cell_call, sample) for cell_call in (call, *call.dependents) if is_replaced}
@@ -97,7 +106,7 @@ def plan_resume(
                 else:
                     generated = by_cell[_cell(call, sample)]
                     steps[cell] = _grading_step(
-                        dependent, generated, by_cell.get(cell), hash_of, folder, keep_errors=keep_errors
+                        dependent, generated, by_cell.get(cell), hash_of, folder, keep_errors=is_kept
                     )
     return ResumePlan(
         jobs=lambda part: _resume_jobs(part, steps, by_cell, folder),

@@ -207,7 +207,14 @@ def _resume_claimed(
     plan, stored = planned.plan, read_info(folder)
     uses_stored_suite = planned.loaded.is_from_run
     since = writing_ended(stored)
-    rest = plan_resume(plan, read_records(folder), folder, keep_errors=options.keep_errors, since=since)
+    rest = plan_resume(
+        plan,
+        read_records(folder),
+        folder,
+        keep_errors=options.keep_errors,
+        retry_unusable=options.calls.reuse.retry_unusable,
+        since=since,
+    )
     # these records must not count if this run stops before it generates their outputs again
     stale = rest.stale | rest.changed.keys() | rest.outdated
     writer = resume_run(folder, resumed_info(stored, info, uses_stored_suite=uses_stored_suite), stale)

@@ -8,6 +8,7 @@ import re
 import warnings
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,6 +22,7 @@ from pydantic import ValidationError
 from visioneval.errors import OperationError, ProviderError, ProviderErrorKind, UsageError
 from visioneval.media.network import proxy_for, refused_by_proxy, tls_context
 from visioneval.providers.error_replies import CLOSED, ErrorReply, beginning, read_error
+from visioneval.providers.image_replies import unusable
 from visioneval.providers.quota import is_quota_spent
 from visioneval.providers.refusals import is_refusal
 from visioneval.providers.replies import ACCEPT_ENCODING, MAX_ERROR_BYTES, check_reply
@@ -97,7 +99,7 @@ def _http(base_url: str, api_version: str) -> types.HttpOptions:
         headers=ACCEPT_ENCODING,
         event_hooks={
             "request": [_restrict_host(urlsplit(base_url).hostname or "")],
-            "response": [check_reply(), _raise_error],
+            "response": [check_reply(), _raise_error, _note_reply],
         },
     )
     return types.HttpOptions(
@@ -110,6 +112,27 @@ def _http(base_url: str, api_version: str) -> types.HttpOptions:
         httpx_async_client=client,
         retry_options=types.HttpRetryOptions(attempts=1),  # of interactions, which retry by default
     )
+
+
+_REPLIES: ContextVar[list[bytes] | None] = ContextVar("replies", default=None)
+
+
+@contextmanager
+def raw_replies() -> Iterator[list[bytes]]:
+    """The answers to the calls in this context, as they came: the SDK may fail to read them."""
+    replies: list[bytes] = []
+    token = _REPLIES.set(replies)
+    try:
+        yield replies
+    finally:
+        _REPLIES.reset(token)
+
+
+async def _note_reply(response: httpx2.Response) -> None:
+    """Notes an answer, once it is known to be no error."""
+    replies = _REPLIES.get()
+    if replies is not None and response.is_success:
+        replies.append(await response.aread())
 
 
 async def _raise_error(response: httpx2.Response) -> None:
@@ -191,6 +214,23 @@ def _no_answer(error: Exception) -> ProviderError:
     elif isinstance(error, httpx2.RemoteProtocolError) and "complete message body" in str(error):
         message = f"no answer: {CLOSED}"
     return ProviderError(message, kind="transient", may_be_billed=not isinstance(error, NEVER_SENT))
+
+
+@contextmanager
+def paid_errors() -> Iterator[list[bytes]]:
+    """Like ``provider_errors``, for a call that may be paid: an answer that the SDK cannot read is no outage.
+
+    Yields the ``raw_replies``.
+    """
+    with raw_replies() as replies:
+        try:
+            with provider_errors():
+                yield replies
+        except Exception as error:  # its errors for answers that it cannot read are not all public
+            if not replies or (isinstance(error, ProviderError) and error.kind not in ("transient", "invalid")):
+                raise
+            what = str(error) if isinstance(error, ProviderError) else f"the answer could not be read: {error}"
+            raise unusable(" ".join(what.split()), replies[-1]) from None
 
 
 @contextmanager

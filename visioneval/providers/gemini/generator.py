@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,17 @@ from pydantic import ValidationError
 from visioneval.errors import ProviderError
 from visioneval.providers.base import Generation, GenerationRequest, OperationGenerator
 from visioneval.providers.gemini.config import GeminiProvider
-from visioneval.providers.gemini.connection import client_for, provider_errors
+from visioneval.providers.gemini.connection import client_for, paid_errors
 from visioneval.providers.gemini.interactions import OmniVideos
 from visioneval.providers.gemini.operations import VeoVideos
 from visioneval.providers.gemini.video_params import is_veo
+from visioneval.providers.image_replies import answer_of, is_image, reading
 from visioneval.providers.input_images import accepted_image
 from visioneval.providers.masks import mask_use
+from visioneval.providers.output_urls import AllowedHosts, read_outputs
 from visioneval.providers.refusals import end_of_answer, is_refusing_end
+
+_NO_HOSTS = AllowedHosts("", ())
 
 
 class GeminiGenerator:
@@ -62,36 +67,92 @@ class GeminiGenerator:
         config = config_of({key: value for key, value in request.params.items() if key not in ("model", "n")})
         if config.response_modalities is None:
             config.response_modalities = ["IMAGE"]
-        with provider_errors():
-            answer = await self._client.aio.models.generate_content(
+        config.should_return_http_response = True  # its own reading fails for one odd number beside the image
+        with paid_errors() as replies:
+            await self._client.aio.models.generate_content(
                 model=str(request.params["model"]), contents=[types.Content(role="user", parts=parts)], config=config
             )
-        images = _images(answer)
-        if not images:
-            refuse(answer)
-        usage: dict[str, int] = {}
-        add_usage(usage, answer)
-        unused = f"the answer has {len(images)} images that are no thoughts: the first one is used" * (len(images) > 1)
-        return Generation(
-            outputs=tuple(images[:1]),
-            usage=usage or None,
-            run_params=sent,
-            unusable=unused or (None if images else f"the answer ended with {_end_of(answer)}"),
-        )
+        reply = replies[-1]
+        if is_image(reply):
+            return Generation(outputs=(reply,), run_params=sent)
+        with reading(reply):
+            answer = answer_of(reply)
+            fields = answer if isinstance(answer, Mapping) else {}
+            answered = list(_parts(fields))
+            items = [{"b64_json": _field(_object(part, "inlineData"), "data")} for part in answered if _has_image(part)]
+            outputs, problem = await read_outputs(items, _NO_HOSTS, len(request.samples))
+            if not outputs:
+                _refuse(fields)
+                problem = f"{problem}; the answer ended with {_end_of(fields)}"
+            usage = _usage(_object(fields, "usageMetadata")) or None
+        return Generation(outputs, usage=usage, run_params=sent, unusable=problem, reply=reply if problem else None)
 
 
-def _images(answer: types.GenerateContentResponse) -> list[bytes]:
-    """The images that are not thoughts."""
-    data = (part.inline_data.data for part in content_parts(answer) if part.inline_data and not part.thought)
-    return list(filter(None, data))
+def _field(fields: Mapping[str, Any], name: str) -> Any:
+    """A field, which some gateways name in snake case."""
+    return fields.get(name, fields.get(_snake_case(name)))
 
 
-def _end_of(answer: types.GenerateContentResponse) -> str:
-    """Why an answer ended and what it says. Of the Developer API, the SDK drops the finish message."""
-    candidate = answer.candidates[0] if answer.candidates else types.Candidate()
-    reason = candidate.finish_reason.name if candidate.finish_reason else None
-    text = " ".join(part.text for part in content_parts(answer) if part.text and not part.thought)
-    return end_of_answer(reason, candidate.finish_message, text)
+def _object(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A field that is an object; empty if it is not."""
+    value = _field(fields, name)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _objects(value: object) -> list[Mapping[str, Any]]:
+    """The objects of a list, or the one that is there without it."""
+    items = value if isinstance(value, list) else [value]
+    return [item for item in items if isinstance(item, Mapping)]
+
+
+def _snake_case(name: str) -> str:
+    return re.sub("(?<!^)([A-Z])", r"_\1", name).lower()
+
+
+def _parts(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The parts of all candidates that are no thoughts."""
+    for candidate in _objects(answer.get("candidates")):
+        yield from (part for part in _objects(_object(candidate, "content").get("parts")) if not part.get("thought"))
+
+
+def _has_image(part: Mapping[str, Any]) -> bool:
+    return "inlineData" in part or "inline_data" in part
+
+
+def _refuse(answer: Mapping[str, Any]) -> None:
+    """Raises a ``ProviderError`` of the kind ``refused`` for a blocked prompt or answer."""
+    feedback = _object(answer, "promptFeedback")
+    if reason := _field(feedback, "blockReason"):
+        raise blocked_prompt(reason, _field(feedback, "blockReasonMessage"))
+    for candidate in _objects(answer.get("candidates")):
+        if is_refusing_end(_field(candidate, "finishReason")):
+            raise ProviderError(f"the answer was blocked: {_end_of(answer)}", kind="refused", may_be_billed=True)
+
+
+def _end_of(answer: Mapping[str, Any]) -> str:
+    """Why an answer ended and what it says."""
+    first = next(iter(_objects(answer.get("candidates"))), {})
+    text = " ".join(str(part["text"]) for part in _parts(answer) if part.get("text"))
+    return end_of_answer(_field(first, "finishReason"), _field(first, "finishMessage"), text)
+
+
+def blocked_prompt(reason: object, why: object) -> ProviderError:
+    """The error for a prompt that was refused, with the reason that Gemini gives."""
+    return ProviderError(f"the prompt was blocked: {reason}{f' ({why})' if why else ''}", kind="refused")
+
+
+def _usage(counts: Mapping[str, Any]) -> dict[str, Any]:
+    """Token counts by kind, and by modality: ``candidates_image_tokens``. Nothing is checked."""
+    usage: dict[str, Any] = {}
+    for name, value in counts.items():
+        kind = _snake_case(name)
+        if not isinstance(value, list):
+            usage[kind] = value
+        for part in _objects(value) if isinstance(value, list) else ():
+            modality = f"{kind.removesuffix('tokens_details')}{str(part.get('modality')).lower()}_tokens"
+            tokens, before = _field(part, "tokenCount"), usage.get(modality)
+            usage[modality] = tokens if before is None else -1  # counted twice: it cannot be known which is right
+    return usage
 
 
 def config_of(options: Mapping[str, Any]) -> types.GenerateContentConfig:
@@ -108,44 +169,6 @@ def config_of(options: Mapping[str, Any]) -> types.GenerateContentConfig:
     if config.http_options is not None:
         raise ProviderError("invalid parameter http_options: set base_url instead", kind="invalid")
     return config
-
-
-def refuse(answer: types.GenerateContentResponse) -> None:
-    """Raises a ``ProviderError``: ``refused`` for a blocked prompt or answer, ``transient`` if there is no answer."""
-    feedback = answer.prompt_feedback
-    if feedback is not None and feedback.block_reason:
-        why = f" ({feedback.block_reason_message})" if feedback.block_reason_message else ""
-        raise ProviderError(f"the prompt was blocked: {feedback.block_reason.name}{why}", kind="refused")
-    if not answer.candidates:
-        raise ProviderError("the answer has no candidates", kind="transient", may_be_billed=True)
-    if any(is_refusing_end(candidate.finish_reason.name) for candidate in answer.candidates if candidate.finish_reason):
-        raise ProviderError(f"the answer was blocked: {_end_of(answer)}", kind="refused", may_be_billed=True)
-
-
-def content_parts(answer: types.GenerateContentResponse) -> list[types.Part]:
-    """The parts of the first candidate; empty if there is no content."""
-    candidates = answer.candidates or []
-    content = candidates[0].content if candidates else None
-    return list(content.parts or []) if content else []
-
-
-def add_usage(usage: dict[str, int], answer: types.GenerateContentResponse) -> None:
-    """Adds the token counts of one answer."""
-    counts = answer.usage_metadata.model_dump(exclude_none=True) if answer.usage_metadata else {}
-    for name, count in counts.items():
-        for kind, tokens in _by_modality(name, count):
-            before = usage.get(kind, 0)
-            usage[kind] = before + tokens if min(before, tokens) >= 0 else -1  # no sum may hide an impossible count
-
-
-def _by_modality(name: str, value: object) -> Iterator[tuple[str, int]]:
-    """A count, or the parts of one by modality: ``candidates_image_tokens`` of ``candidates_tokens_details``."""
-    if isinstance(value, int):
-        yield name, value
-    for part in value if isinstance(value, list) else ():
-        modality, tokens = part.get("modality"), part.get("token_count")
-        if modality and isinstance(tokens, int):
-            yield f"{name.removesuffix('tokens_details')}{modality.value.lower()}_tokens", tokens
 
 
 def _inline(path: Path) -> types.Part:

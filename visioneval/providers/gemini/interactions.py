@@ -17,9 +17,10 @@ from google.genai.interactions import Interaction
 
 from visioneval.errors import OperationError, ProviderError
 from visioneval.providers.base import VIDEO_MS, Generation, GenerationRequest
-from visioneval.providers.gemini.connection import operation_errors
+from visioneval.providers.gemini.connection import operation_errors, paid_errors, raw_replies
 from visioneval.providers.gemini.operations import operation_error
 from visioneval.providers.gemini.video_files import bucket_video, developer_video
+from visioneval.providers.image_replies import UnusableImageError, decoded_media
 from visioneval.providers.input_images import accepted_image
 from visioneval.providers.video_inputs import VideoInputs
 
@@ -36,32 +37,37 @@ class OmniVideos:
     async def begin(self, request: GenerationRequest) -> str | Generation:
         """Sends the images and the prompt."""
         body = await asyncio.to_thread(_body, request)
-        with _interaction_errors("that is to begin"):
+        with paid_errors() as replies, _interaction_errors("that is to begin"):
             interaction: Interaction = await self._client.aio.interactions.create(**body)
         if interaction.status in _RUNNING and interaction.id:
             return interaction.id
-        generation = await self._generation(interaction, request)
+        generation = await self._generation(interaction, request, replies[-1])
         return generation if generation is not None else str(interaction.id)
 
     async def poll(self, name: str, request: GenerationRequest) -> Generation | None:
         """The video, once the interaction has ended. Raises ``OperationError`` if it has none."""
         if not _ID.fullmatch(name):
             raise OperationError(f"{name!r:.200} is no interaction", kind="invalid")
-        with _interaction_errors(name):
+        with raw_replies() as replies, _interaction_errors(name):
             interaction = await self._client.aio.interactions.get(name)
         if interaction.status in _RUNNING:
             return None
-        return await self._generation(interaction, request)
+        return await self._generation(interaction, request, replies[-1])
 
-    async def _generation(self, interaction: Interaction, request: GenerationRequest) -> Generation | None:
+    async def _generation(
+        self, interaction: Interaction, request: GenerationRequest, reply: bytes
+    ) -> Generation | None:
         """What an interaction has generated; ``None`` while its file is being prepared."""
         name = str(interaction.id)
         if interaction.status != "completed":
             raise _failure(name, interaction)
         video = interaction.output_video
-        generation: Generation | None = Generation()
+        generation: Generation | None = Generation(reply=reply)
         if video is not None and video.data:
-            generation = Generation(outputs=(_decoded(str(video.data)),))
+            try:
+                generation = Generation(outputs=(decoded_media(video.data),))
+            except UnusableImageError as error:
+                generation = Generation(unusable=f"the video: {error}", reply=reply)
         elif video is not None and video.uri:
             generation = await self._download(name, video.uri, request)
         if generation is None:
@@ -144,14 +150,6 @@ def _failure(name: str, interaction: Interaction) -> OperationError:
     message = "; ".join(filter(None, texts)) or f"its status is {interaction.status}"
     codes = [status.code for status in statuses] or [error.code for error in interaction.errors or ()]
     return operation_error(name, next(iter(codes), None), message)
-
-
-def _decoded(data: str) -> bytes:
-    """The bytes of a video; empty if they are damaged, so that its cell says so."""
-    try:
-        return pybase64.b64decode(data, validate=True)
-    except ValueError:
-        return b""
 
 
 def _usage(interaction: Interaction) -> dict[str, int]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from google import genai
 from google.genai import types
 
+from visioneval.errors import ProviderError
 from visioneval.providers.base import AddressPart, CellRef, ImagePart, Part, Question, Reply, ToolCall, Turn
 from visioneval.providers.gemini.config import GeminiJudge
 from visioneval.providers.gemini.connection import client_for, provider_errors
-from visioneval.providers.gemini.generator import add_usage, config_of, content_parts, refuse
+from visioneval.providers.gemini.generator import blocked_prompt, config_of
+from visioneval.providers.refusals import end_of_answer, is_refusing_end
 
 COMPLETE_REASONS = ("STOP", "FINISH_REASON_UNSPECIFIED")
 
@@ -65,6 +67,50 @@ class GeminiJudgeClient:
         return answer
 
 
+def refuse(answer: types.GenerateContentResponse) -> None:
+    """Raises a ``ProviderError``: ``refused`` for a blocked prompt or answer, ``transient`` if there is no answer."""
+    feedback = answer.prompt_feedback
+    if feedback is not None and feedback.block_reason:
+        raise blocked_prompt(feedback.block_reason.name, feedback.block_reason_message)
+    if not answer.candidates:
+        raise ProviderError("the answer has no candidates", kind="transient", may_be_billed=True)
+    for candidate in answer.candidates:
+        if candidate.finish_reason and is_refusing_end(candidate.finish_reason.name):
+            end = end_of_answer(candidate.finish_reason.name, candidate.finish_message, _text(answer))
+            raise ProviderError(f"the answer was blocked: {end}", kind="refused", may_be_billed=True)
+
+
+def _text(answer: types.GenerateContentResponse) -> str:
+    """What an answer says, without thoughts."""
+    return "".join(part.text for part in content_parts(answer) if part.text and not part.thought)
+
+
+def content_parts(answer: types.GenerateContentResponse) -> list[types.Part]:
+    """The parts of the first candidate; empty if there is no content."""
+    candidates = answer.candidates or []
+    content = candidates[0].content if candidates else None
+    return list(content.parts or []) if content else []
+
+
+def add_usage(usage: dict[str, int], answer: types.GenerateContentResponse) -> None:
+    """Adds the token counts of one answer."""
+    counts = answer.usage_metadata.model_dump(exclude_none=True) if answer.usage_metadata else {}
+    for name, count in counts.items():
+        for kind, tokens in _by_modality(name, count):
+            before = usage.get(kind, 0)
+            usage[kind] = before + tokens if min(before, tokens) >= 0 else -1  # no sum may hide an impossible count
+
+
+def _by_modality(name: str, value: object) -> Iterator[tuple[str, int]]:
+    """A count, or the parts of one by modality: ``candidates_image_tokens`` of ``candidates_tokens_details``."""
+    if isinstance(value, int):
+        yield name, value
+    for part in value if isinstance(value, list) else ():
+        modality, tokens = part.get("modality"), part.get("token_count")
+        if modality and isinstance(tokens, int):
+            yield f"{name.removesuffix('tokens_details')}{modality.value.lower()}_tokens", tokens
+
+
 def _part(part: Part) -> types.Part:
     return types.Part(text=part) if isinstance(part, str) else _image(part)
 
@@ -103,7 +149,7 @@ def _reply(answer: types.GenerateContentResponse, usage: dict[str, int], model: 
     reason = candidate.finish_reason if candidate else None
     content = candidate.content if candidate else None
     return Reply(
-        text="".join(part.text for part in content_parts(answer) if part.text and not part.thought),
+        text=_text(answer),
         model=answer.model_version or model,
         usage=usage or None,
         stopped=reason.name.lower() if reason and reason.name not in COMPLETE_REASONS else None,

@@ -14,9 +14,10 @@ from google.genai import types
 from visioneval.errors import OperationError, ProviderError, ProviderErrorKind
 from visioneval.providers.base import VIDEO_MS, Generation, GenerationRequest
 from visioneval.providers.error_replies import read_error
-from visioneval.providers.gemini.connection import operation_errors, provider_errors
+from visioneval.providers.gemini.connection import operation_errors, paid_errors, raw_replies
 from visioneval.providers.gemini.video_files import bucket_video
 from visioneval.providers.gemini.video_params import veo_inputs_problem
+from visioneval.providers.image_replies import unusable
 from visioneval.providers.input_images import accepted_image
 from visioneval.providers.quota import is_quota_spent
 from visioneval.providers.refusals import is_refusal
@@ -46,12 +47,12 @@ class VeoVideos:
         if problem := veo_inputs_problem(inputs):
             raise ProviderError(problem, kind="invalid")
         source, config = await asyncio.to_thread(_request, request, inputs)
-        with provider_errors():
+        with paid_errors() as replies:
             operation = await self._client.aio.models.generate_videos(
                 model=str(request.params["model"]), source=source, config=config
             )
         if not operation.name:
-            raise ProviderError("the answer names no operation", kind="transient", may_be_billed=True)
+            raise unusable("the answer names no operation", replies[-1])
         return operation.name
 
     async def poll(self, name: str, request: GenerationRequest) -> Generation | None:
@@ -60,7 +61,7 @@ class VeoVideos:
         project = self._cloud.project if self._cloud is not None else None
         if match is None or not (match["project"] == project or match["project"].isdecimal()):
             raise OperationError(f"{name!r:.200} is no operation of Veo in this project", kind="invalid")
-        with operation_errors(name):
+        with raw_replies() as replies, operation_errors(name):
             operation = await self._client.aio.operations.get(
                 types.GenerateVideosOperation.model_validate({"name": name})
             )
@@ -77,7 +78,8 @@ class VeoVideos:
         outputs = [await _bytes_of(name, video, folder) for video in videos[: len(request.samples)]]
         seconds = request.params.get("duration_seconds")
         usage = {VIDEO_MS: 1000 * seconds * len(outputs)} if isinstance(seconds, int) and outputs else None
-        return Generation(outputs=tuple(outputs), usage=usage, run_params=dict(request.params))
+        reply = None if outputs else replies[-1]
+        return Generation(outputs=tuple(outputs), usage=usage, run_params=dict(request.params), reply=reply)
 
 
 def operation_error(name: str, code: object, message: object) -> OperationError:

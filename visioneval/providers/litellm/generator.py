@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
 from pybase64 import b64encode_as_string
 
 from visioneval.providers.base import Generation, GenerationRequest
 from visioneval.providers.litellm.config import LiteLLMProvider
 from visioneval.providers.litellm.process import LiteLLMConnection
 from visioneval.providers.masks import mask_use
-from visioneval.providers.openai.connection import flat_usage, parse_errors
+from visioneval.providers.openai.connection import flat_usage
 from visioneval.providers.output_urls import AllowedHosts, read_outputs
 from visioneval.providers.uploads import uploads
 
@@ -31,7 +32,7 @@ class LiteLLMGenerator:
     async def generate(self, request: GenerationRequest) -> Generation:
         """Generates from the prompt alone."""
         answer = await self._connection.call("generate", prompt=request.prompt, params=dict(request.params))
-        return await self._generation(answer, request.params)
+        return await self._generation(answer, request, request.params)
 
     async def edit(self, request: GenerationRequest) -> Generation:
         """Edits the first image; the others are references, in order."""
@@ -45,11 +46,12 @@ class LiteLLMGenerator:
             mask=b64encode_as_string(mask[1]) if mask is not None else None,
         )
         masked = {"mask_mode": use.mode} if "editable" in request.files.masks else {}
-        return await self._generation(answer, {**request.params, **masked})
+        return await self._generation(answer, request, {**request.params, **masked})
 
-    async def _generation(self, answer: Mapping[str, Any], sent: Mapping[str, Any]) -> Generation:
-        with parse_errors():
-            images = [dict(image) for image in answer["data"]]
-        outputs = await read_outputs(images, self._allowed)
+    async def _generation(
+        self, answer: Mapping[str, Any], request: GenerationRequest, sent: Mapping[str, Any]
+    ) -> Generation:
+        outputs, problem = await read_outputs(answer["data"], self._allowed, len(request.samples))
         usage = {name: count for name, count in flat_usage(answer["usage"]).items() if count}  # zeros are LiteLLM's
-        return Generation(outputs=outputs, usage=usage or None, run_params=sent)
+        reply = orjson.dumps(answer) if problem else None
+        return Generation(outputs, usage=usage or None, run_params=sent, unusable=problem, reply=reply)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from pybase64 import b64decode
 
 from visioneval.bounds import REPLY_MB
 from visioneval.errors import ProviderError, UsageError
@@ -216,6 +217,7 @@ def _result(answer: dict[str, Any]) -> dict[str, Any]:
             kind=error["kind"],
             retry_after=error["retry_after"],
             may_be_billed=error["may_be_billed"],
+            reply=b64decode(error["reply"]) if error.get("reply") is not None else None,
         )
     result: dict[str, Any] = answer["result"]
     return result

@@ -19,6 +19,7 @@ from pybase64 import b64encode
 from visioneval.errors import OperationError, ProviderError, ProviderErrorKind
 from visioneval.media.network import refused_by_proxy
 from visioneval.providers.error_replies import CLOSED, ErrorReply, beginning, read_error
+from visioneval.providers.image_replies import answer_of
 from visioneval.providers.openai.client import client_for
 from visioneval.providers.quota import is_quota_spent
 from visioneval.providers.refusals import is_refusal
@@ -127,6 +128,18 @@ def read_json(response: httpx2.Response) -> dict[str, Any]:
     raise ProviderError(message, kind="invalid")
 
 
+def paid_answer(response: httpx2.Response) -> Any:
+    """The JSON of an answer to a generation, which may be paid.
+
+    Raises ``ProviderError`` of the kind ``unusable`` if it is none, and that of an error, which some servers send with
+    status 200.
+    """
+    data = answer_of(response.content)
+    if isinstance(data, dict) and data.get("error") and not data.get("data"):
+        raise error_in_reply(data["error"], response.headers)
+    return data
+
+
 def error_in_reply(error: object, headers: Mapping[str, str] = MappingProxyType({})) -> ProviderError:
     """The error in a reply with status 200 and these headers. Unknown codes count as transient."""
     fields: Mapping[str, Any] = error if isinstance(error, Mapping) else {}
@@ -201,12 +214,17 @@ class Connection:
         return self._client
 
     async def post(self, path: str, body: bytes) -> dict[str, Any]:
-        """Sends a JSON body and returns the answer's, without what is slow in the SDK: its models, and joining URLs."""
+        """Sends a JSON body and returns the answer's."""
+        answer = await self.send(path, body)
+        with provider_errors(await self.client()):
+            return read_json(answer)
+
+    async def send(self, path: str, body: bytes) -> httpx2.Response:
+        """Sends a JSON body, without what is slow in the SDK: its models, and joining URLs."""
         client = await self.client()
         with provider_errors(client):
             url = self._base_url + path
-            answer = await client.post(url, content=body, cast_to=httpx2.Response, options=self._options)
-            return read_json(answer)
+            return await client.post(url, content=body, cast_to=httpx2.Response, options=self._options)
 
     async def _close_at_end(self) -> AsyncGenerator[None, None]:
         try:

@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+import httpx2
 import openai
 
 from visioneval.providers.base import Generation, GenerationRequest
+from visioneval.providers.image_replies import is_image, reading
 from visioneval.providers.input_images import Upload
 from visioneval.providers.masks import mask_use
 from visioneval.providers.openai.client import BASE_URL
@@ -18,9 +20,8 @@ from visioneval.providers.openai.connection import (
     data_url,
     encoded,
     flat_usage,
-    parse_errors,
+    paid_answer,
     provider_errors,
-    read_json,
 )
 from visioneval.providers.openai.videos import OpenAIVideos
 from visioneval.providers.output_urls import AllowedHosts, read_outputs
@@ -48,7 +49,8 @@ class OpenAIGenerator:
     async def generate(self, request: GenerationRequest) -> Generation:
         """Generates ``n`` images with one call."""
         body = {**request.params, "prompt": request.prompt}
-        return await self._generation(await self._connection.post("/images/generations", encoded(body)), request.params)
+        answer = await self._connection.send("/images/generations", encoded(body))
+        return await self._generation(answer, request, request.params)
 
     async def edit(self, request: GenerationRequest) -> Generation:
         """Edits the first image; the others are references, in order."""
@@ -59,7 +61,7 @@ class OpenAIGenerator:
         sent = {**request.params, **masked}
         if self._config.edit_body == "json":
             body = await asyncio.to_thread(_json_edit, request.params, prompt, images, mask)
-            return await self._generation(await self._connection.post("/images/edits", body), sent)
+            return await self._generation(await self._connection.send("/images/edits", body), request, sent)
         client = await self._connection.client()
         with provider_errors(client):
             raw = await client.images.with_raw_response.edit(
@@ -68,18 +70,22 @@ class OpenAIGenerator:
                 mask=mask if mask is not None else openai.omit,
                 extra_body={**request.params, "prompt": prompt},
             )
-            answer = read_json(raw.http_response)
-        return await self._generation(answer, sent)
+        return await self._generation(raw.http_response, request, sent)
 
-    async def _generation(self, answer: Mapping[str, Any], sent: Mapping[str, Any]) -> Generation:
-        with parse_errors():
-            images = [dict(image) for image in answer.get("data") or ()]
-        usage = flat_usage(answer.get("usage")) or None
-        if why := moderated(answer) or moderated_images(images):
-            return Generation(refused=why, usage=usage, run_params=sent)
-        outputs = await read_outputs([{} if moderated(image) else image for image in images], self._allowed)
-        why = next(filter(None, map(moderated, images)), None)
-        return Generation(outputs=outputs, usage=usage, run_params=sent, unusable=why)
+    async def _generation(
+        self, response: httpx2.Response, request: GenerationRequest, sent: Mapping[str, Any]
+    ) -> Generation:
+        reply = response.content
+        if is_image(reply, response.headers.get("content-type", "")):
+            return Generation(outputs=(reply,), run_params=sent)
+        with reading(reply):
+            answer = paid_answer(response)
+            fields = answer if isinstance(answer, dict) else {"data": answer}
+            usage = flat_usage(fields.get("usage")) or None
+            if why := moderated(fields) or moderated_images(fields.get("data")):
+                return Generation(refused=why, usage=usage, run_params=sent)
+            outputs, problem = await read_outputs(fields.get("data"), self._allowed, len(request.samples))
+        return Generation(outputs, usage=usage, run_params=sent, unusable=problem, reply=reply if problem else None)
 
 
 def _json_edit(params: Mapping[str, Any], prompt: str, images: list[Upload], mask: Upload | None) -> bytes:

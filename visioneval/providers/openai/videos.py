@@ -17,8 +17,9 @@ from visioneval.errors import OperationError, ProviderError, StorageError
 from visioneval.media.images import MAX_BYTES
 from visioneval.providers.base import MOST_VIDEO_MS, VIDEO_MS, Generation, GenerationRequest, OutputFile
 from visioneval.providers.error_replies import read_error
+from visioneval.providers.image_replies import unusable
 from visioneval.providers.input_images import accepted_image
-from visioneval.providers.openai.connection import Connection, kind_of_error, provider_errors, read_json
+from visioneval.providers.openai.connection import Connection, kind_of_error, paid_answer, provider_errors, read_json
 from visioneval.providers.openai.video_params import inputs_problem
 from visioneval.providers.refusals import moderated
 from visioneval.providers.video_inputs import VideoInputs
@@ -52,12 +53,12 @@ class OpenAIVideos:
                 options={"headers": {"Content-Type": "multipart/form-data"}},
                 cast_to=httpx2.Response,
             )
-            job = read_json(answer)
-        name = str(job.get("id") or "")
-        if not name:
-            raise ProviderError("the answer names no video", kind="transient", may_be_billed=True)
+        job = paid_answer(answer)
+        name = job.get("id") if isinstance(job, dict) else None
+        if not name or not isinstance(name, str):
+            raise unusable("the answer names no video", answer.content)
         if not _is_id(name):
-            raise ProviderError(f"{name!r:.200} is no video", kind="invalid", may_be_billed=True)
+            raise unusable(f"{name!r:.200} is no video", answer.content)
         return name
 
     async def poll(self, name: str, request: GenerationRequest) -> Generation | None:

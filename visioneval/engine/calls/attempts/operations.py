@@ -81,7 +81,7 @@ class OperationCall:
     def _check_begun(self, begun: object) -> None:
         """Raises ``BrokenCodeError`` unless it is a name that can be written down, or a result."""
         if isinstance(begun, Generation):
-            check_generation(begun, samples=len(self.request.samples))
+            check_generation(begun)
         elif not isinstance(begun, str):
             raise BrokenCodeError(f"begin() returned {type(begun).__name__}, not the name of an operation")
         elif not 0 < len(begun) <= MAX_NAME:
@@ -99,6 +99,8 @@ class OperationCall:
             except ProviderError as error:
                 if isinstance(error, OperationError):
                     raise
+                if error.kind == "unusable":  # what ended the operation can be asked for again, at no cost
+                    error.kind = "invalid"
                 if error.kind not in _RETRYABLE:
                     error.may_be_billed = True
                     raise
@@ -122,7 +124,7 @@ class OperationCall:
             return None
         if not isinstance(generation, Generation):
             raise BrokenCodeError(f"poll() returned {type(generation).__name__}, not Generation or None")
-        check_generation(generation, samples=len(self.request.samples))
+        check_generation(generation)
         return generation
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from functools import partial
 from typing import Any
 
 from visioneval.engine.calls.checked_results import check_generation, check_reply
@@ -17,8 +16,7 @@ from visioneval.providers.base import CellRef, Generation, GenerationRequest, Ju
 def generation_of(provider: Any, call: Call, request: GenerationRequest) -> Awaitable[Generation]:
     """Generates or edits."""
     generate = provider.edit if call.task_type == "image_editing" else provider.generate
-    check = partial(check_generation, samples=len(request.samples))
-    return call_user_code(Generation, generate, request, check=check)
+    return call_user_code(Generation, generate, request, check=check_generation)
 
 
 def reply_of(judge: Judge, question: Question, about: CellRef) -> Awaitable[Reply]:
@@ -26,11 +24,13 @@ def reply_of(judge: Judge, question: Question, about: CellRef) -> Awaitable[Repl
     return call_user_code(Reply, judge.ask, question, about, subject="ask()", check=check_reply)
 
 
-async def refusal_as_result(work: Awaitable[Generation]) -> Generation:
-    """Generates; returns a refusal as a result, so that it is cached and can be replayed."""
+async def answer_as_result(work: Awaitable[Generation]) -> Generation:
+    """Generates; returns a refusal, or an answer that cannot be used, as a result: it is cached and can be replayed."""
     try:
         return await work
     except ProviderError as error:
+        if error.kind == "unusable":
+            return Generation(unusable=str(error), reply=error.reply)
         if error.kind != "refused":
             raise
         return Generation(refused=str(error))

@@ -62,11 +62,14 @@ class PricedAttempts(Generic[T]):
                 self.budget.settle(claim, None)
             raise
         outputs = len(answer.outputs) if isinstance(answer, Generation) else 0
+        is_unusable = getattr(answer, "unusable", None) is not None and outputs < self.images
+        if is_unusable:
+            outputs = self.images  # what cannot be used is paid for too
         usage = self.prices.checked_usage(self.limit_key, answer.usage, outputs)
         known = usd(answer.cost_usd)
         if answer.cost_usd is None:
             known = self.prices.reported_cost(self.limit_key, usage, outputs)
-        status = "refused" if getattr(answer, "refused", None) is not None else "ok"
+        status = "refused" if getattr(answer, "refused", None) is not None else "unusable" if is_unusable else "ok"
         is_free = self._was_paid or (known is None and not answer.usage and status == "refused")
         self.budget.settle(claim, 0.0 if is_free else known)
         seconds = perf_counter() - start

@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from hashlib import file_digest, sha256
 from pathlib import Path
 
 from visioneval.atomic import read_whole, write_whole
@@ -59,6 +60,14 @@ class LocalFolder:
 def content_size(content: Content) -> int:
     """The number of bytes."""
     return content.stat().st_size if isinstance(content, Path) else len(content)
+
+
+def content_digest(content: Content) -> str:
+    """The SHA-256 by which a content is stored."""
+    if isinstance(content, bytes):
+        return sha256(content).hexdigest()
+    with content.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
 
 
 def store_content(file: str, content: Content) -> None:

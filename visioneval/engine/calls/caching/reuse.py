@@ -18,12 +18,21 @@ class Reuse:
     generations: ReusedGenerations = "none"
     judgements: bool = True
     offline: bool = False
+    retry_unusable: bool = False
+    """Whether generations are asked for again whose answers lack an image that can be used."""
 
     @classmethod
-    def of(cls, choice: ReuseChoice, *, offline: bool, resumes: bool) -> Reuse:
+    def of(cls, choice: ReuseChoice, *, offline: bool, resumes: bool, retry_unusable: bool = False) -> Reuse:
         """All answers if offline; a resumed run always reuses what it has paid for."""
         generations: ReusedGenerations = "all" if offline or choice == "all" else "own" if resumes else "none"
-        return cls(generations, offline or choice != "none", offline)
+        return cls(generations, offline or choice != "none", offline, retry_unusable)
+
+    @property
+    def completeness(self) -> tuple[bool, ...]:
+        """Which generations are looked for in turn: those with all images (true), then any. Offline the newest."""
+        if self.offline:
+            return (False,)
+        return (True,) if self.retry_unusable else (True, False)
 
     @property
     def measurements(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import litellm
-from pybase64 import b64decode
+from pybase64 import b64decode, b64encode_as_string
 
 from visioneval.bounds import REPLY_MB
 from visioneval.errors import ProviderError
@@ -35,9 +35,10 @@ async def answer_to(request: Mapping[str, Any]) -> dict[str, Any]:
     except ProviderError as error:
         failure = error
     except Exception as error:  # each provider in LiteLLM has its own
-        failure = provider_error(error, trace, request["api_key"])
-    fields = ("kind", "retry_after", "may_be_billed")
-    return {"error": {"message": str(failure), **{name: getattr(failure, name) for name in fields}}}
+        failure = provider_error(error, trace, request["api_key"], generates=request["call"] != "chat")
+    fields = {name: getattr(failure, name) for name in ("kind", "retry_after", "may_be_billed")}
+    reply = None if failure.reply is None else b64encode_as_string(failure.reply)
+    return {"error": {"message": str(failure), **fields, "reply": reply}}
 
 
 async def _generate(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,8 +27,8 @@ _PREFIX = re.compile(r"^(?:litellm\.)?\w+(?:Error|Exception|Violation): ")
 _MAX_MESSAGE = 1000
 
 
-def provider_error(error: BaseException, trace: Trace, key: str | None) -> ProviderError:
-    """The error of a call, without keys."""
+def provider_error(error: BaseException, trace: Trace, key: str | None, *, generates: bool) -> ProviderError:
+    """The error of a call, without keys. What answers a call that ``generates`` may be paid."""
     if trace.problem is not None:
         result = trace.problem
     elif trace.status is not None and trace.status >= 400:
@@ -40,11 +40,17 @@ def provider_error(error: BaseException, trace: Trace, key: str | None) -> Provi
         is_sent = not isinstance(trace.failure, _NEVER_SENT)
         result = ProviderError(f"no answer: {cause}", kind="transient", may_be_billed=is_sent)
     elif trace.status is not None:
-        result = _of_answer(error)
+        result = _of_answer(error, trace.body if generates else None)
     else:
         result = _before_sending(error)
     message = _without_secrets(str(result), key)[:_MAX_MESSAGE]
-    return ProviderError(message, kind=result.kind, retry_after=result.retry_after, may_be_billed=result.may_be_billed)
+    return ProviderError(
+        message,
+        kind=result.kind,
+        retry_after=result.retry_after,
+        may_be_billed=result.may_be_billed,
+        reply=result.reply,
+    )
 
 
 def _of_reply(trace: Trace) -> ProviderError:
@@ -55,13 +61,15 @@ def _of_reply(trace: Trace) -> ProviderError:
     return ProviderError(message, kind=kind, retry_after=retry_after(trace.status, trace.headers, body))
 
 
-def _of_answer(error: BaseException) -> ProviderError:
-    """Of an answer with status 200 that LiteLLM could not use."""
+def _of_answer(error: BaseException, generated: bytes | None) -> ProviderError:
+    """Of an answer with status 200 that LiteLLM could not use; ``generated`` is that of a generation."""
     message = _text(error)
     if is_refusal(200, read_error(message)):
         return ProviderError(message, kind="refused", may_be_billed=True)
     kind: ProviderErrorKind = "invalid" if _UNLISTED in message else "transient"
-    return ProviderError(f"the answer could not be read: {message}", kind=kind, may_be_billed=True)
+    if generated is not None:
+        kind = "unusable"
+    return ProviderError(f"the answer could not be read: {message}", kind=kind, may_be_billed=True, reply=generated)
 
 
 def _before_sending(error: BaseException) -> ProviderError:

@@ -26,7 +26,7 @@ class Trace:
     status: int | None = None
     headers: httpx.Headers = field(default_factory=httpx.Headers)
     body: bytes = b""
-    """Of an error reply."""
+    """Of the last reply that was read."""
     failure: Exception | None = None
     """Why a request had no reply."""
     problem: ProviderError | None = None
@@ -65,9 +65,9 @@ class Trace:
         return ReplyContent(response)
 
     def end(self, response: httpx.Response) -> httpx.Response:
-        """Notes the body of an error reply, which has been read."""
+        """Notes the body of a reply that has been read, as those of errors always are."""
+        self.body = response.content if response.is_closed else b""
         if response.is_error:
-            self.body = response.content
             response.headers["x-should-retry"] = "false"  # to OpenAI's SDK
         return response
 

@@ -86,13 +86,18 @@ def _result_rows(record: Record) -> Iterator[tuple[str, Cell]]:
             "params": ", ".join(f"{name}={_detail(value)}" for name, value in record.shown_params.items()),
             "refused": record.reasons.get("refused") if record.status == "refused" else None,
             "error": f"{error.stage}, {error.kind}: {error.message}" if error else None,
-            "unused answer": None if error else record.reply_note,
+            "unused answer": None if record.is_unusable else _unused_reply(record),
             "failed": "\n".join(record.failed_rules),
             "warned": "\n".join(record.warned_rules),
             "skipped": "\n".join(record.skipped_rules),
             "failure tags": ", ".join(record.failure_tags),
         }
     )
+
+
+def _unused_reply(record: Record) -> str | None:
+    """What of the answer to the generation was not used, and where it is."""
+    return record.reply_note and f"{record.reply_note}{f' (in {record.reply_path})' if record.reply_path else ''}"
 
 
 def _waited(seconds: float) -> str:
