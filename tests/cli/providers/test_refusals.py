@@ -61,7 +61,7 @@ def test_a_judge_refuses_by_the_same_forms(tmp_path: Path, save_image: Callable[
 
 GEMINI_QUOTES = {
     "STOP": 'the answer ended with STOP; it says "I can\'t help with that request."',
-    "NO_IMAGE": "the answer ended with NO_IMAGE",
+    "NO_IMAGE": "the answer ended with NO_IMAGE (The model could not.)",
     "IMAGE_OTHER": "the answer ended with IMAGE_OTHER",
     "A_NEW_REASON": "the answer ended with A_NEW_REASON",
     "no reason": 'the answer ended with no finish reason; it says "I can\'t help with that request."',
