@@ -86,7 +86,8 @@ def show_interval(low: float | None, high: float | None) -> str:
 
 
 def _bound(value: float) -> str:
-    return f"{value:.2f}" if abs(value) <= 1 else f"{value:.3g}"
+    """A limit with the digits that show its side of 0."""
+    return show_beside(value, 0, 2, "f") if abs(value) <= 1 else f"{value:.3g}"
 
 
 def thresholds_of(record: Record) -> dict[str, float]:
