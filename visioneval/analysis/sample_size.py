@@ -50,13 +50,15 @@ class Noise:
 
     ``within`` is the variance of one cell around the mean of its case and model run, ``change`` that of the cases'
     differences beyond it, which more samples do not reduce. ``rate`` is the mean. ``notes`` name the basis.
-    ``is_correlation_known``: how much the samples of a case have in common was measured or stated, not assumed.
+    ``is_rate_known`` and ``is_correlation_known``: the rate, and how much the samples of a case have in common, were
+    measured or stated, not assumed.
     """
 
     rate: float
     within: float
     change: float = 0.0
     notes: tuple[str, ...] = ()
+    is_rate_known: bool = True
     is_correlation_known: bool = True
 
     def detectable(self, detect: Detect, cases: int, cells: float) -> float | None:
@@ -128,8 +130,13 @@ def stated_noise(detect: Detect, pass_rate: float | None, correlation: float | N
     what = "a pass rate" if detect.metric is None else "a share of yes"
     basis = f"{what} of {rate:.3g} and a correlation of {rho:g} between samples of a case"
     note = f"Assumes {basis}; --like RUN measures them."
-    is_known = correlation is not None
-    return Noise(rate, rate * (1 - rate) * (1 - rho), notes=(note,), is_correlation_known=is_known)
+    return Noise(
+        rate,
+        rate * (1 - rate) * (1 - rho),
+        notes=(note,),
+        is_rate_known=pass_rate is not None,
+        is_correlation_known=correlation is not None,
+    )
 
 
 def noise_of(detect: Detect, sides: Sequence[Side], suite: str, correlation: float | None) -> Noise:

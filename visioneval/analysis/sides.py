@@ -53,8 +53,11 @@ class Side:
     must_detect: float | None = None
     runs: int = 1
     """The number of runs of a baseline."""
-    run_ids: Mapping[str, str] = field(default_factory=dict)
-    """The ids of its runs by their keys, the newest first; empty for a file of records."""
+    run_ids: tuple[tuple[str, str], ...] = ()
+    """The key and the id of each of its runs, the newest first; none for a file of records.
+
+    A baseline of an earlier version has no keys: they are empty.
+    """
     folder: Path | None = None
     is_narrowed: bool = False
     left_out_cases: frozenset[str] = frozenset()
@@ -114,7 +117,7 @@ def side_of_run(name: str, info: RunInfo, cells: StoredCells, folder: Path) -> S
         left_out_labels=frozenset(_labels(info.suite)) - set(_labels(selected)),
         samples_flag=info.selection.samples,
         unused_confirmations=has_confirmations(folder),
-        run_ids={run_key(info): info.run_id},
+        run_ids=((run_key(info), info.run_id),),
         info=info,
     )
 
@@ -142,7 +145,7 @@ def _side_of_stored_run(name: str, baseline: Baseline) -> Side:
         counter_examples=frozenset(head.counter_examples),
         must_detect=head.must_detect,
         is_partial=head.is_partial,
-        run_ids={head.run_key: head.run} if head.run_key else {},
+        run_ids=((head.run_key, head.run),),
     )
 
 
@@ -181,7 +184,7 @@ def pooled_side(sides: Sequence[Side]) -> Side:
     if not others:
         return newest
     pooled = (pooled_cell((cell, *(cells.get(cell.key) for cells in others))) for cell in newest.cells)
-    run_ids = {key: run for side in sides for key, run in side.run_ids.items()}
+    run_ids = tuple(item for side in sides for item in side.run_ids)
     return replace(newest, cells=ListedCells(pooled), runs=len(sides), run_ids=run_ids)
 
 
@@ -189,8 +192,8 @@ def newest_run(side: Side) -> Side:
     """The newest run of a baseline of several; any other side as it is."""
     if side.runs == 1:
         return side
-    run_ids = dict(list(side.run_ids.items())[:1])
-    return replace(side, cells=ListedCells(newest_cell(cell) for cell in side.cells), runs=1, run_ids=run_ids)
+    cells = ListedCells(newest_cell(cell) for cell in side.cells)
+    return replace(side, cells=cells, runs=1, run_ids=side.run_ids[:1])
 
 
 def with_built_in(side: Side, names: Iterable[str]) -> Side:

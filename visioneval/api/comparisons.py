@@ -51,6 +51,8 @@ class ComparisonResult:
     gates: tuple[GateResult, ...]
     interrupted: bool = False
     """Whether an interrupt stopped the confirmation."""
+    confirmation_notes: tuple[str, ...] = ()
+    """What was confirmed, and how many new samples it used."""
 
     @property
     def exit_code(self) -> int:
@@ -139,9 +141,15 @@ def compare_named(request: ComparisonRequest, options: RunOptions, listener: Lis
         if request.confirm is None:
             return ComparisonResult(comparison, decide(comparison, criteria))
         check_gates(comparison, criteria.gates)  # a gate that cannot be checked costs no call
-    confirmed = confirm_comparison(comparison, criteria.gates, request.confirm, options, listener)
+    notes: list[str] = []
+
+    def note(text: str) -> None:
+        notes.append(text)
+        listener.note(text)
+
+    confirmed = confirm_comparison(comparison, criteria.gates, request.confirm, options, replace(listener, note=note))
     results = decide(comparison, criteria, confirmed.confirmation)
-    return ComparisonResult(comparison, results, confirmed.interrupted)
+    return ComparisonResult(comparison, results, confirmed.interrupted, tuple(notes))
 
 
 def rank(

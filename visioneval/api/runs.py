@@ -247,12 +247,17 @@ def merge(
 
 
 def estimate_plan(planned: Planned, options: RunOptions, detect: DetectOptions | None = None) -> SuitePlan:
-    """The work and the cost of a plan, from its prices and from earlier runs, and what ``detect`` asks for."""
+    """The work and the cost of a plan, from its prices and from earlier runs, and what ``detect`` asks for.
+
+    Shards are merged before their gates are evaluated and before they are compared: what a gate and a comparison can
+    show is that of all shards.
+    """
     past_costs = cache(lambda: read_past_costs(options.suite.runs))  # read only if prices are unknown
     work = estimate(planned.plan, past_costs, options.calls.budget_usd)
-    sizes = None if detect is None else sample_sizes(planned.plan, work, detect, past_costs)
-    gate = None if detect is None else planned_gate(planned.plan, detect)
-    return SuitePlan(planned.plan, work, sizes, gate, must_detect(planned.plan, sizes))
+    merged = planned.plan.of_all_shards
+    sizes = None if detect is None else sample_sizes(merged, detect, past_costs)
+    gate = None if detect is None else planned_gate(merged, detect)
+    return SuitePlan(planned.plan, work, sizes, gate, must_detect(merged, sizes))
 
 
 def detect_options(

@@ -41,7 +41,7 @@ def print_plan(suite_plan: SuitePlan, console: Console) -> None:
     _print_cases(plan, console)
     console.print(key_values([*_work(plan, suite_plan.estimate), *_must_detect(suite_plan.must_detect)]))
     if suite_plan.sizes is not None:
-        print_sizes(suite_plan.sizes, has_costs=bool(suite_plan.estimate.costs), console=console)
+        print_sizes(suite_plan.sizes, console)
     if suite_plan.gate is not None:
         print_gate(suite_plan.gate, console)
 
@@ -50,14 +50,26 @@ def _must_detect(required: MustDetect | None) -> Iterator[tuple[str, Cell]]:
     """Whether two runs would meet the ``must_detect`` of the suite, and by what."""
     if required is None:
         return
+    points = f"{required.points:g} point{'s' * (required.points != 1)}"
+    if required.rate is None:
+        yield "must_detect", f"{points}: not met. A suite without verdict rules has no pass rate to compare"
+        return
     size = "no drop"
     if required.detectable is not None:
-        size = f"a drop of {show_beside(required.detectable, required.points, 3)} points"
-    state = "met" if required.is_met else "NOT met, so that 'compare' would exit 3"
-    basis = f" (assumed: --detect {required.points:g} --like RUN measures it)" if required.is_assumed else ""
-    cells = f"{count_of(required.cases, 'case')} x {count_of(required.samples, 'sample')}"
-    rate = f"at a pass rate of {required.rate:.3g}{basis}"
-    yield "must_detect", f"{required.points:g} points: {state}: {cells} of two runs show {size} {rate}"
+        size = f"drops of {show_beside(required.detectable, required.points, 3)} points or more"
+    state = "met" if required.is_met else "not met ('compare' exits 3)"
+    verb = "detects" if required.cases == 1 else "detect"
+    rate = f"{'an assumed' if required.is_assumed else 'a'} pass rate of {required.rate:.3g}"
+    yield "must_detect", f"{points}: {state}. {_run_size(required)} {verb} {size}, at {rate}"
+
+
+def _run_size(required: MustDetect) -> str:
+    """``3 cases x 1 sample x 2 model runs``, or the number of cells if that is no product of these."""
+    cases = count_of(required.cases, "case")
+    if required.cells != required.cases * required.samples * required.model_runs:
+        return f"{cases} with {count_of(required.cells, 'cell')}"
+    runs = f" x {count_of(required.model_runs, 'model run')}" if required.model_runs > 1 else ""
+    return f"{cases} x {count_of(required.samples, 'sample')}{runs}"
 
 
 def _print_cases(plan: Plan, console: Console) -> None:

@@ -14,10 +14,12 @@ from visioneval.report.terminal.table import Cell, Column, table, with_title
 from visioneval.report.text import plain
 
 
-def print_sizes(sizes: SampleSizes, *, has_costs: bool, console: Console) -> None:
+def print_sizes(sizes: SampleSizes, console: Console) -> None:
     """Prints a row for each number of samples, what the suite itself detects, and what the numbers refer to."""
     columns = [Column(name, right=True) for name in ("samples", "cases needed", "cells", "cost")]
-    rows: list[list[Cell]] = [[str(row.samples), *_numbers(row), _cost(row, has_costs=has_costs)] for row in sizes.rows]
+    rows: list[list[Cell]] = [
+        [str(row.samples), *_numbers(row), _cost(row, has_costs=sizes.has_costs)] for row in sizes.rows
+    ]
     title = f"To detect {_size(sizes.detect, sizes.detect.difference)} with {sizes.power:.0%} power"
     console.print()
     console.print(with_title(title, table(columns, rows, console.width)))

@@ -25,7 +25,7 @@ from visioneval.suite.model import Suite
 from visioneval.suite.output_of import dependents_by_case
 from visioneval.suite.remote_media import addressed
 from visioneval.suite.runs import RunCoverage
-from visioneval.suite.selection.selection import Selection
+from visioneval.suite.selection.selection import Selection, selected
 from visioneval.suite.turns import chain_of, first_turn
 from visioneval.templates.render import Templates
 from visioneval.types import CaseFiles, Metric, ModelRun, Output, TaskType
@@ -294,6 +294,14 @@ class Plan:
         source = self._source(case)
         sizes = [len(samples) for samples, _ in self._samples(source, run)]
         return (len(sizes) if source is case else 0), sum(sizes)
+
+    @property
+    def of_all_shards(self) -> Plan:
+        """The plan of the run that the shards are merged into; itself if it is no shard."""
+        if self.selection.shard is None:
+            return self
+        selection = self.selection.model_copy(update={"shard": None})
+        return replace(self, suite=selected(self.whole_suite, selection), selection=selection)
 
     @cached_property
     def _by_id(self) -> Mapping[str, TestCase]:

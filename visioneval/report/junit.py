@@ -21,8 +21,8 @@ from visioneval.errors import ExitCode
 from visioneval.records.model import Record, RunInfo
 from visioneval.report.numbers import bound_note, gate_cells, gate_value
 from visioneval.report.outcome import outcome
+from visioneval.report.sentences import notes
 from visioneval.report.text import clean, one_line
-from visioneval.rules import parse_gate
 from visioneval.types import Verdict
 
 _INVALID_XML = re.compile("[^\t\n\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -71,17 +71,20 @@ def _run_gate(gate: GateFinding, *, has_rules: bool) -> _GateCase:
     if gate.state in _SKIPPED:
         return _GateCase(name, "skipped", _SKIPPED[gate.state] if has_rules else _NO_RULES)
     message = ": ".join(filter(None, (f"{gate_value(gate)}, {gate_cells(gate)}", bound_note(gate) or gate.note)))
-    is_error = gate.state != "failed" or gate.is_unreliable or parse_gate(gate.rule).is_about_errors
-    return _GateCase(name, "error" if is_error else "failure", message, gate.state)
+    return _GateCase(name, "error" if gate.is_incomplete else "failure", message, gate.state)
 
 
-def comparison_junit(comparison: Comparison, gates: Sequence[GateResult]) -> str:
-    """A comparison: one test case per gate. A gate that cannot tell or was not measured is an error."""
+def comparison_junit(
+    comparison: Comparison, gates: Sequence[GateResult], confirmation_notes: Sequence[str] = ()
+) -> str:
+    """A comparison: one test case per gate, and the notes. A gate that cannot tell or was not measured is an error."""
     root = ET.Element("testsuites", name="visioneval")
     cases = [_comparison_gate(gate) for gate in gates]
     if overall_state(comparison, gates) == "incomplete":
         cases.append(_GateCase("complete", "error", f"B is {comparison.b.state}", "incomplete"))
-    _add_gates(root, f"compare: {comparison.a.name}, {comparison.b.name}", cases)
+    suite = _add_gates(root, f"compare: {comparison.a.name}, {comparison.b.name}", cases)
+    if lines := [*notes(comparison), *confirmation_notes]:
+        ET.SubElement(suite, "system-out").text = _text("\n".join(lines))
     return _document(root)
 
 
@@ -95,7 +98,7 @@ def _comparison_gate(gate: GateResult) -> _GateCase:
             return _GateCase(gate.fail_on.text, "failure" if state == "failed" else "error", gate.message, state)
 
 
-def _add_gates(root: ET.Element, name: str, cases: Sequence[_GateCase]) -> None:
+def _add_gates(root: ET.Element, name: str, cases: Sequence[_GateCase]) -> ET.Element:
     results = [case.result for case in cases]
     suite = ET.SubElement(
         root,
@@ -112,6 +115,7 @@ def _add_gates(root: ET.Element, name: str, cases: Sequence[_GateCase]) -> None:
             result = ET.SubElement(element, case.result, message=_text(case.message))
             if case.kind is not None:
                 result.set("type", case.kind)
+    return suite
 
 
 def _document(root: ET.Element) -> str:

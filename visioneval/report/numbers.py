@@ -17,10 +17,11 @@ def gate_value(gate: GateFinding) -> str:
     """The value of a gate, with its interval if it has one. A quantile may have one limit only."""
     if gate.value is None:
         return "no value"
-    value = show_beside(gate.value, parse_gate(gate.rule).threshold)
+    threshold = parse_gate(gate.rule).threshold
+    value = show_beside(gate.value, threshold)
     if gate.low is None and gate.high is None:
         return value
-    low, high = ("no limit" if limit is None else _bound(limit) for limit in (gate.low, gate.high))
+    low, high = ("no limit" if limit is None else _bound(limit, threshold) for limit in (gate.low, gate.high))
     return f"{value} [{low}, {high}]"
 
 
@@ -82,11 +83,12 @@ def show_share_of_runs(share: float) -> str:
 
 def show_interval(low: float | None, high: float | None) -> str:
     """`` [0.55, 0.95]`` with a leading space, or nothing if there is no interval."""
-    return "" if low is None or high is None else f" [{_bound(low)}, {_bound(high)}]"
+    return "" if low is None or high is None else f" [{_bound(low, 0)}, {_bound(high, 0)}]"
 
 
-def _bound(value: float) -> str:
-    return f"{value:.2f}" if abs(value) <= 1 else f"{value:.3g}"
+def _bound(value: float, beside: float) -> str:
+    """A limit with the digits that show its side of another number."""
+    return show_beside(value, beside, 2, "f") if abs(value) <= 1 else show_beside(value, beside, 3)
 
 
 def thresholds_of(record: Record) -> dict[str, float]:

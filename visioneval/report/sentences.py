@@ -125,7 +125,8 @@ def notes(comparison: Comparison) -> Iterator[str]:
 
 def _with_itself(a: Side, b: Side) -> Iterator[str]:
     """Whether B is A, or one of the runs of the baseline A."""
-    shared = [run for key, run in b.run_ids.items() if key in a.run_ids]
+    known = {key for key, _ in a.run_ids if key}
+    shared = [run for key, run in b.run_ids if key in known]
     if shared and a.runs == 1:
         yield "A and B are the same run: this compares it with itself"
     elif shared:

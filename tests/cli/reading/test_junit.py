@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -214,8 +215,29 @@ def test_a_comparison_has_a_case_per_gate(after: str, state: str, results: dict[
     root = ET.fromstring(comparison_junit(compared, check_gates(compared, parse_fail_on(["must_pass", "broken"]))))
     check_schema(root)
     (suite,) = root
-    assert {case.get("name"): case[0].tag if len(case) else None for case in suite} == results
+    assert {case.get("name"): case[0].tag if len(case) else None for case in suite.iter("testcase")} == results
     counts = [str(list(results.values()).count(kind)) for kind in ("failure", "error")]
     assert [suite.get("tests"), suite.get("failures"), suite.get("errors")] == [str(len(results)), *counts]
     messages = [element.get("message") or "" for element in suite.iter("failure")]
     assert any("c2 (failed 1 of 1)" in message for message in messages) is (after == "PPF")
+
+
+def test_a_comparison_has_its_notes_in_junit_and_in_json(toy: Toy) -> None:
+    """Those that the terminal prints, with escape sequences of names replaced, and none where there are none."""
+    for name in ("a", "b"):
+        assert toy("run", toy.write({"id": "x"}), "--trust-suite", "--run-id", name).exit_code == 0
+    (toy.folder / "runs" / "b" / "confirmations.jsonl").write_text("{}\n")
+    same = "A and B are the same run: this compares it with itself"
+    unused = "B has new samples from an earlier --confirm: not used here"
+    for a, b, expected in (("a", "a", [same]), ("a", "b", [unused]), ("b", "b", [same, unused]), ("b", "a", [])):
+        result = toy("compare", a, b, "--json", "--junit", "notes.xml")
+        assert json.loads(result.stdout)["notes"] == expected
+        root = ET.parse(toy.folder / "notes.xml").getroot()
+        check_schema(root)
+        assert [item.text for item in root.iter("system-out")] == (["\n".join(expected)] if expected else [])
+        printed = " ".join(toy("compare", a, b).stdout.split())
+        assert [text for text in (same, unused) if text in printed] == expected
+    moved = side(verdicts("PP"), "a"), side(verdicts("PP"), "b")
+    compared = compare(*(replace(item, suite=name) for item, name in zip(moved, ("one", "t\x1b[2Jwo"), strict=True)))
+    (note,) = ET.fromstring(comparison_junit(compared, ())).iter("system-out")
+    assert note.text == "A is of the suite one, B of the suite t\ufffd[2Jwo"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from math import comb
+from pathlib import Path
+from typing import Any
 
 import pytest
 from toys import Toy
@@ -137,25 +139,99 @@ def test_an_earlier_run_shows_the_correlation(toy: Toy) -> None:
     assert "shows no correlation" in planned.gate.notes[0]
 
 
-@pytest.mark.parametrize(("points", "is_met"), [(70, True), (50, False)])
-def test_plan_shows_whether_a_suite_meets_its_must_detect(toy: Toy, points: int, is_met: bool) -> None:
+def must_detect_line(toy: Toy, *flags: str | Path) -> str:
+    """What ``plan`` prints about ``must_detect`` of the suite of a test."""
+    result = toy("plan", toy.folder / "suite.yaml", "--trust-suite", *flags)
+    assert result.exit_code == 0, result.output
+    text = " ".join(result.stdout.split())
+    return text[text.index("must_detect ") :].partition(" To detect ")[0].partition(" How often ")[0]
+
+
+def must_detect_data(toy: Toy, *flags: str | Path) -> dict[str, Any]:
+    data = json.loads(toy("plan", toy.folder / "suite.yaml", "--trust-suite", "--json", *flags).stdout)
+    found: dict[str, Any] = data["must_detect"]
+    if data["detect"] is not None and data["detect"]["metric"] is None:
+        assert found["detectable"] == pytest.approx(100 * data["detect"]["detectable"])
+    return found
+
+
+@pytest.mark.parametrize(("points", "state"), [(70, "met."), (50, "not met ('compare' exits 3).")])
+def test_plan_shows_whether_a_suite_meets_its_must_detect(toy: Toy, points: int, state: str) -> None:
     """By the number that ``--detect`` shows, and with the variance that it has."""
-    path = toy.folder / "suite.yaml"
-    path.write_text(SUITE + f"compare: {{must_detect: {points}}}\n")
-    for flags in ((), ("--detect", str(points)), ("--detect", str(points), "--pass-rate", "0.95")):
-        text = " ".join(toy("plan", path, "--trust-suite", *flags).stdout.split())
-        state = "met: 5 cases" if is_met else "NOT met, so that 'compare' would exit 3: 5 cases"
-        assert f"must_detect {points} points: {state} x 2 samples of two runs show a drop of " in text, text
-        assumed = f"at a pass rate of 0.8 (assumed: --detect {points} --like RUN measures it)"
-        assert (assumed in text) is (not flags)
-        data = json.loads(toy("plan", path, "--trust-suite", "--json", *flags).stdout)
-        assert data["must_detect"]["is_met"] is is_met
-        if flags:
-            assert data["must_detect"]["detectable"] == pytest.approx(100 * data["detect"]["detectable"])
-    text = toy("plan", path, "--trust-suite", "--samples", "1", "--case", "a").stdout
-    assert "NOT met, so that 'compare' would exit 3: 1 case x 1 sample of two runs show no drop" in " ".join(
-        text.split()
+    (toy.folder / "suite.yaml").write_text(SUITE + f"compare: {{must_detect: {points}}}\n")
+    for flags, rate, is_assumed in (
+        ((), "an assumed pass rate of 0.8", True),
+        (("--detect", str(points)), "an assumed pass rate of 0.8", True),
+        (("--detect", str(points), "--case-correlation", "0.5"), "an assumed pass rate of 0.8", True),
+        (("--detect", str(points), "--pass-rate", "0.8"), "a pass rate of 0.8", False),
+        (("--detect", "fine:0.4", "--pass-rate", "0.9"), "an assumed pass rate of 0.8", True),
+    ):
+        line = must_detect_line(toy, *flags)
+        assert line == (
+            f"must_detect {points} points: {state} 5 cases x 2 samples detect drops of 54.2 points or more, at {rate}"
+        )
+        data = must_detect_data(toy, *flags)
+        assert (data["is_met"], data["is_assumed"]) == (state == "met.", is_assumed)
+    assert must_detect_line(toy, "--samples", "1", "--case", "a") == (
+        f"must_detect {points} points: not met ('compare' exits 3). 1 case x 1 sample detects no drop, at an assumed"
+        " pass rate of 0.8"
     )
+
+
+def test_the_pass_rate_of_an_earlier_run_is_not_assumed(toy: Toy) -> None:
+    (toy.folder / "suite.yaml").write_text(
+        SUITE.replace("{id: e, prompt: e}", "{id: e, prompt: e, metadata: {look: bad}}")
+        + "compare: {must_detect: 10}\n"
+    )
+    assert toy("run", toy.folder / "suite.yaml", "--trust-suite").exit_code == 1
+    assert must_detect_line(toy, "--detect", "10", "--like", "latest").endswith(", at a pass rate of 0.8")
+    assert must_detect_data(toy, "--detect", "10", "--like", "latest")["is_assumed"] is False
+
+
+TWO_MODELS = SUITE.replace("models: [", "models: [{provider: openai, params: {model: gpt-image-2, n: IMAGES}}, ")
+
+
+@pytest.mark.parametrize(
+    ("images", "size", "cells"),
+    [(1, "5 cases x 2 samples x 2 model runs", 20), (3, "5 cases with 40 cells", 40)],
+)
+def test_the_size_of_a_run_counts_its_model_runs_and_the_images_of_a_call(
+    toy: Toy, images: int, size: str, cells: int
+) -> None:
+    text = TWO_MODELS.replace("IMAGES", str(images)) + "compare: {must_detect: 10}\n"
+    (toy.folder / "suite.yaml").write_text(text)
+    assert f": not met ('compare' exits 3). {size} detect drops of " in must_detect_line(toy)
+    data = must_detect_data(toy)
+    assert (data["cases"], data["samples"], data["model_runs"], data["cells"]) == (5, 2, 2, cells)
+
+
+@pytest.mark.parametrize("part", [(), ("--case", "a", "--case", "b", "--case", "c", "--samples", "4")])
+def test_what_a_shard_can_show_is_that_of_all_shards(toy: Toy, part: tuple[str, ...]) -> None:
+    """Shards are merged before their gates are evaluated and before they are compared. Only the work is a shard's."""
+    path = toy.folder / "suite.yaml"
+    path.write_text(SUITE + "compare: {must_detect: 70}\n")
+    asked = ("--trust-suite", "--detect", "10", "--gate", "pass_rate >= 0.9", "--json", *part)
+    whole = json.loads(toy("plan", path, *asked).stdout)
+    shards = [json.loads(toy("plan", path, *asked, "--shard", f"{number}/4").stdout) for number in (1, 2, 3, 4)]
+    assert any(not shard["cells"] for shard in shards), "one is empty, and no error"
+    assert sum(shard["cells"] for shard in shards) == whole["cells"]
+    for shard in shards:
+        assert [shard[name] for name in ("must_detect", "detect", "gate")] == [
+            whole[name] for name in ("must_detect", "detect", "gate")
+        ]
+    assert must_detect_line(toy, *part, "--shard", "1/4") == must_detect_line(toy, *part)
+
+
+def test_a_suite_without_rules_does_not_meet_its_must_detect(toy: Toy) -> None:
+    text = SUITE.partition("graders:")[0] + "labels: {questions: [{key: good, type: yes_no, ask: Is it good?}]}\n"
+    (toy.folder / "suite.yaml").write_text(text + "compare: {must_detect: 100}\n")
+    for flags in ((), ("--detect", "10", "--pass-rate", "0.9")):
+        assert must_detect_line(toy, *flags) == (
+            "must_detect 100 points: not met. A suite without verdict rules has no pass rate to compare"
+        )
+        data = json.loads(toy("plan", toy.folder / "suite.yaml", "--trust-suite", "--json", *flags).stdout)
+        found = data["must_detect"]
+        assert (found["is_met"], found["detectable"], found["rate"], found["is_assumed"]) == (False, None, None, False)
 
 
 def test_plan_shows_no_must_detect_where_none_is_required(toy: Toy) -> None:

@@ -286,6 +286,13 @@ def test_a_run_that_is_compared_with_itself_is_named(tmp_path: Path, monkeypatch
             0,
             [note] if note else [],
         ), (a, b)
+    header, *lines = Path("baselines/main.jsonl").read_text().splitlines()
+    newest = json.loads(header)
+    without_key = {name: value for name, value in newest.items() if name != "run_key"}  # by an earlier version
+    for head, notes in ((newest, [among.replace("r1", "r2")]), (without_key, [])):
+        Path("baselines/earlier.jsonl").write_text("\n".join((json.dumps(head), *lines, "")))
+        code, output = call("compare", "baseline:earlier", "baseline:earlier", "--json")
+        assert (code, json.loads(output)["notes"]) == (0, notes)
     path = Path("runs/r1/run.json")
     info = json.loads(path.read_text())
     path.write_text(json.dumps({**info, "started_at": info["started_at"].replace("20", "21", 1)}))

@@ -126,8 +126,8 @@ def test_lower_is_better_in_words() -> None:
 
 def test_a_run_beside_itself_is_said_to_be_the_same() -> None:
     same = "A and B are the same run: this compares it with itself"
-    a, b = side(verdicts("PF"), run_ids={"1": "r"}), side(verdicts("PF"), run_ids={"2": "r"})
-    other_model = side(verdicts("PF", model_label="n"), run_ids={"1": "r"})
+    a, b = side(verdicts("PF"), run_ids=(("1", "r"),)), side(verdicts("PF"), run_ids=(("2", "r"),))
+    other_model = side(verdicts("PF", model_label="n"), run_ids=(("1", "r"),))
     texts = [comparison_markdown(compare(a, other), []) for other in (a, b, other_model)]
     assert [same in text for text in texts] == [True, False, False]
     assert same not in comparison_markdown(compare(side(verdicts("P")), side(verdicts("P"))), [])

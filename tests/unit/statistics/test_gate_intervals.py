@@ -13,7 +13,7 @@ from visioneval.analysis.summary.findings import GateFinding, Summary
 from visioneval.analysis.summary.summary import summarize
 from visioneval.records.model import Record
 from visioneval.report.markdown import summary_markdown
-from visioneval.report.numbers import gate_note, gate_repeat, show_share_of_runs
+from visioneval.report.numbers import gate_note, gate_repeat, gate_value, show_interval, show_share_of_runs
 from visioneval.report.outcome import outcome
 from visioneval.suite.filters import GateRule
 from visioneval.suite.selection.selection import Selection
@@ -206,3 +206,28 @@ def test_a_probability_in_words(share: float, text: str) -> None:
 
 def test_an_unknown_repeat_is_not_shown() -> None:
     assert gate_repeat(gate_of("error_rate <= 0.1")) == ""
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (0.003, 0.42, " [0.003, 0.42]"),
+        (-0.42, -0.004, " [-0.42, -0.004]"),
+        (-0.003, 0.0, " [-0.003, 0.00]"),
+        (0.0, 1.0, " [0.00, 1.00]"),
+        (-1e-12, 0.126, " [0.00, 0.13]"),
+        (1.2345, 40.0, " [1.23, 40]"),
+        (None, 0.5, ""),
+        (0.5, None, ""),
+    ],
+)
+def test_an_end_of_an_interval_shows_its_side_of_0(low: float | None, high: float | None, text: str) -> None:
+    assert show_interval(low, high) == text
+
+
+@pytest.mark.parametrize(("low", "shown"), [(0.8996, "0.8996"), (0.9004, "0.9004"), (0.9, "0.90"), (0.0004, "0.00")])
+def test_the_interval_of_a_gate_shows_the_side_of_its_threshold(low: float, shown: str) -> None:
+    gate = GateFinding(
+        rule="pass_rate >= 0.9", scope="", value=0.95, low=low, high=0.99, n=40, errors=0, state="cannot_tell"
+    )
+    assert gate_value(gate) == f"0.95 [{shown}, 0.99]"

@@ -19,7 +19,7 @@ from visioneval.analysis.summary.separation import Separation
 from visioneval.analysis.summary.variance import NoiseFinding
 from visioneval.records.files.lines import SCHEMA_VERSION
 from visioneval.records.model import CellError, RunState, StoppedBy
-from visioneval.rules import parse_rule, show_score
+from visioneval.rules import parse_gate, parse_rule, show_score
 from visioneval.suite.meanings import Meaning
 from visioneval.suite.selection.shards import Shard
 from visioneval.types import Frozen, Score, Verdict
@@ -142,6 +142,13 @@ class GateFinding(Frozen):
     is_unreliable: bool = False
     note: str = ""
     state: GateState
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether the run exits 3 for it: it is undecided, or failed by what was not measured."""
+        if self.state == "failed":
+            return self.is_unreliable or parse_gate(self.rule).is_about_errors
+        return self.state in ("unmeasured", "cannot_tell")
 
 
 class PanelMetric(Frozen):

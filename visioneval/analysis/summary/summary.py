@@ -230,14 +230,8 @@ def exit_code(
         return ExitCode.INCOMPLETE
     if info.selection.shard is not None:
         return ExitCode.INCOMPLETE if any(gate.state == "failed" for gate in gates) else ExitCode.PASSED
-    incomplete = [
-        gate
-        for gate in gates
-        if gate.state in ("unmeasured", "cannot_tell")
-        or (gate.state == "failed" and (gate.is_unreliable or parse_gate(gate.rule).is_about_errors))
-    ]
     declared = gates[: len(info.suite.declared_gates)] if info.suite.has_rules else ()
-    if incomplete or (declared and all(gate.state == "skipped" for gate in declared)):
+    if any(gate.is_incomplete for gate in gates) or (declared and all(gate.state == "skipped" for gate in declared)):
         return ExitCode.INCOMPLETE
     return ExitCode.GATE_FAILED if any(gate.state == "failed" for gate in gates) else ExitCode.PASSED
 

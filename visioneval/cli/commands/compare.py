@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -157,7 +158,9 @@ def compare(
         counts = ProgressCounts(Costs(info))
         for record in new:
             counts.add(record)
-        options.say(f"new samples: {counts}")
+        generated = f"new samples: {counts}"
+        options.say(generated)
+        result = replace(result, confirmation_notes=(*result.confirmation_notes, generated))
     _write(result, junit, markdown, html)
     _print(result, as_json=as_json)
     raise typer.Exit(result.exit_code)
@@ -169,7 +172,7 @@ def _write(result: ComparisonResult, junit: Path | None, markdown: Path | None, 
     if junit is not None:
         from visioneval.report.junit import comparison_junit
 
-        write_report(junit, comparison_junit(result.comparison, result.gates))
+        write_report(junit, comparison_junit(result.comparison, result.gates, result.confirmation_notes))
     if markdown is not None:
         from visioneval.report.markdown import comparison_markdown
 
@@ -189,7 +192,8 @@ def _print(result: ComparisonResult, *, as_json: bool) -> None:
     from visioneval.report.terminal.compare import print_comparison
 
     if as_json:
-        for part in comparison_json(result.comparison, result.gates, result.exit_code):
+        notes = result.confirmation_notes
+        for part in comparison_json(result.comparison, result.gates, result.exit_code, notes):
             print(part, end="")
         print()
     else:

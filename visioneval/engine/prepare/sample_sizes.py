@@ -71,14 +71,14 @@ class SampleSizes:
     cases: int
     flaky: int
     model_runs: int
+    has_costs: bool
+    """Whether anything in a run costs money."""
     detectable: float | None
     power: float = POWER
 
 
-def sample_sizes(
-    plan: Plan, estimated: CostEstimate, options: DetectOptions, past: Callable[[], PastCosts] = PastCosts
-) -> SampleSizes | None:
-    """The sizes of runs of ``plan``, whose work is ``estimated``; ``None`` without a difference to detect.
+def sample_sizes(plan: Plan, options: DetectOptions, past: Callable[[], PastCosts] = PastCosts) -> SampleSizes | None:
+    """The sizes of runs of ``plan``; ``None`` without a difference to detect.
 
     ``past`` is called often. Raises ``UsageError``.
     """
@@ -95,7 +95,7 @@ def sample_sizes(
     rows = []
     for samples in SAMPLES:
         resized = replace(plan, suite=plan.suite.model_copy(update={"samples": samples}))
-        work = estimated if samples == plan.suite.samples else estimate(resized, past)
+        work = estimate(resized, past)
         rows.append(_row(samples, noise.cases_for(detect, _cells(resized, counted)), work, _count(counted)))
     return SampleSizes(
         detect,
@@ -105,6 +105,7 @@ def sample_sizes(
         _count(counted),
         _count(relevant) - _count(counted),
         len(plan.runs),
+        bool(work.costs),
         noise.detectable(detect, _count(counted), _cells(plan, counted)),
     )
 
@@ -126,14 +127,19 @@ class MustDetect:
     """Whether two runs of a plan would meet the ``compare: must_detect`` of its suite.
 
     ``points`` is that drop of the pass rate, and ``detectable`` the one that they detect, ``None`` if there is none;
-    both in points. ``rate`` is the pass rate of the runs, and ``is_assumed`` if nobody stated or measured it.
+    both in points. Of a shard, they are those of all shards merged. ``cells`` are those of one run: ``cases`` with
+    ``samples`` on ``model_runs`` each, unless calls return several images, or not every case has every model run.
+    ``rate`` is the pass rate of the runs, and ``is_assumed`` if nobody stated or measured it; ``None`` in a suite
+    without rules, which has none.
     """
 
     points: float
     detectable: float | None
     cases: int
     samples: int
-    rate: float
+    model_runs: int
+    cells: int
+    rate: float | None
     is_assumed: bool
 
     @property
@@ -148,15 +154,24 @@ def must_detect(plan: Plan, sizes: SampleSizes | None) -> MustDetect | None:
     The variance is that of ``sizes`` if they are about the pass rate, else assumed.
     """
     points = plan.suite.compare.must_detect
-    if points is None or not plan.suite.has_rules:
+    if points is None:
         return None
     detect = Detect(None, RATE, points / 100)
     counted = [case for case in plan.suite.cases if _has(case, plan, detect) and not case.flaky]
-    known = sizes.noise if sizes is not None and sizes.detect.metric is None else None
-    noise = known or stated_noise(detect, None, None)
-    size = noise.detectable(detect, _count(counted), _cells(plan, counted)) if counted else None
-    detectable = None if size is None else 100 * size
-    return MustDetect(points, detectable, _count(counted), plan.suite.samples, noise.rate, known is None)
+    is_about_rate = sizes is not None and sizes.detect.metric is None
+    noise = sizes.noise if sizes is not None and is_about_rate else stated_noise(detect, None, None)
+    has_rate = plan.suite.has_rules
+    size = noise.detectable(detect, _count(counted), _cells(plan, counted)) if counted and has_rate else None
+    return MustDetect(
+        points,
+        None if size is None else 100 * size,
+        _count(counted),
+        plan.suite.samples,
+        len(plan.runs),
+        sum(plan.count(case, run)[1] for case in counted for run in plan.runs),
+        noise.rate if has_rate else None,
+        has_rate and not noise.is_rate_known,
+    )
 
 
 def size_notes(planned: Planned) -> tuple[Problem, ...]:

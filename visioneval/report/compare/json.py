@@ -17,15 +17,19 @@ from visioneval.analysis.compare.tallies.metrics import AlignmentPair
 from visioneval.analysis.sides import Side
 from visioneval.records.files.lines import SCHEMA_VERSION
 from visioneval.records.model import CellKey
+from visioneval.report.sentences import notes
 from visioneval.types import MUST_PASS
 
 
-def comparison_json(comparison: Comparison, gates: Sequence[GateResult], exit_code: int) -> Iterator[str]:
+def comparison_json(
+    comparison: Comparison, gates: Sequence[GateResult], exit_code: int, confirmation_notes: Sequence[str] = ()
+) -> Iterator[str]:
     """The comparison as one JSON object, in parts: pairs are read one at a time. Those that pass are only counted."""
     fields: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "a": _side(comparison.a),
         "b": _side(comparison.b),
+        "notes": [*notes(comparison), *confirmation_notes],
         "labels": comparison.labels,
         "counts": comparison.counts,
         "changes": map(_pair, comparison.differing_pairs),
