@@ -182,8 +182,8 @@ def test_a_partial_description_leaves_all_scores_null(described: Reply, error: s
 
 def test_a_second_call_off_the_schema_records_all_replies(tmp_path: Path) -> None:
     output = {"description": "A lamp."}
-    grade, _ = graded(tmp_path, output, {**CHECKED, "criteria_met": "yes"}, describe=True)
-    assert grade.error == "the judge's answer does not match the schema: 'criteria_met' is not true or false"
+    grade, _ = graded(tmp_path, output, {**CHECKED, "lines": 5}, describe=True)
+    assert grade.error == "the judge's answer does not match the schema: 'lines' is not a list of strings"
     assert grade.details["replies"][0] == '{"description": "A lamp."}'
     assert len(grade.details["replies"]) == 3
 
