@@ -111,9 +111,9 @@ def confirm(
     """Generates what is needed to decide about each of the cases, and appends it to the run's confirmations.
 
     ``is_all``: they are all compared cases, not only those in doubt. ``spent_usd`` is what the command has spent of the
-    budget in ``settings``. What exists is not generated again. The result says what stopped it: a missing or refused API
-    key, a spent quota, the budget, an error, an interrupt. Raises ``UsageError``, and ``StorageError`` if the run cannot
-    be written.
+    budget in ``settings``. What exists is not generated again. The result says what stopped it: a missing or refused
+    API key, a spent quota, the budget, an error, an interrupt. Raises ``UsageError``, and ``StorageError`` if the run
+    cannot be written.
     """
     samples = confirming.of_cases(cases, read_confirmations(confirming.folder))
     if not any(item.needed for item in samples):

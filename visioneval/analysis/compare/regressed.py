@@ -127,7 +127,7 @@ def _rate_again(comparison: Comparison, confirmation: Confirmation) -> Regressio
     if second < SECOND_STEP:
         return Regression("failed", f"{at_first}, {after}")
     is_halved = rate.a is not None and is_true(-2 * passes.change, ">=", rate.a)
-    if (lowest_worse_p(counts, noise) >= SECOND_STEP and change < 0) or is_halved:
+    if change < 0 and (is_halved or lowest_worse_p(counts, noise) >= SECOND_STEP):
         return Regression("cannot_tell", f"{at_first}, {after}: too few cases and samples to show it")
     samples = rate.samples[0], sum(case.b for case in counts) / rate.n_cases
     missed = detectable_within(
