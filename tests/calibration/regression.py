@@ -20,8 +20,8 @@ import numpy as np
 from tests.calibration.designs import Floats, odds, repetitions
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import Comparison, compare
-from visioneval.analysis.compare.doubt import cases_in_doubt, is_in_doubt
-from visioneval.analysis.compare.gates import check_gates, exit_code, parse_fail_on
+from visioneval.analysis.compare.doubt import is_in_doubt, samples_in_doubt
+from visioneval.analysis.compare.gates import GateResult, check_gates, exit_code, parse_fail_on
 from visioneval.analysis.compare.must_pass import CaseKey, Confirmation
 from visioneval.analysis.compare.sampled import ConfirmedCase, sampled_cases
 from visioneval.analysis.sides import Side, pooled_side
@@ -152,24 +152,29 @@ def judge(baseline: Side, b: Run, chance: np.random.Generator) -> Result:
 
 def _confirm(comparison: Comparison, b: Run, chance: np.random.Generator) -> tuple[ExitCode, int]:
     """The steps of the engine: the cases in doubt, then all cases unless a gate has failed."""
-    verdicts = _new_verdicts(cases_in_doubt(comparison), b, chance)
-    results = check_gates(comparison, GATES, Confirmation(CONFIRM, verdicts))
-    if is_in_doubt(comparison) and not any(result.state == "failed" for result in results):
-        others = [case for case in sampled_cases(comparison) if case.key not in verdicts]
-        verdicts |= _new_verdicts(others, b, chance)
-        results = check_gates(comparison, GATES, Confirmation(CONFIRM, verdicts))
+    verdicts: dict[CaseKey, list[Verdict]] = {}
+    is_first_failed = bool(_failed(check_gates(comparison, GATES, Confirmation(CONFIRM, verdicts))))
+    _sample(() if is_first_failed else samples_in_doubt(comparison), verdicts, b, chance)
+    failed = _failed(check_gates(comparison, GATES, Confirmation(CONFIRM, verdicts)))
+    if is_in_doubt(comparison) and not failed:
+        _sample(sampled_cases(comparison), verdicts, b, chance)
+    results = check_gates(comparison, GATES, Confirmation(CONFIRM, verdicts, failed=failed))
     return exit_code(comparison, results), sum(map(len, verdicts.values()))
 
 
-def _new_verdicts(
-    cases: Sequence[ConfirmedCase], b: Run, chance: np.random.Generator
-) -> dict[CaseKey, Sequence[Verdict]]:
-    return {
-        case.key: [
-            Verdict.PASS if number < b.rates[int(case.test_id)] else Verdict.FAIL for number in chance.random(CONFIRM)
-        ]
-        for case in cases
-    }
+def _failed(results: Sequence[GateResult]) -> tuple[str, ...]:
+    return tuple(result.fail_on.text for result in results if result.state == "failed")
+
+
+def _sample(
+    cases: Sequence[ConfirmedCase], verdicts: dict[CaseKey, list[Verdict]], b: Run, chance: np.random.Generator
+) -> None:
+    """Adds new samples of these cases until each is decided."""
+    for case in cases:
+        new = verdicts.setdefault(case.key, [])
+        while needed := case.with_new(CONFIRM, new).needed:
+            is_passed = chance.random(needed) < b.rates[int(case.test_id)]
+            new += [Verdict.PASS if passed else Verdict.FAIL for passed in is_passed]
 
 
 def is_worse_before(a: Run, b: Run) -> bool:

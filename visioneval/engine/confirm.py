@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from visioneval.analysis.compare.compare import Comparison
-from visioneval.analysis.compare.doubt import cases_in_doubt
+from visioneval.analysis.compare.doubt import samples_in_doubt
 from visioneval.analysis.compare.gates import REGRESSED, FailOn, cells_lost, check_gates, needs_all_cases
-from visioneval.analysis.compare.must_pass import CaseKey, Confirmation, MustPassCase, must_pass_cases
+from visioneval.analysis.compare.must_pass import CaseKey, Confirmation, SampleCounts, must_pass_cases
 from visioneval.analysis.compare.new_samples import why_not_continued
 from visioneval.analysis.compare.sampled import ConfirmedCase, sampled_cases
 from visioneval.counted import count_of
-from visioneval.engine.call_settings import CallSettings, check_budget, check_session, open_calls
+from visioneval.engine.call_settings import CallSettings, budget_of, check_budget, check_session, open_calls
 from visioneval.engine.calls.calls import Calls
 from visioneval.engine.calls.limit_keys import RateLimitKey, generation_limit_key
 from visioneval.engine.cells.context import RunContext
@@ -33,15 +31,16 @@ from visioneval.records.model import Record, read_info
 from visioneval.records.stores.locations import display_name
 from visioneval.records.stores.writing import claim_run, close_run
 from visioneval.records.writer import RunWriter
-from visioneval.types import MUST_PASS, Verdict
+from visioneval.types import MUST_PASS
 
 
 @dataclass(frozen=True, slots=True)
 class ConfirmationResult:
-    """The new samples of the cases in doubt, as far as they exist, and whether an interrupt stopped it."""
+    """The new samples of the cases in doubt, as far as they exist, what they cost, and whether it was interrupted."""
 
     confirmation: Confirmation
     interrupted: bool = False
+    spent_usd: float = 0.0
 
 
 def confirm_comparison(
@@ -50,8 +49,9 @@ def confirm_comparison(
     """Generates up to ``samples`` new samples of each case of B that one of the ``gates`` needs to decide.
 
     First come the cases in doubt: those of ``must_pass`` that broke, and single cases. All compared cases follow only
-    where a number over all of them is in doubt and no gate has failed by then. Raises ``UsageError`` if B is no
-    complete run, and ``UsageError`` or ``SuiteError`` if something is in doubt and B cannot be continued.
+    where a number over all of them is in doubt and no gate has failed by then. Both share one budget. Raises
+    ``UsageError`` if B is no complete run, and ``UsageError`` or ``SuiteError`` if something is in doubt and B cannot
+    be continued.
     """
     b = comparison.b
     if (why := why_not_continued(b)) or b.folder is None:
@@ -60,59 +60,43 @@ def confirm_comparison(
     must_pass = [case for case in must_pass_cases(comparison, lost) if case.b.total] if MUST_PASS in names else []
     is_compared = REGRESSED in names or any(gate.metric is not None for gate in gates)
     compared = sampled_cases(comparison) if is_compared else ()
-    if not must_pass and not compared:
-        return ConfirmationResult(Confirmation(samples, {}))
-    nothing_new = ConfirmationResult(Confirmation(samples, {}))
-    failed = _failed(comparison, gates, nothing_new)
-    first = _in_doubt(comparison, must_pass, is_regressed=REGRESSED in names - failed)
-    is_all_in_doubt = not failed and any(needs_all_cases(comparison, gate) for gate in gates)
-    settings = replace(options.calls, reuse=options.calls.reuse.with_own)
-    if not first and not is_all_in_doubt:
-        # it does not matter whether B could be continued
-        _note_used(nothing_new, samples, compared, listener)
-        return nothing_new
-    folder = claim_run(b.folder)
-    try:
-        candidates: list[ConfirmedCase] = [*must_pass, *compared]
-        samples = max(samples, _stored(folder, candidates))
-        confirming = plan_confirmation(folder, read_info(folder), candidates, samples, options.suite)
-        result = confirm(confirming, first, settings, listener)
-        is_over = result.interrupted or result.confirmation.stopped or _failed(comparison, gates, result)
-        if is_all_in_doubt and not is_over:
-            result = confirm(confirming, compared, settings, listener, is_all=True)
-        _note_used(result, samples, compared, listener)
+    result = ConfirmationResult(Confirmation(samples, {}))
+    candidates: list[ConfirmedCase] = [*must_pass, *compared]
+    if not candidates:
         return result
-    finally:
-        close_run(folder)
+    failed = _failed(comparison, gates, result.confirmation)
+    first: list[ConfirmedCase] = [case for case in must_pass if case.state == "broken"]
+    if REGRESSED in names and REGRESSED not in failed:
+        first += samples_in_doubt(comparison)
+    is_all_in_doubt = any(needs_all_cases(comparison, gate) for gate in gates)
+    if first or (is_all_in_doubt and not failed):  # else it does not matter whether B could be continued
+        folder = claim_run(b.folder)
+        try:
+            confirming = plan_confirmation(folder, read_info(folder), candidates, samples, options.suite)
+            budget_usd = budget_of(confirming.plan, options.calls)  # that of a suite is for the whole command too
+            settings = replace(options.calls, reuse=options.calls.reuse.with_own, budget_usd=budget_usd)
+            result = confirm(confirming, first, settings, listener)
+            failed = _failed(comparison, gates, result.confirmation)
+            if is_all_in_doubt and not (failed or result.confirmation.stopped):
+                every = [*first, *compared]
+                result = confirm(confirming, every, settings, listener, is_all=True, spent_usd=result.spent_usd)
+        finally:
+            close_run(folder)
+    result = replace(result, confirmation=replace(result.confirmation, failed=failed))
+    _note_used(result.confirmation, {case.key for case in candidates}, listener)
+    return result
 
 
-def _note_used(result: ConfirmationResult, samples: int, compared: Sequence[ConfirmedCase], listener: Listener) -> None:
-    if compared:
-        used = sum(map(len, result.confirmation.verdicts.values()))
-        listener.note(f"used {used:,} of {samples * len(compared):,} new samples that would confirm every case")
+def _note_used(confirmation: Confirmation, keys: Iterable[CaseKey], listener: Listener) -> None:
+    used = sum(SampleCounts.of(verdicts).measured for verdicts in confirmation.verdicts.values())
+    total = sum(map(confirmation.planned, keys))
+    listener.note(f"used {used:,} of {total:,} new samples that would confirm every case")
 
 
-def _in_doubt(
-    comparison: Comparison, must_pass: Sequence[MustPassCase], *, is_regressed: bool
-) -> Sequence[ConfirmedCase]:
-    """The cases to sample first. A case of both gates gets all of its samples."""
-    broken: dict[CaseKey, ConfirmedCase] = {case.key: case for case in must_pass if case.state == "broken"}
-    if is_regressed:
-        broken |= {case.key: case for case in cases_in_doubt(comparison)}
-    return list(broken.values())
-
-
-def _failed(comparison: Comparison, gates: Sequence[FailOn], result: ConfirmationResult) -> set[str]:
+def _failed(comparison: Comparison, gates: Sequence[FailOn], confirmation: Confirmation) -> tuple[str, ...]:
     """The gates that have failed, after which no new samples of all cases are generated."""
-    results = check_gates(comparison, gates, result.confirmation)
-    return {item.fail_on.text for item in results if item.state == "failed"}
-
-
-def _stored(folder: Path, cases: Sequence[ConfirmedCase]) -> int:
-    """The most new samples that one of these cases has: a smaller request must not choose among them."""
-    keys = {case.key for case in cases}
-    cells = {record.cell for record in read_confirmations(folder) if record.verdict is not Verdict.ERROR}
-    return max(Counter(cell[:2] for cell in cells if cell[:2] in keys).values(), default=0)
+    results = check_gates(comparison, gates, confirmation)
+    return tuple(item.fail_on.text for item in results if item.state == "failed")
 
 
 def confirm(
@@ -122,12 +106,14 @@ def confirm(
     listener: Listener,
     *,
     is_all: bool = False,
+    spent_usd: float = 0.0,
 ) -> ConfirmationResult:
     """Generates what is needed to decide about each of the cases, and appends it to the run's confirmations.
 
-    ``is_all``: they are all compared cases, not only those in doubt. What exists is not generated again. The result
-    says what stopped it: a missing or refused API key, a spent quota, the budget, an error, an interrupt. Raises
-    ``UsageError``, and ``StorageError`` if the run cannot be written.
+    ``is_all``: they are all compared cases, not only those in doubt. ``spent_usd`` is what the command has spent of the
+    budget in ``settings``. What exists is not generated again. The result says what stopped it: a missing or refused
+    API key, a spent quota, the budget, an error, an interrupt. Raises ``UsageError``, and ``StorageError`` if the run
+    cannot be written.
     """
     samples = confirming.of_cases(cases, read_confirmations(confirming.folder))
     if not any(item.needed for item in samples):
@@ -141,7 +127,7 @@ def confirm(
         components = build_components(plan, offline=settings.reuse.offline)
         with (
             open_confirmations(confirming.folder, confirming.info) as writer,
-            open_calls(plan, settings, confirming.info.payer, listener.say) as calls,
+            open_calls(plan, settings, confirming.info.payer, listener.say, spent_usd=spent_usd) as calls,
         ):
             # again, now that no other process adds to them
             samples = confirming.of_cases(cases, read_confirmations(confirming.folder))
@@ -154,15 +140,25 @@ def confirm(
         return _result(confirming, samples, str(error))
     if not outcome.complete and not outcome.out_of_budget:
         return replace(_result(confirming, samples, "interrupted"), interrupted=True)
-    errors = (item.error for item in samples if item.error is not None)
-    return _result(confirming, samples, calls.budget.refusal or next(errors, None))
+    result = _result(confirming, samples, calls.budget.refusal or _first_error(confirming, samples))
+    return replace(result, spent_usd=calls.budget.spent)
+
+
+def _first_error(confirming: ConfirmationPlan, samples: Sequence[CaseSamples]) -> str | None:
+    """The first error that left a case undecided. The case is named where it may be one of several."""
+    for cell, message in (item.error for item in samples if item.error is not None):
+        label = f" on {cell[1]}" if len(confirming.plan.runs) > 1 else ""
+        name = f"{cell[0]}{label}, " if len(samples) > 1 else ""
+        return f"{name}sample {cell[2]}: {message}"
+    return None
 
 
 def _announcement(confirming: ConfirmationPlan, samples: Sequence[CaseSamples], *, is_all: bool) -> str:
-    needed = [case.needed > 0 for item in samples for case in item.judged]
-    cases = f"{count_of(sum(needed), 'case')} in doubt"
+    judged = [case for item in samples for case in item.judged]
+    needed, number = len({case.key for case in judged if case.needed}), len({case.key for case in judged})
+    cases = f"{count_of(needed, 'case')} in doubt"
     if is_all:
-        cases = f"{'all' if all(needed) else f'{sum(needed):,} of'} {count_of(len(needed), 'compared case')}"
+        cases = f"{'all' if needed == number else f'{needed:,} of'} {count_of(number, 'compared case')}"
     return (
         f"confirming {cases} with up to {confirming.samples} new"
         f" sample{'s' * (confirming.samples != 1)} each, into {display_name(confirming.folder)}"

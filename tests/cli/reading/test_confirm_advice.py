@@ -84,6 +84,6 @@ def test_new_samples_are_advised_only_where_they_can_be_generated(
     (message,) = [gate["message"] for gate in compared["gates"] if gate["fail_on"] == "regressed"]
     cure = "more cases" if refusal else "--confirm 1"
     assert message == f"4 of 4 cells broke; 4 cases x 1 sample cannot show it at 5 %: {cure} would"
-    confirmed = toy("compare", "a", b, "--confirm", "1", *flags)
+    confirmed = toy("compare", "a", b, "--confirm", "1", "--fail-on", "regressed", *flags)
     assert confirmed.exit_code == (2 if refusal else 1), confirmed.output
     assert refusal in confirmed.stderr

@@ -433,7 +433,7 @@ def test_a_generation_that_fails_is_repeated_the_next_time(runner: SuiteRunner, 
     two_runs(runner, answers)
     answers.set(boat="PPPP")
     answers.faults = [Fault("bad_request")] * 2
-    unconfirmed(compare(runner, "--confirm", "2", "--json"), "boat on m, sample 1: invalid")
+    unconfirmed(compare(runner, "--confirm", "2", "--json"), "could not be confirmed (sample 1: invalid")
     assert [record.verdict for record in new_records(runner)] == ["ERROR", "ERROR"]
     assert compare(runner, "--confirm", "2").exit_code == 0
     assert [record.verdict for record in new_records(runner)] == ["PASS", "PASS"]
@@ -447,6 +447,10 @@ def test_an_error_among_new_samples_does_not_matter_where_the_others_decide(
     answers.faults = [Fault("bad_request")]
     result = compare(runner, "--confirm", "4", "--json")
     assert (result.exit_code, gate_of(result)["cases"][0]["new"]) == (1, {"passed": 0, "failed": 2, "errors": 1})
+    again = compare(runner, "--confirm", "4", "--json")
+    for same in (result, again):
+        assert "used 2 of 4 new samples that would confirm every case" in same.stderr
+        assert gate_of(same)["message"] == "1 of 1 cases tagged must_pass broke: boat (failed 3 of 3)"
 
 
 def test_a_refused_prompt_fails_as_it_does_in_a_run(runner: SuiteRunner, answers: Answers) -> None:
@@ -502,7 +506,7 @@ def test_a_sample_that_was_paid_for_is_not_generated_twice(runner: SuiteRunner, 
     two_runs(runner, answers)
     answers.set(boat="PPP")
     answers.judge_faults = [Fault("bad_request")] * 3
-    unconfirmed(compare(runner, "--confirm", "4", "--json"), "boat on m, sample 1: ")
+    unconfirmed(compare(runner, "--confirm", "4", "--json"), "could not be confirmed (sample 1: unmeasured: ")
     called = runner.called
     assert compare(runner, "--confirm", "4").exit_code == 0
     assert (runner.called[0] - called[0], runner.called[1] - called[1]) == (0, 2)  # sample 4 has passed
@@ -529,7 +533,7 @@ def test_python_api(runner: SuiteRunner, answers: Answers) -> None:
     )
     undecided = ve.compare(runner.out / "a", run, confirm=4, offline=True, runs=runner.out)
     states = {gate.fail_on.text: gate.state for gate in undecided.gates}
-    assert (undecided.exit_code, states["must_pass"], states["regressed"]) == (3, "failed", "unmeasured")
+    assert (undecided.exit_code, states["must_pass"], states["regressed"]) == (1, "failed", "cannot_tell")
     for settings in ({"confirm": 0}, {"confirm": 101}, {"offline": True}):
         with pytest.raises(UsageError):
             ve.compare("a", "b", runs=runner.out, **settings)

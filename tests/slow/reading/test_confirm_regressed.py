@@ -90,18 +90,6 @@ def test_few_cases_that_all_broke_are_decided(runner: SuiteRunner, answers: Answ
     assert gate["message"].endswith("(allowed)")
 
 
-def test_one_case_that_breaks_in_most_samples_is_confirmed_alone(runner: SuiteRunner, answers: Answers) -> None:
-    """3 of 3 to 0 of 3 is in doubt; with 9 more failures it is not, and the other cases need no new samples."""
-    two_runs(runner, answers, NAMES[:3], 3, ant="FFF")
-    assert compare(runner)[1]["state"] == "passed"
-    answers.set(ant="F" * 20)
-    code, gate, result = compare(runner, "--confirm", "20")
-    assert (code, gate["state"]) == (1, "failed")
-    assert "1 case confirmed by new samples: ant on m" in gate["message"]
-    assert sampled(runner) == {"ant": 20}
-    assert "used 20 of 60" in result.stderr
-
-
 def test_what_cannot_be_sampled_stays_in_doubt_and_exits_3(runner: SuiteRunner, answers: Answers) -> None:
     two_runs(runner, answers, **dict.fromkeys(NAMES[:3], "F"))
     answers.faults += [Fault("bad_request")] * 200
@@ -135,6 +123,39 @@ def test_new_samples_are_used_again_and_only_missing_ones_are_paid(runner: Suite
     assert runner.called == before, "a smaller number may not choose among them"
     compare(runner, "--confirm", "3")
     assert runner.called[0] - before[0] == 8
+
+
+def test_half_of_what_passed_is_too_much_to_call_chance(runner: SuiteRunner, answers: Answers) -> None:
+    names, lost = NAMES[:4], dict.fromkeys(NAMES[:2], "F")
+    two_runs(runner, answers, names, **lost)
+    assert compare(runner)[0] == 3
+    answers.set(**lost)
+    code, gate, _ = compare(runner, "--confirm", "1")
+    assert (code, gate["state"]) == (3, "cannot_tell")
+    assert "-50.0 points (p 0.11): too few cases and samples to show it" in gate["message"]
+
+
+def test_less_than_half_may_be_chance(runner: SuiteRunner, answers: Answers) -> None:
+    two_runs(runner, answers, NAMES[:4], **dict.fromkeys(NAMES[:2], "F"))
+    answers.set(ant="F")
+    code, gate, _ = compare(runner, "--confirm", "1")
+    assert (code, gate["state"]) == (0, "passed")
+    assert "is not confirmed: with 1 new sample of each case -37.5 points" in gate["message"]
+
+
+def test_a_case_that_a_run_did_not_measure_gets_no_new_samples(runner: SuiteRunner, answers: Answers) -> None:
+    """No number would use them."""
+    runner.write(cases=[{"id": name, "prompt": f"a {name}"} for name in NAMES])
+    answers.judge_faults = [Fault("bad_request")]
+    runner.run("--quiet", run_id="a")
+    answers.set(**dict.fromkeys(NAMES[:3], "F"))
+    runner.run("--quiet", run_id="b")
+    answers.set()
+    (unmeasured,) = (cell[0] for cell, record in runner.records("a").items() if record.verdict == "ERROR")
+    _, _, result = compare(runner, "--confirm", "2")
+    assert sampled(runner) == {name: 2 for name in NAMES if name != unmeasured}
+    assert "confirming all 7 compared cases" in result.stderr
+    assert "used 14 of 14 new samples" in result.stderr
 
 
 def test_a_baseline_of_several_runs_is_confirmed_too(runner: SuiteRunner, answers: Answers, monkeypatch: Any) -> None:

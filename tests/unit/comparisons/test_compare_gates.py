@@ -11,7 +11,7 @@ from compare_factory import cell, scored, side, verdicts
 
 from visioneval.analysis.cells import Cell
 from visioneval.analysis.compare.compare import compare
-from visioneval.analysis.compare.doubt import cases_in_doubt
+from visioneval.analysis.compare.doubt import samples_in_doubt
 from visioneval.analysis.compare.gates import (
     DEFAULT,
     GateResult,
@@ -24,6 +24,7 @@ from visioneval.analysis.compare.gates import (
 )
 from visioneval.analysis.compare.must_pass import Confirmation
 from visioneval.analysis.compare.regressed import check_regressed
+from visioneval.analysis.compare.sampled import SingleCase
 from visioneval.errors import UsageError
 from visioneval.types import Metric, Verdict
 
@@ -270,17 +271,63 @@ SIX_LOST = (
 )
 
 
+NEW: dict[str, list[Verdict]] = {
+    letters: [Verdict.PASS if letter == "P" else Verdict.FAIL for letter in letters]
+    for letters in ("F" * 11 + "P" * 9, "F" * 10 + "P" * 10, "F" * 9 + "P" * 11, "")
+}
+
+
 @pytest.mark.parametrize(
-    ("new", "stopped", "state"),
-    [("F" * 20, None, "failed"), ("P" * 20, None, "passed"), ("", "no key is set", "unmeasured")],
+    ("new", "state", "ending"),
+    [
+        ("F" * 11 + "P" * 9, "failed", "11 of 20 failed: confirmed"),
+        ("F" * 10 + "P" * 10, "failed", "10 of 20 failed: confirmed"),
+        ("F" * 9 + "P" * 11, "passed", "9 of 20 failed: not confirmed"),
+        ("", "unmeasured", "none measured: could not be confirmed (no key is set)"),
+    ],
 )
-def test_a_case_that_fails_without_confirmation_needs_new_samples_with_it(
-    new: str, stopped: str | None, state: str
-) -> None:
-    """20 of 20 to 14 of 20: most samples pass, and yet it is worse by one step, but not by the first of two."""
+def test_a_case_that_fails_without_confirmation_needs_new_samples_with_it(new: str, state: str, ending: str) -> None:
+    """20 of 20 to 14 of 20: it is worse by one step, but not by the first of two."""
     comparison = compare(side(SIX_LOST[0]), side(SIX_LOST[1], "b"))
     assert check_regressed(comparison).state == "failed"
-    assert [case.test_id for case in cases_in_doubt(comparison)] == ["c0"]
-    verdicts_of_new = [Verdict.PASS if letter == "P" else Verdict.FAIL for letter in new]
-    confirmation = Confirmation(20, {("c0", "m"): verdicts_of_new} if new else {}, stopped)
-    assert check_regressed(comparison, confirmation).state == state
+    assert [case.key for case in samples_in_doubt(comparison)] == [("c0", "m")]
+    result = check_regressed(comparison, Confirmation(20, {("c0", "m"): NEW[new]} if new else {}, "no key is set"))
+    assert result.state == state
+    start = "1 case was in doubt: c0 (20 of 20 -> 14 of 20, p 0.01); new samples: "
+    assert result.message.startswith(f"{start}{ending}")
+
+
+def test_cases_in_doubt_are_named_with_their_ends_and_model_runs() -> None:
+    """As much is gained by the other model run, so that the pass rate is in no doubt."""
+    lost, gained = "FFFFF FFFFF PPPPP", "PPPPP PPPPP PPPPP"
+    before, after = (
+        [replace(item, model_label=label) for label, letters in by_run for item in sampled(letters)]
+        for by_run in ((("one", lost), ("two", gained)), (("one", gained), ("two", lost)))
+    )
+    comparison = compare(side(before), side(after, "b"))
+    verdicts_of_new = {("c0", "two"): NEW["F" * 9 + "P" * 11], ("c1", "two"): NEW["F" * 11 + "P" * 9]}
+    result = check_regressed(comparison, Confirmation(20, verdicts_of_new))
+    assert (result.state, result.message) == (
+        "failed",
+        "2 cases were in doubt: c1 on two (5 of 5 -> 0 of 5, p 0.016); new samples: 11 of 20 failed: confirmed;"
+        " c0 on two (5 of 5 -> 0 of 5, p 0.016); new samples: 9 of 20 failed: not confirmed",
+    )
+
+
+def test_a_tie_of_new_samples_is_decided_as_soon_as_it_is_certain() -> None:
+    case = SingleCase("c0", "m")
+    letters = {"P": Verdict.PASS, "F": Verdict.FAIL, "!": Verdict.ERROR}
+    for planned, new, state, needed in (
+        (4, "", "unmeasured", 2),
+        (4, "F", "unmeasured", 1),
+        (4, "FF", "broken", 0),
+        (4, "FPP", "unmeasured", 1),
+        (4, "PPP", "passed", 0),
+        (3, "P", "unmeasured", 1),
+        (3, "PP", "passed", 0),
+        (3, "!P", "unmeasured", 1),
+        (3, "!!P", "unmeasured", 0),
+        (3, "!!", "unmeasured", 0),
+    ):
+        judged = case.with_new(planned, [letters[letter] for letter in new])
+        assert (judged.state, judged.needed) == (state, needed), (planned, new)

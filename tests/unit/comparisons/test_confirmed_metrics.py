@@ -125,13 +125,13 @@ class TestDoubt:
     @pytest.mark.parametrize(
         ("stopped", "state", "message"),
         [
-            (None, "cannot_tell", "another gate has failed"),
+            (None, "cannot_tell", "only new samples of all cases can decide, and must_pass failed without them"),
             ("the budget is used up", "unmeasured", "8 cases could not be confirmed (the budget is used up)"),
         ],
     )
     def test_without_new_samples(self, stopped: str | None, state: str, message: str) -> None:
         comparison, gates = fallen(8, 5), parse_fail_on(["regressed", "fine:0.5"])
-        for result in check_gates(comparison, gates, Confirmation(3, {}, stopped)):
+        for result in check_gates(comparison, gates, Confirmation(3, {}, stopped, failed=("must_pass",))):
             assert result.state == state
             assert message in result.message
 

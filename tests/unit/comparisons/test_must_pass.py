@@ -119,7 +119,10 @@ def test_a_renamed_model_run_keeps_its_samples() -> None:
 def test_flaky_cases_never_fail_it() -> None:
     for sides in ((True, False), (True, True)):
         before, after = (samples(letters, flaky=flaky) for letters, flaky in zip(("PPP", "FFF"), sides, strict=True))
-        assert gate(comparison([cell(), *before], [cell(), *after])).state == "not_applicable"
+        result = gate(comparison([cell(), *before], [cell(), *after]))
+        assert (result.state, result.message) == ("not_applicable", "1 case tagged must_pass is flaky")
+        two = [*before, *samples("P", "car", flaky=True)]
+        assert gate(comparison([cell(), *two], [cell(), *after])).message == "2 cases tagged must_pass are flaky"
         assert gate(comparison(before, after)).message == "every case is flaky"
 
 
@@ -167,10 +170,11 @@ def test_a_new_case_of_b_is_not_judged() -> None:
         ("P", "F", "FPPP", "passed", "did not confirm it: boat (failed 2 of 5)"),
         ("P", "F", "", "unmeasured", "1 broke and could not be confirmed: boat (failed 1 of 1)"),
         ("P", "F", "FP", "unmeasured", "could not be confirmed: boat (failed 2 of 3)"),
-        ("P", "F", "!PPP", "passed", "boat (failed 1 of 5, 1 not measured)"),
-        ("P", "F", "!FPP", "unmeasured", "boat (failed 2 of 5, 1 not measured)"),
-        ("P", "F", "!FF", "failed", "boat (failed 3 of 4, 1 not measured)"),
-        ("P", "F", "PPPFFFF", "passed", "boat (failed 2 of 5)"),  # more than planned, from an earlier confirmation
+        ("P", "F", "!PPP", "passed", "boat (failed 1 of 4)"),  # a new sample without a verdict is none
+        ("P", "F", "!FPP", "unmeasured", "boat (failed 2 of 4)"),
+        ("P", "F", "!FF", "failed", "boat (failed 3 of 3)"),
+        ("P", "F", "PPPFFFF", "failed", "boat (failed 5 of 8)"),  # all of an earlier confirmation count
+        ("P!P", "FF!", "PPPP", "passed", "boat (failed 2 of 7, 1 not measured)"),
         ("PPP", "PFF", "PPP", "passed", "boat (failed 2 of 6)"),
         ("PPP", "PFF", "FF", "failed", "boat (failed 4 of 5)"),
         ("PPP", "PPF", "FFFF", "passed", "0 of 1 cases tagged must_pass broke"),  # did not break: nothing to confirm

@@ -86,6 +86,11 @@ class Comparison:
         return self.marks.stable(self.pairs)
 
     @property
+    def measured_pairs(self) -> Pairs:
+        """Those of the ``stable_pairs`` that are an error on neither side."""
+        return self.marks.without_errors(self.pairs)
+
+    @property
     def has_samples(self) -> bool:
         """Whether a pair is of a later sample than the first."""
         return any(self.pairs.columns.sample)

@@ -8,7 +8,7 @@ from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import ALPHA, CASE_ALPHA, Difference
 from visioneval.analysis.compare.must_pass import CaseKey
 from visioneval.analysis.compare.new_samples import can_be_sampled
-from visioneval.analysis.compare.sampled import SampledCase, sampled_cases
+from visioneval.analysis.compare.sampled import ConfirmedCase, SingleCase, sampled_cases
 from visioneval.analysis.compare.tallies.verdicts import CasePasses
 from visioneval.analysis.stats.between_runs import NO_NOISE, RunNoise
 from visioneval.analysis.stats.clusters import paired_test
@@ -18,7 +18,8 @@ from visioneval.defaults import MAX_CONFIRM
 from visioneval.suite.turns import chain_of
 
 FIRST_STEP, SECOND_STEP = 0.005, 0.02
-"""One-sided levels with new samples, of the pass rate and of the single cases each: together ``CASE_ALPHA``."""
+"""One-sided levels with new samples of the pass rate: together half of ``ALPHA``. A single case that is worse at
+``FIRST_STEP`` fails without any, and new samples may clear one that is worse only at ``CASE_ALPHA``."""
 METRICS_FIRST_STEP, METRICS_SECOND_STEP = 0.01, 0.04
 """Two-sided levels with new samples, of all metrics together: together ``ALPHA``."""
 DOUBT = 0.3
@@ -26,14 +27,19 @@ DOUBT = 0.3
 their pass rate, and seven need no new samples."""
 
 
-def cases_in_doubt(comparison: Comparison) -> tuple[SampledCase, ...]:
-    """The cases that broke, most of their samples passing in A and failing in B, and whose loss is not yet sure."""
-    doubtful = {
-        (case.test_id, case.model_label)
-        for case in comparison.cases
-        if case.p >= FIRST_STEP and (case.p < CASE_ALPHA or _broke(case))
-    }
-    return tuple(case for case in sampled_cases(comparison) if chain_key(case.key) in doubtful)
+def cases_in_doubt(comparison: Comparison) -> tuple[CasePasses, ...]:
+    """The single cases that are worse at their level, and not so surely that new samples cannot clear them."""
+    return tuple(case for case in comparison.cases if FIRST_STEP <= case.p < CASE_ALPHA)
+
+
+def samples_in_doubt(comparison: Comparison) -> tuple[ConfirmedCase, ...]:
+    """What decides about the single cases in doubt. A case with turns needs all new samples of each of them."""
+    doubtful = {(case.test_id, case.model_label) for case in cases_in_doubt(comparison)}
+    return tuple(
+        SingleCase(*case.key) if case.key in doubtful else case
+        for case in sampled_cases(comparison)
+        if chain_key(case.key) in doubtful
+    )
 
 
 def is_in_doubt(comparison: Comparison) -> bool:
@@ -111,11 +117,6 @@ def one_sided(rate: Difference) -> float:
 def chain_key(key: CaseKey) -> CaseKey:
     """The case whose turn this is, or the case itself, on its model run."""
     return chain_of(key[0]), key[1]
-
-
-def _broke(case: CasePasses) -> bool:
-    counts = case.counts
-    return 2 * counts.a_passed > counts.a and 2 * counts.b_passed < counts.b
 
 
 def _samples_to_decide(comparison: Comparison) -> int | None:

@@ -11,7 +11,13 @@ from visioneval.analysis.cell_tables import Cells
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.differences import PASS_RATE, Difference
 from visioneval.analysis.compare.doubt import is_in_doubt
-from visioneval.analysis.compare.must_pass import Confirmation, MustPassCase, describe_cases, must_pass_cases
+from visioneval.analysis.compare.must_pass import (
+    Confirmation,
+    MustPassCase,
+    describe_cases,
+    flaky_must_pass,
+    must_pass_cases,
+)
 from visioneval.analysis.compare.pooled import pooled_metrics, pooled_passes, without_samples
 from visioneval.analysis.compare.regressed import check_regressed
 from visioneval.counted import count_of
@@ -196,11 +202,19 @@ def _check_must_pass(gate: FailOn, comparison: Comparison, confirmation: Confirm
     """Fails if a case broke. Unmeasured if its samples cannot decide, and if B lost any of them."""
     cases = must_pass_cases(comparison, cells_lost(comparison), confirmation)
     if not cases:
-        message = "no cases tagged must_pass" if comparison.stable_pairs else _ALL_FLAKY
-        return GateResult(gate, "not_applicable", message)
+        return GateResult(gate, "not_applicable", _why_none(comparison))
     states = {case.state for case in cases} | {"unmeasured" for case in cases if case.missing}
     state: State = "failed" if "broken" in states else "unmeasured" if "unmeasured" in states else "passed"
     return GateResult(gate, state, describe_cases(cases, confirmation), cases)
+
+
+def _why_none(comparison: Comparison) -> str:
+    """Why the gate ``must_pass`` is about no case."""
+    if not comparison.stable_pairs:
+        return _ALL_FLAKY
+    if flaky := flaky_must_pass(comparison):
+        return f"{count_of(flaky, 'case')} tagged must_pass {'is' if flaky == 1 else 'are'} flaky"
+    return "no cases tagged must_pass"
 
 
 def cells_lost(comparison: Comparison) -> Cells:
@@ -262,10 +276,10 @@ def _check_again(
         change, lacking = pooled.difference.difference, pooled.lacking
     assert change is not None
     if lacking:
-        state, why = without_samples(comparison, confirmation, lacking)
+        state, why = without_samples(confirmation, lacking)
         return GateResult(gate, state, f"{message} was in doubt{why}")
     is_failed = is_true(-change if first.metric.better == "higher" else change, ">", gate.allowed)
-    after = f"with {count_of(confirmation.planned, 'new sample')} of each case {_shown(change, gate)}"
+    after = f"with {confirmation.of_each_case} {_shown(change, gate)}"
     is_confirmed = "confirmed" if is_failed else "not confirmed"
     return GateResult(gate, "failed" if is_failed else "passed", f"{message}; {after}: {is_confirmed}")
 

@@ -16,6 +16,7 @@ from visioneval.analysis.cell_tables import Cells
 from visioneval.analysis.cells import PooledCell
 from visioneval.analysis.compare.compare import Comparison
 from visioneval.analysis.compare.tallies.marks import MarkedCase, add_mark
+from visioneval.counted import count_of
 from visioneval.types import Score, Verdict
 
 CaseKey = tuple[str, str]
@@ -44,9 +45,19 @@ class SampleCounts:
         return cls(*(case.verdicts[verdict.value] for verdict in (Verdict.PASS, Verdict.FAIL, Verdict.ERROR)))
 
     @property
+    def measured(self) -> int:
+        """The samples with a verdict."""
+        return self.passed + self.failed
+
+    @property
     def total(self) -> int:
         """All samples, measured or not."""
-        return self.passed + self.failed + self.errors
+        return self.measured + self.errors
+
+    def fewest_to_decide(self, passes: int, failures: int, left: int) -> int:
+        """The smallest number of further samples that may reach one of these counts; 0 if ``left`` do not."""
+        fewest = min(passes - self.passed, failures - self.failed)
+        return fewest if fewest <= left else 0
 
     def __add__(self, other: SampleCounts) -> SampleCounts:
         return SampleCounts(self.passed + other.passed, self.failed + other.failed, self.errors + other.errors)
@@ -103,9 +114,8 @@ class MustPassCase:
         """The smallest number of further samples that may decide; 0 if it is decided, or cannot be any more."""
         if self.state != "unmeasured" or not self.planned:
             return 0
-        samples = self.samples
-        fewest = min(self._failures_to_break - samples.failed, self._passes_to_hold - samples.passed)
-        return fewest if fewest <= self.planned - self.new.total else 0
+        left = self.planned - self.new.total
+        return self.samples.fewest_to_decide(self._passes_to_hold, self._failures_to_break, left)
 
     @property
     def _failures_to_break(self) -> int:
@@ -126,16 +136,30 @@ class MustPassCase:
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """New samples of the cases in doubt: their verdicts, in order, of at most ``planned`` samples per case.
+    """New samples of the cases in doubt: their verdicts, in order, of up to ``samples`` asked for of each case.
 
     ``stopped`` is why samples are missing that would be needed to decide. ``scores`` are those of the new samples that
-    have a verdict, by metric.
+    have a verdict, by metric. ``failed`` are the gates that failed before all compared cases got new samples, so that
+    they got none.
     """
 
-    planned: int
+    samples: int
     verdicts: Mapping[CaseKey, Sequence[Verdict]]
     stopped: str | None = None
     scores: Mapping[CaseKey, Sequence[Mapping[str, Score]]] = field(default_factory=dict)
+    failed: tuple[str, ...] = ()
+
+    def planned(self, key: CaseKey) -> int:
+        """The maximum number of new samples of a case: more than ``samples`` if it has more, which all count."""
+        return max(self.samples, len(self.verdicts.get(key, ())))
+
+    @property
+    def of_each_case(self) -> str:
+        """``3 new samples of each case``, or ``3 to 5 new samples`` where an earlier confirmation had more of some."""
+        numbers = list(map(self.planned, self.verdicts)) or [self.samples]
+        fewest, most = min(numbers), max(numbers)
+        count = count_of(most, "new sample")
+        return f"{count if fewest == most else f'{fewest:,} to {count}'} of each case"
 
 
 def must_pass_cases(
@@ -158,10 +182,17 @@ def must_pass_cases(
             cases.append(MustPassCase(*key, pooled.get(key, counts_a), counts_b, missing=missing[key]))
     if confirmation is None:
         return tuple(cases)
-    planned, verdicts = confirmation.planned, confirmation.verdicts
+    verdicts = confirmation.verdicts
     return tuple(
-        case.with_new(planned, verdicts.get(case.key, ())) if case.state == "broken" else case for case in cases
+        case.with_new(confirmation.planned(case.key), verdicts.get(case.key, ())) if case.state == "broken" else case
+        for case in cases
     )
+
+
+def flaky_must_pass(comparison: Comparison) -> int:
+    """The number of cases tagged ``must_pass``, on each model run, that are left out as A calls them flaky."""
+    _, before, after = _tagged_cases(comparison, dict(comparison.labels))
+    return sum(case.flaky for key, case in before.items() if case.must_pass or after.get(key, MarkedCase()).must_pass)
 
 
 _MarkedCases = dict[CaseKey, MarkedCase]
@@ -221,15 +252,15 @@ def describe_cases(cases: Sequence[MustPassCase], confirmation: Confirmation | N
 
 
 def _with_samples(cases: Sequence[MustPassCase], *, is_run_named: bool) -> str:
-    """``boat (failed 4 of 5), tree (failed 2 of 3, 1 not measured)``."""
+    """``boat (failed 4 of 5), tree (failed 2 of 3, 1 not measured)``. A new sample without a verdict is none."""
     names = []
     for case in cases:
         label = f" on {case.model_label}" if is_run_named else ""
-        unmeasured = case.samples.errors + case.missing
+        unmeasured = case.b.errors + case.missing
         tail = f", {unmeasured} not measured" if unmeasured else ""
         tail += "" if case.a_decided else ", ERROR in A"
         names.append(
-            f"{case.test_id}{label} (failed {case.samples.failed} of {case.samples.total + case.missing}{tail})"
+            f"{case.test_id}{label} (failed {case.samples.failed} of {case.samples.measured + unmeasured}{tail})"
         )
     return _shortened(names)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
@@ -14,7 +13,7 @@ from visioneval.analysis.compare.differences import Difference, PairCounts, case
 from visioneval.analysis.compare.doubt import chain_key
 from visioneval.analysis.compare.must_pass import CaseKey, Confirmation
 from visioneval.analysis.compare.paired_scores import PairedScores, PairedSums
-from visioneval.analysis.compare.sampled import counts_of_chains, sampled_cases
+from visioneval.analysis.compare.sampled import sampled_cases, single_cases
 from visioneval.analysis.compare.tallies.metrics import MetricTally
 from visioneval.analysis.scores import SampleNumbers
 from visioneval.analysis.stats.within_cases import Counts
@@ -58,14 +57,12 @@ class PooledMetric:
 
 def pooled_passes(comparison: Comparison, confirmation: Confirmation) -> PooledPasses:
     """The passes of B's samples and the new ones."""
-    new = counts_of_chains(confirmation.verdicts, confirmation.planned)
-    turns = Counter(chain_key(case.key) for case in sampled_cases(comparison))
-    counts, lacking = dict[CaseKey, Counts](), []
+    sampled, counts, lacking = single_cases(comparison, confirmation), dict[CaseKey, Counts](), []
     for case in comparison.cases:
         key, before = (case.test_id, case.model_label), case.counts
-        passed, failed = (new[key].passed, new[key].failed) if key in new else (0, 0)
-        counts[key] = before._replace(b_passed=before.b_passed + passed, b=before.b + passed + failed)
-        if passed + failed < confirmation.planned * turns[key]:
+        new = sampled[key].new
+        counts[key] = before._replace(b_passed=before.b_passed + new.passed, b=before.b + new.measured)
+        if new.measured < sampled[key].planned:
             lacking.append(key)
     return PooledPasses(counts, tuple(lacking))
 
@@ -105,7 +102,7 @@ def _with_new(
         key = keys[number]
         found = (sample.get(difference.name) for sample in confirmation.scores.get(key, ()))
         new = [value for value in found if value is not None]
-        if len(new) < confirmation.planned:
+        if len(new) < confirmation.planned(key):
             lacking[chain_key(key)] = None
         sum_b = fsum((sum_a, sum_change, *new)) * n_pairs / (n_pairs + len(new))
         sum_of_new = fsum(new) * n_pairs / len(new) if new else sum_a
@@ -129,12 +126,13 @@ def _change(before: Sequence[float], after: Sequence[float]) -> float:
 
 
 def without_samples(
-    comparison: Comparison, confirmation: Confirmation, lacking: Sequence[CaseKey]
+    confirmation: Confirmation, lacking: Sequence[CaseKey]
 ) -> tuple[Literal["unmeasured", "cannot_tell"], str]:
     """The state of a gate that is in doubt and lacks new samples of these cases, and why, after its numbers."""
     cases = count_of(len(lacking), "case")
     if confirmation.stopped:
         return "unmeasured", f", and {cases} could not be confirmed ({confirmation.stopped})"
-    if any(len(confirmation.verdicts.get(case.key, ())) < confirmation.planned for case in sampled_cases(comparison)):
-        return "cannot_tell", "; new samples would decide, but another gate has failed"
+    if confirmation.failed:
+        failed = " and ".join(confirmation.failed)
+        return "cannot_tell", f"; only new samples of all cases can decide, and {failed} failed without them"
     return "unmeasured", f", and new samples of {cases} lack it"

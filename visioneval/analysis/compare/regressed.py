@@ -1,9 +1,11 @@
 """The gate ``regressed``: whether B is worse than A by more than chance, in all cases together or in one of them. Pure.
 
 Tests are one-sided. The pass rate and the single cases share 5 %, half for each; the other metrics share 5 %. With new
-samples (``compare --confirm``), each of these is spent in two steps: a fifth of it on the samples of the run, and the
-rest on all samples, which are generated only where the first step leaves a doubt. Whatever made the second step
-necessary, both steps together fail equal runs at most as often as one would.
+samples (``compare --confirm``), that of the pass rate and that of the metrics are spent in two steps: a fifth on the
+samples of the run, and the rest on all samples, which are generated only where the first step leaves a doubt. Whatever
+made the second step necessary, both steps together fail equal runs at most as often as one would. Single cases are
+tested once, as without new samples: those that are worse, but not at a fifth of their level, are cleared where most of
+their new samples pass. So they fail no more often than without, and nothing but a passing sample clears them.
 """
 
 from __future__ import annotations
@@ -20,7 +22,6 @@ from visioneval.analysis.compare.doubt import (
     METRICS_SECOND_STEP,
     SECOND_STEP,
     cases_in_doubt,
-    chain_key,
     is_rate_in_doubt,
     lowest_metric_p,
     metrics_in_doubt,
@@ -28,14 +29,18 @@ from visioneval.analysis.compare.doubt import (
     undecided,
 )
 from visioneval.analysis.compare.must_pass import Confirmation
-from visioneval.analysis.compare.pooled import PooledPasses, pooled_metrics, pooled_passes, without_samples
+from visioneval.analysis.compare.pooled import pooled_metrics, pooled_passes, without_samples
+from visioneval.analysis.compare.sampled import SingleCase, single_cases
 from visioneval.analysis.compare.tallies.verdicts import CasePasses
 from visioneval.analysis.stats.power import detectable_within
-from visioneval.analysis.stats.within_cases import case_p, lowest_worse_p, worse_p
+from visioneval.analysis.stats.within_cases import lowest_worse_p, worse_p
 from visioneval.counted import count_of
+from visioneval.rules import is_true
 
 State = Literal["passed", "failed", "unmeasured", "cannot_tell"]
 _WORST_FIRST: tuple[State, ...] = ("failed", "unmeasured", "cannot_tell", "passed")
+_STATES: dict[str, State] = {"passed": "passed", "broken": "failed", "unmeasured": "unmeasured"}
+"""By the state of a single case."""
 _MAX_NAMES = 5
 
 
@@ -71,16 +76,14 @@ def check_regressed(comparison: Comparison, confirmation: Confirmation | None = 
 
 def _second_step(comparison: Comparison, confirmation: Confirmation) -> Regression | None:
     """The result of all samples of what was in doubt; ``None`` if nothing was."""
-    passes = pooled_passes(comparison, confirmation)
-    found = _cases_again(comparison, confirmation, passes)
-    if found is not None:
-        return found
-    rate = [_rate_again(comparison, confirmation, passes)] if is_rate_in_doubt(comparison) else []
-    found_again = [*rate, *_metrics_again(comparison, confirmation)]
+    doubtful = cases_in_doubt(comparison)
+    cases = [_cases_again(doubtful, comparison, confirmation)] if doubtful else []
+    rate = [_rate_again(comparison, confirmation)] if is_rate_in_doubt(comparison) else []
+    found_again = [*cases, *rate, *_metrics_again(comparison, confirmation)]
     if not found_again:
         return None
     state = next(state for state in _WORST_FIRST if any(item.state == state for item in found_again))
-    messages = [item.message for item in found_again if item.state == state]
+    messages = [item.message for item in found_again if item.state == state or item in cases]
     more = len(messages) - _MAX_NAMES
     message = "; ".join(messages[:_MAX_NAMES]) + (f"; and {more:,} more" if more > 0 else "")
     if state == "passed" and not rate:
@@ -88,30 +91,34 @@ def _second_step(comparison: Comparison, confirmation: Confirmation) -> Regressi
     return Regression(state, message)
 
 
-def _cases_again(comparison: Comparison, confirmation: Confirmation, passes: PooledPasses) -> Regression | None:
-    """Whether single cases in doubt are worse by all of their samples; ``None`` if none is."""
-    doubtful = dict.fromkeys(chain_key(case.key) for case in cases_in_doubt(comparison))
-    second_ps = {key: comparison.noise.widened_of_case(case_p(passes.counts[key])) for key in doubtful}
-    lacking = set(passes.lacking)
-    confirmed = [key for key, p in second_ps.items() if key not in lacking and p * len(comparison.cases) < SECOND_STEP]
-    if confirmed:
-        names = ", ".join(f"{case} on {label}" for case, label in confirmed[:_MAX_NAMES])
-        return Regression("failed", f"{count_of(len(confirmed), 'case')} confirmed by new samples: {names}")
-    first_ps = {(case.test_id, case.model_label): case.p for case in comparison.cases}
-    unsure = [key for key in doubtful if key in lacking and first_ps[key] < CASE_ALPHA]
-    if unsure:
-        names = ", ".join(f"{case} on {label}" for case, label in unsure[:_MAX_NAMES])
-        why = f" ({confirmation.stopped})" if confirmation.stopped else ""
-        return Regression("unmeasured", f"{count_of(len(unsure), 'case')} could not be confirmed{why}: {names}")
-    return None
+def _cases_again(doubtful: Sequence[CasePasses], comparison: Comparison, confirmation: Confirmation) -> Regression:
+    """How single cases in doubt ended, by their new samples alone."""
+    sampled = single_cases(comparison, confirmation)
+    judged = [(case, sampled[case.test_id, case.model_label]) for case in doubtful]
+    judged.sort(key=lambda item: _WORST_FIRST.index(_STATES[item[1].state]))
+    state = _STATES[judged[0][1].state]
+    listed = [f"{_name(case, comparison)}; {_ending(single)}" for case, single in judged[:_MAX_NAMES]]
+    more = len(judged) - len(listed)
+    message = f"{count_of(len(judged), 'case')} {'was' if len(judged) == 1 else 'were'} in doubt: {'; '.join(listed)}"
+    message += f"; and {more:,} more" if more else ""
+    if confirmation.stopped and any(single.state == "unmeasured" for _, single in judged):
+        message += f" ({confirmation.stopped})"
+    return Regression(state, message)
 
 
-def _rate_again(comparison: Comparison, confirmation: Confirmation, passes: PooledPasses) -> Regression:
+def _ending(case: SingleCase) -> str:
+    measured = f"{case.new.failed} of {case.new.measured} failed" if case.new.measured else "none measured"
+    ending = {"passed": "not confirmed", "broken": "confirmed", "unmeasured": "could not be confirmed"}
+    return f"new samples: {measured}: {ending[case.state]}"
+
+
+def _rate_again(comparison: Comparison, confirmation: Confirmation) -> Regression:
     """Whether the pass rate, which is in doubt, is worse by all samples."""
+    passes = pooled_passes(comparison, confirmation)
     rate, noise, counts = comparison.pass_rate, comparison.noise, list(passes.counts.values())
     at_first = f"{rate.name} {_size(rate)} was in doubt (p {min(1.0, 2 * one_sided(rate)):.2g})"
     if passes.lacking:
-        state, why = without_samples(comparison, confirmation, passes.lacking)
+        state, why = without_samples(confirmation, passes.lacking)
         return Regression(state, at_first + why)
     second = worse_p(counts, noise)
     assert second is not None
@@ -119,10 +126,10 @@ def _rate_again(comparison: Comparison, confirmation: Confirmation, passes: Pool
     after = f"{_with_samples(confirmation)} {change:+.1f} points (p {2 * second:.2g})"
     if second < SECOND_STEP:
         return Regression("failed", f"{at_first}, {after}")
-    is_halved = rate.a is not None and 2 * change < -100 * rate.a
-    if (lowest_worse_p(counts, noise) >= SECOND_STEP and change < 0) or is_halved:
+    is_halved = rate.a is not None and is_true(-2 * passes.change, ">=", rate.a)
+    if change < 0 and (is_halved or lowest_worse_p(counts, noise) >= SECOND_STEP):
         return Regression("cannot_tell", f"{at_first}, {after}: too few cases and samples to show it")
-    samples = rate.samples[0], rate.samples[1] + confirmation.planned
+    samples = rate.samples[0], sum(case.b for case in counts) / rate.n_cases
     missed = detectable_within(
         rate.n_cases, rate.a or 0.0, rate.within or 0.0, samples, noise=noise, alpha=2 * SECOND_STEP
     )
@@ -147,7 +154,7 @@ def _metrics_again(comparison: Comparison, confirmation: Confirmation) -> Iterat
         first = doubtful[second.name]
         at_first = f"{first.name} {_size(first)} was in doubt (p {first.p_holm:.2g})"
         if item.lacking:
-            state, why = without_samples(comparison, confirmation, item.lacking)
+            state, why = without_samples(confirmation, item.lacking)
             yield Regression(state, at_first + why)
             continue
         p = 1.0 if second.p is None else min(1.0, second.p * family)
@@ -165,7 +172,7 @@ def _metrics_again(comparison: Comparison, confirmation: Confirmation) -> Iterat
 
 
 def _with_samples(confirmation: Confirmation) -> str:
-    return f"with {count_of(confirmation.planned, 'new sample')} of each case"
+    return f"with {confirmation.of_each_case}"
 
 
 def _worse_metrics(comparison: Comparison, level: float) -> Iterator[Difference]:
@@ -175,14 +182,15 @@ def _worse_metrics(comparison: Comparison, level: float) -> Iterator[Difference]
 
 
 def _named(cases: Sequence[CasePasses], comparison: Comparison) -> str:
-    is_run_named = len(comparison.labels) > 1
-    names = [
-        f"{case.test_id}{f' on {case.model_label}' if is_run_named else ''}"
-        f" ({case.counts.a_passed} of {case.counts.a} -> {case.counts.b_passed} of {case.counts.b}, p {case.p:.2g})"
-        for case in cases[:_MAX_NAMES]
-    ]
+    names = [_name(case, comparison) for case in cases[:_MAX_NAMES]]
     more = len(cases) - len(names)
     return ", ".join(names) + (f" and {more:,} more" if more else "")
+
+
+def _name(case: CasePasses, comparison: Comparison) -> str:
+    counts, label = case.counts, f" on {case.model_label}" if len(comparison.labels) > 1 else ""
+    passes = f"{counts.a_passed} of {counts.a} -> {counts.b_passed} of {counts.b}"
+    return f"{case.test_id}{label} ({passes}, p {case.p:.2g})"
 
 
 def _size(difference: Difference) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from visioneval.analysis.compare.must_pass import CaseKey
@@ -17,6 +18,7 @@ from visioneval.errors import UsageError
 from visioneval.expansion.file_hashes import FileHashes
 from visioneval.expansion.keys import HashOf, generation_key, grade_key
 from visioneval.expansion.plan import Call, Plan
+from visioneval.records.confirmations import read_confirmations
 from visioneval.records.keys import changed_parts, describe_parts
 from visioneval.records.model import CellKey, Record, RunInfo, read_records
 from visioneval.suite.selection.selection import Selection, narrowed_further
@@ -30,13 +32,13 @@ class CaseSamples:
     """New samples of the cases that share one output: a case that broke, cases with ``output_of`` it, and its turns.
 
     ``chains`` generate the new samples: a call, or the calls of all turns up to the last one that broke. ``samples``
-    are the numbers of those that may count. ``records`` are the records that exist, by cell. ``run_outputs`` are the
-    hashes of the run's outputs.
+    are the numbers of those that may count: all that exist, and others up to what was asked for. ``records`` are the
+    records that exist, by cell. ``run_outputs`` are the hashes of the run's outputs.
     """
 
     cases: tuple[ConfirmedCase, ...]
     chains: tuple[tuple[Call, ...], ...]
-    samples: range
+    samples: tuple[int, ...]
     run_outputs: frozenset[str | None]
     records: dict[CellKey, Record]
 
@@ -62,13 +64,13 @@ class CaseSamples:
         return max(case.needed for case in self.judged)
 
     @property
-    def error(self) -> str | None:
-        """The error of the first new sample that a case lacks to be decided."""
+    def error(self) -> tuple[CellKey, str] | None:
+        """The first new sample that a case lacks to be decided, and its error."""
         undecided = {case.key for case in self.judged if case.state == "unmeasured"}
         for cell, record in sorted(self.records.items()):
             if record.error is not None and record.verdict is Verdict.ERROR and cell[:2] in undecided:
                 message = " ".join(record.error.message.split())[:_MAX_ERROR]
-                return f"{cell[0]} on {cell[1]}, sample {cell[2]}: {record.error.kind}: {message}"
+                return cell, f"{record.error.kind}: {message}"
         return None
 
     @property
@@ -104,7 +106,10 @@ class CaseSamples:
 
 @dataclass(frozen=True, slots=True)
 class ConfirmationPlan:
-    """What ``--confirm`` may generate for a run: its plan with ``samples`` more samples of some cases."""
+    """What ``--confirm`` may generate for a run: up to ``samples`` more samples of some cases.
+
+    The plan has at least as many, and those that an earlier confirmation generated.
+    """
 
     folder: Path
     info: RunInfo
@@ -119,7 +124,9 @@ class ConfirmationPlan:
         """
         if not broken:
             return ()
-        cases, hash_of = {case.key: case for case in broken}, FileHashes(self.plan.folder)
+        cases, hash_of = dict[CaseKey, list[ConfirmedCase]](), FileHashes(self.plan.folder)
+        for case in broken:
+            cases.setdefault(case.key, []).append(case)
         chains = list(self._chains(cases))
         keys = {key for source, _ in chains for turn in source for key in (_key(turn), *map(_key, turn.dependents))}
         of_run = {record.cell: record for record in read_records(self.folder) if record.cell[:2] in keys}
@@ -129,15 +136,17 @@ class ConfirmationPlan:
         for source, new in chains:
             judged = [call for turn in source for call in (turn, *turn.dependents) if _key(call) in cases]
             self._check_unchanged(source, {_key(call) for call in judged}, of_run, hash_of)
-            first = new[0][0].samples[0]
-            numbers = range(first, first + self.samples)
+            numbers = [sample for turns in new for sample in turns[0].samples]
             valid = {
                 cell: by_cell[cell]
                 for turn in source
                 for cell in _valid(turn, numbers, by_cell, self.folder, hash_of)
                 if cell[:2] in cases
             }
-            samples.append(CaseSamples(tuple(cases[_key(call)] for call in judged), new, numbers, outputs, valid))
+            stored = {cell[2] for cell in valid}  # all count: a smaller number must not choose among them
+            free = islice((sample for sample in numbers if sample not in stored), max(0, self.samples - len(stored)))
+            counted = tuple(case for call in judged for case in cases[_key(call)])
+            samples.append(CaseSamples(counted, new, tuple(sorted((*stored, *free))), outputs, valid))
         return tuple(samples)
 
     def _chains(self, keys: Collection[CaseKey]) -> Iterator[tuple[tuple[Call, ...], tuple[tuple[Call, ...], ...]]]:
@@ -202,9 +211,11 @@ def plan_confirmation(
         raise UsageError(why)
     if not options.variables.keys() <= set(info.hidden_vars):
         raise UsageError("--var changes the suite of B: with --confirm, give only the secret variables of its run")
+    own = info.suite.samples
+    stored = (cell[2] + 1 - own for cell in (record.cell for record in read_confirmations(folder)))
     flags = Selection(cases=tuple(dict.fromkeys(case.test_id for case in cases)), models=labels)
     selection = narrowed_further(info.suite, info.selection, flags)
-    plan = load_stored_plan(folder, replace(options, selection=selection, samples=info.suite.samples + samples)).plan
+    plan = load_stored_plan(folder, replace(options, selection=selection, samples=own + max([samples, *stored]))).plan
     graders = tuple(grader for grader in plan.suite.graders if not grader.after_run)  # they compare the run's own
     plan = replace(plan, suite=plan.suite.model_copy(update={"graders": graders}))
     return ConfirmationPlan(folder, info, plan, samples)

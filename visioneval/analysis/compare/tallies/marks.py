@@ -55,6 +55,13 @@ class CellMarks:
         """For each cell, whether its case is flaky."""
         return _flags(self._marks, _FLAKY)
 
+    def errors(self) -> Flags:
+        """For each cell, whether it is an error."""
+        import numpy as np
+
+        errors: Flags = np.frombuffer(bytes(self._marks), np.uint8) & np.uint8(_VERDICT) == _CODES[Verdict.ERROR]
+        return errors
+
     def must_pass(self) -> Flags:
         """For each cell, whether its case is tagged ``must_pass``."""
         return _flags(self._marks, _MUST_PASS)
@@ -150,6 +157,12 @@ class PairMarks:
         import numpy as np
 
         return pairs.take(positions_of(np.flatnonzero(~self._flaky())))
+
+    def without_errors(self, pairs: Pairs) -> Pairs:
+        """The pairs that are an error on neither side, and whose case is not flaky."""
+        import numpy as np
+
+        return pairs.take(positions_of(np.flatnonzero(~(self._flaky() | self.a.errors() | self.b.errors()))))
 
     def breaks(self, *, same_output: bool) -> BreakCounts:
         """What became of the pairs whose case is not flaky, or of those of them with the same output."""
