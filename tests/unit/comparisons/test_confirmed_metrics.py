@@ -300,6 +300,22 @@ class TestBounds:
     def test_only_a_failure_that_is_not_sure_needs_new_samples(self, fallen_cases: int, gate: str, needs: bool) -> None:
         assert needs_all_cases(fallen(8, fallen_cases), parse_fail_on([gate])[0]) == needs
 
+    @pytest.mark.parametrize("gate", ["fine:0.5", "pass_rate:0.1"])
+    def test_flaky_cases_need_no_new_samples(self, gate: str) -> None:
+        before: Values = {(f"c{n}", "m"): [5] for n in range(8)}
+        after = {key: [2 if n < 5 else 5] for n, key in enumerate(before)}
+        assert not needs_all_cases(compared(before, after, flaky=True), parse_fail_on([gate])[0])
+        assert needs_all_cases(compared(before, after), parse_fail_on(["fine:0.5"])[0])
+
+    @pytest.mark.parametrize(
+        ("change", "text"), [(-0.0003, "-0.03 points"), (-0.0006, "-0.1 points"), (-0.125, "-12.5 points")]
+    )
+    def test_a_small_change_of_a_rate_is_no_zero(self, change: float, text: str) -> None:
+        comparison = fallen(8, 0)
+        rate = replace(comparison.pass_rate, difference=change, p=0.001)
+        (result,) = check_gates(replace(comparison, pass_rate=rate), parse_fail_on(["regressed"]))
+        assert result.message == f"pass_rate {text} (p 0.001)"
+
     def test_a_single_case_has_no_interval_and_is_in_doubt(self) -> None:
         assert needs_all_cases(fallen(1, 1), parse_fail_on(["fine:0.5"])[0])
 
