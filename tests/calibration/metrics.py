@@ -2,16 +2,19 @@
 
     python -m tests.calibration.metrics [REPETITIONS]
 
-Every cell passes, and has three metrics: two scores from 0 to 5 and a yes or no. So the gate ``regressed`` decides by
-its family of metrics alone. ``quality:0.1`` fails a fall of the first score by more than that. Each simulated comparison
-is judged by ``compare`` and its gates; new samples are taken as the engine takes them.
+Every cell passes, so that the gate ``regressed`` decides by its family of metrics alone. What is found is that of three
+metrics: two scores from 0 to 5 and a yes or no, where ``quality:0.1`` fails a fall of the first score by more than that.
+How often equal runs fail is also shown with metrics at their ceiling, and with runs that share an effect. Each simulated
+comparison is judged by ``compare`` and its gates; new samples are taken as the engine takes them.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -75,13 +78,94 @@ class Cases:
 
     def run(self, samples: int, chance: np.random.Generator) -> Side:
         """A run with some samples of each case."""
-        drawn = [self.sample(chance) for _ in range(samples)]
-        cells = [
-            Cell(str(case), "m", sample, Verdict.PASS, scores)
-            for case, row in enumerate(zip(*drawn, strict=True))
-            for sample, scores in enumerate(row)
-        ]
-        return Side(name="run", cells=cells, metrics=METRICS, state="complete")
+        return run_of([self.sample(chance) for _ in range(samples)], METRICS)
+
+
+def run_of(drawn: Sequence[Sequence[Mapping[str, Score]]], metrics: Mapping[str, Metric]) -> Side:
+    """A run with these samples, each of all cases."""
+    cells = [
+        Cell(str(case), "m", sample, Verdict.PASS, scores)
+        for case, row in enumerate(zip(*drawn, strict=True))
+        for sample, scores in enumerate(row)
+    ]
+    return Side(name="run", cells=cells, metrics=metrics, state="complete")
+
+
+@dataclass(frozen=True)
+class Yes:
+    """Metrics that are yes or no. The runs share an effect with this standard deviation, in logits."""
+
+    rate: float
+    correlation: float
+    shared: float = 0.0
+    metric: ClassVar[Metric] = Metric(type="bool", better="higher")
+
+    def cases(self, shape: tuple[int, int], chance: np.random.Generator) -> Floats:
+        """The rate of each metric (columns) in each case (rows)."""
+        return odds(self.rate, self.correlation, shape, chance)
+
+    def sample(self, cases: Floats, effect: float, chance: np.random.Generator) -> list[list[bool]]:
+        """A sample of each case in a run with an effect."""
+        share = cases / (cases + (1 - cases) * np.exp(-effect))
+        return (chance.random(cases.shape) < share).tolist()  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class AtCeiling:
+    """Scores of 5 minus a skewed loss: log-normal, whose median is .14."""
+
+    shared: ClassVar[float] = 0.0
+    metric: ClassVar[Metric] = SCORE
+
+    def cases(self, shape: tuple[int, int], chance: np.random.Generator) -> Floats:
+        """The logarithm of the median loss of each metric (columns) in each case (rows)."""
+        return chance.normal(-2, 0.5, shape)
+
+    def sample(self, cases: Floats, effect: float, chance: np.random.Generator) -> list[list[float]]:
+        """A sample of each case in a run with an effect."""
+        loss = np.exp(cases + 1.3 * chance.standard_normal(cases.shape)) - effect
+        return np.clip(5 - loss, 0, 5).tolist()  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Middle:
+    """Scores around 3.8. The runs share an effect with this standard deviation, in points."""
+
+    shared: float = 0.0
+    metric: ClassVar[Metric] = SCORE
+
+    def cases(self, shape: tuple[int, int], chance: np.random.Generator) -> Floats:
+        """The mean of each metric (columns) in each case (rows)."""
+        return chance.normal(3.8, BETWEEN, shape)
+
+    def sample(self, cases: Floats, effect: float, chance: np.random.Generator) -> list[list[float]]:
+        """A sample of each case in a run with an effect."""
+        return np.clip(np.rint(cases + effect + WITHIN * chance.standard_normal(cases.shape)), 0, 5).tolist()  # type: ignore[no-any-return]
+
+
+Population = Yes | AtCeiling | Middle
+POPULATIONS: tuple[Population, ...] = (Yes(0.95, 0.05), Yes(0.98, 0.02), AtCeiling(), Yes(0.85, 0.5, 0.3), Middle(0.3))
+
+
+def size(population: Population, design: tuple[int, int], metrics: int, new: int, times: int, seed: int = 0) -> Row:
+    """The share of equal runs that fail ``regressed`` with up to some ``new`` samples: both steps together."""
+    (cases, samples), names = design, [f"m{number}" for number in range(metrics)]
+    chance, gate, alarms = np.random.default_rng([seed, cases, samples, metrics, new]), GATES[:1], 0
+    for _ in range(times):
+        drawn = population.cases((cases, metrics), chance)
+        effects = population.shared * chance.standard_normal(2)
+
+        def sampled(side: int, number: int, drawn: Floats = drawn, effects: Floats = effects) -> list[Any]:
+            of_cases = [population.sample(drawn, float(effects[side]), chance) for _ in range(number)]
+            return [[dict(zip(names, row, strict=True)) for row in sample] for sample in of_cases]
+
+        of_names = dict.fromkeys(names, population.metric)
+        comparison = compare(run_of(sampled(0, samples), of_names), run_of(sampled(1, samples), of_names))
+        added = sampled(1, new) if needs_all_cases(comparison, gate[0]) else []
+        (result,) = check_gates(comparison, gate, with_new(comparison, added, new))
+        alarms += result.state == "failed"
+    title = f"{population}, {cases} x {samples}, {metrics} metrics"
+    return Row(title, f"confirm {new}", alarms / times, times)
 
 
 def failed(comparison: Comparison, confirmation: Confirmation | None = None) -> dict[str, bool]:
@@ -91,11 +175,17 @@ def failed(comparison: Comparison, confirmation: Confirmation | None = None) -> 
 
 
 def confirmed(comparison: Comparison, b: Cases, chance: np.random.Generator) -> tuple[dict[str, bool], bool]:
-    """Whether each gate failed with new samples where it is in doubt, and whether ``regressed`` needed any."""
-    drawn = [b.sample(chance) for _ in range(CONFIRM)]
+    """Whether each gate failed with new samples where one is in doubt, and whether ``regressed`` needed any."""
+    needed = [needs_all_cases(comparison, gate) for gate in GATES]
+    drawn = [b.sample(chance) for _ in range(CONFIRM if any(needed) else 0)]
+    return failed(comparison, with_new(comparison, drawn, CONFIRM)), needed[0]
+
+
+def with_new(comparison: Comparison, drawn: Sequence[Sequence[Mapping[str, Score]]], planned: int) -> Confirmation:
+    """A confirmation with these samples of all cases, if there are any."""
     new = {case.key: [sample[int(case.test_id)] for sample in drawn] for case in sampled_cases(comparison)}
-    verdicts: dict[CaseKey, Sequence[Verdict]] = {key: [Verdict.PASS] * CONFIRM for key in new}
-    return failed(comparison, Confirmation(CONFIRM, verdicts, scores=new)), needs_all_cases(comparison, GATES[0])
+    verdicts: dict[CaseKey, Sequence[Verdict]] = {key: [Verdict.PASS] * len(drawn) for key in new}
+    return Confirmation(planned, verdicts, scores=new)
 
 
 def simulate(cases: int, samples: int, by: Worse, times: int, seed: int = 0) -> list[Row]:
@@ -119,6 +209,9 @@ def simulate(cases: int, samples: int, by: Worse, times: int, seed: int = 0) -> 
 def main() -> None:
     """Prints the tables."""
     times = repetitions(400)
+    for population in POPULATIONS:
+        designs = itertools.product(SIZES, (1, 5), (3, 10))
+        show(str(population), (size(population, *design, times) for design in designs))
     for by in (Worse(), Worse(score=0.3), Worse(share=0.15), Worse(score=0.3, share=0.15)):
         for size in SIZES:
             show(str(by), simulate(*size, by, times if by == Worse() else times // 2))

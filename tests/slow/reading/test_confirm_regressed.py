@@ -61,7 +61,10 @@ def test_one_broken_case_is_sampled_first_and_then_all(runner: SuiteRunner, answ
     answers.set()
     code, gate, result = compare(runner, "--confirm", "3")
     assert (code, gate["state"]) == (0, "passed")
-    assert "was in doubt (p 0.5), and is not confirmed: with 3 new samples of each case -3.1 points" in gate["message"]
+    assert (
+        "was in doubt (p 0.5, not below 0.01), and is not confirmed: with 3 new samples of each case -3.1 points"
+        in (gate["message"])
+    )
     assert sampled(runner) == dict.fromkeys(NAMES, 3)
     assert "used 24 of 24" in result.stderr
 
@@ -132,7 +135,7 @@ def test_half_of_what_passed_is_too_much_to_call_chance(runner: SuiteRunner, ans
     answers.set(**lost)
     code, gate, _ = compare(runner, "--confirm", "1")
     assert (code, gate["state"]) == (3, "cannot_tell")
-    assert "-50.0 points (p 0.11): too few cases and samples to show it" in gate["message"]
+    assert "-50.0 points (p 0.11, not below 0.04): too few cases and samples to show it" in gate["message"]
 
 
 def test_less_than_half_may_be_chance(runner: SuiteRunner, answers: Answers) -> None:

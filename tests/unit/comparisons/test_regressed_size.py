@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from calibration.metrics import Worse
+from calibration.metrics import AtCeiling, Worse, Yes, size
 from calibration.metrics import simulate as simulate_metrics
 from calibration.regression import CONFIRM, SHOWN, Design, Drop, Population, simulate
 
@@ -36,11 +36,17 @@ def test_large_drops_are_found() -> None:
 
 @pytest.mark.slow
 def test_new_samples_of_metrics_fail_equal_runs_no_more_often_and_find_more() -> None:
-    """10 of 200 are expected at 5 %; 15 % fewer yeses are found in 10 and 27 % of comparisons."""
-    equal, fewer = (
-        {row.figure: row.value for row in simulate_metrics(30, 1, by, 200)} for by in (Worse(), Worse(share=0.15))
-    )
+    """10 of 200 are expected at 5 %; 15 % fewer yeses are found in 50 and 63 % of comparisons."""
+    equal = {row.figure: row.value for row in simulate_metrics(30, 1, Worse(), 200)}
+    fewer = {row.figure: row.value for row in simulate_metrics(30, 3, Worse(share=0.15), 100)}
     assert equal["regressed"] <= 0.075
     assert equal["regressed, confirm"] <= 0.075
     assert equal["quality:0.1, confirm"] < equal["quality:0.1"]
     assert fewer["regressed, confirm"] > fewer["regressed"] + 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("population", [Yes(0.95, 0.05), AtCeiling()], ids=str)
+def test_new_samples_of_metrics_at_their_ceiling_fail_equal_runs_no_more_often(population: Yes | AtCeiling) -> None:
+    """5 of 200 are expected at 2.5 %; by a t test over cases, the yeses failed 13."""
+    assert size(population, (30, 1), 1, 3, 200).value <= 0.05

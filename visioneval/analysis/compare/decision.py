@@ -21,7 +21,7 @@ from visioneval.analysis.compare.gates import (
     parse_fail_on,
 )
 from visioneval.analysis.compare.must_pass import Confirmation
-from visioneval.analysis.compare.unmeasured import with_unmeasured
+from visioneval.analysis.compare.unmeasured import granted_loss, with_unmeasured
 from visioneval.errors import UsageError
 
 
@@ -51,7 +51,7 @@ def decide(
     comparison: Comparison, criteria: Criteria, confirmation: Confirmation | None = None
 ) -> tuple[GateResult, ...]:
     """The result of every gate, then those of what B lost. Raises ``UsageError`` for a metric without a direction."""
-    results = check_gates(comparison, criteria.gates, confirmation)
+    results = check_gates(comparison, criteria.gates, confirmation, granted_loss(criteria.allowed))
     results = check_applicable(with_unmeasured(results, comparison, criteria.allowed))
     of_suites = [side.must_detect for side in (comparison.a, comparison.b) if side.must_detect is not None]
     points = criteria.must_detect if criteria.must_detect is not None else min(of_suites, default=None)

@@ -11,7 +11,6 @@ from visioneval.analysis.compare.new_samples import can_be_sampled
 from visioneval.analysis.compare.sampled import ConfirmedCase, SingleCase, sampled_cases
 from visioneval.analysis.compare.tallies.verdicts import CasePasses
 from visioneval.analysis.stats.between_runs import NO_NOISE, RunNoise
-from visioneval.analysis.stats.clusters import paired_test
 from visioneval.analysis.stats.within_cases import Counts, lowest_case_p, lowest_worse_p
 from visioneval.counted import count_of
 from visioneval.defaults import MAX_CONFIRM
@@ -21,10 +20,12 @@ FIRST_STEP, SECOND_STEP = 0.005, 0.02
 """One-sided levels with new samples of the pass rate: together half of ``ALPHA``. A single case that is worse at
 ``FIRST_STEP`` fails without any, and new samples may clear one that is worse only at ``CASE_ALPHA``."""
 METRICS_FIRST_STEP, METRICS_SECOND_STEP = 0.01, 0.04
-"""Two-sided levels with new samples, of all metrics together: together ``ALPHA``."""
+"""Two-sided levels with new samples, of all metrics together: together ``ALPHA``. Only half of each can fail a gate."""
 DOUBT = 0.3
 """The pass rate is in doubt up to this one-sided p, and a metric up to this adjusted p. Three in ten equal runs are by
 their pass rate, and seven need no new samples."""
+_FEWEST_CASES = 3
+"""With fewer cases, no metric has an adjusted p up to ``DOUBT``."""
 
 
 def cases_in_doubt(comparison: Comparison) -> tuple[CasePasses, ...]:
@@ -53,25 +54,19 @@ def is_rate_in_doubt(comparison: Comparison) -> bool:
 
 
 def metrics_in_doubt(comparison: Comparison) -> list[Difference]:
-    """The metrics that are worse, and not yet surely so.
-
-    One that no new samples can decide, as too few cases have it, is only in doubt where one step would fail it.
-    """
-    family = max(1, sum(item.lowest_p < ALPHA for item in comparison.metrics))
+    """The metrics that are worse, and not yet surely so. Each is one of those ``tested_again``."""
     return [
         item
-        for item in comparison.metrics
-        if (item.worse_by or 0) > 0
-        and item.p_holm is not None
-        and METRICS_FIRST_STEP <= item.p_holm <= DOUBT
-        and (item.p_holm < ALPHA or lowest_metric_p(item.n_cases) * family < METRICS_SECOND_STEP)
+        for item in tested_again(comparison)
+        if (item.worse_by or 0) > 0 and item.p_holm is not None and METRICS_FIRST_STEP <= item.p_holm <= DOUBT
     ]
 
 
-def lowest_metric_p(cases: int) -> float:
-    """The two-sided p-value of a metric that changes by the same amount in each of some cases."""
-    test = paired_test([1.0] * cases)
-    return 1.0 if test is None else test.p
+def tested_again(comparison: Comparison) -> list[Difference]:
+    """The metrics that the second step tests, among which it shares its level: those that new samples could show to be
+    worse. Which these are depends on no score.
+    """
+    return [item for item in comparison.metrics if item.metric.better != "none" and item.n_cases >= _FEWEST_CASES]
 
 
 def undecided(comparison: Comparison) -> str:

@@ -18,7 +18,7 @@ from visioneval.analysis.compare.must_pass import (
     flaky_must_pass,
     must_pass_cases,
 )
-from visioneval.analysis.compare.pooled import pooled_metrics, pooled_passes, without_samples
+from visioneval.analysis.compare.pooled import PooledMetric, PooledPasses, pooled_metrics, pooled_passes
 from visioneval.analysis.compare.regressed import check_regressed
 from visioneval.counted import count_of
 from visioneval.defaults import MAX_CONFIRM
@@ -99,22 +99,27 @@ def check_confirm(samples: int, gates: Sequence[FailOn]) -> None:
 
 def needs_all_cases(comparison: Comparison, gate: FailOn) -> bool:
     """Whether the gate is in doubt, and only new samples of all compared cases can decide it."""
-    if gate.metric is None or not comparison.stable_pairs:
+    if gate.metric is None:
         return gate.text == REGRESSED and is_in_doubt(comparison)
+    if not comparison.stable_pairs:
+        return False
     if any(changed.metric == gate.metric for changed in comparison.changed_metrics):
         return False
     return _is_bound_in_doubt(_difference_of(gate.metric, comparison), gate.allowed)
 
 
 def check_gates(
-    comparison: Comparison, gates: Sequence[FailOn], confirmation: Confirmation | None = None
+    comparison: Comparison,
+    gates: Sequence[FailOn],
+    confirmation: Confirmation | None = None,
+    granted: float = 0.0,
 ) -> tuple[GateResult, ...]:
     """Checks every gate. Raises ``UsageError`` for a metric without a direction.
 
-    ``confirmation`` has new samples of what is in doubt. ``broken`` and ``broken_same_output`` never use it:
-    they are about single cells of B, which new samples are not.
+    ``confirmation`` has new samples of what is in doubt, of which the share ``granted`` may lack a number. ``broken``
+    and ``broken_same_output`` never use it: they are about single cells of B, which new samples are not.
     """
-    return tuple(_check(gate, comparison, confirmation) for gate in gates)
+    return tuple(_check(gate, comparison, confirmation, granted) for gate in gates)
 
 
 def check_applicable(results: Sequence[GateResult]) -> tuple[GateResult, ...]:
@@ -170,15 +175,15 @@ def overall_state(comparison: Comparison, results: Sequence[GateResult]) -> Over
     return "cannot_tell" if "cannot_tell" in states else "passed"
 
 
-def _check(gate: FailOn, comparison: Comparison, confirmation: Confirmation | None) -> GateResult:
+def _check(gate: FailOn, comparison: Comparison, confirmation: Confirmation | None, granted: float) -> GateResult:
     if gate.text == MUST_PASS:
         return _check_must_pass(gate, comparison, confirmation)
     if not comparison.stable_pairs:
         return GateResult(gate, "not_applicable", _ALL_FLAKY)
     if gate.metric is not None:
-        return _check_bound(gate, gate.metric, comparison, confirmation)
+        return _check_bound(gate, gate.metric, comparison, confirmation, granted)
     if gate.text == REGRESSED:
-        regression = check_regressed(comparison, confirmation)
+        regression = check_regressed(comparison, confirmation, granted)
         return GateResult(gate, regression.state, regression.message)
     return _check_broken(gate, comparison)
 
@@ -230,7 +235,9 @@ def cells_lost(comparison: Comparison) -> Cells:
     return comparison.only_a.where(is_lost)
 
 
-def _check_bound(gate: FailOn, name: str, comparison: Comparison, confirmation: Confirmation | None) -> GateResult:
+def _check_bound(
+    gate: FailOn, name: str, comparison: Comparison, confirmation: Confirmation | None, granted: float
+) -> GateResult:
     if (changed := next((item for item in comparison.changed_metrics if item.metric == name), None)) is not None:
         return GateResult(gate, "unmeasured", str(changed))
     difference = _difference_of(name, comparison)
@@ -248,7 +255,7 @@ def _check_bound(gate: FailOn, name: str, comparison: Comparison, confirmation: 
     is_failed = is_true(difference.worse_by, ">", gate.allowed)
     message = f"{difference.a:.4g} -> {difference.b:.4g} ({_shown(difference.difference, gate)})"
     if confirmation is not None and _is_bound_in_doubt(difference, gate.allowed):
-        return _check_again(gate, difference, message, comparison, confirmation)
+        return _check_again(gate, difference, message, comparison, confirmation, granted)
     return GateResult(gate, "failed" if is_failed else "passed", message)
 
 
@@ -264,24 +271,24 @@ def _is_bound_in_doubt(difference: Difference, allowed: float) -> bool:
 
 
 def _check_again(
-    gate: FailOn, first: Difference, message: str, comparison: Comparison, confirmation: Confirmation
+    gate: FailOn,
+    first: Difference,
+    message: str,
+    comparison: Comparison,
+    confirmation: Confirmation,
+    granted: float,
 ) -> GateResult:
     """Fails if a number that is in doubt got worse by more than is allowed in all samples of B."""
-    change: float | None
+    pooled: PooledPasses | PooledMetric
     if first.name == PASS_RATE:
-        passes = pooled_passes(comparison, confirmation)
-        change, lacking = passes.change, passes.lacking
+        pooled = pooled_passes(comparison, confirmation)
     else:
         (pooled,) = pooled_metrics(comparison, confirmation, [first])
-        change, lacking = pooled.difference.difference, pooled.lacking
-    assert change is not None
-    if lacking:
-        state, why = without_samples(confirmation, lacking)
-        return GateResult(gate, state, f"{message} was in doubt{why}")
-    is_failed = is_true(-change if first.metric.better == "higher" else change, ">", gate.allowed)
-    after = f"with {confirmation.of_each_case} {_shown(change, gate)}"
-    is_confirmed = "confirmed" if is_failed else "not confirmed"
-    return GateResult(gate, "failed" if is_failed else "passed", f"{message}; {after}: {is_confirmed}")
+    if (lack := pooled.new.why_not_pooled(confirmation, granted)) is not None:
+        return GateResult(gate, lack[0], f"{message} was in doubt{lack[1]}")
+    is_failed = is_true(-pooled.change if first.metric.better == "higher" else pooled.change, ">", gate.allowed)
+    after = f"over all samples, {pooled.new.words(confirmation)}, {_shown(pooled.change, gate)}, which decides"
+    return GateResult(gate, "failed" if is_failed else "passed", f"{message}; {after}")
 
 
 def _shown(change: float, gate: FailOn) -> str:

@@ -2,34 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from math import fsum
-from operator import truediv
-from typing import Literal, NamedTuple
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import fsum, nan
+from typing import Literal
 
+from visioneval.analysis.cells import Cell, PooledCell
 from visioneval.analysis.compare.compare import Comparison
-from visioneval.analysis.compare.differences import Difference, PairCounts, cases_difference
+from visioneval.analysis.compare.differences import Difference
 from visioneval.analysis.compare.doubt import chain_key
 from visioneval.analysis.compare.must_pass import CaseKey, Confirmation
-from visioneval.analysis.compare.paired_scores import PairedScores, PairedSums
-from visioneval.analysis.compare.sampled import sampled_cases, single_cases
+from visioneval.analysis.compare.pairing import CellPair
+from visioneval.analysis.compare.sampled import single_cases
 from visioneval.analysis.compare.tallies.metrics import MetricTally
-from visioneval.analysis.scores import SampleNumbers
+from visioneval.analysis.left_out import LeftOut
+from visioneval.analysis.stats.permutations import Samples, lowest_p, mean_change, permutation_test
 from visioneval.analysis.stats.within_cases import Counts
 from visioneval.counted import count_of
 from visioneval.suite.turns import chain_of
+from visioneval.types import Score, Verdict
 
-_ROUNDING = 1e-12
-"""A difference below this, relative to the sums, comes from rounding."""
+_MAX_NAMES = 5
+
+
+@dataclass(slots=True)
+class NewSamples:
+    """Counts the new samples of some cases.
+
+    Of ``units`` that were generated, ``unmeasured`` are an ERROR or have ``null`` as score, and ``missing`` more were
+    planned. ``lacking`` are the cases that lack any of these.
+    """
+
+    units: int = 0
+    unmeasured: int = 0
+    missing: int = 0
+    lacking: dict[CaseKey, None] = field(default_factory=dict)
+
+    def add(self, case: CaseKey, *, units: int, unmeasured: int, missing: int) -> None:
+        """Counts the samples of a case on a model run, or of one of its turns."""
+        self.units += units
+        self.unmeasured += unmeasured
+        self.missing += missing
+        if unmeasured or missing:
+            self.lacking[case] = None
+
+    def words(self, confirmation: Confirmation) -> str:
+        """``with 3 new samples of each case``, and how many of them were not measured."""
+        lost = f" ({self._left_out.sentence('new sample')})" if self.unmeasured else ""
+        return f"with {confirmation.of_each_case}{lost}"
+
+    @property
+    def _left_out(self) -> LeftOut:
+        return LeftOut(self.unmeasured, self.units)
+
+    def why_not_pooled(
+        self, confirmation: Confirmation, granted: float
+    ) -> tuple[Literal["unmeasured", "cannot_tell"], str] | None:
+        """The state of a gate that is in doubt and lacks too many new samples, and why, after its numbers.
+
+        ``None`` if it lacks few enough: as many as of the pairs of a comparison, or the share ``granted``.
+        """
+        cases = count_of(len(self.lacking), "case")
+        if self.missing and confirmation.stopped:
+            return "unmeasured", f", and {cases} could not be confirmed ({confirmation.stopped})"
+        if self.missing and confirmation.failed:
+            failed = " and ".join(confirmation.failed)
+            return "cannot_tell", f"; only new samples of all cases can decide, and {failed} failed without them"
+        if self.missing:
+            return "unmeasured", f", and {cases} could not be confirmed"
+        if not self.unmeasured or (self.unmeasured < self.units and not self._left_out.is_too_much(granted)):
+            return None
+        sentence = self._left_out.sentence("new sample", granted)
+        cure = " (--allow unmeasured=RATE accepts more)" if self.unmeasured < self.units else ""
+        if confirmation.stopped:
+            return "unmeasured", f", and {cases} could not be confirmed ({confirmation.stopped}): {sentence}{cure}"
+        is_run_named = len({label for _, label in self.lacking}) > 1
+        listed = list(self.lacking)[:_MAX_NAMES]
+        names = ", ".join(f"{case} on {label}" if is_run_named else case for case, label in listed)
+        names += f" and {len(self.lacking) - _MAX_NAMES:,} more" if len(self.lacking) > _MAX_NAMES else ""
+        return "unmeasured", f", and {sentence}: {names}{cure}"
 
 
 @dataclass(frozen=True, slots=True)
 class PooledPasses:
-    """The passes of each case on each model run, with the new samples. ``lacking`` have too few of these."""
+    """The passes of each case on each model run, with the new samples."""
 
     counts: Mapping[CaseKey, Counts]
-    lacking: tuple[CaseKey, ...]
+    new: NewSamples
+
+    @property
+    def lacking(self) -> Collection[CaseKey]:
+        """The cases with too few new samples that have a verdict."""
+        return self.new.lacking
 
     @property
     def change(self) -> float:
@@ -40,99 +105,119 @@ class PooledPasses:
 
 @dataclass(frozen=True, slots=True)
 class PooledMetric:
-    """The difference of a metric, with the new samples. ``lacking`` are cases with too few of these that have it.
+    """The samples of a metric, with the new ones, by case and model run. ``first`` is its difference without these."""
 
-    ``change_of_new`` is the difference of the new samples alone, of the cases that have any.
-    """
-
-    difference: Difference
-    change_of_new: float
-    lacking: tuple[CaseKey, ...]
+    first: Difference
+    samples: Sequence[Samples]
+    new: NewSamples
 
     @property
-    def is_new_worse(self) -> bool:
-        """Whether the new samples alone are worse than A."""
-        return self.change_of_new < 0 if self.difference.metric.better == "higher" else self.change_of_new > 0
+    def change(self) -> float:
+        """By how much B is higher: the mean over cases of the difference within the case."""
+        return mean_change(self.samples)
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether B is worse, by chance or not."""
+        return self.change < 0 if self.first.metric.better == "higher" else self.change > 0
+
+    def p(self, tests: int) -> float:
+        """The one-sided p-value, as one of some ``tests``, that B is worse only by chance."""
+        sign = 1 if self.first.metric.better == "higher" else -1
+        signed = [item._replace(weights=[sign * weight for weight in item.weights]) for item in self.samples]
+        p, variance = permutation_test(signed, tests)
+        return self.first.noise.widened(p, variance) if variance else p
+
+    @property
+    def lowest_p(self) -> float:
+        """The lowest ``p`` that so many samples could have had."""
+        return lowest_p(self.samples)
 
 
 def pooled_passes(comparison: Comparison, confirmation: Confirmation) -> PooledPasses:
-    """The passes of B's samples and the new ones."""
-    sampled, counts, lacking = single_cases(comparison, confirmation), dict[CaseKey, Counts](), []
+    """The passes of B's samples and the new ones. The turns of a case are one case."""
+    sampled, counts, new = single_cases(comparison, confirmation), dict[CaseKey, Counts](), NewSamples()
     for case in comparison.cases:
         key, before = (case.test_id, case.model_label), case.counts
-        new = sampled[key].new
-        counts[key] = before._replace(b_passed=before.b_passed + new.passed, b=before.b + new.measured)
-        if new.measured < sampled[key].planned:
-            lacking.append(key)
-    return PooledPasses(counts, tuple(lacking))
+        added, planned = sampled[key].new, sampled[key].planned
+        counts[key] = before._replace(b_passed=before.b_passed + added.passed, b=before.b + added.measured)
+        new.add(key, units=added.total, unmeasured=added.errors, missing=planned - added.total)
+    return PooledPasses(counts, new)
 
 
 def pooled_metrics(
     comparison: Comparison, confirmation: Confirmation, differences: Collection[Difference]
 ) -> list[PooledMetric]:
-    """The differences of some metrics over B's samples and the new ones. Reads the pairs of the comparison again."""
-    if not any(confirmation.scores.values()):
-        lacking = tuple(dict.fromkeys(chain_key(case.key) for case in sampled_cases(comparison)))
-        return [PooledMetric(item, 0.0, lacking) for item in differences]
-    tally = MetricTally(
-        {item.name: comparison.metric_tags[item.name] for item in differences}, comparison.counter_examples
-    )
-    numbers = SampleNumbers()
+    """The samples of some metrics, B's own and the new ones. Reads the pairs of the comparison again."""
+    tags = {item.name: comparison.metric_tags[item.name] for item in differences}
+    tally = _SampleTally(tags, comparison.counter_examples)
     for pair in comparison.stable_pairs:
-        tally.add(numbers[pair.b.test_id, pair.b.model_label], pair)
-    scores, keys = tally.scores(), list(numbers)
-    return [_with_new(item, scores[item.name], keys, confirmation) for item in differences]
+        tally.add(0, pair)
+    return [_with_new(item, tally.samples[item.name], confirmation) for item in differences]
 
 
-class _Stratum(NamedTuple):
-    """The pairs of a case on a model run, and for as many samples the sums of A, of all of B, and of the new ones."""
+@dataclass(slots=True)
+class _Turn:
+    """The samples of a case, or of one of its turns, on a model run: the score of each by its number."""
 
-    pairs: int
-    a: float
-    b: float
-    new: float
-
-
-def _with_new(
-    difference: Difference, scores: PairedScores, keys: Sequence[CaseKey], confirmation: Confirmation
-) -> PooledMetric:
-    """Adds the new samples of each case on each model run to its own, whose share of the case stays the same."""
-    strata, lacking = dict[str, list[_Stratum]](), dict[CaseKey, None]()
-    for number, n_pairs, sum_a, sum_change in zip(scores.numbers(), *scores.by_case(), strict=True):
-        key = keys[number]
-        found = (sample.get(difference.name) for sample in confirmation.scores.get(key, ()))
-        new = [value for value in found if value is not None]
-        if len(new) < confirmation.planned(key):
-            lacking[chain_key(key)] = None
-        sum_b = fsum((sum_a, sum_change, *new)) * n_pairs / (n_pairs + len(new))
-        sum_of_new = fsum(new) * n_pairs / len(new) if new else sum_a
-        strata.setdefault(chain_of(key[0]), []).append(_Stratum(n_pairs, sum_a, sum_b, sum_of_new))
-    cases = strata.values()
-    pairs = [sum(stratum.pairs for stratum in case) for case in cases]
-    before = [fsum(stratum.a for stratum in case) for case in cases]
-    changes = [_change([stratum.a for stratum in case], [stratum.b for stratum in case]) for case in cases]
-    of_new = [_change([stratum.a for stratum in case], [stratum.new for stratum in case]) for case in cases]
-    sums = PairedSums(pairs, before, changes)
-    counts = PairCounts(difference.higher, difference.lower, difference.unmeasured)
-    pooled = cases_difference(difference.name, difference.metric, sums, counts, noise=difference.noise)
-    change_of_new = fsum(map(truediv, of_new, pairs)) / max(1, len(pairs))
-    return PooledMetric(pooled, change_of_new, tuple(lacking))
+    pairs: int = 0
+    a: dict[tuple[int, int], float] = field(default_factory=dict)
+    """By run of a baseline, and number of the sample."""
+    b: dict[int, float] = field(default_factory=dict)
+    """By number of the sample. Those of new ones are negative."""
 
 
-def _change(before: Sequence[float], after: Sequence[float]) -> float:
-    """The difference of the sums of a case; 0 where it comes from rounding, so that the case did not change."""
-    change = fsum((*after, *(-value for value in before)))
-    return 0.0 if abs(change) <= _ROUNDING * fsum(map(abs, (*before, *after))) else change
+class _SampleTally(MetricTally):
+    """Collects the scores of the samples that each metric compares."""
+
+    def __init__(self, tags: Mapping[str, frozenset[str]], counter_examples: Collection[str]) -> None:
+        """No scores of these metrics, each with the tags that it reads."""
+        super().__init__(tags, counter_examples)
+        self.samples: dict[str, dict[CaseKey, _Turn]] = {name: {} for name in tags}
+
+    def _compared(self, name: str, pair: CellPair) -> None:
+        score_of_b = pair.b.scores[name]
+        if pair.a.scores[name] is None or score_of_b is None:
+            return
+        turn = self.samples[name].setdefault((pair.b.test_id, pair.b.model_label), _Turn())
+        turn.pairs += 1
+        turn.b[pair.b.sample_index] = score_of_b
+        runs: Sequence[Cell | None] = pair.a.cells if isinstance(pair.a, PooledCell) else (pair.a,)
+        for run, cell in enumerate(runs):
+            score = None if cell is None else cell.scores.get(name)
+            if score is not None:
+                turn.a[run, pair.b.sample_index] = score
 
 
-def without_samples(
-    confirmation: Confirmation, lacking: Sequence[CaseKey]
-) -> tuple[Literal["unmeasured", "cannot_tell"], str]:
-    """The state of a gate that is in doubt and lacks new samples of these cases, and why, after its numbers."""
-    cases = count_of(len(lacking), "case")
-    if confirmation.stopped:
-        return "unmeasured", f", and {cases} could not be confirmed ({confirmation.stopped})"
-    if confirmation.failed:
-        failed = " and ".join(confirmation.failed)
-        return "cannot_tell", f"; only new samples of all cases can decide, and {failed} failed without them"
-    return "unmeasured", f", and new samples of {cases} lack it"
+def _with_new(first: Difference, turns: Mapping[CaseKey, _Turn], confirmation: Confirmation) -> PooledMetric:
+    """Adds the new samples of each case on each model run to its own, whose share of the case stays the same.
+
+    A sample without the score is one to which the metric does not apply.
+    """
+    new, by_chain = NewSamples(), dict[CaseKey, list[_Turn]]()
+    pairs = Counter[str]()
+    for key, turn in turns.items():
+        scores = list(_new_scores(first.name, key, confirmation))
+        measured = {-1 - number: score for number, score in scores if score is not None}
+        missing = confirmation.planned(key) - len(confirmation.verdicts.get(key, ()))
+        new.add(chain_key(key), units=len(scores), unmeasured=len(scores) - len(measured), missing=missing)
+        turn.b |= measured
+        pairs[chain_of(key[0])] += turn.pairs
+        by_chain.setdefault(chain_key(key), []).append(turn)
+    samples = []
+    for (case, _), of_chain in by_chain.items():
+        rows_a = dict.fromkeys(row for turn in of_chain for row in turn.a)
+        rows_b = dict.fromkeys(row for turn in of_chain for row in turn.b)
+        a = [[turn.a.get(row, nan) for turn in of_chain] for row in rows_a]
+        b = [[turn.b.get(row, nan) for turn in of_chain] for row in rows_b]
+        samples.append(Samples(a, b, [turn.pairs / pairs[case] / len(pairs) for turn in of_chain]))
+    return PooledMetric(first, samples, new)
+
+
+def _new_scores(name: str, case: CaseKey, confirmation: Confirmation) -> Iterator[tuple[int, Score]]:
+    """The scores of the new samples of a case, each with its number: ``None`` also if the sample has no verdict."""
+    scores = iter(confirmation.scores.get(case, ()))
+    for number, verdict in enumerate(confirmation.verdicts.get(case, ())):
+        sample: Mapping[str, Score] = {name: None} if verdict is Verdict.ERROR else next(scores, {})
+        if name in sample:
+            yield number, sample[name]

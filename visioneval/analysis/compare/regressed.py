@@ -11,7 +11,7 @@ their new samples pass. So they fail no more often than without, and nothing but
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from visioneval.analysis.compare.compare import Comparison
@@ -23,19 +23,19 @@ from visioneval.analysis.compare.doubt import (
     SECOND_STEP,
     cases_in_doubt,
     is_rate_in_doubt,
-    lowest_metric_p,
     metrics_in_doubt,
     one_sided,
+    tested_again,
     undecided,
 )
 from visioneval.analysis.compare.must_pass import Confirmation
-from visioneval.analysis.compare.pooled import pooled_metrics, pooled_passes, without_samples
+from visioneval.analysis.compare.pooled import pooled_metrics, pooled_passes
 from visioneval.analysis.compare.sampled import SingleCase, single_cases
 from visioneval.analysis.compare.tallies.verdicts import CasePasses
 from visioneval.analysis.stats.power import detectable_within
 from visioneval.analysis.stats.within_cases import lowest_worse_p, worse_p
 from visioneval.counted import count_of
-from visioneval.rules import is_true
+from visioneval.rules import is_true, show_beside
 
 State = Literal["passed", "failed", "unmeasured", "cannot_tell"]
 _WORST_FIRST: tuple[State, ...] = ("failed", "unmeasured", "cannot_tell", "passed")
@@ -52,8 +52,13 @@ class Regression:
     message: str
 
 
-def check_regressed(comparison: Comparison, confirmation: Confirmation | None = None) -> Regression:
-    """Fails where a test shows that B is worse. Where B is worse and no test could show it, it cannot tell."""
+def check_regressed(
+    comparison: Comparison, confirmation: Confirmation | None = None, granted: float = 0.0
+) -> Regression:
+    """Fails where a test shows that B is worse. Where B is worse and no test could show it, it cannot tell.
+
+    ``granted`` is the share of the new samples that may lack a number.
+    """
     rate = comparison.pass_rate
     if not rate.n_pairs:
         return Regression("unmeasured", "no pair with both cells measured")
@@ -66,7 +71,7 @@ def check_regressed(comparison: Comparison, confirmation: Confirmation | None = 
     worse += [f"{count_of(len(cases), 'case')}: {_named(cases, comparison)}"] if cases else []
     if worse:
         return Regression("failed", ", ".join(worse))
-    if confirmation is not None and (decided := _second_step(comparison, confirmation)) is not None:
+    if confirmation is not None and (decided := _second_step(comparison, confirmation, granted)) is not None:
         return decided
     if why := undecided(comparison):
         return Regression("cannot_tell", why)
@@ -74,12 +79,15 @@ def check_regressed(comparison: Comparison, confirmation: Confirmation | None = 
     return Regression("passed", f"no regression found over {cases_read}; {_missed(rate.detectable)}")
 
 
-def _second_step(comparison: Comparison, confirmation: Confirmation) -> Regression | None:
-    """The result of all samples of what was in doubt; ``None`` if nothing was."""
+def _second_step(comparison: Comparison, confirmation: Confirmation, granted: float) -> Regression | None:
+    """The result of all samples of what was in doubt, and of what was not but is worse by all samples; else ``None``.
+
+    The level of a number is that of its test by all samples, whatever made these necessary.
+    """
     doubtful = cases_in_doubt(comparison)
     cases = [_cases_again(doubtful, comparison, confirmation)] if doubtful else []
-    rate = [_rate_again(comparison, confirmation)] if is_rate_in_doubt(comparison) else []
-    found_again = [*cases, *rate, *_metrics_again(comparison, confirmation)]
+    rate = list(_rate_again(comparison, confirmation, granted))
+    found_again = [*cases, *rate, *_metrics_again(comparison, confirmation, granted)]
     if not found_again:
         return None
     state = next(state for state in _WORST_FIRST if any(item.state == state for item in found_again))
@@ -112,67 +120,67 @@ def _ending(case: SingleCase) -> str:
     return f"new samples: {measured}: {ending[case.state]}"
 
 
-def _rate_again(comparison: Comparison, confirmation: Confirmation) -> Regression:
-    """Whether the pass rate, which is in doubt, is worse by all samples."""
+def _rate_again(comparison: Comparison, confirmation: Confirmation, granted: float) -> Iterator[Regression]:
+    """Whether the pass rate is worse by all samples. Nothing where it was not in doubt and is not."""
     passes = pooled_passes(comparison, confirmation)
     rate, noise, counts = comparison.pass_rate, comparison.noise, list(passes.counts.values())
-    at_first = f"{rate.name} {_size(rate)} was in doubt (p {min(1.0, 2 * one_sided(rate)):.2g})"
-    if passes.lacking:
-        state, why = without_samples(confirmation, passes.lacking)
-        return Regression(state, at_first + why)
+    is_doubtful = is_rate_in_doubt(comparison)
+    first_p = min(1.0, 2 * one_sided(rate))
+    at_first = f"{rate.name} {_size(rate)} was in doubt ({_beside_level(first_p, 2 * FIRST_STEP)})"
+    if (lack := passes.new.why_not_pooled(confirmation, granted)) is not None:
+        if is_doubtful:
+            yield Regression(lack[0], at_first + lack[1])
+        return
     second = worse_p(counts, noise)
     assert second is not None
-    change = 100 * passes.change
-    after = f"{_with_samples(confirmation)} {change:+.1f} points (p {2 * second:.2g})"
+    change, p = passes.change, _beside_level(min(1.0, 2 * second), 2 * SECOND_STEP)
+    after = f"{passes.new.words(confirmation)} {_points(change)} ({p})"
+    is_halved = rate.a is not None and is_true(-2 * change, ">=", rate.a)
     if second < SECOND_STEP:
-        return Regression("failed", f"{at_first}, {after}")
-    is_halved = rate.a is not None and is_true(-2 * passes.change, ">=", rate.a)
-    if change < 0 and (is_halved or lowest_worse_p(counts, noise) >= SECOND_STEP):
-        return Regression("cannot_tell", f"{at_first}, {after}: too few cases and samples to show it")
-    samples = rate.samples[0], sum(case.b for case in counts) / rate.n_cases
-    missed = detectable_within(
-        rate.n_cases, rate.a or 0.0, rate.within or 0.0, samples, noise=noise, alpha=2 * SECOND_STEP
-    )
-    return Regression("passed", f"{at_first}, and is not confirmed: {after}; {_missed(missed)}")
-
-
-def _metrics_again(comparison: Comparison, confirmation: Confirmation) -> Iterator[Regression]:
-    """For each metric in doubt, whether it is worse by all samples, by Bonferroni over the metrics that could be.
-
-    The new samples alone must be worse too. Where scores hardly vary, a fall in the run alone is as significant with
-    new samples that show none.
-    """
-    doubtful = {item.name: item for item in metrics_in_doubt(comparison)}
-    if not doubtful:
+        yield Regression("failed", f"{at_first}, {after}" if is_doubtful else f"{rate.name} {after}")
+    elif not is_doubtful:
         return
-    pooled = pooled_metrics(comparison, confirmation, comparison.metrics)
-    family = max(1, sum(item.difference.lowest_p < ALPHA for item in pooled))
-    for item in pooled:
-        second = item.difference
-        if second.name not in doubtful:
+    elif change < 0 and (is_halved or lowest_worse_p(counts, noise) >= SECOND_STEP):
+        yield Regression("cannot_tell", f"{at_first}, {after}: too few cases and samples to show it")
+    else:
+        samples = rate.samples[0], sum(case.b for case in counts) / rate.n_cases
+        missed = detectable_within(
+            rate.n_cases, rate.a or 0.0, rate.within or 0.0, samples, noise=noise, alpha=2 * SECOND_STEP
+        )
+        yield Regression("passed", f"{at_first}, and is not confirmed: {after}; {_missed(missed)}")
+
+
+def _metrics_again(comparison: Comparison, confirmation: Confirmation, granted: float) -> Iterator[Regression]:
+    """Whether each metric is worse by all samples, by Bonferroni. Nothing of one that was not in doubt and is not."""
+    doubtful = {item.name for item in metrics_in_doubt(comparison)}
+    if not doubtful and not any(confirmation.scores.values()):
+        return
+    tested = tested_again(comparison)
+    for item in pooled_metrics(comparison, confirmation, tested):
+        first, is_doubtful = item.first, item.first.name in doubtful
+        first_p = 1.0 if first.p_holm is None else first.p_holm
+        at_first = f"{first.name} {_size(first)} was in doubt ({_beside_level(first_p, METRICS_FIRST_STEP)})"
+        if (lack := item.new.why_not_pooled(confirmation, granted)) is not None:
+            if is_doubtful:
+                yield Regression(lack[0], at_first + lack[1])
             continue
-        first = doubtful[second.name]
-        at_first = f"{first.name} {_size(first)} was in doubt (p {first.p_holm:.2g})"
-        if item.lacking:
-            state, why = without_samples(confirmation, item.lacking)
-            yield Regression(state, at_first + why)
+        is_worse = item.is_worse
+        p = min(1.0, 2 * len(tested) * item.p(len(tested))) if is_worse else 1.0
+        size = _size(replace(first, difference=item.change))
+        after = f"{item.new.words(confirmation)} {size} ({_beside_level(p, METRICS_SECOND_STEP)})"
+        if p < METRICS_SECOND_STEP:
+            yield Regression("failed", f"{at_first}, {after}" if is_doubtful else f"{first.name} {after}")
+        elif not is_doubtful:
             continue
-        p = 1.0 if second.p is None else min(1.0, second.p * family)
-        is_worse = (second.worse_by or 0) > 0
-        after = f"{_with_samples(confirmation)} {_size(second)} (p {p:.2g})"
-        if is_worse and not item.is_new_worse:
-            alone = "the new samples alone are not worse"
-            yield Regression("passed", f"{at_first}, and is not confirmed: {after}; {alone}")
-        elif is_worse and p < METRICS_SECOND_STEP:
-            yield Regression("failed", f"{at_first}, {after}")
-        elif is_worse and lowest_metric_p(second.n_cases) * family >= METRICS_SECOND_STEP:
-            yield Regression("cannot_tell", f"{at_first}, {after}: too few cases to show it")
+        elif is_worse and first_p < ALPHA and 2 * len(tested) * item.lowest_p >= METRICS_SECOND_STEP:
+            yield Regression("cannot_tell", f"{at_first}, {after}: too few cases and samples to show it")
         else:
             yield Regression("passed", f"{at_first}, and is not confirmed: {after}")
 
 
-def _with_samples(confirmation: Confirmation) -> str:
-    return f"with {confirmation.of_each_case}"
+def _beside_level(p: float, level: float) -> str:
+    """``p 0.046, not below 0.04``."""
+    return f"p {show_beside(p, level, 2)}, {'below' if p < level else 'not below'} {level:g}"
 
 
 def _worse_metrics(comparison: Comparison, level: float) -> Iterator[Difference]:
@@ -195,7 +203,13 @@ def _name(case: CasePasses, comparison: Comparison) -> str:
 
 def _size(difference: Difference) -> str:
     value = difference.difference or 0.0
-    return f"{value * 100:+.1f} points" if difference.metric.type == "bool" else f"{value:+.3g}"
+    return _points(value) if difference.metric.type == "bool" else f"{value:+.3g}"
+
+
+def _points(change: float) -> str:
+    """A change of a rate with a decimal, or with enough of them to show its sign."""
+    points = 100 * change
+    return f"{points:+.1f} points" if abs(points) >= 0.05 or not points else f"{points:+.1g} points"
 
 
 def _missed(detectable: float | None) -> str:

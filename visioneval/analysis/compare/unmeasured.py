@@ -27,8 +27,13 @@ def with_unmeasured(results: Sequence[GateResult], comparison: Comparison, allow
     return tuple(_with_unmeasured(result, comparison, allowed) for result in results)
 
 
+def granted_loss(allowed: Allowed) -> float:
+    """The share of the pairs, or of new samples, that a gate may leave out."""
+    return max(allowed.get(kind, 0.0) for kind in (UNMEASURED, ERRORS))
+
+
 def _with_unmeasured(result: GateResult, comparison: Comparison, allowed: Allowed) -> GateResult:
-    limit = max(allowed.get(kind, 0.0) for kind in (UNMEASURED, ERRORS))
+    limit = granted_loss(allowed)
     lost = [(name, left_out) for name, left_out in _left_out_of(result, comparison) if left_out.unmeasured]
     if not lost:
         return result

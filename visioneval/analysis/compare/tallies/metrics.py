@@ -90,6 +90,10 @@ class MetricTally:
                 metric.scores.add(case, before, after)  # type: ignore[arg-type]
                 if isinstance(pair.a, PooledCell):
                     metric.runs_of_a.add(case, pair.a, metric.name)
+                self._compared(metric.name, pair)
+
+    def _compared(self, name: str, pair: CellPair) -> None:
+        """Is called for each pair that both have a metric, or ``null`` for it."""
 
     def differences(self, metrics: Mapping[str, Metric]) -> list[Difference]:
         """The differences of the metrics that a pair has on both sides, also if it is compared in none."""
@@ -99,10 +103,6 @@ class MetricTally:
             for difference in [scores_difference(item.name, metrics[item.name], item.scores, item.runs_of_a.noise())]
             if difference.n_pairs or difference.unmeasured or item.other_tags
         ]
-
-    def scores(self) -> dict[str, PairedScores]:
-        """The scores of the pairs that each metric compares."""
-        return {item.name: item.scores for item in self._metrics}
 
     def coverage(self) -> MetricCoverage:
         """In how many cells the metrics are measured."""
