@@ -11,8 +11,10 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from xml.parsers import expat
 
@@ -46,13 +48,14 @@ _REFUSED = {
 }
 _DRAW = """
 import json, sys
-seconds, memory, width, height, fonts = json.loads(sys.argv[1])
+seconds, memory, width, height, fonts, packages = json.loads(sys.argv[1])
 try:
     import resource
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 except (ImportError, ValueError, OSError):
     pass
+sys.path.append(packages)
 import resvg_py
 svg = sys.stdin.buffer.read().decode("utf-8")
 
@@ -85,23 +88,26 @@ def is_svg(source: Path | bytes) -> bool:
 @lru_cache(maxsize=8)
 def raster(data: bytes) -> bytes:
     """An SVG as a PNG of its own size. Raises ``ImageError``, ``MissingExtraError`` without the extra ``svg``."""
-    if not has_extra("svg"):
+    spec = find_spec("resvg_py") if has_extra("svg") else None
+    if spec is None or spec.origin is None:
         raise MissingExtraError(needs("svg"))
     drawing = _read(data)
     check_may_wait()
     width, height = drawing.size
-    limits = json.dumps([_SECONDS, _MEMORY, width, height, _FONTS if drawing.has_text else {}])
+    packages = str(Path(spec.origin).absolute().parents[1])  # -I leaves out the user's own packages
+    arguments = json.dumps([_SECONDS, _MEMORY, width, height, _FONTS if drawing.has_text else {}, packages])
     environment = {name: value for name in ("PATH", "SYSTEMROOT", "HOME") if (value := os.environ.get(name))}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     try:
-        drawn = subprocess.run(  # noqa: S603 - Python itself, without a shell
-            [sys.executable, "-c", _DRAW, limits],
-            input=drawing.text.encode(),
-            capture_output=True,
-            timeout=2 * _SECONDS,
-            env=environment,
-            check=False,
-        )
+        with tempfile.TemporaryDirectory(prefix="visioneval-svg-") as folder:
+            drawn = subprocess.run(  # noqa: S603 - Python itself, without a shell
+                [sys.executable, "-I", "-c", _DRAW, arguments],  # no module from the working directory
+                input=drawing.text.encode(),
+                capture_output=True,
+                timeout=2 * _SECONDS,
+                env=environment,
+                cwd=folder,
+                check=False,
+            )
     except subprocess.TimeoutExpired:
         raise ImageError(f"the SVG cannot be drawn: it takes more than {2 * _SECONDS} seconds") from None
     if drawn.returncode or not drawn.stdout:
