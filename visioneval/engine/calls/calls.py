@@ -69,7 +69,7 @@ class GenerationResult:
     """What of the answer cannot be used or was not asked for."""
     reply: bytes | Path | None = None
     """The raw answer if there is a problem, or the file with it."""
-    is_own: bool = False
+    was_paid: bool = False
     """Whether the answer is cached, and its run has paid for it: it was for all samples of the call."""
 
 
@@ -358,7 +358,7 @@ class Calls:
         if self.reuse.generations == "own":  # this run paid for it, but has no record of it yet
             limit_key = generation_limit_key(call.run.provider, call.run.params)
             usage = self.prices.checked_usage(limit_key, answer["usage"], len(outputs))
-            return replace(cached, usage=usage, cost_usd=usd(answer["cost_usd"]), is_own=True)
+            return replace(cached, usage=usage, cost_usd=usd(answer["cost_usd"]), was_paid=True)
         return replace(cached, cost_usd=0.0, attempts=0, stored_at=entry.stored_at)
 
     def _read_outputs(self, entry: CacheEntry, cache: Cache, task: TaskType) -> tuple[CheckedMedia, ...] | None:

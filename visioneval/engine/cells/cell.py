@@ -115,7 +115,7 @@ async def _run_turn(job: Job, previous: Record | None, context: RunContext) -> A
         outcome = CallOutcome(GenerationResult(attempts=0), error)
         if error is None:
             outcome = await generate(job.call, context, deadline)
-            share = len(job.call.samples) if outcome.generated.is_own else len(job.generate)
+            share = len(job.call.samples) if outcome.generated.was_paid else len(job.generate)
             outcome = replace(outcome, share=share, reply_path=await _saved_reply(job, outcome.generated, context))
         if len(job.generate) == 1 and not job.regrade and not job.call.dependents:
             yield await finish_cell(job.call, job.generate[0], outcome, context, deadline)
