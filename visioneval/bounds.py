@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from visioneval.errors import ImageError, UsageError
+from visioneval.errors import ImageLimitError, UsageError
 
 HIGHEST = 10**12
 MAX_FRAMES = 36_000
@@ -80,10 +80,10 @@ def max_pixels() -> int:
 
 
 def check_frames(frames: int, pixels: int) -> None:
-    """Raises ``ImageError`` if the frames of a video, or the pixels of all of them, exceed the limit."""
+    """Raises ``ImageLimitError`` if the frames of a video, or the pixels of all of them, exceed the limit."""
     if frames > MAX_FRAMES:
-        raise ImageError(f"the video has more than {MAX_FRAMES:,} frames")
+        raise ImageLimitError(f"the video has more than {MAX_FRAMES:,} frames")
     if pixels > VIDEO_GIGAPIXELS.limit * 1_000_000_000:
-        raise ImageError(
+        raise ImageLimitError(
             f"the video has more than {VIDEO_GIGAPIXELS.limit:,} gigapixels in all its frames ({VIDEO_GIGAPIXELS.hint})"
         )

@@ -143,7 +143,7 @@ class ImageError(VisionEvalError):
     """A file that is not a readable image, or an image that exceeds the size limits."""
 
     kind: ClassVar[str] = "bad_image"
-    """The kind of error of a cell with this output."""
+    """The kind of error of a cell with this output. Any other kind is no fault of the file, so it is checked again."""
 
 
 class WrongTaskError(ImageError):
@@ -156,6 +156,12 @@ class MissingExtraError(ImageError):
     """An image of a kind that needs an extra, which is not installed."""
 
     kind: ClassVar[str] = "missing_extra"
+
+
+class ImageLimitError(ImageError):
+    """An image beyond a limit that a flag or a larger machine raises."""
+
+    kind: ClassVar[str] = "over_limit"
 
 
 class TemplateError(VisionEvalError):

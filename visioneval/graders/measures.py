@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
@@ -18,6 +19,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import PIL
 
 from visioneval.extras import has_extra
+from visioneval.media.svg import is_svg
 
 T = TypeVar("T")
 _PACKAGE = Path(__file__).parent.parent
@@ -47,7 +49,12 @@ class Measure(Generic[T]):
 
     @property
     def _has_svg(self) -> bool:
-        return any(path.suffix == ".svg" for path in self.files.values())
+        """Whether a file is an SVG, whatever its name. Measuring reports one that cannot be read."""
+        for path in self.files.values():
+            with suppress(OSError):
+                if is_svg(path):
+                    return True
+        return False
 
     @property
     def versions(self) -> dict[str, str] | None:

@@ -90,11 +90,19 @@ def load_animation(path: Path) -> Source:
     """An animation as a new WebP, which the page shows as an image."""
 
     def source() -> ServedMedia:
-        from visioneval.media.animation import as_webp
-
-        return ServedMedia(as_webp(path), "image/webp")
+        try:
+            return ServedMedia(_as_webp(path, path.stat().st_mtime_ns), "image/webp")
+        except OSError as error:
+            raise ImageError(f"cannot read: {error.strerror or error}") from None
 
     return source
+
+
+@lru_cache(maxsize=4)
+def _as_webp(path: Path, _mtime: int) -> bytes:
+    from visioneval.media.animation import as_webp
+
+    return as_webp(path)
 
 
 @lru_cache(maxsize=2)

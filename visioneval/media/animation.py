@@ -6,15 +6,18 @@ Pillow composes their frames; transparent pixels are white, and colors are sRGB 
 from __future__ import annotations
 
 import io
+import math
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from visioneval.bounds import check_frames
+from visioneval.bounds import check_frames, max_pixels
 from visioneval.errors import ImageError
 from visioneval.media.color import color_space, in_srgb
 from visioneval.media.images import header, on_background, opened
+from visioneval.media.pixel_budget import IN_MEMORY
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -26,6 +29,8 @@ _STARTS = (b"GIF8", b"RIFF", b"\x89PNG")
 _SHORTEST_S = 0.01
 """Browsers show a frame with this delay or a shorter one, such as 0, for 0.1 s."""
 _USUAL_S = 0.1
+PAGE_SIDE = 1024
+_BLOCK = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +72,11 @@ def animation_frames(source: Path | bytes) -> Iterator[AnimationFrame]:
         space, start = color_space(handle), 0.0
         number, skipped = 0, int(bool(getattr(handle, "default_image", False)))  # a still image before the animation
         while True:
-            check_frames(number + 1, (number + 1) * pixels)
             try:
                 handle.seek(number + skipped)
             except EOFError:
                 break
+            check_frames(number + 1, (number + 1) * pixels)
             handle.load()
             seconds = float(handle.info.get("duration") or 0) / 1000
             duration = seconds if seconds > _SHORTEST_S else _USUAL_S
@@ -85,8 +90,15 @@ def animation_frames(source: Path | bytes) -> Iterator[AnimationFrame]:
 
 def _has_end(source: Path | bytes) -> bool:
     """Whether a GIF ends as it must; a cut-off one ends like a shorter one. Padding with zeros is common."""
-    data = source if isinstance(source, bytes) else source.read_bytes()
-    return data.rstrip(b"\0").endswith(b";")
+    with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        while end > 0:
+            start = max(0, end - _BLOCK)
+            file.seek(start)
+            if data := file.read(end - start).rstrip(b"\0"):
+                return data.endswith(b";")
+            end = start
+    return False
 
 
 def check_still(source: Path | bytes) -> None:
@@ -104,17 +116,30 @@ def sample_animation(source: Path, count: int) -> list[tuple[float, Image.Image]
 
 
 def as_webp(source: Path) -> bytes:
-    """The animation as a new lossless WebP without metadata. Raises ``ImageError``."""
-    frames = list(animation_frames(source))
-    target = io.BytesIO()
-    frames[0].image.save(
-        target,
-        "WEBP",
-        save_all=True,
-        append_images=[frame.image for frame in frames[1:]],
-        duration=[round(frame.duration * 1000) for frame in frames],
-        loop=0,
-        lossless=True,
-        method=0,
-    )
-    return target.getvalue()
+    """The animation as a new lossless WebP without metadata, for a page. Raises ``ImageError``.
+
+    Its longer side is at most ``PAGE_SIDE``, and all of its frames together have at most half of the pixels that may be
+    in memory.
+    """
+    with header(source) as handle:
+        count, pixels = int(getattr(handle, "n_frames", 1)), handle.width * handle.height
+        check_frames(count, count * pixels)
+        factor = min(1.0, PAGE_SIDE / max(handle.size), math.sqrt(max_pixels() / 2 / count / pixels))
+        size = max(1, int(handle.width * factor)), max(1, int(handle.height * factor))
+    with IN_MEMORY.reserve(pixels + count * size[0] * size[1]):
+        images, durations = [], []
+        for frame in animation_frames(source):
+            images.append(frame.image if frame.image.size == size else frame.image.resize(size, reducing_gap=2))
+            durations.append(round(frame.duration * 1000))
+        target = io.BytesIO()
+        images[0].save(
+            target,
+            "WEBP",
+            save_all=True,
+            append_images=images[1:],
+            duration=durations,
+            loop=0,
+            lossless=True,
+            method=0,
+        )
+        return target.getvalue()

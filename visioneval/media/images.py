@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from visioneval.bounds import MEGAPIXELS, max_pixels
-from visioneval.errors import ImageError
+from visioneval.errors import ImageError, ImageLimitError
 from visioneval.media import svg
 from visioneval.media.color import SRGB, ColorSpace, color_space, in_srgb
 from visioneval.media.pixel_budget import IN_MEMORY
@@ -147,10 +147,10 @@ def check_size(width: int, height: int) -> None:
         raise too_many_pixels(f"{width} x {height} pixels, over")
 
 
-def too_many_pixels(declares: str) -> ImageError:
+def too_many_pixels(declares: str) -> ImageLimitError:
     """The error for an image that declares a size beyond the limit."""
     limit = MEGAPIXELS.limit
-    return ImageError(f"it declares {declares} the limit of {limit:,} million pixels ({MEGAPIXELS.hint})")
+    return ImageLimitError(f"it declares {declares} the limit of {limit:,} million pixels ({MEGAPIXELS.hint})")
 
 
 def inspect(source: Path | bytes, *, verifies_checksums: bool = False) -> tuple[str, int, int]:

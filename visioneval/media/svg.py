@@ -11,14 +11,16 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from xml.parsers import expat
 
 from visioneval.aio import check_may_wait
 from visioneval.bounds import MEGAPIXELS, max_pixels
-from visioneval.errors import ImageError, MissingExtraError
+from visioneval.errors import ImageError, ImageLimitError, MissingExtraError
 from visioneval.extras import has_extra, needs
 
 MAX_SVG_BYTES = 10_000_000
@@ -44,15 +46,17 @@ _REFUSED = {
     "foreignobject": "<foreignObject>, which is not drawn",
     **dict.fromkeys(("animate", "animatetransform", "animatemotion", "animatecolor", "set"), "an animation"),
 }
+_NO_FONT = 3
 _DRAW = """
 import json, sys
-seconds, memory, width, height, fonts = json.loads(sys.argv[1])
+seconds, memory, width, height, fonts, no_font, packages = json.loads(sys.argv[1])
 try:
     import resource
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 except (ImportError, ValueError, OSError):
     pass
+sys.path.append(packages)
 import resvg_py
 svg = sys.stdin.buffer.read().decode("utf-8")
 
@@ -64,7 +68,7 @@ def draws(family):
 found = {kind: next(filter(draws, families), None) for kind, families in fonts.items()}
 known = next(filter(None, found.values()), None)
 if fonts and not known:
-    sys.exit("it has text, and this machine has none of the usual fonts: install some, such as DejaVu")
+    sys.exit(no_font)
 families = {kind: family or known for kind, family in found.items()}
 sys.stdout.buffer.write(resvg_py.svg_to_bytes(svg_string=svg, width=width, height=height, dpi=96, **families))
 """
@@ -85,29 +89,39 @@ def is_svg(source: Path | bytes) -> bool:
 @lru_cache(maxsize=8)
 def raster(data: bytes) -> bytes:
     """An SVG as a PNG of its own size. Raises ``ImageError``, ``MissingExtraError`` without the extra ``svg``."""
-    if not has_extra("svg"):
+    spec = find_spec("resvg_py") if has_extra("svg") else None
+    if spec is None or spec.origin is None:
         raise MissingExtraError(needs("svg"))
     drawing = _read(data)
     check_may_wait()
     width, height = drawing.size
-    limits = json.dumps([_SECONDS, _MEMORY, width, height, _FONTS if drawing.has_text else {}])
+    packages = str(Path(spec.origin).absolute().parents[1])  # -I leaves out the user's own packages
+    fonts = _FONTS if drawing.has_text else {}
+    arguments = json.dumps([_SECONDS, _MEMORY, width, height, fonts, _NO_FONT, packages])
     environment = {name: value for name in ("PATH", "SYSTEMROOT", "HOME") if (value := os.environ.get(name))}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     try:
-        drawn = subprocess.run(  # noqa: S603 - Python itself, without a shell
-            [sys.executable, "-c", _DRAW, limits],
-            input=drawing.text.encode(),
-            capture_output=True,
-            timeout=2 * _SECONDS,
-            env=environment,
-            check=False,
-        )
+        with tempfile.TemporaryDirectory(prefix="visioneval-svg-") as folder:
+            drawn = subprocess.run(  # noqa: S603 - Python itself, without a shell
+                [sys.executable, "-I", "-c", _DRAW, arguments],  # no module from the working directory
+                input=drawing.text.encode(),
+                capture_output=True,
+                timeout=2 * _SECONDS,
+                env=environment,
+                cwd=folder,
+                check=False,
+            )
     except subprocess.TimeoutExpired:
-        raise ImageError(f"the SVG cannot be drawn: it takes more than {2 * _SECONDS} seconds") from None
+        raise ImageLimitError(f"the SVG cannot be drawn: it takes more than {2 * _SECONDS} seconds") from None
+    if drawn.returncode == _NO_FONT:
+        raise MissingExtraError(
+            "the SVG cannot be drawn: it has text, and this machine has none of the usual fonts: install some, such as"
+            " DejaVu"
+        )
     if drawn.returncode or not drawn.stdout:
         lines = drawn.stderr.decode(errors="replace").strip().splitlines() if drawn.returncode == 1 else []
-        reason = lines[-1].removeprefix("ValueError: ") if lines else "it needs too much memory or time"
-        raise ImageError(f"the SVG cannot be drawn: {reason:.200}")
+        if not lines:
+            raise ImageLimitError("the SVG cannot be drawn: it needs too much memory or time")
+        raise ImageError(f"the SVG cannot be drawn: {lines[-1].removeprefix('ValueError: '):.200}")
     return drawn.stdout
 
 
@@ -201,7 +215,7 @@ def _size(attributes: dict[str, str]) -> tuple[int, int]:
     if not width or not height:
         raise ImageError("the SVG has no size: it needs a viewBox, or a width and a height in pixels")
     if not width * height <= max_pixels():
-        raise ImageError(
+        raise ImageLimitError(
             f"the SVG declares {width:.6g} x {height:.6g} pixels, over the limit of {MEGAPIXELS.limit:,} million"
             f" ({MEGAPIXELS.hint})"
         )

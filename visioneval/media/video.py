@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from visioneval.bounds import MAX_FRAMES, max_pixels
-from visioneval.errors import ImageError
+from visioneval.errors import ImageError, MissingExtraError
 from visioneval.extras import has_extra, needs
 from visioneval.media.animation import ANIMATION_TYPES, animation_of, sample_animation
 from visioneval.media.images import MAX_BYTES, check_size, identify, sha256
@@ -271,7 +271,7 @@ def opened(source: Any, mime: str) -> Iterator[tuple[Any, Any]]:
     try:
         import av
     except ImportError:
-        raise ImageError(needs("video")) from None
+        raise MissingExtraError(needs("video")) from None
     # since version 19, av escapes metadata that is not UTF-8, and has no option for it
     lenient: dict[str, Any] = {"metadata_errors": "ignore"} if int(av.__version__.partition(".")[0]) < 19 else {}
     try:

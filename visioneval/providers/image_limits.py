@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import math
 import re
+import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -59,14 +61,25 @@ def limits_of(config: BaseJudge) -> ImageLimits | None:
     return next((limits for pattern, limits in _JUDGES if re.match(pattern, config.title, re.IGNORECASE)), None)
 
 
+_VERSION = 2
+"""Of how images are scaled: another one asks the judges again."""
+_Scaled = tuple[bytes, tuple[int, int], tuple[int, int]]
+"""An encoded image, its size before, and its size."""
+_LATEST: OrderedDict[str, _Scaled] = OrderedDict()
+_LATEST_BYTES = 100_000_000
+"""The latest images, for the other questions, votes and attempts about them."""
+_LATEST_LOCK = threading.Lock()
+
+
 class ScaledPart(ImagePart):
     """An image that is encoded anew when it is sent, and scaled down until it is within limits.
 
-    Its hash is of the image and the limits, so that a cached answer is found without encoding, and on every machine.
+    Its hash is of the image, the limits and ``_VERSION``: a cached answer is found without encoding, on every machine.
     """
 
     def __init__(self, whole: ImagePart, side: int | None, most_bytes: int) -> None:
-        digest = sha256(f"{whole.sha256} within {side} pixels and {most_bytes} bytes".encode()).hexdigest()
+        scaled = f"{whole.sha256} within {side} pixels and {most_bytes} bytes, version {_VERSION}"
+        digest = sha256(scaled.encode()).hexdigest()
         self.__dict__.update(whole=whole, side=side, most_bytes=most_bytes, mime=whole.mime, sha256=digest)
 
     @property
@@ -81,21 +94,28 @@ class ScaledPart(ImagePart):
         return f"encoded again at {before}" if before == after else f"scaled from {before} to {after}"
 
     @cached_property
-    def _scaled(self) -> tuple[bytes, tuple[int, int], tuple[int, int]]:
-        from PIL import Image
+    def _scaled(self) -> _Scaled:
+        whole, side, most_bytes = (self.__dict__[name] for name in ("whole", "side", "most_bytes"))
+        with _LATEST_LOCK:  # also while it is scaled: the questions about an image are asked at the same time
+            scaled = _LATEST.pop(self.sha256, None) or _scale(whole.data, self.mime, side, most_bytes)
+            _LATEST[self.sha256] = scaled
+            while len(_LATEST) > 1 and sum(len(data) for data, *_ in _LATEST.values()) > _LATEST_BYTES:
+                _LATEST.popitem(last=False)
+        return scaled
 
-        whole: ImagePart = self.__dict__["whole"]
-        side, most_bytes = self.__dict__["side"], self.__dict__["most_bytes"]
-        source = whole.data
-        with images.room_for(source):
-            image = images.load_image(source)
-            factor = min(1.0, side / max(image.size)) if side else 1.0
-            while True:
-                size = max(1, math.floor(image.width * factor)), max(1, math.floor(image.height * factor))
-                data = _encoded(image.resize(size, Image.Resampling.LANCZOS), self.mime)
-                if base64_bytes(len(data)) <= most_bytes or size == (1, 1):
-                    return data, image.size, size
-                factor *= min(0.9, 0.97 * math.sqrt(most_bytes / base64_bytes(len(data))))
+
+def _scale(source: bytes, mime: str, side: int | None, most_bytes: int) -> _Scaled:
+    from PIL import Image
+
+    with images.room_for(source):
+        image = images.load_image(source)
+        factor = min(1.0, side / max(image.size)) if side else 1.0
+        while True:
+            size = max(1, math.floor(image.width * factor)), max(1, math.floor(image.height * factor))
+            data = _encoded(image.resize(size, Image.Resampling.LANCZOS), mime)
+            if base64_bytes(len(data)) <= most_bytes or size == (1, 1):
+                return data, image.size, size
+            factor *= min(0.9, 0.97 * math.sqrt(most_bytes / base64_bytes(len(data))))
 
 
 def _encoded(image: Image.Image, mime: str) -> bytes:
@@ -151,7 +171,7 @@ def _bytes(part: ImagePart) -> int:
     try:
         return base64_bytes(part.__dict__["path"].stat().st_size)
     except OSError:
-        return 0  # whoever reads the file reports it: a cached answer needs no file
+        return 0  # whoever reads the file reports it
 
 
 def _size(part: ImagePart) -> tuple[int, int]:

@@ -131,7 +131,7 @@ class Record(Frozen):
     width: fields.Pixels | None = None
     height: fields.Pixels | None = None
     reply_path: fields.PathInRun | None = None
-    """The raw answer to the generation, if a part of it was not used."""
+    """The raw answer to the generation, if a part of it was not used; or the output, if it cannot be used here."""
     reply_note: str | None = None
     """What of that answer was not used, and why."""
     usage: dict[str, fields.Amount] | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,8 @@ def test_frames_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "MAX_FRAMES", 7)
     with pytest.raises(ImageError, match="more than 7 frames"):
         list(animation_frames(data))
+    monkeypatch.setattr(bounds, "MAX_FRAMES", 8)
+    assert len(list(animation_frames(data))) == 8
     monkeypatch.undo()
     monkeypatch.setattr(bounds.VIDEO_GIGAPIXELS, "override", 0)
     with pytest.raises(ImageError, match="more than 0 gigapixels in all its frames"):
@@ -204,6 +207,47 @@ def test_raters_see_the_animation_without_its_metadata(tmp_path: Path) -> None:
     assert animation_of(served.data) == ("video/webp", 96, 64)
     with opened_luma(path) as video:
         assert len(list(video.frames)) == 5
+
+
+def test_a_large_animation_is_scaled_for_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.gif"
+    path.write_bytes(animated("GIF", [image.resize((3000, 30)) for image in frames()]))
+    assert animation_of(load_animation(path)().data) == ("video/webp", 1024, 10)
+    monkeypatch.setattr(bounds.MEGAPIXELS, "override", 1)
+    path.write_bytes(animated("GIF", [image.resize((1000, 1000)) for image in frames()]))
+    kind, width, height = animation_of(load_animation(path)().data) or ("", 0, 0)
+    assert (kind, width) == ("video/webp", height)
+    assert 400_000 < 5 * width * height <= 500_000
+    monkeypatch.setattr(bounds, "MAX_FRAMES", 4)
+    path.write_bytes(animated("GIF", frames()))
+    with pytest.raises(ImageError, match="more than 4 frames"):
+        load_animation(path)()
+    path.unlink()
+    with pytest.raises(ImageError, match="cannot read: No such file"):
+        load_animation(path)()
+
+
+def test_an_animation_is_encoded_once_for_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.gif"
+    path.write_bytes(animated("GIF", frames()))
+    first = load_animation(path)()
+    monkeypatch.setattr("visioneval.media.animation.as_webp", lambda _: b"changed")
+    assert load_animation(path)() == first
+    os.utime(path, ns=(1, 1))
+    assert load_animation(path)().data == b"changed"
+
+
+@pytest.mark.parametrize("zeros", [0, 1, 65_535, 65_536, 200_000])
+def test_a_gif_may_be_padded(tmp_path: Path, zeros: int) -> None:
+    path = tmp_path / "a.gif"
+    data = animated("GIF", frames())
+    for source in (data + bytes(zeros), data[:-1] + bytes(zeros)):
+        path.write_bytes(source)
+        if source.startswith(data):
+            assert len(list(animation_frames(path))) == len(list(animation_frames(source))) == 5
+        else:
+            with pytest.raises(ImageError, match="cut off"):
+                list(animation_frames(path))
 
 
 def test_a_report_shows_the_file_itself(runner: Runner) -> None:

@@ -127,9 +127,9 @@ def test_an_image_of_more_pixels_than_the_limit(runner: SuiteRunner, monkeypatch
     (runner.folder / "large.png").write_bytes(flat_png(1100, 1000))
     message = "it declares 1100 x 1000 pixels, over the limit of 1 million pixels"
     message += " (to raise it: --max-megapixels N or VISIONEVAL_MAX_MEGAPIXELS=N)"
-    is_bad_image(record_of_run(runner, "--max-megapixels", "1", run_id="flag"), message)
+    is_bad_image(record_of_run(runner, "--max-megapixels", "1", run_id="flag"), message, "over_limit")
     monkeypatch.setenv("VISIONEVAL_MAX_MEGAPIXELS", "1")
-    is_bad_image(record_of_run(runner, run_id="environment"), message)
+    is_bad_image(record_of_run(runner, run_id="environment"), message, "over_limit")
     assert runner.run("--trust-suite", "--max-megapixels", "2", run_id="raised").exit_code == 0
     shutil.rmtree(runner.out)
 

@@ -256,3 +256,16 @@ class TestDrawn:
         result = runner(LOGO)
         assert result.exit_code == 2
         assert "base.svg: the SVG refers to something outside of it (/etc/hostname)" in result.output
+
+
+def test_no_module_beside_a_suite_is_run(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("resvg_py")
+    raster.cache_clear()
+    for name in ("json", "resource", "resvg_py"):
+        text = f"import pathlib; pathlib.Path({str(runner.folder / 'ran')!r}).write_text('')\n"
+        (runner.folder / f"{name}.py").write_text(text)
+    (runner.folder / "base.svg").write_bytes(LOGO)
+    runner.case = {"id": "logo", "prompt": "x", "images": ["base.svg"]}
+    monkeypatch.chdir(runner.folder)
+    assert runner(raster(LOGO)).exit_code == 0
+    assert not (runner.folder / "ran").exists()

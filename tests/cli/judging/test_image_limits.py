@@ -139,6 +139,35 @@ def test_a_replay_says_the_same_and_another_limit_asks_again(existing: Existing)
     assert existing.scaled("other") == {"one": ["output: scaled from 8001x16 to 7000x13"], "two": None}
 
 
+def test_an_image_is_scaled_once_for_all_questions_about_it(
+    existing: Existing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scaled: list[tuple[int | None, int]] = []
+
+    def scale(source: bytes, mime: str, side: int | None, most_bytes: int) -> Any:
+        scaled.append((side, most_bytes))
+        return whole(source, mime, side, most_bytes)
+
+    whole = image_limits._scale
+    image_limits._LATEST.clear()
+    monkeypatch.setattr(image_limits, "_scale", scale)
+    stored(existing.runner.folder / "outputs/one.png", (8001, 16))
+    stored(existing.runner.folder / "outputs/two.png", (8002, 16))
+    cases = [{"id": "one", "prompt": "a tree"}, {"id": "two", "prompt": "a tree"}]
+    existing.write(cases=cases, graders=[{**LOOK, "votes": 3}])
+    existing.run()
+    assert (len(existing.questions), len(scaled)) == (6, 2)
+    assert {question.images[0].data for question in existing.questions} == {
+        data for data, *_ in image_limits._LATEST.values()
+    }
+    existing.limit("claude", side=7000)
+    existing.run(run_id="other")
+    assert len(scaled) == 4, "another limit scales again"
+    monkeypatch.setattr(image_limits, "_LATEST_BYTES", 1)
+    existing.run("--reuse", "none", run_id="small")
+    assert len(image_limits._LATEST) == 1
+
+
 def test_each_judge_of_a_panel_has_its_own_limits_and_local_graders_have_none(existing: Existing) -> None:
     path = stored(existing.runner.folder / "outputs/one.png", (9000, 30))
     judges = {"a": judge(existing.api, "gpt-5.4"), "b": judge(existing.api)}

@@ -117,7 +117,10 @@ def test_each_sample_without_an_image_is_an_error(answers: Answers, items: tuple
     assert run().exit_code == (3 if None in items[:2] else 0)
     verdicts = [str(record.verdict) for record in run.records()]
     assert verdicts == (["PASS", "ERROR"] if None in items[:2] else ["PASS", "PASS"])
-    assert all(Path("runs/r", str(record.reply_path)).read_bytes() == answers.body for record in run.records())
+    stored = [record.reply_path for record in run.records() if verdicts == ["PASS"] * 2 or record.verdict == "ERROR"]
+    assert all(Path("runs/r", str(path)).read_bytes() == answers.body for path in stored)
+    assert len({record.reply_path for record in run.records()} - {None}) == 1, "one file for all that need it"
+    assert all(record.reply_note for record in run.records())
     run.resume()
     assert run.calls == 1
     answers.send(paid_answers.openai(*[{"b64_json": paid_answers.TEXT}] * 2))

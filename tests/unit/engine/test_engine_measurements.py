@@ -41,3 +41,23 @@ def test_a_file_that_changes_while_it_is_measured_is_not_cached(tmp_path: Path, 
     assert measured(cache, path, digest) == (8 if is_changed else 6, False)
     path.write_bytes(b"before")
     assert measured(cache, path, digest) == (6, not is_changed)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "is_drawn"),
+    [
+        ("logo.png", b"<svg/>", True),
+        ("logo.svg", b"<svg/>", True),
+        ("logo.svg", b"\x89PNG", False),
+        ("gone.svg", b"", False),
+    ],
+)
+def test_the_version_of_what_draws_a_file_counts_whatever_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, data: bytes, is_drawn: bool
+) -> None:
+    monkeypatch.setattr("visioneval.graders.measures.has_extra", lambda _: True)
+    monkeypatch.setattr("visioneval.graders.measures.version", lambda _: "9.9")
+    if data:
+        (tmp_path / name).write_bytes(data)
+    versions = Measure("length", {"file": tmp_path / name}, lambda: Length(0), Length).versions
+    assert ("resvg" in (versions or {})) == is_drawn

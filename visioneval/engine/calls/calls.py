@@ -69,8 +69,8 @@ class GenerationResult:
     """What of the answer cannot be used or was not asked for."""
     reply: bytes | Path | None = None
     """The raw answer if there is a problem, or the file with it."""
-    problem_kind: str = "bad_image"
-    """The kind of the error of a cell without an output, if no provider was paid for it."""
+    was_paid: bool = False
+    """Whether the answer is cached, and its run has paid for it: it was for all samples of the call."""
 
 
 @dataclass(slots=True)
@@ -347,27 +347,29 @@ class Calls:
 
     def _from_cache(self, call: Call, entry: CacheEntry, outputs: tuple[CheckedMedia, ...]) -> GenerationResult:
         answer = entry.answer
-        faults = [image.fault for image in outputs if image.fault is not None]  # in caches of older versions
         reply = self.cache.path(answer["reply"]) if self.cache is not None and answer.get("reply") else None
         cached = GenerationResult(
-            tuple(image for image in outputs if image.fault is None),
+            outputs,
             refused=answer["refused"],
             run_params=answer["run_params"],
-            problem="; ".join(filter(None, (answer.get("problem"), *faults))) or None,
+            problem=answer.get("problem"),
             reply=reply if reply is not None and reply.is_file() else None,
         )
         if self.reuse.generations == "own":  # this run paid for it, but has no record of it yet
             limit_key = generation_limit_key(call.run.provider, call.run.params)
             usage = self.prices.checked_usage(limit_key, answer["usage"], len(outputs))
-            return replace(cached, usage=usage, cost_usd=usd(answer["cost_usd"]))
+            return replace(cached, usage=usage, cost_usd=usd(answer["cost_usd"]), was_paid=True)
         return replace(cached, cost_usd=0.0, attempts=0, stored_at=entry.stored_at)
 
     def _read_outputs(self, entry: CacheEntry, cache: Cache, task: TaskType) -> tuple[CheckedMedia, ...] | None:
-        """The images of a cached generation; ``None`` if one of their files is missing or damaged."""
+        """The images of a cached generation; ``None`` if one of their files is missing or damaged.
+
+        What was not usable on the machine that stored it is checked again.
+        """
         outputs = []
         for stored in entry.answer["outputs"]:
             image = CheckedMedia.from_cache(stored)
-            if image.fault is None:
+            if not image.is_bad:
                 data = cache.read(image.sha256)
                 if data is None:
                     return None
@@ -409,6 +411,8 @@ class Calls:
         if self.cache is None or image.content is None:
             return image
         if not is_stored or not self.cache.has_file(image.sha256):  # a very small cache has deleted it already
+            if image.fault is not None:  # nothing is there to be checked again
+                image = replace(image, fault_kind="bad_image")
             return image if image.file is None else replace(image, data=Path(image.file).read_bytes(), file=None)
         return replace(image, data=None, file=self.cache.file(image.sha256))
 
@@ -436,5 +440,4 @@ def _generation_result(
         attempts,
         problem=checked.problem,
         reply=checked.reply,
-        problem_kind=checked.problem_kind,
     )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from visioneval.engine.calls.caching.cache_files import Content, content_digest
 from visioneval.errors import ImageError
 from visioneval.media.formats import artifact
 from visioneval.media.video import video_file
@@ -18,6 +19,8 @@ from visioneval.types import TaskType
 @dataclass(frozen=True, slots=True)
 class CheckedMedia:
     """One image or video: its bytes, digest, MIME type and size in pixels; or ``fault``, the reason why it is unusable.
+
+    What is no fault of the file, such as an extra that is missing here, has its bytes too: it is checked again later.
 
     Media that stays at a remote address (``uri``) has no bytes here.
     """
@@ -32,7 +35,7 @@ class CheckedMedia:
     uri: str | None = None
     fault: str | None = None
     fault_kind: str = "bad_image"
-    """The kind of error of a cell that gets it."""
+    """The kind of error of a cell that gets it: ``bad_image`` if the file itself is at fault."""
     decoded: bool = False
     """Whether the bytes were fully decoded; false for cache entries of older versions."""
 
@@ -43,10 +46,13 @@ class CheckedMedia:
         return self.decoded and all(type(size) is int and 0 < size <= MOST_PIXELS for size in sizes)
 
     @property
+    def is_bad(self) -> bool:
+        """Whether the file itself is at fault, so that no other machine can use it."""
+        return self.fault is not None and self.fault_kind == "bad_image"
+
+    @property
     def content(self) -> bytes | Path | None:
-        """Its bytes or its file; ``None`` if it is unusable or remote."""
-        if self.fault is not None:
-            return None
+        """Its bytes or its file; ``None`` if it is bad or remote."""
         return self.data if self.data is not None or self.file is None else Path(self.file)
 
     @property
@@ -75,7 +81,7 @@ def check_media(data: object, task: TaskType) -> CheckedMedia:
     try:
         image = artifact(data, task)
     except ImageError as error:
-        return CheckedMedia(fault=str(error), fault_kind=error.kind)
+        return _faulty(error, data)
     return CheckedMedia(data, None, image.sha256, image.mime, image.width, image.height, decoded=True)
 
 
@@ -84,52 +90,60 @@ def _check_file(path: Path) -> CheckedMedia:
     try:
         video = video_file(path)
     except ImageError as error:
-        return CheckedMedia(fault=str(error))
+        return _faulty(error, path)
     except OSError as error:
         return CheckedMedia(fault=f"the downloaded file cannot be read: {error.strerror}")
     return CheckedMedia(None, str(path), video.sha256, video.mime, video.width, video.height, decoded=True)
 
 
+def _faulty(error: ImageError, content: Content) -> CheckedMedia:
+    fault = CheckedMedia(fault=str(error), fault_kind=error.kind)
+    if fault.is_bad:
+        return fault
+    data, file = (content, None) if isinstance(content, bytes) else (None, str(content))
+    return replace(fault, data=data, file=file, sha256=content_digest(content))
+
+
 @dataclass(frozen=True, slots=True)
 class CheckedOutputs:
-    """The usable outputs of a call, in order and at most as many as asked for; and what of its answer is not used."""
+    """The outputs of a call, in order and at most as many as asked for; and what of its answer is not used.
+
+    They are usable, or would be on another machine.
+    """
 
     media: tuple[CheckedMedia, ...] = ()
     problem: str | None = None
     reply: bytes | Path | None = None
     """The raw answer, or else the first output that is not used."""
-    problem_kind: str = "bad_image"
-    """The kind of the error of a cell without an output, if no provider was paid for it."""
 
 
 def check_outputs(generation: Generation, task: TaskType, count: int) -> CheckedOutputs:
-    """Checks the outputs of a call until there are ``count`` that can be used."""
+    """Checks the outputs of a call until there are ``count`` whose files are not at fault."""
     media: list[CheckedMedia] = []
     problems = [generation.unusable] if generation.unusable is not None else []
-    unused: list[object] = []
-    kinds: list[str] = []
+    unused: list[Content | None] = []
     total = len(generation.outputs)
     for number, output in enumerate(generation.outputs, 1):
         if len(media) == count:
             problems.append(f"images requested: {count}, received: {total}")
-            unused.append(output)
+            unused.append(_content(output))
             break
         checked = check_media(output, task)
-        if checked.fault is None:
-            media.append(checked)
+        if checked.is_bad:
+            problems.append(f"image {number}: {checked.fault}" if total > 1 else str(checked.fault))
+            unused.append(_content(output))
         else:
-            problems.append(f"image {number}: {checked.fault}" if total > 1 else checked.fault)
-            unused.append(output)
-            kinds.append(checked.fault_kind)
+            media.append(checked)
     if len(media) < count and not problems and generation.refused is None:
         problems.append(f"images requested: {count}, received: {len(media)}")
     if not problems:
         return CheckedOutputs(tuple(media))
-    first = unused[0] if unused else None
-    content = first.path if isinstance(first, OutputFile) else first if isinstance(first, bytes) else None
     return CheckedOutputs(
         tuple(media),
         "; ".join(problems)[:_LONGEST_PROBLEM],
-        content if generation.reply is None else generation.reply,
-        problem_kind=kinds[0] if kinds else "bad_image",
+        next(iter(unused), None) if generation.reply is None else generation.reply,
     )
+
+
+def _content(output: object) -> Content | None:
+    return output.path if isinstance(output, OutputFile) else output if isinstance(output, bytes) else None

@@ -23,6 +23,7 @@ from visioneval.engine.cells.cell_record import (
     CallOutcome,
     case_fields,
     error_record,
+    has_reply,
     prompt_of_output,
     record_maker,
     refused_record,
@@ -113,7 +114,9 @@ async def _run_turn(job: Job, previous: Record | None, context: RunContext) -> A
     if job.generate:
         outcome = CallOutcome(GenerationResult(attempts=0), error)
         if error is None:
-            outcome = replace(await generate(job.call, context, deadline), share=len(job.generate))
+            outcome = await generate(job.call, context, deadline)
+            share = len(job.call.samples) if outcome.generated.was_paid else len(job.generate)
+            outcome = replace(outcome, share=share, reply_path=await _saved_reply(job, outcome.generated, context))
         if len(job.generate) == 1 and not job.regrade and not job.call.dependents:
             yield await finish_cell(job.call, job.generate[0], outcome, context, deadline)
             return
@@ -132,6 +135,22 @@ async def _run_turn(job: Job, previous: Record | None, context: RunContext) -> A
             task.cancel()
     if errors:
         raise primary_error(errors)
+
+
+async def _saved_reply(job: Job, generated: GenerationResult, context: RunContext) -> str | None:
+    """The path of a raw answer that was not used completely, for all cells of its call. ``None`` if none needs it."""
+    reply, call = generated.reply, job.call
+    samples = [sample for sample in job.generate if has_reply(call, sample, generated)]
+    if reply is None or not samples or call.run.config.is_free:
+        return None
+    source, data = (reply, None) if isinstance(reply, Path) else (None, reply)
+    size = math.inf if data is None and not context.writer.links else len(data or b"")
+
+    def save() -> str:
+        name = f"{samples[0]}-reply{_reply_ending(reply)}"
+        return context.writer.save(call.case.id, call.run.label, name, data, source=source)
+
+    return await context.calls.short_work.run(save, size=size)
 
 
 def _on_output(job: Job, previous: Record | None, context: RunContext) -> tuple[Job, CellError | None]:
@@ -368,26 +387,17 @@ async def _grade_output(
     return judged_record(call, grades, cell_scores(call, grades, built_in), make_record, is_ungraded=is_ungraded)
 
 
-def _without_output(call: Call, generated: GenerationResult, make_record: partial[Record]) -> Record:
+def _without_output(call: Call, problem: str, kind: str, make_record: partial[Record]) -> Record:
     """The record of a cell without an image. If its call is paid, resuming the run does not pay for it again."""
     if not call.run.config.is_free:
         path = make_record.keywords["reply_path"]
         stored = f"; the answer is in {path}" if path else ""
+        if kind != "bad_image":
+            return error_record(make_record, kind, f"{problem}{stored}; --resume RUN checks it again, and pays nothing")
         again = "--resume RUN --retry-unusable pays for another"
-        return error_record(make_record, "unusable", f"{make_record.keywords['reply_note']}{stored}; {again}")
+        return error_record(make_record, "unusable", f"{problem}{stored}; {again}")
     row = call.params.get("row")
-    problem = str(generated.problem)
-    return error_record(make_record, generated.problem_kind, f"{row}: {problem}" if row else problem)
-
-
-def _unused_reply(call: Call, sample: int, generated: GenerationResult, context: RunContext) -> dict[str, str | None]:
-    """The fields of an answer that was not used completely. Saves it beside the outputs."""
-    path, reply = None, generated.reply
-    if reply is not None:
-        source, data = (reply, None) if isinstance(reply, Path) else (None, reply)
-        name = f"{sample}-reply{_reply_ending(reply)}"
-        path = context.writer.save(call.case.id, call.run.label, name, data, source=source)
-    return {"reply_path": path, "reply_note": context.sanitizer.text(generated.problem)}
+    return error_record(make_record, kind, f"{row}: {problem}" if row else problem)
 
 
 def _reply_ending(reply: bytes | Path) -> str:
@@ -416,11 +426,18 @@ def _store_output(
     if not call.run.config.has_outputs:
         return make_record, None
     outputs, index = outcome.generated.outputs, call.samples.index(sample)
-    if outcome.generated.problem is not None and not call.run.config.is_free:
-        make_record = partial(make_record, **_unused_reply(call, sample, outcome.generated, context))
     if index >= len(outputs):
-        return make_record, _without_output(call, outcome.generated, make_record)
+        received = f"images requested: {len(call.samples)}, received: {len(outputs)}"  # as older caches do not say
+        problem = make_record.keywords["reply_note"] or received
+        return make_record, _without_output(call, problem, "bad_image", make_record)
     media = outputs[index]
+    if media.fault is not None:
+        if not call.run.config.is_free and media.content is not None:
+            name = f"{sample}-unused{_reply_ending(media.content)}"
+            unused = context.writer.save(call.case.id, call.run.label, name, media.data, source=media.file)
+            make_record = partial(make_record, reply_path=unused)
+        problem = context.sanitizer.text(media.fault)
+        return make_record, _without_output(call, problem, media.fault_kind, make_record)
     if media.uri is not None:
         return make_record, Output(Path(), "", media.mime, 0, 0, media.uri)
     name = f"{sample}{ending(media.mime)}"

@@ -25,6 +25,8 @@ class CallOutcome:
     waited_seconds: float = 0.0
     share: int = 1
     """The number of cells that share its cost and time."""
+    reply_path: str | None = None
+    """The raw answer in the run's folder, if something of it was not used."""
 
 
 def error_record(make_record: partial[Record], kind: str, message: str) -> Record:
@@ -52,10 +54,17 @@ def record_maker(call: Call, sample: int, outcome: CallOutcome, context: RunCont
         waited_seconds=round(outcome.waited_seconds / share, 6),
         attempts=outcome.generated.attempts,
         cached=outcome.generated.stored_at is not None,
+        reply_path=outcome.reply_path if has_reply(call, sample, outcome.generated) else None,
         reply_note=None if outcome.generated.problem is None else sanitizer.text(outcome.generated.problem),
         generation_key=generation_key(call, sample, context.hash_of),
         grade_key=grade_key(call, context.hash_of),
     )
+
+
+def has_reply(call: Call, sample: int, generated: GenerationResult) -> bool:
+    """Whether a cell has the raw answer: those without an output, or all if only more was sent than asked for."""
+    index, count = call.samples.index(sample), len(generated.outputs)
+    return generated.problem is not None and (index >= count or count >= len(call.samples))
 
 
 def case_fields(call: Call, context: RunContext) -> dict[str, Any]:

@@ -89,8 +89,8 @@ def plan_resume(
             cell = _cell(planned, sample)
             call = call_on_records(planned, sample, by_cell, folder)
             record = by_cell.get(cell)
-            is_kept = keep_errors or (not retry_unusable and record is not None and record.is_unusable)
-            step = _step(call, sample, record, folder, hash_of, keep_errors=is_kept)
+            keeps_error = keep_errors or (not retry_unusable and record is not None and record.is_unusable)
+            step = _step(call, sample, record, folder, hash_of, keep_errors=keeps_error)
             if call.previous is not None and call.run.config.has_outputs:
                 is_replaced = steps[_cell(call.previous, sample)].action == "generate"
                 outdated |= {_cell(cell_call, sample) for cell_call in (call, *call.dependents) if is_replaced}
@@ -106,7 +106,7 @@ def plan_resume(
                 else:
                     generated = by_cell[_cell(call, sample)]
                     steps[cell] = _grading_step(
-                        dependent, generated, by_cell.get(cell), hash_of, folder, keep_errors=is_kept
+                        dependent, generated, by_cell.get(cell), hash_of, folder, keep_errors=keeps_error
                     )
     return ResumePlan(
         jobs=lambda part: _resume_jobs(part, steps, by_cell, folder),

@@ -237,21 +237,21 @@ def _files(suite: Suite, folder: Path, trust: Trust) -> Iterator[tuple[Loc, str]
 
 def _masks_as_read(suite: Suite, files: _ImageFiles) -> Iterator[SuiteNote]:
     """How each mask is read, where a case names it first; after a few, the others in one note."""
-    first: dict[str, tuple[Loc, str]] = {}
+    masks: dict[str, tuple[Loc, str]] = {}
     for index, case in enumerate(suite.cases):
         for name, path in (case.masks.model_dump(exclude_none=True) if case.masks else {}).items():
-            first.setdefault(path, (("cases", index, "masks", name), name))
-    read = [(path, *place) for path, place in first.items() if path in files.shares]
+            masks.setdefault(path, (("cases", index, "masks", name), name))
+    read = [(path, loc, name) for path, (loc, name) in masks.items() if path in files.shares]
     for path, loc, name in read[:_NOTED_MASKS]:
         shares = files.shares[path]
         edge = f" and {_percent(shares.partial)} partly (its edge)" if shares.partial else ""
         meaning = "they may change, opaque ones must not" if name == "editable" else "they are inside, opaque ones not"
         yield SuiteNote(loc, f"{path}: {_percent(shares.clear)} of its pixels are transparent{edge}: {meaning}")
-    if others := read[_NOTED_MASKS:]:
-        inside = [1 - files.shares[path].opaque for path, _, _ in others]
-        soft = sum(files.shares[path].partial > 0 for path, _, _ in others)
-        message = f"{count_of(len(others), 'more mask')}: {_percent(min(inside))} to {_percent(max(inside))} inside"
-        yield SuiteNote(others[0][1], f"{message}, {soft:,} with a soft edge")
+    if more_masks := read[_NOTED_MASKS:]:
+        inside = [1 - files.shares[path].opaque for path, _, _ in more_masks]
+        soft = sum(files.shares[path].partial > 0 for path, _, _ in more_masks)
+        message = f"{count_of(len(more_masks), 'more mask')}: {_percent(min(inside))} to {_percent(max(inside))} inside"
+        yield SuiteNote(more_masks[0][1], f"{message}, {soft:,} with a soft edge")
 
 
 def _percent(share: float) -> str:
