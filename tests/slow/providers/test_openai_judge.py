@@ -289,6 +289,7 @@ def test_a_model_that_does_not_reason_is_not_asked_for_its_thoughts_again(api: F
         ("image_content_policy_violation", "refused"),
         ("server_error", "transient"),
         ("rate_limit_exceeded", "rate_limit"),
+        ("insufficient_quota", "quota"),
         ("invalid_image", "invalid"),
     ],
 )
