@@ -38,6 +38,9 @@ def check_used(run: PaidRun, note: str | None, image: bytes = IMAGE) -> None:
     assert Path("runs/r", str(record.artifact_path)).read_bytes() == image
     assert (record.reply_note or "").startswith(note or "")
     assert (record.reply_note is None, record.reply_path is None) == (note is None, note is None)
+    is_cut_off = str(note).startswith("the answer is cut off")
+    if is_cut_off:
+        assert (record.usage, record.cost_usd) == (None, None), "numbers that may lack their last digits"
     if record.reply_path is not None:
         assert Path("runs/r", record.reply_path).read_bytes() == run.answers.body
     assert run.resume("--retry-unusable").exit_code == 0
@@ -314,7 +317,7 @@ def test_shards_and_their_merge_have_the_answers(answers: Answers) -> None:
 
 
 def test_no_exception_in_reading_an_answer_is_an_outage(answers: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise TypeError("of a release that nobody has tested")
 
     for provider, module in (("openai", "openai"), ("gemini", "gemini")):

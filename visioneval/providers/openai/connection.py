@@ -19,7 +19,7 @@ from pybase64 import b64encode
 from visioneval.errors import OperationError, ProviderError, ProviderErrorKind
 from visioneval.media.network import refused_by_proxy
 from visioneval.providers.error_replies import CLOSED, ErrorReply, beginning, read_error
-from visioneval.providers.image_replies import answer_of
+from visioneval.providers.image_replies import PaidAnswer, answer_of
 from visioneval.providers.openai.client import client_for
 from visioneval.providers.quota import is_quota_spent
 from visioneval.providers.refusals import is_refusal
@@ -129,16 +129,17 @@ def read_json(response: httpx2.Response) -> dict[str, Any]:
     raise ProviderError(message, kind="invalid")
 
 
-def paid_answer(response: httpx2.Response) -> Any:
+def paid_answer(response: httpx2.Response) -> PaidAnswer:
     """The JSON of an answer to a generation, which may be paid.
 
     Raises ``ProviderError`` of the kind ``unusable`` if it is none, and that of an error, which some servers send with
     status 200.
     """
-    data = answer_of(response.content)
+    answer = answer_of(response.content)
+    data = answer.data
     if isinstance(data, dict) and data.get("error") and not data.get("data"):
         raise error_in_reply(data["error"], response.headers)
-    return data
+    return answer
 
 
 def error_in_reply(error: object, headers: Mapping[str, str] = MappingProxyType({})) -> ProviderError:

@@ -60,7 +60,7 @@ class OpenAIVideos:
                 options={"headers": {"Content-Type": "multipart/form-data"}},
                 cast_to=httpx2.Response,
             )
-        job = paid_answer(answer)
+        job = paid_answer(answer).data
         name = job.get("id") if isinstance(job, dict) else None
         if not name or not isinstance(name, str):
             raise unusable("the answer names no video", answer.content)
