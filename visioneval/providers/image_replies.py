@@ -47,9 +47,6 @@ def decoded_media(value: object) -> bytes:
     """
     if not isinstance(value, str):
         raise UnusableImageError(f"{described(value)} is no base64 text")
-    with suppress(ValueError):  # nearly all are plain: each step below would copy up to a hundred megabytes
-        if data := pybase64.b64decode(value, validate=True):
-            return data
     text = value.strip()
     if match := _DATA_URL.match(text):
         text = text[match.end() :]
@@ -59,6 +56,9 @@ def decoded_media(value: object) -> bytes:
             text = unquote_to_bytes(text).decode("ascii", "replace")
     elif "://" in text[:100]:
         raise UnusableImageError("it has a URL instead of base64")
+    with suppress(ValueError):  # nearly all are plain: each step below would copy up to a hundred megabytes
+        if data := pybase64.b64decode(text, validate=True):
+            return data
     text = "".join(text.split()).translate(_URL_SAFE).rstrip("=")
     if not text:
         raise UnusableImageError("its base64 text is empty")

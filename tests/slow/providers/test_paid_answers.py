@@ -154,6 +154,55 @@ def test_a_stored_answer_has_no_key_and_no_signature(answers: Answers) -> None:
     assert [path for path in written if KEY.encode() in path.read_bytes() or b"s3cr3t" in path.read_bytes()] == []
 
 
+ODD_KEY = 'sk/"odd"+key&0123456789'
+IN_JSON = json.dumps(ODD_KEY)[1:-1]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        IN_JSON,
+        IN_JSON.replace("/", "\\/"),
+        IN_JSON.replace("+", "\\u002B").replace("&", "\\u0026").replace('\\"', "\\u0022"),
+        "".join(f"\\u{ord(char):04x}" for char in ODD_KEY),
+        json.dumps(IN_JSON.replace("/", "\\/"))[1:-1],
+    ],
+)
+def test_a_stored_answer_has_no_key_in_any_form_of_json(
+    answers: Answers, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCAL_KEY", ODD_KEY)
+    answers.send(f'{{"data": [], "note": "for {form}, not for \\"sk\\/odd"}}')
+    run = PaidRun(answers)
+    assert run().exit_code == 3
+    (record,) = run.records()
+    stored = Path("runs/r", str(record.reply_path)).read_text()
+    assert stored == '{"data": [], "note": "for ***, not for \\"sk\\/odd"}'
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("https://h/x?sig=s3cr3t", "https://h/x?***"),
+        ("https://me:s3cr3t@h/x", "https://***@h/x"),
+        ("//h/x?sig=s3cr3t", "//h/x?***"),
+        ("//me:s3cr3t@h/x?sig=s3cr3t", "//***@h/x?***"),
+        ("https:\\/\\/h\\/x?sig=s3cr3t\\u0026n=1", "https:\\/\\/h\\/x?***"),
+        ("https:\\u002F\\u002Fme:s3cr3t@h\\u002Fx\\u003Fsig=s3cr3t", "https:\\u002F\\u002F***@h\\u002Fx?***"),
+        ('{\\"url\\": \\"https://h/x?sig=s3cr3t\\"}', '{\\"url\\": \\"https://h/x?***\\"}'),
+        ("https://h/x", "https://h/x"),
+        ("a//b?c", "a//b?c"),
+        ("me@h.example", "me@h.example"),
+    ],
+)
+def test_a_stored_answer_has_no_address_with_a_secret(answers: Answers, address: str, shown: str) -> None:
+    answers.send(f'{{"data": [], "note": "{address}", "n": 1}}')
+    run = PaidRun(answers)
+    assert run().exit_code == 3
+    (record,) = run.records()
+    assert Path("runs/r", str(record.reply_path)).read_text() == f'{{"data": [], "note": "{shown}", "n": 1}}'
+
+
 @pytest.mark.parametrize(
     ("body", "ending"), [(paid_answers.openai(), ".json"), (PAGE, ".txt"), (b"\xff\xd8\xff\x00" * 9, ".bin")]
 )
