@@ -38,7 +38,7 @@ _REJECTED = (200, 400, 403, 422, 451, 500)
 WORDS: Mapping[str, str] = {
     r"content_policy_violation|ContentPolicyViolationError|ResponsibleAIPolicyViolation|moderation_blocked": "proxies",
     r"(rejected|blocked|flagged|filtered) (by|as a result of|because of|due to) ((the|our|its) )?"
-    r"((\w+ ){0,2}moderation|(\w+ )?safety (system|filter|check)|(\w+ )?content (filter|policy))": "several",
+    r"((\w+ ){0,2}moderation|(\w+ ){0,2}safety (system|filter|check)|(\w+ )?content (filter|policy))": "several",
     r"content management policy": "Azure",
     r"violat\w+ [^.]{0,60}(usage guidelines|usage polic|content polic|prohibited use|responsible ai)": "several",
     r"responsible ai practices|support codes?: ?\d|(blocked|filtered) for safety": "Google",

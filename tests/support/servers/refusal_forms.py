@@ -57,6 +57,9 @@ REFUSALS: Mapping[str, Form] = {
     "litellm proxy, 500": (
         500, _error("litellm.APIError: OpenAIException - Your request was rejected by the safety system.", code="500")
     ),
+    "litellm proxy, stability": (
+        400, _error("litellm.APIError: StabilityException - Content was filtered by Stability AI safety systems", code="400")
+    ),
     "xai 400": (
         400,
         {"code": "Client specified an invalid argument", "error": "Generated image rejected by content moderation.",
