@@ -306,6 +306,24 @@ def test_a_chat_answer_without_a_choice_is_reported() -> None:
 
 
 @pytest.mark.parametrize(
+    ("choice", "kind", "message"),
+    [
+        ({"finish_reason": "stop"}, "transient", "the answer has no message"),
+        ({"message": None}, "transient", "the answer has no message"),
+        (
+            {"message": None, "finish_reason": "content_filter"},
+            "refused",
+            "the judge's answer was blocked: content_filter",
+        ),
+    ],
+)
+def test_a_choice_without_a_message_is_no_answer(choice: Any, kind: str, message: str) -> None:
+    with canned({"model": "m", "choices": [choice]}) as server:
+        error = failed(server.url, "chat")
+    assert (error.kind, str(error)) == (kind, message)
+
+
+@pytest.mark.parametrize(
     ("formats", "shape", "tried"),
     [
         (("text", "json_object", "json_schema"), "schema", ["json_schema"]),

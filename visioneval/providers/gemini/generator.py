@@ -84,7 +84,7 @@ class GeminiGenerator:
             if not outputs:
                 _refuse(fields)
                 problem = f"{problem}; the answer ended with {_end_of(fields)}"
-            usage = None if is_cut_off else _usage(_object(fields, "usageMetadata")) or None
+            usage = None if is_cut_off else token_counts(_object(fields, "usageMetadata")) or None
         return Generation(outputs, usage=usage, run_params=sent, unusable=problem, reply=reply if problem else None)
 
 
@@ -141,7 +141,7 @@ def blocked_prompt(reason: object, why: object) -> ProviderError:
     return ProviderError(f"the prompt was blocked: {reason}{f' ({why})' if why else ''}", kind="refused")
 
 
-def _usage(counts: Mapping[str, Any]) -> dict[str, Any]:
+def token_counts(counts: Mapping[str, Any]) -> dict[str, Any]:
     """Token counts by kind, and by modality: ``candidates_image_tokens``. Nothing is checked."""
     usage: dict[str, Any] = {}
     for name, value in counts.items():
