@@ -26,7 +26,12 @@ _STRICT = (
     | orjson.OPT_PASSTHROUGH_DATETIME
 )
 MAX_INT = 2**63
-_QUERY = re.compile(rb"""(https?:\\*/\\*/[^\s"'<>?]{1,2000})\?[^\s"'<>]+""")
+_START = rb"""([:"'\s(=,>\[](?:\\{0,4}/|\\{1,4}u002[fF]){2})"""
+"""Of an address in a text or in JSON, after a scheme or without one."""
+_USER = re.compile(_START + rb"""[^\s"'<>/?#@\\]{1,500}@""")
+_QUERY = re.compile(
+    _START + rb"""([^\s"'<>?]{1,2000}?)(?:\?|\\{1,4}u003[fF])(?:[^\s"'<>\\]|\\{1,4}(?:u[0-9a-fA-F]{4}|/))+"""
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +96,13 @@ class Sanitizer:
         return text
 
     def reply(self, data: bytes) -> bytes:
-        """The raw answer of a server without secrets, nor the queries of URLs, which may be signatures."""
+        """The raw answer of a server without secrets, nor the users and queries of URLs, which may be signatures."""
         for secret in self.secrets:
             data = data.replace(secret.encode("utf-8", "replace"), HIDDEN.encode())
-        return _QUERY.sub(rb"\1?" + HIDDEN.encode(), data)
+            if b"\\" in data:
+                data = re.sub(_in_json(secret), HIDDEN.encode(), data)
+        data = _USER.sub(rb"\1***@", data)
+        return _QUERY.sub(rb"\1\2?***", data)
 
     def __call__(self, value: Any, depth: int = 0) -> JsonValue:
         """Any value as JSON data: non-finite numbers become ``None``, unknown types become text."""
@@ -162,6 +170,12 @@ class Sanitizer:
 def _forms(secret: str) -> set[str]:
     """A secret as it is, and as a text has it that is JSON itself, such as the answer of a judge."""
     return {secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
+
+
+def _in_json(secret: str) -> bytes:
+    """A pattern for a secret in the JSON of any server, which may escape each character: as ``\\/`` or ``\\u002b``."""
+    plain = ((re.escape(char.encode("utf-8", "replace")), ord(char)) for char in secret)
+    return b"".join(rb"(?:%s|\\\\{0,3}(?:%s|(?i:u%04x)))" % (char, char, number) for char, number in plain)
 
 
 def _is_utf8(text: str) -> bool:

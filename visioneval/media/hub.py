@@ -14,12 +14,10 @@ HUB = "huggingface.co"
 """The host whose name in ``VISIONEVAL_TRUSTED_HOSTS`` lets an untrusted suite read datasets."""
 
 
-def hub_problem(url: str) -> str | None:
-    """Why a URL names no file of a dataset on the Hub."""
+def is_hub_file(url: str) -> bool:
+    """Whether a URL names a file of a dataset on the Hub."""
     parts = urlsplit(url)
-    if parts.netloc != "datasets" or parts.path.count("/") < 2 or parts.query:
-        return f"{url!r}: write hf://datasets/OWNER/NAME/FILE"
-    return None
+    return parts.netloc == "datasets" and parts.path.count("/") >= 2 and not parts.query
 
 
 def fetch_from_hub(url: str, limit: int) -> bytes:

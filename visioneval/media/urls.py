@@ -18,7 +18,7 @@ from urllib.parse import urljoin, urlsplit
 from visioneval.errors import UsageError
 from visioneval.extras import install_command
 from visioneval.media.buckets import bucket_files, size_in_bucket
-from visioneval.media.hub import HUB, fetch_from_hub, hub_problem
+from visioneval.media.hub import HUB, fetch_from_hub, is_hub_file
 from visioneval.media.inflate import ACCEPTED, Inflater
 from visioneval.media.network import ProxyError, proxy_for, proxy_url, tls_context
 
@@ -116,13 +116,13 @@ def unreadable(url: str) -> str | None:
     try:
         parts = urlsplit(url)
     except ValueError:
-        return f"{without_credentials(url)!r} is not a valid URL"
+        return f"{public_address(url)!r} is not a valid URL"
     if parts.scheme not in (*BUCKETS, "http", "https"):
-        return f"{without_credentials(url)!r}: unsupported scheme: use gs://, s3://, hf:// or https://"
-    if parts.scheme == "hf":
-        return hub_problem(url)
+        return f"{public_address(url)!r}: unsupported scheme: use gs://, s3://, hf:// or https://"
+    if parts.scheme == "hf" and not is_hub_file(url):
+        return f"{public_address(url)!r}: write hf://datasets/OWNER/NAME/FILE, without a query"
     if not parts.hostname or "@" in parts.netloc:
-        return f"{without_credentials(url)!r}: a URL needs a host or bucket and must not contain a user name"
+        return f"{public_address(url)!r}: a URL needs a host or bucket and must not contain a user name"
     return None
 
 

@@ -1,4 +1,4 @@
-"""What an error reply of a server says, in the forms of several providers: its words, and its codes."""
+"""What an error reply of a server says, in the forms of several providers: its words, its codes, and its limits."""
 
 from __future__ import annotations
 
@@ -14,25 +14,50 @@ _INNER = ("error", "detail", "errors")
 """Where a body has its error: OpenAI's ``error``, FastAPI's and fal's ``detail``, Stability's ``errors``."""
 _WORDS = ("message", "msg", "detail", "title")
 _CODES = ("code", "type", "name", "status", "reason", "error_type", "finish_reason")
+_TEXTS = (*_WORDS, *_INNER, "description", "error_description", "error_message", "raw", "")
+"""Where the words of an error are, at any depth. A text that is no JSON has no name."""
+_QUOTAS = ("quotaId", "quotaMetric")
+"""In Google's details: which quota is violated."""
 _ECHOES = ("input", "ctx", "params")
 """What repeats the request."""
 CLOSED = "the connection was closed in the middle of the answer"
 _MAX_QUOTED = 80
 _MAX_DEPTH = 8
-_MAX_CODES = 100
+_MAX_FIELDS, _MAX_TEXT = 500, 20_000
 _MAX_CODE = 200
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
 _TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.IGNORECASE | re.DOTALL)
 _PAGE = re.compile(r"\s*(<!doctype|<html|<head|<body)", re.IGNORECASE)
+_PAGE_WITHIN = re.compile(r"<(!doctype|html|head|body|title)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorReply:
-    """An error: ``message`` on one line, which may be empty; ``code`` is its own, and ``codes`` has inner ones too."""
+    """An error: ``message`` on one line, for people, which may be empty and repeat the request; ``code`` is its own.
+
+    What decides is in ``fields``: the names and texts at any depth, without web pages and without what repeats the
+    request. ``is_json`` tells an API from a gateway in front of it, which answers with a page or a bare text.
+    """
 
     message: str
     code: str
-    codes: tuple[str, ...]
+    is_json: bool
+    fields: tuple[tuple[str, str], ...]
+
+    @property
+    def codes(self) -> list[str]:
+        """Its codes, types and names, inner ones too."""
+        return [text[:_MAX_CODE] for name, text in self.fields if name in _CODES]
+
+    @property
+    def words(self) -> list[str]:
+        """What it says, each of at most 20,000 characters."""
+        return [text for name, text in self.fields if name in _TEXTS]
+
+    @property
+    def quotas(self) -> list[str]:
+        """The violated quotas, each with the name of its field."""
+        return [f"{name}: {text}" for name, text in self.fields if name in _QUOTAS]
 
 
 def read_error(body: object) -> ErrorReply:
@@ -43,7 +68,8 @@ def read_error(body: object) -> ErrorReply:
     outer = data if isinstance(data, Mapping) else {}
     named = (found for name in ("code", "type", "name") for found in (fields.get(name), outer.get(name)))
     code = next((str(found)[:_MAX_CODE] for found in named if found), "")
-    return ErrorReply(_message(data, error), code, tuple(islice(_codes(data, 0), _MAX_CODES)))
+    found = tuple(islice(_fields("", data, 0), _MAX_FIELDS))
+    return ErrorReply(_message(data, error), code, not isinstance(data, str), found)
 
 
 def one_line(text: str) -> str:
@@ -107,21 +133,22 @@ def _cause(metadata: Mapping[str, Any]) -> str:
     return ": ".join(str(part) for part in (name, words) if part)
 
 
-def _codes(data: object, depth: int) -> Iterator[str]:
-    """Every code, type or name in a body, also in JSON that one of its texts contains."""
+def _fields(name: str, data: object, depth: int) -> Iterator[tuple[str, str]]:
+    """The texts and numbers in a body by their names, also in JSON that one of its texts contains."""
     if depth > _MAX_DEPTH:
         return
     if isinstance(data, str):
         parsed = _parsed(data)
-        if not isinstance(parsed, str):
-            yield from _codes(parsed, depth + 1)
+        if isinstance(parsed, str):
+            yield name, _PAGE_WITHIN.split(data, maxsplit=1)[0][:_MAX_TEXT]
+        else:
+            yield from _fields(name, parsed, depth + 1)
     elif isinstance(data, list):
         for item in data:
-            yield from _codes(item, depth + 1)
+            yield from _fields(name, item, depth + 1)
     elif isinstance(data, Mapping):
-        for name, value in data.items():
-            if name in _ECHOES:
-                continue
-            if name in _CODES and isinstance(value, (str, int)):
-                yield str(value)[:_MAX_CODE]
-            yield from _codes(value, depth + 1)
+        for inner, value in data.items():
+            if inner not in _ECHOES:
+                yield from _fields(str(inner), value, depth + 1)
+    elif isinstance(data, (int, float)) and not isinstance(data, bool):
+        yield name, str(data)

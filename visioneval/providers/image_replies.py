@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 import jiter
@@ -33,6 +33,13 @@ class UnusableImageError(Exception):
     """A part of an answer that is no image, or cannot be read. The message says what it is."""
 
 
+class PaidAnswer(NamedTuple):
+    """The JSON of an answer. Of one that ``is_cut_off``, no number can be believed, as its last digits may lack."""
+
+    data: Any
+    is_cut_off: bool
+
+
 def decoded_media(value: object) -> bytes:
     """The bytes of an image or a video as base64 or as a ``data:`` URL. Raises ``UnusableImageError``.
 
@@ -49,6 +56,9 @@ def decoded_media(value: object) -> bytes:
             text = unquote_to_bytes(text).decode("ascii", "replace")
     elif "://" in text[:100]:
         raise UnusableImageError("it has a URL instead of base64")
+    with suppress(ValueError):  # nearly all are plain: each step below would copy up to a hundred megabytes
+        if data := pybase64.b64decode(text, validate=True):
+            return data
     text = "".join(text.split()).translate(_URL_SAFE).rstrip("=")
     if not text:
         raise UnusableImageError("its base64 text is empty")
@@ -71,19 +81,20 @@ def begins_like_an_image(data: bytes) -> bool:
     return data.startswith(_IMAGE_STARTS)
 
 
-def answer_of(reply: bytes) -> Any:
-    """The JSON of an answer; of one that ends early, what is complete, as its images are paid for.
+def answer_of(reply: bytes) -> PaidAnswer:
+    """The JSON of an answer; of one that ends early, what came, as its images are paid for.
 
     Raises ``ProviderError`` of the kind ``unusable`` if it is none.
     """
     try:
-        return jiter.from_json(reply)
+        return PaidAnswer(jiter.from_json(reply), is_cut_off=False)
     except ValueError as error:
         if not reply.lstrip().startswith(_TEXT_STARTS):
             start = beginning(reply[:_READ_BYTES].decode("utf-8", "replace"))
             raise unusable(f"the answer is not from this API; check base_url. It {start}", reply) from None
         try:
-            return jiter.from_json(reply, partial_mode=True)
+            data = jiter.from_json(reply, partial_mode=True)
+            return PaidAnswer(data, is_cut_off="trailing characters" not in str(error))  # after a whole answer
         except ValueError:
             raise unusable(f"the answer is not JSON: {error}", reply) from None
 

@@ -55,7 +55,9 @@ def _matches(host: str, pattern: str) -> bool:
     return pattern in (ANY_HOST, host) or (pattern.startswith("*.") and host.endswith(pattern[1:]))
 
 
-async def read_outputs(data: object, allowed: AllowedHosts, count: int) -> tuple[tuple[bytes, ...], str | None]:
+async def read_outputs(
+    data: object, allowed: AllowedHosts, count: int, *, is_cut_off: bool = False
+) -> tuple[tuple[bytes, ...], str | None]:
     """The first ``count`` images of an answer, which has them as base64 or names them by URL; and what is not used.
 
     The answer was paid for, so nothing is raised. Data that begins like no image is taken only if there is no better.
@@ -64,7 +66,7 @@ async def read_outputs(data: object, allowed: AllowedHosts, count: int) -> tuple
     received = len(rest)
     images: list[bytes] = []
     others: list[bytes] = []
-    problems: list[str] = []
+    problems: list[str] = ["the answer is cut off"] if is_cut_off else []
     while rest and len(images) < count:
         items, rest = rest[: count - len(images)], rest[count - len(images) :]
         first = received - len(rest) - len(items) + 1

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-_MAX_BODY = 20_000
+from visioneval.providers.error_replies import ErrorReply
+
 _SPENT = re.compile(
     r"insufficient[ _-]?(?:user[ _-]?)?(?:quota|balance|credits?\b)|exceeded_current_quota"
     r"|billing[ _](?:hard[ _]limit|not[ _]active|disabled)|check your billing details"
@@ -25,10 +26,24 @@ _GOOGLE = re.compile("google|RESOURCE_EXHAUSTED", re.IGNORECASE)
 """Google uses OpenAI's words for limits per minute too, where only the violated quota tells."""
 
 
-def is_quota_spent(status: int, body: str) -> bool:
-    """Whether an error reply means that the account, the key or the day has nothing left.
+_LIMITED = (403, 429)
+"""The statuses with which words alone can mean a spent quota. With others they may be a prompt that is quoted."""
+_OTHER_STATUSES = (400, 401, 500)
+_DOCUMENTED = re.compile(
+    r"insufficient_quota|billing_hard_limit_reached|billing hard limit has been reached|budget_exceeded"
+    r"|Exceeded(?:Token)?Budget: |budget has been exceeded! |credit balance is too low to access",
+    re.IGNORECASE,
+)
+"""What OpenAI, LiteLLM's proxy and Anthropic say with another status."""
 
-    ``body`` is the reply's text, or its code and message.
-    """
-    text = body[:_MAX_BODY]
-    return status == 402 or bool(_SPENT.search(text) or (_OPENAI_WORDS.search(text) and not _GOOGLE.search(text)))
+
+def is_quota_spent(status: int, error: ErrorReply) -> bool:
+    """Whether an error reply means that the account, the key or the day has nothing left."""
+    if status == 402 or any(map(_SPENT.search, error.codes)):
+        return True
+    if status not in _LIMITED:
+        return status in _OTHER_STATUSES and any(map(_DOCUMENTED.search, error.words))
+    if any(map(_SPENT.search, (*error.words, *error.quotas))):
+        return True
+    is_google = any(map(_GOOGLE.search, (*error.codes, *error.words)))
+    return not is_google and any(map(_OPENAI_WORDS.search, error.words))

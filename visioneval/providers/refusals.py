@@ -34,18 +34,18 @@ _MAX_QUOTED = 200
 _NEVER = (401, 402, 429)
 """The statuses of the key, of money and of limits: no code makes one of them a refusal."""
 _REJECTED = (200, 400, 403, 422, 451, 500)
-"""The statuses with which words alone can mean a refusal; proxies turn a provider's 400 into a 500."""
+"""The statuses with which words alone can mean a refusal, in JSON; proxies turn a provider's 400 into a 500."""
 WORDS: Mapping[str, str] = {
     r"content_policy_violation|ContentPolicyViolationError|ResponsibleAIPolicyViolation|moderation_blocked": "proxies",
     r"(rejected|blocked|flagged|filtered) (by|as a result of|because of|due to) ((the|our|its) )?"
-    r"((\w+ ){0,2}moderation|(\w+ )?safety (system|filter|check)|(\w+ )?content (filter|policy))": "several",
+    r"((\w+ ){0,2}moderation|(\w+ ){0,2}safety (system|filter|check)|(\w+ )?content (filter|policy))": "several",
     r"content management policy": "Azure",
     r"violat\w+ [^.]{0,60}(usage guidelines|usage polic|content polic|prohibited use|responsible ai)": "several",
     r"responsible ai practices|support codes?: ?\d|(blocked|filtered) for safety": "Google",
     r"safety_check_type_": "xAI",
     r"flagged as (sensitive|potentially)|nsfw content (was )?detected": "OpenAI, Replicate",
     r"input was flagged for": "OpenRouter",
-    r"request was flagged|content was (filtered|flagged)": "Stability",
+    r"(request|content) was (flagged|filtered) (as|for) [^.]{0,40}(inappropriate|harmful|sensitive|unsafe)": "several",
     r"(request|content) (was )?moderated": "Black Forest Labs",
     r"blocked by our content filters": "AWS",
     r"failed (the |our )?safety check": "Ideogram",
@@ -61,15 +61,18 @@ _ACCOUNT = re.compile(
 
 
 def is_refusal(status: int, error: ErrorReply) -> bool:
-    """Whether a failed call was refused for its content, by its codes, else by its words."""
+    """Whether a failed call was refused for its content, by its codes, else by the words of an error in JSON.
+
+    A gateway that blocks a call answers with a page or a bare text: the model was never asked.
+    """
     if status in _NEVER:
         return False
     plain = [_plain(code) for code in error.codes]
     if any(code in CODES or _SENSITIVE in code for code in plain):
         return True
-    if status not in _REJECTED or _ACCOUNT.search(error.message):
+    if status not in _REJECTED or not error.is_json or any(map(_ACCOUNT.search, error.words)):
         return False
-    return _WORDS.search(error.message) is not None
+    return any(map(_WORDS.search, error.words))
 
 
 def is_refusing_end(finish_reason: object) -> bool:

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-_MAX_VALUE, _MAX_BODY = 100, 20_000
+from visioneval.providers.error_replies import ErrorReply
+
+_MAX_VALUE = 100
 _OLDEST_TIME = 1e9
 """A number from here on is a time in seconds since 1970, and from a hundred times that in milliseconds."""
 _PART = (
@@ -23,26 +25,27 @@ _WORDS = re.compile(
 _FIELD = re.compile(
     r'"(retry[\w-]{2,30}|[\w-]{0,30}rate-?limit[\w-]{1,30})\\{0,3}"\s?:\s?\\{0,3}"?([^"\\,}\]]{1,100})', re.IGNORECASE
 )
-"""In a body, whose JSON may be a string in another one's: Gemini's ``retryDelay``, headers that a router passes on."""
+"""In words that quote the JSON of another server: Gemini's ``retryDelay`` behind a proxy."""
 _STATED = (("retryafterms", 0.001), ("xmsretryafterms", 0.001), ("retryafter", 1.0), ("retryafterseconds", 1.0),
            ("retrydelay", 1.0))  # fmt: skip
 _COMBINED = re.compile(r"\b(?:remaining|r)=0\b.{0,20}?\b(?:reset|t)=(\d{1,15})\b")
 """As in ``"default";r=0;t=50`` and ``limit=10, remaining=0, reset=50``."""
 
 
-def retry_after(status: int, headers: Mapping[str, str], body: str = "") -> float | None:
+def retry_after(status: int, headers: Mapping[str, str], error: ErrorReply) -> float | None:
     """Seconds, 0 or more, until a call may be repeated; ``None`` if the reply does not say so in a usable form.
 
-    What is stated for a retry comes first, then the body's words, then when a limit resets: the last one of which
+    What is stated for a retry comes first, then the error's words, then when a limit resets: the last one of which
     nothing remains, or else, with status 429, the first one of which the reply does not say what remains.
     """
-    fields = _FIELD.findall(body[:_MAX_BODY])
-    values = {re.sub("[-_]", "", name).lower(): value for name, value in (*fields, *headers.items())}
+    quoted = [field for words in error.words for field in _FIELD.findall(words)]
+    stated = (*quoted, *error.fields, *headers.items())
+    values = {re.sub("[-_]", "", name).lower(): value for name, value in stated}
     for name, unit_s in _STATED:
         wait = _seconds(values.get(name, ""))
         if wait is not None:
             return wait * unit_s
-    if match := _WORDS.search(body[:_MAX_BODY]):
+    if match := next(filter(None, map(_WORDS.search, error.words)), None):
         return _duration(match[1])
     return _until_reset(values, status)
 

@@ -36,7 +36,7 @@ def test_other_errors_are_no_refusals(tmp_path: Path) -> None:
     _, records = run_forms(tmp_path, OTHER_ERRORS)
     assert {name: record.status for name, record in records.items()} == dict.fromkeys(OTHER_ERRORS, "error")
     kinds = {name: record.error.kind for name, record in records.items() if record.error is not None}
-    transient = ("overloaded filter", "web page")
+    transient = ("overloaded filter", "web page", "flag of a load balancer", "flag of a load balancer in JSON")
     assert kinds == {name: "transient" if name in transient else "invalid" for name in OTHER_ERRORS}
 
 
@@ -47,6 +47,23 @@ def test_a_refusal_that_a_case_expects_passes_by_any_form(tmp_path: Path) -> Non
     ]
     result, records = run_forms(tmp_path, REFUSALS, cases=cases)
     assert ({record.verdict for record in records.values()}, result.exit_code) == ({"PASS"}, 0)
+
+
+def test_a_gateway_that_blocks_a_call_is_no_refusal_that_a_case_expects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forms = {name: form for name, form in OTHER_ERRORS.items() if "gateway" in name}
+    for provider in ("openai", "gemini"):
+        folder = tmp_path / provider
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        cases = [
+            {"id": f"case{at}", "prompt": f"a sign [{name}]", "expect": {"refusal": True}}
+            for at, name in enumerate(forms)
+        ]
+        result, records = run_forms(folder, forms, provider=provider, cases=cases)
+        assert {record.verdict for record in records.values()} == {"ERROR"}
+        assert result.exit_code == 3
 
 
 @pytest.mark.parametrize("api", ["chat", "responses"])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from api_runs import KEY, ApiRun, image_for, prompt, scripted
 from fake_api import FakeAPI, Fault, GenerationRequest, JudgeRequest
+from form_runs import judged
 from panel_runs import ABC, CACHE
 from suite_runner import LOOK, SuiteRunner
 from typer.testing import CliRunner
@@ -179,6 +180,40 @@ def test_a_limit_per_minute_is_no_quota(provider: Any, limit: Fault, tmp_path: P
     assert result.exit_code == 0, result.output
     api_run.check_complete()
     assert len(paid.requests) == 3 + 3 + 2
+
+
+ECHO = {"detail": [{"type": "string_too_long", "loc": ["body", "prompt"], "msg": "too long",
+                    "input": "A shop sign that says: payment required. Available in 3 days"}]}  # fmt: skip
+
+
+@pytest.mark.parametrize("provider", ["openai", "gemini"])
+@pytest.mark.parametrize("status", [422, 503])
+def test_a_prompt_that_an_error_repeats_ends_no_run_and_delays_no_call(
+    provider: Any, status: int, tmp_path: Path, paid: FakeAPI
+) -> None:
+    api_run = ApiRun(tmp_path, paid, 3, provider)
+    paid.faults.queue(fault(status, ECHO))
+    result = api_run.run("--max-concurrency", "1")
+    assert result.exit_code == (3 if status == 422 else 0), result.output
+    assert "is spent" not in result.output
+    errors = [record.error.kind for record in api_run.records if record.error]
+    assert (len(api_run.records), errors) == (3, ["invalid"] if status == 422 else [])
+
+
+def test_a_failed_response_of_a_judge_stops_the_run_by_its_quota(
+    tmp_path: Path, save_image: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = {"code": "insufficient_quota", "message": "You exceeded your current quota."}
+    forms: dict[str, Any] = {
+        "spent": (200, {"status": "failed", "error": failed, "output": []}),
+        "image": (200, {"status": "failed", "error": {"code": "invalid_image", "message": "no"}, "output": []}),
+    }
+    for name, stopped_by in (("spent", "quota"), ("image", None)):
+        folder = tmp_path / name
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        judged(folder, {name: forms[name]}, "responses", save_image)
+        assert read_info(folder / "runs" / "r").stopped_by == stopped_by
 
 
 LONG = {

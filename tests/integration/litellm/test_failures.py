@@ -10,12 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from canned_api import canned
 from conftest import FORMS, KEY
 from test_image_forms import answer_of, error, url_of
 
 from visioneval import bounds
+from visioneval.providers.litellm.worker.http import Trace
 from visioneval.types import CaseFiles
 
 Generate = Callable[..., Any]
@@ -92,6 +94,20 @@ def test_a_page_is_no_answer(generate: Generate, form: str) -> None:
     assert str(problem).startswith("the answer could not be read: ")
     assert problem.reply == b"<!doctype html><title>Sign in</title>"
     assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("status", [200, 403])
+def test_the_text_of_a_gateway_is_no_refusal(generate: Generate, form: str, status: int) -> None:
+    with canned("Blocked by content policy of your organization", status=status) as server:
+        problem = error(generate, FORMS[form], url_of(form, server))
+    assert problem.kind == ("unusable" if status == 200 else "invalid")
+
+
+def test_a_request_without_a_reply_has_not_that_of_the_one_before() -> None:
+    trace = Trace(body=b'{"id": 1}')
+    trace.begin(httpx.Request("GET", "https://api.example/1"))
+    assert (trace.body, trace.status) == (b"", None)
 
 
 @contextmanager

@@ -104,4 +104,4 @@ def test_the_hub_needs_trust(problems: Callable[..., list[str]], monkeypatch: py
     monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "huggingface.co")
     assert url_problem(url) is None
     for bad in ("hf://ann/prompts/test.jsonl", "hf://datasets/prompts", "hf://spaces/a/b/c.csv"):
-        assert url_problem(bad) == f"{bad!r}: write hf://datasets/OWNER/NAME/FILE"
+        assert url_problem(bad) == f"{bad!r}: write hf://datasets/OWNER/NAME/FILE, without a query"

@@ -22,6 +22,7 @@ from PIL import Image
 
 from visioneval.errors import ProviderError, UsageError
 from visioneval.providers.base import Generation, GenerationRequest
+from visioneval.providers.error_replies import read_error
 from visioneval.providers.openai.client import client_for
 from visioneval.providers.openai.config import OpenAIProvider
 from visioneval.providers.openai.connection import provider_errors
@@ -355,7 +356,7 @@ def test_as_many_calls_are_in_flight_as_are_begun(api: FakeAPI, monkeypatch: pyt
     ],
 )
 def test_how_long_to_wait_is_read_from_the_headers(headers: dict[str, str], seconds: float | None) -> None:
-    assert retry_after(429, headers) == seconds
+    assert retry_after(429, headers, read_error("")) == seconds
     with canned({"error": {"message": "slow down"}}, status=429, headers=headers) as server:
         error = failed(server.url)
     assert (error.kind, error.retry_after, str(error)) == ("rate_limit", seconds, "429: slow down")

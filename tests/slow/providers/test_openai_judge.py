@@ -289,6 +289,7 @@ def test_a_model_that_does_not_reason_is_not_asked_for_its_thoughts_again(api: F
         ("image_content_policy_violation", "refused"),
         ("server_error", "transient"),
         ("rate_limit_exceeded", "rate_limit"),
+        ("insufficient_quota", "quota"),
         ("invalid_image", "invalid"),
     ],
 )
@@ -302,6 +303,24 @@ def test_a_chat_answer_without_a_choice_is_reported() -> None:
     with canned({"model": "m", "choices": []}) as server:
         error = failed(server.url, "chat")
     assert (error.kind, str(error)) == ("transient", "the answer has no choices")
+
+
+@pytest.mark.parametrize(
+    ("choice", "kind", "message"),
+    [
+        ({"finish_reason": "stop"}, "transient", "the answer has no message"),
+        ({"message": None}, "transient", "the answer has no message"),
+        (
+            {"message": None, "finish_reason": "content_filter"},
+            "refused",
+            "the judge's answer was blocked: content_filter",
+        ),
+    ],
+)
+def test_a_choice_without_a_message_is_no_answer(choice: Any, kind: str, message: str) -> None:
+    with canned({"model": "m", "choices": [choice]}) as server:
+        error = failed(server.url, "chat")
+    assert (error.kind, str(error)) == (kind, message)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from api_runs import image_for
-from fake_api import FakeAPI
+from fake_api import FakeAPI, Fault
 from stores import FaultyStore, Machines
 from suite_runner import SuiteRunner
 
@@ -74,6 +74,28 @@ def test_no_call_waits_for_an_answer_that_is_sent_to_the_store(
     assert run(runner, s3_cache).exit_code == 0
     assert len(senders) >= 4
     assert threading.current_thread() not in senders
+
+
+@pytest.mark.parametrize("flags", [("--reuse", "all"), ("--offline",), ("--reuse", "all", "--retry-unusable")])
+def test_an_answer_without_an_image_is_looked_for_once(
+    runner: SuiteRunner, s3_cache: str, machines: Machines, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]
+) -> None:
+    runner.write("tree")
+    runner.api.faults.queue(Fault("no_image"))
+    assert run(runner, s3_cache).exit_code == 3
+    machines.use("b")
+    listed: list[str] = []
+    entries = ObjectStore.entries
+
+    def watched(store: ObjectStore, *folder: str) -> Any:
+        listed.extend(folder)
+        return entries(store, *folder)
+
+    monkeypatch.setattr(ObjectStore, "entries", watched)
+    is_paid_again = "--retry-unusable" in flags
+    assert run(runner, s3_cache, *flags, run_id="again").exit_code == (0 if is_paid_again else 3)
+    assert runner.called == ((2, 1) if is_paid_again else (1, 0))
+    assert len(listed) == len(set(listed)) == (2 if is_paid_again else 1), "one list for each answer that is needed"
 
 
 def test_judges_are_asked_once_about_an_image(runner: SuiteRunner, s3_cache: str, machines: Machines) -> None:

@@ -180,7 +180,7 @@ BAD_VALUES: dict[str, tuple[Any, str]] = {
 """Values that are no image, each with what is said about it."""
 PAGE = "<!doctype html><title>Sign in</title>"
 OPENAI_IMAGE = {"b64_json": TEXT}
-_FULL = json.dumps(openai(OPENAI_IMAGE))
+_FULL, _FULL_GEMINI = json.dumps(openai(OPENAI_IMAGE)), json.dumps(gemini(part(TEXT)))
 Body = Callable[[str], Any]
 
 GOOD_BODIES: dict[str, tuple[str, Body, str | None]] = {
@@ -208,7 +208,15 @@ GOOD_BODIES: dict[str, tuple[str, Body, str | None]] = {
     "usage that is no number": ("openai", lambda _: _FULL.replace('"input_tokens": 10', '"input_tokens": NaN'), None),
     "usage that is huge": ("openai", lambda _: _FULL.replace('"input_tokens": 10', '"input_tokens": 1e999'), None),
     "usage that is true": ("openai", lambda _: _FULL.replace('"input_tokens": 10', '"input_tokens": true'), None),
-    "cut after the image": ("openai", lambda _: _FULL[: _FULL.index('"usage"') + 3], None),
+    "cut after the image": ("openai", lambda _: _FULL[: _FULL.index('"usage"') + 3], "the answer is cut off"),
+    "cut in a count": ("openai", lambda _: _FULL[:-4], "the answer is cut off"),
+    "cut after a count": ("openai", lambda _: _FULL[:-1], "the answer is cut off"),
+    "cut in a count of Gemini": ("gemini", lambda _: _FULL_GEMINI[:-4], "the answer is cut off"),
+    "cut with two images": (
+        "openai",
+        lambda _: json.dumps(openai(OPENAI_IMAGE, OPENAI_IMAGE))[:-4],
+        "the answer is cut off; images requested: 1",
+    ),
     "two answers": ("openai", lambda _: _FULL + _FULL, None),
     "error beside the image": ("openai", lambda _: openai(OPENAI_IMAGE, error={"code": "server_error"}), None),
     "fields of strangers": ("openai", lambda _: openai({**OPENAI_IMAGE, "b64": [1], "id": {"a": 1e308}}), None),

@@ -57,6 +57,9 @@ REFUSALS: Mapping[str, Form] = {
     "litellm proxy, 500": (
         500, _error("litellm.APIError: OpenAIException - Your request was rejected by the safety system.", code="500")
     ),
+    "litellm proxy, stability": (
+        400, _error("litellm.APIError: StabilityException - Content was filtered by Stability AI safety systems", code="400")
+    ),
     "xai 400": (
         400,
         {"code": "Client specified an invalid argument", "error": "Generated image rejected by content moderation.",
@@ -85,6 +88,7 @@ REFUSALS: Mapping[str, Form] = {
     "bytedance": (
         400, _error("The request failed.", code="OutputImageSensitiveContentDetected.PolicyViolation", type="BadRequest")
     ),
+    "several": (400, _error("Your request was flagged as potentially harmful. Try another prompt.", code="400")),
     "replicate": (422, {"detail": "NSFW content detected. Try running it again, or try a different prompt."}),
     "ideogram": (422, _error("Prompt provided failed safety check due to the inclusion of prohibited content.")),
 }  # fmt: skip
@@ -122,6 +126,23 @@ OTHER_ERRORS: Mapping[str, Form] = {
     ),
     "unverified organization": (403, _error("Your organization must be verified to use the model.", code=None)),
     "unknown model": (404, _error("The model `moderation-blocked` does not exist", code="model_not_found")),
+    "page of a gateway": (403, "<html><head><title>Access blocked by content filter</title></head></html>"),
+    "text of a gateway": (403, "Blocked by content policy of your organization"),
+    "page of a gateway in JSON": (
+        403, _error("OpenAIException - <!doctype html><title>Access blocked by content filter</title>", code="403")
+    ),
+    "raw page of a gateway": (
+        403,
+        _error("Provider returned error", code=403,
+               metadata={"raw": "<html><body>Access blocked by content filter</body></html>", "provider_name": "X"}),
+    ),
+    "repeated prompt": (
+        422,
+        {"detail": [{"loc": ["body", "prompt"], "msg": "String should have at most 8 characters", "type": "string_too_long",
+                     "input": "a sign: NSFW content detected"}]},
+    ),
+    "flag of a load balancer": (500, "The request was flagged for retry by the load balancer"),
+    "flag of a load balancer in JSON": (500, _error("The request was flagged for retry by the load balancer")),
     "overloaded filter": (503, _error("The content filter is temporarily unavailable.", code="service_unavailable")),
     "web page": (502, "<html><head><title>502 Bad Gateway</title></head><body>safety system</body></html>"),
 }  # fmt: skip

@@ -7,12 +7,15 @@ import gzip
 import socket
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 
 import aiohttp
 import pytest
 from buckets import web_server
 from suite_text import suite
+from typer.testing import CliRunner
 
+from visioneval.cli import app
 from visioneval.errors import UsageError
 from visioneval.media.inflate import CodingError, Inflater
 from visioneval.media.urls import _public_client, _public_socket, beside, fetch, is_url, origin_of, url_problem
@@ -68,6 +71,27 @@ def test_unsafe_urls_are_refused(url: str) -> None:
     )
     with pytest.raises(UsageError):
         fetch(url, 10)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://[x/a.csv?sig=s3cr3t", "https://[x/a.csv"),
+        ("ftp://x.org/a.csv?sig=s3cr3t", "ftp://x.org/a.csv"),
+        ("https://u:s3cr3t@x.org/a.csv?sig=s3cr3t", "https://x.org/a.csv"),
+        ("hf://datasets/a/b/c.csv?sig=s3cr3t", "hf://datasets/a/b/c.csv"),
+    ],
+)
+def test_a_message_about_an_invalid_url_has_no_user_and_no_query(url: str, shown: str, tmp_path: Path) -> None:
+    assert str(url_problem(url)).startswith(repr(shown))
+    suite = tmp_path / "suite.yaml"
+    suite.write_text(
+        f"name: far\ncases: [{{dataset: {{path: '{url}', fields: {{id: id}}}}}}]\nmodels: [{{provider: mock}}]\n"
+    )
+    result = CliRunner().invoke(app, ["validate", str(suite)])
+    assert result.exit_code == 2
+    assert shown in result.output.replace("\n", "")
+    assert "s3cr3t" not in result.output
 
 
 def test_an_address_inside_the_network_gets_no_socket() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from visioneval.providers.error_replies import read_error
 from visioneval.providers.quota import is_quota_spent
 
 WORDS = "You exceeded your current quota, please check your plan and billing details."
@@ -71,7 +72,7 @@ DAY, MINUTE = "GenerateRequestsPerDayPerProjectPerModel-FreeTier", "GenerateRequ
     ],
 )  # fmt: skip
 def test_a_spent_quota(status: int, body: Any) -> None:
-    assert is_quota_spent(status, body if isinstance(body, str) else json.dumps(body))
+    assert is_quota_spent(status, read_error(body))
 
 
 @pytest.mark.parametrize(
@@ -100,4 +101,25 @@ def test_a_spent_quota(status: int, body: Any) -> None:
     ],
 )  # fmt: skip
 def test_what_a_wait_or_another_request_ends(status: int, body: Any) -> None:
-    assert not is_quota_spent(status, body if isinstance(body, str) else json.dumps(body))
+    assert not is_quota_spent(status, read_error(body))
+
+
+PAYMENT = "A shop sign that says: payment required, out of credits"
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (422, {"detail": [{"type": "string_too_long", "loc": ["body", "prompt"], "msg": "too long", "input": PAYMENT}]}),
+        (403, {"detail": [{"type": "blocked", "msg": "no", "input": {"prompt": PAYMENT}, "ctx": {"code": "budget_exceeded"}}]}),
+        (429, {"error": {"message": "slow down", "prompt": PAYMENT, "metadata": {"flagged_input": PAYMENT}}}),
+        (422, {"detail": f"the prompt {PAYMENT!r} is too long"}),
+        (400, openai(f"Invalid prompt: {PAYMENT!r}", "invalid_value")),
+        (404, openai(f"no model for {PAYMENT!r}", "model_not_found")),
+        (500, PAYMENT),
+        (429, f"<html><title>Too many requests</title><body>{PAYMENT}</body></html>"),
+    ],
+)  # fmt: skip
+def test_a_prompt_that_is_repeated_is_no_quota(status: int, body: Any) -> None:
+    assert not is_quota_spent(status, read_error(body))
+    assert is_quota_spent(429, read_error({"detail": PAYMENT})), "the same words are a quota where the server says them"

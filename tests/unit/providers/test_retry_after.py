@@ -9,7 +9,8 @@ from email.utils import format_datetime
 
 import pytest
 
-from visioneval.providers.retry_after import retry_after
+from visioneval.providers import retry_after as waits
+from visioneval.providers.error_replies import read_error
 
 NOW = datetime.now(UTC)
 SOON = NOW + timedelta(seconds=100)
@@ -20,6 +21,10 @@ OPENROUTER = {"error": {"code": 429, "metadata": {"headers": {
 }}}}  # fmt: skip
 GEMINI = {"error": {"details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "37s"}]}}
 PROXIED = {"error": {"message": f"GeminiException - {json.dumps(GEMINI)}", "code": "429"}}
+
+
+def retry_after(status: int, headers: Mapping[str, str], body: str = "") -> float | None:
+    return waits.retry_after(status, headers, read_error(body))
 
 
 @pytest.mark.parametrize(
@@ -108,6 +113,10 @@ def test_a_limit_that_an_outage_mentions_does_not_delay_it() -> None:
         (json.dumps({"retryAfter": "3s"}), 3),
         (json.dumps({"metadata": {"retry_after_seconds": 2.5}}), 2.5),
         (json.dumps({"retry_after": None}), None),
+        (json.dumps({"detail": [{"msg": "busy", "input": "Sale! Available in 3 days"}]}), None),
+        (json.dumps({"detail": [{"msg": "busy", "input": {"retry_after": 30, "prompt": "try again in 5 s"}}]}), None),
+        (json.dumps({"error": "busy", "prompt": "Sale! Available in 3 days"}), None),
+        ("<html><title>Busy</title><body>Available in 3 days</body></html>", None),
     ],
 )
 def test_bodies(body: str, seconds: float | None) -> None:

@@ -16,7 +16,7 @@ from visioneval.engine.calls.cost.usage import MOST_TOKENS, checked_usage
 from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.errors import RunFormatError
 from visioneval.providers.base import MOST_VIDEO_MS, VIDEO_MS
-from visioneval.providers.gemini.judge import add_usage
+from visioneval.providers.gemini.generator import token_counts
 from visioneval.providers.openai.connection import flat_usage
 from visioneval.providers.openai.videos import _usage as usage_of_job
 from visioneval.records.baselines import BaselineLine
@@ -103,16 +103,18 @@ def test_a_host_of_ones_own_may_have_another_window_under_the_same_name() -> Non
     assert Prices(custom_hosts=frozenset({key})).checked_usage(key, usage, 0) == usage
 
 
-def test_a_sum_of_gemini_hides_no_negative_count() -> None:
-    details = [
-        types.ModalityTokenCount(modality=types.MediaModality.IMAGE, token_count=count) for count in (500, -400, 90)
-    ]
-    usage: dict[str, int] = {}
-    counts = types.GenerateContentResponseUsageMetadata(
+@pytest.mark.parametrize(("counts", "is_known"), [((500,), True), ((500, -400), False), ((100, 100), False)])
+def test_a_modality_that_gemini_counts_twice_is_unknown(counts: tuple[int, ...], *, is_known: bool) -> None:
+    """In the form of its answers, and in that of its SDK, which judges use."""
+    details = [types.ModalityTokenCount(modality=types.MediaModality.IMAGE, token_count=count) for count in counts]
+    metadata = types.GenerateContentResponseUsageMetadata(
         prompt_token_count=9, candidates_token_count=500, candidates_tokens_details=details
     )
-    add_usage(usage, types.GenerateContentResponse(usage_metadata=counts))
-    assert checked_usage(usage) is None
+    for by_alias in (False, True):
+        data = metadata.model_dump(mode="json", exclude_none=True, by_alias=by_alias)
+        usage = checked_usage(token_counts(data))
+        assert (usage or {}).get("candidates_image_tokens") == (500 if is_known else None)
+        assert (usage is not None) == is_known
 
 
 def test_nested_details_of_openai_are_checked_like_their_totals() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -251,12 +251,12 @@ class Calls:
         """Whether caching makes requests, which the event loop must not wait for."""
         return self.cache is not None and self.cache.is_shared
 
-    async def _pull(self, key: str, is_usable: Callable[[CacheEntry], bool] = lambda _: True) -> None:
+    async def _pull(self, key: str, usable: Callable[[Iterable[CacheEntry]], Iterable[CacheEntry]] = iter) -> None:
         """Looks for an answer on other machines. If that fails, no new call starts: its answer may be paid already."""
         if self.cache is None or not self.cache.is_shared:
             return
         try:
-            await asyncio.to_thread(self.cache.pull, key, is_usable)
+            await asyncio.to_thread(self.cache.pull, key, usable)
         except StorageError as error:
             self.broken = self.broken or error
             self.throttle.shut()
@@ -324,26 +324,33 @@ class Calls:
         return answer, attempts.cost
 
     async def _cached_generation(self, key: str, call: Call) -> GenerationResult | None:
-        """The newest usable generation in the cache; ``None`` if it must be generated."""
+        """The preferred usable generation in the cache; ``None`` if it must be generated."""
         if self.cache is None or self.reuse.generations == "none":
             return None
-        for needs_whole in self.reuse.completeness:
-            is_usable = partial(self._is_usable, call, needs_whole=needs_whole)
-            await self._pull(key, is_usable)
-            for entry in filter(is_usable, self.cache.answers(key)):
-                read = partial(self._read_outputs, entry, self.cache, call.task_type)
-                outputs = await run_in_thread(read, when=_needs_thread(entry))
-                if outputs is not None and not (needs_whole and any(p.fault for p in outputs)):
-                    return self._from_cache(call, entry, outputs)
-        return None
+        usable = partial(self._usable, call)
+        await self._pull(key, usable)
+        second: GenerationResult | None = None
+        for entry in usable(self.cache.answers(key)):
+            read = partial(self._read_outputs, entry, self.cache, call.task_type)
+            outputs = await run_in_thread(read, when=_needs_thread(entry))
+            if outputs is None:
+                continue
+            cached = self._from_cache(call, entry, outputs)
+            is_odd = entry.answer["whole"] and any(image.fault for image in outputs)  # in caches of older versions
+            if self.reuse.offline or not is_odd:
+                return cached
+            second = second or cached
+        return None if self.reuse.retry_unusable else second
 
-    def _is_usable(self, call: Call, entry: CacheEntry, *, needs_whole: bool) -> bool:
-        """Whether a cached generation counts, by its run and its cell, and whether it has all images."""
-        if self.reuse.generations == "own" and entry.run_id != self.payer:
-            return False
-        if self.cells.is_of_another(entry.answer.get("cell"), call.case.id, call.run.label):
-            return False
-        return bool(entry.answer["whole"]) or not needs_whole
+    def _usable(self, call: Call, entries: Iterable[CacheEntry]) -> Iterable[CacheEntry]:
+        """The cached generations that count, by their run and their cell, in the order in which they do."""
+        is_own = self.reuse.generations == "own"
+        return self.reuse.preferred(
+            entry
+            for entry in entries
+            if not (is_own and entry.run_id != self.payer)
+            and not self.cells.is_of_another(entry.answer.get("cell"), call.case.id, call.run.label)
+        )
 
     def _from_cache(self, call: Call, entry: CacheEntry, outputs: tuple[CheckedMedia, ...]) -> GenerationResult:
         answer = entry.answer

@@ -181,9 +181,8 @@ def provider_errors() -> Iterator[None]:
     try:
         yield
     except errors.APIError as error:
-        body, headers = json.dumps(error.details, default=str), getattr(error.response, "headers", None) or {}
-        wait = retry_after(error.code, headers, body)
-        raise ProviderError(_message(error), kind=_kind(error, body), retry_after=wait) from None
+        wait = retry_after(error.code, getattr(error.response, "headers", None) or {}, _reply(error))
+        raise ProviderError(_message(error), kind=_kind(error), retry_after=wait) from None
     except GoogleAuthError as error:
         is_retryable = isinstance(error, TransportError) or error.retryable
         raise ProviderError(
@@ -247,8 +246,8 @@ def operation_errors(name: str) -> Iterator[None]:
 
 
 def _reply(error: errors.APIError) -> ErrorReply:
-    """What its body says: JSON, or the text of another server, which the SDK puts under ``message``."""
-    return read_error(error.details)
+    """What its body says: JSON, or the text of another server, which the SDK wraps in an object of its own."""
+    return read_error(error.response.text if isinstance(error.response, httpx2.Response) else error.details)
 
 
 def _message(error: errors.APIError) -> str:
@@ -256,11 +255,12 @@ def _message(error: errors.APIError) -> str:
     return f"{error.code}: {words[:_MAX_MESSAGE]}"
 
 
-def _kind(error: errors.APIError, body: str) -> ProviderErrorKind:
+def _kind(error: errors.APIError) -> ProviderErrorKind:
     """A 403 means a bad key only if Google says so; otherwise it may concern a single model."""
-    if is_refusal(error.code, _reply(error)):
+    reply = _reply(error)
+    if is_refusal(error.code, reply):
         return "refused"
-    if is_quota_spent(error.code, body):
+    if is_quota_spent(error.code, reply):
         return "quota"
     reasons = (str(detail.get("reason", "")) for detail in _details(error))
     if error.code == 401 or (error.code in (400, 403) and any(map(_KEY_REASONS.fullmatch, reasons))):

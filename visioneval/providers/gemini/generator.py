@@ -76,15 +76,15 @@ class GeminiGenerator:
         if is_image(reply):
             return Generation(outputs=(reply,), run_params=sent)
         with reading(reply):
-            answer = answer_of(reply)
-            fields = answer if isinstance(answer, Mapping) else {}
+            data, is_cut_off = answer_of(reply)
+            fields = data if isinstance(data, Mapping) else {}
             answered = list(_parts(fields))
             items = [{"b64_json": _field(_object(part, "inlineData"), "data")} for part in answered if _has_image(part)]
-            outputs, problem = await read_outputs(items, _NO_HOSTS, len(request.samples))
+            outputs, problem = await read_outputs(items, _NO_HOSTS, len(request.samples), is_cut_off=is_cut_off)
             if not outputs:
                 _refuse(fields)
                 problem = f"{problem}; the answer ended with {_end_of(fields)}"
-            usage = _usage(_object(fields, "usageMetadata")) or None
+            usage = None if is_cut_off else token_counts(_object(fields, "usageMetadata")) or None
         return Generation(outputs, usage=usage, run_params=sent, unusable=problem, reply=reply if problem else None)
 
 
@@ -141,7 +141,7 @@ def blocked_prompt(reason: object, why: object) -> ProviderError:
     return ProviderError(f"the prompt was blocked: {reason}{f' ({why})' if why else ''}", kind="refused")
 
 
-def _usage(counts: Mapping[str, Any]) -> dict[str, Any]:
+def token_counts(counts: Mapping[str, Any]) -> dict[str, Any]:
     """Token counts by kind, and by modality: ``candidates_image_tokens``. Nothing is checked."""
     usage: dict[str, Any] = {}
     for name, value in counts.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from google import genai
@@ -13,7 +13,7 @@ from visioneval.errors import ProviderError
 from visioneval.providers.base import AddressPart, CellRef, ImagePart, Part, Question, Reply, ToolCall, Turn
 from visioneval.providers.gemini.config import GeminiJudge
 from visioneval.providers.gemini.connection import client_for, provider_errors
-from visioneval.providers.gemini.generator import blocked_prompt, config_of
+from visioneval.providers.gemini.generator import blocked_prompt, config_of, token_counts
 from visioneval.providers.refusals import end_of_answer, is_refusing_end
 
 COMPLETE_REASONS = ("STOP", "FINISH_REASON_UNSPECIFIED")
@@ -32,9 +32,8 @@ class GeminiJudgeClient:
         for turn in question.turns:
             turns += _turns(turn)
         with_tools = bool(question.tools) and not question.must_answer
-        usage: dict[str, int] = {}
-        answer = await self._send(turns, self._options(question, tools=with_tools), usage)
-        return _reply(answer, usage, self._config.model, with_tools=with_tools)
+        answer = await self._send(turns, self._options(question, tools=with_tools))
+        return _reply(answer, self._config.model, with_tools=with_tools)
 
     def _options(self, question: Question, *, tools: bool) -> dict[str, Any]:
         options: dict[str, Any] = dict(self._config.params)
@@ -55,14 +54,11 @@ class GeminiJudgeClient:
             options.setdefault("media_resolution", level)
         return options
 
-    async def _send(
-        self, turns: Sequence[types.Content], options: dict[str, Any], usage: dict[str, int]
-    ) -> types.GenerateContentResponse:
+    async def _send(self, turns: Sequence[types.Content], options: dict[str, Any]) -> types.GenerateContentResponse:
         with provider_errors():
             answer = await self._client.aio.models.generate_content(
                 model=self._config.model, contents=list(turns), config=config_of(options)
             )
-        add_usage(usage, answer)
         refuse(answer)
         return answer
 
@@ -90,25 +86,6 @@ def content_parts(answer: types.GenerateContentResponse) -> list[types.Part]:
     candidates = answer.candidates or []
     content = candidates[0].content if candidates else None
     return list(content.parts or []) if content else []
-
-
-def add_usage(usage: dict[str, int], answer: types.GenerateContentResponse) -> None:
-    """Adds the token counts of one answer."""
-    counts = answer.usage_metadata.model_dump(exclude_none=True) if answer.usage_metadata else {}
-    for name, count in counts.items():
-        for kind, tokens in _by_modality(name, count):
-            before = usage.get(kind, 0)
-            usage[kind] = before + tokens if min(before, tokens) >= 0 else -1  # no sum may hide an impossible count
-
-
-def _by_modality(name: str, value: object) -> Iterator[tuple[str, int]]:
-    """A count, or the parts of one by modality: ``candidates_image_tokens`` of ``candidates_tokens_details``."""
-    if isinstance(value, int):
-        yield name, value
-    for part in value if isinstance(value, list) else ():
-        modality, tokens = part.get("modality"), part.get("token_count")
-        if modality and isinstance(tokens, int):
-            yield f"{name.removesuffix('tokens_details')}{modality.value.lower()}_tokens", tokens
 
 
 def _part(part: Part) -> types.Part:
@@ -144,14 +121,15 @@ def _call(call: types.FunctionCall) -> ToolCall:
     return ToolCall(call.name or "", json.dumps(arguments), call.id or "")
 
 
-def _reply(answer: types.GenerateContentResponse, usage: dict[str, int], model: str, *, with_tools: bool) -> Reply:
+def _reply(answer: types.GenerateContentResponse, model: str, *, with_tools: bool) -> Reply:
+    counts = answer.usage_metadata.model_dump(mode="json", exclude_none=True) if answer.usage_metadata else {}
     candidate = answer.candidates[0] if answer.candidates else None
     reason = candidate.finish_reason if candidate else None
     content = candidate.content if candidate else None
     return Reply(
         text=_text(answer),
         model=answer.model_version or model,
-        usage=usage or None,
+        usage=token_counts(counts) or None,
         stopped=reason.name.lower() if reason and reason.name not in COMPLETE_REASONS else None,
         calls=tuple(_call(part.function_call) for part in content_parts(answer) if part.function_call),
         raw=(content.model_dump(mode="json", exclude_none=True) if content else {}) if with_tools else None,

@@ -31,6 +31,8 @@ _NAME = re.compile(
 _KINDS: Mapping[int, ProviderErrorKind] = {4: "transient", 8: "rate_limit", 10: "transient", 13: "transient",
                                            14: "transient", 16: "auth"}  # fmt: skip
 """By the codes of google.rpc; any other is an invalid request."""
+_STATUSES = {7: 403, 8: 429}
+"""The HTTP status of the codes with which words can mean a spent quota."""
 _MAX_MESSAGE = 500
 
 
@@ -89,7 +91,7 @@ def operation_error(name: str, code: object, message: object) -> OperationError:
     reply = read_error({"error": {"code": code, "message": text}})
     if is_refusal(400 if kind == "invalid" else 500, reply):
         return OperationError(text, kind="refused")
-    if is_quota_spent(0, text):
+    if is_quota_spent(_STATUSES.get(code, 400) if isinstance(code, int) else 429, reply):
         kind = "quota"
     return OperationError(f"the operation {name} has failed: {text}", kind=kind)
 

@@ -153,7 +153,8 @@ def _reply(answer: Mapping[str, Any], shape: Shape) -> Reply:
     if reason := next(filter(is_refusing_end, reasons), None):
         why = end_of_answer(reason, None, text)
         raise ProviderError(f"the judge's answer was blocked: {why}", kind="refused", may_be_billed=True)
-    message = choice["message"]
+    if not message:
+        raise ProviderError("the answer has no message", kind="transient", may_be_billed=True)
     tool_calls = message.get("tool_calls") or ()
     calls = tuple(ToolCall(c["function"]["name"], c["function"].get("arguments") or "", c["id"]) for c in tool_calls)
     sent_back = [

@@ -19,7 +19,7 @@ from pybase64 import b64encode
 from visioneval.errors import OperationError, ProviderError, ProviderErrorKind
 from visioneval.media.network import refused_by_proxy
 from visioneval.providers.error_replies import CLOSED, ErrorReply, beginning, read_error
-from visioneval.providers.image_replies import answer_of
+from visioneval.providers.image_replies import PaidAnswer, answer_of
 from visioneval.providers.openai.client import client_for
 from visioneval.providers.quota import is_quota_spent
 from visioneval.providers.refusals import is_refusal
@@ -31,7 +31,9 @@ _STATUS_BY_NAME = {
     429: {"rate_limit_exceeded", "rate_limit_error", "requests", "tokens"},
     400: {"invalid_request_error", "model_not_found"},
 }
-"""The status for the code or type of an error in a reply with status 200."""
+"""The status for the code or type of an error without one."""
+_OF_SERVER = re.compile("server|internal")
+"""In the code of an error that is the server's."""
 _MAX_MESSAGE = 1000
 """The most characters of a provider's error message: gateways may send whole web pages."""
 _SHORTEST_SECRET = 8
@@ -50,13 +52,12 @@ def provider_errors(client: openai.AsyncOpenAI) -> Iterator[None]:
             client, str(error), error.kind, error.retry_after, may_be_billed=error.may_be_billed
         ) from None
     except openai.APIStatusError as error:
-        body = error.response.text
-        reply = read_error(body)
-        kind = kind_of_error(error.status_code, reply, body)
+        reply = read_error(error.response.text)
+        kind = kind_of_error(error.status_code, reply)
         message = f"{error.status_code}: {reply.message or 'no message'}"
         if kind == "quota" and reply.code not in message:
             message += f" ({reply.code})"
-        wait = retry_after(error.status_code, error.response.headers, body)
+        wait = retry_after(error.status_code, error.response.headers, reply)
         raise _provider_error(client, message, kind, wait) from None
     except openai.APIConnectionError as error:  # includes timeouts
         raise _no_answer(client, error.__cause__ or error) from None  # the SDK reports all of them as timeouts
@@ -128,29 +129,34 @@ def read_json(response: httpx2.Response) -> dict[str, Any]:
     raise ProviderError(message, kind="invalid")
 
 
-def paid_answer(response: httpx2.Response) -> Any:
+def paid_answer(response: httpx2.Response) -> PaidAnswer:
     """The JSON of an answer to a generation, which may be paid.
 
     Raises ``ProviderError`` of the kind ``unusable`` if it is none, and that of an error, which some servers send with
     status 200.
     """
-    data = answer_of(response.content)
+    answer = answer_of(response.content)
+    data = answer.data
     if isinstance(data, dict) and data.get("error") and not data.get("data"):
         raise error_in_reply(data["error"], response.headers)
-    return data
+    return answer
 
 
 def error_in_reply(error: object, headers: Mapping[str, str] = MappingProxyType({})) -> ProviderError:
     """The error in a reply with status 200 and these headers. Unknown codes count as transient."""
-    fields: Mapping[str, Any] = error if isinstance(error, Mapping) else {}
-    code = str(fields.get("code"))
-    by_name = (status for status, known in _STATUS_BY_NAME.items() if {code, str(fields.get("type"))} & known)
-    status = int(code) if re.fullmatch("[45][0-9][0-9]", code) else next(by_name, 500)
     reply = read_error({"error": error})
-    body = error if isinstance(error, str) else orjson.dumps(error).decode()
+    status = status_of_error(reply, 500)
     message = f"the reply is an error: {reply.message}"[:_MAX_MESSAGE]
-    wait = retry_after(status, headers, body)
-    return ProviderError(message, kind=kind_of_error(status, reply, body), retry_after=wait)
+    return ProviderError(message, kind=kind_of_error(status, reply), retry_after=retry_after(status, headers, reply))
+
+
+def status_of_error(error: ErrorReply, default: int) -> int:
+    """The HTTP status for an error in an answer, by its code."""
+    if re.fullmatch("[45][0-9][0-9]", error.code):
+        return int(error.code)
+    if _OF_SERVER.search(error.code):
+        return 500
+    return next((status for status, names in _STATUS_BY_NAME.items() if names.intersection(error.codes)), default)
 
 
 @contextmanager
@@ -163,11 +169,11 @@ def parse_errors() -> Iterator[None]:
         raise ProviderError(message[:_MAX_MESSAGE], kind="transient", may_be_billed=True) from None
 
 
-def kind_of_error(status: int, error: ErrorReply, body: str) -> ProviderErrorKind:
-    """The kind of an error by its HTTP status, and what the text of the reply says."""
+def kind_of_error(status: int, error: ErrorReply) -> ProviderErrorKind:
+    """The kind of an error by its HTTP status, and what the reply says."""
     if is_refusal(status, error):
         return "refused"
-    if is_quota_spent(status, body):
+    if is_quota_spent(status, error):
         return "quota"
     if status == 401:
         return "auth"

@@ -79,12 +79,14 @@ class OpenAIGenerator:
         if is_image(reply, response.headers.get("content-type", "")):
             return Generation(outputs=(reply,), run_params=sent)
         with reading(reply):
-            answer = paid_answer(response)
-            fields = answer if isinstance(answer, dict) else {"data": answer}
-            usage = flat_usage(fields.get("usage")) or None
+            data, is_cut_off = paid_answer(response)
+            fields = data if isinstance(data, dict) else {"data": data}
+            usage = None if is_cut_off else flat_usage(fields.get("usage")) or None
             if why := moderated(fields) or moderated_images(fields.get("data")):
                 return Generation(refused=why, usage=usage, run_params=sent)
-            outputs, problem = await read_outputs(fields.get("data"), self._allowed, len(request.samples))
+            outputs, problem = await read_outputs(
+                fields.get("data"), self._allowed, len(request.samples), is_cut_off=is_cut_off
+            )
         return Generation(outputs, usage=usage, run_params=sent, unusable=problem, reply=reply if problem else None)
 
 

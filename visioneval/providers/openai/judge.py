@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from visioneval.errors import ProviderError, ProviderErrorKind
+from visioneval.errors import ProviderError
 from visioneval.providers.base import CellRef, Part, Question, Reply, ToolCall, Turn
 from visioneval.providers.error_replies import read_error
 from visioneval.providers.openai.chat_judge import ChatJudge, function, valid_arguments, with_params
 from visioneval.providers.openai.config import OpenAIJudge
-from visioneval.providers.openai.connection import Connection, data_url, encoded, flat_usage, parse_errors
-from visioneval.providers.refusals import is_refusal, is_refusing_end
+from visioneval.providers.openai.connection import (
+    Connection,
+    data_url,
+    encoded,
+    flat_usage,
+    kind_of_error,
+    parse_errors,
+    status_of_error,
+)
+from visioneval.providers.refusals import is_refusing_end
+from visioneval.providers.retry_after import retry_after
 
 _REASONING = "reasoning.encrypted_content"
 """Reasoning that must be sent back between rounds, since nothing is stored."""
-_FAILED: Mapping[str, ProviderErrorKind] = {
-    "server_error": "transient",
-    "rate_limit_exceeded": "rate_limit",
-}
 
 
 class ResponsesJudge:
@@ -112,9 +117,10 @@ def _refuse(answer: Mapping[str, Any], contents: list[Mapping[str, Any]]) -> Non
         raise ProviderError(f"the judge refused: {refusal}", kind="refused", may_be_billed=True)
     if answer.get("status") == "failed":
         error = read_error({"error": answer.get("error") or {}})
-        kind = "refused" if is_refusal(400, error) else _FAILED.get(error.code, "invalid")
+        status = status_of_error(error, 400)
         why = error.message if answer.get("error") else "no reason given"
-        raise ProviderError(f"the answer failed: {why}", kind=kind)
+        wait = retry_after(status, {}, error)
+        raise ProviderError(f"the answer failed: {why}", kind=kind_of_error(status, error), retry_after=wait)
     reason = (answer.get("incomplete_details") or {}).get("reason")
     if is_refusing_end(reason):
         raise ProviderError(f"the judge's answer was blocked: {reason}", kind="refused", may_be_billed=True)

@@ -19,7 +19,14 @@ from visioneval.providers.base import MOST_VIDEO_MS, VIDEO_MS, Generation, Gener
 from visioneval.providers.error_replies import read_error
 from visioneval.providers.image_replies import unusable
 from visioneval.providers.input_images import accepted_image
-from visioneval.providers.openai.connection import Connection, kind_of_error, paid_answer, provider_errors, read_json
+from visioneval.providers.openai.connection import (
+    Connection,
+    kind_of_error,
+    paid_answer,
+    provider_errors,
+    read_json,
+    status_of_error,
+)
 from visioneval.providers.openai.video_params import inputs_problem
 from visioneval.providers.refusals import moderated
 from visioneval.providers.video_inputs import VideoInputs
@@ -53,7 +60,7 @@ class OpenAIVideos:
                 options={"headers": {"Content-Type": "multipart/form-data"}},
                 cast_to=httpx2.Response,
             )
-        job = paid_answer(answer)
+        job = paid_answer(answer).data
         name = job.get("id") if isinstance(job, dict) else None
         if not name or not isinstance(name, str):
             raise unusable("the answer names no video", answer.content)
@@ -112,8 +119,7 @@ def _job_errors(client: openai.AsyncOpenAI, name: str) -> Iterator[None]:
 def _failure(name: str, job: Mapping[str, Any]) -> OperationError:
     error = read_error({"error": job.get("error")})
     text = (error.message if job.get("error") else "no reason is given")[:_MAX_MESSAGE]
-    is_servers = "server" in error.code or "internal" in error.code
-    kind = kind_of_error(500 if is_servers else 400, error, f"{error.code} {text}")
+    kind = kind_of_error(status_of_error(error, 400), error)
     if kind == "refused":
         return OperationError(text, kind="refused")
     return OperationError(f"the video {name} ended as {job.get('status')!r:.40}: {text}", kind=kind)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from visioneval.errors import TRUST_HINT
-from visioneval.media.urls import beside, is_url, unreadable, url_problem, without_credentials
+from visioneval.media.urls import beside, is_url, public_address, unreadable, url_problem
 
 
 @lru_cache(maxsize=16)
@@ -47,7 +47,7 @@ class Trust:
         if is_url(path) and remote:
             return unreadable(path) if self.everything else url_problem(path)
         if is_url(path):
-            return f"{without_credentials(path)!r} is a URL: only datasets and existing outputs can be read from URLs"
+            return f"{public_address(path)!r} is a URL: only datasets and existing outputs can be read from URLs"
         if self.everything:
             return None
         real = os.path.realpath(start / path)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -193,8 +193,8 @@ class Cache:
         """Whether an image is there."""
         return os.path.exists(self.file(digest))  # noqa: PTH110 - half the time
 
-    def pull(self, key: str, is_usable: Callable[[CacheEntry], bool] = lambda _: True) -> None:
-        """Makes the answers that other machines have available to ``get``, and the images of the newest usable one.
+    def pull(self, key: str, usable: Callable[[Iterable[CacheEntry]], Iterable[CacheEntry]] = iter) -> None:
+        """Makes the answers that other machines have available to ``get``, and the images of the first ``usable`` one.
 
         A local cache has no others.
         """

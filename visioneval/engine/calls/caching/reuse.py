@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
+
+from visioneval.engine.calls.caching.layout import CacheEntry
 
 ReusedGenerations = Literal["none", "own", "all"]
 """Which cached generations may be reused: none, those that this run paid for, or all."""
@@ -27,12 +30,15 @@ class Reuse:
         generations: ReusedGenerations = "all" if offline or choice == "all" else "own" if resumes else "none"
         return cls(generations, offline or choice != "none", offline, retry_unusable)
 
-    @property
-    def completeness(self) -> tuple[bool, ...]:
-        """Which generations are looked for in turn: those with all images (true), then any. Offline the newest."""
+    def preferred(self, entries: Iterable[CacheEntry]) -> Iterable[CacheEntry]:
+        """Cached generations, of which the newest comes first, by what counts: those with all images, then the others.
+
+        Offline the newest counts, and no other is read.
+        """
         if self.offline:
-            return (False,)
-        return (True,) if self.retry_unusable else (True, False)
+            return entries
+        by_images = sorted(entries, key=lambda entry: not entry.answer["whole"])
+        return [entry for entry in by_images if entry.answer["whole"] or not self.retry_unusable]
 
     @property
     def measurements(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -80,14 +80,14 @@ class SharedCache(Cache):
         self._present: set[str] = set()
         self._present_lock = threading.Lock()
 
-    def pull(self, key: str, is_usable: Callable[[CacheEntry], bool] = lambda _: True) -> None:
-        """Copies the answers in the store that this machine lacks, and the images of the newest usable one."""
+    def pull(self, key: str, usable: Callable[[Iterable[CacheEntry]], Iterable[CacheEntry]] = iter) -> None:
+        """Copies the answers in the store that this machine lacks, and the images of the first ``usable`` one."""
         with _storage_errors():
             for item in self._store.entries(answer_folder(key)):
                 if not os.path.exists(f"{self.folder}/{item.key}"):  # noqa: PTH110 - half the time
                     self._copy_answer(item.key)
-            for _, entry in self._answers(key):
-                if is_usable(entry) and all(map(self._copy_image, entry.files)):
+            for entry in usable(entry for _, entry in self._answers(key)):
+                if all(map(self._copy_image, entry.files)):
                     return
 
     def _copy_answer(self, name: str) -> None:

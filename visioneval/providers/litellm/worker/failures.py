@@ -40,7 +40,7 @@ def provider_error(error: BaseException, trace: Trace, key: str | None, *, gener
         is_sent = not isinstance(trace.failure, _NEVER_SENT)
         result = ProviderError(f"no answer: {cause}", kind="transient", may_be_billed=is_sent)
     elif trace.status is not None:
-        result = _of_answer(error, trace.body if generates else None)
+        result = _of_answer(error, trace.body, generates=generates)
     else:
         result = _before_sending(error)
     message = _without_secrets(str(result), key)[:_MAX_MESSAGE]
@@ -55,21 +55,20 @@ def provider_error(error: BaseException, trace: Trace, key: str | None, *, gener
 
 def _of_reply(trace: Trace) -> ProviderError:
     assert trace.status is not None
-    body = trace.body.decode("utf-8", "replace")
-    error = read_error(body)
-    message, kind = f"{trace.status}: {error.message or 'no message'}", kind_of_error(trace.status, error, body)
-    return ProviderError(message, kind=kind, retry_after=retry_after(trace.status, trace.headers, body))
+    error = read_error(trace.body.decode("utf-8", "replace"))
+    message, kind = f"{trace.status}: {error.message or 'no message'}", kind_of_error(trace.status, error)
+    return ProviderError(message, kind=kind, retry_after=retry_after(trace.status, trace.headers, error))
 
 
-def _of_answer(error: BaseException, generated: bytes | None) -> ProviderError:
-    """Of an answer with status 200 that LiteLLM could not use; ``generated`` is that of a generation."""
+def _of_answer(error: BaseException, answer: bytes, *, generates: bool) -> ProviderError:
+    """Of an answer with status 200 that LiteLLM could not use, and whose words it may quote."""
     message = _text(error)
-    if is_refusal(200, read_error(message)):
+    is_json = read_error(answer.decode("utf-8", "replace")).is_json
+    if is_json and is_refusal(200, read_error({"message": message})):
         return ProviderError(message, kind="refused", may_be_billed=True)
-    kind: ProviderErrorKind = "invalid" if _UNLISTED in message else "transient"
-    if generated is not None:
-        kind = "unusable"
-    return ProviderError(f"the answer could not be read: {message}", kind=kind, may_be_billed=True, reply=generated)
+    kind: ProviderErrorKind = "unusable" if generates else "invalid" if _UNLISTED in message else "transient"
+    reply = answer if generates else None
+    return ProviderError(f"the answer could not be read: {message}", kind=kind, may_be_billed=True, reply=reply)
 
 
 def _before_sending(error: BaseException) -> ProviderError:

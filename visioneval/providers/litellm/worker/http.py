@@ -26,7 +26,7 @@ class Trace:
     status: int | None = None
     headers: httpx.Headers = field(default_factory=httpx.Headers)
     body: bytes = b""
-    """Of the last reply that was read."""
+    """Of the last reply, if it was read."""
     failure: Exception | None = None
     """Why a request had no reply."""
     problem: ProviderError | None = None
@@ -44,7 +44,7 @@ class Trace:
             if url in self.posts:
                 raise RepeatedError
             self.posts.add(url)
-        self.status, self.failure = None, None
+        self.status, self.failure, self.body = None, None, b""
         request.headers.update(ACCEPT_ENCODING)
 
     @contextmanager
