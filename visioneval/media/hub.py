@@ -18,7 +18,7 @@ def hub_problem(url: str) -> str | None:
     """Why a URL names no file of a dataset on the Hub."""
     parts = urlsplit(url)
     if parts.netloc != "datasets" or parts.path.count("/") < 2 or parts.query:
-        return f"{url!r}: write hf://datasets/OWNER/NAME/FILE"
+        return "write hf://datasets/OWNER/NAME/FILE"
     return None
 
 

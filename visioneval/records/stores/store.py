@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from visioneval.errors import StorageError, UsageError
 from visioneval.extras import install_command
 from visioneval.media.buckets import bucket_files, first_answer
-from visioneval.media.urls import BUCKETS, client_message, is_denied, unreadable
+from visioneval.media.urls import BUCKETS, client_message, is_denied, public_address, unreadable
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
@@ -68,9 +68,9 @@ def store_url_problem(url: str) -> str | None:
         return problem
     parts = urlsplit(url)
     if parts.scheme not in SCHEMES:
-        return f"{url!r}: runs and caches can be in s3:// or gs:// only"
+        return f"{public_address(url)!r}: runs and caches can be in s3:// or gs:// only"
     if parts.query or parts.fragment or any(part in (".", "..") for part in parts.path.split("/")):
-        return f"{url!r}: write s3://BUCKET/FOLDER or gs://BUCKET/FOLDER"
+        return f"{public_address(url)!r}: write s3://BUCKET/FOLDER or gs://BUCKET/FOLDER"
     return None
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.errors import Problem, SuiteError, TemplateError, UsageError
-from visioneval.media.urls import is_url
+from visioneval.media.urls import is_url, public_address
 from visioneval.suite.entries.datasets import Join, Rows, TableFile
 from visioneval.suite.loading.datasets.fields import Misfit
 from visioneval.suite.loading.datasets.filtering import filtered, unmatched_values
@@ -91,7 +91,7 @@ class DatasetEntry:
                 path, where = located_table(written, self.folder)
                 refusal = self._refusal(path)
         except (TemplateError, UsageError) as error:
-            self.report(loc, f"{self.label}: {file.path}: {error}")
+            self.report(loc, f"{self.label}: {public_address(file.path)}: {error}")
             return None
         if refusal:
             self.report(loc, f"{self.label}: {refusal}")
@@ -100,7 +100,7 @@ class DatasetEntry:
         try:
             return read_cell_rows(where, name, separator=file.separator), path, name
         except UsageError as error:
-            self.report(loc, f"{self.label}: {path}: {error}")
+            self.report(loc, f"{self.label}: {public_address(path)}: {error}")
         except SuiteError as error:
             self.document.problems.extend(error.problems)
         return None
