@@ -93,7 +93,7 @@ def video_file(path: Path) -> Output:
 
 def _unsupported(source: Path | bytes) -> ImageError:
     if (kind := still_kind(source)) is not None:
-        return ImageError(f"not a video: the {kind} has only one frame")
+        return ImageError(f"not a supported video: the {kind} has only one frame")
     known = ", ".join(EXTENSIONS.values())
     return ImageError(f"not a supported video (supported: {known}, and animations as GIF, WebP and APNG)")
 
