@@ -22,6 +22,7 @@ The other exit codes are in ``ExitCode``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -29,6 +30,8 @@ from enum import IntEnum
 from itertools import groupby
 from math import isfinite
 from typing import ClassVar, Literal, get_args
+from unicodedata import name as unicode_name
+from unicodedata import normalize
 
 
 class ExitCode(IntEnum):
@@ -226,11 +229,23 @@ class GraderError(VisionEvalError):
 _MAX_COMPARED, _MAX_LISTED, _MAX_WORD = 1000, 20, 200
 
 
+def unlike_signs(name: str, word: str) -> str:
+    """``, with U+0435 CYRILLIC SMALL LETTER IE``: the first sign of ``name`` alone that may look as one of ``word``."""
+    is_same = normalize("NFC", name) == normalize("NFC", word)
+    for one, other in ((name, word), (word, name)):
+        for sign in one:
+            title = unicode_name(sign, "")
+            is_alike = is_same or (not title.startswith("LATIN") and re.search("[A-Za-z]", one))
+            if sign not in other and not sign.isascii() and sign.isprintable() and is_alike:
+                return f", {'with' if one is name else 'without'} U+{ord(sign):04X} {title}"
+    return ""
+
+
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:
     """`` (did you mean 'x'?)`` for the closest candidate, else a list of the candidates, else nothing."""
     names = sorted(candidates)
     matches = get_close_matches(word[:_MAX_WORD], names[:_MAX_COMPARED], n=1, cutoff=0.6)
     if matches:
-        return f" (did you mean {matches[0]!r}?)"
+        return f" (did you mean {matches[0]!r}{unlike_signs(matches[0], word)}?)"
     ellipsis = ", ..." if len(names) > _MAX_LISTED else ""
     return f" (known: {', '.join(names[:_MAX_LISTED])}{ellipsis})" if names else ""

@@ -49,7 +49,9 @@ def local_path(text: str | Path) -> Path:
     Raises ``UsageError`` for a URL, which ``Path`` would turn into a folder named ``s3:``.
     """
     if _is_url(text):
-        raise UsageError(f"{text}: is a URL, but this must be a path on this machine")
+        from visioneval.media.urls import public_address
+
+        raise UsageError(f"{public_address(str(text))}: is a URL, but this must be a path on this machine")
     return Path(text)
 
 

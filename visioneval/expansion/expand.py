@@ -10,7 +10,7 @@ from pathlib import Path
 
 from visioneval.errors import Problem, SuiteError, UsageError
 from visioneval.expansion.plan import Plan
-from visioneval.media.urls import is_url
+from visioneval.media.urls import is_url, public_address
 from visioneval.records.cells.existing_outputs import existing_outputs
 from visioneval.records.model import read_info
 from visioneval.records.stores.lookup import find_run
@@ -114,7 +114,9 @@ def _check_output_access(plan: Plan, loaded: LoadedSuite, entries: Mapping[str, 
             folder, name = os.path.split(path)
             checks_file = is_url(path) or name in ("", "..") or (plan.folder / path).is_symlink()
             if reason := refusal(path if checks_file else folder or ".", plan.folder, remote=True):
-                refused[f"{run.label}: {path!r}: {reason}" if not checks_file else f"{run.label}: {reason}"] = run
+                refused[
+                    f"{run.label}: {public_address(path)!r}: {reason}" if not checks_file else f"{run.label}: {reason}"
+                ] = run
     if refused:
         position = loaded.positions()
         raise SuiteError(

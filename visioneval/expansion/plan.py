@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.expansion.digest import digest, short_digest
-from visioneval.media.urls import is_url
+from visioneval.media.urls import is_url, public_address
 from visioneval.rules import Rule, parse_gate, parse_rule
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.outputs import ExistingOutput, Finished
@@ -285,7 +285,9 @@ class Plan:
         path = call.existing_output
         if path is None or is_url(path) or (path and (self.folder / path).is_file()):
             return None
-        return str(path or call.params.get("row") or f"an image of {call.case.id!r} by {call.run.label!r}")
+        return str(
+            public_address(path) or call.params.get("row") or f"an image of {call.case.id!r} by {call.run.label!r}"
+        )
 
     def count(self, case: TestCase, run: ModelRun) -> tuple[int, int]:
         """Generation calls and cells of a case on a model run."""

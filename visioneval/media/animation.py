@@ -51,6 +51,14 @@ def animation_of(source: Path | bytes) -> tuple[str, int, int] | None:
     return None
 
 
+def still_kind(source: Path | bytes) -> str | None:
+    """The format of an image that could be an animation, but has one frame; ``None`` for any other file."""
+    if not _start(source).startswith(_STARTS):
+        return None
+    with header(source) as handle:
+        return handle.format if handle.format in ANIMATION_TYPES and _frame_count(handle) == 1 else None
+
+
 def _start(source: Path | bytes) -> bytes:
     if isinstance(source, bytes):
         return source[:4] if source[:4] != b"RIFF" or source[8:12] == b"WEBP" else b""

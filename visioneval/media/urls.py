@@ -42,9 +42,15 @@ _PROXY_LOGIN = 407
 """The status with which a proxy asks for a user name and a password."""
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _QUERY = re.compile(r"""(://[^\s?#'"]*)[?#][^\s'")]*""")
+_ADDRESS = re.compile(r"""https?:[/\\]*|[a-z0-9+.-]{2}:[/\\]+|^[\s'"<(]*[/\\]{2,}""", re.IGNORECASE)
+"""What comes before the host of an address, of which a slash or the scheme may be missing."""
+_NO_PORT = re.compile(r"^[^\[].*:(?!\d*$)")
+"""A colon in front of something else than a port."""
 _SQUEEZED = re.compile(r"(?:s3a?|gs|gcs|az|abfss?|adl|https?|ftp|file|hf|hdfs):/", re.IGNORECASE)
 
 
+_OBJECT = re.compile(r" ?\b[a-z_]+:(?:<[^<>]* object at 0x[0-9a-f]+>|default\b)")
+"""What aiohttp says about its settings for TLS."""
 _USER = re.compile(r"://[^/\s'\"@]+@")
 """A user name and a password in the URL of a proxy."""
 
@@ -95,20 +101,20 @@ def url_problem(url: str) -> str | None:
     return f"{public_address(url)!r} is not public: {allow}"
 
 
-def without_credentials(url: str) -> str:
-    """A URL, or what may be meant as one, without its user name and password, for messages."""
-    before, at, rest = url.rpartition("@")
-    scheme, separator, _ = before.partition("://")
-    return f"{scheme}{separator}***@{rest}" if at and separator else f"***@{rest}" if at else url
+def public_address(name: str) -> str:
+    """How everything that may be an address is shown: without user, query and fragment, which may be secrets.
 
-
-def public_address(url: str) -> str:
-    """A URL without user name, query and fragment, which may be secrets; another text stays as it is."""
-    if not is_url(url):
-        return url
-    scheme, _, rest = url.partition("://")
-    host, slash, path = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+    What only looks like a URL (``http:/host``, ``//host``, text before it) counts as one; other paths stay as they are.
+    """
+    if (start := _ADDRESS.search(name)) is None:
+        return name
+    rest = name[start.end() :]
+    kept = re.split(r"[?#]", rest, maxsplit=1)[0]
+    host = re.split(r"[/\\]", kept, maxsplit=1)[0]
+    if "@" in host or _NO_PORT.search(host):  # a password may contain any of the signs
+        is_clear = "@" in kept and rest.count("@") == kept.count("@")
+        kept = f"***@{kept.rpartition('@')[2]}" if is_clear else "***"
+    return name[: start.end()] + kept
 
 
 def unreadable(url: str) -> str | None:
@@ -169,7 +175,8 @@ def is_denied(error: Exception) -> bool:
 
 def client_message(error: Exception) -> str:
     """The message of an error of a client, on one line, without the users and queries of addresses."""
-    text = _QUERY.sub(r"\1", " ".join(_USER.sub("://***@", str(error)).split()))[:300] or type(error).__name__
+    said = _OBJECT.sub("", " ".join(_USER.sub("://***@", str(error)).split()))
+    text = _QUERY.sub(r"\1", said)[:300] or type(error).__name__
     return f"access denied: {text}" if is_denied(error) else text
 
 

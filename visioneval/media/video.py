@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from visioneval.bounds import MAX_FRAMES, max_pixels
 from visioneval.errors import ImageError, MissingExtraError
 from visioneval.extras import has_extra, needs
-from visioneval.media.animation import ANIMATION_TYPES, animation_of, sample_animation
+from visioneval.media.animation import ANIMATION_TYPES, animation_of, sample_animation, still_kind
 from visioneval.media.images import MAX_BYTES, check_size, identify, sha256
 from visioneval.media.pixel_budget import IN_MEMORY
 from visioneval.types import Output
@@ -72,7 +72,7 @@ def video_at(path: Path, data: bytes) -> Output:
         identify(data)  # its first frame; graders find damage in the others
         return Output(path, sha256(data), *animation)
     if mime is None:
-        raise _unsupported()
+        raise _unsupported(data)
     _check_bytes(len(data))
     return Output(path, sha256(data), mime, *_frame_size(io.BytesIO(data), mime))
 
@@ -84,14 +84,16 @@ def video_file(path: Path) -> Output:
     with path.open("rb") as file:
         mime = video_mime(file.read(64))
         if mime is None:
-            raise _unsupported()
+            raise _unsupported(path)
         _check_bytes(path.stat().st_size)
         file.seek(0)
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return Output(path, digest, mime, *_frame_size(str(path), mime))
 
 
-def _unsupported() -> ImageError:
+def _unsupported(source: Path | bytes) -> ImageError:
+    if (kind := still_kind(source)) is not None:
+        return ImageError(f"not a supported video: the {kind} has only one frame")
     known = ", ".join(EXTENSIONS.values())
     return ImageError(f"not a supported video (supported: {known}, and animations as GIF, WebP and APNG)")
 
@@ -114,7 +116,7 @@ def seconds_of(video: bytes | Path) -> float:
     with io.BytesIO(video) if isinstance(video, bytes) else video.open("rb") as file:
         mime = video_mime(file.read(64))
     if mime is None:
-        raise _unsupported()
+        raise _unsupported(video)
     with opened(io.BytesIO(video) if isinstance(video, bytes) else str(video), mime) as (container, _):
         if not container.duration:
             raise ImageError("the video does not say how long it is")

@@ -273,5 +273,6 @@ def test_a_bucket_is_read_through_a_proxy(
 def test_an_error_of_a_client_hides_the_password_of_a_proxy() -> None:
     error = OSError("407, message='Proxy Authentication Required', url='http://ann:pa55word@proxy.example:3128'")
     assert client_message(error) == "407, message='Proxy Authentication Required', url='http://***@proxy.example:3128'"
-    for whole in ("https://store.example/a@b.png", "http://store.example:80/x?y=a@b", "mail ann@store.example"):
+    assert client_message(OSError("http://store.example:80/x?y=a@b")) == "http://store.example:80/x"
+    for whole in ("https://store.example/a@b.png", "http://store.example:80/x", "mail ann@store.example"):
         assert client_message(OSError(whole)) == whole

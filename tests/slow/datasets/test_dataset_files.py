@@ -275,7 +275,7 @@ IN_TEXT = {
 def test_a_column_of_images_is_no_text(problems: Problems, name: str) -> None:
     text, column, is_image = IN_TEXT[name]
     lines = problems(fed(f"path: d.jsonl, fields: {{id: id, prompt: {column}}}"), {"d.jsonl": text})
-    message = f"suite.yaml:2:60: the column '{column}' holds images or other binary data, which is no text: name it as"
+    message = f"suite.yaml:2:60: the column '{column}' holds images or other binary data, which are not read yet:"
     assert (lines[:1] != [] and lines[0].startswith(message)) == is_image, lines
 
 
@@ -320,11 +320,64 @@ def test_a_binary_column_of_parquet_is_named_as_such(
     table = arrow.table({"id": ["a"], "p": ["x"], "raw": [b"1"], "image": image})
     parquet.write_table(table, tmp_path / "d.parquet")
     (line,) = problems(fed(f"path: d.parquet, fields: {{{fields}}}"))
-    assert line.startswith(f"suite.yaml:2:{place}: the column {column!r} holds images or other binary data")
+    what = "save them as files, and name a column with their paths as 'images' or 'output'"
+    message = f"the column {column!r} holds images or other binary data, which are not read yet: {what}"
+    if fields.endswith("image.path"):  # which is text
+        what = what.replace("a column", "another column")
+        message = f"'image.path' is not read, as its column 'image' holds images or other binary data: {what}"
+    assert line == f"suite.yaml:2:{place}: {message}"
     (line,) = problems(fed("path: d.parquet, fields: {id: id, prompt: images}"))
     assert line == "suite.yaml:2:62: the dataset has no column 'images' (known: id, p)"
     files = "models: [{provider: files, dataset: {path: d.parquet, fields: {id: id, output: raw}}}]"
     assert "the column 'raw' holds images" in problems(suite(models=files))[0]
+
+
+@pytest.mark.parametrize(
+    ("template", "column"),
+    [
+        ("{{ row.img }} x", "img"),
+        ("{{ row['img'] | upper }}", "img"),
+        ("{{ row.img[:9] }}", "img"),
+        ("{{ row.o.bytes }}", "o.bytes"),
+        ("{{ row.o }}", "o"),
+        ("{{ row.o['path'] }}", None),
+        ("{{ row.p }}{% if row.img %} with an image{% endif %}", None),
+        ("{{ row.img_name }}", None),
+    ],
+)
+def test_a_template_of_a_text_table_shows_no_images(problems: Problems, template: str, column: str | None) -> None:
+    image = {"bytes": "iVBORw0KGgo" + "A" * 64, "path": "a.png"}
+    row = {"id": "a", "p": "x", "img": PNG, "img_name": "n", "o": image}
+    lines = problems(fed(f'path: d.jsonl, fields: {{id: id, prompt: "{template}"}}'), {"d.jsonl": json.dumps(row)})
+    assert [line for line in lines if "holds images" in line] == lines
+    assert [f"the column {column!r} holds" in line for line in lines] == ([True] if column else [])
+    kept = f'path: d.jsonl, fields: {{id: id, prompt: p, metadata.x: "{template}"}}'
+    assert problems(fed(kept), {"d.jsonl": json.dumps(row)}) == []
+    table = f"id\timg\na\t{PNG}\n"
+    lines = problems(fed('path: d.tsv, fields: {id: id, prompt: "{{ row.img }} x"}'), {"d.tsv": table})
+    assert ["the column 'img' holds images" in line for line in lines] == [True]
+
+
+@pytest.mark.parametrize(
+    ("column", "asked", "hint"),
+    [
+        ("t\u0435xt", "text", "(did you mean 't\u0435xt', with U+0435 CYRILLIC SMALL LETTER IE?)"),
+        ("text", "t\u0435xt", "(did you mean 'text', without U+0435 CYRILLIC SMALL LETTER IE?)"),
+        (
+            "cafe\u0301",
+            "caf\u00e9",
+            "spells the column 'cafe\u0301', with U+0301 COMBINING ACUTE ACCENT, not 'caf\u00e9'",
+        ),
+        ("caf\u00e9", "cafe\u0301", "with U+00E9 LATIN SMALL LETTER E WITH ACUTE, not"),
+        ("prompts", "prompt", "(did you mean 'prompts'?)"),
+        ("gr\u00f6sse", "grosse", "(did you mean 'gr\u00f6sse'?)"),
+    ],
+)
+def test_a_column_that_looks_the_same_has_its_sign_named(
+    problems: Problems, column: str, asked: str, hint: str
+) -> None:
+    (line,) = problems(fed(f"path: d.csv, fields: {{id: id, prompt: {asked}}}"), {"d.csv": f"id,{column}\na,x\n"})
+    assert hint in line
 
 
 def test_a_binary_column_of_a_join_is_named_as_such(problems: Problems, tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def test_an_emoji_in_escapes_is_text(load: Load, tmp_path: Path) -> None:
         ("", "1:1: the dataset has no rows"),
         ("i,p\n", "1:1: the dataset has no rows"),
         ("i,p,p\na,b,c\n", "1:1: the header has two columns named 'p'"),
-        ("i,p\na,b\nc\n", "3:1: the row has 1 values, but the header has 2"),
+        ("i,p\na,b\nc\n", "3:1: the row has 1 value, but the header has 2"),
         ('i,p\na,"b\nb"\nc,d,e\n', "4:1: the row has 3 values, but the header has 2"),
         ('i,p\na,"b\nc,d\n', "2:1: not a valid table: unexpected end of data"),
         (b"i,p\na,caf\xe9\n", "2:6: not valid UTF-8: save the file as UTF-8"),

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from visioneval.media.urls import public_address
 from visioneval.providers.files.dataset import OutputDataset, dataset_labels, dataset_outputs
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.outputs import FilePath, Finished, RunLabels, split_run
@@ -74,7 +75,10 @@ class FilesProvider(BaseProvider):
         return next(((name,) for name in ("path", "run") if getattr(self, name) is not None), ())
 
     def source_problem(self, message: str) -> tuple[tuple[str, ...], str]:
-        return self.outputs_option, message if self.dataset is None else f"dataset: {self.dataset.path}: {message}"
+        return (
+            self.outputs_option,
+            message if self.dataset is None else f"dataset: {public_address(self.dataset.path)}: {message}",
+        )
 
     @property
     def source_run(self) -> str | None:

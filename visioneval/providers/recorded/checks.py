@@ -10,6 +10,7 @@ from typing import Any
 
 from visioneval.counted import count_of
 from visioneval.errors import Problem, SuiteError, VisionEvalError
+from visioneval.media.urls import public_address
 from visioneval.providers.recorded.config import RecordedJudge, is_empty
 from visioneval.providers.recorded.values import cell_text, recorded_value
 from visioneval.providers.reply_values import YES_NO
@@ -41,7 +42,7 @@ def problems(judge: RecordedJudge, folder: Path, trust: Trust) -> Iterator[tuple
     except SuiteError as error:
         yield from error.problems
     except VisionEvalError as error:
-        yield ("path",), f"{judge.path}: {error}"
+        yield ("path",), f"{public_address(judge.path)}: {error}"
     else:
         missing = list(missing_columns(rows, judge.fields.model_dump(exclude_none=True)))
         yield from ((("fields", key), message) for key, message in missing)

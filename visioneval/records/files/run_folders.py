@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.errors import RunFormatError, UsageError
-from visioneval.media.urls import is_url
+from visioneval.media.urls import is_url, public_address
 from visioneval.records.files.links import check_run_folder
 
 
@@ -54,7 +54,7 @@ def find_run(name: str, root: Path) -> Path:
 
 def _find_run(name: str, root: Path) -> Path:
     if is_url(name):
-        raise UsageError(f"{name}: is a URL: only runs in local folders and below --runs can be read")
+        raise UsageError(f"{public_address(name)}: is a URL: only runs in local folders and below --runs can be read")
     if (Path(name) / "run.json").is_file():
         return Path(name)
     if name == "latest":
@@ -74,4 +74,4 @@ def choose_run(name: str, run_ids: Sequence[str], where: str) -> str:
         return matches[0]
     if matches:
         raise UsageError(f"{name!r} is ambiguous: it matches {len(matches)} runs: {', '.join(matches[:5])}")
-    raise UsageError(f"{name!r}: no such run in {where}: list runs with 'visioneval runs'")
+    raise UsageError(f"{public_address(name)!r}: no such run in {where}: list runs with 'visioneval runs'")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from visioneval.errors import UsageError
-from visioneval.media.urls import is_url, is_url_like
+from visioneval.media.urls import is_url, is_url_like, public_address
 from visioneval.records.stores.copies import RunCopies, folder_for
 from visioneval.records.stores.store import ObjectStore
 
@@ -53,8 +53,9 @@ def _checked(location: Path | str) -> str:
         written = ", as a string" if isinstance(location, Path) else ""
         lowered = text[:5].lower()
         hint = f": write {lowered}{text[5:]}" if lowered in _STORES else ""
+        shown = public_address(text)
         raise UsageError(
-            f"{text}: runs and caches can be in a local folder, or at an s3:// or gs:// URL{written}{hint}"
+            f"{shown}: runs and caches can be in a local folder, or at an s3:// or gs:// URL{written}{hint}"
         )
     return text
 

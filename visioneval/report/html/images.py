@@ -20,6 +20,7 @@ from urllib.parse import quote
 from visioneval.atomic import write_whole
 from visioneval.errors import ImageError, UsageError
 from visioneval.media import images, video
+from visioneval.media.urls import public_address
 from visioneval.records.stores.locations import copies_of
 from visioneval.suite.loading.paths import Trust
 
@@ -90,7 +91,9 @@ class ReportImages(ABC):
             refusal = self._trust.refusal(name, self._suite)
             path = self._suite / name
             put = (lambda: self._put_derived(_tinted(path), _content_name(path))) if mask else (lambda: self._put(path))
-            self._inputs[key] = {"why": refusal, "name": name} if refusal else _image_or_reason(put, name)
+            self._inputs[key] = (
+                {"why": refusal, "name": public_address(name)} if refusal else _image_or_reason(put, name)
+            )
         return self._inputs[key]
 
 
@@ -204,13 +207,15 @@ class EmbeddedImages(ReportImages):
 
 def _image_or_reason(put: Callable[[], str], name: str) -> ReportImage:
     try:
-        return {"src": put(), "name": name}
+        return {"src": put(), "name": public_address(name)}
     except ImageError as error:
-        return {"why": str(error), "name": name}
+        return {"why": str(error), "name": public_address(name)}
     except OSError as error:
         if not isinstance(error, FileNotFoundError):
-            raise UsageError(f"{name}: cannot be added to the report: {error.strerror or error}") from None
-        return {"why": "there is no such file", "name": name}
+            raise UsageError(
+                f"{public_address(name)}: cannot be added to the report: {error.strerror or error}"
+            ) from None
+        return {"why": "there is no such file", "name": public_address(name)}
 
 
 def _content_name(path: Path) -> str:

@@ -81,6 +81,7 @@ def output_of_cell(cell: Any, row: str) -> dict[str, Any]:
             return {"problem": "the value is neither a path nor valid JSON", "row": row}
     if isinstance(cell, Mapping):
         return {**_in_contents(cell), "row": row}
+    cell = cell.strip() if isinstance(cell, str) else cell
     if cell in (None, ""):
         return {"problem": "the row has no output: fill in its path", "row": row}
     if not isinstance(cell, str) or not cell.isprintable():

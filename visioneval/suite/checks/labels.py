@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from visioneval.media.urls import public_address
 from visioneval.suite.entries.graders import rubric_scale
 from visioneval.suite.label_presets import READY
 from visioneval.suite.labels import VERDICT, WHY, LabelQuestion, Labels, metric_mismatch
@@ -61,4 +62,4 @@ def _metric(question: LabelQuestion, name: str, metrics: dict[str, Metric], suit
 def _anchors(path: str, folder: Path, trust: Trust) -> str | None:
     if refusal := trust.refusal(path, folder):
         return refusal
-    return None if (folder / path).is_file() else f"{path}: there is no such file"
+    return None if (folder / path).is_file() else f"{public_address(path)}: there is no such file"

@@ -15,6 +15,7 @@ from visioneval.counted import count_of
 from visioneval.errors import ImageError, Problem, SuiteError, TemplateError, VisionEvalError
 from visioneval.media import images
 from visioneval.media.animation import check_still
+from visioneval.media.urls import public_address
 from visioneval.registry import GRADERS, PROVIDERS, check_of
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.outputs import RunLabels
@@ -219,7 +220,7 @@ class _ImageFiles:
             check_still(full)
             return images.size_of(full), images.has_alpha(full)
         except ImageError as error:
-            return f"{path}: {error}"
+            return f"{public_address(path)}: {error}"
 
 
 def _files(suite: Suite, folder: Path, trust: Trust) -> Iterator[tuple[Loc, str] | SuiteWarning | SuiteNote]:

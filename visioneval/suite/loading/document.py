@@ -124,6 +124,7 @@ class Document:
 
     def display_name(self, path: str, folder: Path, suite_folder: Path) -> str:
         """The name in problem messages of a file that a file in ``folder`` refers to."""
+        shown = public_address(path)
         if is_url(path):
-            return public_address(path)
-        return (Path(self.source.name).parent / rebased(path, folder, suite_folder)).as_posix()
+            return shown
+        return (Path(self.source.name).parent / rebased(shown, folder, suite_folder)).as_posix()

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from visioneval.errors import Problem, SuiteError, TemplateError, UsageError
+from visioneval.media.urls import public_address
 from visioneval.suite.entries.datasets import CaseDataset, CaseRows
 from visioneval.suite.loading.datasets.cases import RowReader, row_defaults, with_defaults
 from visioneval.suite.loading.datasets.entry import DatasetEntry, line_reporter, note_python
@@ -83,7 +84,8 @@ def _entry_with(name: str) -> str | None:
     """The entry that was meant by the name of a file; ``None`` for any other text, such as a prompt."""
     if len(name.split()) != 1 or PurePosixPath(name).suffix.lower() not in {".yaml", ".yml", *SUFFIXES}:
         return None
-    return f"{{dataset: {{path: {name}}}}}" if _is_table(name) else f"{{file: {name}}}"
+    shown = public_address(name)
+    return f"{{dataset: {{path: {shown}}}}}" if _is_table(name) else f"{{file: {shown}}}"
 
 
 def _is_table(name: str) -> bool:
@@ -105,7 +107,7 @@ def render_output_paths(document: Document) -> None:
         try:
             entries[index] = {**entry, "dataset": {**dataset, "path": variables.path(path)}}
         except TemplateError as error:
-            document.report(("models", index, "dataset", "path"), f"dataset: {path}: {error}")
+            document.report(("models", index, "dataset", "path"), f"dataset: {public_address(path)}: {error}")
     document.data |= {"models": entries} if entries else {}
 
 
@@ -148,18 +150,19 @@ class _Gatherer:
         path = Path(os.path.realpath(folder / name))
         if refusal := self.trust.refusal(name, folder):
             return self.report(source, loc, f"file: {refusal}")
+        shown = public_address(name)
         if _is_table(name):
-            hint = f"write {{dataset: {{path: {name}}}}}"
-            return self.report(source, loc, f"file: {name} is a table, not a YAML list of cases: {hint}")
+            hint = f"write {{dataset: {{path: {shown}}}}}"
+            return self.report(source, loc, f"file: {shown} is a table, not a YAML list of cases: {hint}")
         if str(path) in self.included:
-            return self.report(source, loc, f"file: {name} is already included")
+            return self.report(source, loc, f"file: {shown} is already included")
         self.included.add(str(path))
         display_name = self.document.display_name(name, folder, self.trust.folder)
         try:
             inner = Source(display_name, decode(read_bytes(folder / name), display_name))
             cases = read_yaml(inner.text, display_name)
         except UsageError as error:
-            return self.report(source, loc, f"file: {name}: {error}")
+            return self.report(source, loc, f"file: {shown}: {error}")
         except SuiteError as error:
             self.document.problems.extend(error.problems)
             return None

@@ -10,7 +10,7 @@ from typing import Any
 
 from visioneval.counted import count_of
 from visioneval.errors import did_you_mean as did_you_mean
-from visioneval.media.urls import without_credentials
+from visioneval.media.urls import public_address
 from visioneval.suite.cases.case import PRINTABLE, TAG
 from visioneval.suite.cases.outputs import ONE_LINE
 from visioneval.suite.entries.sweep import as_written
@@ -149,7 +149,9 @@ def _value_problem(kind: str, loc: Loc, ctx: Mapping[str, Any], value: Any) -> s
         return f"{format_value(value)} is not one of {ctx['expected'].replace(' or ', ', ').replace(_QUOTE, '')}"
     if kind == "string_pattern_mismatch":
         pattern = str(ctx["pattern"])
-        shown = without_credentials(value) if pattern.startswith(tuple(_SCHEMES)) else value
+        shown = value
+        if pattern.startswith(tuple(_SCHEMES)):  # an address, with or without its scheme
+            shown = public_address(value if "//" in value else f"//{value}").removeprefix("//")
         return f"{format_value(shown)} is not valid: {_pattern_hint(loc, pattern)}"
     if kind == "string_too_long":
         return f"{format_value(value)} is longer than {ctx['max_length']} characters"
@@ -236,7 +238,10 @@ def format_value(value: Any) -> str:
         return "a mapping" if isinstance(value, dict) else "a list"
     if value is None or isinstance(value, bool):
         return "null" if value is None else str(value).lower()
-    text = repr(value) if isinstance(value, str) else as_written(value) if isinstance(value, float) else str(value)
+    if isinstance(value, str):
+        text = repr(public_address(value))
+    else:
+        text = as_written(value) if isinstance(value, float) else str(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

@@ -44,18 +44,19 @@ class Trust:
         """
         if "\x00" in path:
             return "a path cannot contain a NUL character"
+        shown = repr(public_address(path))
         if is_url(path) and remote:
             return unreadable(path) if self.everything else url_problem(path)
         if is_url(path):
-            return f"{public_address(path)!r} is a URL: only datasets and existing outputs can be read from URLs"
+            return f"{shown} is a URL: only datasets and existing outputs can be read from URLs"
         if self.everything:
             return None
         real = os.path.realpath(start / path)
         if any(real == top or real.startswith(top.rstrip(os.sep) + os.sep) for top in self._tops):
             return None
         if self.is_from_run:
-            return f"{path!r} is outside the working directory: run visioneval from the suite's folder, or {TRUST_HINT}"
-        return f"{path!r} is outside the suite's folder and the working directory: {TRUST_HINT}"
+            return f"{shown} is outside the working directory: run visioneval from the suite's folder, or {TRUST_HINT}"
+        return f"{shown} is outside the suite's folder and the working directory: {TRUST_HINT}"
 
 
 def located(name: str, folder: Path) -> Path | str:

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from visioneval.errors import Problem, SuiteError, TemplateError, UsageError
+from visioneval.media.urls import public_address
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.prompts import rendered
 from visioneval.suite.cases.questions import (
@@ -86,7 +87,7 @@ def _read(name: str, loc: Loc, document: Document, trust: Trust) -> _Entries | N
         source = Source(display_name, decode(read_bytes(trust.folder / name), display_name))
         entries = read_yaml(source.text, display_name)
     except UsageError as error:
-        document.report(loc, f"questions: {name}: {error}")
+        document.report(loc, f"questions: {public_address(name)}: {error}")
     except SuiteError as error:
         document.problems.extend(error.problems)
     else:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.rule import Rule
 from rich.text import Text
 
+from visioneval.media.urls import public_address
 from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.model import GraderRecord, Record
 from visioneval.records.stores.locations import display_name
@@ -41,9 +42,9 @@ def _case_rows(record: Record, case: TestCase | None) -> Iterator[tuple[str, Cel
             {
                 "criteria": case.criteria,
                 "region": case.region,
-                "inputs": ", ".join(f"{image.path} ({image.role})" for image in case.images),
-                "masks": ", ".join(f"{path} ({name})" for name, path in masks.items()),
-                "reference": case.reference,
+                "inputs": ", ".join(f"{public_address(image.path)} ({image.role})" for image in case.images),
+                "masks": ", ".join(f"{public_address(path)} ({name})" for name, path in masks.items()),
+                "reference": case.reference and public_address(case.reference),
             }
         )
     yield from _non_empty({"tags": ", ".join(record.tags)})

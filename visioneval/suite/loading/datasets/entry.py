@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.errors import Problem, SuiteError, TemplateError, UsageError
-from visioneval.media.urls import is_url
+from visioneval.media.urls import is_url, public_address
 from visioneval.suite.entries.datasets import Join, Rows, TableFile
 from visioneval.suite.loading.datasets.fields import Misfit
 from visioneval.suite.loading.datasets.filtering import filtered, unmatched_values
@@ -67,7 +67,7 @@ class DatasetEntry:
             problem = missing_column(rows, column) or (image_column(rows, column) if is_text else None)
             if loc not in unfit and problem:
                 self.report(loc, problem)
-        for loc, column in _binary_in_templates(spec, rows):
+        for loc, column in _images_in_templates(spec, rows):
             self.report(loc, holds_images(column))
         _, path, name = file
         if len(self.document.problems) == before:
@@ -91,7 +91,7 @@ class DatasetEntry:
                 path, where = located_table(written, self.folder)
                 refusal = self._refusal(path)
         except (TemplateError, UsageError) as error:
-            self.report(loc, f"{self.label}: {file.path}: {error}")
+            self.report(loc, f"{self.label}: {public_address(file.path)}: {error}")
             return None
         if refusal:
             self.report(loc, f"{self.label}: {refusal}")
@@ -100,7 +100,7 @@ class DatasetEntry:
         try:
             return read_cell_rows(where, name, separator=file.separator), path, name
         except UsageError as error:
-            self.report(loc, f"{self.label}: {path}: {error}")
+            self.report(loc, f"{self.label}: {public_address(path)}: {error}")
         except SuiteError as error:
             self.document.problems.extend(error.problems)
         return None
@@ -160,13 +160,21 @@ def note_python(document: Document, name: str, lines: Mapping[str, int]) -> None
         document.notes.append(Problem(name, line, 1, message))
 
 
-def _binary_in_templates(spec: Rows, rows: Sequence[Row]) -> Iterator[tuple[Loc, str]]:
-    """Every column of binary data that a template reads, which would seem not to exist."""
-    binary = rows[0].binary if rows else ()
+def _images_in_templates(spec: Rows, rows: Sequence[Row]) -> Iterator[tuple[Loc, str]]:
+    """Every column of images or other binary data that a template reads as a whole, or that is not read at all."""
+    binary = rows[0].binary if rows else frozenset()
     for key, source in spec.fields.items():
-        for column in sorted(binary) if isinstance(source, str) and is_template(source) else ():
-            if re.search(rf"""\brow(?:\.|\[['"]){re.escape(column)}\b""", source):
+        if not isinstance(source, str) or not is_template(source):
+            continue
+        columns = set() if key.startswith("metadata") else rows[0].cells.keys()  # metadata can be anything
+        for column in sorted(binary | columns) if rows else ():
+            name = rf"""\brow(?:\.|\[['"]){re.escape(column)}\b"""
+            shown = re.search(rf"""\{{\{{[^{{}}]*{name}(?:['"]\])?(?:[.\[]['"]?(\w+))?""", source)
+            path = f"{column}.{shown[1]}" if shown and shown[1] else column
+            if column in binary and re.search(name, source):
                 yield ("fields", key), column
+            elif column not in binary and shown and image_column(rows, path):
+                yield ("fields", key), path
 
 
 def _named_columns(spec: Rows) -> Iterator[tuple[Loc, str]]:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 from unicodedata import category, normalize
 
+from visioneval.errors import unlike_signs
 from visioneval.suite.loading.datasets.cell_lists import cell_data
 from visioneval.suite.loading.messages import did_you_mean
 
@@ -127,22 +128,32 @@ def missing_column(rows: Sequence[Row], column: str) -> str | None:
         return None
     for name in rows[0].binary if rows else ():
         if f"{column}.".startswith((f"{name}.", f"{name}[")):
-            return holds_images(name)
+            return holds_images(name) if column == name else _beside_images(column, name)
     columns = {name for row in rows for name in row.cells}
     if len(_steps(column)) > 1 and _steps(column)[0] in columns:
         return f"no row has a value at {column!r}{did_you_mean(column, set(_paths(rows[:_COMPARED_ROWS])))}"
     if len(columns) == 1 and (hint := separator_hint(only := next(iter(columns)))):
         return f"the dataset is read as one column, {only[:_SHOWN]!r}: {hint}"
     if (other := other_spelling(column, columns)) is not None:
-        return f"the dataset spells the column {other!r}, not {column!r}: write it exactly so, or rename it in the file"
+        signs = unlike_signs(other, column)
+        advice = "write it exactly so, or rename it in the file"
+        return f"the dataset spells the column {other!r}{signs}, not {column!r}: {advice}"
     return f"the dataset has no column {column!r}{did_you_mean(column, columns)}"
 
 
 def holds_images(column: str) -> str:
     """The message about a column of images that is named where a value is wanted."""
     return (
-        f"the column {column!r} holds images or other binary data, which is no text: name it as 'images' or 'output';"
-        " images inside a file are not read yet, so save them as files, and name a column with their paths"
+        f"the column {column!r} holds images or other binary data, which are not read yet: save them as files, and name"
+        " a column with their paths as 'images' or 'output'"
+    )
+
+
+def _beside_images(path: str, column: str) -> str:
+    """The message about a path in a column that is not read since it holds images too."""
+    return (
+        f"{path!r} is not read, as its column {column!r} holds images or other binary data: save them as files, and"
+        " name another column with their paths as 'images' or 'output'"
     )
 
 

@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 from visioneval.bounds import CELLS
+from visioneval.counted import count_of
 from visioneval.errors import Problem, SuiteError, UsageError
 from visioneval.media.urls import BUCKETS, fetch, is_url, url_path
 from visioneval.suite.loading.datasets.json_rows import json_rows, jsonl_rows
@@ -170,7 +171,7 @@ def _table_rows(text: str, name: str, separator: str | None, usual: str) -> Iter
             number += 1
             yield Row(line, dict(zip(header, cells, strict=True)), number, has_text_only=True)
         else:
-            message = f"the row has {len(cells)} values, but the header has {len(header)}"
+            message = f"the row has {count_of(len(cells), 'value')}, but the header has {len(header)}"
             if len(header) == 1 and (hint := separator_hint(header[0])):
                 yield Problem(name, line, 1, f"{message}: {hint}")
                 return
