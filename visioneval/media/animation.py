@@ -6,7 +6,8 @@ Pillow composes their frames; transparent pixels are white, and colors are sRGB 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +35,15 @@ class AnimationFrame:
 
     start: float
     duration: float
+    image: Image.Image
+
+
+@dataclass(frozen=True, slots=True)
+class SampledFrame:
+    """The frame that is shown at ``seconds``, the middle of a part of a video. It has been shown since ``start``."""
+
+    seconds: float
+    start: float
     image: Image.Image
 
 
@@ -95,12 +105,33 @@ def check_still(source: Path | bytes) -> None:
         raise ImageError("it is an animation, which only graders of videos measure")
 
 
-def sample_animation(source: Path, count: int) -> list[tuple[float, Image.Image]]:
-    """Up to ``count`` frames, each from the middle of an equal part: seconds from the start, and the image as RGB."""
-    total = sum(1 for _ in animation_frames(source))
-    selected = {int((part + 0.5) * total / count) for part in range(count)}
-    frames = enumerate(animation_frames(source))
-    return [(frame.start, frame.image) for number, frame in frames if number in selected]
+def shown_at_middles(starts: Sequence[int], end: int, count: int) -> list[int]:
+    """The start of the frame that is shown in the middle of each of ``count`` equal parts of the time up to ``end``.
+
+    ``starts`` are sorted, in whole units of time. A frame that begins less than a unit later counts: times are rounded.
+    """
+    middles = (starts[0] - (2 * part + 1) * (starts[0] - end) // (2 * count) for part in range(count))
+    return [starts[bisect_right(starts, middle) - 1] for middle in middles]
+
+
+def sample_animation(source: Path, count: int, largest_side: int) -> list[SampledFrame]:
+    """The frames in the middle of ``count`` equal parts of the time, scaled down to ``largest_side``."""
+    starts, end = [], 0
+    for frame in animation_frames(source):
+        starts.append(_microseconds(frame.start))
+        end = _microseconds(frame.start + frame.duration)
+    selected = shown_at_middles(starts, end, count)
+    images: dict[int, Image.Image] = {}
+    for frame in animation_frames(source):
+        if (start := _microseconds(frame.start)) in selected:
+            frame.image.thumbnail((largest_side, largest_side))
+            images[start] = frame.image
+    step = end / count / 1_000_000
+    return [SampledFrame((part + 0.5) * step, start / 1_000_000, images[start]) for part, start in enumerate(selected)]
+
+
+def _microseconds(seconds: float) -> int:
+    return round(seconds * 1_000_000)
 
 
 def as_webp(source: Path) -> bytes:
