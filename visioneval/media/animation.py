@@ -9,6 +9,7 @@ import io
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,8 @@ ANIMATION_TYPES = {"GIF": "video/gif", "WEBP": "video/webp", "PNG": "video/apng"
 """The type of an animation in records, by Pillow's name of its format: unlike that of a still image."""
 EXTENSIONS = {"gif": ".gif", "webp": ".webp", "apng": ".png"}
 _STARTS = (b"GIF8", b"RIFF", b"\x89PNG")
+_TRAILER, _EXTENSION, _IMAGE = b";!,"
+"""How the blocks of a GIF begin."""
 _SHORTEST_S = 0.01
 """Browsers show a frame with this delay or a shorter one, such as 0, for 0.1 s."""
 _USUAL_S = 0.1
@@ -51,7 +54,8 @@ def animation_of(source: Path | bytes) -> tuple[str, int, int] | None:
     """The type, width and height of an animation; ``None`` for any other file. Raises ``ImageError``."""
     if _start(source).startswith(_STARTS):
         with header(source) as handle:
-            if handle.format in ANIMATION_TYPES and _frame_count(handle) > 1:
+            hides_image = getattr(handle, "default_image", False)  # a still image that no viewer of animations shows
+            if handle.format in ANIMATION_TYPES and (_frame_count(handle) > 1 or hides_image):
                 return ANIMATION_TYPES[handle.format], handle.width, handle.height
     return None
 
@@ -94,9 +98,36 @@ def animation_frames(source: Path | bytes) -> Iterator[AnimationFrame]:
 
 
 def _has_end(source: Path | bytes) -> bool:
-    """Whether a GIF ends as it must; a cut-off one ends like a shorter one. Padding with zeros is common."""
-    data = source if isinstance(source, bytes) else source.read_bytes()
-    return data.rstrip(b"\0").endswith(b";")
+    """Whether a GIF ends as it must; a cut-off one ends like a shorter one. Bytes may follow, such as a line end."""
+    try:
+        if isinstance(source, bytes):
+            return _has_trailer(source)
+        with source.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+            return _has_trailer(data)
+    except IndexError:
+        return False
+
+
+def _has_trailer(data: bytes | mmap) -> bool:
+    """Whether the trailer follows the blocks of a GIF. Raises ``IndexError`` if the data ends before."""
+    position = 13 + _colors(data[10])
+    while (kind := data[position]) != _TRAILER:
+        position += 1
+        if kind == _IMAGE:
+            position += 10 + _colors(data[position + 8])
+        elif kind == _EXTENSION:
+            position += 1
+        else:  # what is between blocks is skipped, as decoders do
+            continue
+        while length := data[position]:
+            position += length + 1
+        position += 1
+    return True
+
+
+def _colors(flags: int) -> int:
+    """The bytes of the color table that the flags declare."""
+    return 3 << ((flags & 7) + 1) if flags & 0x80 else 0
 
 
 def check_still(source: Path | bytes) -> None:

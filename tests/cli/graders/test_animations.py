@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from visioneval import bounds
 from visioneval.cli import app
-from visioneval.errors import ImageError
+from visioneval.errors import ImageError, WrongTaskError
 from visioneval.judging.attachments import output_attachments
 from visioneval.judging.shown_images import shown
 from visioneval.label.images import load_animation
@@ -149,11 +149,39 @@ def test_a_cut_off_animation_is_an_error(runner: Runner, kind: str) -> None:
         assert result.exit_code == 3, (share, result.output)
 
 
-def test_a_gif_that_ends_between_two_frames_is_cut_off() -> None:
+def test_a_gif_that_ends_between_two_frames_is_cut_off(tmp_path: Path) -> None:
     data = animated("GIF", frames())
     with pytest.raises(ImageError, match="the animation is cut off"):
         list(animation_frames(data[:-1]))
-    assert len(list(animation_frames(data + bytes(3)))) == 5
+    path = tmp_path / "a.gif"
+    for trailing in (bytes(3), b"\n", b"trailing; text", b"\x21"):
+        path.write_bytes(data + trailing)
+        assert len(list(animation_frames(data + trailing))) == len(list(animation_frames(path))) == 5
+        with pytest.raises(ImageError, match=r"cut off|damaged"):
+            list(animation_frames(data[:-1] + trailing.replace(b";", b"")))
+
+
+@pytest.mark.parametrize("colors", ["global", "local"])
+def test_a_gif_with_color_tables_ends_where_its_blocks_end(colors: str) -> None:
+    noise = np.random.default_rng(4).integers(0, 256, (3, 64, 96, 3), dtype=np.uint8)
+    images = [Image.fromarray(pixels).quantize(64) for pixels in (noise[[0, 0, 0]] if colors == "global" else noise)]
+    for number, image in enumerate(images):
+        image.putpixel((number, 0), 5)
+    data = animated("GIF", images, comment=b"a;b")
+    assert len(list(animation_frames(data + b"\n"))) == 3
+    with pytest.raises(ImageError, match="the animation is cut off"):
+        list(animation_frames(data[:-1]))
+
+
+def test_an_apng_of_one_frame_is_not_its_hidden_image(runner: Runner) -> None:
+    data = animated("PNG", frames(2), default_image=True)
+    (frame,) = animation_frames(data)
+    assert frame.image.getpixel((0, 0)) == (LEVELS[1],) * 3
+    runner(data)
+    assert runner.record().mime == "video/apng", runner.record()
+    assert runner.record().scores["motion.duration_s"] == 0.1, runner.record()
+    with pytest.raises(WrongTaskError, match="this is an animation"):
+        artifact(data, TaskType.IMAGE_GENERATION)
 
 
 def test_transparent_pixels_are_white() -> None:
