@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import io
 import math
-import os
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,11 +27,12 @@ ANIMATION_TYPES = {"GIF": "video/gif", "WEBP": "video/webp", "PNG": "video/apng"
 """The type of an animation in records, by Pillow's name of its format: unlike that of a still image."""
 EXTENSIONS = {"gif": ".gif", "webp": ".webp", "apng": ".png"}
 _STARTS = (b"GIF8", b"RIFF", b"\x89PNG")
+_TRAILER, _EXTENSION, _IMAGE = b";!,"
+"""How the blocks of a GIF begin."""
 _SHORTEST_S = 0.01
 """Browsers show a frame with this delay or a shorter one, such as 0, for 0.1 s."""
 _USUAL_S = 0.1
 PAGE_SIDE = 1024
-_BLOCK = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +44,21 @@ class AnimationFrame:
     image: Image.Image
 
 
+@dataclass(frozen=True, slots=True)
+class SampledFrame:
+    """The frame that is shown at ``seconds``, the middle of a part of a video. It has been shown since ``start``."""
+
+    seconds: float
+    start: float
+    image: Image.Image
+
+
 def animation_of(source: Path | bytes) -> tuple[str, int, int] | None:
     """The type, width and height of an animation; ``None`` for any other file. Raises ``ImageError``."""
     if _start(source).startswith(_STARTS):
         with header(source) as handle:
-            if handle.format in ANIMATION_TYPES and _frame_count(handle) > 1:
+            hides_image = getattr(handle, "default_image", False)  # a still image that no viewer of animations shows
+            if handle.format in ANIMATION_TYPES and (_frame_count(handle) > 1 or hides_image):
                 return ANIMATION_TYPES[handle.format], handle.width, handle.height
     return None
 
@@ -97,16 +109,36 @@ def animation_frames(source: Path | bytes) -> Iterator[AnimationFrame]:
 
 
 def _has_end(source: Path | bytes) -> bool:
-    """Whether a GIF ends as it must; a cut-off one ends like a shorter one. Padding with zeros is common."""
-    with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as file:
-        end = file.seek(0, os.SEEK_END)
-        while end > 0:
-            start = max(0, end - _BLOCK)
-            file.seek(start)
-            if data := file.read(end - start).rstrip(b"\0"):
-                return data.endswith(b";")
-            end = start
-    return False
+    """Whether a GIF ends as it must; a cut-off one ends like a shorter one. Bytes may follow, such as a line end."""
+    try:
+        if isinstance(source, bytes):
+            return _has_trailer(source)
+        with source.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+            return _has_trailer(data)
+    except IndexError:
+        return False
+
+
+def _has_trailer(data: bytes | mmap) -> bool:
+    """Whether the trailer follows the blocks of a GIF. Raises ``IndexError`` if the data ends before."""
+    position = 13 + _colors(data[10])
+    while (kind := data[position]) != _TRAILER:
+        position += 1
+        if kind == _IMAGE:
+            position += 10 + _colors(data[position + 8])
+        elif kind == _EXTENSION:
+            position += 1
+        else:  # what is between blocks is skipped, as decoders do
+            continue
+        while length := data[position]:
+            position += length + 1
+        position += 1
+    return True
+
+
+def _colors(flags: int) -> int:
+    """The bytes of the color table that the flags declare."""
+    return 3 << ((flags & 7) + 1) if flags & 0x80 else 0
 
 
 def check_still(source: Path | bytes) -> None:
@@ -115,12 +147,33 @@ def check_still(source: Path | bytes) -> None:
         raise ImageError("it is an animation, which only graders of videos measure")
 
 
-def sample_animation(source: Path, count: int) -> list[tuple[float, Image.Image]]:
-    """Up to ``count`` frames, each from the middle of an equal part: seconds from the start, and the image as RGB."""
-    total = sum(1 for _ in animation_frames(source))
-    selected = {int((part + 0.5) * total / count) for part in range(count)}
-    frames = enumerate(animation_frames(source))
-    return [(frame.start, frame.image) for number, frame in frames if number in selected]
+def shown_at_middles(starts: Sequence[int], end: int, count: int) -> list[int]:
+    """The start of the frame that is shown in the middle of each of ``count`` equal parts of the time up to ``end``.
+
+    ``starts`` are sorted, in whole units of time. A frame that begins less than a unit later counts: times are rounded.
+    """
+    middles = (starts[0] - (2 * part + 1) * (starts[0] - end) // (2 * count) for part in range(count))
+    return [starts[bisect_right(starts, middle) - 1] for middle in middles]
+
+
+def sample_animation(source: Path, count: int, largest_side: int) -> list[SampledFrame]:
+    """The frames in the middle of ``count`` equal parts of the time, scaled down to ``largest_side``."""
+    starts, end = [], 0
+    for frame in animation_frames(source):
+        starts.append(_microseconds(frame.start))
+        end = _microseconds(frame.start + frame.duration)
+    selected = shown_at_middles(starts, end, count)
+    images: dict[int, Image.Image] = {}
+    for frame in animation_frames(source):
+        if (start := _microseconds(frame.start)) in selected:
+            frame.image.thumbnail((largest_side, largest_side))
+            images[start] = frame.image
+    step = end / count / 1_000_000
+    return [SampledFrame((part + 0.5) * step, start / 1_000_000, images[start]) for part, start in enumerate(selected)]
+
+
+def _microseconds(seconds: float) -> int:
+    return round(seconds * 1_000_000)
 
 
 def as_webp(source: Path) -> bytes:

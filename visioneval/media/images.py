@@ -85,7 +85,7 @@ def header(source: Path | bytes) -> Iterator[Image.Image]:
         if Image.MAX_IMAGE_PIXELS is not None:  # Pillow's own limit must not be below this one
             Image.MAX_IMAGE_PIXELS = max(Image.MAX_IMAGE_PIXELS, max_pixels())
         is_drawing = svg.is_svg(source)
-        opens = io.BytesIO(svg.raster(_bytes_of(source))) if is_drawing else source
+        opens = io.BytesIO(svg.checked_raster(_bytes_of(source))) if is_drawing else source
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about odd metadata, and about sizes, which are checked here
             with Image.open(io.BytesIO(opens) if isinstance(opens, bytes) else opens, formats=_OPENED) as file:

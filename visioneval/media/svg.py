@@ -6,34 +6,43 @@ something outside, and what a still drawing does not show, is refused, and the s
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
+from unicodedata import category
 from xml.parsers import expat
 
 from visioneval.aio import check_may_wait
 from visioneval.bounds import MEGAPIXELS, max_pixels
 from visioneval.errors import ImageError, ImageLimitError, MissingExtraError
 from visioneval.extras import has_extra, needs
+from visioneval.media.svg_content import CSS_ATTRIBUTES, check_css, check_embedded
 
 MAX_SVG_BYTES = 10_000_000
 MAX_ELEMENTS = 100_000
 MAX_DEPTH = 100
 _SECONDS = 30
 _MEMORY = 3 << 30
-_START = 4096
-"""Bytes in which the first element is expected, after the XML declaration and comments."""
+_START = re.compile(
+    rb"(?:\xef\xbb\xbf)?(?>\s+|<\?(?>.*?\?>)|<!--(?>.*?-->)|<!DOCTYPE[^\[>]*(?:\[(?>.*?\]\s*>)|>))*(?:<[\w.-]+:|<)svg[\s/>]",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Whatever may precede the first element, and its name."""
 _UNITS = {"": 1, "px": 1, "pt": 4 / 3, "pc": 16, "in": 96, "cm": 96 / 2.54, "mm": 96 / 25.4}
 _LENGTH = re.compile(r"\s*\+?(\d+\.?\d*(?:e[+-]?\d+)?|\.\d+)\s*(px|pt|pc|in|cm|mm)?\s*", re.IGNORECASE)
 _INSIDE = re.compile(r"\s*(#|data:image/(png|jpe?g|gif|webp)[;,])", re.IGNORECASE)
 _URL = re.compile(r"url\(\s*[\"']?(?!\s*[\"']?(?:#|data:))([^)]*)", re.IGNORECASE)
+_IN_NO_FONT = "\U0010fffd"
+"""The last character for private use."""
 _FONTS = {
     "serif_family": ("Times New Roman", "Liberation Serif", "DejaVu Serif", "Noto Serif", "FreeSerif", "Times"),
     "sans_serif_family": ("Arial", "Liberation Sans", "DejaVu Sans", "Noto Sans", "FreeSans", "Helvetica", "Roboto"),
@@ -77,13 +86,45 @@ sys.stdout.buffer.write(resvg_py.svg_to_bytes(svg_string=svg, width=width, heigh
 
 def is_svg(source: Path | bytes) -> bool:
     """Whether the beginning of a file looks like an SVG."""
-    if isinstance(source, Path):
-        with source.open("rb") as file:
-            start = file.read(_START)
-    else:
-        start = source[:_START]
-    text = start.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
-    return text.startswith(b"<") and b"<svg" in text and b"<html" not in text
+    if isinstance(source, bytes):
+        return _START.match(source, 0, MAX_SVG_BYTES) is not None
+    with source.open("rb") as file:
+        start = file.read(64)
+        is_markup = start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"<", b"")
+        return is_markup and is_svg(start + file.read(MAX_SVG_BYTES))
+
+
+@lru_cache(maxsize=8)
+def checked_raster(data: bytes) -> bytes:
+    """``raster``, once the machine has a font for each character of the text. Raises ``ImageError``."""
+    drawn = raster(data)
+    characters = sorted(filter(_has_glyph, _read(data).characters))
+    if characters and (missing := _missing(characters)):
+        raise MissingExtraError(
+            f"the SVG cannot be drawn: no font of this machine has {', '.join(missing[:5])}: install one, such as Noto"
+        )
+    return drawn
+
+
+def _has_glyph(character: str) -> bool:
+    """Whether text shows it, and not every font has it."""
+    return ord(character) > 0x7E and (category(character)[0] not in "ZCM" or category(character) == "Co")
+
+
+def _missing(characters: Sequence[str]) -> list[str]:
+    """The characters that are drawn like one that no font has: as a box."""
+    from PIL import Image
+
+    places = [(number % 50 * 60, number // 50 * 40) for number in range(len(characters) + 1)]
+    texts = (
+        f'<text x="{left + 20}" y="{top + 30}" font-size="20">&#{ord(character)};</text>'
+        for (left, top), character in zip(places, (_IN_NO_FONT, *characters), strict=True)
+    )
+    size = f'width="3000" height="{places[-1][1] + 40}"'
+    drawn = raster(f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{"".join(texts)}</svg>'.encode())
+    with Image.open(io.BytesIO(drawn)) as sheet:
+        box, *glyphs = (sheet.crop((left, top, left + 60, top + 40)).tobytes() for left, top in places)
+    return [character for character, glyph in zip(characters, glyphs, strict=True) if glyph == box]
 
 
 @lru_cache(maxsize=8)
@@ -130,10 +171,18 @@ class _Drawing:
     """What reading an SVG collects."""
 
     text: str
-    size: tuple[int, int] = (0, 0)
+    declared: tuple[float, float] = (0, 0)
     elements: int = 0
     path: list[str] = field(default_factory=list)
     has_text: bool = False
+    characters: set[str] = field(default_factory=set)
+    sheet: list[str] = field(default_factory=list)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height in whole pixels."""
+        width, height = self.declared
+        return max(1, round(width)), max(1, round(height))
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         """Checks an element, whose name and attributes may have a prefix."""
@@ -145,24 +194,41 @@ class _Drawing:
         if kind in _REFUSED:
             raise ImageError(f"the SVG has {_REFUSED[kind]}")
         if self.elements == 1:
-            if kind != "svg":
-                raise ImageError(f"the SVG begins with <{name:.40}>")
-            self.size = _size(attributes)
+            self.declared = _size(attributes)
         self.has_text = self.has_text or kind == "text"
         for key, value in attributes.items():
-            if _local(key) == "href" and kind != "a" and value.strip() and not _INSIDE.match(value):
-                raise _outside(value)
-            self.style(value)
+            if _local(key) == "href" and kind != "a" and value.strip():
+                if not (inside := _INSIDE.match(value)):
+                    raise _outside(value)
+                if inside[2]:
+                    check_embedded(value)
+            elif _local(key) in CSS_ATTRIBUTES:
+                _check_style(value)
 
-    def style(self, text: str) -> None:
-        """Checks style rules, and the value of any attribute."""
-        lowered = text.lower()
-        if (found := _URL.search(text)) is not None:
-            raise _outside(found[1])
-        if "@import" in lowered:
-            raise _outside("@import")
-        if "@keyframes" in lowered:
-            raise ImageError("the SVG has an animation")
+    def end(self, _name: str) -> None:
+        """Checks a style sheet, which is complete here."""
+        if self.path.pop() == "style":
+            _check_style("".join(self.sheet))
+            self.sheet.clear()
+
+    def content(self, text: str) -> None:
+        """Collects style sheets and the characters of text."""
+        if self.path[-1:] == ["style"]:
+            self.sheet.append(text)
+        elif "text" in self.path:
+            self.characters.update(text)
+
+
+def _check_style(text: str) -> None:
+    """Checks a style sheet, or the value of an attribute in CSS."""
+    lowered = text.lower()
+    if (found := _URL.search(text)) is not None:
+        raise _outside(found[1])
+    if "@import" in lowered:
+        raise _outside("@import")
+    if "@keyframes" in lowered:
+        raise ImageError("the SVG has an animation")
+    check_css(text)
 
 
 def _read(data: bytes) -> _Drawing:
@@ -173,17 +239,28 @@ def _read(data: bytes) -> _Drawing:
         drawing = _Drawing(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise ImageError("the SVG is not UTF-8") from None
+    encoded, begin = drawing.text.encode(), -1
     parser = expat.ParserCreate("utf-8")
     parser.buffer_text = True
-    parser.StartElementHandler = drawing.start
-    parser.EndElementHandler = lambda _name: drawing.path.pop() and None
-    parser.CharacterDataHandler = lambda text: drawing.style(text) if drawing.path[-1:] == ["style"] else None
+
+    def start(name: str, attributes: dict[str, str]) -> None:
+        nonlocal begin
+        begin = parser.CurrentByteIndex if begin < 0 else begin
+        drawing.start(name, attributes)
+
+    parser.StartElementHandler = start
+    parser.EndElementHandler = drawing.end
+    parser.CharacterDataHandler = drawing.content
     parser.StartDoctypeDeclHandler = _check_doctype
     parser.ProcessingInstructionHandler = _check_instruction
     try:
-        parser.Parse(drawing.text.encode(), True)
+        parser.Parse(encoded, True)
     except expat.ExpatError as error:
         raise ImageError(f"the SVG is not valid XML: {error}") from None
+    if drawing.size != drawing.declared:  # else its edge is a part of a pixel, which is partly transparent
+        (width, height), box = drawing.size, " ".join(map(str, drawing.declared))
+        head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {box}"'
+        drawing.text = f'{head} preserveAspectRatio="none">{encoded[begin:].decode()}</svg>'
     return drawing
 
 
@@ -202,7 +279,7 @@ def _outside(what: str) -> ImageError:
     return ImageError(f"the SVG refers to something outside of it ({what:.60}): embed it as data:image/png")
 
 
-def _size(attributes: dict[str, str]) -> tuple[int, int]:
+def _size(attributes: dict[str, str]) -> tuple[float, float]:
     """Width and height in pixels, as browsers show it by itself: an image that needs a size has one."""
     box = [_length(part) for part in attributes.get("viewBox", "").replace(",", " ").split()[2:]]
     view = (box[0], box[1]) if len(box) == 2 and box[0] and box[1] else None
@@ -219,7 +296,7 @@ def _size(attributes: dict[str, str]) -> tuple[int, int]:
             f"the SVG declares {width:.6g} x {height:.6g} pixels, over the limit of {MEGAPIXELS.limit:,} million"
             f" ({MEGAPIXELS.hint})"
         )
-    return max(1, round(width)), max(1, round(height))
+    return width, height
 
 
 def _length(text: str | None) -> float | None:

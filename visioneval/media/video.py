@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, Any
 from visioneval.bounds import MAX_FRAMES, max_pixels
 from visioneval.errors import ImageError, MissingExtraError
 from visioneval.extras import has_extra, needs
-from visioneval.media.animation import ANIMATION_TYPES, animation_of, sample_animation, still_kind
+from visioneval.media.animation import (
+    ANIMATION_TYPES,
+    SampledFrame,
+    animation_of,
+    sample_animation,
+    shown_at_middles,
+    still_kind,
+)
 from visioneval.media.images import MAX_BYTES, check_size, identify, sha256
 from visioneval.media.pixel_budget import IN_MEMORY
 from visioneval.types import Output
@@ -133,39 +140,45 @@ def mime_of(path: Path) -> str:
 
 
 def sample_frames(path: Path, count: int) -> list[Frame]:
-    """Up to ``count`` frames, each from the middle of an equal part of the video. Raises ``ImageError``."""
-    images = sample_images(path, count)
-    return [Frame(seconds, _jpeg(image)) for seconds, image in images]
+    """The frames of ``sample_images``, each once, with the seconds at which it begins. Raises ``ImageError``."""
+    images = {sample.start: sample.image for sample in sample_images(path, count)}
+    return [Frame(start, _jpeg(image)) for start, image in images.items()]
 
 
-def sample_images(path: Path, count: int) -> list[tuple[float, Image.Image]]:
-    """Up to ``count`` frames like ``sample_frames``: seconds from the start, and the upright image as RGB.
+def sample_images(path: Path, count: int) -> list[SampledFrame]:
+    """The frames that are shown in the middle of ``count`` equal parts of the duration, as upright RGB images.
 
-    Their longer side is at most ``LARGEST_SIDE``. Raises ``ImageError``, also if the video is cut off.
+    A frame that fills several parts is there for each. The longer side is at most ``LARGEST_SIDE``. Raises
+    ``ImageError``, also if the video is cut off.
     """
     mime = mime_of(path)
     if mime in ANIMATION_TYPES.values():
-        frames = sample_animation(path, count)
-        for _, image in frames:
-            image.thumbnail((LARGEST_SIDE, LARGEST_SIDE))
-        return frames
+        return sample_animation(path, count, LARGEST_SIDE)
     with opened(str(path), mime) as (container, stream):
-        times = _times(container, stream)
-        if not times:
-            raise ImageError("the video has no frames")
-        selected = {times[int((part + 0.5) * len(times) / count)] for part in range(count)}
+        times, end = _times(container, stream)
+        selected = shown_at_middles(times, end, count)
     with opened(str(path), mime) as (container, stream):
         images: dict[int, Image.Image] = {}
+        wanted, last = sorted(set(selected)), None
         for frame in container.decode(stream):
-            if frame.pts in selected and frame.pts not in images:
+            if frame.pts is None:
+                continue
+            last = frame
+            while wanted and frame.pts >= wanted[0]:  # a packet may hold no frame of its own
                 if frame.is_corrupt:
                     raise ImageError("the video is damaged: one of its frames does not decode")
-                images[frame.pts] = _upright(frame)
-            if len(images) == len(selected):
+                images[wanted.pop(0)] = _upright(frame)
+            if not wanted:
                 break
-        if not images:
+        if last is None:
             raise ImageError("the video cannot be decoded: none of its frames could be read")
-        return [(float((pts - times[0]) * stream.time_base), image) for pts, image in sorted(images.items())]
+        images |= {time: _upright(last) for time in wanted}
+        unit = stream.time_base
+        step = float((end - times[0]) * unit) / count
+        return [
+            SampledFrame((part + 0.5) * step, float((time - times[0]) * unit), images[time])
+            for part, time in enumerate(selected)
+        ]
 
 
 def without_metadata(path: Path) -> bytes:
@@ -245,10 +258,20 @@ def packets(container: Any, stream: Any, most_frames: int | None = MAX_FRAMES) -
         raise ImageError(f"the video is cut off: it ends after {end - begin:.2f} of {declared:.2f} seconds")
 
 
-def _times(container: Any, stream: Any) -> list[int]:
-    """The sorted presentation times of all frames, in the stream's units, without decoding."""
-    of_stream = (packet for packet in packets(container, stream) if packet.stream_index == stream.index)
-    return sorted(packet.pts for packet in of_stream if packet.pts is not None)
+def _times(container: Any, stream: Any) -> tuple[list[int], int]:
+    """The sorted presentation times of all frames and the end of the last one, in the stream's units, without decoding.
+
+    Raises ``ImageError`` if there are none.
+    """
+    lasts: dict[int, int] = {}
+    for packet in packets(container, stream):
+        if packet.stream_index == stream.index and packet.pts is not None and not packet.is_discard:
+            lasts[packet.pts] = packet.duration or 0
+    if not lasts:
+        raise ImageError("the video has no frames")
+    times = sorted(lasts)
+    usual = (times[-1] - times[0]) // (len(times) - 1) if len(times) > 1 else 1
+    return times, times[-1] + (lasts[times[-1]] or usual)
 
 
 def _upright(frame: VideoFrame) -> Image.Image:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,13 @@ from typer.testing import CliRunner, Result
 
 from visioneval import bounds
 from visioneval.cli import app
-from visioneval.errors import ImageError
+from visioneval.errors import ImageError, WrongTaskError
 from visioneval.judging.attachments import output_attachments
 from visioneval.judging.shown_images import shown
 from visioneval.label.images import load_animation
-from visioneval.media.animation import animation_frames, animation_of
+from visioneval.media.animation import AnimationFrame, animation_frames, animation_of
 from visioneval.media.formats import artifact
-from visioneval.media.video import sample_images
+from visioneval.media.video import sample_frames, sample_images
 from visioneval.media.video_luma import opened_luma
 from visioneval.providers.base import ImagePart
 from visioneval.records.model import Record, read_records
@@ -37,7 +38,7 @@ def frames(count: int = 5, size: tuple[int, int] = (96, 64)) -> list[Image.Image
     return [Image.new("RGB", size, (LEVELS[number % 5],) * 3) for number in range(count)]
 
 
-def animated(kind: str, images: list[Image.Image], duration: int = 100, **options: Any) -> bytes:
+def animated(kind: str, images: list[Image.Image], duration: int | list[int] = 100, **options: Any) -> bytes:
     target = io.BytesIO()
     lossless = {"lossless": True} if kind == "WEBP" else {}
     images[0].save(
@@ -149,11 +150,39 @@ def test_a_cut_off_animation_is_an_error(runner: Runner, kind: str) -> None:
         assert result.exit_code == 3, (share, result.output)
 
 
-def test_a_gif_that_ends_between_two_frames_is_cut_off() -> None:
+def test_a_gif_that_ends_between_two_frames_is_cut_off(tmp_path: Path) -> None:
     data = animated("GIF", frames())
     with pytest.raises(ImageError, match="the animation is cut off"):
         list(animation_frames(data[:-1]))
-    assert len(list(animation_frames(data + bytes(3)))) == 5
+    path = tmp_path / "a.gif"
+    for trailing in (bytes(3), b"\n", b"trailing; text", b"\x21"):
+        path.write_bytes(data + trailing)
+        assert len(list(animation_frames(data + trailing))) == len(list(animation_frames(path))) == 5
+        with pytest.raises(ImageError, match=r"cut off|damaged"):
+            list(animation_frames(data[:-1] + trailing.replace(b";", b"")))
+
+
+@pytest.mark.parametrize("colors", ["global", "local"])
+def test_a_gif_with_color_tables_ends_where_its_blocks_end(colors: str) -> None:
+    noise = np.random.default_rng(4).integers(0, 256, (3, 64, 96, 3), dtype=np.uint8)
+    images = [Image.fromarray(pixels).quantize(64) for pixels in (noise[[0, 0, 0]] if colors == "global" else noise)]
+    for number, image in enumerate(images):
+        image.putpixel((number, 0), 5)
+    data = animated("GIF", images, comment=b"a;b")
+    assert len(list(animation_frames(data + b"\n"))) == 3
+    with pytest.raises(ImageError, match="the animation is cut off"):
+        list(animation_frames(data[:-1]))
+
+
+def test_an_apng_of_one_frame_is_not_its_hidden_image(runner: Runner) -> None:
+    data = animated("PNG", frames(2), default_image=True)
+    (frame,) = animation_frames(data)
+    assert frame.image.getpixel((0, 0)) == (LEVELS[1],) * 3
+    runner(data)
+    assert runner.record().mime == "video/apng", runner.record()
+    assert runner.record().scores["motion.duration_s"] == 0.1, runner.record()
+    with pytest.raises(WrongTaskError, match="this is an animation"):
+        artifact(data, TaskType.IMAGE_GENERATION)
 
 
 def test_transparent_pixels_are_white() -> None:
@@ -194,8 +223,51 @@ def test_every_judge_gets_frames_with_their_times(tmp_path: Path, kind: str) -> 
     attachments = output_attachments(Context(), "watcher", 5)  # no judge takes an animation as a video
     assert [type(attachment.part) for attachment in attachments] == [ImagePart] * 5
     assert attachments[1].description == "frame 2 of 5 of the video to judge, at 0.20 s"
-    levels = [np.asarray(image).mean() for _, image in sample_images(path, 5)]
+    levels = [np.asarray(image).mean() for image in (sample.image for sample in sample_images(path, 5))]
     assert levels == pytest.approx(LEVELS, abs=2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("durations", "expected"),
+    [
+        ([20] * 4 + [3920], [4] * 8),
+        ([1000, 1000, 1000, 1000], [0, 0, 1, 1, 2, 2, 3, 3]),
+        ([2000, 20, 20, 1960], [0, 0, 0, 0, 3, 3, 3, 3]),
+    ],
+)
+def test_a_frame_counts_for_each_part_that_it_fills(
+    tmp_path: Path, kind: str, durations: list[int], expected: list[int]
+) -> None:
+    path = tmp_path / "output"
+    path.write_bytes(animated(kind, frames(len(durations)), durations))
+    samples = sample_images(path, 8)
+    assert [np.asarray(sample.image).mean() for sample in samples] == pytest.approx(
+        [LEVELS[number] for number in expected], abs=2
+    )
+    assert [sample.seconds for sample in samples] == pytest.approx(
+        [(part + 0.5) * sum(durations) / 8000 for part in range(8)]
+    )
+    for_judges = sample_frames(path, 8)
+    assert [frame.seconds for frame in for_judges] == pytest.approx(
+        [sum(durations[:number]) / 1000 for number in sorted(set(expected))]
+    )
+
+
+def test_sampled_frames_are_scaled_before_the_next_one_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, sizes = tmp_path / "output", []
+
+    def watched(source: Path) -> Iterator[AnimationFrame]:
+        known: list[AnimationFrame] = []
+        for frame in animation_frames(source):
+            sizes.extend(before.image.size for before in known)
+            known = [frame]
+            yield frame
+
+    path.write_bytes(animated("GIF", frames(4, (3000, 20))))
+    monkeypatch.setattr("visioneval.media.animation.animation_frames", watched)
+    assert [sample.image.size for sample in sample_images(path, 4)] == [(1536, 10)] * 4
+    assert sizes == [(3000, 20)] * 3 + [(1536, 10)] * 3, "the first reading only looks at times"
 
 
 def test_raters_see_the_animation_without_its_metadata(tmp_path: Path) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from broken_images import chunk
-from color_profiles import display_p3, encoded, gray, portrait, srgb, srgb_of
+from color_profiles import SRGB_CURVE, display_p3, encoded, gray, portrait, srgb, srgb_of
 from PIL import Image, ImageChops
 from typer.testing import CliRunner, Result
 
@@ -109,6 +110,22 @@ def test_exact_compares_stored_values_and_another_profile_is_a_difference(runner
     assert record.reasons["local"] == "the output's color space is sRGB, the base image's Display P3"
     assert runner(base, encoded(srgb_of(edited(portrait()), P3), None), run_id="converted").exit_code == 1
     assert "of the pixels outside the mask changed" in runner.record("converted").reasons["local"]
+
+
+@pytest.mark.parametrize(("curve", "is_same"), [(SRGB_CURVE, True), ((1.8,), False)])
+def test_exact_compares_the_look_of_a_gray_profile(runner: Runner, curve: tuple[float, ...], is_same: bool) -> None:
+    runner.graders = [{"key": "local", "type": "locality", "tolerance": "exact"}]
+    base = portrait().convert("L")
+    result = runner(encoded(base, gray(*curve)), encoded(edited(base.convert("RGB")), None))
+    assert result.exit_code == (0 if is_same else 1), result.output
+
+
+@pytest.mark.parametrize(("gamma", "is_same"), [(1.0, True), (1.8, False)])
+def test_a_gray_space_and_one_of_colors_are_the_same_if_their_grays_are(gamma: float, is_same: bool) -> None:
+    linear = images.color_space_of(encoded(Image.new("L", (2, 2)), gray(gamma)))
+    colors = replace(linear, mode="RGB", look=images.color_space_of(encoded(Image.new("L", (2, 2)), gray())).look)
+    assert linear.is_same(colors) is colors.is_same(linear) is is_same
+    assert not linear.is_same(replace(linear, mode="CMYK"))
 
 
 def test_reference_compares_looks(runner: Runner, tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import io
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,12 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from visioneval.cli import app
-from visioneval.errors import ImageError
+from visioneval.errors import ImageError, MissingExtraError
 from visioneval.judging.shown_images import shown
 from visioneval.media import images
 from visioneval.media import svg as svg_media
-from visioneval.media.svg import raster
+from visioneval.media.images import encode_png
+from visioneval.media.svg import checked_raster, raster
 from visioneval.records.model import Record, read_records
 from visioneval.report.html.images import FolderImages
 
@@ -70,6 +73,7 @@ def runner(tmp_path: Path) -> Runner:
 
 def test_without_the_extra_the_error_names_it(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(svg_media, "has_extra", lambda _: False)
+    checked_raster.cache_clear()
     raster.cache_clear()
     assert runner(LOGO).exit_code == 3
     error = runner.record().error
@@ -79,7 +83,10 @@ def test_without_the_extra_the_error_names_it(runner: Runner, monkeypatch: pytes
     assert "[svg]" in error.message
 
 
-@pytest.mark.parametrize("data", [b"<html><svg></html>", b"svg", b"an <svg>"])
+@pytest.mark.parametrize(
+    "data",
+    [b"<html><svg></html>", b"svg", b"an <svg>", b"<x><svg/></x>", b"<!-- <svg> -->", b"<svgs/>", b"<?xml <svg>"],
+)
 def test_other_text_is_no_svg(data: bytes) -> None:
     with pytest.raises(ImageError, match=r"not a supported image \(supported: .*svg\)"):
         images.identify(data)
@@ -91,6 +98,7 @@ class TestDrawn:
     @pytest.fixture(autouse=True)
     def _needs_resvg(self) -> None:
         pytest.importorskip("resvg_py")
+        checked_raster.cache_clear()
         raster.cache_clear()
 
     def test_an_output_is_graded_as_drawn_and_stored_as_it_is(self, runner: Runner) -> None:
@@ -158,6 +166,131 @@ class TestDrawn:
         assert image.convert("RGB").getpixel((60, 40)) == (1, 200, 3)
 
     @pytest.mark.parametrize(
+        ("type_", "damage", "message"),
+        [
+            ("image/png", lambda data: data, None),
+            ("image/jpeg", lambda data: data, "is no jpeg: write data:image/png"),
+            ("image/png", lambda data: data[:-20], r"\(data:image/png;base64\) that is damaged"),
+            ("image/png", lambda _: drawing('<image href="/etc/hostname"/>'), "that is damaged"),
+        ],
+    )
+    @pytest.mark.parametrize("element", ["image", "feImage"])
+    def test_an_embedded_image_that_would_be_left_out_is_refused(
+        self, element: str, type_: str, damage: Callable[[bytes], bytes], message: str | None
+    ) -> None:
+        content = base64.b64encode(damage(encode_png(Image.effect_noise((9, 9), 50)))).decode()
+        data = drawing(f'<g><{element} href="data:{type_};base64,{content}" width="9" height="9"/></g>')
+        if message is None:
+            assert images.identify(data)
+        else:
+            with pytest.raises(ImageError, match=message):
+                images.identify(data)
+
+    def test_an_embedded_jpeg_may_be_jpg_but_not_in_cmyk(self) -> None:
+        def embedded(mode: str) -> bytes:
+            target = io.BytesIO()
+            Image.new(mode, (4, 4)).save(target, "JPEG")
+            content = base64.b64encode(target.getvalue()).decode().rstrip("=")
+            return drawing(f'<image href="data:image/jpg;base64,{content}" width="120" height="80"/>')
+
+        assert images.load_image(embedded("RGB")).convert("RGB").getpixel((60, 40)) == (0, 0, 0)
+        with pytest.raises(ImageError, match="in CMYK, whose colors are not drawn right"):
+            images.load_image(embedded("CMYK"))
+
+    @pytest.mark.parametrize("pixels", [9_000, 14_000])
+    def test_an_embedded_image_over_the_limit_is_refused(self, pixels: int) -> None:
+        content = base64.b64encode(encode_png(Image.new("1", (pixels, pixels)))).decode()
+        with pytest.raises(ImageError, match=r"over the limit of 50 million pixels"):
+            images.load_image(drawing(f'<image href="data:image/png;base64,{content}"/>'))
+
+    @pytest.mark.parametrize(
+        ("css", "named"),
+        [
+            ("fill: var(--brand)", "var(--brand)"),
+            ("fill: oklch(60% 0.2 30)", "oklch(60% 0.2 30)"),
+            ("fill: color-mix(in srgb, red, blue)", "color-mix(in srgb, red, blue)"),
+            ("fill: rgb(255 0 0 / 50%)", "rgb(255 0 0 / 50%)"),
+            ("fill: red; stroke-width: calc(2px * 3)", "calc(2px * 3)"),
+            ("fill: red; clip-path: circle(5px)", "circle(5px)"),
+            ("fill: red; transform: rotate(45deg)", "transform: rotate(45deg"),
+            ("fill: red; background: white", "background:"),
+            ("cx: 5px", "cx:"),
+        ],
+    )
+    def test_css_that_is_not_drawn_is_refused(self, css: str, named: str) -> None:
+        for body in (f'<rect style="{css}"/>', f"<style>rect {{ {css} }}</style>"):
+            with pytest.raises(ImageError, match=re.escape(f"the SVG has CSS that is not drawn ({named}")):
+                images.identify(drawing(body))
+
+    @pytest.mark.parametrize(
+        ("sheet", "named"),
+        [
+            ("@font-face { font-family: x; src: url(data:font/woff2,x) }", "@font-face"),
+            ("@media screen { rect { fill: red } }", "@media"),
+            ("@supports (fill: red) { rect { fill: red } }", "@supports"),
+            (":root { fill: red }", ":root"),
+            ("rect:not(.a) { fill: red }", "not(.a)"),
+            ("/*" + "x" * 9000 + "*/ rect { fill: hwb(0 0% 0%) }", "hwb(0 0% 0%)"),
+        ],
+    )
+    def test_style_sheets_with_what_is_not_drawn_are_refused(self, sheet: str, named: str) -> None:
+        with pytest.raises(ImageError, match=re.escape(f"the SVG has CSS that is not drawn ({named})")):
+            images.identify(drawing(f"<style>{sheet}</style>"))
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            "<style>@media (prefers-color-scheme: dark) { rect { fill: red } } rect:hover { fill: blue }</style>",
+            "<style>@media(prefers-reduced-motion) { rect { fill: red } } /* var(--x) @font-face */</style>",
+            '<rect style="fill: rgba(1, 2, 3, 0.5); transform-origin: 5px 50%; filter: blur(2px)"/>',
+            '<rect style="enable-background: new; text-transform: none" fill="hsl(1, 50%, 50%)"/>',
+            '<rect aria-label="see url(logo.png)" data-note="uses @import and var(--x)" id="@keyframes"/>',
+            '<rect transform="rotate(45) translate(1, 2)"/><text>url(a.png) var(--x)</text>',
+        ],
+    )
+    def test_css_that_is_known_and_plain_text_are_drawn(self, body: str) -> None:
+        assert images.identify(drawing(body))
+
+    @pytest.mark.parametrize(
+        "data",
+        [
+            drawing("", head="<!--" + "a license " * 1000 + "-->"),
+            drawing("", head="\ufeff<?xml version='1.0'?> <!-- made with <html> tool --><!-- > -->"),
+            b'<s:svg xmlns:s="http://www.w3.org/2000/svg" width="120" height="80"><s:rect/></s:svg>',
+        ],
+    )
+    def test_an_svg_is_recognized_by_its_first_element(self, tmp_path: Path, data: bytes) -> None:
+        (tmp_path / "a").write_bytes(data)
+        assert images.inspect(tmp_path / "a") == images.identify(data) == ("image/svg+xml", 120, 80)
+
+    @pytest.mark.parametrize(
+        ("size", "expected"),
+        [
+            ('width="210mm" height="297mm" viewBox="0 0 210 297"', (794, 1123)),
+            ('width="30.4" height="20.6"', (30, 21)),
+            ('viewBox="0 0 0.3 9.5"', (1, 10)),
+            ('width="60" height="40"', (60, 40)),
+        ],
+    )
+    def test_a_drawing_fills_whole_pixels(self, size: str, expected: tuple[int, int]) -> None:
+        full = '<rect width="100%" height="100%"/>'
+        head = '<?xml version="1.0"?><!DOCTYPE svg PUBLIC "-//W3C//DTD SVG 1.1//EN" "svg11.dtd">'
+        image = images.load_image(drawing(full, size, head=head))
+        assert (image.size, image.mode) == (expected, "RGB")
+        half = images.load_image(drawing('<rect width="50%" height="100%"/>', size))
+        assert half.mode == "RGBA", "what is transparent stays so"
+
+    def test_characters_that_no_font_has_are_an_error_of_the_machine(self) -> None:
+        known, unknown = "Ag \u00e9\u200b\u0301", "\U000f1234"
+        try:
+            images.identify(drawing(f"<text>{known}</text><title>{unknown}</title>"))
+        except MissingExtraError as error:
+            pytest.skip(str(error))
+        with pytest.raises(MissingExtraError, match=f"no font of this machine has {unknown}: install one") as caught:
+            images.identify(drawing(f"<text>{known}<tspan>{unknown}</tspan></text>"))
+        assert "\n" not in str(caught.value)
+
+    @pytest.mark.parametrize(
         ("data", "reason"),
         [
             (drawing("<script>1</script>"), "has a script"),
@@ -174,7 +307,6 @@ class TestDrawn:
             (drawing("", "width='1e400' height='1'"), "over the limit of 50 million"),
             (drawing("", "width='100%' height='100%'"), "has no size"),
             (drawing("", "viewBox='0 0 -5 5'"), "has no size"),
-            (b"<x><svg/></x>", "begins with <x>"),
             (drawing("<!--" + " " * svg_media.MAX_SVG_BYTES + "-->"), "over the limit of 10,000,000"),
             (b"<svg>\xff</svg>", "not UTF-8"),
         ],
@@ -217,11 +349,11 @@ class TestDrawn:
 
     def test_a_drawing_that_needs_too_much_memory_is_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(svg_media, "_MEMORY", 1 << 29)
-        target = io.BytesIO()
-        Image.new("1", (14_000, 14_000)).save(target, "PNG")
-        data = base64.b64encode(target.getvalue()).decode()
+        layers = drawing(
+            '<g opacity="0.5">' * 4 + '<rect width="7000" height="7000"/>' + "</g>" * 4, 'width="7000" height="7000"'
+        )
         with pytest.raises(ImageError, match="the SVG cannot be drawn: it needs too much memory or time"):
-            images.load_image(drawing(f'<image href="data:image/png;base64,{data}" width="120" height="80"/>'))
+            images.load_image(layers)
 
     @pytest.mark.parametrize("family", ["", 'font-family="No Such Font, sans-serif"', "style='font-family: Inter'"])
     def test_text_is_drawn_or_the_missing_font_is_an_error(self, family: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 
 import av
@@ -18,8 +19,8 @@ from visioneval.cli import app
 from visioneval.errors import ImageError
 from visioneval.extras import needs
 from visioneval.media.formats import artifact, ending
-from visioneval.media.images import MAX_BYTES
-from visioneval.media.video import sample_frames, video_at, video_mime
+from visioneval.media.images import MAX_BYTES, encode_png
+from visioneval.media.video import sample_frames, sample_images, video_at, video_mime
 from visioneval.types import TaskType
 
 VIDEO = TaskType.VIDEO_GENERATION
@@ -55,6 +56,24 @@ def test_frames_are_spread_evenly_and_know_their_times(tmp_path: Path) -> None:
 def test_a_short_video_gives_each_frame_once(tmp_path: Path) -> None:
     path = clip(tmp_path / "a.mp4", ["red"], seconds_each=0.3)
     assert [round(frame.seconds, 2) for frame in sample_frames(path, 8)] == [0.0, 0.1, 0.2]
+
+
+@pytest.mark.parametrize("name", ["a.mp4", "a.mkv"])
+def test_a_frame_that_is_held_counts_for_each_part_that_it_fills(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mpeg4", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        for pts, color in [(0, "red"), (1, "red"), (2, "lime"), (3, "lime"), (4, "blue"), (40, "red")]:
+            frame = av.VideoFrame.from_image(Image.new("RGB", (64, 48), color))
+            frame.pts, frame.time_base = pts, Fraction(1, 10)
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    samples = sample_images(path, 8)
+    assert [colour_of(encode_png(sample.image)) for sample in samples] == [GREEN] + [BLUE] * 7
+    assert samples[-1].seconds < 4.1
+    assert [round(frame.seconds, 2) for frame in sample_frames(path, 8)] == [0.2, 0.4]
+    assert colour_of(sample_frames(path, 64)[-1].jpeg) == RED
 
 
 def test_a_title_that_is_not_utf_8_is_no_obstacle(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from mock_outputs import request
+from PIL import Image, ImageDraw
 
-from visioneval.errors import GraderError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.grader import Text
@@ -99,10 +99,27 @@ def test_lines_that_vanish_count_where_they_were_read(video_of: Any) -> None:
     assert graded(video_of(flaw="black"), forbidden).scores["copy"] is False, "one frame is enough"
 
 
-def test_a_video_with_too_few_frames_is_an_error(video_of: Any) -> None:
-    path = video_of(seconds=0.2)
-    with pytest.raises(GraderError, match=r"the video has 2 frames, fewer than min_frames \(3\)"):
-        graded(path, min_frames=3)
+def test_a_line_is_not_shown_for_longer_than_the_video(video_of: Any) -> None:
+    grade = graded(video_of(seconds=0.2), frames=8, min_frames=8)
+    assert (grade.scores["copy"], grade.scores["copy.shown_s"]) == (True, 0.1667)
+    fourteen = graded(video_of(seconds=1.2), frames=7)
+    assert fourteen.scores["copy.shown_s"] == 1.1667
+
+
+@pytest.mark.parametrize(("held_last", "is_shown"), [(True, True), (False, False)])
+def test_a_line_is_shown_for_as_long_as_its_frame_is_held(tmp_path: Path, held_last: bool, is_shown: bool) -> None:
+    plain, title = Image.new("RGB", (320, 120), "white"), Image.new("RGB", (320, 120), "white")
+    ImageDraw.Draw(title).text((30, 40), "Sale ends", "black", font_size=40)
+    images = [*[plain] * 11, title] if held_last else [plain, *[title] * 11]
+    for number, image in enumerate(images):  # a GIF has no two equal frames in a row
+        image = images[number] = image.copy()
+        image.putpixel((number, 0), (0, 0, 0))
+    durations = [20] * 11 + [5000] if held_last else [5000] + [20] * 11
+    path = tmp_path / "sale.gif"
+    images[0].save(path, save_all=True, append_images=images[1:], duration=durations, loop=0)
+    grade = graded(path, {"required": ["Sale ends"]}, frames=8)
+    assert grade.scores["copy"] is is_shown, grade.reasons
+    assert grade.scores["copy.shown_s"] == (5.22 if is_shown else 0)
 
 
 @pytest.mark.parametrize(

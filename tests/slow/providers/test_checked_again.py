@@ -48,6 +48,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Answers
     monkeypatch.setenv("VISIONEVAL_TRUSTED_HOSTS", "127.0.0.1")
     monkeypatch.setenv("LOCAL_KEY", "sk-paid-0123456789")
     svg_media.raster.cache_clear()
+    svg_media.checked_raster.cache_clear()
     with paid_answers.answering() as server:
         yield server
 
@@ -58,6 +59,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
 
     def switch(is_able: bool) -> None:
         svg_media.raster.cache_clear()
+        svg_media.checked_raster.cache_clear()
         monkeypatch.setattr(svg_media, "has_extra", lambda _: is_able)
         monkeypatch.setenv("VISIONEVAL_MAX_MEGAPIXELS", "50" if is_able else "1")
 

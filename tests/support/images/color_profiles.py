@@ -11,7 +11,7 @@ from PIL import Image, ImageCms
 _D50 = (0.9642, 1.0, 0.8249)
 _DISPLAY_P3 = ((0.515121, 0.241196, -0.001053), (0.291977, 0.692245, 0.041885), (0.157104, 0.066574, 0.784073))
 """The red, green and blue of Display P3 as XYZ, adapted to D50."""
-_SRGB_CURVE = (2.4, 1 / 1.055, 0.055 / 1.055, 1 / 12.92, 0.04045)
+SRGB_CURVE = (2.4, 1 / 1.055, 0.055 / 1.055, 1 / 12.92, 0.04045)
 
 
 def _fixed(*numbers: float) -> bytes:
@@ -47,15 +47,16 @@ def _profile(space: bytes, tags: dict[bytes, bytes]) -> bytes:
 def display_p3(name: str = "Display P3") -> bytes:
     """Apple's color space of wide-gamut screens."""
     columns = {key: _xyz(color) for key, color in zip((b"rXYZ", b"gXYZ", b"bXYZ"), _DISPLAY_P3, strict=True)}
-    curves = {key: _curve(_SRGB_CURVE) for key in (b"rTRC", b"gTRC", b"bTRC")}
+    curves = {key: _curve(SRGB_CURVE) for key in (b"rTRC", b"gTRC", b"bTRC")}
     return _profile(b"RGB ", {b"desc": _text(name), b"cprt": _text("none"), b"wtpt": _xyz(_D50), **columns, **curves})
 
 
-def gray(gamma: float = 1.0) -> bytes:
-    """A gray space, such as that of a scanner."""
+def gray(*curve: float) -> bytes:
+    """A gray space, such as that of a scanner: linear, or with a gamma or the parameters of a curve."""
+    curve = curve or (1.0,)
     return _profile(
         b"GRAY",
-        {b"desc": _text(f"Gray {gamma}"), b"cprt": _text("none"), b"wtpt": _xyz(_D50), b"kTRC": _curve((gamma,))},
+        {b"desc": _text(f"Gray {curve[0]}"), b"cprt": _text("none"), b"wtpt": _xyz(_D50), b"kTRC": _curve(curve)},
     )
 
 

@@ -31,7 +31,7 @@ MAX_LISTED = 50
 
 @dataclass(frozen=True, slots=True)
 class FrameReadings:
-    """What OCR reads in a frame, at any confidence; ``seconds`` from the start of the video."""
+    """What OCR reads in a frame, at any confidence; ``seconds`` are those of the middle of its part of the video."""
 
     seconds: float
     readings: tuple[Reading, ...]
@@ -39,7 +39,7 @@ class FrameReadings:
 
 @dataclass(frozen=True, slots=True)
 class VideoReadings:
-    """The sampled frames of a video, in order."""
+    """The frame of each equal part of a video, in order."""
 
     frames: tuple[FrameReadings, ...]
 
@@ -71,7 +71,7 @@ class LineSeen:
 async def grade_video(
     config: TextGrader, context: GradingContext, expected: ExpectText, versions: Callable[[], dict[str, str]]
 ) -> Grade:
-    """Reads the sampled frames and compares each. Raises ``GraderError`` if the video has too few frames."""
+    """Reads the sampled frames and compares each. Raises ``GraderError``."""
     path = context.generated.path
     measure = Measure(
         "text of a video",
@@ -85,8 +85,6 @@ async def grade_video(
         frames = (await context.measure(measure)).frames
     except ImageError as error:
         raise GraderError(f"{path.name}: {error}") from None
-    if len(frames) < config.min_frames:
-        raise GraderError(f"the video has {len(frames)} frames, fewer than min_frames ({config.min_frames})")
     comparisons = await asyncio.to_thread(_compare, config, frames, expected)
     return _VideoCopy(config, expected, frames, comparisons).grade(versions())
 
@@ -103,7 +101,7 @@ def _read(path: Path, count: int) -> VideoReadings:
         return known[pixels]
 
     return VideoReadings(
-        tuple(FrameReadings(seconds, readings(image)) for seconds, image in sample_images(path, count))
+        tuple(FrameReadings(sample.seconds, readings(sample.image)) for sample in sample_images(path, count))
     )
 
 
@@ -155,17 +153,16 @@ class _VideoCopy:
         characters = sum(len(copy_of(line.line, fold=True).chars) * line.copies for line in self._lines)
         shown_copies = sum(count for count, is_shown in zip(copies, shown, strict=True) if is_shown)
         step = self._step()
-        longest = None if step is None else min(line.longest(step) for line in self._lines)
+        longest = min(line.longest(step) for line in self._lines)
         return {
             f"{key}.recall": shown_copies / sum(copies) if certain else None,
             f"{key}.cer": min(edits / characters, 1.0) if certain and characters else None,
-            f"{key}.shown_s": round(longest, SCORE_DIGITS) if certain and longest is not None else None,
+            f"{key}.shown_s": round(longest, SCORE_DIGITS) if certain else None,
         }
 
-    def _step(self) -> float | None:
-        """The seconds for which a sampled frame stands; ``None`` if there is only one."""
-        seconds = [frame.seconds for frame in self._frames]
-        return (seconds[-1] - seconds[0]) / (len(seconds) - 1) if len(seconds) > 1 else None
+    def _step(self) -> float:
+        """The seconds for which a sampled frame stands: those of a part, and the first frame is from its middle."""
+        return 2 * self._frames[0].seconds
 
     def _benchmark_scores(self) -> dict[str, Score]:
         """The scores of ``measure``, of the frame with the best one."""
@@ -232,7 +229,7 @@ class _VideoCopy:
             {
                 "line": line.line,
                 "frames": line.seen.count(True),
-                "longest_s": None if step is None else round(line.longest(step), 3),
+                "longest_s": round(line.longest(step), 3),
                 "nearest": line.miss.nearest if line.miss and not line.seen.count(True) else None,
             }
             for line in self._lines

@@ -232,7 +232,7 @@ def _small(path: Path, side: int) -> Image.Image:
     from PIL import Image
 
     if path.suffix.lower() in VIDEOS:
-        _, frame = video.sample_images(path, 1)[0]
+        frame = video.sample_images(path, 1)[0].image
         frame.thumbnail((side, side), Image.Resampling.LANCZOS)
         return frame
     with images.opened(path) as handle:
