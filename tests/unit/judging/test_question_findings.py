@@ -81,7 +81,7 @@ def test_types_are_in_the_question_table_and_not_in_the_metrics() -> None:
     assert "spatial relation 1/1 [0.21, 1.00] -" in lines
     assert "object 0/1 [0.00, 0.79] none !1" in lines
     assert "all questions 1/2 [0.05, 0.95] none !1" in lines
-    assert "gecko 0.5 [0.00, 1.00] (1) 0.5 [0.00, 1.00] (1)" in lines
+    assert "gecko 0.5 [0.003, 1.00] (1) 0.5 [0.003, 1.00] (1)" in lines
     assert "gecko.object" not in text
     assert any(line.startswith("questions for 2 prompts: 2 pinned; !n:") for line in lines)
 
