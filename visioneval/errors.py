@@ -174,7 +174,8 @@ class TemplateError(VisionEvalError):
 ProviderErrorKind = Literal[
     "rate_limit", "transient", "auth", "quota", "invalid", "refused", "bad_image", "offline", "pending", "unusable"
 ]
-"""``pending`` is an operation that has begun and whose end is unknown: resuming the run asks for it again.
+"""``pending`` is an operation that has begun and whose end is unknown, or an output whose URL cannot be read yet:
+resuming the run asks for it again.
 
 ``unusable`` is an answer to a generation, which may be paid, that has no usable image: only ``--retry-unusable`` asks
 again."""

@@ -142,6 +142,10 @@ def _is_public(host: str) -> bool:
         return re.search(r"\.[a-z][a-z0-9-]*$", host) is not None and not host.endswith(private)
 
 
+class TooLargeError(UsageError):
+    """A file over the limit of its reader."""
+
+
 def fetch(url: str, limit: int, redirect_problem: Callable[[str], str | None] | None = None) -> bytes:
     """Reads a file at a URL, of at most ``limit`` bytes. Raises ``UsageError``.
 
@@ -301,8 +305,8 @@ def _not_public_address(address: str) -> str:
     return f"its address {address} is not public: to read it, add the host to {TRUSTED_HOSTS}"
 
 
-def _too_large(limit: int) -> UsageError:
-    return UsageError(f"over the limit of {limit:,} bytes")
+def _too_large(limit: int) -> TooLargeError:
+    return TooLargeError(f"over the limit of {limit:,} bytes")
 
 
 async def _public_client(**options: Any) -> aiohttp.ClientSession:

@@ -41,10 +41,11 @@ class Generation:
     """The result of a call: encoded images or videos in sample order, or the text of a refusal.
 
     ``usage`` counts tokens by kind; ``cost_usd`` is for the whole call; ``run_params`` are the sent parameters without
-    secrets. ``unusable`` says what of the answer cannot be used, and ``reply`` is the raw answer, which is then stored.
+    secrets. ``unusable`` says what of the answer cannot be used. ``reply`` is the raw answer, which is stored if
+    something of it is not used.
     """
 
-    outputs: tuple[bytes | OutputFile | Address, ...] = ()
+    outputs: tuple[bytes | OutputFile | Address | Download, ...] = ()
     refused: str | None = None
     usage: Mapping[str, int] | None = None
     cost_usd: float | None = None
@@ -59,6 +60,14 @@ class Address:
 
     uri: str
     mime: str
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """An output that the answer names by URL, and that cannot be read yet; ``problem`` says why, without the URL."""
+
+    url: str
+    problem: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +89,14 @@ class Editor(Protocol):
     """Edits the first image of a case as the prompt requests. Raises ``ProviderError``."""
 
     def edit(self, request: GenerationRequest, /) -> Generation | Awaitable[Generation]: ...
+
+
+@runtime_checkable
+class Downloader(Protocol):
+    """Reads an output again that an earlier answer named by URL, which costs nothing."""
+
+    async def download(self, url: str, /) -> bytes | Download | str:
+        """The output; or a ``Download`` if it cannot be read yet, or why it never can."""
 
 
 @runtime_checkable

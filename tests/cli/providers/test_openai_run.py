@@ -160,7 +160,8 @@ def test_damage_and_refusals_are_records(api: FakeAPI) -> None:
     assert (lost.verdict, lost.error.kind, lost.error.message) == (
         "ERROR",
         "unusable",
-        "images requested: 2, received: 1; --resume RUN --retry-unusable pays for another",
+        f"images requested: 2, received: 1; the answer is in {lost.reply_path}; --resume RUN --retry-unusable pays for"
+        " another",
     )
     for sample in (0, 1):
         refused = result["boat", sample]

@@ -16,7 +16,7 @@ from suite_runner import SuiteRunner
 from web_pages import Page, web
 
 from visioneval.providers import output_urls
-from visioneval.providers.base import Generation, GenerationRequest
+from visioneval.providers.base import Download, Generation, GenerationRequest
 from visioneval.providers.openai.config import OpenAIProvider
 from visioneval.providers.openai.generator import OpenAIGenerator
 from visioneval.providers.output_urls import AllowedHosts
@@ -68,8 +68,9 @@ def outputs(*urls: str, **options: Any) -> Any:
 
 def error(*urls: str, **options: Any) -> str:
     result = generated(*urls, **options)
-    assert (result.outputs, result.refused) == ((), None)
-    message = str(result.unusable)
+    (download,) = result.outputs or (None,)
+    assert (result.refused, isinstance(download, Download)) == (None, result.unusable is None)
+    message = download.problem if isinstance(download, Download) else str(result.unusable)
     assert "s3cr3t" not in message
     return message.removeprefix("the answer names its image by URL, which cannot be read: ")
 
@@ -98,6 +99,7 @@ def test_a_download_is_repeated_and_not_the_call() -> None:
     ("page", "requests", "message"),
     [
         (Page(status=403), 1, "it answers 403: the URL may have expired"),
+        (Page(status=404), 1, "it answers 404: the URL may have expired"),
         (Page(status=410), 1, "it answers 410: the URL may have expired"),
         (Page(status=503), 3, "it answers 503"),
         (Page(b"x" * 2000), 1, "over the limit of 1,000 bytes"),

@@ -255,7 +255,7 @@ BAD_BODIES: dict[str, tuple[str, Any, str]] = {
     "number at the top": ("openai", "3", "the number 3 is no base64 text"),
     "url that is a number": ("openai", openai({"url": 7}), "its url is the number 7"),
     "url that is gone": ("openai", openai({"url": "/gone.png?sig=s3cr3t"}), "the answer names its image by URL"),
-    "url elsewhere": ("openai", openai({"url": "https://x.example/1?sig=s3cr3t"}), "is not the server that answered"),
+    "url of a file": ("openai", openai({"url": "file:///1?sig=s3cr3t"}), "file:// is not the server that answered"),
     "page": ("openai", PAGE, "the answer is not from this API; check base_url. It is a web page: 'Sign in'"),
     "nothing at all": ("openai", "", "the answer is not from this API; check base_url. It is empty"),
     "cut": ("openai", _FULL[: len(_FULL) // 2], "null is no base64 text"),

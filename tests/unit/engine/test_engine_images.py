@@ -62,6 +62,7 @@ class TestCheckMedia:
             "uri": None,
             "fault": None,
             "fault_kind": "bad_image",
+            "download": None,
             "decoded": True,
         }
         assert CheckedMedia.from_cache(stored).cached_fields == stored

@@ -25,6 +25,7 @@ from visioneval.engine.calls.cost.budget import Budget
 from visioneval.engine.calls.cost.meter import Meter
 from visioneval.engine.calls.cost.pricing import Prices
 from visioneval.engine.calls.cost.usage import checked_usage
+from visioneval.engine.calls.downloads import Downloads
 from visioneval.engine.calls.judge_answers import AbandonedError, cached_fields, question_key
 from visioneval.engine.calls.limit_keys import RateLimitKey, generation_limit_key, judge_limit_key
 from visioneval.engine.calls.log import CallLog
@@ -44,7 +45,7 @@ from visioneval.providers.base import (
     ToolCall,
 )
 from visioneval.providers.image_limits import fitted, is_scaled, scaled_images
-from visioneval.records.cells.operations import OperationFile
+from visioneval.records.cells.operations import DownloadFiles, OperationFile
 from visioneval.stopwatch import waiting
 from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.entries.limits import OPERATION_TIMEOUT_S
@@ -104,11 +105,12 @@ class Calls:
         request: GenerationRequest,
         tries: Tries | None = None,
         operation_of: Callable[[str], OperationFile] | None = None,
+        files: DownloadFiles | None = None,
     ) -> GenerationResult:
         """Generates images, or returns cached ones. ``tries`` counts all attempts, failed ones included.
 
-        ``operation_of`` returns where the operation of a call is written down, by the operation's key. Raises
-        ``ProviderError`` and ``BudgetError``.
+        ``operation_of`` returns where the operation of a call is written down, by the operation's key; ``files`` is
+        where the URLs of outputs are that cannot be read yet. Raises ``ProviderError`` and ``BudgetError``.
         """
         tries = tries or Tries()
         limit_key = generation_limit_key(call.run.provider, call.run.params)
@@ -121,7 +123,8 @@ class Calls:
             generation = replace(generation, usage=checked_usage(generation.usage, outputs=len(checked.media)))
             return _generation_result(generation, checked, generation.cost_usd, tries.count)
         key = call_key(call, hash_of)
-        cached = await self._cached_generation(key, call)
+        downloads = None if files is None else Downloads(provider, files, call.task_type, self.sanitizer)
+        cached = await self._cached_generation(key, call, downloads)
         if cached is not None:
             self.log.hit(limit_key, key)
             self.reused_since = min(filter(None, (self.reused_since, cached.stored_at)), default=None)
@@ -145,6 +148,8 @@ class Calls:
         )
         size = math.inf if self._is_shared else _size_of(generation)
         checked = await self.short_work.run(self._cache_generation, key, generation, cost, call, size=size)
+        if downloads is not None:
+            await downloads.write(generation)
         self._stop_if_broken()
         return _generation_result(generation, checked, cost, tries.count)
 
@@ -323,24 +328,45 @@ class Calls:
         )
         return answer, attempts.cost
 
-    async def _cached_generation(self, key: str, call: Call) -> GenerationResult | None:
+    async def _cached_generation(self, key: str, call: Call, downloads: Downloads | None) -> GenerationResult | None:
         """The preferred usable generation in the cache; ``None`` if it must be generated."""
         if self.cache is None or self.reuse.generations == "none":
             return None
         usable = partial(self._usable, call)
         await self._pull(key, usable)
-        second: GenerationResult | None = None
+        second: tuple[CacheEntry, tuple[CheckedMedia, ...]] | None = None
         for entry in usable(self.cache.answers(key)):
             read = partial(self._read_outputs, entry, self.cache, call.task_type)
             outputs = await run_in_thread(read, when=_needs_thread(entry))
             if outputs is None:
                 continue
-            cached = self._from_cache(call, entry, outputs)
-            is_odd = entry.answer["whole"] and any(image.fault for image in outputs)  # in caches of older versions
-            if self.reuse.offline or not is_odd:
-                return cached
-            second = second or cached
-        return None if self.reuse.retry_unusable else second
+            if self.reuse.offline or (entry.answer["whole"] and not any(image.fault for image in outputs)):
+                return self._from_cache(call, entry, outputs)
+            second = second or (entry, outputs)
+            if not entry.answer["whole"]:  # nor has any after it all images
+                break
+        if second is None:
+            return None
+        entry, outputs = second
+        if downloads is not None:
+            outputs = await self._downloaded(key, entry, outputs, downloads)
+        is_odd = not entry.answer["whole"] or any(image.fault for image in outputs)
+        return None if is_odd and self.reuse.retry_unusable else self._from_cache(call, entry, outputs)
+
+    async def _downloaded(
+        self, key: str, entry: CacheEntry, outputs: tuple[CheckedMedia, ...], downloads: Downloads
+    ) -> tuple[CheckedMedia, ...]:
+        """The outputs of a cached answer after another attempt to read those that could not be read. Caches them."""
+        if not any(image.download for image in outputs):
+            return outputs
+        tried = await downloads.read(outputs)
+        if self.cache is None or [image.download for image in tried] == [image.download for image in outputs]:
+            return tried
+        answer = {**entry.answer, "outputs": [image.cached_fields for image in tried]}
+        stored: dict[str, Content] = {digest: self.cache.path(digest) for digest in entry.files}
+        stored |= {image.sha256: image.content for image in tried if image.content is not None}
+        is_stored = await finish_in_thread(self._store, key, "generate", answer, tuple(stored.items()))
+        return tuple(image if image.download else self._release_bytes(image, is_stored=is_stored) for image in tried)
 
     def _usable(self, call: Call, entries: Iterable[CacheEntry]) -> Iterable[CacheEntry]:
         """The cached generations that count, by their run and their cell, in the order in which they do."""
@@ -376,7 +402,7 @@ class Calls:
         outputs = []
         for stored in entry.answer["outputs"]:
             image = CheckedMedia.from_cache(stored)
-            if not image.is_bad:
+            if image.download is None and not image.is_bad:
                 data = cache.read(image.sha256)
                 if data is None:
                     return None
@@ -415,6 +441,8 @@ class Calls:
 
         Not where this output was not stored: the file of its name, if any, may be damaged.
         """
+        if image.download is not None and not is_stored:  # a resumed run would not know that it is paid for
+            return replace(image, fault_kind="bad_image")
         if self.cache is None or image.content is None:
             return image
         if not is_stored or not self.cache.has_file(image.sha256):  # a very small cache has deleted it already

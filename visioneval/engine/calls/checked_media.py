@@ -11,7 +11,8 @@ from visioneval.engine.calls.caching.cache_files import Content, content_digest
 from visioneval.errors import ImageError
 from visioneval.media.formats import artifact
 from visioneval.media.video import video_file
-from visioneval.providers.base import Address, Generation, OutputFile
+from visioneval.providers.base import Address, Download, Generation, OutputFile
+from visioneval.records.cells.operations import url_digest
 from visioneval.records.fields import MOST_PIXELS
 from visioneval.types import TaskType
 
@@ -36,6 +37,8 @@ class CheckedMedia:
     fault: str | None = None
     fault_kind: str = "bad_image"
     """The kind of error of a cell that gets it: ``bad_image`` if the file itself is at fault."""
+    download: str | None = None
+    """The SHA-256 of the URL that it is still to be read from."""
     decoded: bool = False
     """Whether the bytes were fully decoded; false for cache entries of older versions."""
 
@@ -74,6 +77,8 @@ def check_media(data: object, task: TaskType) -> CheckedMedia:
     """Decodes an image fully, so that a damaged one is detected before any judge sees it."""
     if isinstance(data, Address):
         return CheckedMedia(mime=data.mime, uri=data.uri)
+    if isinstance(data, Download):
+        return CheckedMedia(fault=data.problem, fault_kind="pending", download=url_digest(data.url))
     if isinstance(data, OutputFile):
         return _check_file(data.path)
     if not isinstance(data, bytes):
@@ -136,11 +141,11 @@ def check_outputs(generation: Generation, task: TaskType, count: int) -> Checked
             media.append(checked)
     if len(media) < count and not problems and generation.refused is None:
         problems.append(f"images requested: {count}, received: {len(media)}")
-    if not problems:
+    if not problems and not any(item.download for item in media):
         return CheckedOutputs(tuple(media))
     return CheckedOutputs(
         tuple(media),
-        "; ".join(problems)[:_LONGEST_PROBLEM],
+        "; ".join(problems)[:_LONGEST_PROBLEM] or None,
         next(iter(unused), None) if generation.reply is None else generation.reply,
     )
 

@@ -41,7 +41,7 @@ from visioneval.expansion.plan import Call
 from visioneval.media import images
 from visioneval.media.formats import artifact, ending
 from visioneval.providers.base import GenerationRequest
-from visioneval.records.cells.operations import OperationFile
+from visioneval.records.cells.operations import DownloadFiles, OperationFile
 from visioneval.records.files.links import file_inside, is_inside
 from visioneval.records.model import CellError, Record
 from visioneval.stopwatch import Stopwatch
@@ -217,7 +217,10 @@ async def _generate(call: Call, context: RunContext, deadline: float, request: G
             operation_of = partial(
                 OperationFile, context.writer, call.case.id, call.run.label, call.run.provider, call.samples
             )
-            generated = await context.calls.generate(call, context.hash_of, provider, request, tries, operation_of)
+            files = DownloadFiles(context.writer, call.case.id, call.run.label)
+            generated = await context.calls.generate(
+                call, context.hash_of, provider, request, tries, operation_of, files
+            )
             return CallOutcome(generated=generated)
     except ProviderError as error:
         raise_if_stopping(error, call.run.label, call.run.provider, context.sanitizer)
@@ -393,7 +396,8 @@ def _without_output(call: Call, problem: str, kind: str, make_record: partial[Re
         path = make_record.keywords["reply_path"]
         stored = f"; the answer is in {path}" if path else ""
         if kind != "bad_image":
-            return error_record(make_record, kind, f"{problem}{stored}; --resume RUN checks it again, and pays nothing")
+            again = "run SUITE --resume RUN downloads it" if kind == "pending" else "--resume RUN checks it"
+            return error_record(make_record, kind, f"{problem}{stored}; {again} again, and pays nothing")
         again = "--resume RUN --retry-unusable pays for another"
         return error_record(make_record, "unusable", f"{problem}{stored}; {again}")
     row = call.params.get("row")

@@ -64,6 +64,8 @@ def record_maker(call: Call, sample: int, outcome: CallOutcome, context: RunCont
 def has_reply(call: Call, sample: int, generated: GenerationResult) -> bool:
     """Whether a cell has the raw answer: those without an output, or all if only more was sent than asked for."""
     index, count = call.samples.index(sample), len(generated.outputs)
+    if index < count and generated.outputs[index].fault is not None:
+        return generated.outputs[index].content is None  # else that is stored
     return generated.problem is not None and (index >= count or count >= len(call.samples))
 
 

@@ -85,7 +85,7 @@ class GeminiGenerator:
                 _refuse(fields)
                 problem = f"{problem}; the answer ended with {_end_of(fields)}"
             usage = None if is_cut_off else token_counts(_object(fields, "usageMetadata")) or None
-        return Generation(outputs, usage=usage, run_params=sent, unusable=problem, reply=reply if problem else None)
+        return Generation(outputs, usage=usage, run_params=sent, unusable=problem, reply=reply)
 
 
 def _field(fields: Mapping[str, Any], name: str) -> Any:

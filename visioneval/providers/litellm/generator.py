@@ -9,12 +9,12 @@ from typing import Any
 import orjson
 from pybase64 import b64encode_as_string
 
-from visioneval.providers.base import Generation, GenerationRequest
+from visioneval.providers.base import Download, Generation, GenerationRequest
 from visioneval.providers.litellm.config import LiteLLMProvider
 from visioneval.providers.litellm.process import LiteLLMConnection
 from visioneval.providers.masks import mask_use
 from visioneval.providers.openai.connection import flat_usage
-from visioneval.providers.output_urls import AllowedHosts, read_outputs
+from visioneval.providers.output_urls import AllowedHosts, read_output, read_outputs
 from visioneval.providers.uploads import uploads
 
 _NO_HOST = "https://litellm.invalid"
@@ -48,10 +48,14 @@ class LiteLLMGenerator:
         masked = {"mask_mode": use.mode} if "editable" in request.files.masks else {}
         return await self._generation(answer, request, {**request.params, **masked})
 
+    async def download(self, url: str) -> bytes | Download | str:
+        """Reads an image that an earlier answer named by URL."""
+        return await read_output({"url": url}, self._allowed)
+
     async def _generation(
         self, answer: Mapping[str, Any], request: GenerationRequest, sent: Mapping[str, Any]
     ) -> Generation:
         outputs, problem = await read_outputs(answer["data"], self._allowed, len(request.samples))
         usage = {name: count for name, count in flat_usage(answer["usage"]).items() if count}  # zeros are LiteLLM's
-        reply = orjson.dumps(answer) if problem else None
+        reply = orjson.dumps(answer)
         return Generation(outputs, usage=usage or None, run_params=sent, unusable=problem, reply=reply)

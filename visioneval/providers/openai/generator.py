@@ -9,7 +9,8 @@ from typing import Any
 import httpx2
 import openai
 
-from visioneval.providers.base import Generation, GenerationRequest
+from visioneval.providers.base import Download, Generation, GenerationRequest
+from visioneval.providers.error_replies import read_error
 from visioneval.providers.image_replies import is_image, reading
 from visioneval.providers.input_images import Upload
 from visioneval.providers.masks import mask_use
@@ -24,7 +25,7 @@ from visioneval.providers.openai.connection import (
     provider_errors,
 )
 from visioneval.providers.openai.videos import OpenAIVideos
-from visioneval.providers.output_urls import AllowedHosts, read_outputs
+from visioneval.providers.output_urls import AllowedHosts, read_output, read_outputs
 from visioneval.providers.refusals import moderated, moderated_images
 from visioneval.providers.uploads import uploads
 
@@ -45,6 +46,10 @@ class OpenAIGenerator:
     async def poll(self, name: str, request: GenerationRequest) -> Generation | None:
         """The generated video, once its job has ended."""
         return await self._videos.poll(name, request)
+
+    async def download(self, url: str) -> bytes | Download | str:
+        """Reads an image that an earlier answer named by URL."""
+        return await read_output({"url": url}, self._allowed)
 
     async def generate(self, request: GenerationRequest) -> Generation:
         """Generates ``n`` images with one call."""
@@ -87,7 +92,10 @@ class OpenAIGenerator:
             outputs, problem = await read_outputs(
                 fields.get("data"), self._allowed, len(request.samples), is_cut_off=is_cut_off
             )
-        return Generation(outputs, usage=usage, run_params=sent, unusable=problem, reply=reply if problem else None)
+            if fields.get("error") and len(outputs) < len(request.samples):
+                words = read_error(fields).message
+                problem = "; ".join(filter(None, (problem, f"the answer has an error: {words}")))
+        return Generation(outputs, usage=usage, run_params=sent, unusable=problem, reply=reply)
 
 
 def _json_edit(params: Mapping[str, Any], prompt: str, images: list[Upload], mask: Upload | None) -> bytes:

@@ -97,5 +97,41 @@ class OperationFile:
         self.writer.save(self.test_id, self.model_label, file_name, data)
 
 
+@dataclass(frozen=True, slots=True)
+class DownloadFiles:
+    """Where the URLs of paid outputs of a case are written down that could not be read yet, by their SHA-256.
+
+    They may be signed, so that no cache has them. Raises ``StorageError`` if they cannot be written.
+    """
+
+    writer: OutputWriter
+    test_id: str
+    model_label: str
+
+    def read(self, digest: str) -> str | None:
+        """A URL; ``None`` if this run does not have it."""
+        folder = cells_folder(self.test_id, self.model_label)
+        path = file_inside(self.writer.folder, f"{folder}/{_download_name(digest)}")
+        with suppress(OSError, ValueError):
+            if path is not None and path.stat().st_size <= _MAX_BYTES:
+                url = path.read_text("utf-8")
+                return url if url_digest(url) == digest else None
+        return None
+
+    def write(self, url: str) -> None:
+        """Writes a URL down. It is in a store when this returns, if the run is."""
+        self.writer.save(self.test_id, self.model_label, _download_name(url_digest(url)), url.encode())
+        self.writer.flush()
+
+
+def url_digest(url: str) -> str:
+    """What stands for a URL where its signature must not be."""
+    return sha256(url.encode()).hexdigest()
+
+
+def _download_name(digest: str) -> str:
+    return f"{PREFIX}download-{digest[:_HASH_DIGITS]}.txt"
+
+
 def _hash(text: str) -> str:
     return sha256(text.encode()).hexdigest()[:_HASH_DIGITS]
