@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFilter
@@ -16,6 +17,7 @@ from visioneval.errors import GraderError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.pixels.config import LocalityGrader
 from visioneval.graders.pixels.locality import Locality, LocalityFinding, measure_locality
+from visioneval.graders.pixels.sharpening import sharpened
 from visioneval.media.images import image_at, size_of
 from visioneval.suite.cases.case import TestCase
 from visioneval.types import CaseFiles, TaskType
@@ -63,6 +65,14 @@ def noisy(output: np.ndarray, sigma: float) -> np.ndarray:
     return np.clip(output + noise, 0, 255).astype(np.uint8)
 
 
+def unsharp(output: np.ndarray, radius: float, percent: int) -> np.ndarray:
+    return np.asarray(Image.fromarray(output).filter(ImageFilter.UnsharpMask(radius, percent, 0)))
+
+
+def through_lab(output: np.ndarray) -> np.ndarray:
+    return np.asarray(cv2.cvtColor(cv2.cvtColor(output, cv2.COLOR_RGB2LAB), cv2.COLOR_LAB2RGB), np.uint8)
+
+
 HARMLESS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "as it is": lambda o: o,
     "jpeg 75": lambda o: encoded(o, "JPEG", 75),
@@ -71,6 +81,10 @@ HARMLESS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "half the size, jpeg 85": lambda o: encoded(resized(o, 0.5), "JPEG", 85),
     "14 % larger": lambda o: resized(o, 1024 / 900),
     "twice the size": lambda o: resized(o, 2),
+    "sharpened": lambda o: unsharp(o, 1, 50),
+    "sharpened, wide": lambda o: unsharp(o, 2, 50),
+    "sharpened, jpeg 85": lambda o: encoded(unsharp(o, 2, 50), "JPEG", 85),
+    "through LAB": through_lab,
     "whole shifted": lambda o: shifted(o, 3, -2),
     "whole shifted, jpeg 75": lambda o: encoded(shifted(o, -5, 4), "JPEG", 75),
 }
@@ -83,6 +97,9 @@ HARMFUL: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "patch in the corner": lambda o, m: patched(o, 0, o.shape[0] - 12),
     "patch, jpeg 75": lambda o, m: encoded(patched(o, o.shape[1] - 60, 40), "JPEG", 75),
     "patch, whole shifted": lambda o, m: shifted(patched(o, o.shape[1] - 60, 40), 3, 2),
+    "patch, sharpened": lambda o, m: unsharp(patched(o, o.shape[1] - 60, 40), 2, 100),
+    "sharpened far too much": lambda o, m: unsharp(o, 2, 300),
+    "half of it sharpened": lambda o, m: np.hstack([unsharp(o, 2, 100)[:, :210], o[:, 210:]]),
     "part moved 6": lambda o, m: with_part_moved(o, 6),
     "part moved 12": lambda o, m: with_part_moved(o, 12),
     "noise": lambda o, m: noisy(o, 15),
@@ -98,6 +115,7 @@ REAL_HARMFUL = [
     "background repainted",
     "background brightened",
     "patch",
+    "patch, sharpened",
     "patch, whole shifted",
     "part moved 6",
     "noise",
@@ -172,6 +190,11 @@ def test_the_real_edits_pass(real: Edit, name: str) -> None:
     result = measured(real, HARMLESS[name](real[1]))
     assert passes_outside(result)
     assert passes_inside(result)
+
+
+@pytest.mark.parametrize("name", ["sharpened", "sharpened, wide", "through LAB"])
+def test_a_real_image_that_was_only_sharpened_passes(real: Edit, name: str) -> None:
+    assert passes_outside(measured(real, HARMLESS[name](real[0])))
 
 
 @pytest.mark.parametrize("name", HARMFUL)
@@ -326,6 +349,28 @@ def grade(tmp_path: Path, synthetic_edit: Edit) -> Callable[..., Grade]:
         return asyncio.run(Locality(LocalityGrader(type="locality", key="local", **options)).grade(context))
 
     return run
+
+
+def test_sharpening_of_the_whole_image_is_undone_and_recorded(
+    grade: Callable[..., Grade], synthetic_edit: Edit
+) -> None:
+    passed = grade(unsharp(synthetic_edit[1], 2, 50))
+    assert passed.scores["local"] is True
+    assert passed.details["sharpening"] == pytest.approx(0.5, abs=0.1)
+    assert passed.scores["local.sharpness_outside"] > 1.2  # as it is, compared with the input
+    assert grade(synthetic_edit[1]).details["sharpening"] == 0
+    unedited = grade(unsharp(synthetic_edit[0], 2, 100))
+    assert "the edit is missing" in unedited.reasons["local"]
+
+
+def test_sharpening_keeps_colors_within_their_alpha() -> None:
+    """Premultiplied colors above alpha would be brighter than white on white."""
+    image = np.zeros((40, 40, 4), np.uint8)
+    image[:, 20:] = (90, 90, 90, 90)
+    sharp = sharpened(image, (0.5, 0.5, 0.0))
+    assert (sharp[..., 3] == image[..., 3]).all()
+    assert (sharp[..., :3] <= sharp[..., 3:]).all()
+    assert sharpened(image[..., :3], (0.5, 0.5, 0.0)).max() > 90
 
 
 def test_a_pass_carries_its_numbers_and_a_map(

@@ -51,7 +51,7 @@ class LocalityGrader(RegisteringGrader):
     type: Literal["locality"]
     tolerance: Literal["reencode", "exact"] = Field(
         default="reencode",
-        description="reencode ignores lossy encoding, a different size and a small shift of the whole image. "
+        description="reencode ignores lossy encoding, another size, sharpening, and a small shift of the whole image. "
         "exact ignores nothing: every pixel with a different RGB or alpha value counts, and max_changed_outside,"
         " max_worst_window "
         "and dilate are 0 by default.",
@@ -85,7 +85,7 @@ class LocalityGrader(RegisteringGrader):
 
     @property
     def version(self) -> str:
-        return "4"
+        return "5"
 
     @model_validator(mode="before")
     @classmethod

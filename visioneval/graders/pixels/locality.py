@@ -60,6 +60,7 @@ from visioneval.graders.pixels.registration import (
     read_pixels,
     scale_to_base,
 )
+from visioneval.graders.pixels.sharpening import amplification, sharpened
 from visioneval.graders.pixels.transparency import Mask, Pixels, alpha_changes, alpha_text, percent
 from visioneval.media.images import load_mask, room_for
 from visioneval.media.opencv import portable_opencv
@@ -69,7 +70,8 @@ from visioneval.types import Score
 @dataclass(frozen=True, slots=True)
 class LocalityFinding:
     """The measurements. A share is ``None`` if the mask leaves no pixels to measure; ``sharpness_outside`` also if the
-    base has no detail.
+    base has no detail. ``sharpening`` is by how much the detail of the whole image was amplified, which was undone: 0
+    is not, 1 is twice the detail.
 
     ``window`` is ``(left, top, width, height)`` of the worst window, in pixels of the base. ``alpha_outside`` are the
     shares of the pixels outside that changed in transparency; empty for opaque images. ``isolated`` is ``None`` if the
@@ -81,6 +83,7 @@ class LocalityFinding:
     ssim_outside: float | None
     changed_inside: float | None
     sharpness_outside: float | None
+    sharpening: float
     alpha_outside: Mapping[str, float]
     window: tuple[int, int, int, int] | None
     isolated: IsolatedChange | None
@@ -102,20 +105,25 @@ def measure_locality(base: Pixels, output: Pixels, editable: Mask, *, exact: boo
     dilated = _dilated(editable, dilate)
     aligned = scale_to_base(base, output) if exact else align(base, output, ~dilated)
     outside, inside = ~dilated & aligned.valid, editable & aligned.valid
+    share, window, ssim, sharpness = None, None, None, None
+    gains: tuple[float, ...] = ()
+    if outside.any():
+        unedited = aligned.base.copy()
+        cv2.copyTo(aligned.output, outside.astype(np.uint8), unedited)
+        ssim = round(mean_ssim(aligned.base, unedited, outside), SCORE_DIGITS)
+        sharpness = detail_ratio(aligned.base, unedited, outside)
+        if sharpness is not None and sharpness > 1 and not exact:
+            gains = amplification(aligned.base, aligned.output, outside)
+    isolated = None if exact or not outside.any() else isolated_change(aligned.whole_base, aligned.output, outside)
+    aligned = _as_sharp(aligned, gains) if gains else aligned
     pair = (base, output) if base.shape[:2] == output.shape[:2] else (aligned.whole_base, aligned.output)
     changed_outside, changed_inside = (
         changed_exactly(*pair, region) if exact else _changed_visibly(aligned, region) for region in (outside, inside)
     )
     differing = changed_outside if exact else changed_outside & different(aligned.base, aligned.output)
-    share, window, ssim, sharpness = None, None, None, None
     if outside.any():
         share, window = worst_window(changed_outside, outside)
-        unedited = aligned.base.copy()
-        cv2.copyTo(aligned.output, outside.astype(np.uint8), unedited)
-        ssim = round(mean_ssim(aligned.base, unedited, outside), SCORE_DIGITS)
-        sharpness = detail_ratio(aligned.base, unedited, outside)
         window = window if share else None
-    isolated = None if exact or not outside.any() else isolated_change(aligned.whole_base, aligned.output, outside)
     marked = window or (isolated.window if isolated else None)
     map_png = difference_map(aligned.output, changed_outside, changed_inside, editable, marked)
     return LocalityFinding(
@@ -124,6 +132,7 @@ def measure_locality(base: Pixels, output: Pixels, editable: Mask, *, exact: boo
         ssim_outside=ssim,
         changed_inside=_share(changed_inside, inside),
         sharpness_outside=None if sharpness is None else round(sharpness, SCORE_DIGITS),
+        sharpening=round(sum(gains), SCORE_DIGITS),
         alpha_outside=alpha_changes(aligned.whole_base, aligned.output, outside),
         window=window,
         isolated=isolated,
@@ -290,6 +299,7 @@ def _details(finding: LocalityFinding, config: LocalityGrader, map_path: str) ->
         "output_size": "x".join(map(str, finding.image_size)),
         **finding.color_spaces.as_details(),
         "registration": finding.registration.as_details(),
+        "sharpening": finding.sharpening,
         **({"encoded_again": finding.isolated is None} if config.tolerance == "reencode" else {}),
         "pixels_outside": finding.pixels_outside,
         "pixels_inside": finding.pixels_inside,
@@ -317,6 +327,11 @@ def _details(finding: LocalityFinding, config: LocalityGrader, map_path: str) ->
 def _changed_visibly(aligned: AlignedPair, region: Mask) -> Mask:
     coarseness = aligned.registration.coarseness
     return changed_visibly(aligned.base, aligned.output, region, grainy=aligned.whole_base, coarseness=coarseness)
+
+
+def _as_sharp(aligned: AlignedPair, gains: tuple[float, ...]) -> AlignedPair:
+    """The pair with a base as sharp as the output, which was sharpened as a whole."""
+    return replace(aligned, base=sharpened(aligned.base, gains), whole_base=sharpened(aligned.whole_base, gains))
 
 
 def _share(changed: Mask, region: Mask) -> float | None:
