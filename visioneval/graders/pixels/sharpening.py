@@ -6,11 +6,14 @@ change in one place is no filter of the whole image, so neither is mistaken for 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from visioneval.graders.pixels.difference import luma
+from visioneval.graders.pixels.registration import AlignedPair
 from visioneval.graders.pixels.transparency import Floats, Mask, Pixels
 
 MIN_AMPLIFICATION = 0.03
@@ -27,6 +30,16 @@ _BAND_ROWS = 512
 _REACH = 24
 
 
+def sharpened_alike(aligned: AlignedPair, region: Mask) -> tuple[AlignedPair, float]:
+    """The pair with a base as sharp as an output that was sharpened as a whole, and the amplification: 1 is twice the
+    contrast of fine detail, 0 is as it was."""
+    gains = amplification(aligned.base, aligned.output, region)
+    if not gains:
+        return aligned, 0.0
+    alike = replace(aligned, base=sharpened(aligned.base, gains), whole_base=sharpened(aligned.whole_base, gains))
+    return alike, round(sum(gains), _DIGITS)
+
+
 def amplification(base: Pixels, output: Pixels, region: Mask) -> tuple[float, ...]:
     """By how much the output amplifies the detail of ``base`` in ``region``, for each of ``_SCALES``.
 
@@ -39,6 +52,8 @@ def amplification(base: Pixels, output: Pixels, region: Mask) -> tuple[float, ..
     use = inside & (after > 2) & (after < 253)
     if use.sum() < 64:
         return ()
+    if np.square(after - _blurred(after, _SCALES[0]))[use].mean() <= np.square(layers[0][use]).mean():
+        return ()  # no detail was added
     details, step = layers[:, use].astype(np.float64), (after - before)[use].astype(np.float64)
     gains: NDArray[np.float64] = np.zeros(len(_SCALES))
     trust: NDArray[np.float64] = np.ones_like(step)
