@@ -17,7 +17,7 @@ from visioneval.errors import GraderError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.pixels.config import LocalityGrader
 from visioneval.graders.pixels.locality import Locality, LocalityFinding, measure_locality, outside_failure
-from visioneval.graders.pixels.sharpening import sharpened
+from visioneval.graders.pixels.sharpening import amplification, sharpened
 from visioneval.media.images import image_at, size_of
 from visioneval.suite.cases.case import TestCase
 from visioneval.types import CaseFiles, TaskType
@@ -361,6 +361,13 @@ def test_sharpening_of_the_whole_image_is_undone_and_recorded(
     assert grade(synthetic_edit[1]).details["sharpening"] == 0
     unedited = grade(unsharp(synthetic_edit[0], 2, 100))
     assert "the edit is missing" in unedited.reasons["local"]
+
+
+@pytest.mark.parametrize(("percent", "is_undone"), [(100, True), (400, False)])
+def test_only_mild_sharpening_is_undone(synthetic_edit: Edit, percent: int, is_undone: bool) -> None:
+    base = synthetic_edit[1] // 2 + 64  # without clipping, which hides how strong it is
+    gains = amplification(base, unsharp(base, 1, percent), np.ones(base.shape[:2], bool))
+    assert bool(gains) is is_undone
 
 
 def test_sharpening_keeps_colors_within_their_alpha() -> None:
