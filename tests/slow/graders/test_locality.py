@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFilter
@@ -15,7 +16,8 @@ from pydantic import ValidationError
 from visioneval.errors import GraderError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.pixels.config import LocalityGrader
-from visioneval.graders.pixels.locality import Locality, LocalityFinding, measure_locality
+from visioneval.graders.pixels.locality import Locality, LocalityFinding, measure_locality, outside_failure
+from visioneval.graders.pixels.sharpening import amplification, sharpened
 from visioneval.media.images import image_at, size_of
 from visioneval.suite.cases.case import TestCase
 from visioneval.types import CaseFiles, TaskType
@@ -63,6 +65,14 @@ def noisy(output: np.ndarray, sigma: float) -> np.ndarray:
     return np.clip(output + noise, 0, 255).astype(np.uint8)
 
 
+def unsharp(output: np.ndarray, radius: float, percent: int) -> np.ndarray:
+    return np.asarray(Image.fromarray(output).filter(ImageFilter.UnsharpMask(radius, percent, 0)))
+
+
+def through_lab(output: np.ndarray) -> np.ndarray:
+    return np.asarray(cv2.cvtColor(cv2.cvtColor(output, cv2.COLOR_RGB2LAB), cv2.COLOR_LAB2RGB), np.uint8)
+
+
 HARMLESS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "as it is": lambda o: o,
     "jpeg 75": lambda o: encoded(o, "JPEG", 75),
@@ -71,6 +81,10 @@ HARMLESS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "half the size, jpeg 85": lambda o: encoded(resized(o, 0.5), "JPEG", 85),
     "14 % larger": lambda o: resized(o, 1024 / 900),
     "twice the size": lambda o: resized(o, 2),
+    "sharpened": lambda o: unsharp(o, 1, 50),
+    "sharpened, wide": lambda o: unsharp(o, 2, 50),
+    "sharpened, jpeg 85": lambda o: encoded(unsharp(o, 2, 50), "JPEG", 85),
+    "through LAB": through_lab,
     "whole shifted": lambda o: shifted(o, 3, -2),
     "whole shifted, jpeg 75": lambda o: encoded(shifted(o, -5, 4), "JPEG", 75),
 }
@@ -83,6 +97,9 @@ HARMFUL: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "patch in the corner": lambda o, m: patched(o, 0, o.shape[0] - 12),
     "patch, jpeg 75": lambda o, m: encoded(patched(o, o.shape[1] - 60, 40), "JPEG", 75),
     "patch, whole shifted": lambda o, m: shifted(patched(o, o.shape[1] - 60, 40), 3, 2),
+    "patch, sharpened": lambda o, m: unsharp(patched(o, o.shape[1] - 60, 40), 2, 100),
+    "sharpened far too much": lambda o, m: unsharp(o, 2, 300),
+    "half of it sharpened": lambda o, m: np.hstack([unsharp(o, 2, 100)[:, :210], o[:, 210:]]),
     "part moved 6": lambda o, m: with_part_moved(o, 6),
     "part moved 12": lambda o, m: with_part_moved(o, 12),
     "noise": lambda o, m: noisy(o, 15),
@@ -98,6 +115,7 @@ REAL_HARMFUL = [
     "background repainted",
     "background brightened",
     "patch",
+    "patch, sharpened",
     "patch, whole shifted",
     "part moved 6",
     "noise",
@@ -172,6 +190,11 @@ def test_the_real_edits_pass(real: Edit, name: str) -> None:
     result = measured(real, HARMLESS[name](real[1]))
     assert passes_outside(result)
     assert passes_inside(result)
+
+
+@pytest.mark.parametrize("name", ["sharpened", "sharpened, wide", "through LAB"])
+def test_a_real_image_that_was_only_sharpened_passes(real: Edit, name: str) -> None:
+    assert passes_outside(measured(real, HARMLESS[name](real[0])))
 
 
 @pytest.mark.parametrize("name", HARMFUL)
@@ -326,6 +349,35 @@ def grade(tmp_path: Path, synthetic_edit: Edit) -> Callable[..., Grade]:
         return asyncio.run(Locality(LocalityGrader(type="locality", key="local", **options)).grade(context))
 
     return run
+
+
+def test_sharpening_of_the_whole_image_is_undone_and_recorded(
+    grade: Callable[..., Grade], synthetic_edit: Edit
+) -> None:
+    passed = grade(unsharp(synthetic_edit[1], 2, 50))
+    assert passed.scores["local"] is True
+    assert passed.details["sharpening"] == pytest.approx(0.5, abs=0.1)
+    assert passed.scores["local.sharpness_outside"] > 1.2  # as it is, compared with the input
+    assert grade(synthetic_edit[1]).details["sharpening"] == 0
+    unedited = grade(unsharp(synthetic_edit[0], 2, 100))
+    assert "the edit is missing" in unedited.reasons["local"]
+
+
+@pytest.mark.parametrize(("percent", "is_undone"), [(100, True), (400, False)])
+def test_only_mild_sharpening_is_undone(synthetic_edit: Edit, percent: int, is_undone: bool) -> None:
+    base = synthetic_edit[1] // 2 + 64  # without clipping, which hides how strong it is
+    gains = amplification(base, unsharp(base, 1, percent), np.ones(base.shape[:2], bool))
+    assert bool(gains) is is_undone
+
+
+def test_sharpening_keeps_colors_within_their_alpha() -> None:
+    """Premultiplied colors above alpha would be brighter than white on white."""
+    image = np.zeros((40, 40, 4), np.uint8)
+    image[:, 20:] = (90, 90, 90, 90)
+    sharp = sharpened(image, (0.5, 0.5, 0.0))
+    assert (sharp[..., 3] == image[..., 3]).all()
+    assert (sharp[..., :3] <= sharp[..., 3:]).all()
+    assert sharpened(image[..., :3], (0.5, 0.5, 0.0)).max() > 90
 
 
 def test_a_pass_carries_its_numbers_and_a_map(
@@ -511,3 +563,109 @@ def test_identical_pixels_have_not_changed(synthetic_edit: Edit) -> None:
     assert 0 < result.changed_outside <= differs
     assert result.worst_window is not None
     assert result.worst_window > 0.9
+
+
+def redrawn(output: np.ndarray) -> np.ndarray:
+    """What a model that paints every pixel again leaves: all moved a little, toned, smoothed, sharpened and encoded."""
+    height, width = output.shape[:2]
+    rows, columns = np.mgrid[:height, :width].astype(np.float32)
+    across = columns + np.sin(rows / height * 4).astype(np.float32) * 1.5
+    down = rows + np.cos(columns / width * 3).astype(np.float32) * 1.2
+    moved = cv2.remap(output, across, down, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE).astype(float)
+    toned = np.clip(moved + 8 * np.sin(moved / 255 * 3), 0, 255).astype(np.uint8)
+    return encoded(unsharp(np.asarray(cv2.GaussianBlur(toned, (0, 0), 0.8), np.uint8), 1.5, 100), "JPEG", 88)
+
+
+REDRAWN_HARMFUL: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "patch": lambda o: patched(o, o.shape[1] - 60, 40),
+    "part moved": lambda o: with_part_moved(o, 12),
+    "zoomed": lambda o: resized(o, 1.1)[: o.shape[0], : o.shape[1]],
+    "mirrored": lambda o: o[:, ::-1].copy(),
+    "another image": lambda o: np.rot90(o, 2).copy(),
+}
+
+
+def test_a_redraw_passes_as_redrawn_only(grade: Callable[..., Grade], synthetic_edit: Edit) -> None:
+    output = redrawn(synthetic_edit[1])
+    assert grade(output).scores["local"] is False
+    result = grade(output, tolerance="redrawn")
+    assert result.scores["local"] is True, result.reasons
+    names = ("content_change", "redraw", "tone", "displacement")
+    assert all(result.scores[f"local.{name}"] > 0 for name in names[1:])
+    assert result.scores["local.displacement"] <= 0.006
+    assert not any(f"local.{name}" in grade(synthetic_edit[1]).scores for name in names)
+    assert "local.isolated_change" not in result.scores
+
+
+@pytest.mark.parametrize("name", REDRAWN_HARMFUL)
+def test_damage_in_a_redraw_fails(grade: Callable[..., Grade], synthetic_edit: Edit, name: str) -> None:
+    result = grade(redrawn(REDRAWN_HARMFUL[name](synthetic_edit[1])), tolerance="redrawn")
+    assert result.scores["local"] is False
+    assert "were undone" in result.reasons["local"]
+
+
+def test_a_change_in_a_redraw_is_located(grade: Callable[..., Grade], synthetic_edit: Edit) -> None:
+    output = synthetic_edit[1].copy()
+    output[280:310, 30:60] = 255 - output[280:310, 30:60]
+    result = grade(redrawn(output), tolerance="redrawn")
+    window = result.details["redraw_window"]
+    assert 20 <= window["left"] <= 65
+    assert 270 <= window["top"] <= 315
+    assert f"x {window['left']} to {window['left'] + window['width']}" in result.reasons["local"]
+    assert grade(redrawn(output), tolerance="redrawn", max_content_change=300, max_redraw=300).scores["local"] is True
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "limit"),
+    [("redrawn", {"max_worst_window": 0.5}), ("redrawn", {"max_isolated_change": 9}), ("reencode", {"max_redraw": 4})],
+)
+def test_a_limit_that_is_not_read_is_refused(tolerance: str, limit: dict[str, float]) -> None:
+    with pytest.raises(ValidationError, match=rf"'{next(iter(limit))}' is no limit of 'tolerance: {tolerance}'"):
+        LocalityGrader.model_validate({"type": "locality", "key": "k", "tolerance": tolerance, **limit})
+
+
+def test_a_redraw_without_anything_outside_the_mask_is_not_measured(
+    grade: Callable[..., Grade], synthetic_edit: Edit
+) -> None:
+    result = grade(synthetic_edit[1], np.ones_like(synthetic_edit[2]), tolerance="redrawn")
+    assert (result.scores["local"], result.scores["local.content_change"]) == (None, None)
+    assert result.error == "no pixel is outside the mask"
+    frame = np.ones_like(synthetic_edit[2])
+    frame[:1] = False
+    thin = grade(synthetic_edit[1], frame, tolerance="redrawn", dilate=0)
+    assert (thin.scores["local"], thin.scores["local.redraw"]) == (None, None)
+    assert thin.error == "too little is outside the mask to tell a redraw from a change"
+
+
+def test_a_redraw_of_another_size_or_transparency_is_measured(
+    grade: Callable[..., Grade], synthetic_edit: Edit
+) -> None:
+    assert grade(resized(redrawn(synthetic_edit[1]), 1.5), tolerance="redrawn").scores["local"] is True
+    clear = np.dstack([synthetic_edit[1], np.full(synthetic_edit[2].shape, 255, np.uint8)])
+    assert grade(clear, tolerance="redrawn").scores["local"] is True
+    clear[270:320, 20:80, 3] = 0
+    gone = grade(clear, tolerance="redrawn")
+    assert gone.scores["local"] is False
+    assert "became more transparent" in gone.reasons["local"]
+
+
+REDRAWS = {
+    "step_pendant_cn": True,
+    "step_poster_cn": True,
+    "nano_camera_glass": True,
+    "step_jacket_cn": False,
+    "nano_scribbles": False,
+    "nano_dessert": False,
+}
+
+
+@pytest.mark.parametrize("name", REDRAWS)
+def test_redraws_by_real_models(name: str) -> None:
+    folder = Path(__file__).resolve().parents[4] / "shared" / "data" / "redraws"
+    if not folder.is_dir():
+        pytest.skip("../shared/data is not here")
+    base, output = (np.asarray(Image.open(folder / f"{name}_{kind}.png").convert("RGB")) for kind in ("base", "out"))
+    mask = np.asarray(Image.open(folder / f"{name}_mask.png").convert("RGBA"))[..., 3] == 0
+    config = LocalityGrader(type="locality", key="k", tolerance="redrawn")
+    result = measure_locality(base, output, mask, exact=False, dilate=8, redrawn=True)
+    assert (outside_failure(result, config) is None) is REDRAWS[name]

@@ -88,7 +88,9 @@ def test_damage_grows_with_its_strength(kind: Kind) -> None:
     assert sums[-1] > 0
 
 
-@pytest.mark.parametrize("name", ["patch", "stroke", "recolor", "erased", "moved", "background", "watermark"])
+@pytest.mark.parametrize(
+    "name", ["patch", "stroke", "recolor", "erased", "moved", "background", "watermark", "warped", "letter"]
+)
 def test_local_damage_stays_in_the_region(name: str) -> None:
     region = np.zeros((180, 240), bool)
     region[80:, :] = True
@@ -197,13 +199,15 @@ def test_an_added_line_overlaps_no_text_and_needs_a_case_that_forbids_it() -> No
         lettering.added_line(subject(expect=Expect(text=ExpectText(required=(TEXT,)))), generator())
 
 
-@pytest.mark.parametrize("name", ["jpeg", "webp", "resized", "half_pixel", "gamma", "metadata", "png"])
+@pytest.mark.parametrize(
+    "name", ["jpeg", "webp", "resized", "half_pixel", "gamma", "metadata", "png", "sharpened", "grain", "redrawn"]
+)
 def test_harmless_changes_are_small(name: str) -> None:
     mime = {"jpeg": "image/jpeg", "webp": "image/webp"}.get(name, "image/png")
     for level in range(len(BY_NAME[f"harmless.{name}"].levels)):
         image = changed(f"harmless.{name}", level, of=subject(mime=mime))
         assert image.shape == scene().shape
-        assert difference(image).mean() < 9
+        assert difference(image).mean() < (12 if name == "redrawn" else 9)  # a redraw has another tone by up to 8
     if name in ("png", "metadata"):
         assert not difference(image).any()
 

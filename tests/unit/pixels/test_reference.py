@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFilter
 
 from visioneval.errors import GraderError
 from visioneval.graders.base import Grade, GradingContext
@@ -59,6 +59,7 @@ def test_the_reference_itself_is_perfect(tmp_path: Path, scene: np.ndarray) -> N
         "ref": True,
         "ref.ssim": pytest.approx(1),
         "ref.delta_e": 0,
+        "ref.worst_window": 0,
         "ref.shift": 0,
         "ref.magnification": 1,
     }
@@ -96,8 +97,32 @@ def test_a_tint_fails_only_on_colour(tmp_path: Path, scene: np.ndarray) -> None:
     assert "structural" not in grade.reasons["ref"]
 
 
+def test_a_small_change_fails_by_its_window(tmp_path: Path, scene: np.ndarray) -> None:
+    output = scene.copy()
+    output[40:52, 300:312] = 0 if scene[40:52, 300:312].mean() > 127 else 255
+    for changed in (output, jpeg(output, 75)):
+        grade = graded(tmp_path, scene, changed)
+        assert grade.scores["ref"] is False
+        assert grade.scores["ref.ssim"] > 0.85
+        assert "of the window at x" in grade.reasons["ref"]
+        assert "structural" not in grade.reasons["ref"]
+        window = grade.details["window"]
+        assert window["left"] - 2 <= 300 <= 312 <= window["left"] + 26
+        assert graded(tmp_path, scene, changed, max_worst_window=1).scores["ref"] is True
+
+
+def test_sharpening_of_the_whole_image_is_no_change_of_a_window(tmp_path: Path, scene: np.ndarray) -> None:
+    sharp = np.asarray(Image.fromarray(scene).filter(ImageFilter.UnsharpMask(1, 50, 0)))
+    grade = graded(tmp_path, scene, sharp)
+    assert grade.scores["ref"] is True, grade.reasons
+    assert grade.details["sharpening"] > 0.2
+
+
 def test_limits_are_the_suites(tmp_path: Path, scene: np.ndarray) -> None:
-    assert graded(tmp_path, scene, scene[::-1].copy(), min_ssim=-1, max_delta_e=200).scores["ref"] is True
+    assert (
+        graded(tmp_path, scene, scene[::-1].copy(), min_ssim=-1, max_delta_e=200, max_worst_window=1).scores["ref"]
+        is True
+    )
     assert graded(tmp_path, scene, jpeg(scene, 75), min_ssim=0.999).scores["ref"] is False
 
 

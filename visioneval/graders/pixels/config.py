@@ -11,6 +11,8 @@ from visioneval.suite.cases.case import TestCase
 from visioneval.suite.entries.graders import AMOUNT_DOWN, SHARE_DOWN, SSIM, YES, BaseGrader, Share, is_video
 from visioneval.types import Metric
 
+_OF_OTHERS = ("max_changed_outside", "max_worst_window", "max_isolated_change")
+_OF_REDRAWN = ("max_content_change", "max_redraw")
 _FACTOR = Metric(type="number", range=(1, None), better="lower")
 _SHARE = Metric(type="number", range=(0, 1), better="none")
 _DETAIL = Metric(type="number", range=(0, None), better="higher")
@@ -40,21 +42,29 @@ class RegisteringGrader(BaseGrader):
 class LocalityGrader(RegisteringGrader):
     """An edit that stays inside its mask."""
 
-    needs: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("", ".changed_outside", ".worst_window", ".ssim_outside", ".changed_inside", ".sharpness_outside"),
-        "images and an editable mask",
-    ) | dict.fromkeys(
-        (".shift", ".magnification", ".isolated_change"),
-        "images and an editable mask, and not with tolerance: exact",
+    needs: ClassVar[Mapping[str, str]] = (
+        dict.fromkeys(
+            ("", ".changed_outside", ".worst_window", ".ssim_outside", ".changed_inside", ".sharpness_outside"),
+            "images and an editable mask",
+        )
+        | dict.fromkeys(
+            (".shift", ".magnification", ".isolated_change"),
+            "images and an editable mask, and not with tolerance: exact",
+        )
+        | dict.fromkeys(
+            (".content_change", ".redraw", ".tone", ".displacement"),
+            "images and an editable mask, and only with tolerance: redrawn",
+        )
     )
 
     type: Literal["locality"]
-    tolerance: Literal["reencode", "exact"] = Field(
+    tolerance: Literal["reencode", "exact", "redrawn"] = Field(
         default="reencode",
-        description="reencode ignores lossy encoding, a different size and a small shift of the whole image. "
+        description="reencode ignores lossy encoding, another size, sharpening, and a small shift of the whole image. "
         "exact ignores nothing: every pixel with a different RGB or alpha value counts, and max_changed_outside,"
         " max_worst_window "
-        "and dilate are 0 by default.",
+        "and dilate are 0 by default. redrawn also ignores what a model that paints every pixel again changes "
+        "everywhere: a smooth displacement, tone, sharpness, grain and texture. It has limits of its own.",
     )
     max_changed_outside: Share = Field(
         default=0.01, description="The largest share of pixels outside the mask that may visibly change."
@@ -79,13 +89,29 @@ class LocalityGrader(RegisteringGrader):
         description="The smallest share of the fine detail outside the mask that must be left: JPEG, WebP and resizing "
         "leave 0.6 or more, a blur of 2 pixels 0.3 or less.",
     )
+    max_content_change: Annotated[float, Field(ge=0)] = Field(
+        default=5.0,
+        description="With tolerance: redrawn, the largest color difference (CIE76) of a window beyond twice that of "
+        "nine of ten windows, after displacement and tone were undone. A window has 1/40 of the shorter side.",
+    )
+    max_redraw: Annotated[float, Field(ge=0)] = Field(
+        default=8.0,
+        description="With tolerance: redrawn, the largest color difference (CIE76) that nine of ten windows may have: "
+        "more is another image.",
+    )
     dilate: Annotated[int, Field(ge=0, le=512)] = Field(
         default=8, description="Width in pixels of the border around the mask that may also change."
     )
 
     @property
     def version(self) -> str:
-        return "4"
+        return "5"
+
+    @property
+    def redraws(self) -> dict[str, Metric]:
+        """The metrics of ``tolerance: redrawn``."""
+        names = ("content_change", "redraw", "tone", "displacement")
+        return {f"{self.key}.{name}": AMOUNT_DOWN for name in names}
 
     @model_validator(mode="before")
     @classmethod
@@ -93,6 +119,17 @@ class LocalityGrader(RegisteringGrader):
         if isinstance(value, dict) and value.get("tolerance") == "exact":
             return {"max_changed_outside": 0, "max_worst_window": 0, "dilate": 0, **value}
         return value
+
+    @model_validator(mode="after")
+    def _limits_are_read(self) -> LocalityGrader:
+        unread = _OF_OTHERS if self.tolerance == "redrawn" else _OF_REDRAWN
+        for name in unread:
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(
+                    f"'{name}' is no limit of 'tolerance: {self.tolerance}', whose limits are "
+                    + " and ".join(_OF_REDRAWN if self.tolerance == "redrawn" else _OF_OTHERS)
+                )
+        return self
 
     @property
     def measures_locally(self) -> bool:
@@ -108,7 +145,8 @@ class LocalityGrader(RegisteringGrader):
             f"{self.key}.ssim_outside": SSIM,
             f"{self.key}.changed_inside": _SHARE,
             f"{self.key}.sharpness_outside": _DETAIL,
-            **(self.moves if self.tolerance == "reencode" else {}),
+            **(self.moves if self.tolerance != "exact" else {}),
+            **(self.redraws if self.tolerance == "redrawn" else {}),
             **({f"{self.key}.isolated_change": AMOUNT_DOWN} if self.tolerance == "reencode" else {}),
         }
 
@@ -120,13 +158,13 @@ class ReferenceGrader(RegisteringGrader):
     """Similarity to a reference image."""
 
     needs: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("", ".ssim", ".delta_e", ".shift", ".magnification"), "a reference"
+        ("", ".ssim", ".delta_e", ".worst_window", ".shift", ".magnification"), "a reference"
     )
 
     type: Literal["reference"]
     min_ssim: Annotated[float, Field(ge=-1, le=1)] = Field(
-        default=0.9,
-        description="The smallest structural similarity: re-encoding gives 0.95 or more, a different image 0.4 or"
+        default=0.85,
+        description="The smallest structural similarity: re-encoding gives 0.88 or more, a different image 0.4 or"
         " less.",
     )
     max_delta_e: Annotated[float, Field(ge=0, le=200)] = Field(
@@ -134,10 +172,15 @@ class ReferenceGrader(RegisteringGrader):
         description="The largest mean color difference (CIEDE2000): re-encoding gives less than 2.5, "
         "brightening by 12 of 255 levels gives 3.5, a different image 20 or more.",
     )
+    max_worst_window: Share = Field(
+        default=0.15,
+        description="The largest share that may visibly change in any window of 24 x 24 pixels; a 12 x 12 patch is a "
+        "quarter of a window.",
+    )
 
     @property
     def version(self) -> str:
-        return "3"
+        return "4"
 
     @property
     def measures_locally(self) -> bool:
@@ -150,6 +193,7 @@ class ReferenceGrader(RegisteringGrader):
             self.key: YES,
             f"{self.key}.ssim": SSIM,
             f"{self.key}.delta_e": AMOUNT_DOWN,
+            f"{self.key}.worst_window": SHARE_DOWN,
             **self.moves,
         }
 

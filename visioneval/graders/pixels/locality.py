@@ -20,6 +20,8 @@ transparent: its soft edge may change too.
   measured with ``tolerance: exact``, which undoes nothing, and where the aspect ratio differs.
 - ``<key>.isolated_change``, 0 and up: the pixels of the largest change that stands alone (``isolated``). Not measured
   with ``tolerance: exact``, nor in outputs that were encoded again.
+- With ``tolerance: redrawn``, ``<key>.content_change``, ``.redraw``, ``.tone`` and ``.displacement`` (``redrawn``),
+  which the verdict reads instead of ``changed_outside``, ``worst_window`` and ``isolated_change``.
 - ``<key>``: the output has the base's aspect ratio, and all of these but ``ssim_outside`` are within the limits.
 """
 
@@ -51,6 +53,7 @@ from visioneval.graders.pixels.difference import (
 )
 from visioneval.graders.pixels.difference_map import difference_map
 from visioneval.graders.pixels.isolated import IsolatedChange, isolated_change
+from visioneval.graders.pixels.redrawn import Redraw, measure_redraw
 from visioneval.graders.pixels.registration import (
     AlignedPair,
     ColorSpaces,
@@ -60,6 +63,7 @@ from visioneval.graders.pixels.registration import (
     read_pixels,
     scale_to_base,
 )
+from visioneval.graders.pixels.sharpening import sharpened_alike
 from visioneval.graders.pixels.transparency import Mask, Pixels, alpha_changes, alpha_text, percent
 from visioneval.media.images import load_mask, room_for
 from visioneval.media.opencv import portable_opencv
@@ -69,7 +73,8 @@ from visioneval.types import Score
 @dataclass(frozen=True, slots=True)
 class LocalityFinding:
     """The measurements. A share is ``None`` if the mask leaves no pixels to measure; ``sharpness_outside`` also if the
-    base has no detail.
+    base has no detail. ``sharpening`` is by how much the detail of the whole image was amplified, which was undone: 0
+    is not, 1 is twice the detail.
 
     ``window`` is ``(left, top, width, height)`` of the worst window, in pixels of the base. ``alpha_outside`` are the
     shares of the pixels outside that changed in transparency; empty for opaque images. ``isolated`` is ``None`` if the
@@ -81,9 +86,11 @@ class LocalityFinding:
     ssim_outside: float | None
     changed_inside: float | None
     sharpness_outside: float | None
+    sharpening: float
     alpha_outside: Mapping[str, float]
     window: tuple[int, int, int, int] | None
     isolated: IsolatedChange | None
+    redraw: Redraw | None
     pixels_outside: int
     pixels_inside: int
     registration: Registration
@@ -94,29 +101,35 @@ class LocalityFinding:
 
 
 @portable_opencv()
-def measure_locality(base: Pixels, output: Pixels, editable: Mask, *, exact: bool, dilate: int) -> LocalityFinding:
+def measure_locality(
+    base: Pixels, output: Pixels, editable: Mask, *, exact: bool, dilate: int, redrawn: bool = False
+) -> LocalityFinding:
     """Measures an edit. ``editable`` is True inside the mask and has the size of ``base``, ``output`` any size.
 
-    Both images are RGB or straight RGBA.
+    Both images are RGB or straight RGBA. With ``redrawn``, also measures whether a redraw shows the same.
     """
     dilated = _dilated(editable, dilate)
     aligned = scale_to_base(base, output) if exact else align(base, output, ~dilated)
     outside, inside = ~dilated & aligned.valid, editable & aligned.valid
+    share, window, ssim, sharpness, sharpening = None, None, None, None, 0.0
+    if outside.any():
+        unedited = aligned.base.copy()
+        cv2.copyTo(aligned.output, outside.astype(np.uint8), unedited)
+        ssim = round(mean_ssim(aligned.base, unedited, outside), SCORE_DIGITS)
+        sharpness = detail_ratio(aligned.base, unedited, outside)
+    isolated = None if exact or not outside.any() else isolated_change(aligned.whole_base, aligned.output, outside)
+    redraw = measure_redraw(aligned.base, aligned.output, outside) if redrawn else None
+    if not exact:
+        aligned, sharpening = sharpened_alike(aligned, outside)
     pair = (base, output) if base.shape[:2] == output.shape[:2] else (aligned.whole_base, aligned.output)
     changed_outside, changed_inside = (
         changed_exactly(*pair, region) if exact else _changed_visibly(aligned, region) for region in (outside, inside)
     )
     differing = changed_outside if exact else changed_outside & different(aligned.base, aligned.output)
-    share, window, ssim, sharpness = None, None, None, None
     if outside.any():
         share, window = worst_window(changed_outside, outside)
-        unedited = aligned.base.copy()
-        cv2.copyTo(aligned.output, outside.astype(np.uint8), unedited)
-        ssim = round(mean_ssim(aligned.base, unedited, outside), SCORE_DIGITS)
-        sharpness = detail_ratio(aligned.base, unedited, outside)
         window = window if share else None
-    isolated = None if exact or not outside.any() else isolated_change(aligned.whole_base, aligned.output, outside)
-    marked = window or (isolated.window if isolated else None)
+    marked = redraw.window if redraw else window or (isolated.window if isolated else None)
     map_png = difference_map(aligned.output, changed_outside, changed_inside, editable, marked)
     return LocalityFinding(
         changed_outside=_share(differing, outside),
@@ -124,9 +137,11 @@ def measure_locality(base: Pixels, output: Pixels, editable: Mask, *, exact: boo
         ssim_outside=ssim,
         changed_inside=_share(changed_inside, inside),
         sharpness_outside=None if sharpness is None else round(sharpness, SCORE_DIGITS),
+        sharpening=sharpening,
         alpha_outside=alpha_changes(aligned.whole_base, aligned.output, outside),
         window=window,
         isolated=isolated,
+        redraw=redraw,
         pixels_outside=int(outside.sum()),
         pixels_inside=int(inside.sum()),
         registration=aligned.registration,
@@ -149,13 +164,15 @@ class Locality:
         if base is None or mask is None:
             raise GraderError("the case has no input image, or no editable mask")
         output, exact = context.generated.path, config.tolerance == "exact"
-        files, options = {"base": base, "mask": mask, "output": output}, {"exact": exact, "dilate": config.dilate}
-        run = partial(_measure_files, base, mask, output, exact=exact, dilate=config.dilate)
+        files = {"base": base, "mask": mask, "output": output}
+        redrawn = config.tolerance == "redrawn"
+        options = {"exact": exact, "dilate": config.dilate, "redrawn": redrawn}
+        run = partial(_measure_files, base, mask, output, exact=exact, dilate=config.dilate, redrawn=redrawn)
         finding = await context.measure(
             Measure("locality", files, run, LocalityFinding, options=options, tool_versions=TOOL_VERSIONS)
         )
         map_path = await save_image(context, f"{config.key}.difference.png", finding.difference_map)
-        failures, unmeasured = _failures(finding, config), _unmeasured(finding)
+        failures, unmeasured = _failures(finding, config), _unmeasured(finding, config)
         passed: Score = False if failures else None if unmeasured else True
         return Grade(
             scores=_scores(config, passed, finding),
@@ -166,14 +183,14 @@ class Locality:
         )
 
 
-def _measure_files(base: Path, mask: Path, output: Path, *, exact: bool, dilate: int) -> LocalityFinding:
+def _measure_files(base: Path, mask: Path, output: Path, *, exact: bool, dilate: int, redrawn: bool) -> LocalityFinding:
     """Measures the files of an edit. Raises ``GraderError`` if one does not decode, or the mask does not fit."""
     with room_for(base, mask, output):
         base_pixels, editable = read_pixels(base, as_stored=exact), _read_mask(mask)
         if editable.shape != base_pixels.shape[:2]:
             raise GraderError(f"the mask {mask} is {_size(editable)}, the base image {base} is {_size(base_pixels)}")
         pixels = read_pixels(output, as_stored=exact)
-        finding = measure_locality(base_pixels, pixels, editable, exact=exact, dilate=dilate)
+        finding = measure_locality(base_pixels, pixels, editable, exact=exact, dilate=dilate, redrawn=redrawn)
         return replace(finding, color_spaces=read_color_spaces(base, output))
 
 
@@ -193,7 +210,12 @@ def _scores(config: LocalityGrader, passed: Score, finding: LocalityFinding) -> 
             scores[f"{key}.isolated_change"] = finding.isolated.pixels
         elif not finding.pixels_outside:
             scores[f"{key}.isolated_change"] = None
+    if config.tolerance != "exact":
         scores |= finding.registration.scores(config, finding.base_size)
+    if config.tolerance == "redrawn":
+        redraw = finding.redraw
+        values = (redraw.content, redraw.overall, redraw.tone, redraw.displacement) if redraw else (None,) * 4
+        scores |= dict(zip(config.redraws, values, strict=True))
     return scores
 
 
@@ -215,7 +237,7 @@ def _failures(finding: LocalityFinding, config: LocalityGrader) -> list[str]:
         failures.append(colors)
     outside = outside_failure(finding, config)
     if outside is not None:
-        noted = colors if config.tolerance == "reencode" else None
+        noted = None if config.tolerance == "exact" else colors
         failures.append("; ".join(filter(None, [outside, alpha_text(finding.alpha_outside), noted])))
     failures += finding.registration.failures(config, finding.base_size)
     sharpness = finding.sharpness_outside
@@ -240,6 +262,8 @@ def _failures(finding: LocalityFinding, config: LocalityGrader) -> list[str]:
 
 def outside_failure(finding: LocalityFinding, config: LocalityGrader) -> str | None:
     """Why the pixels outside the mask fail, if they do; the first limit that is exceeded."""
+    if config.tolerance == "redrawn":
+        return _redraw_failure(finding.redraw, config) if finding.redraw else None
     return _spread_failure(finding, config) or _isolated_failure(finding.isolated, config)
 
 
@@ -264,6 +288,26 @@ def _spread_failure(finding: LocalityFinding, config: LocalityGrader) -> str | N
     return None
 
 
+def _redraw_failure(redraw: Redraw, config: LocalityGrader) -> str | None:
+    undone = (
+        f"after a displacement of up to {percent(redraw.displacement)} of the shorter side and a change of tone by"
+        f" {redraw.tone:g} levels were undone"
+    )
+    if redraw.overall > config.max_redraw:
+        return (
+            "outside the mask, the output shows something else: one of ten windows differs by"
+            f" {redraw.overall:g} or more (CIE76), above the limit of {config.max_redraw:g}, {undone}"
+        )
+    if redraw.content > config.max_content_change:
+        left, top, width, height = redraw.window
+        return (
+            f"outside the mask, the {redraw.cause} changed at x {left} to {left + width}, y {top} to {top + height}:"
+            f" by {redraw.content:g} (CIE76) more than twice the rest, above the limit of"
+            f" {config.max_content_change:g}, {undone}"
+        )
+    return None
+
+
 def _isolated_failure(isolated: IsolatedChange | None, config: LocalityGrader) -> str | None:
     if isolated is None or isolated.window is None or isolated.pixels <= config.max_isolated_change:
         return None
@@ -274,10 +318,12 @@ def _isolated_failure(isolated: IsolatedChange | None, config: LocalityGrader) -
     )
 
 
-def _unmeasured(finding: LocalityFinding) -> str | None:
+def _unmeasured(finding: LocalityFinding, config: LocalityGrader) -> str | None:
     empty = []
     if finding.changed_outside is None:
         empty.append("no pixel is outside the mask")
+    elif config.tolerance == "redrawn" and finding.redraw is None:
+        empty.append("too little is outside the mask to tell a redraw from a change")
     if finding.changed_inside is None:
         empty.append("no pixel is inside the mask")
     return "; ".join(empty) or None
@@ -290,6 +336,7 @@ def _details(finding: LocalityFinding, config: LocalityGrader, map_path: str) ->
         "output_size": "x".join(map(str, finding.image_size)),
         **finding.color_spaces.as_details(),
         "registration": finding.registration.as_details(),
+        "sharpening": finding.sharpening,
         **({"encoded_again": finding.isolated is None} if config.tolerance == "reencode" else {}),
         "pixels_outside": finding.pixels_outside,
         "pixels_inside": finding.pixels_inside,
@@ -304,12 +351,22 @@ def _details(finding: LocalityFinding, config: LocalityGrader, map_path: str) ->
             "max_changed_outside": config.max_changed_outside,
             "max_worst_window": config.max_worst_window,
             "max_isolated_change": config.max_isolated_change,
+            **(
+                {"max_content_change": config.max_content_change, "max_redraw": config.max_redraw}
+                if config.tolerance == "redrawn"
+                else {}
+            ),
             "min_changed_inside": config.min_changed_inside,
             "max_shift": config.max_shift,
             "max_magnification": config.max_magnification,
             "min_sharpness_outside": config.min_sharpness_outside,
             "dilate": config.dilate,
         },
+        **(
+            {"redraw_window": dict(zip(("left", "top", "width", "height"), finding.redraw.window, strict=True))}
+            if finding.redraw
+            else {}
+        ),
         "difference_map": map_path,
     }
 

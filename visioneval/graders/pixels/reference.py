@@ -4,12 +4,15 @@ Metrics over the reference's pixels, after the output is scaled and registered t
 
 - ``<key>.ssim``, -1..1, 1 is identical: the mean structural similarity of luma (Wang et al. 2004).
 - ``<key>.delta_e``, 0 and up: the mean color difference, CIEDE2000 (Sharma et al. 2005); 1 is just noticeable.
+- ``<key>.worst_window``, 0..1: the largest share of any window of 24 x 24 pixels in which a change is seen, as
+  ``locality`` measures it, so that a small change cannot hide in the averages. Sharpening of the whole image is undone
+  before.
 - ``<key>.shift``, 0 and up, and ``<key>.magnification``, 1 and up: the shift of the whole image, as a share of the
   reference's shorter side, and the factor by which it is enlarged or reduced, which were undone before the comparison.
   Not measured where the aspect ratio differs.
 - ``<key>``: the output has the reference's aspect ratio, and all metrics are within the limits.
 
-All are rounded to 4 decimals first, so that the record and the verdict agree.
+All but the share are rounded to 4 decimals first, so that the record and the verdict agree.
 
 Where either image has transparency, both are compared on black and on white, and each pixel counts with the worse of
 the two. Pixels that are fully transparent in both do not count.
@@ -35,6 +38,7 @@ from visioneval.graders.pixels.difference import (
     different,
     mean_delta_e,
     mean_ssim,
+    worst_window,
 )
 from visioneval.graders.pixels.difference_map import difference_map
 from visioneval.graders.pixels.registration import (
@@ -45,7 +49,8 @@ from visioneval.graders.pixels.registration import (
     read_color_spaces,
     read_pixels,
 )
-from visioneval.graders.pixels.transparency import Mask, Pixels, alpha_changes, alpha_text, visible_pixels
+from visioneval.graders.pixels.sharpening import sharpened_alike
+from visioneval.graders.pixels.transparency import Mask, Pixels, alpha_changes, alpha_text, percent, visible_pixels
 from visioneval.media.images import room_for
 from visioneval.media.opencv import portable_opencv
 
@@ -53,6 +58,9 @@ from visioneval.media.opencv import portable_opencv
 @dataclass(frozen=True, slots=True)
 class ReferenceFinding:
     """``ssim`` is -1..1, ``delta_e`` a mean CIEDE2000, ``changed`` the share of pixels that changed visibly.
+
+    ``window`` is ``(left, top, width, height)`` of the worst window in the reference; ``None`` without a change.
+    ``sharpening`` is by how much fine detail was amplified in the whole image: 0 is not, 1 is twice the contrast.
 
     ``alpha`` are the shares of the pixels that changed in transparency; empty for opaque images.
 
@@ -64,6 +72,9 @@ class ReferenceFinding:
     ssim: float
     delta_e: float
     changed: float
+    worst_window: float
+    window: tuple[int, int, int, int] | None
+    sharpening: float
     alpha: Mapping[str, float]
     registration: Registration
     difference_map: bytes
@@ -75,22 +86,27 @@ def measure_reference(reference: Pixels, output: Pixels) -> ReferenceFinding:
     """Measures an output of any size against the reference. Both are RGB or straight RGBA."""
     aligned = align(reference, output)
     region = compared_region(aligned)
+    alike, sharpening = sharpened_alike(aligned, region)
     changed = changed_visibly(
-        aligned.base,
-        aligned.output,
+        alike.base,
+        alike.output,
         region,
-        grainy=aligned.whole_base,
+        grainy=alike.whole_base,
         coarseness=aligned.registration.coarseness,
     )
+    worst, window = worst_window(changed, region)
     return ReferenceFinding(
         image_size=(output.shape[1], output.shape[0]),
         reference_size=(reference.shape[1], reference.shape[0]),
         ssim=round(mean_ssim(aligned.base, aligned.output, region), SCORE_DIGITS),
         delta_e=round(mean_delta_e(aligned.base, aligned.output, region), SCORE_DIGITS),
         changed=int((changed & different(aligned.base, aligned.output)).sum()) / int(region.sum()),
+        worst_window=worst,
+        window=window if worst else None,
+        sharpening=sharpening,
         alpha=alpha_changes(aligned.whole_base, aligned.output, region),
         registration=aligned.registration,
-        difference_map=difference_map(aligned.output, changed),
+        difference_map=difference_map(aligned.output, changed, window=window if worst else None),
     )
 
 
@@ -122,6 +138,7 @@ class Reference:
                 config.key: not failures,
                 f"{config.key}.ssim": finding.ssim,
                 f"{config.key}.delta_e": finding.delta_e,
+                f"{config.key}.worst_window": finding.worst_window,
                 **finding.registration.scores(config, sizes[1]),
             },
             reasons={config.key: "; ".join(failures)} if failures else {},
@@ -131,10 +148,13 @@ class Reference:
                 **finding.color_spaces.as_details(),
                 "registration": finding.registration.as_details(),
                 "changed": finding.changed,
+                "sharpening": finding.sharpening,
+                "window": finding.window and dict(zip(("left", "top", "width", "height"), finding.window, strict=True)),
                 **({"alpha": dict(finding.alpha)} if finding.alpha else {}),
                 "limits": {
                     "min_ssim": config.min_ssim,
                     "max_delta_e": config.max_delta_e,
+                    "max_worst_window": config.max_worst_window,
                     "max_shift": config.max_shift,
                     "max_magnification": config.max_magnification,
                 },
@@ -166,6 +186,13 @@ def _failures(
         failures.append(
             f"the mean color difference is {finding.delta_e:.{SCORE_DIGITS}f} (CIEDE2000), "
             f"above the limit of {config.max_delta_e:g}"
+        )
+    if finding.window is not None and finding.worst_window > config.max_worst_window:
+        left, top, width, height = finding.window
+        failures.append(
+            f"{percent(finding.worst_window)} of the window at x {left} to {left + width}, y {top} to {top + height}"
+            f" changed visibly, above the limit of {percent(config.max_worst_window)}"
+            f" ({percent(finding.changed)} of all pixels changed)"
         )
     if failures:
         noted = (alpha_text(finding.alpha), finding.color_spaces.failure("reference"))

@@ -1,4 +1,5 @@
-"""Changes that nobody would call damage: other encodings, and rounding errors of usual pipelines. All are pure."""
+"""Changes that nobody would call damage: other encodings, rounding errors of usual pipelines, and redraws. All are
+pure."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import io
 
 import cv2
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageFilter
 
 from visioneval.media.opencv import portable_opencv
 from visioneval.probing.damage.subject import CannotPlantError, Pixels, Planted, PlantedFile, Subject, encode
@@ -77,6 +78,46 @@ def gamma(subject: Subject, exponent: float) -> Planted:
     changed = subject.image.copy()
     changed[..., :3] = table[subject.image[..., :3]]
     return Planted(changed)
+
+
+def sharpened(subject: Subject, percent: float) -> Planted:
+    """An unsharp mask with a radius of 2 pixels; its colors alone, not its transparency."""
+    changed = subject.image.copy()
+    colors = Image.fromarray(np.ascontiguousarray(subject.image[..., :3]))
+    changed[..., :3] = np.asarray(colors.filter(ImageFilter.UnsharpMask(2, round(percent), 0)))
+    return Planted(changed)
+
+
+def grain(subject: Subject, sigma: float, random: np.random.Generator) -> Planted:
+    """Gaussian grain of ``sigma`` levels of 255, the same in all channels."""
+    changed = subject.image.copy()
+    noise = random.normal(0, sigma, (*subject.image.shape[:2], 1))
+    changed[..., :3] = np.clip(np.rint(subject.image[..., :3] + noise), 0, 255).astype(np.uint8)
+    return Planted(changed)
+
+
+@portable_opencv()
+def redrawn(subject: Subject, share: float, random: np.random.Generator) -> Planted:
+    """What a model that paints every pixel again leaves: moved smoothly by up to ``share`` of the shorter side, with
+    another tone by up to 8 levels, and with its finest detail smoothed and sharpened."""
+    height, width = subject.image.shape[:2]
+    waves = random.uniform(0, 2 * np.pi, 4)
+    rows, columns = np.mgrid[:height, :width].astype(np.float32)
+    reach = share * min(height, width) / np.sqrt(2)
+    across = columns + reach * np.sin(3 * rows / height + 2 * columns / width + waves[0])
+    down = rows + reach * np.sin(2 * rows / height + 3 * columns / width + waves[1])
+    moved = cv2.remap(
+        subject.image,
+        across.astype(np.float32),
+        down.astype(np.float32),
+        cv2.INTER_CUBIC,
+        borderMode=cv2.BORDER_REPLICATE,
+    )
+    levels = np.arange(256)
+    table = np.clip(np.rint(levels + 8 * np.sin(np.pi * levels / 255) * np.sin(waves[2])), 0, 255).astype(np.uint8)
+    colors = cv2.GaussianBlur(table[np.ascontiguousarray(moved[..., :3])], (0, 0), 0.8)
+    sharp = Image.fromarray(np.asarray(colors, np.uint8)).filter(ImageFilter.UnsharpMask(1.5, 100, 0))
+    return Planted(np.asarray(np.dstack([np.asarray(sharp), moved[..., 3:]]), np.uint8))
 
 
 _LANCZOS = Image.Resampling.LANCZOS

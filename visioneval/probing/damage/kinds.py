@@ -152,6 +152,8 @@ KINDS: tuple[Kind, ...] = (
         _on_pixels(pixels.watermark),
         needs_region=True,
     ),
+    Kind("pixels.warped", _levels(_PERCENT, 1, 2, 4, scale=0.01), _on_pixels(pixels.warp), needs_region=True),
+    Kind("pixels.letter", _levels(_PERCENT, 3, 5, scale=0.01), _on_pixels(pixels.letter), needs_region=True),
     Kind("pixels.alpha", _YES, _on_pixels(pixels.flatten)),
     Kind("pixels.size", _levels("-{} %", 5, 25, 50, scale=0.01), _on_pixels(pixels.resize)),
     Kind("pixels.format", _YES, _other_format),
@@ -171,4 +173,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("harmless.gamma", (Level("0.98", 0.98, 0.98),), _harmless(harmless.gamma)),
     Kind("harmless.metadata", _YES, _harmless(harmless.without_metadata)),
     Kind("harmless.png", _YES, _harmless(harmless.other_png)),
+    Kind("harmless.sharpened", _levels(_PERCENT, 50, 100), _harmless(harmless.sharpened)),
+    Kind("harmless.grain", _levels("sigma {}", 1, 3), harmless.grain),
+    Kind("harmless.redrawn", _levels(_PERCENT, 0.2, 0.5, scale=0.01), harmless.redrawn),
 )

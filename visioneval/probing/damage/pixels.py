@@ -127,6 +127,43 @@ def move(image: Pixels, share: float, random: Random, region: Mask) -> Planted:
     return Planted(damaged, (left, top, width, height))
 
 
+@portable_opencv()
+def warp(image: Pixels, share: float, random: Random, region: Mask) -> Planted:
+    """A place with much detail as large as a face, a seventh of the shorter side, pulled by up to ``share``."""
+    side = max(8, _shorter(image) // 7)
+    box = _detailed_box(image, region, side, random)
+    left, top, width, height = box
+    rows, columns = np.mgrid[:height, :width].astype(np.float32)
+    distance = np.hypot(columns - (width - 1) / 2, rows - (height - 1) / 2) / (side / 2)
+    pull = share * _shorter(image) * np.square(np.maximum(0, 1 - np.square(distance)))
+    angle = random.uniform(0, 2 * np.pi)
+    damaged = image.copy()
+    damaged[top : top + height, left : left + width] = cv2.remap(
+        np.ascontiguousarray(_cut(image, box)),
+        (columns + pull * np.cos(angle)).astype(np.float32),
+        (rows + pull * np.sin(angle)).astype(np.float32),
+        cv2.INTER_CUBIC,
+        borderMode=cv2.BORDER_REPLICATE,
+    )
+    return Planted(damaged, box)
+
+
+def letter(image: Pixels, share: float, random: Random, region: Mask) -> Planted:
+    """A letter of this size in a color that differs clearly from its surroundings."""
+    side = max(8, round(share * _shorter(image)))
+    box = _free_box(region, side, side, random)
+    left, top, _, _ = box
+    ink = Image.new("L", (side, side), 0)
+    glyph = "AKRS8"[int(random.integers(5))]
+    ImageDraw.Draw(ink).text((side / 2, side / 2), glyph, 255, font(side), "mm")
+    opacity = np.asarray(ink, np.float32)[..., None] / 255
+    part = _cut(image, box)
+    damaged = image.copy()
+    mixed = part[..., :3] * (1 - opacity) + _contrasting(part).astype(np.float32) * opacity
+    damaged[top : top + side, left : left + side, :3] = np.rint(mixed).astype(np.uint8)
+    return Planted(damaged, box)
+
+
 def watermark(image: Pixels, opacity: float, random: Random, region: Mask) -> Planted:
     """The word SAMPLE in slanted rows over the whole image, 0 to 1 opaque."""
     height, width = image.shape[:2]

@@ -1,0 +1,95 @@
+"""Sharpening of a whole image, such as by an editing model or an encoder's filter: measured, and undone.
+
+Sharpening amplifies the detail that is there, by the same filter everywhere. Added grain is no multiple of it, and a
+change in one place is no filter of the whole image, so neither is mistaken for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from visioneval.graders.pixels.difference import luma
+from visioneval.graders.pixels.registration import AlignedPair
+from visioneval.graders.pixels.transparency import Floats, Mask, Pixels
+
+MIN_AMPLIFICATION = 0.03
+"""A smaller one is ignored: rounding and codecs reach that."""
+MAX_AMPLIFICATION = 1.5
+"""The largest that is undone: 1 doubles the contrast of detail. More is a visible change."""
+
+_SCALES = (1.0, 2.0, 4.0)
+"""Pixels: the sigmas of the blurs whose difference from the image is amplified; usual filters have radii of 1 to 4."""
+_STEPS = 4
+_FIT_PIXELS = 1 << 20
+_DIGITS = 3
+_BAND_ROWS = 512
+_REACH = 24
+
+
+def sharpened_alike(aligned: AlignedPair, region: Mask) -> tuple[AlignedPair, float]:
+    """The pair with a base as sharp as an output that was sharpened as a whole, and the amplification: 1 is twice the
+    contrast of fine detail, 0 is as it was."""
+    gains = amplification(aligned.base, aligned.output, region)
+    if not gains:
+        return aligned, 0.0
+    alike = replace(aligned, base=sharpened(aligned.base, gains), whole_base=sharpened(aligned.whole_base, gains))
+    return alike, round(sum(gains), _DIGITS)
+
+
+def amplification(base: Pixels, output: Pixels, region: Mask) -> tuple[float, ...]:
+    """By how much the output amplifies the detail of ``base`` in ``region``, for each of ``_SCALES``.
+
+    Empty if it does not, or by more than ``MAX_AMPLIFICATION``. Both images have the same size; of a large image, as
+    many rows from its middle are measured as make up ``_FIT_PIXELS``.
+    """
+    rows = _rows_to_fit(region)
+    before, after, inside = luma(base[rows, :, :3]), luma(output[rows, :, :3]), region[rows]
+    layers = np.stack([before - _blurred(before, sigma) for sigma in _SCALES])
+    use = inside & (after > 2) & (after < 253)
+    if use.sum() < 64:
+        return ()
+    if np.square(after - _blurred(after, _SCALES[0]))[use].mean() <= np.square(layers[0][use]).mean():
+        return ()  # no detail was added
+    details, step = layers[:, use].astype(np.float64), (after - before)[use].astype(np.float64)
+    gains: NDArray[np.float64] = np.zeros(len(_SCALES))
+    trust: NDArray[np.float64] = np.ones_like(step)
+    for _ in range(_STEPS):
+        weighted = details * trust
+        normal = weighted @ details.T
+        normal += np.eye(len(_SCALES)) * (1e-3 * np.trace(normal) / len(_SCALES) + 1e-6)
+        gains = np.asarray(np.linalg.solve(normal, weighted @ step))
+        residual = step - gains @ details
+        spread = 1.4826 * float(np.median(np.abs(residual))) + 0.5
+        trust = 1 / np.square(1 + np.square(residual / (3 * spread)))
+    gains = gains.round(_DIGITS)
+    total = float(gains.sum())
+    return tuple(map(float, gains)) if MIN_AMPLIFICATION <= total <= MAX_AMPLIFICATION else ()
+
+
+def sharpened(image: Pixels, gains: tuple[float, ...]) -> Pixels:
+    """The image with its detail amplified by ``gains``: RGB, or premultiplied RGBA, whose transparency stays."""
+    result = image.copy()
+    for top in range(0, image.shape[0], _BAND_ROWS):
+        first, bottom = max(0, top - _REACH), min(image.shape[0], top + _BAND_ROWS)
+        colors = np.ascontiguousarray(image[first : bottom + _REACH, :, :3]).astype(np.float32)
+        sharp = colors * np.float32(1 + sum(gains))
+        for gain, sigma in zip(gains, _SCALES, strict=True):
+            sharp -= np.float32(gain) * _blurred(colors, sigma)
+        result[top:bottom, :, :3] = np.clip(np.rint(sharp[top - first : bottom - first]), 0, 255).astype(np.uint8)
+    if image.shape[2] == 4:  # premultiplied colors are at most as large as alpha
+        result[..., :3] = np.minimum(result[..., :3], image[..., 3:])
+    return result
+
+
+def _rows_to_fit(region: Mask) -> slice:
+    height, width = region.shape
+    count = min(height, max(64, _FIT_PIXELS // width))
+    return slice((height - count) // 2, (height + count) // 2)
+
+
+def _blurred(values: NDArray[np.float32], sigma: float) -> Floats:
+    return np.asarray(cv2.GaussianBlur(values, (0, 0), sigma), np.float32)
