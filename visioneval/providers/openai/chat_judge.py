@@ -137,10 +137,20 @@ def _parts_of(content: object) -> list[Mapping[str, Any]]:
     return [part for part in parts if isinstance(part, Mapping)]
 
 
+def _first_choice(answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The first choice, which may be there without a list, and with a ``text`` as its message."""
+    choices = answer.get("choices")
+    if not choices:
+        raise ProviderError("the answer has no choices", kind="unusable", may_be_billed=True)
+    choice: Mapping[str, Any] = choices if isinstance(choices, Mapping) else choices[0]
+    message = choice.get("message") or {"content": choice.get("text")}
+    if answer.get("error") and not any(message.get(name) for name in ("content", "tool_calls", "refusal")):
+        raise error_in_reply(answer["error"])
+    return {**choice, "message": message}
+
+
 def _reply(answer: Mapping[str, Any], shape: Shape) -> Reply:
-    if not answer.get("choices"):
-        raise ProviderError("the answer has no choices", kind="transient", may_be_billed=True)
-    choice = answer["choices"][0]
+    choice = _first_choice(answer)
     if choice.get("error"):  # sent by routers that forward errors of a model's host
         raise error_in_reply(choice["error"])
     reasons = (choice.get("finish_reason"), choice.get("native_finish_reason"))
