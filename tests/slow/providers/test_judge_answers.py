@@ -95,6 +95,14 @@ OPENAI: dict[str, Any] = {
     "choice with a text": chat(choices=[{"text": GOOD, "finish_reason": "stop"}]),
     "error beside the answer": chat(error={"code": "server_error", "message": "late"}),
     "one answer in a list": [chat()],
+    "part without a type": chat([{"text": GOOD}]),
+    "part without a list": chat({"text": GOOD}),
+    "type in capitals": chat([{"type": "Text", "text": GOOD}]),
+    "part with content": chat([{"type": "text", "content": GOOD}]),
+    "part with a value": chat([{"text": {"value": GOOD, "annotations": []}}]),
+    "two parts": chat([{"text": GOOD[:9]}, {"text": GOOD[9:]}]),
+    "thoughts before it": chat([{"type": "thinking", "text": '{"good": false}'}, {"type": "text", "text": GOOD}]),
+    "answer that is no text": chat(json.loads(GOOD)),
 }
 GEMINI: dict[str, Any] = {
     "byte order mark": b"\xef\xbb\xbf" + json.dumps(gemini()).encode(),
@@ -145,6 +153,8 @@ def test_one_impossible_count_makes_the_usage_unknown(answers: Answers, provider
         ("openai", chat(choices=[]), "the answer has no choices"),
         ("openai", chat(choices=[7]), "the answer could not be read: AttributeError"),
         ("openai", chat(choices={"0": {}}), "the answer was empty"),
+        ("openai", chat([{"type": "thinking", "text": GOOD}]), "the answer was empty"),
+        ("openai", chat([{"text": {"value": None}}]), "the answer was empty"),
         ("openai", chat('{"good": true'), "the JSON is incomplete"),
         ("gemini", json.dumps(gemini())[:-2], "the answer is not JSON: EOF while parsing"),
         ("gemini", gemini(candidates=[]), "the answer has no candidates"),

@@ -14,6 +14,8 @@ from visioneval.providers.refusals import end_of_answer, is_refusing_end
 Shape = Literal["schema", "json", "text"]
 _TEXTS = ("text", "output_text")
 """The types of the parts that are the answer itself."""
+_PART = frozenset({"type", "text", "content"})
+"""The names of the fields of a part."""
 SHAPES: tuple[Shape, ...] = ("schema", "json", "text")
 
 
@@ -132,9 +134,20 @@ def _turn(turn: Turn, question: Question) -> list[dict[str, Any]]:
 
 def _parts_of(content: object) -> list[Mapping[str, Any]]:
     """The parts of a message: some servers send a text, others a list of chunks, among them Mistral's thoughts."""
+    if isinstance(content, Mapping) and not _PART.intersection(content):
+        content = json.dumps(content)  # the answer itself
     chunks = content if isinstance(content, list) else [content]
     parts = [{"type": "text", "text": chunk} if isinstance(chunk, str) else chunk for chunk in chunks]
-    return [part for part in parts if isinstance(part, Mapping)]
+    return [_plain_part(part) for part in parts if isinstance(part, Mapping)]
+
+
+def _plain_part(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A part with its type and its text where OpenAI has them; one without a type is a text."""
+    kind = str(part.get("type") or "text").lower()
+    if kind not in _TEXTS:
+        return part
+    text = part.get("text") or part.get("content")
+    return {**part, "type": kind, "text": text.get("value") if isinstance(text, Mapping) else text}
 
 
 def _first_choice(answer: Mapping[str, Any]) -> Mapping[str, Any]:
