@@ -185,3 +185,15 @@ def test_a_page_is_asked_for_once(answers: Answers) -> None:
     run = judged(answers)
     assert (run().exit_code, run.calls) == (3, 1)
     assert "check base_url" in str(run.records()[0].graders[0].error)
+
+
+@pytest.mark.parametrize("headers", [(("x-trace", "a" * 20_000),), tuple((f"x-{at}", "a") for at in range(300))])
+def test_large_headers_are_no_fault(answers: Answers, headers: tuple[tuple[str, str], ...]) -> None:
+    answers.headers = headers
+    answers.send(chat())
+    check_read(judged(answers))
+    answers.posts.clear()
+    answers.send(paid_answers.with_image("openai", paid_answers.TEXT))
+    run = PaidRun(answers)
+    done = run(run_id="images")
+    assert (done.exit_code, run.calls) == (0, 1), done.output
