@@ -178,7 +178,7 @@ ProviderErrorKind = Literal[
 resuming the run asks for it again.
 
 ``unusable`` is an answer to a generation, which may be paid, that has no usable image: only ``--retry-unusable`` asks
-again."""
+again. That of a judge cannot be read, and is asked for once more."""
 STOPPING: tuple[ProviderErrorKind, ...] = ("auth", "quota")
 """The kinds of error after which every other call would fail too."""
 

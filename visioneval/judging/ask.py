@@ -143,6 +143,8 @@ def read_reply(reply: Reply, check: Check, schema: Mapping[str, Any] | None = No
 
     Values that are unambiguous get the types of the schema first (see ``typed_value``).
     """
+    if reply.unreadable:
+        return ReadReply(problems=(reply.unreadable,))
     if reply.stopped:
         return ReadReply(problems=(f"the answer was cut off ({reply.stopped})",))
     if not reply.text.strip():

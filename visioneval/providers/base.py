@@ -252,6 +252,8 @@ class Reply:
     """Whether the reply comes from the cache."""
     scaled: tuple[str, ...] = ()
     """What was done to the images that were above the judge's limits."""
+    unreadable: str | None = None
+    """Why the answer cannot be read; it is asked for once more."""
 
 
 class Judge(Protocol):

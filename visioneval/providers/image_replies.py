@@ -17,6 +17,7 @@ import pybase64
 
 from visioneval.errors import ProviderError
 from visioneval.providers.error_replies import beginning
+from visioneval.providers.lenient_json import BYTE_ORDER_MARK, read_answer
 
 _DATA_URL = re.compile(r"data:(?P<kind>[^,]{0,200}),", re.IGNORECASE)
 _BASE64 = re.compile("[A-Za-z0-9+/]*")
@@ -72,7 +73,7 @@ def decoded_media(value: object) -> bytes:
 
 def is_image(reply: bytes, content_type: str = "") -> bool:
     """Whether an answer is an image itself, not JSON with one."""
-    declared = content_type.startswith("image/") and not reply.lstrip().startswith(_TEXT_STARTS)
+    declared = content_type.startswith("image/") and not begins_like_json(reply)
     return declared or begins_like_an_image(reply)
 
 
@@ -81,19 +82,24 @@ def begins_like_an_image(data: bytes) -> bool:
     return data.startswith(_IMAGE_STARTS)
 
 
+def begins_like_json(reply: bytes) -> bool:
+    """Whether an answer begins as an object or a list does."""
+    return reply.removeprefix(BYTE_ORDER_MARK).lstrip().startswith(_TEXT_STARTS)
+
+
 def answer_of(reply: bytes) -> PaidAnswer:
     """The JSON of an answer; of one that ends early, what came, as its images are paid for.
 
     Raises ``ProviderError`` of the kind ``unusable`` if it is none.
     """
     try:
-        return PaidAnswer(jiter.from_json(reply), is_cut_off=False)
+        return PaidAnswer(read_answer(reply), is_cut_off=False)
     except ValueError as error:
-        if not reply.lstrip().startswith(_TEXT_STARTS):
+        if not begins_like_json(reply):
             start = beginning(reply[:_READ_BYTES].decode("utf-8", "replace"))
             raise unusable(f"the answer is not from this API; check base_url. It {start}", reply) from None
         try:
-            data = jiter.from_json(reply, partial_mode=True)
+            data = jiter.from_json(reply.removeprefix(BYTE_ORDER_MARK), partial_mode=True)
             return PaidAnswer(data, is_cut_off="trailing characters" not in str(error))  # after a whole answer
         except ValueError:
             raise unusable(f"the answer is not JSON: {error}", reply) from None

@@ -302,14 +302,14 @@ def test_a_failed_answer_is_reported(code: str, kind: str) -> None:
 def test_a_chat_answer_without_a_choice_is_reported() -> None:
     with canned({"model": "m", "choices": []}) as server:
         error = failed(server.url, "chat")
-    assert (error.kind, str(error)) == ("transient", "the answer has no choices")
+    assert (error.kind, str(error)) == ("unusable", "the answer has no choices")
 
 
 @pytest.mark.parametrize(
     ("choice", "kind", "message"),
     [
-        ({"finish_reason": "stop"}, "transient", "the answer has no message"),
-        ({"message": None}, "transient", "the answer has no message"),
+        ({"finish_reason": "stop"}, "unusable", "the answer has no message"),
+        ({"message": None}, "unusable", "the answer has no message"),
         (
             {"message": None, "finish_reason": "content_filter"},
             "refused",

@@ -44,6 +44,7 @@ class Answers:
     url: str = ""
     body: bytes = b""
     kind: str = "application/json"
+    headers: tuple[tuple[str, str], ...] = ()
     posts: list[bytes] = field(default_factory=list)
     fetched: int = 0
 
@@ -64,7 +65,12 @@ def answering() -> Iterator[Answers]:
 
         def post(self) -> None:
             answers.posts.append(self.body())
-            self.reply(answers.body, kind=answers.kind)
+            self.send_response(200)
+            size = ("content-length", str(len(answers.body)))
+            for name, value in (("content-type", answers.kind), size, *answers.headers):
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(answers.body)
 
     with serving(Handler) as url:
         answers.url = url

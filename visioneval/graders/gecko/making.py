@@ -106,6 +106,8 @@ async def _read(reply: Reply, options: GeckoOptions) -> ParsedQuestions | str:
 
 def _read_now(reply: Reply, options: GeckoOptions) -> ParsedQuestions | str:
     """The questions of a reply, with valid dependencies, or the problem with the reply."""
+    if reply.unreadable:
+        return reply.unreadable
     if reply.stopped:
         return f"the answer was cut off ({reply.stopped})"
     try:

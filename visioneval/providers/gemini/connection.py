@@ -23,6 +23,7 @@ from visioneval.errors import OperationError, ProviderError, ProviderErrorKind, 
 from visioneval.media.network import proxy_for, refused_by_proxy, tls_context
 from visioneval.providers.error_replies import CLOSED, ErrorReply, beginning, read_error
 from visioneval.providers.image_replies import unusable
+from visioneval.providers.lenient_json import read_answer
 from visioneval.providers.quota import is_quota_spent
 from visioneval.providers.refusals import is_refusal
 from visioneval.providers.replies import ACCEPT_ENCODING, MAX_ERROR_BYTES, check_reply
@@ -148,9 +149,9 @@ async def _raise_error(response: httpx2.Response) -> None:
     if len(body) > MAX_ERROR_BYTES or b'"error"' not in body:
         return
     try:
-        data = json.loads(body)
-    except (ValueError, RecursionError):
-        return  # the SDK reports it
+        data = read_answer(body)
+    except ValueError:
+        return  # it is reported where the answer is read
     data = data[0] if isinstance(data, list) and len(data) == 1 else data
     is_result = isinstance(data, dict) and any(data.get(key) for key in ("candidates", "done", "steps"))
     error = None if is_result or not isinstance(data, dict) else data.get("error")

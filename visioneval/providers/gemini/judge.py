@@ -8,15 +8,22 @@ from typing import Any
 
 from google import genai
 from google.genai import types
+from pydantic import ValidationError
 
 from visioneval.errors import ProviderError
 from visioneval.providers.base import AddressPart, CellRef, ImagePart, Part, Question, Reply, ToolCall, Turn
+from visioneval.providers.error_replies import beginning
 from visioneval.providers.gemini.config import GeminiJudge
-from visioneval.providers.gemini.connection import client_for, provider_errors
+from visioneval.providers.gemini.connection import client_for, paid_errors
 from visioneval.providers.gemini.generator import blocked_prompt, config_of, token_counts
+from visioneval.providers.image_replies import reading, unusable
+from visioneval.providers.lenient_json import read_answer
 from visioneval.providers.refusals import end_of_answer, is_refusing_end
 
 COMPLETE_REASONS = ("STOP", "FINISH_REASON_UNSPECIFIED")
+_USAGE = (("usageMetadata",), ("usage_metadata",))
+_ROUNDS = 5
+"""The most times that the rest of an answer is read without what is invalid in it."""
 
 
 class GeminiJudgeClient:
@@ -55,21 +62,58 @@ class GeminiJudgeClient:
         return options
 
     async def _send(self, turns: Sequence[types.Content], options: dict[str, Any]) -> types.GenerateContentResponse:
-        with provider_errors():
-            answer = await self._client.aio.models.generate_content(
-                model=self._config.model, contents=list(turns), config=config_of(options)
+        config = config_of(options)
+        config.should_return_http_response = True  # its own reading fails for one odd number beside the answer
+        with paid_errors() as replies:
+            await self._client.aio.models.generate_content(
+                model=self._config.model, contents=list(turns), config=config
             )
+        with reading(replies[-1]):
+            answer = _read(replies[-1])
         refuse(answer)
         return answer
 
 
+def _read(reply: bytes) -> types.GenerateContentResponse:
+    """The answer, without fields that are unknown or have no valid value. An invalid count makes all counts unknown."""
+    try:
+        data = read_answer(reply)
+    except ValueError as error:
+        raise unusable(
+            f"the answer is not JSON: {error}; it {beginning(reply.decode('utf-8', 'replace'))}", reply
+        ) from None
+    if isinstance(data, list) and len(data) == 1:
+        data = data[0]
+    for _ in range(_ROUNDS):
+        try:
+            return types.GenerateContentResponse.model_validate(data)
+        except ValidationError as error:
+            for problem in error.errors(include_url=False, include_input=False):
+                path = problem["loc"]
+                _remove(data, path[:1] if problem["type"] != "extra_forbidden" and path[:1] in _USAGE else path)
+    raise ValueError("it has another form")
+
+
+def _remove(data: Any, path: Sequence[Any]) -> None:
+    """Removes a field, or what is in an item of a list."""
+    *parents, last = path or (0,)
+    for key in parents:
+        if isinstance(data, dict) and key not in data:
+            return
+        data = data[key]
+    if isinstance(data, dict):
+        data.pop(last, None)
+    elif isinstance(data, list):
+        data[last] = {}
+
+
 def refuse(answer: types.GenerateContentResponse) -> None:
-    """Raises a ``ProviderError``: ``refused`` for a blocked prompt or answer, ``transient`` if there is no answer."""
+    """Raises a ``ProviderError``: ``refused`` for a blocked prompt or answer, ``unusable`` if there is no answer."""
     feedback = answer.prompt_feedback
     if feedback is not None and feedback.block_reason:
         raise blocked_prompt(feedback.block_reason.name, feedback.block_reason_message)
     if not answer.candidates:
-        raise ProviderError("the answer has no candidates", kind="transient", may_be_billed=True)
+        raise ProviderError("the answer has no candidates", kind="unusable", may_be_billed=True)
     for candidate in answer.candidates:
         if candidate.finish_reason and is_refusing_end(candidate.finish_reason.name):
             end = end_of_answer(candidate.finish_reason.name, candidate.finish_message, _text(answer))

@@ -14,6 +14,8 @@ from visioneval.providers.refusals import end_of_answer, is_refusing_end
 Shape = Literal["schema", "json", "text"]
 _TEXTS = ("text", "output_text")
 """The types of the parts that are the answer itself."""
+_PART = frozenset({"type", "text", "content"})
+"""The names of the fields of a part."""
 SHAPES: tuple[Shape, ...] = ("schema", "json", "text")
 
 
@@ -132,15 +134,36 @@ def _turn(turn: Turn, question: Question) -> list[dict[str, Any]]:
 
 def _parts_of(content: object) -> list[Mapping[str, Any]]:
     """The parts of a message: some servers send a text, others a list of chunks, among them Mistral's thoughts."""
+    if isinstance(content, Mapping) and not _PART.intersection(content):
+        content = json.dumps(content)  # the answer itself
     chunks = content if isinstance(content, list) else [content]
     parts = [{"type": "text", "text": chunk} if isinstance(chunk, str) else chunk for chunk in chunks]
-    return [part for part in parts if isinstance(part, Mapping)]
+    return [_plain_part(part) for part in parts if isinstance(part, Mapping)]
+
+
+def _plain_part(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A part with its type and its text where OpenAI has them; one without a type is a text."""
+    kind = str(part.get("type") or "text").lower()
+    if kind not in _TEXTS:
+        return part
+    text = part.get("text") or part.get("content")
+    return {**part, "type": kind, "text": text.get("value") if isinstance(text, Mapping) else text}
+
+
+def _first_choice(answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The first choice, which may be there without a list, and with a ``text`` as its message."""
+    choices = answer.get("choices")
+    if not choices:
+        raise ProviderError("the answer has no choices", kind="unusable", may_be_billed=True)
+    choice: Mapping[str, Any] = choices if isinstance(choices, Mapping) else choices[0]
+    message = choice.get("message") or ({"content": choice["text"]} if choice.get("text") else {})
+    if answer.get("error") and not any(message.get(name) for name in ("content", "tool_calls", "refusal")):
+        raise error_in_reply(answer["error"])
+    return {**choice, "message": message}
 
 
 def _reply(answer: Mapping[str, Any], shape: Shape) -> Reply:
-    if not answer.get("choices"):
-        raise ProviderError("the answer has no choices", kind="transient", may_be_billed=True)
-    choice = answer["choices"][0]
+    choice = _first_choice(answer)
     if choice.get("error"):  # sent by routers that forward errors of a model's host
         raise error_in_reply(choice["error"])
     reasons = (choice.get("finish_reason"), choice.get("native_finish_reason"))
@@ -154,7 +177,7 @@ def _reply(answer: Mapping[str, Any], shape: Shape) -> Reply:
         why = end_of_answer(reason, None, text)
         raise ProviderError(f"the judge's answer was blocked: {why}", kind="refused", may_be_billed=True)
     if not message:
-        raise ProviderError("the answer has no message", kind="transient", may_be_billed=True)
+        raise ProviderError("the answer has no message", kind="unusable", may_be_billed=True)
     tool_calls = message.get("tool_calls") or ()
     calls = tuple(ToolCall(c["function"]["name"], c["function"].get("arguments") or "", c["id"]) for c in tool_calls)
     sent_back = [

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, cast
 
+import aiohttp
 import httpx2
 import openai
 
@@ -21,6 +22,8 @@ LIMITS = httpx2.Limits(max_connections=0)
 """``--max-concurrency`` limits calls. For aiohttp 0 is no limit, and ``None`` would be its own of 100 connections."""
 TIMEOUT = httpx2.Timeout(None, connect=5.0)
 """``timeout_s`` of the suite limits a call. By default the SDK would end it after ten minutes without a byte."""
+MAX_HEADER_BYTES, MAX_HEADERS = 1 << 20, 10_000
+"""Of an answer: one header, and how many."""
 _MACHINE = ("Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version", "Async")
 """The ``X-Stainless-`` headers in which the SDK describes this machine to every host."""
 
@@ -62,6 +65,26 @@ class _HTTPClient(openai.DefaultAioHttpClient):
 
     def build_request(self, method: str, url: httpx2.URL | str, **options: Any) -> httpx2.Request:
         return super().build_request(method, _url(str(url)), **options)
+
+    def _init_transport(self, *args: Any, **options: Any) -> httpx2.AsyncBaseTransport:
+        return _with_large_headers(super()._init_transport(*args, **options))
+
+    def _init_proxy_transport(self, *args: Any, **options: Any) -> httpx2.AsyncBaseTransport:
+        return _with_large_headers(super()._init_proxy_transport(*args, **options))
+
+
+def _with_large_headers(transport: Any) -> httpx2.AsyncBaseTransport:
+    """The transport, whose sessions accept the headers of any gateway: an answer is paid for, whatever is above it."""
+    new_session = transport.get_client
+
+    def session() -> aiohttp.ClientSession:
+        made: aiohttp.ClientSession = new_session()
+        made._max_line_size = made._max_field_size = MAX_HEADER_BYTES  # noqa: SLF001 - only its constructor has them
+        made._max_headers = MAX_HEADERS  # noqa: SLF001
+        return made
+
+    transport.get_client = session
+    return cast("httpx2.AsyncBaseTransport", transport)
 
 
 _url = lru_cache(maxsize=100)(httpx2.URL)

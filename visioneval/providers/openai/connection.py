@@ -10,7 +10,6 @@ from typing import Any
 
 import aiohttp
 import httpx2
-import jiter
 import openai
 import orjson
 from aiohttp.http import HttpProcessingError
@@ -19,7 +18,8 @@ from pybase64 import b64encode
 from visioneval.errors import OperationError, ProviderError, ProviderErrorKind
 from visioneval.media.network import refused_by_proxy
 from visioneval.providers.error_replies import CLOSED, ErrorReply, beginning, read_error
-from visioneval.providers.image_replies import PaidAnswer, answer_of
+from visioneval.providers.image_replies import PaidAnswer, answer_of, begins_like_json, unusable
+from visioneval.providers.lenient_json import read_answer
 from visioneval.providers.openai.client import client_for
 from visioneval.providers.quota import is_quota_spent
 from visioneval.providers.refusals import is_refusal
@@ -34,6 +34,8 @@ _STATUS_BY_NAME = {
 """The status for the code or type of an error without one."""
 _OF_SERVER = re.compile("server|internal")
 """In the code of an error that is the server's."""
+_ANSWERS = ("choices", "output")
+"""Where a judge's answer is."""
 _MAX_MESSAGE = 1000
 """The most characters of a provider's error message: gateways may send whole web pages."""
 _SHORTEST_SECRET = 8
@@ -113,16 +115,19 @@ def read_json(response: httpx2.Response) -> dict[str, Any]:
     """The JSON object of an answer.
 
     Raises ``ProviderError`` for a web page and for an error, which some servers send with status 200, and
-    ``ValueError`` for incomplete JSON.
+    ``ValueError`` for incomplete JSON. An error beside a judge's answer is read with it.
     """
     data = None
-    if "json" in response.headers.get("content-type", ""):
-        try:
-            data = jiter.from_json(response.content, allow_inf_nan=False)  # reads a long text twice as fast as orjson
-        except ValueError as error:
+    try:
+        data = read_answer(response.content)
+    except ValueError as error:
+        if "json" in response.headers.get("content-type", "") or begins_like_json(response.content):
             raise ValueError(f"{error}; it {beginning(response.text)}") from None
+    if isinstance(data, list) and len(data) == 1:
+        data = data[0]
     if isinstance(data, dict):
-        if data.get("error") and data.get("status") != "failed":  # the judge handles those
+        is_judges = data.get("status") == "failed" or any(data.get(name) for name in _ANSWERS)
+        if data.get("error") and not is_judges:
             raise error_in_reply(data["error"], response.headers)
         return data
     message = f"the answer is not from this API; check base_url. It {beginning(response.text)}"
@@ -166,7 +171,7 @@ def parse_errors() -> Iterator[None]:
         yield
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         message = f"the answer could not be read: {type(error).__name__}: {error}"
-        raise ProviderError(message[:_MAX_MESSAGE], kind="transient", may_be_billed=True) from None
+        raise ProviderError(message[:_MAX_MESSAGE], kind="unusable", may_be_billed=True) from None
 
 
 def kind_of_error(status: int, error: ErrorReply) -> ProviderErrorKind:
@@ -220,10 +225,13 @@ class Connection:
         return self._client
 
     async def post(self, path: str, body: bytes) -> dict[str, Any]:
-        """Sends a JSON body and returns the answer's."""
+        """Sends a JSON body and returns the answer's. Raises ``ProviderError``: ``unusable`` if it cannot be read."""
         answer = await self.send(path, body)
         with provider_errors(await self.client()):
-            return read_json(answer)
+            try:
+                return read_json(answer)
+            except ValueError as error:
+                raise unusable(f"the answer could not be read: {error}", answer.content) from None
 
     async def send(self, path: str, body: bytes) -> httpx2.Response:
         """Sends a JSON body, without what is slow in the SDK: its models, and joining URLs."""

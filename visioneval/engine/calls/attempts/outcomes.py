@@ -19,9 +19,14 @@ def generation_of(provider: Any, call: Call, request: GenerationRequest) -> Awai
     return call_user_code(Generation, generate, request, check=check_generation)
 
 
-def reply_of(judge: Judge, question: Question, about: CellRef) -> Awaitable[Reply]:
-    """Asks one round of a question."""
-    return call_user_code(Reply, judge.ask, question, about, subject="ask()", check=check_reply)
+async def reply_of(judge: Judge, question: Question, about: CellRef) -> Reply:
+    """Asks one round of a question. An answer that cannot be read is a reply, as it is paid for: no outage."""
+    try:
+        return await call_user_code(Reply, judge.ask, question, about, subject="ask()", check=check_reply)
+    except ProviderError as error:
+        if error.kind != "unusable":
+            raise
+        return Reply("", "", unreadable=str(error))
 
 
 async def answer_as_result(work: Awaitable[Generation]) -> Generation:
