@@ -152,7 +152,7 @@ def test_one_impossible_count_makes_the_usage_unknown(answers: Answers, provider
         ("openai", json.dumps(chat())[:-2], "the answer could not be read: EOF while parsing"),
         ("openai", chat(choices=[]), "the answer has no choices"),
         ("openai", chat(choices=[7]), "the answer could not be read: AttributeError"),
-        ("openai", chat(choices={"0": {}}), "the answer was empty"),
+        ("openai", chat(choices={"0": {}}), "the answer has no message"),
         ("openai", chat([{"type": "thinking", "text": GOOD}]), "the answer was empty"),
         ("openai", chat([{"text": {"value": None}}]), "the answer was empty"),
         ("openai", chat('{"good": true'), "the JSON is incomplete"),
