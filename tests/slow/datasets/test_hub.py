@@ -74,7 +74,8 @@ def test_the_hub_is_read_through_a_proxy(server: Hub, tmp_path: Path) -> None:
     path = "hf://datasets/ann/prompts/data/test.jsonl"
     with forward_proxy(tmp_path, {"hub.example": server.url}, login="ann:pa55word") as proxy:
         environment = {"HF_ENDPOINT": "http://hub.example", "http_proxy": proxy.url}
-        assert validated(server, tmp_path, path, "--trust-suite", **environment)[0] == 0
+        code, text = validated(server, tmp_path, path, "--trust-suite", **environment)
+        assert code == 0, text
         assert proxy.hosts == {"hub.example"}
         environment = {**environment, "http_proxy": proxy.url.replace("pa55word", "wr0ng")}
         code, text = validated(server, tmp_path, path, "--trust-suite", HF_HOME=str(tmp_path / "empty"), **environment)

@@ -83,7 +83,7 @@ BY_ADDRESS = {
     "bucket": ("gs://eval/a.mp4", "gs://eval/a.mp4"),
     "signature": ("https://cdn.example/a.png?X-Amz-Signature=s3cr3t&x=1", "https://cdn.example/a.png"),
     "fragment": ("https://cdn.example/a.png#s3cr3t", "https://cdn.example/a.png"),
-    "user": ("https://ann:s3cr3t@cdn.example:8443/d/a.png?x", "https://cdn.example:8443/d/a.png"),
+    "user": ("https://ann:s3cr3t@cdn.example:8443/d/a.png?x", "https://***@cdn.example:8443/d/a.png"),
     "query alone": ("https://cdn.example?s3cr3t", "https://cdn.example"),
     "sign in the path": ("gs://eval/ann@example.org/a b.png?s3cr3t", "gs://eval/ann@example.org/a b.png"),
 }

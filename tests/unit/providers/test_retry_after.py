@@ -13,9 +13,9 @@ from visioneval.providers import retry_after as waits
 from visioneval.providers.error_replies import read_error
 
 NOW = datetime.now(UTC)
-SOON = NOW + timedelta(seconds=100)
-MINUTE = pytest.approx(100, abs=60)
-"""The time until ``SOON``, however long ago these tests were collected."""
+SOON = NOW + timedelta(seconds=100_000)
+MINUTE = pytest.approx(100_000, abs=3600)
+"""The time until ``SOON``, up to an hour after these tests were collected."""
 OPENROUTER = {"error": {"code": 429, "metadata": {"headers": {
     "X-RateLimit-Limit": "20", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": f"{SOON.timestamp() * 1000:.0f}",
 }}}}  # fmt: skip
