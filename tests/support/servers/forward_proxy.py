@@ -109,6 +109,8 @@ class _Handler(StreamRequestHandler):
                 data = self.connection.recv(min(left, 65536))
                 inner.sendall(data)
                 left -= len(data)
+            first = inner.recv(65536).replace(b"\r\n", b"\r\nConnection: close\r\n", 1)  # no client may send another
+            self.connection.sendall(first)
             while data := inner.recv(65536):
                 self.connection.sendall(data)
 
