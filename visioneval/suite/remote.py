@@ -18,6 +18,7 @@ EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", 
 ANY_HOST = "*"
 HostPattern = Annotated[str, StringConstraints(pattern=r"^(\*|(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*)$", max_length=253)]
 """A host; ``*.example.com`` for the hosts below it; ``*`` for every public host."""
+_NO_IPV6 = "after '[' the URL needs an IPv6 address and ']', and then its port if it has one"
 _IPV6 = re.compile(r"\[[0-9A-Fa-f:.]+\](:[0-9]+)?")
 
 
@@ -27,12 +28,14 @@ def _plain_host(url: str) -> str:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
     except ValueError as error:
+        if "://[" in url:  # which some versions of Python check in part
+            raise ValueError(_NO_IPV6) from None
         raise ValueError(f"not a valid URL: {error}") from None
     if "?" in url or "#" in url:
         raise ValueError("the URL has a query or a fragment, which no API has a place for: end it with the path")
     if parts.netloc.startswith("["):
         if not _IPV6.fullmatch(parts.netloc):
-            raise ValueError("after '[' the URL needs an IPv6 address and ']', and then its port if it has one")
+            raise ValueError(_NO_IPV6)
     elif not re.fullmatch(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?", host):
         raise ValueError("the URL has no plain host name (write an international name in its xn-- form)")
     return url
