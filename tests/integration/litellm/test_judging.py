@@ -101,7 +101,7 @@ def test_tools_are_called_in_rounds(api: FakeAPI, ask: Ask) -> None:
     [
         (chat(None, refusal="I will not look at that"), "the judge refused: I will not look at that"),
         ({**chat(""), "choices": [{**chat("")["choices"][0], "finish_reason": "content_filter"}]},
-         "the judge's answer was blocked by a content filter"),
+         "the judge's answer was blocked: content_filter"),
     ],
 )  # fmt: skip
 def test_a_refusal_of_a_judge(ask: Ask, answer: Any, message: str) -> None:
