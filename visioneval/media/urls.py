@@ -109,12 +109,12 @@ def public_address(name: str) -> str:
     if (start := _ADDRESS.search(name)) is None:
         return name
     rest = name[start.end() :]
-    kept = re.split(r"[?#]", rest, maxsplit=1)[0]
-    host = re.split(r"[/\\]", kept, maxsplit=1)[0]
+    shown = re.split(r"[?#]", rest, maxsplit=1)[0]
+    host = re.split(r"[/\\]", shown, maxsplit=1)[0]
     if "@" in host or _NO_PORT.search(host):  # a password may contain any of the signs
-        is_clear = "@" in kept and rest.count("@") == kept.count("@")
-        kept = f"***@{kept.rpartition('@')[2]}" if is_clear else "***"
-    return name[: start.end()] + kept
+        is_clear = "@" in shown and rest.count("@") == shown.count("@")
+        shown = f"***@{shown.rpartition('@')[2]}" if is_clear else "***"
+    return name[: start.end()] + shown
 
 
 def unreadable(url: str) -> str | None:
@@ -179,8 +179,8 @@ def is_denied(error: Exception) -> bool:
 
 def client_message(error: Exception) -> str:
     """The message of an error of a client, on one line, without the users and queries of addresses."""
-    said = _OBJECT.sub("", " ".join(_USER.sub("://***@", str(error)).split()))
-    text = _QUERY.sub(r"\1", said)[:300] or type(error).__name__
+    message = _OBJECT.sub("", " ".join(_USER.sub("://***@", str(error)).split()))
+    text = _QUERY.sub(r"\1", message)[:300] or type(error).__name__
     return f"access denied: {text}" if is_denied(error) else text
 
 

@@ -159,20 +159,20 @@ def sample_images(path: Path, count: int) -> list[SampledFrame]:
         selected = shown_at_middles(times, end, count)
     with opened(str(path), mime) as (container, stream):
         images: dict[int, Image.Image] = {}
-        wanted, last = sorted(set(selected)), None
+        remaining, last = sorted(set(selected)), None
         for frame in container.decode(stream):
             if frame.pts is None:
                 continue
             last = frame
-            while wanted and frame.pts >= wanted[0]:  # a packet may hold no frame of its own
+            while remaining and frame.pts >= remaining[0]:  # a packet may hold no frame of its own
                 if frame.is_corrupt:
                     raise ImageError("the video is damaged: one of its frames does not decode")
-                images[wanted.pop(0)] = _upright(frame)
-            if not wanted:
+                images[remaining.pop(0)] = _upright(frame)
+            if not remaining:
                 break
         if last is None:
             raise ImageError("the video cannot be decoded: none of its frames could be read")
-        images |= {time: _upright(last) for time in wanted}
+        images |= {time: _upright(last) for time in remaining}
         unit = stream.time_base
         step = float((end - times[0]) * unit) / count
         return [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from file_runner import FileRunner
 from PIL import Image
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from visioneval import bounds
 from visioneval.cli import app
@@ -25,7 +25,6 @@ from visioneval.media.formats import artifact
 from visioneval.media.video import sample_frames, sample_images
 from visioneval.media.video_luma import opened_luma
 from visioneval.providers.base import ImagePart
-from visioneval.records.model import Record, read_records
 from visioneval.report.html.images import FolderImages
 from visioneval.types import CaseFiles, TaskType
 
@@ -47,39 +46,14 @@ def animated(kind: str, images: list[Image.Image], duration: int | list[int] = 1
     return target.getvalue()
 
 
-class Runner:
-    """Runs a suite of one case whose output is a file."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.case: dict[str, Any] = {"id": "spin", "prompt": "x", "task": "video_generation"}
-        self.grader: dict[str, Any] = {"key": "motion", "type": "video", "max_frozen_s": None, "max_flicker": None}
-
-    def __call__(self, output: bytes, *flags: str, run_id: str = "r") -> Result:
-        (self.folder / "output").write_bytes(output)
-        suite = {
-            "name": "animations",
-            "cases": [self.case],
-            "models": [{"provider": "files", "path": "output"}],
-            "graders": [self.grader],
-            "verdict": [self.grader["key"]],
-        }
-        (self.folder / "suite.yaml").write_text(json.dumps(suite))
-        runs = ["--runs", str(self.folder / "runs"), "--run-id", run_id, "--cache", str(self.folder / "cache")]
-        return CliRunner().invoke(app, ["run", str(self.folder / "suite.yaml"), *runs, *flags])
-
-    def record(self, run_id: str = "r") -> Record:
-        (record,) = read_records(self.folder / "runs" / run_id)
-        return record
-
-
 @pytest.fixture
-def runner(tmp_path: Path) -> Runner:
-    return Runner(tmp_path)
+def runner(tmp_path: Path) -> FileRunner:
+    case = {"id": "spin", "prompt": "x", "task": "video_generation"}
+    return FileRunner(tmp_path, case, {"key": "motion", "type": "video", "max_frozen_s": None, "max_flicker": None})
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_animation_is_measured_as_the_video_that_it_is(runner: Runner, kind: str) -> None:
+def test_an_animation_is_measured_as_the_video_that_it_is(runner: FileRunner, kind: str) -> None:
     result = runner(animated(kind, frames(), 200))
     assert result.exit_code == 0, result.output
     record = runner.record()
@@ -95,9 +69,9 @@ def test_an_animation_is_measured_as_the_video_that_it_is(runner: Runner, kind: 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("grader", [{"key": "file", "type": "properties"}, {"key": "like", "type": "reference"}])
-def test_graders_of_images_do_not_see_its_first_frame(runner: Runner, kind: str, grader: dict[str, Any]) -> None:
+def test_graders_of_images_do_not_see_its_first_frame(runner: FileRunner, kind: str, grader: dict[str, Any]) -> None:
     runner.case = {"id": "spin", "prompt": "x", "reference": "right.png"}
-    runner.grader = grader
+    runner.graders = [grader]
     frames()[0].save(runner.folder / "right.png")
     assert runner(animated(kind, frames())).exit_code == 3
     error = runner.record().error
@@ -106,16 +80,16 @@ def test_graders_of_images_do_not_see_its_first_frame(runner: Runner, kind: str,
     assert "an animation, which is measured as a video: set 'task: video_generation' in its case" in error.message
 
 
-def test_without_the_extra_the_error_names_it(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_the_error_names_it(runner: FileRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("visioneval.media.video.has_extra", lambda _: False)
     with pytest.raises(ImageError, match=r"videos need an extra: run pip install .*\[video\]"):
         artifact(animated("GIF", frames()), TaskType.IMAGE_GENERATION)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_frame_is_an_image(runner: Runner, kind: str) -> None:
+def test_one_frame_is_an_image(runner: FileRunner, kind: str) -> None:
     one = animated(kind, frames(1))
-    runner.case, runner.grader = {"id": "spin", "prompt": "x"}, {"key": "file", "type": "properties"}
+    runner.case, runner.graders = {"id": "spin", "prompt": "x"}, [{"key": "file", "type": "properties"}]
     textured = np.random.default_rng(1).integers(0, 256, (64, 96, 3), dtype=np.uint8)
     result = runner(animated(kind, [Image.fromarray(textured)]))
     assert result.exit_code == 0, result.output
@@ -124,10 +98,10 @@ def test_one_frame_is_an_image(runner: Runner, kind: str) -> None:
 
 
 @pytest.mark.parametrize("field", ["images", "reference"])
-def test_an_animated_input_is_a_problem_of_the_suite(runner: Runner, field: str) -> None:
+def test_an_animated_input_is_a_problem_of_the_suite(runner: FileRunner, field: str) -> None:
     (runner.folder / "loop.gif").write_bytes(animated("GIF", frames()))
     runner.case = {"id": "spin", "prompt": "x", field: ["loop.gif"] if field == "images" else "loop.gif"}
-    runner.grader = {"key": "file", "type": "properties"}
+    runner.graders = [{"key": "file", "type": "properties"}]
     result = runner(animated("GIF", frames(1)))
     assert result.exit_code == 2
     assert "loop.gif: it is an animation, which only graders of videos measure" in result.output
@@ -141,7 +115,7 @@ def test_frames_last_as_long_as_browsers_show_them() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_cut_off_animation_is_an_error(runner: Runner, kind: str) -> None:
+def test_a_cut_off_animation_is_an_error(runner: FileRunner, kind: str) -> None:
     noise = np.random.default_rng(3).integers(0, 256, (5, 64, 96, 3), dtype=np.uint8)
     whole = animated(kind, [Image.fromarray(pixels) for pixels in noise])
     for share in (0.5, 0.9, 0.999):
@@ -174,7 +148,7 @@ def test_a_gif_with_color_tables_ends_where_its_blocks_end(colors: str) -> None:
         list(animation_frames(data[:-1]))
 
 
-def test_an_apng_of_one_frame_is_not_its_hidden_image(runner: Runner) -> None:
+def test_an_apng_of_one_frame_is_not_its_hidden_image(runner: FileRunner) -> None:
     data = animated("PNG", frames(2), default_image=True)
     (frame,) = animation_frames(data)
     assert frame.image.getpixel((0, 0)) == (LEVELS[1],) * 3
@@ -322,7 +296,7 @@ def test_a_gif_may_be_padded(tmp_path: Path, zeros: int) -> None:
                 list(animation_frames(path))
 
 
-def test_a_report_shows_the_file_itself(runner: Runner) -> None:
+def test_a_report_shows_the_file_itself(runner: FileRunner) -> None:
     assert runner(animated("GIF", frames())).exit_code == 0
     result = CliRunner().invoke(app, ["report", "r", "--runs", str(runner.folder / "runs")])
     assert result.exit_code == 0, result.output

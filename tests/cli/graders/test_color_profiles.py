@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from broken_images import chunk
 from color_profiles import SRGB_CURVE, display_p3, encoded, gray, portrait, srgb, srgb_of
+from file_runner import FileRunner
 from PIL import Image, ImageChops
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from visioneval.cli import app
 from visioneval.graders.diversity.config import DiversityGrader
 from visioneval.graders.diversity.grader import Diversity
 from visioneval.judging.shown_images import shown
 from visioneval.media import images
 from visioneval.media.color import MAX_PROFILE
-from visioneval.records.model import Record, read_records
 
 BOX = (60, 50, 120, 100)
 P3 = display_p3()
@@ -33,34 +30,19 @@ def edited(image: Image.Image) -> Image.Image:
     return changed
 
 
-class Runner:
+class Runner(FileRunner):
     """Runs a suite of one edit, whose base, output and reference are given as files."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
         mask = Image.new("RGBA", portrait().size, "white")
         mask.paste((0, 0, 0, 0), BOX)
         mask.save(folder / "mask.png")
-        self.case: dict[str, Any] = {"id": "look", "prompt": "x", "images": ["base.png"], "mask": "mask.png"}
-        self.graders: list[dict[str, Any]] = [{"key": "local", "type": "locality"}]
+        case = {"id": "look", "prompt": "x", "images": ["base.png"], "mask": "mask.png"}
+        super().__init__(folder, case, {"key": "local", "type": "locality"})
 
-    def __call__(self, base: bytes, output: bytes, *flags: str, run_id: str = "r") -> Result:
+    def edit(self, base: bytes, output: bytes, *flags: str, run_id: str = "r") -> Result:
         (self.folder / "base.png").write_bytes(base)
-        (self.folder / "output.png").write_bytes(output)
-        suite = {
-            "name": "colors",
-            "cases": [self.case],
-            "models": [{"provider": "files", "path": "output.png"}],
-            "graders": self.graders,
-            "verdict": [self.graders[0]["key"]],
-        }
-        (self.folder / "suite.yaml").write_text(json.dumps(suite))
-        runs = ["--runs", str(self.folder / "runs"), "--run-id", run_id, "--cache", str(self.folder / "cache")]
-        return CliRunner().invoke(app, ["run", str(self.folder / "suite.yaml"), *runs, *flags])
-
-    def record(self, run_id: str = "r") -> Record:
-        (record,) = read_records(self.folder / "runs" / run_id)
-        return record
+        return self(output, *flags, run_id=run_id)
 
 
 @pytest.fixture
@@ -71,13 +53,13 @@ def runner(tmp_path: Path) -> Runner:
 def test_an_srgb_output_of_the_same_look_passes_and_one_that_lost_its_profile_fails(runner: Runner) -> None:
     base = encoded(portrait(), P3)
     same_look = encoded(srgb_of(edited(portrait()), P3), None)
-    result = runner(base, same_look)
+    result = runner.edit(base, same_look)
     assert result.exit_code == 0, result.output
     record = runner.record()
     assert record.scores["local"] is True
     assert record.scores["local.changed_outside"] < 0.002
     assert record.graders[0].details["color_spaces"] == {"base": "Display P3", "output": "sRGB"}
-    assert runner(base, encoded(edited(portrait()), None), run_id="lost").exit_code == 1
+    assert runner.edit(base, encoded(edited(portrait()), None), run_id="lost").exit_code == 1
     lost = runner.record("lost")
     assert lost.scores["local"] is False
     assert "the output's color space is sRGB, the base image's Display P3" in lost.reasons["local"]
@@ -87,15 +69,16 @@ def test_an_srgb_output_of_the_same_look_passes_and_one_that_lost_its_profile_fa
 def test_the_profile_is_read_in_every_format_that_has_one(runner: Runner, kind: str) -> None:
     options = {} if kind == "TIFF" else {"quality": 95}
     assert (
-        runner(encoded(srgb_of(portrait(), P3), None), encoded(edited(portrait()), P3, kind, **options)).exit_code == 0
+        runner.edit(encoded(srgb_of(portrait(), P3), None), encoded(edited(portrait()), P3, kind, **options)).exit_code
+        == 0
     )
     lost = encoded(edited(portrait()), None, kind, **options)
-    assert runner(encoded(srgb_of(portrait(), P3), None), lost, run_id="lost").exit_code == 1
+    assert runner.edit(encoded(srgb_of(portrait(), P3), None), lost, run_id="lost").exit_code == 1
 
 
 def test_srgb_by_profile_and_without_one_are_the_same(runner: Runner) -> None:
     runner.graders = [{"key": "local", "type": "locality", "tolerance": "exact"}]
-    result = runner(encoded(portrait(), srgb()), encoded(edited(portrait()), None))
+    result = runner.edit(encoded(portrait(), srgb()), encoded(edited(portrait()), None))
     assert result.exit_code == 0, result.output
     assert "color_spaces" not in runner.record().graders[0].details
 
@@ -103,12 +86,12 @@ def test_srgb_by_profile_and_without_one_are_the_same(runner: Runner) -> None:
 def test_exact_compares_stored_values_and_another_profile_is_a_difference(runner: Runner) -> None:
     runner.graders = [{"key": "local", "type": "locality", "tolerance": "exact"}]
     base = encoded(portrait(), P3)
-    assert runner(base, encoded(edited(portrait()), display_p3("P3 of a phone"))).exit_code == 0
-    assert runner(base, encoded(edited(portrait()), None), run_id="lost").exit_code == 1
+    assert runner.edit(base, encoded(edited(portrait()), display_p3("P3 of a phone"))).exit_code == 0
+    assert runner.edit(base, encoded(edited(portrait()), None), run_id="lost").exit_code == 1
     record = runner.record("lost")
     assert record.scores["local.changed_outside"] == 0  # no stored value changed
     assert record.reasons["local"] == "the output's color space is sRGB, the base image's Display P3"
-    assert runner(base, encoded(srgb_of(edited(portrait()), P3), None), run_id="converted").exit_code == 1
+    assert runner.edit(base, encoded(srgb_of(edited(portrait()), P3), None), run_id="converted").exit_code == 1
     assert "of the pixels outside the mask changed" in runner.record("converted").reasons["local"]
 
 
@@ -116,7 +99,7 @@ def test_exact_compares_stored_values_and_another_profile_is_a_difference(runner
 def test_exact_compares_the_look_of_a_gray_profile(runner: Runner, curve: tuple[float, ...], is_same: bool) -> None:
     runner.graders = [{"key": "local", "type": "locality", "tolerance": "exact"}]
     base = portrait().convert("L")
-    result = runner(encoded(base, gray(*curve)), encoded(edited(base.convert("RGB")), None))
+    result = runner.edit(encoded(base, gray(*curve)), encoded(edited(base.convert("RGB")), None))
     assert result.exit_code == (0 if is_same else 1), result.output
 
 
@@ -132,9 +115,9 @@ def test_reference_compares_looks(runner: Runner, tmp_path: Path) -> None:
     (tmp_path / "right.png").write_bytes(encoded(portrait(), P3))
     runner.case = {"id": "look", "prompt": "x", "reference": "right.png"}
     runner.graders = [{"key": "like", "type": "reference"}]
-    assert runner(b"", encoded(srgb_of(portrait(), P3), None)).exit_code == 0
+    assert runner.edit(b"", encoded(srgb_of(portrait(), P3), None)).exit_code == 0
     assert runner.record().scores["like.delta_e"] < 0.5
-    assert runner(b"", encoded(portrait(), None), run_id="lost").exit_code == 1
+    assert runner.edit(b"", encoded(portrait(), None), run_id="lost").exit_code == 1
     assert "the output's color space is sRGB, the reference's Display P3" in runner.record("lost").reasons["like"]
 
 
@@ -190,7 +173,7 @@ def test_an_unreadable_profile_is_ignored_and_noted(runner: Runner, profile: byt
     runner.graders.append({"key": "file", "type": "properties"})
     if len(profile) > MAX_PROFILE:
         kind = "WEBP"  # a JPEG has no room for it
-    result = runner(encoded(portrait(), None), encoded(edited(portrait()), profile, kind, quality=95))
+    result = runner.edit(encoded(portrait(), None), encoded(edited(portrait()), profile, kind, quality=95))
     assert result.exit_code == 0, result.output
     local, file = runner.record().graders
     assert local.details["color_spaces"]["output"] == "an unreadable color profile, which is ignored"
@@ -219,9 +202,9 @@ def test_judges_get_the_stored_file_and_srgb_where_it_is_stored_in_another_forma
 def test_a_changed_profile_is_measured_again(runner: Runner) -> None:
     """The same pixels with another profile are another image: nothing of the first is replayed."""
     base = encoded(portrait(), P3)
-    assert runner(base, encoded(edited(portrait()), P3)).exit_code == 0
-    assert runner(base, encoded(edited(portrait()), None), run_id="again").exit_code == 1
-    assert runner(base, encoded(edited(portrait()), P3), "--offline", run_id="offline").exit_code == 0
+    assert runner.edit(base, encoded(edited(portrait()), P3)).exit_code == 0
+    assert runner.edit(base, encoded(edited(portrait()), None), run_id="again").exit_code == 1
+    assert runner.edit(base, encoded(edited(portrait()), P3), "--offline", run_id="offline").exit_code == 0
 
 
 def test_stored_values_are_those_of_the_file() -> None:

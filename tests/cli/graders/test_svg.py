@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from file_runner import FileRunner
 from PIL import Image
-from typer.testing import CliRunner, Result
 
-from visioneval.cli import app
 from visioneval.errors import ImageError, MissingExtraError
 from visioneval.judging.shown_images import shown
 from visioneval.media import images
 from visioneval.media import svg as svg_media
 from visioneval.media.images import encode_png
 from visioneval.media.svg import checked_raster, raster
-from visioneval.records.model import Record, read_records
 from visioneval.report.html.images import FolderImages
 
 NS = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
@@ -40,38 +36,13 @@ LOGO = drawing(
 )
 
 
-class Runner:
-    """Runs a suite of one case whose output is a file."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.case: dict[str, Any] = {"id": "logo", "prompt": "x", "expect": {"size": "120x80", "format": "svg"}}
-        self.graders: list[dict[str, Any]] = [{"key": "file", "type": "properties"}]
-
-    def __call__(self, output: bytes, *flags: str, run_id: str = "r") -> Result:
-        (self.folder / "output").write_bytes(output)
-        suite = {
-            "name": "drawings",
-            "cases": [self.case],
-            "models": [{"provider": "files", "path": "output"}],
-            "graders": self.graders,
-            "verdict": [self.graders[0]["key"]],
-        }
-        (self.folder / "suite.yaml").write_text(json.dumps(suite))
-        runs = ["--runs", str(self.folder / "runs"), "--run-id", run_id, "--cache", str(self.folder / "cache")]
-        return CliRunner().invoke(app, ["run", str(self.folder / "suite.yaml"), *runs, *flags])
-
-    def record(self, run_id: str = "r") -> Record:
-        (record,) = read_records(self.folder / "runs" / run_id)
-        return record
-
-
 @pytest.fixture
-def runner(tmp_path: Path) -> Runner:
-    return Runner(tmp_path)
+def runner(tmp_path: Path) -> FileRunner:
+    case = {"id": "logo", "prompt": "x", "expect": {"size": "120x80", "format": "svg"}}
+    return FileRunner(tmp_path, case, {"key": "file", "type": "properties"})
 
 
-def test_without_the_extra_the_error_names_it(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_the_error_names_it(runner: FileRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(svg_media, "has_extra", lambda _: False)
     checked_raster.cache_clear()
     raster.cache_clear()
@@ -101,7 +72,7 @@ class TestDrawn:
         checked_raster.cache_clear()
         raster.cache_clear()
 
-    def test_an_output_is_graded_as_drawn_and_stored_as_it_is(self, runner: Runner) -> None:
+    def test_an_output_is_graded_as_drawn_and_stored_as_it_is(self, runner: FileRunner) -> None:
         result = runner(LOGO)
         assert result.exit_code == 0, result.output
         record = runner.record()
@@ -112,7 +83,7 @@ class TestDrawn:
         again = runner(LOGO, "--offline", run_id="again")
         assert again.exit_code == 0, again.output
 
-    def test_local_graders_and_judges_get_the_same_pixels(self, runner: Runner) -> None:
+    def test_local_graders_and_judges_get_the_same_pixels(self, runner: FileRunner) -> None:
         (runner.folder / "right.png").write_bytes(raster(LOGO))
         runner.case = {"id": "logo", "prompt": "x", "reference": "right.png"}
         runner.graders = [{"key": "like", "type": "reference"}]
@@ -123,7 +94,7 @@ class TestDrawn:
         assert part.mime == "image/png"
         assert images.load_image(part.data).tobytes() == images.load_image(LOGO).tobytes()
 
-    def test_a_report_shows_the_drawn_image_and_never_the_svg(self, runner: Runner) -> None:
+    def test_a_report_shows_the_drawn_image_and_never_the_svg(self, runner: FileRunner) -> None:
         assert runner(LOGO).exit_code == 0
         run = runner.folder / "runs" / "r"
         (run / "report" / "images").mkdir(parents=True, exist_ok=True)
@@ -374,7 +345,7 @@ class TestDrawn:
             images.load_image(drawing('<text x="10" y="60">Ag</text>'))
         images.load_image(LOGO)  # without text
 
-    def test_an_input_is_drawn_for_graders_and_models(self, runner: Runner) -> None:
+    def test_an_input_is_drawn_for_graders_and_models(self, runner: FileRunner) -> None:
         (runner.folder / "base.svg").write_bytes(LOGO)
         runner.case = {"id": "logo", "prompt": "x", "images": ["base.svg"]}
         runner.graders = [{"key": "file", "type": "properties"}]
@@ -382,7 +353,7 @@ class TestDrawn:
         assert result.exit_code == 0, result.output
         assert runner.record().scores["file.alpha"] is True
 
-    def test_a_stranger_s_drawing_as_input_is_a_problem_of_the_suite(self, runner: Runner) -> None:
+    def test_a_stranger_s_drawing_as_input_is_a_problem_of_the_suite(self, runner: FileRunner) -> None:
         (runner.folder / "base.svg").write_bytes(drawing('<image href="/etc/hostname"/>'))
         runner.case = {"id": "logo", "prompt": "x", "images": ["base.svg"]}
         result = runner(LOGO)
@@ -390,7 +361,7 @@ class TestDrawn:
         assert "base.svg: the SVG refers to something outside of it (/etc/hostname)" in result.output
 
 
-def test_no_module_beside_a_suite_is_run(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_module_beside_a_suite_is_run(runner: FileRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("resvg_py")
     raster.cache_clear()
     for name in ("json", "resource", "resvg_py"):

@@ -32,12 +32,8 @@ class ConfirmedCase(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class SingleCase:
-    """A case that is worse at the level of single cases, and that only its new samples can clear.
-
-    ``planned`` is the maximum number of new samples, and ``new`` counts those that exist. The turns of a case count as
-    samples of it.
-    """
+class _PlannedCase:
+    """A case on a model run: at most ``planned`` new samples, and ``new`` counts those that exist."""
 
     test_id: str
     model_label: str
@@ -48,6 +44,18 @@ class SingleCase:
     def key(self) -> CaseKey:
         """Identifies the case."""
         return self.test_id, self.model_label
+
+    def with_new(self, planned: int, verdicts: Sequence[Verdict]) -> Self:
+        """The same case with the first ``planned`` of some new samples."""
+        return replace(self, planned=planned, new=SampleCounts.of(verdicts[:planned]))
+
+
+@dataclass(frozen=True, slots=True)
+class SingleCase(_PlannedCase):
+    """A case that is worse at the level of single cases, and that only its new samples can clear.
+
+    The turns of a case count as samples of it.
+    """
 
     @property
     def state(self) -> Literal["passed", "broken", "unmeasured"]:
@@ -75,24 +83,10 @@ class SingleCase:
     def _failures_to_confirm(self) -> int:
         return (self.planned + 1) // 2
 
-    def with_new(self, planned: int, verdicts: Sequence[Verdict]) -> SingleCase:
-        """The same case with the first ``planned`` of some new samples."""
-        return replace(self, planned=planned, new=SampleCounts.of(verdicts[:planned]))
-
 
 @dataclass(frozen=True, slots=True)
-class SampledCase:
+class SampledCase(_PlannedCase):
     """A case all of whose planned new samples are needed."""
-
-    test_id: str
-    model_label: str
-    planned: int = 0
-    new: SampleCounts = field(default_factory=SampleCounts)
-
-    @property
-    def key(self) -> CaseKey:
-        """Identifies the case."""
-        return self.test_id, self.model_label
 
     @property
     def state(self) -> Literal["passed", "unmeasured"]:
@@ -103,10 +97,6 @@ class SampledCase:
     def needed(self) -> int:
         """The number of new samples that were not tried yet."""
         return max(0, self.planned - self.new.total)
-
-    def with_new(self, planned: int, verdicts: Sequence[Verdict]) -> SampledCase:
-        """The same case with the first ``planned`` of some new samples."""
-        return replace(self, planned=planned, new=SampleCounts.of(verdicts[:planned]))
 
 
 def sampled_cases(comparison: Comparison) -> tuple[SampledCase, ...]:

@@ -69,7 +69,9 @@ class PricedAttempts(Generic[T]):
         known = usd(answer.cost_usd)
         if answer.cost_usd is None:
             known = self.prices.reported_cost(self.limit_key, usage, outputs)
-        status = "refused" if getattr(answer, "refused", None) is not None else "unusable" if is_unusable else "ok"
+        status = "unusable" if is_unusable or getattr(answer, "unreadable", None) is not None else "ok"
+        if getattr(answer, "refused", None) is not None:
+            status = "refused"
         is_free = self._was_paid or (known is None and not answer.usage and status == "refused")
         self.budget.settle(claim, 0.0 if is_free else known)
         seconds = perf_counter() - start
