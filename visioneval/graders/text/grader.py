@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,8 +16,9 @@ from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import Measure
 from visioneval.graders.pixels.difference import SCORE_DIGITS, TOOL_VERSIONS
 from visioneval.graders.text import judge as text_judge
+from visioneval.graders.text import reasons
 from visioneval.graders.text.config import TextGrader, unreadable_characters
-from visioneval.graders.text.copy_check import CopyCheck, CopyPair, Miss, check
+from visioneval.graders.text.copy_check import CopyCheck, check
 from visioneval.graders.text.copy_match import Corners, Reading
 from visioneval.graders.text.reading import contrast, ocr
 from visioneval.graders.text.text_scores import normalized_edit_distance, word_accuracy
@@ -216,95 +217,11 @@ def _grade(
     scores |= measured
     if expected.extra == "forbid":
         scores[f"{key}.doubtful_extra"] = len(comparison.doubtful_extra)
-    doubts = "; ".join(_doubts(comparison))
-    if doubts and config.extract == "ocr":
-        doubts += "; 'extract: [ocr, judge]' lets a judge decide"
-    reasons = [*_failures(comparison), *_extra_reasons(config, comparison, reader), *filter(None, [doubts])]
+    doubts = reasons.doubts(config, comparison)
     return Grade(
         scores=scores,
-        reasons={key: "; ".join(reasons) or _success_reason(expected, comparison)},
-        details=_details(config, readings, comparison, reader),
+        reasons={key: reasons.reason(config, expected, comparison, reader)},
+        details=reasons.details(config, readings, comparison, reader),
         error=f"OCR cannot decide: {doubts}" if doubts and None in scores.values() else None,
         tool_versions=tool_versions,
     )
-
-
-def _failures(comparison: CopyCheck) -> Iterator[str]:
-    yield from dict.fromkeys(map(_missing_reason, comparison.missing))
-    for pair in comparison.forbidden:
-        yield f'forbidden "{pair.line}" is present' + ("" if pair.read == pair.line else f', read as "{pair.read}"')
-
-
-def _extra_reasons(config: TextGrader, comparison: CopyCheck, reader: str) -> Iterator[str]:
-    """One reason for each extra text, and what the user can do about those that may be there."""
-    if not comparison.extra:
-        return
-    for extra in comparison.extra:
-        notes = [f"in {extra.context}"] if extra.context else []
-        notes += [f"confidence {extra.confidence:.2f}"] if reader == "ocr" else []
-        yield f"extra text: {extra.text}" + (f" ({', '.join(notes)})" if notes else "")
-    hint = "list text that may be there under 'allowed'"
-    yield hint + (f", or raise 'min_confidence' ({config.min_confidence:g})" if reader == "ocr" else "")
-
-
-def _missing_reason(miss: Miss) -> str:
-    text = f'missing "{miss.line}"'
-    if miss.want > 1:
-        text += f" ({miss.have} of {miss.want} found)"
-    if miss.faint is not None:
-        return f"{text}: read only at confidence {miss.faint:.2f}, which is too low"
-    if miss.nearest is None:
-        return f"{text}: nothing similar was read"
-    return f'{text}: the nearest text is "{miss.nearest}" ({", ".join(miss.differences)})'
-
-
-def _doubts(comparison: CopyCheck) -> Iterator[str]:
-    for pair in comparison.unsettled:
-        yield f'"{pair.line}" was read as "{pair.read}", which differs only in look-alike characters'
-    for pair in comparison.unsettled_forbidden:
-        yield f'forbidden "{pair.line}" may be present: "{pair.read}" differs only in look-alike characters or spaces'
-
-
-def _success_reason(expected: ExpectText, comparison: CopyCheck) -> str:
-    count = len(expected.required)
-    parts = ["required line found" if count == 1 else f"all {count} required lines found"] if count else []
-    parts += ["nothing forbidden"] if expected.forbidden else []
-    parts += ["nothing extra"] if expected.extra == "forbid" else []
-    doubtful = [f"{extra.text} (confidence {extra.confidence:.2f})" for extra in comparison.doubtful_extra]
-    parts += [f"doubtful extra: {', '.join(doubtful)}"] if doubtful else []
-    return ", ".join(parts)
-
-
-def _details(config: TextGrader, readings: Sequence[Reading], comparison: CopyCheck, reader: str) -> dict[str, Any]:
-    """The details for the record, ready for JSON. Boxes are four corners in pixels."""
-    return {
-        "extract": reader,
-        "lines": [
-            {
-                "text": reading.text,
-                **({"shown_text": reading.shown_text} if reading.shown else {}),
-                "confidence": reading.confidence,
-                "box": [list(corner) for corner in reading.corners or ()],
-                "counted": reading.confidence >= config.min_confidence,
-            }
-            for reading in readings
-        ],
-        "found": _pairs(comparison.matched),
-        "missing": [
-            {
-                "line": miss.line,
-                "nearest": miss.nearest,
-                "differences": list(miss.differences),
-                "edits": miss.edits,
-            }
-            for miss in comparison.missing
-        ],
-        "forbidden": _pairs(comparison.forbidden),
-        "extra": [extra.label for extra in comparison.extra],
-        "unsettled": _pairs((*comparison.unsettled, *comparison.unsettled_forbidden)),
-        "folded": dict(comparison.folded),
-    }
-
-
-def _pairs(pairs: Sequence[CopyPair]) -> list[dict[str, Any]]:
-    return [{"line": pair.line, "read": pair.read, "readings": list(pair.readings)} for pair in pairs]
