@@ -27,7 +27,6 @@ from typing import Any, get_args
 from PIL import Image
 
 from tests.calibration.copy_cases import NEVER_FAIL, SHARED, Case, Part, Picture, pictures
-from tests.support.images import typefaces
 from visioneval import GraderError, grading_context
 from visioneval.engine.cells.measurement_entries import measure_key
 from visioneval.graders.base import GradingContext
@@ -90,8 +89,6 @@ def main() -> int:
     parts: Sequence[Part] = [options.part] if options.part else get_args(Part)
     if "shared" in parts and not (SHARED / "truth.json").is_file():
         print(f"shared: skipped, as there is no {SHARED}")
-    if set(parts) - {"shared"}:
-        typefaces.install()
     chosen = [
         picture
         for part in parts

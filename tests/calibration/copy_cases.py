@@ -32,6 +32,7 @@ _ALIKE = ("Il1|", "O0o", "cC", "sS", "vV", "wW", "xX\u00d7", "zZ")
 _SKELETON = str.maketrans({char: shapes[0] for shapes in _ALIKE for char in shapes})
 
 Part = Literal["shared", "cards", "words"]
+Half = Literal["fit", "state"]
 Group = Literal["right", "misspelt", "planted", "in image", "word", "blank"]
 Edit = Callable[[str, np.random.Generator], str]
 
@@ -55,7 +56,7 @@ class Picture:
     name: str
     part: Part
     kind: str
-    half: Literal["fit", "state"]
+    half: Half
     cases: tuple[Case, ...]
     write: Callable[[Path], Path]
 
@@ -85,14 +86,16 @@ def pictures(part: Part) -> Iterator[Picture]:
     if part == "shared":
         yield from _shared() if (SHARED / "truth.json").is_file() else ()
     elif part == "cards":
-        for card in CARDS:
-            yield from _cards(card)
+        # Cards of a kind are in both halves, as there are few of each.
+        mixed = sorted(CARDS, key=lambda card: (card.kind, sha256(card.name.encode()).digest()))
+        for at, card in enumerate(mixed):
+            yield from _cards(card, "state" if at % 2 else "fit")
     else:
         yield from _words()
 
 
-def half_of(name: str) -> Literal["fit", "state"]:
-    """The half of an image, by a hash of its name."""
+def half_of(name: str) -> Half:
+    """The half of an image that is no card, by a hash of its name."""
     return "fit" if sha256(name.encode()).digest()[0] % 2 else "state"
 
 
@@ -142,9 +145,9 @@ def _skeleton(text: str) -> str:
     return text.translate(_SKELETON)
 
 
-def _cards(card: Card) -> Iterator[Picture]:
+def _cards(card: Card, half: Half) -> Iterator[Picture]:
     """A card as it should be, and one drawn with a mistake."""
-    name, half = card.file_name, half_of(card.name)
+    name = card.file_name
 
     def write(folder: Path) -> Path:
         return _written(folder / name, encoded(card, card.lines))

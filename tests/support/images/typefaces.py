@@ -70,7 +70,8 @@ ONE_CASE = frozenset({"bebas", "marker"})
 """Typefaces whose small letters look like capitals."""
 
 
-def install() -> None:
+@cache
+def _install() -> None:
     """Installs the pinned packages, unless they are there. Raises ``CalledProcessError`` if ``pip`` cannot."""
     packages = [f"fontpkg-{name}=={version}" for name, version in _PINS.items()]
     stamp = FOLDER / "pins.txt"
@@ -84,11 +85,12 @@ def install() -> None:
 
 @cache
 def typeface(name: str, size: int) -> ImageFont.FreeTypeFont:
-    """A typeface in a size in pixels, of regular weight."""
+    """A typeface in a size in pixels, of regular weight. The first one installs all."""
     if name == OWN:
         own = ImageFont.load_default(size)
         assert isinstance(own, ImageFont.FreeTypeFont)
         return own
+    _install()
     package, file = FACES[name]
     path = FOLDER / f"fontpkg_{package}" / "files" / f"{file}.ttf"
     font = ImageFont.truetype(path, size, layout_engine=ImageFont.Layout.BASIC)
