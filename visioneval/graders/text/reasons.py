@@ -166,17 +166,7 @@ def details(config: TextGrader, readings: Sequence[Reading], comparison: CopyChe
             for reading in readings
         ],
         "found": [_pair(pair) for pair in comparison.matched],
-        "missing": [
-            {
-                "line": miss.line,
-                "nearest": miss.nearest,
-                "differences": list(miss.differences),
-                "edits": miss.edits,
-                **({"parts": [_pair_with_box(readings, part) for part in miss.parts]} if len(miss.parts) > 1 else {}),
-                **_box(readings, miss.readings),
-            }
-            for miss in comparison.missing
-        ],
+        "missing": [_missing(readings, miss) for miss in comparison.missing],
         "forbidden": [_pair_with_box(readings, pair) for pair in comparison.forbidden],
         "extra": [_extra(readings, extra) for extra in comparison.extra],
         "unsettled": [_pair_with_box(readings, pair) for pair in uncertain],
@@ -185,6 +175,21 @@ def details(config: TextGrader, readings: Sequence[Reading], comparison: CopyChe
     if comparison.doubtful_extra:
         recorded["doubtful_extra"] = [_extra(readings, extra) for extra in comparison.doubtful_extra]
     return recorded
+
+
+def _missing(readings: Sequence[Reading], miss: Miss) -> dict[str, Any]:
+    places = (
+        {"parts": [_pair_with_box(readings, part) for part in miss.parts]}
+        if len(miss.parts) > 1
+        else _box(readings, miss.readings)
+    )
+    return {
+        "line": miss.line,
+        "nearest": miss.nearest,
+        "differences": list(miss.differences),
+        "edits": miss.edits,
+        **places,
+    }
 
 
 def _pair(pair: CopyPair) -> dict[str, Any]:
