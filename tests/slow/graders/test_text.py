@@ -98,7 +98,7 @@ def test_any_kind_of_image_is_read(sign: Any, mode: str) -> None:
     [
         ("BUTER & FLOUR", 'missing "BUTTER & FLOUR": the nearest text is "BUTER & FLOUR" (missing T at 4)'),
         ("BUTTTER & FLOUR", 'missing "BUTTER & FLOUR": the nearest text is "BUTTTER & FLOUR" (extra T at 5)'),
-        ("GYM", 'missing "BUTTER & FLOUR": nothing similar was read'),
+        ("GYM", 'missing "BUTTER & FLOUR": nothing similar was read in 1 line of text'),
     ],
 )
 def test_the_reason_describes_the_mismatch(sign: Any, shown: str, reason: str) -> None:

@@ -8,10 +8,11 @@ dashes, bullets, ellipses, quotes and compatibility forms, nor look-alikes such 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from visioneval.graders.text.alphabet import fold_character
-from visioneval.graders.text.copy_diff import NearestMatch, differences, nearest
+from visioneval.graders.text.copy_diff import differences, nearest
 from visioneval.graders.text.copy_match import (
     Copy,
     Match,
@@ -20,7 +21,9 @@ from visioneval.graders.text.copy_match import (
     assign,
     copy_of,
     covered,
+    in_lower_case,
     inside,
+    lower_case,
     occurrences,
     page_of,
 )
@@ -42,9 +45,11 @@ class CopyPair:
 class Miss:
     """A required line that was not read.
 
-    ``nearest`` is the most similar text, with ``differences`` in words; ``edits`` counts characters, at
-    most those of the line. ``have`` of ``want`` copies of this line were found. ``faint`` is the
-    confidence (0 to 1) of a reading that was too low to count.
+    ``nearest`` is the same text in another case, or the most similar text, with ``differences`` in words;
+    ``edits`` counts characters, at most those of the line. ``parts`` are the runs of words that were read
+    in separate places, if they are the whole line. ``have`` of ``want`` copies of this line were found.
+    ``faint`` is the confidence (0 to 1) of a reading that was too low to count. ``readings`` are the indices
+    of the faint or of the nearest reading.
     """
 
     line: str
@@ -54,6 +59,8 @@ class Miss:
     have: int
     want: int
     faint: float | None
+    readings: tuple[int, ...]
+    parts: tuple[CopyPair, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,22 +118,18 @@ def check(readings: Sequence[Reading], expected: ExpectText, *, fold: bool, min_
     counted = [index for index in with_text if readings[index].confidence >= min_confidence]
     page = _page(readings, counted, lines, fold=fold)
     matched, unsettled, absent = _required(page, lines, fold=fold)
-    nearest_matches = [_nearest(page, line, [*matched, *unsettled]) for line in absent]
-    faint = {} if len(counted) == len(with_text) else _faint_confidences(readings, with_text, absent, lines, fold=fold)
+    instead = _read_instead(page, absent, covered(match for _, match in (*matched, *unsettled)), fold=fold)
+    faint = {} if len(counted) == len(with_text) else _faint_readings(readings, with_text, absent, lines, fold=fold)
     missing = tuple(
-        _miss(page, line, closest, faint.get(line.chars), lines, matched)
-        for line, closest in zip(absent, nearest_matches, strict=True)
+        _miss(page, counted, line, other, faint.get(line.chars), lines, matched)
+        for line, other in zip(absent, instead, strict=True)
     )
     forbidden, uncertain = _forbidden(page, lines, unsettled, fold=fold)
     extra: tuple[Extra, ...] = ()
     if expected.extra == "forbid":
         allowed = [(line, match) for line in lines.allowed for match in occurrences(page, line.chars, alike=fold)]
-        close = [
-            (c, nearest_match.match)
-            for c, nearest_match in zip(absent, nearest_matches, strict=True)
-            if nearest_match is not None and nearest_match.is_close(c)
-        ]
-        explained = [match for _, match in (*matched, *unsettled, *forbidden, *uncertain, *allowed, *close)]
+        explained = [match for _, match in (*matched, *unsettled, *forbidden, *uncertain, *allowed)]
+        explained += [match for other in instead for match in other.matches]
         extra = extras(page, [readings[index] for index in counted], covered(explained), lines.all, doubt=fold)
         extra = tuple(replace(item, reading=counted[item.reading]) for item in extra)
 
@@ -164,52 +167,106 @@ def _required(page: Page, lines: _Lines, *, fold: bool) -> tuple[list[_Hit], lis
     return matched, unsettled, [line for line, match in zip(absent, alike, strict=True) if match is None]
 
 
-def _nearest(page: Page, line: Copy, hits: Sequence[_Hit]) -> NearestMatch | None:
-    return nearest(page, line, covered(match for _, match in hits))
+@dataclass(frozen=True, slots=True)
+class _Instead:
+    """What was read in place of a missing line. ``match`` is close to it; ``parts`` are words of it, or none."""
+
+    edits: int
+    match: Match | None
+    parts: tuple[_Hit, ...]
+
+    @property
+    def matches(self) -> tuple[Match, ...]:
+        return (*(match for _, match in self.parts), *([self.match] if self.match else []))
 
 
-def _faint_confidences(
+def _read_instead(
+    page: Page, absent: Sequence[Copy], taken: AbstractSet[tuple[int, int]], *, fold: bool
+) -> list[_Instead]:
+    """For each missing line, the same text in another case, the nearest text, and the parts that are all of it."""
+    lower_page = in_lower_case(page) if absent else page
+    found: list[_Instead] = []
+    for line in absent:
+        closest = nearest(page, line, taken)
+        match = _first_free(occurrences(lower_page, lower_case(line.chars)), taken)
+        if match is None and closest is not None and closest.is_close(line):
+            match = closest.match
+        edits = len(line.chars) if closest is None else closest.edits
+        found.append(_Instead(edits, match, _parts(page, line, taken, fold=fold)))
+    return found
+
+
+def _first_free(matches: Iterable[Match], taken: AbstractSet[tuple[int, int]]) -> Match | None:
+    return next((match for match in matches if taken.isdisjoint(covered([match]))), None)
+
+
+def _parts(page: Page, line: Copy, taken: AbstractSet[tuple[int, int]], *, fold: bool) -> tuple[_Hit, ...]:
+    """The longest runs of words that were read, in the order of the line; none if a word was not read."""
+    stops = sorted({0, len(line.chars)} | line.gaps)
+    parts: list[_Hit] = []
+    used, first = set(taken), 0
+    while first < len(stops) - 1:
+        best: tuple[int, Match] | None = None
+        for last in range(first + 1, len(stops)):
+            match = _first_free(occurrences(page, line.chars[stops[first] : stops[last]]), used)
+            if match is None:
+                break
+            best = last, match
+        if best is None:
+            return ()
+        last, match = best
+        parts.append((copy_of(line.cut(stops[first], stops[last]), fold=fold), match))
+        used |= covered([match])
+        first = last
+    return tuple(parts)
+
+
+_Faint = tuple[float, tuple[int, ...]]
+"""The confidence of a reading that is too low to count, and the indices of its readings."""
+
+
+def _faint_readings(
     readings: Sequence[Reading],
     with_text: Sequence[int],
     absent: Sequence[Copy],
     lines: _Lines,
     *,
     fold: bool,
-) -> dict[str, float]:
-    """The confidence of faint readings of missing lines, by their compared characters."""
+) -> dict[str, _Faint]:
+    """The most confident of the faint readings of missing lines, by their compared characters."""
     page = _page(readings, with_text, lines, fold=fold)
-    sure: dict[str, float] = {}
+    sure: dict[str, _Faint] = {}
     for line in absent:
         for match in occurrences(page, line.chars):
-            weakest = min(readings[with_text[index]].confidence for index, _, _ in match)
-            sure[line.chars] = max(weakest, sure.get(line.chars, 0.0))
+            indices = tuple(with_text[index] for index, _, _ in match)
+            weakest = min(readings[index].confidence for index in indices)
+            if line.chars not in sure or weakest > sure[line.chars][0]:
+                sure[line.chars] = weakest, indices
     return sure
 
 
 def _miss(
     page: Page,
+    counted: Sequence[int],
     line: Copy,
-    nearest_match: NearestMatch | None,
-    faint: float | None,
+    instead: _Instead,
+    faint: _Faint | None,
     lines: _Lines,
     matched: Sequence[_Hit],
 ) -> Miss:
-    edits = nearest_match.edits if nearest_match is not None else len(line.chars)
-    nearest_text: str | None = None
-    changes: tuple[str, ...] = ()
-    if nearest_match is not None and nearest_match.is_close(line):
-        nearest_text = page.shown(nearest_match.match)
-        changes = differences(
-            line, "".join(page.copies[index].chars[start:end] for index, start, end in nearest_match.match)
-        )
+    match = instead.match or ()
+    read = "".join(page.copies[index].chars[start:end] for index, start, end in match)
+    confidence, readings = faint or (None, tuple(counted[index] for index, _, _ in match))
     return Miss(
         line=line.text,
-        edits=edits,
-        nearest=nearest_text,
-        differences=changes,
+        edits=instead.edits,
+        nearest=page.shown(match) if match else None,
+        differences=differences(line, read) if match else (),
         have=sum(other.chars == line.chars for other, _ in matched),
         want=sum(other.chars == line.chars for other in lines.required),
-        faint=faint,
+        faint=confidence,
+        readings=readings,
+        parts=_pairs(page, counted, instead.parts),
     )
 
 

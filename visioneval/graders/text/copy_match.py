@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from visioneval.characters import is_ignorable
@@ -112,6 +112,11 @@ def skeleton(chars: str) -> str:
     return chars.translate(_SKELETON)
 
 
+def lower_case(chars: str) -> str:
+    """The characters in lower case, each as one; the length does not change."""
+    return "".join(char.lower() if len(char.lower()) == 1 else char for char in chars)
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """All readings: texts as read and as the glyphs show them, the edges in each, and what may follow each."""
@@ -146,6 +151,12 @@ def page_of(
         tuple(frozenset(_edges(copy, pieces)) for copy in copies),
         tuple(tuple(after) for after in follows),
     )
+
+
+def in_lower_case(page: Page) -> Page:
+    """The page with all text in lower case, at the same positions."""
+    copies = tuple(replace(copy, chars=lower_case(copy.chars)) for copy in page.copies)
+    return replace(page, copies=copies, shown_chars=tuple(map(lower_case, page.shown_chars)))
 
 
 def occurrences(page: Page, needle: str, *, alike: bool = False) -> list[Match]:

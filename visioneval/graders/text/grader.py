@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 from unicodedata import unidata_version
 
 from visioneval.aio import run_in_thread
@@ -19,17 +17,16 @@ from visioneval.graders.text import judge as text_judge
 from visioneval.graders.text import reasons
 from visioneval.graders.text.config import TextGrader, unreadable_characters
 from visioneval.graders.text.copy_check import CopyCheck, check
-from visioneval.graders.text.copy_match import Corners, Reading
+from visioneval.graders.text.copy_match import Reading
 from visioneval.graders.text.reading import contrast, ocr
 from visioneval.graders.text.text_scores import normalized_edit_distance, word_accuracy
 from visioneval.graders.text.video import grade_video
 from visioneval.judging.ask import OffSchemaError, reply_texts
-from visioneval.media.images import encode_png, load_image, on_background, room_for
+from visioneval.media.images import load_image, room_for
 from visioneval.providers.base import Reply
 from visioneval.suite.cases.case import ExpectText
 from visioneval.types import Score
 
-_MAX_CROPS = 20
 SHORT = 500
 """Up to this many characters are compared in the event loop: a thread would take longer."""
 
@@ -61,9 +58,6 @@ class Text:
         )
         measured = await self._measured(readings, expected)
         ocr_grade = _grade(self._config, expected, readings, comparison, "ocr", measured, ocr.tool_versions())
-        if comparison.doubtful_extra:
-            doubtful = await asyncio.to_thread(_doubtful_extra, self._config, context, readings, comparison)
-            ocr_grade = replace(ocr_grade, details={**ocr_grade.details, "doubtful_extra": doubtful})
         if comparison.passed or not by_judge:
             return ocr_grade
         judge_grade = await self._by_judge(context, expected)
@@ -143,37 +137,6 @@ def _read(path: Path) -> OcrReadings:
         return OcrReadings(tuple(contrast.read(load_image(path))))
 
 
-def _doubtful_extra(
-    config: TextGrader, context: GradingContext, readings: Sequence[Reading], comparison: CopyCheck
-) -> list[dict[str, Any]]:
-    """The doubtful text for the record, with a crop of each of the first signs."""
-    path = context.generated.path
-    with room_for(path):
-        loaded = load_image(path)
-        image = on_background(loaded, contrast.backgrounds(loaded)[0])
-    items: list[dict[str, Any]] = []
-    for number, extra in enumerate(comparison.doubtful_extra, 1):
-        item = {"text": extra.text, "confidence": extra.confidence, "reading": extra.reading}
-        corners = readings[extra.reading].corners
-        if corners is not None and number <= _MAX_CROPS:
-            data = encode_png(image.crop(_around(corners, image.size)))
-            item["crop"] = context.save(f"{config.key}.doubtful_extra.{number}.png", data)
-        items.append(item)
-    return items
-
-
-def _around(corners: Corners, size: tuple[int, int]) -> tuple[int, int, int, int]:
-    """The upright box around the corners, with a margin of half its smaller side."""
-    (left, top), (right, bottom) = map(min, zip(*corners, strict=True)), map(max, zip(*corners, strict=True))
-    margin = min(right - left, bottom - top) / 2
-    return (
-        max(int(left - margin), 0),
-        max(int(top - margin), 0),
-        min(int(right + margin) + 1, size[0]),
-        min(int(bottom + margin) + 1, size[1]),
-    )
-
-
 def _check_unfolded(readings: Sequence[Reading], expected: ExpectText) -> CopyCheck:
     return check(readings, expected, fold=False, min_confidence=0.0)
 
@@ -220,7 +183,7 @@ def _grade(
     doubts = reasons.doubts(config, comparison)
     return Grade(
         scores=scores,
-        reasons={key: reasons.reason(config, expected, comparison, reader)},
+        reasons={key: reasons.reason(config, expected, readings, comparison, reader)},
         details=reasons.details(config, readings, comparison, reader),
         error=f"OCR cannot decide: {doubts}" if doubts and None in scores.values() else None,
         tool_versions=tool_versions,

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.copy_check import CopyCheck, CopyPair, Miss
-from visioneval.graders.text.copy_match import Reading
+from visioneval.graders.text.copy_match import Corners, Reading
+from visioneval.graders.text.extras import Extra
 from visioneval.suite.cases.case import ExpectText
 
+MAX_QUOTED = 80
+"""Characters of a text in a reason; longer ones are cut in the middle."""
 
-def reason(config: TextGrader, expected: ExpectText, comparison: CopyCheck, reader: str) -> str:
+
+def reason(
+    config: TextGrader, expected: ExpectText, readings: Sequence[Reading], comparison: CopyCheck, reader: str
+) -> str:
     """Why the copy passes, fails or is undecided, in one line. ``reader`` is ``ocr`` or ``judge``."""
-    reasons = [*_failures(comparison), *_extra_reasons(config, comparison, reader)]
+    nothing = _nothing_similar(config, readings, reader)
+    reasons = [*_failures(comparison, nothing), *_extra_reasons(config, comparison, reader)]
     reasons += filter(None, [doubts(config, comparison)])
     return "; ".join(reasons) or _success_reason(expected, comparison)
 
@@ -24,10 +31,87 @@ def doubts(config: TextGrader, comparison: CopyCheck) -> str:
     return f"{text}; 'extract: [ocr, judge]' lets a judge decide" if text and config.extract == "ocr" else text
 
 
-def _failures(comparison: CopyCheck) -> Iterator[str]:
-    yield from dict.fromkeys(map(_missing_reason, comparison.missing))
+def quoted(text: str) -> str:
+    """A text in quotes and in one line, cut in the middle if it is longer than ``MAX_QUOTED``."""
+    text = " ".join(text.split())
+    if len(text) > MAX_QUOTED:
+        half = (MAX_QUOTED - 3) // 2
+        text = f"{text[:half].rstrip()} \u2026 {text[-half:].lstrip()}"
+    return f'"{text}"'
+
+
+def read_instead(miss: Miss) -> str | None:
+    """What was read in place of a missing line, and how it differs; ``None`` if nothing is similar."""
+    if len(miss.parts) > 1:
+        *first, last = [quoted(part.read) for part in miss.parts]
+        return f"read in parts: {', '.join(first)} and {last}"
+    if miss.nearest is None:
+        return None
+    return f"the nearest text is {quoted(miss.nearest)} ({_difference(miss)})"
+
+
+def no_text(place: str) -> str:
+    """That OCR read no text at all, and why there may be some."""
+    return f"no text was found {place} (curved, a logo, or a script that OCR cannot read?)"
+
+
+def _difference(miss: Miss) -> str:
+    """The differences between a line and the text nearest to it, by their kind if they are all of one."""
+    line, read = _compact(miss.line), _compact(miss.nearest or "")
+    if line.lower() == read.lower():
+        return "differs only in case"
+    changes = ", ".join(miss.differences)
+    if _without_marks(line) != _without_marks(read):
+        return changes
+    is_at_end = _without_last_marks(line) == _without_last_marks(read)
+    return f"differs only in {'the mark at the end' if is_at_end else 'punctuation'}: {changes}"
+
+
+def _compact(text: str) -> str:
+    return "".join(text.split())
+
+
+def _without_marks(text: str) -> str:
+    return "".join(filter(str.isalnum, text))
+
+
+def _without_last_marks(text: str) -> str:
+    while text and not text[-1].isalnum():
+        text = text[:-1]
+    return text
+
+
+def _failures(comparison: CopyCheck, nothing: str) -> Iterator[str]:
+    """One reason for each cause, with the missing lines that it explains, and for each forbidden line."""
+    lines: dict[str, dict[str, None]] = {}
+    for miss in comparison.missing:
+        found = f" ({miss.have} of {miss.want} found)" if miss.want > 1 else ""
+        lines.setdefault(_cause(miss, nothing), {})[quoted(miss.line) + found] = None
+    for cause, names in lines.items():
+        yield f"missing {', '.join(names)}: {cause}"
     for pair in comparison.forbidden:
-        yield f'forbidden "{pair.line}" is present' + ("" if pair.read == pair.line else f', read as "{pair.read}"')
+        as_read = "" if pair.read == pair.line else f", read as {quoted(pair.read)}"
+        yield f"forbidden {quoted(pair.line)} is present{as_read}"
+
+
+def _cause(miss: Miss, nothing: str) -> str:
+    if miss.faint is not None:
+        return f"read only at confidence {miss.faint:.2f}, which is too low"
+    return read_instead(miss) or nothing
+
+
+def _nothing_similar(config: TextGrader, readings: Sequence[Reading], reader: str) -> str:
+    """Why nothing is near a missing line."""
+    count = sum(_counts(config, reading) for reading in readings)
+    if count:
+        return f"nothing similar was read in {count} {'line' if count == 1 else 'lines'} of text"
+    if readings:
+        return f"nothing was read at a confidence of at least {config.min_confidence:g}"
+    return no_text("on the image") if reader == "ocr" else "the judge read no text"
+
+
+def _counts(config: TextGrader, reading: Reading) -> bool:
+    return reading.confidence >= config.min_confidence
 
 
 def _extra_reasons(config: TextGrader, comparison: CopyCheck, reader: str) -> Iterator[str]:
@@ -42,22 +126,14 @@ def _extra_reasons(config: TextGrader, comparison: CopyCheck, reader: str) -> It
     yield hint + (f", or raise 'min_confidence' ({config.min_confidence:g})" if reader == "ocr" else "")
 
 
-def _missing_reason(miss: Miss) -> str:
-    text = f'missing "{miss.line}"'
-    if miss.want > 1:
-        text += f" ({miss.have} of {miss.want} found)"
-    if miss.faint is not None:
-        return f"{text}: read only at confidence {miss.faint:.2f}, which is too low"
-    if miss.nearest is None:
-        return f"{text}: nothing similar was read"
-    return f'{text}: the nearest text is "{miss.nearest}" ({", ".join(miss.differences)})'
-
-
 def _doubts(comparison: CopyCheck) -> Iterator[str]:
     for pair in comparison.unsettled:
-        yield f'"{pair.line}" was read as "{pair.read}", which differs only in look-alike characters'
+        yield f"{quoted(pair.line)} was read as {quoted(pair.read)}, which differs only in look-alike characters"
     for pair in comparison.unsettled_forbidden:
-        yield f'forbidden "{pair.line}" may be present: "{pair.read}" differs only in look-alike characters or spaces'
+        yield (
+            f"forbidden {quoted(pair.line)} may be present: {quoted(pair.read)} differs only in look-alike characters"
+            " or spaces"
+        )
 
 
 def _success_reason(expected: ExpectText, comparison: CopyCheck) -> str:
@@ -71,8 +147,13 @@ def _success_reason(expected: ExpectText, comparison: CopyCheck) -> str:
 
 
 def details(config: TextGrader, readings: Sequence[Reading], comparison: CopyCheck, reader: str) -> dict[str, Any]:
-    """The details for the record, ready for JSON. Boxes are four corners in pixels."""
-    return {
+    """The details for the record, ready for JSON.
+
+    A ``box`` is where a text is: four corners in pixels, clockwise from the top left of the text; of several readings,
+    the rectangle around them, in the direction of the first. A text of a judge has none.
+    """
+    uncertain = (*comparison.unsettled, *comparison.unsettled_forbidden)
+    recorded: dict[str, Any] = {
         "extract": reader,
         "lines": [
             {
@@ -80,26 +161,70 @@ def details(config: TextGrader, readings: Sequence[Reading], comparison: CopyChe
                 **({"shown_text": reading.shown_text} if reading.shown else {}),
                 "confidence": reading.confidence,
                 "box": [list(corner) for corner in reading.corners or ()],
-                "counted": reading.confidence >= config.min_confidence,
+                "counted": _counts(config, reading),
             }
             for reading in readings
         ],
-        "found": _pairs(comparison.matched),
-        "missing": [
-            {
-                "line": miss.line,
-                "nearest": miss.nearest,
-                "differences": list(miss.differences),
-                "edits": miss.edits,
-            }
-            for miss in comparison.missing
-        ],
-        "forbidden": _pairs(comparison.forbidden),
-        "extra": [extra.label for extra in comparison.extra],
-        "unsettled": _pairs((*comparison.unsettled, *comparison.unsettled_forbidden)),
+        "found": [_pair(pair) for pair in comparison.matched],
+        "missing": [_missing(readings, miss) for miss in comparison.missing],
+        "forbidden": [_pair_with_box(readings, pair) for pair in comparison.forbidden],
+        "extra": [_extra(readings, extra) for extra in comparison.extra],
+        "unsettled": [_pair_with_box(readings, pair) for pair in uncertain],
         "folded": dict(comparison.folded),
+    }
+    if comparison.doubtful_extra:
+        recorded["doubtful_extra"] = [_extra(readings, extra) for extra in comparison.doubtful_extra]
+    return recorded
+
+
+def _missing(readings: Sequence[Reading], miss: Miss) -> dict[str, Any]:
+    places = (
+        {"parts": [_pair_with_box(readings, part) for part in miss.parts]}
+        if len(miss.parts) > 1
+        else _box(readings, miss.readings)
+    )
+    return {
+        "line": miss.line,
+        "nearest": miss.nearest,
+        "differences": list(miss.differences),
+        "edits": miss.edits,
+        **places,
     }
 
 
-def _pairs(pairs: Sequence[CopyPair]) -> list[dict[str, Any]]:
-    return [{"line": pair.line, "read": pair.read, "readings": list(pair.readings)} for pair in pairs]
+def _pair(pair: CopyPair) -> dict[str, Any]:
+    return {"line": pair.line, "read": pair.read, "readings": list(pair.readings)}
+
+
+def _pair_with_box(readings: Sequence[Reading], pair: CopyPair) -> dict[str, Any]:
+    return {**_pair(pair), **_box(readings, pair.readings)}
+
+
+def _extra(readings: Sequence[Reading], extra: Extra) -> dict[str, Any]:
+    context = {} if extra.context is None else {"in": extra.context}
+    item = {"text": extra.text, **context, "confidence": extra.confidence, "reading": extra.reading}
+    return {**item, **_box(readings, [extra.reading])}
+
+
+def _box(readings: Sequence[Reading], indices: Iterable[int]) -> dict[str, Any]:
+    """The box of readings, or nothing if a reader gave no place."""
+    places = [corners for index in indices if (corners := readings[index].corners) is not None]
+    if not places:
+        return {}
+    return {"box": [list(corner) for corner in (places[0] if len(places) == 1 else _around(places))]}
+
+
+def _around(places: Sequence[Corners]) -> Corners:
+    """The rectangle around all corners, in the direction of the first text."""
+    (left, top), (right, bottom) = places[0][:2]
+    along = complex(right - left, bottom - top)
+    along = along / abs(along) if along else complex(1)
+    turned = [complex(*corner) / along for corners in places for corner in corners]
+    x0, x1 = min(point.real for point in turned), max(point.real for point in turned)
+    y0, y1 = min(point.imag for point in turned), max(point.imag for point in turned)
+    first, second, third, fourth = (complex(x, y) * along for x, y in ((x0, y0), (x1, y0), (x1, y1), (x0, y1)))
+    return _point(first), _point(second), _point(third), _point(fourth)
+
+
+def _point(number: complex) -> tuple[float, float]:
+    return round(number.real, 1), round(number.imag, 1)

@@ -20,6 +20,7 @@ from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.copy_check import CopyCheck, Miss, check
 from visioneval.graders.text.copy_match import Reading, copy_of
 from visioneval.graders.text.reading import contrast
+from visioneval.graders.text.reasons import no_text, quoted, read_instead
 from visioneval.graders.text.text_scores import normalized_edit_distance, word_accuracy
 from visioneval.media.video import sample_images
 from visioneval.suite.cases.case import ExpectText
@@ -198,23 +199,28 @@ class _VideoCopy:
         least, count = self._config.min_frames, len(self._frames)
         for line in self._lines:
             if line.is_shown(least) is False:
-                text = (
-                    f'"{line.line}" is in {line.seen.count(True)} of {count} sampled frames, at least {least} expected'
-                )
-                nearest = line.miss.nearest if line.miss else None
-                yield text + (f': the nearest text is "{nearest}"' if nearest and not line.seen.count(True) else "")
+                seen = line.seen.count(True)
+                text = f"{quoted(line.line)} is in {seen} of {count} sampled frames, at least {least} expected"
+                instead = None if line.miss is None or any(line.seen) else read_instead(line.miss) or self._no_text()
+                yield f"{text}: {instead}" if instead else text
         for (line_text, read), seconds in self._forbidden.items():
-            as_read = "" if read == line_text else f', read as "{read}"'
-            yield f'forbidden "{line_text}" is present at {seconds[0]:.2f} s{as_read}'
+            as_read = "" if read == line_text else f", read as {quoted(read)}"
+            yield f"forbidden {quoted(line_text)} is present at {seconds[0]:.2f} s{as_read}"
         for text, seconds in self._extra.items():
             yield f"extra text: {text} (in {len(seconds)} of {count} sampled frames, from {seconds[0]:.2f} s)"
+
+    def _no_text(self) -> str | None:
+        return None if any(frame.readings for frame in self._frames) else no_text("in the sampled frames")
 
     def _doubts(self, shown: Sequence[bool | None]) -> Iterator[str]:
         for line, is_shown in zip(self._lines, shown, strict=True):
             if is_shown is None:
-                yield f'"{line.line}" was read as text that differs only in look-alike characters'
+                yield f"{quoted(line.line)} was read as text that differs only in look-alike characters"
         for line_text, read in self._uncertain:
-            yield f'forbidden "{line_text}" may be present: "{read}" differs only in look-alike characters or spaces'
+            yield (
+                f"forbidden {quoted(line_text)} may be present: {quoted(read)} differs only in look-alike characters"
+                " or spaces"
+            )
 
     def _success(self) -> str:
         parts = [f"all required lines are in at least {self._config.min_frames} of {len(self._frames)} sampled frames"]
