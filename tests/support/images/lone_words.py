@@ -75,14 +75,16 @@ def _varied() -> Iterator[WordCell]:
         smallest = max(14, max(canvas) // _SMALLEST)
         at = (float(chance.choice((0.0, 0.2, 0.5, 0.8, 1.0))), float(chance.choice((0.0, 0.3, 0.6, 1.0))))
         ink, paper = _COLORS[int(chance.integers(len(_COLORS)))]
+        word, size = _WORDS[number % len(_WORDS)], int(chance.integers(smallest, 81))
+        face = _FACES[int(chance.integers(len(_FACES)))]
         yield WordCell(
             name=f"varied_{number:02}",
             kind="varied",
-            word=_WORDS[number % len(_WORDS)],
-            size=int(chance.integers(smallest, 81)),
+            word=word,
+            size=size,
             canvas=canvas,
             how="forbidden" if number % 2 else "required",
-            face=_FACES[int(chance.integers(len(_FACES)))],
+            face="inter" if face == OWN and not word.isascii() else face,  # OWN has not all accents
             ink=ink,
             paper=paper,
             at=at,

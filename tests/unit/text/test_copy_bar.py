@@ -138,7 +138,8 @@ def test_two_runs_are_shown_beside_each_other(
     assert _run(monkeypatch, False, "--before", file) == 0
     printed = capsys.readouterr().out
     row = next(line for line in printed.splitlines() if line.startswith("no text"))
-    assert "10 -> 0" in row and "0 -> 10" in row
+    assert "10 -> 0" in row
+    assert "0 -> 10" in row
     assert "cases with another outcome: 10 of 10" in printed
     assert "blank_15.png, blank: right -> wrong" in printed
 
