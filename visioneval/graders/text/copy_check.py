@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Literal
 
 from visioneval.graders.text.alphabet import fold_character
-from visioneval.graders.text.copy_diff import differences, nearest
+from visioneval.graders.text.copy_diff import differences, nearest, split
 from visioneval.graders.text.copy_match import (
     Copy,
     Match,
@@ -31,6 +33,16 @@ from visioneval.graders.text.extras import Extra, extras
 from visioneval.graders.text.reading import reading_order
 from visioneval.suite.cases.case import ExpectText
 
+Doubt = Literal["look-alikes", "weak", "faint", "unread"]
+"""Why a line cannot be decided: it was read with look-alikes; it is another text that was read, but the line is likely
+too; it was read at a confidence that is too low; or there is text that could not be read."""
+
+_UNREAD = 0.8
+"""A reading below this confidence may be other text, such as curved words or a logo. Half of the letters of a line are
+read right at this confidence."""
+_MIN_UNREAD = 3
+"""Characters: shapes are read as one or two."""
+
 
 @dataclass(frozen=True, slots=True)
 class CopyPair:
@@ -39,6 +51,15 @@ class CopyPair:
     line: str
     read: str
     readings: tuple[int, ...]
+    doubt: Doubt | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """The text of a reading, by its index, with a required line in place of what was read instead."""
+
+    reading: int
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,28 +141,48 @@ def check(readings: Sequence[Reading], expected: ExpectText, *, fold: bool, min_
     matched, unsettled, absent = _required(page, lines, fold=fold)
     instead = _read_instead(page, absent, covered(match for _, match in (*matched, *unsettled)), fold=fold)
     faint = {} if len(counted) == len(with_text) else _faint_readings(readings, with_text, absent, lines, fold=fold)
-    missing = tuple(
-        _miss(page, counted, line, other, faint.get(line.chars), lines, matched)
-        for line, other in zip(absent, instead, strict=True)
-    )
+    weak = _weak(readings, counted, absent, lines)
+    joined: list[_Hit] = []
+    doubts = list(_pairs(page, counted, unsettled, "look-alikes"))
+    missing: list[Miss] = []
+    for index, (line, other) in enumerate(zip(absent, instead, strict=True)):
+        miss = _miss(page, counted, line, other, faint.get(line.chars), lines, matched)
+        if other.parts and _is_one_line(page, other.parts):
+            joined.append((line, tuple(span for _, match in other.parts for span in match)))
+        elif index in weak:
+            doubts.append(weak[index])
+        elif fold and miss.faint is not None:
+            read = " ".join(readings[at].text for at in miss.readings)
+            doubts.append(CopyPair(line.text, read, miss.readings, "faint"))
+        elif fold and miss.nearest is None and not miss.parts and (unread := _unread(readings, page, counted, matched)):
+            doubts.append(CopyPair(line.text, " ".join(readings[at].text for at in unread), unread, "unread"))
+        else:
+            missing.append(miss)
+    matched += joined
     forbidden, uncertain = _forbidden(page, lines, unsettled, fold=fold)
     extra: tuple[Extra, ...] = ()
     if expected.extra == "forbid":
         allowed = [(line, match) for line in lines.allowed for match in occurrences(page, line.chars, alike=fold)]
         explained = [match for _, match in (*matched, *unsettled, *forbidden, *uncertain, *allowed)]
         explained += [match for other in instead for match in other.matches]
+        explained += [
+            ((counted.index(at), 0, page.length(counted.index(at))),)
+            for doubt in doubts
+            for at in doubt.readings
+            if at in counted
+        ]
         extra = extras(page, [readings[index] for index in counted], covered(explained), lines.all, doubt=fold)
         extra = tuple(replace(item, reading=counted[item.reading]) for item in extra)
 
     certain_extra = tuple(item for item in extra if not item.is_doubtful)
-    measured = bool(lines.required) and not unsettled
+    measured = bool(lines.required) and not doubts
     return CopyCheck(
-        passed=False if missing or forbidden or certain_extra else None if unsettled or uncertain else True,
+        passed=False if missing or forbidden or certain_extra else None if doubts or uncertain else True,
         recall=len(matched) / len(lines.required) if measured else None,
         cer=_error_rate(lines.required, missing) if measured else None,
         matched=_pairs(page, counted, matched),
-        missing=missing,
-        unsettled=_pairs(page, counted, unsettled),
+        missing=tuple(missing),
+        unsettled=tuple(doubts),
         forbidden=_pairs(page, counted, forbidden),
         unsettled_forbidden=_pairs(page, counted, uncertain),
         extra=certain_extra,
@@ -150,9 +191,29 @@ def check(readings: Sequence[Reading], expected: ExpectText, *, fold: bool, min_
     )
 
 
+def candidates(readings: Sequence[Reading], expected: ExpectText, *, min_confidence: float) -> list[Candidate]:
+    """For each missing line that was nearly read, the readings as they would be with the line."""
+    lines = _Lines.of(expected, fold=True)
+    counted = [index for index, reading in enumerate(readings) if reading.confidence >= min_confidence]
+    page = _page(readings, counted, lines, fold=True)
+    matched, unsettled, absent = _required(page, lines, fold=True)
+    found: list[Candidate] = []
+    for line in absent:
+        closest = nearest(page, line, covered(match for _, match in (*matched, *unsettled)))
+        if closest is not None and closest.is_close(line):
+            segments = ["".join(page.copies[index].chars[start:end]) for index, start, end in closest.match]
+            for (index, start, end), part in zip(closest.match, split(line, segments), strict=True):
+                copy = page.copies[index]
+                text = copy.text[: copy.source[start]] + part + copy.text[copy.source[end - 1] + 1 :]
+                if copy_of(text, fold=True).chars != copy.chars:
+                    found.append(Candidate(counted[index], text))
+    return found
+
+
 def _page(readings: Sequence[Reading], counted: Sequence[int], lines: _Lines, *, fold: bool) -> Page:
     page_readings = [readings[index] for index in counted]
-    return page_of(page_readings, reading_order.follows(page_readings), lines.all, fold=fold)
+    follows, near = reading_order.follows(page_readings), reading_order.near(page_readings)
+    return page_of(page_readings, follows, near, lines.all, fold=fold)
 
 
 def _required(page: Page, lines: _Lines, *, fold: bool) -> tuple[list[_Hit], list[_Hit], list[Copy]]:
@@ -165,6 +226,41 @@ def _required(page: Page, lines: _Lines, *, fold: bool) -> tuple[list[_Hit], lis
     alike = assign([occurrences(page, line.chars, alike=True) for line in absent], [match for _, match in matched])
     unsettled = [(line, match) for line, match in zip(absent, alike, strict=True) if match is not None]
     return matched, unsettled, [line for line, match in zip(absent, alike, strict=True) if match is None]
+
+
+def _weak(
+    readings: Sequence[Reading], counted: Sequence[int], absent: Sequence[Copy], lines: _Lines
+) -> dict[int, CopyPair]:
+    """The missing lines, by their index, that are there if readings say what they possibly say."""
+    possible = [replace(reading, text=reading.possible or reading.text, shown=()) for reading in readings]
+    if not absent or not any(reading.possible for reading in readings):
+        return {}
+    page = _page(possible, counted, lines, fold=True)
+    pairs: dict[int, CopyPair] = {}
+    for index, match in enumerate(assign([occurrences(page, line.chars) for line in absent])):
+        if match is not None and any(readings[counted[at]].possible for at, _, _ in match):
+            at = tuple(counted[reading] for reading, _, _ in match)
+            pairs[index] = CopyPair(absent[index].text, " ".join(readings[reading].text for reading in at), at, "weak")
+    return pairs
+
+
+def _is_one_line(page: Page, parts: Sequence[_Hit]) -> bool:
+    """Whether parts are whole readings that may be read one after the other: a large number and a small word."""
+    spans = [span for _, match in parts for span in match]
+    is_whole = all((start, end) == (0, page.length(index)) for index, start, end in spans)
+    return is_whole and all(after[0] in page.near[before[0]] for before, after in pairwise(spans))
+
+
+def _unread(
+    readings: Sequence[Reading], page: Page, counted: Sequence[int], matched: Sequence[_Hit]
+) -> tuple[int, ...]:
+    """The readings that may be of other text: not confident, and part of no required line."""
+    explained = {counted[index] for _, match in matched for index, _, _ in match}
+    return tuple(
+        index
+        for index, reading in enumerate(readings)
+        if reading.confidence < _UNREAD and index not in explained and len(reading.text.strip()) >= _MIN_UNREAD
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,9 +406,12 @@ def _error_rate(required: Sequence[Copy], missing: Sequence[Miss]) -> float:
     return sum(miss.edits for miss in missing) / sum(len(line.chars) for line in required)
 
 
-def _pairs(page: Page, counted: Sequence[int], hits: Iterable[_Hit]) -> tuple[CopyPair, ...]:
+def _pairs(
+    page: Page, counted: Sequence[int], hits: Iterable[_Hit], doubt: Doubt | None = None
+) -> tuple[CopyPair, ...]:
     return tuple(
-        CopyPair(line.text, page.shown(match), tuple(counted[index] for index, _, _ in match)) for line, match in hits
+        CopyPair(line.text, page.shown(match), tuple(counted[index] for index, _, _ in match), doubt)
+        for line, match in hits
     )
 
 

@@ -41,13 +41,16 @@ class Reading:
 
     ``confidence`` is 0 to 1. ``corners`` are pixels (x, y), clockwise from the top left of the text; ``None``
     if the reader gives no position. ``shown`` are positions in ``text`` whose glyph shows another character than
-    was read, with that character.
+    was read, with that character. ``read_as`` is what was read, if the text is the one that the place shows after it
+    was weighed; ``possible`` is a text that it may show.
     """
 
     text: str
     confidence: float = 1.0
     corners: Corners | None = None
     shown: tuple[tuple[int, str], ...] = ()
+    read_as: str | None = None
+    possible: str | None = None
 
     @property
     def shown_text(self) -> str:
@@ -119,13 +122,15 @@ def lower_case(chars: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """All readings: texts as read and as the glyphs show them, the edges in each, and what may follow each."""
+    """All readings: texts as read and as the glyphs show them, the edges in each, what may follow each, and what may
+    follow it if both are whole."""
 
     copies: tuple[Copy, ...]
     shown_chars: tuple[str, ...]
     skeletons: tuple[str, ...]
     edges: tuple[frozenset[int], ...]
     follows: tuple[tuple[int, ...], ...]
+    near: tuple[frozenset[int], ...]
 
     def length(self, index: int) -> int:
         """The number of compared characters of a reading."""
@@ -137,7 +142,12 @@ class Page:
 
 
 def page_of(
-    readings: Sequence[Reading], follows: Sequence[Sequence[int]], expected: Iterable[Copy], *, fold: bool
+    readings: Sequence[Reading],
+    follows: Sequence[Sequence[int]],
+    near: Sequence[frozenset[int]],
+    expected: Iterable[Copy],
+    *,
+    fold: bool,
 ) -> Page:
     """Prepares readings for the search. ``expected`` are lines whose words the reader may have joined."""
     copies = tuple(copy_of(reading.text, fold=fold) for reading in readings)
@@ -150,6 +160,7 @@ def page_of(
         tuple(skeleton(copy.chars) if fold else copy.chars for copy in copies),
         tuple(frozenset(_edges(copy, pieces)) for copy in copies),
         tuple(tuple(after) for after in follows),
+        tuple(near),
     )
 
 

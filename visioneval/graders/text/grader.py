@@ -14,7 +14,7 @@ from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import Measure
 from visioneval.graders.pixels.difference import SCORE_DIGITS, TOOL_VERSIONS
 from visioneval.graders.text import judge as text_judge
-from visioneval.graders.text import reasons
+from visioneval.graders.text import reasons, second_look
 from visioneval.graders.text.config import TextGrader, unreadable_characters
 from visioneval.graders.text.copy_check import CopyCheck, check
 from visioneval.graders.text.copy_match import Reading
@@ -22,7 +22,7 @@ from visioneval.graders.text.reading import contrast, ocr
 from visioneval.graders.text.text_scores import normalized_edit_distance, word_accuracy
 from visioneval.graders.text.video import grade_video
 from visioneval.judging.ask import OffSchemaError, reply_texts
-from visioneval.media.images import load_image, room_for
+from visioneval.media.images import load_image, room_for, size_of
 from visioneval.providers.base import Reply
 from visioneval.suite.cases.case import ExpectText
 from visioneval.types import Score
@@ -56,6 +56,12 @@ class Text:
         comparison = await context.once_per_panel(
             "comparison", lambda: context.measure(self._comparison(path, readings, expected))
         )
+        if second_look.is_needed(readings, expected, passed=comparison.passed, size=size_of(path)):
+            again = self._second_look(path, readings, expected)
+            readings = (await context.once_per_panel("second look", lambda: context.measure(again))).readings
+            comparison = await context.once_per_panel(
+                "second comparison", lambda: context.measure(self._comparison(path, readings, expected))
+            )
         measured = await self._measured(readings, expected)
         ocr_grade = _grade(self._config, expected, readings, comparison, "ocr", measured, ocr.tool_versions())
         if comparison.passed or not by_judge:
@@ -75,6 +81,17 @@ class Text:
             {"output": path},
             lambda: check(readings, expected, fold=True, min_confidence=limit),
             CopyCheck,
+            options={"expected": expected.model_dump(), "min_confidence": limit, "readings": list(readings)},
+            tool_versions=_tool_versions(),
+        )
+
+    def _second_look(self, path: Path, readings: Sequence[Reading], expected: ExpectText) -> Measure[OcrReadings]:
+        limit = self._config.min_confidence
+        return Measure(
+            "second look at text",
+            {"output": path},
+            partial(_look_again, path, readings, expected, limit),
+            OcrReadings,
             options={"expected": expected.model_dump(), "min_confidence": limit, "readings": list(readings)},
             tool_versions=_tool_versions(),
         )
@@ -135,6 +152,12 @@ def _tool_versions() -> dict[str, str]:
 def _read(path: Path) -> OcrReadings:
     with room_for(path):
         return OcrReadings(tuple(contrast.read(load_image(path))))
+
+
+def _look_again(path: Path, readings: Sequence[Reading], expected: ExpectText, limit: float) -> OcrReadings:
+    with room_for(path):
+        images = contrast.on_backgrounds(load_image(path))
+        return OcrReadings(tuple(second_look.look_again(images, readings, expected, limit)))
 
 
 def _check_unfolded(readings: Sequence[Reading], expected: ExpectText) -> CopyCheck:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from visioneval.graders.text.config import TextGrader
-from visioneval.graders.text.copy_check import CopyCheck, CopyPair, Miss
+from visioneval.graders.text.copy_check import CopyCheck, CopyPair, Doubt, Miss
 from visioneval.graders.text.copy_match import Corners, Reading
 from visioneval.graders.text.extras import Extra
 from visioneval.suite.cases.case import ExpectText
+
+_DOUBTS: Mapping[Doubt, str] = {
+    "look-alikes": "was read as {}, which differs only in look-alike characters",
+    "weak": "was read as {}, but the place may as well show the line",
+    "faint": "was read as {}, at a confidence that is too low",
+    "unread": "may be text that could not be read (curved, a logo, or too small), such as {}",
+}
+"""Why a line cannot be decided, with what was read."""
 
 MAX_QUOTED = 80
 """Characters of a text in a reason; longer ones are cut in the middle."""
@@ -128,7 +136,7 @@ def _extra_reasons(config: TextGrader, comparison: CopyCheck, reader: str) -> It
 
 def _doubts(comparison: CopyCheck) -> Iterator[str]:
     for pair in comparison.unsettled:
-        yield f"{quoted(pair.line)} was read as {quoted(pair.read)}, which differs only in look-alike characters"
+        yield f"{quoted(pair.line)} {_DOUBTS[pair.doubt or 'look-alikes'].format(quoted(pair.read))}"
     for pair in comparison.unsettled_forbidden:
         yield (
             f"forbidden {quoted(pair.line)} may be present: {quoted(pair.read)} differs only in look-alike characters"
@@ -159,6 +167,8 @@ def details(config: TextGrader, readings: Sequence[Reading], comparison: CopyChe
             {
                 "text": reading.text,
                 **({"shown_text": reading.shown_text} if reading.shown else {}),
+                **({"read_as": reading.read_as} if reading.read_as else {}),
+                **({"possible": reading.possible} if reading.possible else {}),
                 "confidence": reading.confidence,
                 "box": [list(corner) for corner in reading.corners or ()],
                 "counted": _counts(config, reading),

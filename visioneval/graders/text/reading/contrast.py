@@ -28,8 +28,12 @@ def read(image: Image.Image) -> list[Reading]:
     Where readings on both backgrounds overlap, those of the background with more confident characters count. Raises
     ``GraderError``.
     """
-    on_first, *on_second = [ocr.read(on_background(image, color)) for color in backgrounds(image)]
-    return merged([on_first, *on_second])
+    return merged([ocr.read(flat) for flat in on_backgrounds(image)])
+
+
+def on_backgrounds(image: Image.Image) -> list[Image.Image]:
+    """The image, as RGB, on each background that it needs."""
+    return [on_background(image, color) for color in backgrounds(image)]
 
 
 @portable_opencv()

@@ -24,6 +24,12 @@ def merged(looks: Sequence[Sequence[Reading]]) -> list[Reading]:
     return sorted(kept, key=_top_left)
 
 
+def apart(readings: Sequence[Reading], others: Sequence[Reading]) -> list[Reading]:
+    """The readings that are not of the same text as one of the others."""
+    boxes = [bounds(other) for other in others]
+    return [reading for reading in readings if not any(_overlap(bounds(reading), box) for box in boxes)]
+
+
 def bounds(reading: Reading) -> tuple[float, float, float, float]:
     """Left, top, right and bottom in pixels."""
     corners: Corners | tuple[()] = reading.corners or ()

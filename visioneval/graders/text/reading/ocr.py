@@ -26,7 +26,7 @@ from visioneval.media.opencv import portable_opencv
 Place = tuple[int, int, int, int]
 """Left, top, right and bottom in pixels."""
 
-_MAX_AREA = 4_000_000
+MAX_AREA = 4_000_000
 """The most pixels for the detector: about five seconds and one gigabyte of memory."""
 _SMALL_SIDE = 640
 """Images with a longer side below this are enlarged to twice their size."""
@@ -46,10 +46,13 @@ _WINDOW = 320
 windows of 320 pixels, all but 3 in those of 448, and all but 16 in those of 576."""
 _AROUND = 1.5
 """A window is this many times as wide and high as what is in it."""
-_TILE = 640
-"""What is larger than this, or than a third of the image, is looked at in tiles of that size."""
-_SHARED = 0.15
-"""The share of a tile's side that it has in common with the next one."""
+_MAX_WINDOWS_AREA = 8_000_000
+"""Pixels: where windows would be more, as in a photo, there are none."""
+_ENLARGED = 2.0
+"""How many times the whole image is enlarged for the closest look, up to ``_MAX_ENLARGED_AREA`` pixels, in tiles."""
+_MAX_ENLARGED_AREA = 16_000_000
+_SHARED_SIDE = 160
+"""The pixels that neighboring tiles share."""
 _CONTRAST = 24
 """Of 255, in any channel: a pixel that differs by more from one beside it stands out."""
 _INK_SIDE = 2048
@@ -80,35 +83,65 @@ def read(image: Image.Image) -> list[Reading]:
 
 
 @portable_opencv()
-def read_closely(image: Image.Image, known: Sequence[Reading]) -> list[Reading]:
-    """The ``known`` readings of an RGB image and those of windows around all else that stands out in it.
+def read_windows(image: Image.Image, known: Sequence[Reading]) -> list[Reading]:
+    """The text in windows around what stands out in an RGB image and is no ``known`` reading.
 
-    Raises ``GraderError``.
+    Nothing where too much stands out, as in a photo. Raises ``GraderError``.
     """
-    looks = [list(known)]
-    for window, place in _windows(image, known):
-        left, top = window[:2]
-        look = []
-        for reading in read(_on_canvas(image, window)):
-            assert reading.corners is not None
-            a, b, c, d = ((round(x + left, 1), round(y + top, 1)) for x, y in reading.corners)
-            moved = replace(reading, corners=(a, b, c, d))
-            if _center_in(moved, place):
-                look.append(moved)
-        looks.append(look)
+    looks: list[list[Reading]] = []
+    places = list(_standing_out(image, known))
+    windows = [_around(place) for place in places]
+    if sum(max(_area(window), _MIN_SIDE**2) for window in windows) > _MAX_WINDOWS_AREA:
+        return []
+    for window, place in zip(windows, places, strict=True):
+        look = [_moved(reading, 1.0, window[:2]) for reading in read(_on_canvas(image, window))]
+        looks.append([reading for reading in look if _center_in(reading, place)])
     return merged(looks)
 
 
-def _windows(image: Image.Image, known: Sequence[Reading]) -> Iterator[tuple[Place, Place]]:
-    """Each window, which may reach beyond the image, with the place of which it is to show the text."""
-    largest = max(_TILE, max(image.size) // 3)
-    for place in _standing_out(image, known):
-        for part in _tiles(place, largest):
-            left, top, right, bottom = part
-            width = max(_WINDOW, round((right - left) * _AROUND))
-            height = max(_WINDOW, round((bottom - top) * _AROUND))
-            x, y = (left + right - width) // 2, (top + bottom - height) // 2
-            yield (x, y, x + width, y + height), part
+@portable_opencv()
+def read_enlarged(image: Image.Image) -> list[Reading]:
+    """The text in an RGB image after it was enlarged. Raises ``GraderError``."""
+    scale = min(_ENLARGED, (_MAX_ENLARGED_AREA / _area((0, 0, *image.size))) ** 0.5)
+    size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
+    enlarged = image.resize(size, Image.Resampling.LANCZOS)
+    return merged(
+        [[_moved(reading, scale, tile[:2]) for reading in read(enlarged.crop(tile))] for tile in _tiles(size)]
+    )
+
+
+def _around(place: Place) -> Place:
+    """The window around a place; it may reach beyond the image."""
+    left, top, right, bottom = place
+    width, height = (max(_WINDOW, round(side * _AROUND)) for side in (right - left, bottom - top))
+    x, y = (left + right - width) // 2, (top + bottom - height) // 2
+    return x, y, x + width, y + height
+
+
+def _area(place: Place) -> int:
+    return (place[2] - place[0]) * (place[3] - place[1])
+
+
+def _moved(reading: Reading, scale: float, corner: tuple[int, int]) -> Reading:
+    """A reading of a part of the image that was enlarged by ``scale``, with its corners in the image."""
+    assert reading.corners is not None
+    a, b, c, d = (((x + corner[0]) / scale, (y + corner[1]) / scale) for x, y in reading.corners)
+    return replace(reading, corners=_rounded((a, b, c, d)))
+
+
+def _tiles(size: tuple[int, int]) -> Iterator[Place]:
+    """The tiles of an image, each of at most ``MAX_AREA`` pixels."""
+    side = int(MAX_AREA**0.5)
+    for top, bottom in _spans(size[1], side):
+        for left, right in _spans(size[0], side):
+            yield left, top, right, bottom
+
+
+def _spans(length: int, longest: int) -> Iterator[tuple[int, int]]:
+    count = max(1, -(-(length - _SHARED_SIDE) // (longest - _SHARED_SIDE)))
+    step = (length - _SHARED_SIDE) / count
+    for number in range(count):
+        yield round(number * step), round((number + 1) * step) + _SHARED_SIDE
 
 
 def _standing_out(image: Image.Image, known: Sequence[Reading]) -> Iterator[Place]:
@@ -128,22 +161,6 @@ def _standing_out(image: Image.Image, known: Sequence[Reading]) -> Iterator[Plac
         if min(width, height) >= _MIN_INK:
             left, top = round((x - 16) * scale), round((y - 16) * scale)
             yield left, top, left + round(width * scale), top + round(height * scale)
-
-
-def _tiles(place: Place, largest: int) -> Iterator[Place]:
-    """The place, or its parts that are no larger than ``largest``, with shared rims."""
-    left, top, right, bottom = place
-    for y, lower in _spans(top, bottom, largest):
-        for x, further in _spans(left, right, largest):
-            yield x, y, further, lower
-
-
-def _spans(start: int, end: int, largest: int) -> Iterator[tuple[int, int]]:
-    count = -(-(end - start) // largest)
-    step = (end - start) / count
-    rim = step * _SHARED / 2 if count > 1 else 0
-    for number in range(count):
-        yield max(start, round(start + number * step - rim)), min(end, round(start + (number + 1) * step + rim))
 
 
 def _center_in(reading: Reading, place: Place) -> bool:
@@ -206,7 +223,7 @@ def _prepare(image: Image.Image) -> tuple[Image.Image, float]:
     """The image for the detector, and its scale: limited in area, enlarged if small, padded if a strip."""
     width, height = image.size
     scale = 2.0 if max(width, height) < _SMALL_SIDE else 1.0
-    scale = min(scale, (_MAX_AREA / (width * height)) ** 0.5, _MAX_AREA / _MIN_SIDE / max(width, height))
+    scale = min(scale, (MAX_AREA / (width * height)) ** 0.5, MAX_AREA / _MIN_SIDE / max(width, height))
     if scale != 1.0:
         size = (max(1, round(width * scale)), max(1, round(height * scale)))
         image = image.resize(size, Image.Resampling.LANCZOS)
