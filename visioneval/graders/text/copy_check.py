@@ -154,7 +154,7 @@ def check(readings: Sequence[Reading], expected: ExpectText, *, fold: bool, min_
         elif fold and miss.faint is not None:
             read = " ".join(readings[at].text for at in miss.readings)
             doubts.append(CopyPair(line.text, read, miss.readings, "faint"))
-        elif fold and miss.nearest is None and not miss.parts and (unread := _unread(readings, page, counted, matched)):
+        elif fold and miss.nearest is None and not miss.parts and (unread := _unread(readings, counted, matched)):
             doubts.append(CopyPair(line.text, " ".join(readings[at].text for at in unread), unread, "unread"))
         else:
             missing.append(miss)
@@ -165,12 +165,8 @@ def check(readings: Sequence[Reading], expected: ExpectText, *, fold: bool, min_
         allowed = [(line, match) for line in lines.allowed for match in occurrences(page, line.chars, alike=fold)]
         explained = [match for _, match in (*matched, *unsettled, *forbidden, *uncertain, *allowed)]
         explained += [match for other in instead for match in other.matches]
-        explained += [
-            ((counted.index(at), 0, page.length(counted.index(at))),)
-            for doubt in doubts
-            for at in doubt.readings
-            if at in counted
-        ]
+        in_doubt = {at for doubt in doubts for at in doubt.readings}
+        explained += [((index, 0, page.length(index)),) for index, at in enumerate(counted) if at in in_doubt]
         extra = extras(page, [readings[index] for index in counted], covered(explained), lines.all, doubt=fold)
         extra = tuple(replace(item, reading=counted[item.reading]) for item in extra)
 
@@ -251,9 +247,7 @@ def _is_one_line(page: Page, parts: Sequence[_Hit]) -> bool:
     return is_whole and all(after[0] in page.near[before[0]] for before, after in pairwise(spans))
 
 
-def _unread(
-    readings: Sequence[Reading], page: Page, counted: Sequence[int], matched: Sequence[_Hit]
-) -> tuple[int, ...]:
+def _unread(readings: Sequence[Reading], counted: Sequence[int], matched: Sequence[_Hit]) -> tuple[int, ...]:
     """The readings that may be of other text: not confident, and part of no required line."""
     explained = {counted[index] for _, match in matched for index, _, _ in match}
     return tuple(
