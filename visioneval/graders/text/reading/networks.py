@@ -79,17 +79,16 @@ def read_line(line: Image.Image) -> Line:
     return Line(result[0], float(result[1]), columns)
 
 
-def log_likelihoods(line: Image.Image, texts: Sequence[str]) -> list[float]:
-    """The natural logarithm of the probability that an upright RGB image of a line says each text; ``-inf`` for none.
+def log_likelihood(line: Image.Image, text: str) -> float:
+    """The natural logarithm of the probability that an upright RGB image of a line says a text; ``-inf`` for none.
 
-    Texts are compared characters (``Copy.chars``): white space is left out, and characters that fold alike are the
-    same. The sum over all alignments of a text with the steps of the recognizer, as its training maximized it: the
+    The text is compared characters (``Copy.chars``): white space is left out, and characters that fold alike are the
+    same. The sum over all alignments of the text with the steps of the recognizer, as its training maximized it: the
     forward variables of connectionist temporal classification (Graves et al. 2006). Raises ``GraderError``.
     """
-    steps = _steps(line)
-    blank = steps[:, _BLANK] + steps[:, -1]
-    signs = _signs()
-    return [_forward(blank, [steps[:, signs.get(char, [])].sum(axis=1) for char in text], text) for text in texts]
+    steps, signs = _steps(line), _signs()
+    emitted = [steps[:, signs.get(char, [])].sum(axis=1) for char in text]
+    return _forward(steps[:, _BLANK] + steps[:, -1], emitted, text)
 
 
 def _forward(blank: Any, emitted: Sequence[Any], text: str) -> float:
