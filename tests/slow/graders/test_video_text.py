@@ -13,7 +13,9 @@ from PIL import Image, ImageDraw
 
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.text.config import TextGrader
+from visioneval.graders.text.copy_match import Reading
 from visioneval.graders.text.grader import Text
+from visioneval.graders.text.reading import contrast
 from visioneval.providers.mock.generator import Mock
 from visioneval.suite.cases.case import TestCase
 from visioneval.types import CaseFiles, Output, TaskType
@@ -77,6 +79,23 @@ def test_a_typo_and_a_missing_line_fail_with_the_nearest_text(video_of: Any) -> 
     assert "is in 0 of 3 sampled frames, at least 2 expected: the nearest text is" in grade.reasons["copy"]
     grade = graded(video_of(flaw="missing_line"))
     assert (grade.scores["copy"], grade.scores["copy.shown_s"]) == (False, 0)
+
+
+@pytest.mark.parametrize(
+    ("read", "instead"),
+    [
+        ([], ": no text was found in the sampled frames (curved, a logo, or a script that OCR cannot read?)"),
+        ([Reading("JOIN US")], ': the nearest text is "JOIN US" (differs only in case)'),
+        ([Reading("us"), Reading("x"), Reading("Join")], ': read in parts: "Join" and "us"'),
+        ([Reading("Limited time offer")], ""),
+    ],
+)
+def test_the_reason_says_what_was_read_instead(
+    video_of: Any, monkeypatch: pytest.MonkeyPatch, read: list[Reading], instead: str
+) -> None:
+    monkeypatch.setattr(contrast, "read", lambda image: read)
+    grade = graded(video_of(), {"required": ["Join us"]})
+    assert grade.reasons["copy"] == f'"Join us" is in 0 of 3 sampled frames, at least 2 expected{instead}'
 
 
 def test_other_and_forbidden_text_fails(video_of: Any) -> None:

@@ -114,7 +114,7 @@ def test_the_place_of_a_wrong_line_is_beside_it(
     run = run_with(tmp_path, found, patches(size, readings), size)
     page = open_page(report(run, single_file=single_file).as_uri() + CELL)
     row = page.locator("tr", has=page.locator("svg.place"))
-    assert row.locator("td").all_inner_texts()[:2] == ["OPEN DAILY", "OPEN DAYLY"]
+    assert row.locator("td").all_inner_texts()[1:3] == ["OPEN DAILY", "OPEN DAYLY"]
     check_patch(shown(page), (place[2], place[3]))
 
 

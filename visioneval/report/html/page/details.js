@@ -72,9 +72,10 @@ function pairsOf(value, detail) {
     .flatMap(([name, inner]) => [el("dt", { text: spaced(name) }), el("dd", {}, renderField(name, inner, detail))]));
 }
 
-/** A table of similar rows, such as questions with expected and given answers. Omits empty columns. */
+/** A table of similar rows, such as questions with expected and given answers: places first, without empty columns. */
 function tableOf(rows, detail) {
-  const names = [...new Set(rows.flatMap((row) => Object.keys(row).filter((name) => isShown(name, row[name]))))];
+  const names = [...new Set(rows.flatMap((row) => Object.keys(row).filter((name) => isShown(name, row[name]))))]
+    .sort((a, b) => (b === "box") - (a === "box"));
   return el("div", { class: "scroll" }, el("table", { class: "seen" },
     el("thead", {}, el("tr", {}, names.map((name) => el("th", { scope: "col", text: spaced(name) })))),
     el("tbody", {}, rows.map((row) => el("tr", { class: isWrong(row) ? "wrong" : "" },

@@ -160,7 +160,7 @@ function boxes(output, lines, places, record) {
 }
 
 const MOST_MAGNIFIED = 4;
-const PLACE = { width: 260, height: 120 };
+const PLACE = { width: 180, height: 100 };
 
 /** A place of the output, cut out with a margin and turned so that its text is upright. */
 function placeOf(box, { output, record }) {
