@@ -11,7 +11,7 @@ from typing import Any
 from unicodedata import unidata_version
 
 from visioneval.aio import run_in_thread
-from visioneval.errors import GraderError, ProviderError
+from visioneval.errors import ProviderError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import Measure
 from visioneval.graders.pixels.difference import SCORE_DIGITS, TOOL_VERSIONS
@@ -44,14 +44,13 @@ class Text:
         self._config = config
 
     async def grade(self, context: GradingContext) -> Grade:
-        """Reads and compares. Raises ``GraderError`` if OCR cannot read the expected characters."""
+        """Reads and compares. Raises ``GraderError``."""
         expected = context.case.expect.text
         if expected is None:
             return Grade(scores={})
         by_judge = self._config.extract != "ocr"
         if self._config.extract == "judge" or (by_judge and unreadable_characters(expected)):
             return await self._by_judge(context, expected)
-        _refuse_unreadable(expected)
         if context.generated.is_video:
             return await grade_video(self._config, context, expected, _tool_versions)
         path = context.generated.path
@@ -194,11 +193,6 @@ def _with_criteria(graded: Grade, key: str, judge_reading: text_judge.JudgeReadi
         return graded
     reason = "; ".join(filter(None, [graded.reasons[key], f"criteria not met: {judge_reading.reason}"]))
     return replace(graded, scores={**graded.scores, key: False}, reasons={key: reason})
-
-
-def _refuse_unreadable(expected: ExpectText) -> None:
-    if characters := unreadable_characters(expected):
-        raise GraderError(f"local OCR cannot read {' '.join(characters[:10])}: use a text grader with 'extract: judge'")
 
 
 def _grade(

@@ -8,6 +8,7 @@ from typing import Any
 from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.copy_check import CopyCheck, CopyPair, Miss
 from visioneval.graders.text.copy_match import Reading
+from visioneval.graders.text.doubts import doubts_of
 from visioneval.suite.cases.case import ExpectText
 
 
@@ -20,7 +21,7 @@ def reason(config: TextGrader, expected: ExpectText, comparison: CopyCheck, read
 
 def doubts(config: TextGrader, comparison: CopyCheck) -> str:
     """What the reader cannot decide, and what the user can do about it; empty if it decides everything."""
-    text = "; ".join(_doubts(comparison))
+    text = "; ".join(doubts_of(comparison))
     return f"{text}; 'extract: [ocr, judge]' lets a judge decide" if text and config.extract == "ocr" else text
 
 
@@ -51,13 +52,6 @@ def _missing_reason(miss: Miss) -> str:
     if miss.nearest is None:
         return f"{text}: nothing similar was read"
     return f'{text}: the nearest text is "{miss.nearest}" ({", ".join(miss.differences)})'
-
-
-def _doubts(comparison: CopyCheck) -> Iterator[str]:
-    for pair in comparison.unsettled:
-        yield f'"{pair.line}" was read as "{pair.read}", which differs only in look-alike characters'
-    for pair in comparison.unsettled_forbidden:
-        yield f'forbidden "{pair.line}" may be present: "{pair.read}" differs only in look-alike characters or spaces'
 
 
 def _success_reason(expected: ExpectText, comparison: CopyCheck) -> str:
@@ -96,10 +90,18 @@ def details(config: TextGrader, readings: Sequence[Reading], comparison: CopyChe
         ],
         "forbidden": _pairs(comparison.forbidden),
         "extra": [extra.label for extra in comparison.extra],
-        "unsettled": _pairs((*comparison.unsettled, *comparison.unsettled_forbidden)),
+        "unsettled": _pairs((*comparison.unsettled, *comparison.unsettled_forbidden, *comparison.unsettled_extra)),
         "folded": dict(comparison.folded),
     }
 
 
 def _pairs(pairs: Sequence[CopyPair]) -> list[dict[str, Any]]:
-    return [{"line": pair.line, "read": pair.read, "readings": list(pair.readings)} for pair in pairs]
+    return [
+        {
+            "line": pair.line,
+            "read": pair.read,
+            "readings": list(pair.readings),
+            **({"unreadable": list(pair.unreadable)} if pair.unreadable else {}),
+        }
+        for pair in pairs
+    ]
