@@ -415,9 +415,11 @@ def test_copy_that_local_ocr_cannot_read(
         graders=f"graders: [{{key: image, type: properties}}, {{key: text, type: text{options}}}]",
         verdict="verdict: [text, not image.blank]",
     )
-    lines = ["ď", "Ж и"] if advice is not None else []
+    by_tesseract = ", or 'other_scripts: tesseract' Tesseract" if advice else ""
+    lines = [("ď", ""), ("Ж и", by_tesseract)] if advice is not None else []
     assert [warning.message for warning in load(text).warnings if "OCR" in warning.message] == [
-        f"local OCR cannot read {line}, so this line may be undecided (null){advice}" for line in lines
+        f"warning: local OCR cannot read {line}, so this line may be undecided (null){advice}{more}"
+        for line, more in lines
     ]
 
 

@@ -62,6 +62,16 @@ def test_a_required_line(required: str, read: list[str], passed: bool | None) ->
     assert (result.cer is None) is (passed is None)
 
 
+def test_another_reader_decides_the_lines_that_it_can_read() -> None:
+    expected = ExpectText.model_validate({"required": ["Привет", "ťava"], "forbidden": ["Пока"]})
+    readings = [Reading("Прибет"), Reading("tava")]
+    assert check(readings, expected, fold=True).passed is None
+    result = check(readings, expected, fold=True, legible=frozenset({"Привет", "Пока"}))
+    assert [miss.line for miss in result.missing] == ["Привет"]
+    assert [pair.line for pair in result.unsettled] == ["ťava"]
+    assert result.unsettled_forbidden == ()
+
+
 def test_each_copy_of_a_line_needs_text_of_its_own() -> None:
     assert compare(["tava"], required=["ťava", "ťava"]).passed is False
     assert compare(["tava", "tava"], required=["ťava", "ťava"]).passed is None

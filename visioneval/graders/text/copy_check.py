@@ -114,20 +114,30 @@ _Hit = tuple[Copy, Match]
 """An expected line and its match."""
 
 
-def check(readings: Sequence[Reading], expected: ExpectText, *, fold: bool, min_confidence: float = 0.0) -> CopyCheck:
-    """Compares readings with expected lines. Readings below ``min_confidence`` (0 to 1) do not count."""
+def check(
+    readings: Sequence[Reading],
+    expected: ExpectText,
+    *,
+    fold: bool,
+    min_confidence: float = 0.0,
+    legible: AbstractSet[str] = frozenset(),
+) -> CopyCheck:
+    """Compares readings with expected lines. Readings below ``min_confidence`` (0 to 1) do not count.
+
+    ``legible`` are lines that were read by a reader that knows all of their characters.
+    """
     lines = _Lines.of(expected, fold=fold)
     with_text = [index for index, reading in enumerate(readings) if copy_of(reading.text, fold=fold).chars]
     counted = [index for index in with_text if readings[index].confidence >= min_confidence]
     page = _page(readings, counted, lines, fold=fold)
-    matched, unsettled, absent = _required(page, lines, fold=fold)
+    matched, unsettled, absent = _required(page, lines, legible, fold=fold)
     nearest_matches = [_nearest(page, line, [*matched, *unsettled]) for line in absent]
     faint = {} if len(counted) == len(with_text) else _faint_confidences(readings, with_text, absent, lines, fold=fold)
     missing = tuple(
         _miss(page, line, closest, faint.get(line.chars), lines, matched)
         for line, closest in zip(absent, nearest_matches, strict=True)
     )
-    forbidden, uncertain = _forbidden(page, lines, unsettled, fold=fold)
+    forbidden, uncertain = _forbidden(page, lines, unsettled, legible, fold=fold)
     extra: tuple[Extra, ...] = ()
     unsettled_extra: tuple[CopyPair, ...] = ()
     if expected.extra == "forbid":
@@ -144,7 +154,7 @@ def check(readings: Sequence[Reading], expected: ExpectText, *, fold: bool, min_
         extra = extras(page, [readings[index] for index in counted], explained, lines.all, doubt=fold)
         extra = tuple(replace(item, reading=counted[item.reading]) for item in extra)
         if fold:
-            extra, foreign = _without_illegible(extra, lines)
+            extra, foreign = _without_illegible(extra, [line for line in lines.all if line.text not in legible])
             unsettled_extra += foreign
 
     certain_extra = tuple(item for item in extra if not item.is_doubtful)
@@ -171,7 +181,9 @@ def _page(readings: Sequence[Reading], counted: Sequence[int], lines: _Lines, *,
     return page_of(page_readings, reading_order.follows(page_readings), lines.all, fold=fold)
 
 
-def _required(page: Page, lines: _Lines, *, fold: bool) -> tuple[list[_Hit], list[_Hit], list[Copy]]:
+def _required(
+    page: Page, lines: _Lines, legible: AbstractSet[str], *, fold: bool
+) -> tuple[list[_Hit], list[_Hit], list[Copy]]:
     """The required lines that were read, those that may have been, and the rest."""
     exact = assign([occurrences(page, line.chars) for line in lines.required])
     matched = [(line, match) for line, match in zip(lines.required, exact, strict=True) if match is not None]
@@ -181,7 +193,7 @@ def _required(page: Page, lines: _Lines, *, fold: bool) -> tuple[list[_Hit], lis
     alike = assign([occurrences(page, line.chars, alike=True) for line in absent], [match for _, match in matched])
     unsettled = [(line, match) for line, match in zip(absent, alike, strict=True) if match is not None]
     absent = [line for line, match in zip(absent, alike, strict=True) if match is None]
-    gaps = assign_gaps(page, absent, [match for _, match in (*matched, *unsettled)])
+    gaps = assign_gaps(page, absent, [match for _, match in (*matched, *unsettled)], legible)
     unsettled += [(line, match) for line, match in zip(absent, gaps, strict=True) if match is not None]
     return matched, unsettled, [line for line, match in zip(absent, gaps, strict=True) if match is None]
 
@@ -196,9 +208,9 @@ def _maybe_allowed(page: Page, lines: _Lines, explained: AbstractSet[tuple[int, 
     return hits
 
 
-def _without_illegible(extra: Sequence[Extra], lines: _Lines) -> tuple[tuple[Extra, ...], tuple[CopyPair, ...]]:
+def _without_illegible(extra: Sequence[Extra], lines: Iterable[Copy]) -> tuple[tuple[Extra, ...], tuple[CopyPair, ...]]:
     """The extra text that is surely extra, and what may be a line of another script: it has up to twice its length."""
-    illegible = [line for line in lines.all if is_illegible(line)]
+    illegible = [line for line in lines if is_illegible(line)]
     certain: list[Extra] = []
     pairs: list[CopyPair] = []
     for item in extra:
@@ -260,7 +272,9 @@ def _miss(
     )
 
 
-def _forbidden(page: Page, lines: _Lines, unsettled: Sequence[_Hit], *, fold: bool) -> tuple[list[_Hit], list[_Hit]]:
+def _forbidden(
+    page: Page, lines: _Lines, unsettled: Sequence[_Hit], legible: AbstractSet[str], *, fold: bool
+) -> tuple[list[_Hit], list[_Hit]]:
     """The forbidden lines that were read, and those that may have been, with one match each.
 
     Matches inside required or allowed lines are ignored. A line with characters that cannot be read is never surely
@@ -280,7 +294,7 @@ def _forbidden(page: Page, lines: _Lines, unsettled: Sequence[_Hit], *, fold: bo
                 (uncertain if is_uncertain else target).append((line, free_matches[0]))
                 break
         else:
-            if fold and has_gaps(line):
+            if fold and has_gaps(line) and line.text not in legible:
                 uncertain += _maybe_forbidden(page, line, lines)
     return hits, uncertain
 

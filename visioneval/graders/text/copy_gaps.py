@@ -7,6 +7,7 @@ if everything else was read in its place. Of a line of another script, no readin
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 
 from visioneval.graders.text.alphabet import unreadable
 from visioneval.graders.text.copy_match import Copy, Match, Page, assign, simplest_first, skeleton
@@ -27,13 +28,18 @@ def is_illegible(line: Copy) -> bool:
     return 2 * letters.count(None) > len(letters)
 
 
-def assign_gaps(page: Page, lines: Sequence[Copy], taken: Sequence[Match]) -> list[Match | None]:
+def assign_gaps(
+    page: Page, lines: Sequence[Copy], taken: Sequence[Match], legible: AbstractSet[str]
+) -> list[Match | None]:
     """For each line the text that may be it, apart from ``taken``: empty for an illegible one that matches nothing.
 
-    ``None`` for a line that is not there.
+    ``None`` for a line that is not there, and for one of ``legible``, which another reader can read.
     """
-    found = assign([gap_occurrences(page, line) for line in lines], taken)
-    return [() if match is None and is_illegible(line) else match for line, match in zip(lines, found, strict=True)]
+    options = [[] if line.text in legible else gap_occurrences(page, line) for line in lines]
+    return [
+        () if match is None and line.text not in legible and is_illegible(line) else match
+        for line, match in zip(lines, assign(options, taken), strict=True)
+    ]
 
 
 def gap_occurrences(page: Page, line: Copy) -> list[Match]:

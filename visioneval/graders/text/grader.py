@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from visioneval.graders.text import reasons
 from visioneval.graders.text.config import TextGrader, unreadable_characters
 from visioneval.graders.text.copy_check import CopyCheck, check
 from visioneval.graders.text.copy_match import Corners, Reading
+from visioneval.graders.text.other_scripts import Foreign, read_other_scripts
 from visioneval.graders.text.reading import contrast, ocr
 from visioneval.graders.text.text_scores import normalized_edit_distance, word_accuracy
 from visioneval.graders.text.video import grade_video
@@ -55,11 +57,23 @@ class Text:
             return await grade_video(self._config, context, expected, _tool_versions)
         path = context.generated.path
         readings = (await context.once_per_panel("ocr", lambda: context.measure(_reading(path)))).readings
+        foreign = Foreign(readings, frozenset(), {})
+        if self._config.other_scripts is not None:
+            foreign = await read_other_scripts(context, path, readings, expected, _tool_versions())
+            readings = foreign.readings
         comparison = await context.once_per_panel(
-            "comparison", lambda: context.measure(self._comparison(path, readings, expected))
+            "comparison", lambda: context.measure(self._comparison(path, readings, expected, foreign.legible))
         )
         measured = await self._measured(readings, expected)
-        ocr_grade = _grade(self._config, expected, readings, comparison, "ocr", measured, ocr.tool_versions())
+        ocr_grade = _grade(
+            self._config,
+            expected,
+            readings,
+            comparison,
+            "ocr",
+            measured,
+            {**ocr.tool_versions(), **foreign.tool_versions},
+        )
         if comparison.doubtful_extra:
             doubtful = await asyncio.to_thread(_doubtful_extra, self._config, context, readings, comparison)
             ocr_grade = replace(ocr_grade, details={**ocr_grade.details, "doubtful_extra": doubtful})
@@ -72,15 +86,22 @@ class Text:
             tool_versions=ocr_grade.tool_versions,
         )
 
-    def _comparison(self, path: Path, readings: Sequence[Reading], expected: ExpectText) -> Measure[CopyCheck]:
+    def _comparison(
+        self, path: Path, readings: Sequence[Reading], expected: ExpectText, legible: AbstractSet[str]
+    ) -> Measure[CopyCheck]:
         """A measure of its own, so that other expected lines need no OCR, and a replay no comparison."""
         limit = self._config.min_confidence
         return Measure(
             "comparison of copy",
             {"output": path},
-            lambda: check(readings, expected, fold=True, min_confidence=limit),
+            lambda: check(readings, expected, fold=True, min_confidence=limit, legible=legible),
             CopyCheck,
-            options={"expected": expected.model_dump(), "min_confidence": limit, "readings": list(readings)},
+            options={
+                "expected": expected.model_dump(),
+                "min_confidence": limit,
+                "readings": list(readings),
+                "legible": sorted(legible),
+            },
             tool_versions=_tool_versions(),
         )
 

@@ -57,7 +57,7 @@ def _merged(first: Sequence[Reading], second: Sequence[Reading]) -> list[Reading
     groups = list(range(len(readings)))
     for index, reading in enumerate(readings):
         for other in range(index):
-            if _overlap(reading, readings[other]):
+            if overlap(reading, readings[other]):
                 joined, target = groups[index], groups[other]
                 groups = [target if group == joined else group for group in groups]
     merged: list[Reading] = []
@@ -70,7 +70,8 @@ def _merged(first: Sequence[Reading], second: Sequence[Reading]) -> list[Reading
     return sorted(merged, key=_top_left)
 
 
-def _overlap(reading: Reading, other: Reading) -> bool:
+def overlap(reading: Reading, other: Reading) -> bool:
+    """Whether two readings are of the same text."""
     a, b = _box(reading), _box(other)
     width, height = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
     smaller = min((box[2] - box[0]) * (box[3] - box[1]) for box in (a, b))
