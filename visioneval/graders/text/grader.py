@@ -59,7 +59,9 @@ class Text:
         readings = (await context.once_per_panel("ocr", lambda: context.measure(_reading(path)))).readings
         foreign = Foreign(readings, frozenset(), {})
         if self._config.other_scripts is not None:
-            foreign = await read_other_scripts(context, path, readings, expected, _tool_versions())
+            foreign = await read_other_scripts(
+                context, readings, expected, self._config.min_confidence, _tool_versions()
+            )
             readings = foreign.readings
         comparison = await context.once_per_panel(
             "comparison", lambda: context.measure(self._comparison(path, readings, expected, foreign.legible))

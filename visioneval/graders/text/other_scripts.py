@@ -44,9 +44,17 @@ class Foreign:
 
 
 async def read_other_scripts(
-    context: GradingContext, path: Path, readings: Sequence[Reading], expected: ExpectText, tools: dict[str, str]
+    context: GradingContext,
+    readings: Sequence[Reading],
+    expected: ExpectText,
+    min_confidence: float,
+    tools: dict[str, str],
 ) -> Foreign:
-    """Adds what Tesseract reads of the expected lines in other scripts. Raises ``GraderError``."""
+    """Adds what Tesseract reads of the expected lines in other scripts, at ``min_confidence`` (0 to 1) or more.
+
+    Raises ``GraderError``.
+    """
+    path = context.generated.path
     lines = dict.fromkeys((*expected.required, *expected.forbidden, *expected.allowed))
     by_languages: dict[tuple[str, ...], list[str]] = {}
     for line in lines:
@@ -65,7 +73,10 @@ async def read_other_scripts(
             options={"languages": list(names)},
             tool_versions={**tools, **scripts.tool_versions(names)},
         )
-        scales = (await context.measure(measure)).scales
+        scales = [
+            [reading for reading in scale if reading.confidence >= min_confidence]
+            for scale in (await context.measure(measure)).scales
+        ]
         for text in texts:
             found, is_legible = _found(scales, copy_of(text, fold=True), expected.required.count(text))
             legible |= {text} if is_legible else set()
