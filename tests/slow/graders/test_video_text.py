@@ -108,6 +108,25 @@ def test_other_and_forbidden_text_fails(video_of: Any) -> None:
     assert forbidden.details["forbidden"][0]["seconds"] == [0.25, 0.75, 1.25]
 
 
+@pytest.mark.parametrize(
+    ("expected", "passed", "reason"),
+    [
+        ({"required": ["Join us ✓"]}, None, '"Join us ✓" may be "Join us": local OCR cannot read ✓'),
+        ({"required": ["Join up ✓"]}, False, '"Join up ✓" is in 0 of 3 sampled frames'),
+        ({"forbidden": ["Join us ✓"]}, None, 'forbidden "Join us ✓" may be present, read as "Join us"'),
+        ({"forbidden": ["Join up ✓"]}, True, "nothing forbidden"),
+        ({"required": LINES[:2], "allowed": ["Join us ✓"], "extra": "forbid"}, None, 'extra text "Join us" may be'),
+    ],
+)
+def test_characters_that_ocr_cannot_read_leave_it_undecided(
+    video_of: Any, expected: dict[str, Any], passed: bool | None, reason: str
+) -> None:
+    grade = graded(video_of(), {"required": [], **expected})
+    assert grade.scores["copy"] is passed
+    assert grade.reasons["copy"].startswith(reason)
+    assert (grade.error is not None) is (passed is None)
+
+
 def test_lines_that_vanish_count_where_they_were_read(video_of: Any) -> None:
     """The video is black from its second fifth on: one of three frames shows the copy."""
     grade = graded(video_of(flaw="black"))

@@ -24,7 +24,7 @@ from visioneval.suite.entries.panels import JudgeNames, PanelOptions
 from visioneval.suite.entries.recorded_answers import RecordedAnswer, is_texts
 from visioneval.types import Metric
 
-_OCR_VERSION = "5"
+_OCR_VERSION = "6"
 """Rises when the same image may get another score. A judge's text is compared as before."""
 
 TextScore = Literal["word_accuracy", "ned", "complete"]
@@ -78,6 +78,13 @@ class TextGrader(BaseGrader, PanelOptions):
         default=0.5, description="OCR readings below this confidence (0 to 1) do not count as text."
     )
 
+    other_scripts: Literal["tesseract"] | None = Field(
+        default=None,
+        exclude_if=lambda scripts: scripts is None,
+        description="tesseract: the installed program tesseract reads lines of scripts that OCR's models do not know, "
+        "such as Cyrillic, Greek with accents, Arabic, Hebrew, Hindi, Thai, Vietnamese and Korean. Of images only.",
+    )
+
     measure: tuple[TextScore, ...] = Field(
         default=(),
         exclude_if=lambda measure: not measure,  # so that the hash of a grader without it stays the same
@@ -106,6 +113,12 @@ class TextGrader(BaseGrader, PanelOptions):
     def _who_describes(self) -> Self:
         if self.describe and self.extract == "ocr":
             raise ValueError("describe needs a judge: set extract to judge or [ocr, judge]")
+        return self
+
+    @model_validator(mode="after")
+    def _who_reads_other_scripts(self) -> Self:
+        if self.other_scripts is not None and self.extract != "ocr":
+            raise ValueError("a judge reads all scripts: remove other_scripts, or set extract to ocr")
         return self
 
     @property

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
-from visioneval.graders.text.alphabet import fold_character
+from visioneval.graders.text.alphabet import fold_character, unreadable
 from visioneval.graders.text.copy_diff import differences, nearest, split
+from visioneval.graders.text.copy_gaps import assign_gaps, gap_occurrences, has_gaps, is_illegible
 from visioneval.graders.text.copy_match import (
     Copy,
     Match,
@@ -28,6 +29,7 @@ from visioneval.graders.text.copy_match import (
     lower_case,
     occurrences,
     page_of,
+    skeleton,
 )
 from visioneval.graders.text.extras import Extra, extras
 from visioneval.graders.text.reading import reading_order
@@ -46,12 +48,17 @@ _MIN_UNREAD = 3
 
 @dataclass(frozen=True, slots=True)
 class CopyPair:
-    """An expected line and the text that matches it. ``readings`` are indices into the given readings."""
+    """An expected line and the text that matches it. ``readings`` are indices into the given readings.
+
+    ``unreadable`` are the characters for which the reader may have read others, or nothing; ``read`` is empty if that
+    leaves too little of the line to be found.
+    """
 
     line: str
     read: str
     readings: tuple[int, ...]
     doubt: Doubt | None = None
+    unreadable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +96,12 @@ class CopyCheck:
     """The result of the comparison.
 
     ``passed``: nothing required is missing, nothing forbidden is present, and nothing extra if that is
-    forbidden; ``None`` if only look-alikes decide. ``recall`` is the share (0 to 1) of required
-    lines found. ``cer`` (0 to 1, lower is better) is the character error rate: Levenshtein edits
-    between each required line and the reading nearest to it, over the characters of all required lines,
-    white space left out (Rice, Jenkins and Nartker 1996). Both are ``None`` without required lines, and if
-    look-alikes leave one undecided. ``doubtful_extra`` is extra text that may be a shape; it does not fail.
+    forbidden; ``None`` if only look-alikes decide, or characters that cannot be read. ``recall`` is the share
+    (0 to 1) of required lines found. ``cer`` (0 to 1, lower is better) is the character error rate: Levenshtein
+    edits between each required line and the reading nearest to it, over the characters of all required lines,
+    white space left out (Rice, Jenkins and Nartker 1996). Both are ``None`` without required lines, and if one is
+    undecided. ``doubtful_extra`` is extra text that may be a shape; it does not fail. ``unsettled_extra`` is text
+    that may be extra, or an expected line with characters that cannot be read.
     ``folded`` maps characters of expected lines to their compared form.
     """
 
@@ -107,6 +115,7 @@ class CopyCheck:
     forbidden: tuple[CopyPair, ...]
     extra: tuple[Extra, ...]
     doubtful_extra: tuple[Extra, ...]
+    unsettled_extra: tuple[CopyPair, ...]
     folded: Mapping[str, str]
 
 
@@ -132,13 +141,23 @@ _Hit = tuple[Copy, Match]
 """An expected line and its match."""
 
 
-def check(readings: Sequence[Reading], expected: ExpectText, *, fold: bool, min_confidence: float = 0.0) -> CopyCheck:
-    """Compares readings with expected lines. Readings below ``min_confidence`` (0 to 1) do not count."""
+def check(
+    readings: Sequence[Reading],
+    expected: ExpectText,
+    *,
+    fold: bool,
+    min_confidence: float = 0.0,
+    legible: AbstractSet[str] = frozenset(),
+) -> CopyCheck:
+    """Compares readings with expected lines. Readings below ``min_confidence`` (0 to 1) do not count.
+
+    ``legible`` are lines that were read by a reader that knows all of their characters.
+    """
     lines = _Lines.of(expected, fold=fold)
     with_text = [index for index, reading in enumerate(readings) if copy_of(reading.text, fold=fold).chars]
     counted = [index for index in with_text if readings[index].confidence >= min_confidence]
     page = _page(readings, counted, lines, fold=fold)
-    matched, unsettled, absent = _required(page, lines, fold=fold)
+    matched, unsettled, absent = _required(page, lines, legible, fold=fold)
     instead = _read_instead(page, absent, covered(match for _, match in (*matched, *unsettled)), fold=fold)
     faint = {} if len(counted) == len(with_text) else _faint_readings(readings, with_text, absent, lines, fold=fold)
     weak = _weak(readings, counted, absent, lines)
@@ -159,21 +178,30 @@ def check(readings: Sequence[Reading], expected: ExpectText, *, fold: bool, min_
         else:
             missing.append(miss)
     matched += joined
-    forbidden, uncertain = _forbidden(page, lines, unsettled, fold=fold)
+    forbidden, uncertain = _forbidden(page, lines, unsettled, legible, fold=fold)
     extra: tuple[Extra, ...] = ()
+    unsettled_extra: tuple[CopyPair, ...] = ()
     if expected.extra == "forbid":
         allowed = [(line, match) for line in lines.allowed for match in occurrences(page, line.chars, alike=fold)]
-        explained = [match for _, match in (*matched, *unsettled, *forbidden, *uncertain, *allowed)]
-        explained += [match for other in instead for match in other.matches]
+        hits = [match for _, match in (*matched, *unsettled, *forbidden, *uncertain, *allowed)]
+        hits += [match for other in instead for match in other.matches]
         in_doubt = {at for doubt in doubts for at in doubt.readings}
-        explained += [((index, 0, page.length(index)),) for index, at in enumerate(counted) if at in in_doubt]
-        extra = extras(page, [readings[index] for index in counted], covered(explained), lines.all, doubt=fold)
+        hits += [((index, 0, page.length(index)),) for index, at in enumerate(counted) if at in in_doubt]
+        explained = covered(hits)
+        maybe = _maybe_allowed(page, lines, explained) if fold else []
+        unsettled_extra = _pairs(page, counted, maybe)
+        explained |= covered(match for _, match in maybe)
+        extra = extras(page, [readings[index] for index in counted], explained, lines.all, doubt=fold)
         extra = tuple(replace(item, reading=counted[item.reading]) for item in extra)
+        if fold:
+            extra, foreign = _without_illegible(extra, [line for line in lines.all if line.text not in legible])
+            unsettled_extra += foreign
 
     certain_extra = tuple(item for item in extra if not item.is_doubtful)
+    is_open = bool(doubts or uncertain or unsettled_extra)
     measured = bool(lines.required) and not doubts
     return CopyCheck(
-        passed=False if missing or forbidden or certain_extra else None if doubts or uncertain else True,
+        passed=False if missing or forbidden or certain_extra else None if is_open else True,
         recall=len(matched) / len(lines.required) if measured else None,
         cer=_error_rate(lines.required, missing) if measured else None,
         matched=_pairs(page, counted, matched),
@@ -183,16 +211,19 @@ def check(readings: Sequence[Reading], expected: ExpectText, *, fold: bool, min_
         unsettled_forbidden=_pairs(page, counted, uncertain),
         extra=certain_extra,
         doubtful_extra=tuple(item for item in extra if item.is_doubtful),
+        unsettled_extra=unsettled_extra,
         folded=_folded(lines) if fold else {},
     )
 
 
-def candidates(readings: Sequence[Reading], expected: ExpectText, *, min_confidence: float) -> list[Candidate]:
+def candidates(
+    readings: Sequence[Reading], expected: ExpectText, *, min_confidence: float, legible: AbstractSet[str] = frozenset()
+) -> list[Candidate]:
     """For each missing line that was nearly read, the readings as they would be with the line."""
     lines = _Lines.of(expected, fold=True)
     counted = [index for index, reading in enumerate(readings) if reading.confidence >= min_confidence]
     page = _page(readings, counted, lines, fold=True)
-    matched, unsettled, absent = _required(page, lines, fold=True)
+    matched, unsettled, absent = _required(page, lines, legible, fold=True)
     found: list[Candidate] = []
     for line in absent:
         closest = nearest(page, line, covered(match for _, match in (*matched, *unsettled)))
@@ -212,8 +243,10 @@ def _page(readings: Sequence[Reading], counted: Sequence[int], lines: _Lines, *,
     return page_of(page_readings, follows, near, lines.all, fold=fold)
 
 
-def _required(page: Page, lines: _Lines, *, fold: bool) -> tuple[list[_Hit], list[_Hit], list[Copy]]:
-    """The required lines that were read, those that differ only in look-alikes, and the rest."""
+def _required(
+    page: Page, lines: _Lines, legible: AbstractSet[str], *, fold: bool
+) -> tuple[list[_Hit], list[_Hit], list[Copy]]:
+    """The required lines that were read, those that may have been, and the rest."""
     exact = assign([occurrences(page, line.chars) for line in lines.required])
     matched = [(line, match) for line, match in zip(lines.required, exact, strict=True) if match is not None]
     absent = [line for line, match in zip(lines.required, exact, strict=True) if match is None]
@@ -221,7 +254,35 @@ def _required(page: Page, lines: _Lines, *, fold: bool) -> tuple[list[_Hit], lis
         return matched, [], absent
     alike = assign([occurrences(page, line.chars, alike=True) for line in absent], [match for _, match in matched])
     unsettled = [(line, match) for line, match in zip(absent, alike, strict=True) if match is not None]
-    return matched, unsettled, [line for line, match in zip(absent, alike, strict=True) if match is None]
+    absent = [line for line, match in zip(absent, alike, strict=True) if match is None]
+    gaps = assign_gaps(page, absent, [match for _, match in (*matched, *unsettled)], legible)
+    unsettled += [(line, match) for line, match in zip(absent, gaps, strict=True) if match is not None]
+    return matched, unsettled, [line for line, match in zip(absent, gaps, strict=True) if match is None]
+
+
+def _maybe_allowed(page: Page, lines: _Lines, explained: AbstractSet[tuple[int, int]]) -> list[_Hit]:
+    """The text that no other line explains, and that may be an allowed line whose characters cannot be read."""
+    hits: list[_Hit] = []
+    for line in lines.allowed:
+        for match in gap_occurrences(page, line):
+            if not covered([match]) & (explained | covered(match for _, match in hits)):
+                hits.append((line, match))
+    return hits
+
+
+def _without_illegible(extra: Sequence[Extra], lines: Iterable[Copy]) -> tuple[tuple[Extra, ...], tuple[CopyPair, ...]]:
+    """The extra text that is surely extra, and what may be a line of another script: it has up to twice its length."""
+    illegible = [line for line in lines if is_illegible(line)]
+    certain: list[Extra] = []
+    pairs: list[CopyPair] = []
+    for item in extra:
+        size = len(copy_of(item.text, fold=True).chars)
+        line = next((line for line in illegible if size <= 2 * len(line.chars)), None)
+        if line is None or item.is_doubtful:
+            certain.append(item)
+        else:
+            pairs.append(CopyPair(line.text, item.text, (item.reading,), unreadable=tuple(unreadable(line.text))))
+    return tuple(certain), tuple(pairs)
 
 
 def _weak(
@@ -360,10 +421,13 @@ def _miss(
     )
 
 
-def _forbidden(page: Page, lines: _Lines, unsettled: Sequence[_Hit], *, fold: bool) -> tuple[list[_Hit], list[_Hit]]:
+def _forbidden(
+    page: Page, lines: _Lines, unsettled: Sequence[_Hit], legible: AbstractSet[str], *, fold: bool
+) -> tuple[list[_Hit], list[_Hit]]:
     """The forbidden lines that were read, and those that may have been, with one match each.
 
-    Matches inside required or allowed lines are ignored.
+    Matches inside required or allowed lines are ignored. A line with characters that cannot be read is never surely
+    absent if the rest of it was read, or if it is of another script.
     """
     permitted = [match for line in (*lines.required, *lines.allowed) for match in occurrences(page, line.chars)]
     permitted += [match for _, match in unsettled]
@@ -378,7 +442,21 @@ def _forbidden(page: Page, lines: _Lines, unsettled: Sequence[_Hit], *, fold: bo
                 is_uncertain = fold and _has_inner_spaces(page, line, free_matches[0])
                 (uncertain if is_uncertain else target).append((line, free_matches[0]))
                 break
+        else:
+            if fold and has_gaps(line) and line.text not in legible:
+                uncertain += _maybe_forbidden(page, line, lines)
     return hits, uncertain
+
+
+def _maybe_forbidden(page: Page, line: Copy, lines: _Lines) -> list[_Hit]:
+    """One match of the readable rest of a forbidden line, also within other lines unless they contain the line."""
+    containing = [other for other in (*lines.required, *lines.allowed) if line.chars in other.chars]
+    permitted = [
+        match for other in containing for match in (*occurrences(page, other.chars), *gap_occurrences(page, other))
+    ]
+    matches = (m for m in gap_occurrences(page, line) if not any(inside(m, other) for other in permitted))
+    match = next(matches, () if is_illegible(line) else None)
+    return [] if match is None else [(line, match)]
 
 
 def _has_inner_spaces(page: Page, line: Copy, match: Match) -> bool:
@@ -404,9 +482,21 @@ def _pairs(
     page: Page, counted: Sequence[int], hits: Iterable[_Hit], doubt: Doubt | None = None
 ) -> tuple[CopyPair, ...]:
     return tuple(
-        CopyPair(line.text, page.shown(match), tuple(counted[index] for index, _, _ in match), doubt)
+        CopyPair(
+            line.text,
+            page.shown(match),
+            tuple(counted[index] for index, _, _ in match),
+            doubt,
+            _gaps(page, line, match),
+        )
         for line, match in hits
     )
+
+
+def _gaps(page: Page, line: Copy, match: Match) -> tuple[str, ...]:
+    """The unreadable characters of a line that was not read as it is."""
+    read = "".join(page.copies[index].chars[start:end] for index, start, end in match)
+    return () if skeleton(read) == skeleton(line.chars) else tuple(unreadable(line.text))
 
 
 def _folded(lines: _Lines) -> dict[str, str]:

@@ -15,7 +15,17 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from visioneval.characters import is_ignorable
-from visioneval.graders.text.alphabet import APOSTROPHE, BULLET, ELLIPSIS, HYPHEN, QUOTE, fold_character
+from visioneval.graders.text.alphabet import (
+    APOSTROPHE,
+    BULLET,
+    COMMA,
+    DEGREE,
+    ELLIPSIS,
+    HYPHEN,
+    LOW_QUOTE,
+    QUOTE,
+    fold_character,
+)
 
 Corners = tuple[tuple[float, float], tuple[float, float], tuple[float, float], tuple[float, float]]
 Span = tuple[int, int, int]
@@ -100,11 +110,18 @@ def copy_of(text: str, *, fold: bool) -> Copy:
 
 
 def _merge(before: str, char: str) -> str | None:
-    """The single character for two marks in a row: "..." becomes "…", and "--" becomes "—"."""
+    """The single character for two marks in a row: "..." becomes "…", "--" becomes "—", and ",," becomes "„".
+
+    "5°℃" is "5°C" too.
+    """
     if char == HYPHEN and before == HYPHEN:
         return HYPHEN
     if char == APOSTROPHE and before == APOSTROPHE:
         return QUOTE
+    if char == COMMA and before == COMMA:
+        return LOW_QUOTE
+    if char == DEGREE and before == DEGREE:
+        return DEGREE
     if char in (".", ELLIPSIS) and before in (".", ELLIPSIS):
         return ELLIPSIS
     return None
@@ -184,6 +201,11 @@ def occurrences(page: Page, needle: str, *, alike: bool = False) -> list[Match]:
             for start in sorted(page.edges[index]):
                 if start < len(text) and target and text[start] == target[0]:
                     matches.update(dict.fromkeys(_matches_at(page, texts, index, start, target)))
+    return simplest_first(page, matches)
+
+
+def simplest_first(page: Page, matches: Iterable[Match]) -> list[Match]:
+    """One whole reading first, then parts of one, then several."""
     return sorted(matches, key=lambda match: (len(match), _unmatched_length(page, match), match))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from unicodedata import unidata_version
 
 from visioneval.aio import run_in_thread
-from visioneval.errors import GraderError, ProviderError
+from visioneval.errors import ProviderError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import Measure
 from visioneval.graders.pixels.difference import SCORE_DIGITS, TOOL_VERSIONS
@@ -18,6 +18,7 @@ from visioneval.graders.text import reasons, second_look
 from visioneval.graders.text.config import TextGrader, unreadable_characters
 from visioneval.graders.text.copy_check import CopyCheck, check
 from visioneval.graders.text.copy_match import Reading
+from visioneval.graders.text.other_scripts import Foreign, read_other_scripts
 from visioneval.graders.text.reading import contrast, ocr
 from visioneval.graders.text.text_scores import normalized_edit_distance, word_accuracy
 from visioneval.graders.text.video import grade_video
@@ -41,29 +42,35 @@ class Text:
         self._config = config
 
     async def grade(self, context: GradingContext) -> Grade:
-        """Reads and compares. Raises ``GraderError`` if OCR cannot read the expected characters."""
+        """Reads and compares. Raises ``GraderError``."""
         expected = context.case.expect.text
         if expected is None:
             return Grade(scores={})
         by_judge = self._config.extract != "ocr"
         if self._config.extract == "judge" or (by_judge and unreadable_characters(expected)):
             return await self._by_judge(context, expected)
-        _refuse_unreadable(expected)
         if context.generated.is_video:
             return await grade_video(self._config, context, expected, _tool_versions)
         path = context.generated.path
-        readings = (await context.once_per_panel("ocr", lambda: context.measure(_reading(path)))).readings
-        comparison = await context.once_per_panel(
-            "comparison", lambda: context.measure(self._comparison(path, readings, expected))
-        )
-        if second_look.is_needed(readings, expected, passed=comparison.passed, size=size_of(path)):
-            again = self._second_look(path, readings, expected)
-            readings = (await context.once_per_panel("second look", lambda: context.measure(again))).readings
+        first = (await context.once_per_panel("ocr", lambda: context.measure(_reading(path)))).readings
+        seen = Foreign(first, frozenset(), {})
+        comparison = await context.once_per_panel("comparison", lambda: self._compare(context, seen, expected))
+        if second_look.is_needed(first, expected, passed=comparison.passed, size=size_of(path)):
+            again = self._second_look(path, first, expected)
+            looked = (await context.once_per_panel("second look", lambda: context.measure(again))).readings
+            seen = Foreign(looked, frozenset(), {})
+        if self._config.other_scripts is not None:
+            limit = self._config.min_confidence
+            seen = await read_other_scripts(context, seen.readings, expected, limit, _tool_versions())
+        if seen.readings != first or seen.legible:
+            final = seen
             comparison = await context.once_per_panel(
-                "second comparison", lambda: context.measure(self._comparison(path, readings, expected))
+                "final comparison", lambda: self._compare(context, final, expected)
             )
+        readings = seen.readings
         measured = await self._measured(readings, expected)
-        ocr_grade = _grade(self._config, expected, readings, comparison, "ocr", measured, ocr.tool_versions())
+        tools = {**ocr.tool_versions(), **seen.tool_versions}
+        ocr_grade = _grade(self._config, expected, readings, comparison, "ocr", measured, tools)
         if comparison.passed or not by_judge:
             return ocr_grade
         judge_grade = await self._by_judge(context, expected)
@@ -73,16 +80,23 @@ class Text:
             tool_versions=ocr_grade.tool_versions,
         )
 
-    def _comparison(self, path: Path, readings: Sequence[Reading], expected: ExpectText) -> Measure[CopyCheck]:
+    async def _compare(self, context: GradingContext, seen: Foreign, expected: ExpectText) -> CopyCheck:
         """A measure of its own, so that other expected lines need no OCR, and a replay no comparison."""
-        limit = self._config.min_confidence
-        return Measure(
-            "comparison of copy",
-            {"output": path},
-            lambda: check(readings, expected, fold=True, min_confidence=limit),
-            CopyCheck,
-            options={"expected": expected.model_dump(), "min_confidence": limit, "readings": list(readings)},
-            tool_versions=_tool_versions(),
+        limit, readings, legible = self._config.min_confidence, seen.readings, seen.legible
+        return await context.measure(
+            Measure(
+                "comparison of copy",
+                {"output": context.generated.path},
+                lambda: check(readings, expected, fold=True, min_confidence=limit, legible=legible),
+                CopyCheck,
+                options={
+                    "expected": expected.model_dump(),
+                    "min_confidence": limit,
+                    "readings": list(readings),
+                    "legible": sorted(legible),
+                },
+                tool_versions=_tool_versions(),
+            )
         )
 
     def _second_look(self, path: Path, readings: Sequence[Reading], expected: ExpectText) -> Measure[OcrReadings]:
@@ -180,11 +194,6 @@ def _with_criteria(graded: Grade, key: str, judge_reading: text_judge.JudgeReadi
         return graded
     reason = "; ".join(filter(None, [graded.reasons[key], f"criteria not met: {judge_reading.reason}"]))
     return replace(graded, scores={**graded.scores, key: False}, reasons={key: reason})
-
-
-def _refuse_unreadable(expected: ExpectText) -> None:
-    if characters := unreadable_characters(expected):
-        raise GraderError(f"local OCR cannot read {' '.join(characters[:10])}: use a text grader with 'extract: judge'")
 
 
 def _grade(

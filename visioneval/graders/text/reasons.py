@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from visioneval.graders.text.config import TextGrader
-from visioneval.graders.text.copy_check import CopyCheck, CopyPair, Doubt, Miss
+from visioneval.graders.text.copy_check import CopyCheck, CopyPair, Miss
 from visioneval.graders.text.copy_match import Corners, Reading
+from visioneval.graders.text.doubts import doubts_of, quoted
 from visioneval.graders.text.extras import Extra
 from visioneval.suite.cases.case import ExpectText
-
-_DOUBTS: Mapping[Doubt, str] = {
-    "look-alikes": "was read as {}, which differs only in look-alike characters",
-    "weak": "was read as {}, but the place may as well show the line",
-    "faint": "was read as {}, at a confidence that is too low",
-    "unread": "may be text that could not be read (curved, a logo, or too small), such as {}",
-}
-"""Why a line cannot be decided, with what was read."""
-
-MAX_QUOTED = 80
-"""Characters of a text in a reason; longer ones are cut in the middle."""
 
 
 def reason(
@@ -35,17 +25,8 @@ def reason(
 
 def doubts(config: TextGrader, comparison: CopyCheck) -> str:
     """What the reader cannot decide, and what the user can do about it; empty if it decides everything."""
-    text = "; ".join(_doubts(comparison))
+    text = "; ".join(doubts_of(comparison))
     return f"{text}; 'extract: [ocr, judge]' lets a judge decide" if text and config.extract == "ocr" else text
-
-
-def quoted(text: str) -> str:
-    """A text in quotes and in one line, cut in the middle if it is longer than ``MAX_QUOTED``."""
-    text = " ".join(text.split())
-    if len(text) > MAX_QUOTED:
-        half = (MAX_QUOTED - 3) // 2
-        text = f"{text[:half].rstrip()} \u2026 {text[-half:].lstrip()}"
-    return f'"{text}"'
 
 
 def read_instead(miss: Miss) -> str | None:
@@ -134,16 +115,6 @@ def _extra_reasons(config: TextGrader, comparison: CopyCheck, reader: str) -> It
     yield hint + (f", or raise 'min_confidence' ({config.min_confidence:g})" if reader == "ocr" else "")
 
 
-def _doubts(comparison: CopyCheck) -> Iterator[str]:
-    for pair in comparison.unsettled:
-        yield f"{quoted(pair.line)} {_DOUBTS[pair.doubt or 'look-alikes'].format(quoted(pair.read))}"
-    for pair in comparison.unsettled_forbidden:
-        yield (
-            f"forbidden {quoted(pair.line)} may be present: {quoted(pair.read)} differs only in look-alike characters"
-            " or spaces"
-        )
-
-
 def _success_reason(expected: ExpectText, comparison: CopyCheck) -> str:
     count = len(expected.required)
     parts = ["required line found" if count == 1 else f"all {count} required lines found"] if count else []
@@ -160,7 +131,7 @@ def details(config: TextGrader, readings: Sequence[Reading], comparison: CopyChe
     A ``box`` is where a text is: four corners in pixels, clockwise from the top left of the text; of several readings,
     the rectangle around them, in the direction of the first. A text of a judge has none.
     """
-    uncertain = (*comparison.unsettled, *comparison.unsettled_forbidden)
+    uncertain = (*comparison.unsettled, *comparison.unsettled_forbidden, *comparison.unsettled_extra)
     recorded: dict[str, Any] = {
         "extract": reader,
         "lines": [
@@ -203,7 +174,8 @@ def _missing(readings: Sequence[Reading], miss: Miss) -> dict[str, Any]:
 
 
 def _pair(pair: CopyPair) -> dict[str, Any]:
-    return {"line": pair.line, "read": pair.read, "readings": list(pair.readings)}
+    unreadable = {"unreadable": list(pair.unreadable)} if pair.unreadable else {}
+    return {"line": pair.line, "read": pair.read, "readings": list(pair.readings), **unreadable}
 
 
 def _pair_with_box(readings: Sequence[Reading], pair: CopyPair) -> dict[str, Any]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -17,10 +18,11 @@ from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import Measure
 from visioneval.graders.pixels.difference import SCORE_DIGITS
 from visioneval.graders.text.config import TextGrader
-from visioneval.graders.text.copy_check import CopyCheck, Miss, check
+from visioneval.graders.text.copy_check import CopyCheck, CopyPair, Miss, check
 from visioneval.graders.text.copy_match import Reading, copy_of
+from visioneval.graders.text.doubts import extra_doubt, forbidden_doubt, line_doubt, quoted
 from visioneval.graders.text.reading import contrast
-from visioneval.graders.text.reasons import no_text, quoted, read_instead
+from visioneval.graders.text.reasons import no_text, read_instead
 from visioneval.graders.text.text_scores import normalized_edit_distance, word_accuracy
 from visioneval.media.video import sample_images
 from visioneval.suite.cases.case import ExpectText
@@ -47,10 +49,10 @@ class VideoReadings:
 
 @dataclass(frozen=True, slots=True)
 class LineSeen:
-    """Where a required line is read: a sign for each sampled frame, ``None`` if only look-alikes decide.
+    """Where a required line is read: a sign for each sampled frame, ``None`` if that frame does not decide.
 
     ``edits`` counts the characters to change in the frame in which it is read best, and ``miss`` is what that frame
-    shows instead.
+    shows instead. ``doubt`` is what may be it in the first frame that does not decide.
     """
 
     line: str
@@ -58,6 +60,7 @@ class LineSeen:
     seen: tuple[bool | None, ...]
     edits: int
     miss: Miss | None
+    doubt: CopyPair | None
 
     def is_shown(self, least: int) -> bool | None:
         """Whether at least this many frames show it."""
@@ -125,13 +128,14 @@ class _VideoCopy:
         self._extra = self._lasting(lambda comparison: [extra.label for extra in comparison.extra])
         self._doubtful = self._lasting(lambda comparison: [extra.label for extra in comparison.doubtful_extra])
         self._forbidden = self._pairs(lambda comparison: comparison.forbidden)
-        self._uncertain = self._pairs(lambda comparison: comparison.unsettled_forbidden)
+        self._uncertain = self._first(lambda comparison: comparison.unsettled_forbidden, 1)
+        self._maybe_extra = self._first(lambda comparison: comparison.unsettled_extra, config.min_frames)
 
     def grade(self, tool_versions: dict[str, str]) -> Grade:
         """The grade of the video."""
         key, shown = self._config.key, [line.is_shown(self._config.min_frames) for line in self._lines]
         failures = list(self._failures())
-        is_decided = None not in shown and not self._uncertain
+        is_decided = None not in shown and not self._uncertain and not self._maybe_extra
         scores: dict[str, Score] = {key: False if failures else True if is_decided else None}
         if self._lines:
             scores |= self._line_scores(shown)
@@ -195,6 +199,11 @@ class _VideoCopy:
                 times.setdefault((pair.line, pair.read), []).append(frame.seconds)
         return times
 
+    def _first(self, pairs_of: Callable[[CopyCheck], Sequence[CopyPair]], least: int) -> list[CopyPair]:
+        """One pair for each line and text in at least this many frames."""
+        counts = Counter(pair for comparison in self._comparisons for pair in _one_each(pairs_of(comparison)))
+        return [pair for pair, count in counts.items() if count >= least]
+
     def _failures(self) -> Iterator[str]:
         least, count = self._config.min_frames, len(self._frames)
         for line in self._lines:
@@ -214,13 +223,10 @@ class _VideoCopy:
 
     def _doubts(self, shown: Sequence[bool | None]) -> Iterator[str]:
         for line, is_shown in zip(self._lines, shown, strict=True):
-            if is_shown is None:
-                yield f"{quoted(line.line)} was read as text that differs only in look-alike characters"
-        for line_text, read in self._uncertain:
-            yield (
-                f"forbidden {quoted(line_text)} may be present: {quoted(read)} differs only in look-alike characters"
-                " or spaces"
-            )
+            if is_shown is None and line.doubt is not None:
+                yield line_doubt(line.doubt)
+        yield from map(forbidden_doubt, self._uncertain)
+        yield from map(extra_doubt, self._maybe_extra)
 
     def _success(self) -> str:
         parts = [f"all required lines are in at least {self._config.min_frames} of {len(self._frames)} sampled frames"]
@@ -277,4 +283,10 @@ def _line_seen(line: str, expected: ExpectText, comparisons: Sequence[CopyCheck]
         edits = 0 if miss is None else miss.edits
         best = (edits, miss) if best is None or edits < best[0] else best
     assert best is not None
-    return LineSeen(line, copies, tuple(seen), *best)
+    doubts = (pair for comparison in comparisons for pair in comparison.unsettled if pair.line == line)
+    return LineSeen(line, copies, tuple(seen), *best, next(doubts, None))
+
+
+def _one_each(pairs: Sequence[CopyPair]) -> set[CopyPair]:
+    """The pairs without the readings, which have other numbers in each frame."""
+    return {replace(pair, readings=()) for pair in pairs}

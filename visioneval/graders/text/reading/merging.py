@@ -26,8 +26,12 @@ def merged(looks: Sequence[Sequence[Reading]]) -> list[Reading]:
 
 def apart(readings: Sequence[Reading], others: Sequence[Reading]) -> list[Reading]:
     """The readings that are not of the same text as one of the others."""
-    boxes = [bounds(other) for other in others]
-    return [reading for reading in readings if not any(_overlap(bounds(reading), box) for box in boxes)]
+    return [reading for reading in readings if not any(overlap(reading, other) for other in others)]
+
+
+def overlap(reading: Reading, other: Reading) -> bool:
+    """Whether two readings are of the same text."""
+    return _overlap(bounds(reading), bounds(other))
 
 
 def bounds(reading: Reading) -> tuple[float, float, float, float]:
