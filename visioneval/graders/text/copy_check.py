@@ -7,10 +7,12 @@ dashes, bullets, ellipses, quotes and compatibility forms, nor look-alikes such 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from functools import partial
 
-from visioneval.graders.text.alphabet import fold_character
+from visioneval.graders.text.alphabet import ELLIPSIS, fold_character
 from visioneval.graders.text.copy_diff import NearestMatch, differences, nearest
 from visioneval.graders.text.copy_match import (
     Copy,
@@ -26,16 +28,30 @@ from visioneval.graders.text.copy_match import (
 )
 from visioneval.graders.text.extras import Extra, extras
 from visioneval.graders.text.reading import reading_order
+from visioneval.graders.text.spaces import SecondLook, SpaceFinding, findings
 from visioneval.suite.cases.case import ExpectText
+
+_MARKS = frozenset(f".,:;!?{ELLIPSIS}。，、：；！？")  # noqa: RUF001
+"""Punctuation behind a line."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyPair:
-    """An expected line and the text that matches it. ``readings`` are indices into the given readings."""
+    """An expected line and the text that matches it.
+
+    ``spans`` are the compared characters in the given readings, and ``mark`` is punctuation that directly follows and
+    that no expected line explains.
+    """
 
     line: str
     read: str
-    readings: tuple[int, ...]
+    spans: Match
+    mark: str = ""
+
+    @property
+    def readings(self) -> tuple[int, ...]:
+        """Indices into the given readings."""
+        return tuple(index for index, _, _ in self.spans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +82,8 @@ class CopyCheck:
     between each required line and the reading nearest to it, over the characters of all required lines,
     white space left out (Rice, Jenkins and Nartker 1996). Both are ``None`` without required lines, and if
     look-alikes leave one undecided. ``doubtful_extra`` is extra text that may be a shape; it does not fail.
-    ``folded`` maps characters of expected lines to their compared form.
+    ``folded`` maps characters of expected lines to their compared form. ``spaces`` are the places of matched lines that
+    were read with other spaces; ``with_spaces`` decides whether they count.
     """
 
     passed: bool | None
@@ -80,6 +97,7 @@ class CopyCheck:
     extra: tuple[Extra, ...]
     doubtful_extra: tuple[Extra, ...]
     folded: Mapping[str, str]
+    spaces: tuple[SpaceFinding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +128,8 @@ def check(readings: Sequence[Reading], expected: ExpectText, *, fold: bool, min_
     with_text = [index for index, reading in enumerate(readings) if copy_of(reading.text, fold=fold).chars]
     counted = [index for index in with_text if readings[index].confidence >= min_confidence]
     page = _page(readings, counted, lines, fold=fold)
-    matched, unsettled, absent = _required(page, lines, fold=fold)
+    differs = partial(_differs, [readings[index] for index in counted], fold=fold)
+    matched, unsettled, absent = _required(page, lines, differs, fold=fold)
     nearest_matches = [_nearest(page, line, [*matched, *unsettled]) for line in absent]
     faint = {} if len(counted) == len(with_text) else _faint_confidences(readings, with_text, absent, lines, fold=fold)
     missing = tuple(
@@ -130,13 +149,18 @@ def check(readings: Sequence[Reading], expected: ExpectText, *, fold: bool, min_
         extra = extras(page, [readings[index] for index in counted], covered(explained), lines.all, doubt=fold)
         extra = tuple(replace(item, reading=counted[item.reading]) for item in extra)
 
+    matched_pairs = _pairs(page, counted, matched)
+    if expected.extra == "allow":
+        known = covered(match for _, match in (*matched, *unsettled, *forbidden, *uncertain))
+        marks = [_mark(page, match, known) for _, match in matched]
+        matched_pairs = tuple(replace(pair, mark=mark) for pair, mark in zip(matched_pairs, marks, strict=True))
     certain_extra = tuple(item for item in extra if not item.is_doubtful)
     measured = bool(lines.required) and not unsettled
     return CopyCheck(
         passed=False if missing or forbidden or certain_extra else None if unsettled or uncertain else True,
         recall=len(matched) / len(lines.required) if measured else None,
         cer=_error_rate(lines.required, missing) if measured else None,
-        matched=_pairs(page, counted, matched),
+        matched=matched_pairs,
         missing=missing,
         unsettled=_pairs(page, counted, unsettled),
         forbidden=_pairs(page, counted, forbidden),
@@ -144,7 +168,57 @@ def check(readings: Sequence[Reading], expected: ExpectText, *, fold: bool, min_
         extra=certain_extra,
         doubtful_extra=tuple(item for item in extra if item.is_doubtful),
         folded=_folded(lines) if fold else {},
+        spaces=tuple(found for pair in matched_pairs for found in _space_findings(pair, readings, fold=fold)),
     )
+
+
+def other_spaces(comparison: CopyCheck, readings: Sequence[Reading]) -> list[int]:
+    """The readings of matched lines that OCR read with other spaces, by their indices."""
+    pairs = [pair for pair in comparison.matched if _space_findings(pair, readings, fold=True)]
+    return sorted({index for pair in pairs for index in pair.readings})
+
+
+def with_spaces(
+    comparison: CopyCheck,
+    readings: Sequence[Reading],
+    *,
+    fold: bool,
+    looks: Mapping[int, SecondLook | None] | None = None,
+) -> CopyCheck:
+    """The result if spaces count, as read, or by second ``looks`` at readings, by their indices.
+
+    A line with a missing or added space is not found, and one with an unclear space is undecided. ``cer`` is unchanged.
+    """
+    found = [_space_findings(pair, readings, fold=fold, looks=looks) for pair in comparison.matched]
+    kinds = [{finding.kind for finding in line} for line in found]
+    wrong = sum(not line <= {"unclear"} for line in kinds)
+    is_undecided = any(line == {"unclear"} for line in kinds)
+    recall = comparison.recall
+    if recall is not None:
+        required = len(comparison.matched) + len(comparison.missing)
+        recall = None if is_undecided else (len(comparison.matched) - wrong) / required
+    return replace(
+        comparison,
+        passed=False if wrong or comparison.passed is False else None if is_undecided else comparison.passed,
+        recall=recall,
+        spaces=tuple(finding for line in found for finding in line),
+    )
+
+
+def _space_findings(
+    pair: CopyPair, readings: Sequence[Reading], *, fold: bool, looks: Mapping[int, SecondLook | None] | None = None
+) -> tuple[SpaceFinding, ...]:
+    return tuple(findings(copy_of(pair.line, fold=fold), pair.spans, readings, fold=fold, looks=looks))
+
+
+def _mark(page: Page, match: Match, known: AbstractSet[tuple[int, int]]) -> str:
+    """The punctuation that directly follows a match and is no part of another."""
+    index, _, start = match[-1]
+    chars = page.copies[index].chars
+    end = start
+    while end < len(chars) and chars[end] in _MARKS and (index, end) not in known:
+        end += 1
+    return page.copies[index].cut(start, end)
 
 
 def _page(readings: Sequence[Reading], counted: Sequence[int], lines: _Lines, *, fold: bool) -> Page:
@@ -152,9 +226,18 @@ def _page(readings: Sequence[Reading], counted: Sequence[int], lines: _Lines, *,
     return page_of(page_readings, reading_order.follows(page_readings), lines.all, fold=fold)
 
 
-def _required(page: Page, lines: _Lines, *, fold: bool) -> tuple[list[_Hit], list[_Hit], list[Copy]]:
-    """The required lines that were read, those that differ only in look-alikes, and the rest."""
-    exact = assign([occurrences(page, line.chars) for line in lines.required])
+def _differs(readings: Sequence[Reading], line: Copy, match: Match, *, fold: bool) -> bool:
+    """Whether a line was read with other spaces."""
+    return any(findings(line, match, readings, fold=fold, looks=None))
+
+
+def _required(
+    page: Page, lines: _Lines, differs: Callable[[Copy, Match], bool], *, fold: bool
+) -> tuple[list[_Hit], list[_Hit], list[Copy]]:
+    """The required lines that were read, with the right spaces if possible, those that differ only in look-alikes, and
+    the rest."""
+    options = [sorted(occurrences(page, line.chars), key=partial(differs, line)) for line in lines.required]
+    exact = assign(options)
     matched = [(line, match) for line, match in zip(lines.required, exact, strict=True) if match is not None]
     absent = [line for line, match in zip(lines.required, exact, strict=True) if match is None]
     if not fold:
@@ -255,7 +338,8 @@ def _error_rate(required: Sequence[Copy], missing: Sequence[Miss]) -> float:
 
 def _pairs(page: Page, counted: Sequence[int], hits: Iterable[_Hit]) -> tuple[CopyPair, ...]:
     return tuple(
-        CopyPair(line.text, page.shown(match), tuple(counted[index] for index, _, _ in match)) for line, match in hits
+        CopyPair(line.text, page.shown(match), tuple((counted[index], start, end) for index, start, end in match))
+        for line, match in hits
     )
 
 

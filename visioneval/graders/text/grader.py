@@ -18,9 +18,10 @@ from visioneval.graders.pixels.difference import SCORE_DIGITS, TOOL_VERSIONS
 from visioneval.graders.text import judge as text_judge
 from visioneval.graders.text import reasons
 from visioneval.graders.text.config import TextGrader, unreadable_characters
-from visioneval.graders.text.copy_check import CopyCheck, check
+from visioneval.graders.text.copy_check import CopyCheck, check, other_spaces, with_spaces
 from visioneval.graders.text.copy_match import Corners, Reading
 from visioneval.graders.text.reading import contrast, ocr
+from visioneval.graders.text.reading.second_look import SecondLooks, look_again
 from visioneval.graders.text.text_scores import normalized_edit_distance, word_accuracy
 from visioneval.graders.text.video import grade_video
 from visioneval.judging.ask import OffSchemaError, reply_texts
@@ -59,6 +60,8 @@ class Text:
         comparison = await context.once_per_panel(
             "comparison", lambda: context.measure(self._comparison(path, readings, expected))
         )
+        if comparison.spaces and self._config.spaces == "exact":
+            comparison = await context.once_per_panel("spaces", lambda: _with_spaces(context, readings, comparison))
         measured = await self._measured(readings, expected)
         ocr_grade = _grade(self._config, expected, readings, comparison, "ocr", measured, ocr.tool_versions())
         if comparison.doubtful_extra:
@@ -111,6 +114,8 @@ class Text:
             return _unread_grade(self._config, context, (), str(error))
         size = sum(len(reading.text) for reading in judge_reading.readings)
         comparison = await run_in_thread(_check_unfolded, judge_reading.readings, expected, when=size > SHORT)
+        if self._config.spaces == "exact":
+            comparison = with_spaces(comparison, judge_reading.readings, fold=False)
         measured = await self._measured(judge_reading.readings, expected)
         graded = _grade(self._config, expected, judge_reading.readings, comparison, "judge", measured, {})
         return replace(
@@ -141,6 +146,23 @@ def _tool_versions() -> dict[str, str]:
 def _read(path: Path) -> OcrReadings:
     with room_for(path):
         return OcrReadings(tuple(contrast.read(load_image(path))))
+
+
+async def _with_spaces(context: GradingContext, readings: Sequence[Reading], comparison: CopyCheck) -> CopyCheck:
+    """The comparison with spaces, after a second look at lines that were read with other ones."""
+    path = context.generated.path
+    indices = other_spaces(comparison, readings)
+    doubted = [readings[index] for index in indices]
+    measure = Measure(
+        "second look at lines",
+        {"output": path},
+        lambda: look_again(path, doubted),
+        SecondLooks,
+        options={"readings": doubted},
+        tool_versions=_tool_versions(),
+    )
+    looks = (await context.measure(measure)).looks
+    return with_spaces(comparison, readings, fold=True, looks=dict(zip(indices, looks, strict=True)))
 
 
 def _doubtful_extra(

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from math import dist
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -60,16 +60,38 @@ def read(image: Image.Image) -> list[Reading]:
 
 def _shown(image: Image.Image, box: Any, text: str) -> tuple[tuple[int, str], ...]:
     """What the glyphs of a box show where the reading mixes O and 0. Nothing for a line that runs up or down."""
-    crop = _crop(image, box)
-    if crop.height >= 1.5 * crop.width:
+    line = _crop(image, box)
+    if line.height >= 1.5 * line.width:
         return ()
-    reread = _run(_engine(detect=False), crop)
+    reread = read_line(line)
     # Of other text, as of a box that was read upside down, the columns are those of other characters.
-    if not reread.txts or skeleton(reread.txts[0]) != skeleton(text):
+    if skeleton(reread.text) != skeleton(text):
         return ()
+    return shown_characters(line, text, reread.columns)
+
+
+class Line(NamedTuple):
+    """What a line says, and where each character but white space is (0 to 1 of its width)."""
+
+    text: str
+    columns: tuple[float, ...]
+
+
+def read_line(line: Image.Image) -> Line:
+    """Reads an upright RGB image of a line. Raises ``GraderError``."""
+    reread = _run(_engine(detect=False), line)
+    if not reread.txts:
+        return Line("", ())
     words = reread.word_results[0]
-    columns = [(column + 0.5) / words.line_txt_len for word in words.word_cols for column in word]
-    return shown_characters(crop, text, columns)
+    return Line(
+        reread.txts[0], tuple((column + 0.5) / words.line_txt_len for word in words.word_cols for column in word)
+    )
+
+
+def crop(image: Image.Image, box: Corners) -> Image.Image:
+    """The box as an upright image; a box that is half again as high as wide is turned by a quarter."""
+    line = _crop(image, box)
+    return line.rotate(90, expand=True) if line.height >= 1.5 * line.width else line
 
 
 def _crop(image: Image.Image, box: Any) -> Image.Image:
@@ -169,12 +191,12 @@ def _prepare(image: Image.Image) -> tuple[Image.Image, float]:
         image = image.resize(size, Image.Resampling.LANCZOS)
     if min(image.size) >= _MIN_SIDE or max(image.size) <= _THIN * min(image.size):
         return image, scale
-    canvas = Image.new("RGB", (max(image.width, _MIN_SIDE), max(image.height, _MIN_SIDE)), _border_color(image))
+    canvas = Image.new("RGB", (max(image.width, _MIN_SIDE), max(image.height, _MIN_SIDE)), border_color(image))
     canvas.paste(image, (0, 0))
     return canvas, scale
 
 
-def _border_color(image: Image.Image) -> tuple[int, int, int]:
+def border_color(image: Image.Image) -> tuple[int, int, int]:
     """The median color of the border, so that padding adds no edge that OCR could read as a letter."""
     pixels = np.asarray(image)
     rim = np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])
