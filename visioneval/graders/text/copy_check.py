@@ -214,11 +214,13 @@ def _space_findings(
 def _mark(page: Page, match: Match, known: AbstractSet[tuple[int, int]]) -> str:
     """The punctuation that directly follows a match and is no part of another."""
     index, _, start = match[-1]
-    chars = page.copies[index].chars
+    copy = page.copies[index]
     end = start
-    while end < len(chars) and chars[end] in _MARKS and (index, end) not in known:
+    while end < len(copy.chars) and copy.chars[end] in _MARKS and (index, end) not in known:
         end += 1
-    return page.copies[index].cut(start, end)
+    if end == start:
+        return ""
+    return copy.text[copy.source[start] : copy.source[end] if end < len(copy.chars) else None].rstrip()
 
 
 def _page(readings: Sequence[Reading], counted: Sequence[int], lines: _Lines, *, fold: bool) -> Page:
