@@ -159,6 +159,12 @@ def test_layout_and_scripts_without_spaces_are_as_expected(line: str, read: list
     assert (comparison.passed, comparison.spaces) == (True, ())
 
 
+def test_spaces_between_all_letters_are_letter_spacing() -> None:
+    assert kinds(compared("SALE", "S A L E", look=looked("S A L E", "space"))) == []
+    assert kinds(compared("BIG SALE", "B I G S A L E", look=looked("B I G S A L E", "space"))) == []
+    assert kinds(compared("SALE", "S ALE", look=looked("S ALE", "space"))) == [("added", ("SALE",))]
+
+
 def test_the_place_is_found_behind_characters_that_fold_to_one() -> None:
     look = SecondLook(("Wait... a moment",), (*["none"] * 7, "space", *["none"] * 5))
     assert kinds(compared("Wait... amoment", "Wait… a moment", look=look)) == [("added", ("amoment",))]
