@@ -87,6 +87,21 @@ def test_exact_copy_passes_and_all_details_are_recorded(sign: Any) -> None:
     assert details["found"][0] == {"line": "BUTTER & FLOUR", "read": "BUTTER & FLOUR", "readings": [0]}
 
 
+@pytest.mark.parametrize(
+    ("shown", "reason"),
+    [
+        ("Fresh bread from 7 am", "required line found"),
+        ("Freshbread from 7 am", '"Fresh bread from 7 am": the space between "Fresh" and "bread" is missing'),
+        ("Fresh br ead from 7 am", '"Fresh bread from 7 am": a space stands within "bread"'),
+    ],
+)
+def test_the_gaps_between_glyphs_decide_on_spaces(sign: Any, shown: str, reason: str) -> None:
+    expected = {"required": ["Fresh bread from 7 am"]}
+    grade = graded(sign(shown), expected)
+    assert (grade.scores["copy"], grade.reasons["copy"]) == (reason == "required line found", reason)
+    assert graded(sign(shown), expected, spaces="loose").scores["copy"] is True
+
+
 @pytest.mark.parametrize("mode", ["CMYK", "L", "RGBA", "P"])
 def test_any_kind_of_image_is_read(sign: Any, mode: str) -> None:
     assert graded(sign("GRAND OPENING", mode=mode), {"required": ["GRAND OPENING"]}).scores["copy"] is True

@@ -10,55 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Literal
+from functools import partial
 
-from visioneval.graders.text.alphabet import fold_character, unreadable
-from visioneval.graders.text.copy_diff import differences, nearest, split
+from visioneval.graders.text.alphabet import ELLIPSIS, fold_character, unreadable
+from visioneval.graders.text.copy_diff import nearest, split
 from visioneval.graders.text.copy_gaps import assign_gaps, gap_occurrences, has_gaps, is_illegible
-from visioneval.graders.text.copy_match import (
-    Copy,
-    Match,
-    Page,
-    Reading,
-    assign,
-    copy_of,
-    covered,
-    in_lower_case,
-    inside,
-    lower_case,
-    occurrences,
-    page_of,
-    skeleton,
-)
+from visioneval.graders.text.copy_hits import CopyPair, Hit, Lines, View
+from visioneval.graders.text.copy_instead import Miss, settle
+from visioneval.graders.text.copy_match import Copy, Match, Page, Reading, assign, copy_of, covered, inside, occurrences
 from visioneval.graders.text.extras import Extra, extras
-from visioneval.graders.text.reading import reading_order
+from visioneval.graders.text.spaces import LineLook, SpaceFinding, findings
 from visioneval.suite.cases.case import ExpectText
 
-Doubt = Literal["look-alikes", "weak", "faint", "unread"]
-"""Why a line cannot be decided: it was read with look-alikes; it is another text that was read, but the line is likely
-too; it was read at a confidence that is too low; or there is text that could not be read."""
-
-_UNREAD = 0.8
-"""A reading below this confidence may be other text, such as curved words or a logo. Half of the letters of a line are
-read right at this confidence."""
-_MIN_UNREAD = 3
-"""Characters: shapes are read as one or two."""
-
-
-@dataclass(frozen=True, slots=True)
-class CopyPair:
-    """An expected line and the text that matches it. ``readings`` are indices into the given readings.
-
-    ``unreadable`` are the characters for which the reader may have read others, or nothing; ``read`` is empty if that
-    leaves too little of the line to be found.
-    """
-
-    line: str
-    read: str
-    readings: tuple[int, ...]
-    doubt: Doubt | None = None
-    unreadable: tuple[str, ...] = ()
+_MARKS = frozenset(f".,:;!?{ELLIPSIS}。，、：；！？")  # noqa: RUF001
+"""Punctuation behind a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,28 +32,6 @@ class Candidate:
 
     reading: int
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Miss:
-    """A required line that was not read.
-
-    ``nearest`` is the same text in another case, or the most similar text, with ``differences`` in words;
-    ``edits`` counts characters, at most those of the line. ``parts`` are the runs of words that were read
-    in separate places, if they are the whole line. ``have`` of ``want`` copies of this line were found.
-    ``faint`` is the confidence (0 to 1) of a reading that was too low to count. ``readings`` are the indices
-    of the faint or of the nearest reading.
-    """
-
-    line: str
-    edits: int
-    nearest: str | None
-    differences: tuple[str, ...]
-    have: int
-    want: int
-    faint: float | None
-    readings: tuple[int, ...]
-    parts: tuple[CopyPair, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +45,8 @@ class CopyCheck:
     white space left out (Rice, Jenkins and Nartker 1996). Both are ``None`` without required lines, and if one is
     undecided. ``doubtful_extra`` is extra text that may be a shape; it does not fail. ``unsettled_extra`` is text
     that may be extra, or an expected line with characters that cannot be read.
-    ``folded`` maps characters of expected lines to their compared form.
+    ``folded`` maps characters of expected lines to their compared form. ``spaces`` are the places of matched lines that
+    were read with other spaces; ``with_spaces`` decides whether they count.
     """
 
     passed: bool | None
@@ -117,28 +61,7 @@ class CopyCheck:
     doubtful_extra: tuple[Extra, ...]
     unsettled_extra: tuple[CopyPair, ...]
     folded: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class _Lines:
-    """The expected lines, prepared for comparison. Blank lines are dropped."""
-
-    required: tuple[Copy, ...]
-    allowed: tuple[Copy, ...]
-    forbidden: tuple[Copy, ...]
-
-    @classmethod
-    def of(cls, expected: ExpectText, *, fold: bool) -> _Lines:
-        groups = (expected.required, expected.allowed, expected.forbidden)
-        return cls(*(tuple(c for c in (copy_of(line, fold=fold) for line in lines) if c.chars) for lines in groups))
-
-    @property
-    def all(self) -> tuple[Copy, ...]:
-        return (*self.required, *self.allowed, *self.forbidden)
-
-
-_Hit = tuple[Copy, Match]
-"""An expected line and its match."""
+    spaces: tuple[SpaceFinding, ...] = ()
 
 
 def check(
@@ -153,66 +76,40 @@ def check(
 
     ``legible`` are lines that were read by a reader that knows all of their characters.
     """
-    lines = _Lines.of(expected, fold=fold)
-    with_text = [index for index, reading in enumerate(readings) if copy_of(reading.text, fold=fold).chars]
-    counted = [index for index in with_text if readings[index].confidence >= min_confidence]
-    page = _page(readings, counted, lines, fold=fold)
-    matched, unsettled, absent = _required(page, lines, legible, fold=fold)
-    instead = _read_instead(page, absent, covered(match for _, match in (*matched, *unsettled)), fold=fold)
-    faint = {} if len(counted) == len(with_text) else _faint_readings(readings, with_text, absent, lines, fold=fold)
-    weak = _weak(readings, counted, absent, lines)
-    joined: list[_Hit] = []
-    doubts = list(_pairs(page, counted, unsettled, "look-alikes"))
-    missing: list[Miss] = []
-    for index, (line, other) in enumerate(zip(absent, instead, strict=True)):
-        miss = _miss(page, counted, line, other, faint.get(line.chars), lines, matched)
-        if other.parts and _is_one_line(page, other.parts):
-            joined.append((line, tuple(span for _, match in other.parts for span in match)))
-        elif index in weak:
-            doubts.append(weak[index])
-        elif fold and miss.faint is not None:
-            read = " ".join(readings[at].text for at in miss.readings)
-            doubts.append(CopyPair(line.text, read, miss.readings, "faint"))
-        elif fold and miss.nearest is None and not miss.parts and (unread := _unread(readings, counted, matched)):
-            doubts.append(CopyPair(line.text, " ".join(readings[at].text for at in unread), unread, "unread"))
-        else:
-            missing.append(miss)
-    matched += joined
-    forbidden, uncertain = _forbidden(page, lines, unsettled, legible, fold=fold)
+    lines = Lines.of(expected, fold=fold)
+    view = View.of(readings, lines, fold=fold, min_confidence=min_confidence)
+    matched, unsettled, absent = _required(view, lines, legible)
+    settled = settle(view, lines, absent, matched, unsettled)
+    matched += settled.joined
+    doubts = (*view.pairs(unsettled, "look-alikes"), *settled.doubts)
+    forbidden, uncertain = _forbidden(view.page, lines, unsettled, legible, fold=fold)
     extra: tuple[Extra, ...] = ()
     unsettled_extra: tuple[CopyPair, ...] = ()
     if expected.extra == "forbid":
-        allowed = [(line, match) for line in lines.allowed for match in occurrences(page, line.chars, alike=fold)]
-        hits = [match for _, match in (*matched, *unsettled, *forbidden, *uncertain, *allowed)]
-        hits += [match for other in instead for match in other.matches]
-        in_doubt = {at for doubt in doubts for at in doubt.readings}
-        hits += [((index, 0, page.length(index)),) for index, at in enumerate(counted) if at in in_doubt]
-        explained = covered(hits)
-        maybe = _maybe_allowed(page, lines, explained) if fold else []
-        unsettled_extra = _pairs(page, counted, maybe)
-        explained |= covered(match for _, match in maybe)
-        extra = extras(page, [readings[index] for index in counted], explained, lines.all, doubt=fold)
-        extra = tuple(replace(item, reading=counted[item.reading]) for item in extra)
-        if fold:
-            extra, foreign = _without_illegible(extra, [line for line in lines.all if line.text not in legible])
-            unsettled_extra += foreign
-
+        known = [match for _, match in (*matched, *unsettled, *forbidden, *uncertain)]
+        extra, unsettled_extra = _extra(view, lines, [*known, *settled.instead], doubts, legible)
     certain_extra = tuple(item for item in extra if not item.is_doubtful)
+    matched_pairs = view.pairs(matched)
+    if expected.extra == "allow":
+        known_chars = covered(match for _, match in (*matched, *unsettled, *forbidden, *uncertain))
+        marks = [_mark(view.page, match, known_chars) for _, match in matched]
+        matched_pairs = tuple(replace(pair, mark=mark) for pair, mark in zip(matched_pairs, marks, strict=True))
     is_open = bool(doubts or uncertain or unsettled_extra)
     measured = bool(lines.required) and not doubts
     return CopyCheck(
-        passed=False if missing or forbidden or certain_extra else None if is_open else True,
+        passed=False if settled.missing or forbidden or certain_extra else None if is_open else True,
         recall=len(matched) / len(lines.required) if measured else None,
-        cer=_error_rate(lines.required, missing) if measured else None,
-        matched=_pairs(page, counted, matched),
-        missing=tuple(missing),
-        unsettled=tuple(doubts),
-        forbidden=_pairs(page, counted, forbidden),
-        unsettled_forbidden=_pairs(page, counted, uncertain),
+        cer=_error_rate(lines.required, settled.missing) if measured else None,
+        matched=matched_pairs,
+        missing=settled.missing,
+        unsettled=doubts,
+        forbidden=view.pairs(forbidden),
+        unsettled_forbidden=view.pairs(uncertain),
         extra=certain_extra,
         doubtful_extra=tuple(item for item in extra if item.is_doubtful),
         unsettled_extra=unsettled_extra,
         folded=_folded(lines) if fold else {},
+        spaces=tuple(found for pair in matched_pairs for found in _space_findings(pair, readings, fold=fold)),
     )
 
 
@@ -220,49 +117,121 @@ def candidates(
     readings: Sequence[Reading], expected: ExpectText, *, min_confidence: float, legible: AbstractSet[str] = frozenset()
 ) -> list[Candidate]:
     """For each missing line that was nearly read, the readings as they would be with the line."""
-    lines = _Lines.of(expected, fold=True)
-    counted = [index for index, reading in enumerate(readings) if reading.confidence >= min_confidence]
-    page = _page(readings, counted, lines, fold=True)
-    matched, unsettled, absent = _required(page, lines, legible, fold=True)
+    lines = Lines.of(expected, fold=True)
+    view = View.of(readings, lines, fold=True, min_confidence=min_confidence)
+    matched, unsettled, absent = _required(view, lines, legible)
+    taken = covered(match for _, match in (*matched, *unsettled))
     found: list[Candidate] = []
     for line in absent:
-        closest = nearest(page, line, covered(match for _, match in (*matched, *unsettled)))
-        if closest is not None and closest.is_close(line):
-            segments = ["".join(page.copies[index].chars[start:end]) for index, start, end in closest.match]
-            for (index, start, end), part in zip(closest.match, split(line, segments), strict=True):
-                copy = page.copies[index]
-                text = copy.text[: copy.source[start]] + part + copy.text[copy.source[end - 1] + 1 :]
-                if copy_of(text, fold=True).chars != copy.chars:
-                    found.append(Candidate(counted[index], text))
+        closest = nearest(view.page, line, taken)
+        if closest is None or not closest.is_close(line):
+            continue
+        segments = ["".join(view.page.copies[index].chars[start:end]) for index, start, end in closest.match]
+        for (index, start, end), part in zip(closest.match, split(line, segments), strict=True):
+            copy = view.page.copies[index]
+            text = copy.text[: copy.source[start]] + part + copy.text[copy.source[end - 1] + 1 :]
+            if copy_of(text, fold=True).chars != copy.chars:
+                found.append(Candidate(view.counted[index], text))
     return found
 
 
-def _page(readings: Sequence[Reading], counted: Sequence[int], lines: _Lines, *, fold: bool) -> Page:
-    page_readings = [readings[index] for index in counted]
-    follows, near = reading_order.follows(page_readings), reading_order.near(page_readings)
-    return page_of(page_readings, follows, near, lines.all, fold=fold)
+def other_spaces(comparison: CopyCheck, readings: Sequence[Reading]) -> list[int]:
+    """The readings of matched lines that OCR read with other spaces, by their indices."""
+    pairs = [pair for pair in comparison.matched if _space_findings(pair, readings, fold=True)]
+    return sorted({index for pair in pairs for index in pair.readings})
 
 
-def _required(
-    page: Page, lines: _Lines, legible: AbstractSet[str], *, fold: bool
-) -> tuple[list[_Hit], list[_Hit], list[Copy]]:
-    """The required lines that were read, those that may have been, and the rest."""
-    exact = assign([occurrences(page, line.chars) for line in lines.required])
+def with_spaces(
+    comparison: CopyCheck,
+    readings: Sequence[Reading],
+    *,
+    fold: bool,
+    looks: Mapping[int, LineLook | None] | None = None,
+) -> CopyCheck:
+    """The result if spaces count, as read, or by second ``looks`` at readings, by their indices.
+
+    A line with a missing or added space is not found, and one with an unclear space is undecided. ``cer`` is unchanged.
+    """
+    found = [_space_findings(pair, readings, fold=fold, looks=looks) for pair in comparison.matched]
+    kinds = [{finding.kind for finding in line} for line in found]
+    wrong = sum(not line <= {"unclear"} for line in kinds)
+    is_undecided = any(line == {"unclear"} for line in kinds)
+    recall = comparison.recall
+    if recall is not None:
+        required = len(comparison.matched) + len(comparison.missing)
+        recall = None if is_undecided else (len(comparison.matched) - wrong) / required
+    return replace(
+        comparison,
+        passed=False if wrong or comparison.passed is False else None if is_undecided else comparison.passed,
+        recall=recall,
+        spaces=tuple(finding for line in found for finding in line),
+    )
+
+
+def _space_findings(
+    pair: CopyPair, readings: Sequence[Reading], *, fold: bool, looks: Mapping[int, LineLook | None] | None = None
+) -> tuple[SpaceFinding, ...]:
+    return tuple(findings(copy_of(pair.line, fold=fold), pair.spans, readings, fold=fold, looks=looks))
+
+
+def _mark(page: Page, match: Match, known: AbstractSet[tuple[int, int]]) -> str:
+    """The punctuation that directly follows a match and is no part of another."""
+    index, _, start = match[-1]
+    copy = page.copies[index]
+    end = start
+    while end < len(copy.chars) and copy.chars[end] in _MARKS and (index, end) not in known:
+        end += 1
+    if end == start:
+        return ""
+    return copy.text[copy.source[start] : copy.source[end] if end < len(copy.chars) else None].rstrip()
+
+
+def _required(view: View, lines: Lines, legible: AbstractSet[str]) -> tuple[list[Hit], list[Hit], list[Copy]]:
+    """The required lines that were read, with the right spaces if possible, those that may have been, and the rest."""
+    on_page = [view.readings[index] for index in view.counted]
+    differs = partial(_differs, on_page, fold=view.fold)
+    options = [sorted(occurrences(view.page, line.chars), key=partial(differs, line)) for line in lines.required]
+    exact = assign(options)
     matched = [(line, match) for line, match in zip(lines.required, exact, strict=True) if match is not None]
     absent = [line for line, match in zip(lines.required, exact, strict=True) if match is None]
-    if not fold:
+    if not view.fold:
         return matched, [], absent
-    alike = assign([occurrences(page, line.chars, alike=True) for line in absent], [match for _, match in matched])
+    alike = assign([occurrences(view.page, line.chars, alike=True) for line in absent], [match for _, match in matched])
     unsettled = [(line, match) for line, match in zip(absent, alike, strict=True) if match is not None]
     absent = [line for line, match in zip(absent, alike, strict=True) if match is None]
-    gaps = assign_gaps(page, absent, [match for _, match in (*matched, *unsettled)], legible)
+    gaps = assign_gaps(view.page, absent, [match for _, match in (*matched, *unsettled)], legible)
     unsettled += [(line, match) for line, match in zip(absent, gaps, strict=True) if match is not None]
     return matched, unsettled, [line for line, match in zip(absent, gaps, strict=True) if match is None]
 
 
-def _maybe_allowed(page: Page, lines: _Lines, explained: AbstractSet[tuple[int, int]]) -> list[_Hit]:
+def _differs(readings: Sequence[Reading], line: Copy, match: Match, *, fold: bool) -> bool:
+    """Whether a line was read with other spaces."""
+    return any(findings(line, match, readings, fold=fold, looks=None))
+
+
+def _extra(
+    view: View, lines: Lines, known: Iterable[Match], doubts: Iterable[CopyPair], legible: AbstractSet[str]
+) -> tuple[tuple[Extra, ...], tuple[CopyPair, ...]]:
+    """The text that no line explains, and what may be a line with characters that cannot be read."""
+    page, fold = view.page, view.fold
+    allowed = [match for line in lines.allowed for match in occurrences(page, line.chars, alike=fold)]
+    in_doubt = {index for doubt in doubts for index in doubt.readings}
+    whole = [((at, 0, page.length(at)),) for at, index in enumerate(view.counted) if index in in_doubt]
+    explained = covered([*known, *allowed, *whole])
+    maybe = _maybe_allowed(page, lines, explained) if fold else []
+    explained |= covered(match for _, match in maybe)
+    on_page = [view.readings[index] for index in view.counted]
+    found = extras(page, on_page, explained, lines.all, doubt=fold)
+    found = tuple(replace(item, reading=view.counted[item.reading]) for item in found)
+    if not fold:
+        return found, ()
+    certain, foreign = _without_illegible(found, [line for line in lines.all if line.text not in legible])
+    return certain, (*view.pairs(maybe), *foreign)
+
+
+def _maybe_allowed(page: Page, lines: Lines, explained: AbstractSet[tuple[int, int]]) -> list[Hit]:
     """The text that no other line explains, and that may be an allowed line whose characters cannot be read."""
-    hits: list[_Hit] = []
+    hits: list[Hit] = []
     for line in lines.allowed:
         for match in gap_occurrences(page, line):
             if not covered([match]) & (explained | covered(match for _, match in hits)):
@@ -279,151 +248,18 @@ def _without_illegible(extra: Sequence[Extra], lines: Iterable[Copy]) -> tuple[t
         size = len(copy_of(item.text, fold=True).chars)
         line = next((line for line in illegible if size <= 2 * len(line.chars)), None)
         if line is None or item.is_doubtful:
-            certain.append(item)
+            cannot = tuple(unreadable(line.text))
+            pairs.append(CopyPair(line.text, item.text, ((item.reading, 0, size),), unreadable=cannot))
         else:
-            pairs.append(CopyPair(line.text, item.text, (item.reading,), unreadable=tuple(unreadable(line.text))))
+            pairs.append(
+                CopyPair(line.text, item.text, ((item.reading, 0, size),), unreadable=tuple(unreadable(line.text)))
+            )
     return tuple(certain), tuple(pairs)
 
 
-def _weak(
-    readings: Sequence[Reading], counted: Sequence[int], absent: Sequence[Copy], lines: _Lines
-) -> dict[int, CopyPair]:
-    """The missing lines, by their index, that are there if readings say what they possibly say."""
-    possible = [replace(reading, text=reading.possible or reading.text, shown=()) for reading in readings]
-    if not absent or not any(reading.possible for reading in readings):
-        return {}
-    page = _page(possible, counted, lines, fold=True)
-    pairs: dict[int, CopyPair] = {}
-    for index, match in enumerate(assign([occurrences(page, line.chars) for line in absent])):
-        if match is not None and any(readings[counted[at]].possible for at, _, _ in match):
-            at = tuple(counted[reading] for reading, _, _ in match)
-            pairs[index] = CopyPair(absent[index].text, " ".join(readings[reading].text for reading in at), at, "weak")
-    return pairs
-
-
-def _is_one_line(page: Page, parts: Sequence[_Hit]) -> bool:
-    """Whether parts are whole readings that may be read one after the other: a large number and a small word."""
-    spans = [span for _, match in parts for span in match]
-    is_whole = all((start, end) == (0, page.length(index)) for index, start, end in spans)
-    return is_whole and all(after[0] in page.near[before[0]] for before, after in pairwise(spans))
-
-
-def _unread(readings: Sequence[Reading], counted: Sequence[int], matched: Sequence[_Hit]) -> tuple[int, ...]:
-    """The readings that may be of other text: not confident, and part of no required line."""
-    explained = {counted[index] for _, match in matched for index, _, _ in match}
-    return tuple(
-        index
-        for index, reading in enumerate(readings)
-        if reading.confidence < _UNREAD and index not in explained and len(reading.text.strip()) >= _MIN_UNREAD
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Instead:
-    """What was read in place of a missing line. ``match`` is close to it; ``parts`` are words of it, or none."""
-
-    edits: int
-    match: Match | None
-    parts: tuple[_Hit, ...]
-
-    @property
-    def matches(self) -> tuple[Match, ...]:
-        return (*(match for _, match in self.parts), *([self.match] if self.match else []))
-
-
-def _read_instead(
-    page: Page, absent: Sequence[Copy], taken: AbstractSet[tuple[int, int]], *, fold: bool
-) -> list[_Instead]:
-    """For each missing line, the same text in another case, the nearest text, and the parts that are all of it."""
-    lower_page = in_lower_case(page) if absent else page
-    found: list[_Instead] = []
-    for line in absent:
-        closest = nearest(page, line, taken)
-        match = _first_free(occurrences(lower_page, lower_case(line.chars)), taken)
-        if match is None and closest is not None and closest.is_close(line):
-            match = closest.match
-        edits = len(line.chars) if closest is None else closest.edits
-        found.append(_Instead(edits, match, _parts(page, line, taken, fold=fold)))
-    return found
-
-
-def _first_free(matches: Iterable[Match], taken: AbstractSet[tuple[int, int]]) -> Match | None:
-    return next((match for match in matches if taken.isdisjoint(covered([match]))), None)
-
-
-def _parts(page: Page, line: Copy, taken: AbstractSet[tuple[int, int]], *, fold: bool) -> tuple[_Hit, ...]:
-    """The longest runs of words that were read, in the order of the line; none if a word was not read."""
-    stops = sorted({0, len(line.chars)} | line.gaps)
-    parts: list[_Hit] = []
-    used, first = set(taken), 0
-    while first < len(stops) - 1:
-        best: tuple[int, Match] | None = None
-        for last in range(first + 1, len(stops)):
-            match = _first_free(occurrences(page, line.chars[stops[first] : stops[last]]), used)
-            if match is None:
-                break
-            best = last, match
-        if best is None:
-            return ()
-        last, match = best
-        parts.append((copy_of(line.cut(stops[first], stops[last]), fold=fold), match))
-        used |= covered([match])
-        first = last
-    return tuple(parts)
-
-
-_Faint = tuple[float, tuple[int, ...]]
-"""The confidence of a reading that is too low to count, and the indices of its readings."""
-
-
-def _faint_readings(
-    readings: Sequence[Reading],
-    with_text: Sequence[int],
-    absent: Sequence[Copy],
-    lines: _Lines,
-    *,
-    fold: bool,
-) -> dict[str, _Faint]:
-    """The most confident of the faint readings of missing lines, by their compared characters."""
-    page = _page(readings, with_text, lines, fold=fold)
-    sure: dict[str, _Faint] = {}
-    for line in absent:
-        for match in occurrences(page, line.chars):
-            indices = tuple(with_text[index] for index, _, _ in match)
-            weakest = min(readings[index].confidence for index in indices)
-            if line.chars not in sure or weakest > sure[line.chars][0]:
-                sure[line.chars] = weakest, indices
-    return sure
-
-
-def _miss(
-    page: Page,
-    counted: Sequence[int],
-    line: Copy,
-    instead: _Instead,
-    faint: _Faint | None,
-    lines: _Lines,
-    matched: Sequence[_Hit],
-) -> Miss:
-    match = instead.match or ()
-    read = "".join(page.copies[index].chars[start:end] for index, start, end in match)
-    confidence, readings = faint or (None, tuple(counted[index] for index, _, _ in match))
-    return Miss(
-        line=line.text,
-        edits=instead.edits,
-        nearest=page.shown(match) if match else None,
-        differences=differences(line, read) if match else (),
-        have=sum(other.chars == line.chars for other, _ in matched),
-        want=sum(other.chars == line.chars for other in lines.required),
-        faint=confidence,
-        readings=readings,
-        parts=_pairs(page, counted, instead.parts),
-    )
-
-
 def _forbidden(
-    page: Page, lines: _Lines, unsettled: Sequence[_Hit], legible: AbstractSet[str], *, fold: bool
-) -> tuple[list[_Hit], list[_Hit]]:
+    page: Page, lines: Lines, unsettled: Sequence[Hit], legible: AbstractSet[str], *, fold: bool
+) -> tuple[list[Hit], list[Hit]]:
     """The forbidden lines that were read, and those that may have been, with one match each.
 
     Matches inside required or allowed lines are ignored. A line with characters that cannot be read is never surely
@@ -431,8 +267,8 @@ def _forbidden(
     """
     permitted = [match for line in (*lines.required, *lines.allowed) for match in occurrences(page, line.chars)]
     permitted += [match for _, match in unsettled]
-    hits: list[_Hit] = []
-    uncertain: list[_Hit] = []
+    hits: list[Hit] = []
+    uncertain: list[Hit] = []
     for line in lines.forbidden:
         for alike, target in ((False, hits), (True, uncertain))[: 1 + fold]:
             matches = occurrences(page, line.chars, alike=alike)
@@ -448,7 +284,7 @@ def _forbidden(
     return hits, uncertain
 
 
-def _maybe_forbidden(page: Page, line: Copy, lines: _Lines) -> list[_Hit]:
+def _maybe_forbidden(page: Page, line: Copy, lines: Lines) -> list[Hit]:
     """One match of the readable rest of a forbidden line, also within other lines unless they contain the line."""
     containing = [other for other in (*lines.required, *lines.allowed) if line.chars in other.chars]
     permitted = [
@@ -478,28 +314,7 @@ def _error_rate(required: Sequence[Copy], missing: Sequence[Miss]) -> float:
     return sum(miss.edits for miss in missing) / sum(len(line.chars) for line in required)
 
 
-def _pairs(
-    page: Page, counted: Sequence[int], hits: Iterable[_Hit], doubt: Doubt | None = None
-) -> tuple[CopyPair, ...]:
-    return tuple(
-        CopyPair(
-            line.text,
-            page.shown(match),
-            tuple(counted[index] for index, _, _ in match),
-            doubt,
-            _gaps(page, line, match),
-        )
-        for line, match in hits
-    )
-
-
-def _gaps(page: Page, line: Copy, match: Match) -> tuple[str, ...]:
-    """The unreadable characters of a line that was not read as it is."""
-    read = "".join(page.copies[index].chars[start:end] for index, start, end in match)
-    return () if skeleton(read) == skeleton(line.chars) else tuple(unreadable(line.text))
-
-
-def _folded(lines: _Lines) -> dict[str, str]:
+def _folded(lines: Lines) -> dict[str, str]:
     """The characters of expected lines that are folded for the comparison."""
     chars = {char for line in lines.all for char in line.text if not char.isspace()}
     return {char: fold_character(char) for char in sorted(chars) if fold_character(char) != char}

@@ -259,7 +259,7 @@ def _edges_in_word(word: str) -> Iterator[int]:
     yield from range(len(word.rstrip("".join(_TRAILING))), len(word))
     for position in range(1, len(word)):
         pair = word[position - 1 : position + 1]
-        if any(map(_ideographic, pair)) or any(_separates(word, index) for index in (position - 1, position)):
+        if any(map(is_ideographic, pair)) or any(_separates(word, index) for index in (position - 1, position)):
             yield position
 
 
@@ -269,7 +269,7 @@ def _separates(word: str, index: int) -> bool:
     return word[index] in _SEPARATORS and not within_number
 
 
-def _ideographic(char: str) -> bool:
+def is_ideographic(char: str) -> bool:
     """Whether the script of the character has no spaces between words: Han and kana."""
     return "\u3040" <= char <= "\u30ff" or "\u3400" <= char <= "\u9fff" or char == "々"
 

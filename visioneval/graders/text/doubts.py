@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from visioneval.graders.text.alphabet import cannot_read
-from visioneval.graders.text.copy_check import CopyCheck, CopyPair
+from visioneval.graders.text.copy_check import CopyCheck
+from visioneval.graders.text.copy_hits import CopyPair
+from visioneval.graders.text.spaces import SpaceFinding
 
 MAX_QUOTED = 80
 """Characters of a text in a reason; longer ones are cut in the middle."""
@@ -16,6 +18,7 @@ def doubts_of(comparison: CopyCheck) -> Iterator[str]:
     yield from map(line_doubt, comparison.unsettled)
     yield from map(forbidden_doubt, comparison.unsettled_forbidden)
     yield from map(extra_doubt, comparison.unsettled_extra)
+    yield from dict.fromkeys(space_finding(found) for found in comparison.spaces if found.kind == "unclear")
 
 
 def line_doubt(pair: CopyPair) -> str:
@@ -27,6 +30,10 @@ def line_doubt(pair: CopyPair) -> str:
         return f"{line} was read as {read}, but the place may as well show the line"
     if pair.doubt == "faint":
         return f"{line} was read as {read}, at a confidence that is too low"
+    if pair.doubt == "curved":
+        return f"{line} was read as {read}, in parts that are tilted against each other, as on a curve"
+    if pair.doubt == "apart":
+        return f"the words of {line} were read in places that do not make one line: {read}"
     if pair.doubt == "unread":
         return f"{line} may be text that could not be read (curved, a logo, or too small), such as {read}"
     return f"{line} was read as {read}, which differs only in look-alike characters"
@@ -44,6 +51,19 @@ def forbidden_doubt(pair: CopyPair) -> str:
 def extra_doubt(pair: CopyPair) -> str:
     """Why text is not surely extra."""
     return f"extra text {quoted(pair.read)} may be the expected {quoted(pair.line)}: {cannot_read(pair.unreadable)}"
+
+
+def space_finding(found: SpaceFinding) -> str:
+    """What is wrong, or cannot be told, about a space in a line."""
+    first, last = quoted(found.words[0]), quoted(found.words[-1])
+    where = f"between {first} and {last}" if len(found.words) > 1 else f"within {first}"
+    if found.kind == "missing":
+        text = f"the space {where} is missing"
+    elif found.kind == "added":
+        text = f"a space stands {where}"
+    else:
+        text = f"whether a space stands {where} cannot be told"
+    return text if tuple(found.line.split()) == found.words else f"{quoted(found.line)}: {text}"
 
 
 def quoted(text: str) -> str:

@@ -16,10 +16,11 @@ from visioneval.graders.pixels.difference import SCORE_DIGITS, TOOL_VERSIONS
 from visioneval.graders.text import judge as text_judge
 from visioneval.graders.text import reasons, second_look
 from visioneval.graders.text.config import TextGrader, unreadable_characters
-from visioneval.graders.text.copy_check import CopyCheck, check
+from visioneval.graders.text.copy_check import CopyCheck, check, other_spaces, with_spaces
 from visioneval.graders.text.copy_match import Reading
 from visioneval.graders.text.other_scripts import Foreign, read_other_scripts
 from visioneval.graders.text.reading import contrast, ocr
+from visioneval.graders.text.reading.line_looks import LineLooks, look_at_lines
 from visioneval.graders.text.text_scores import normalized_edit_distance, word_accuracy
 from visioneval.graders.text.video import grade_video
 from visioneval.judging.ask import OffSchemaError, reply_texts
@@ -67,7 +68,9 @@ class Text:
             comparison = await context.once_per_panel(
                 "final comparison", lambda: self._compare(context, final, expected)
             )
-        readings = seen.readings
+        readings, compared = seen.readings, comparison
+        if compared.spaces and self._config.spaces == "exact":
+            comparison = await context.once_per_panel("spaces", lambda: _with_spaces(context, readings, compared))
         measured = await self._measured(readings, expected)
         tools = {**ocr.tool_versions(), **seen.tool_versions}
         ocr_grade = _grade(self._config, expected, readings, comparison, "ocr", measured, tools)
@@ -136,6 +139,8 @@ class Text:
             return _unread_grade(self._config, context, (), str(error))
         size = sum(len(reading.text) for reading in judge_reading.readings)
         comparison = await run_in_thread(_check_unfolded, judge_reading.readings, expected, when=size > SHORT)
+        if self._config.spaces == "exact":
+            comparison = with_spaces(comparison, judge_reading.readings, fold=False)
         measured = await self._measured(judge_reading.readings, expected)
         graded = _grade(self._config, expected, judge_reading.readings, comparison, "judge", measured, {})
         return replace(
@@ -172,6 +177,23 @@ def _look_again(path: Path, readings: Sequence[Reading], expected: ExpectText, l
     with room_for(path):
         images = contrast.on_backgrounds(load_image(path))
         return OcrReadings(tuple(second_look.look_again(images, readings, expected, limit)))
+
+
+async def _with_spaces(context: GradingContext, readings: Sequence[Reading], comparison: CopyCheck) -> CopyCheck:
+    """The comparison with spaces, after another look at the lines that were read with other ones."""
+    path = context.generated.path
+    indices = other_spaces(comparison, readings)
+    doubted = [readings[index] for index in indices]
+    measure = Measure(
+        "spaces of lines",
+        {"output": path},
+        lambda: look_at_lines(path, doubted),
+        LineLooks,
+        options={"readings": doubted},
+        tool_versions=_tool_versions(),
+    )
+    looks = (await context.measure(measure)).looks
+    return with_spaces(comparison, readings, fold=True, looks=dict(zip(indices, looks, strict=True)))
 
 
 def _check_unfolded(readings: Sequence[Reading], expected: ExpectText) -> CopyCheck:

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from visioneval.graders.text.config import TextGrader
-from visioneval.graders.text.copy_check import CopyCheck, CopyPair, Miss
+from visioneval.graders.text.copy_check import CopyCheck
+from visioneval.graders.text.copy_hits import CopyPair
+from visioneval.graders.text.copy_instead import Miss
 from visioneval.graders.text.copy_match import Corners, Reading
-from visioneval.graders.text.doubts import doubts_of, quoted
+from visioneval.graders.text.doubts import doubts_of, quoted, space_finding
 from visioneval.graders.text.extras import Extra
 from visioneval.suite.cases.case import ExpectText
 
@@ -18,9 +20,9 @@ def reason(
 ) -> str:
     """Why the copy passes, fails or is undecided, in one line. ``reader`` is ``ocr`` or ``judge``."""
     nothing = _nothing_similar(config, readings, reader)
-    reasons = [*_failures(comparison, nothing), *_extra_reasons(config, comparison, reader)]
+    reasons = [*_failures(config, comparison, nothing), *_extra_reasons(config, comparison, reader)]
     reasons += filter(None, [doubts(config, comparison)])
-    return "; ".join(reasons) or _success_reason(expected, comparison)
+    return "; ".join(reasons) or _success_reason(config, expected, comparison)
 
 
 def doubts(config: TextGrader, comparison: CopyCheck) -> str:
@@ -70,7 +72,7 @@ def _without_last_marks(text: str) -> str:
     return text
 
 
-def _failures(comparison: CopyCheck, nothing: str) -> Iterator[str]:
+def _failures(config: TextGrader, comparison: CopyCheck, nothing: str) -> Iterator[str]:
     """One reason for each cause, with the missing lines that it explains, and for each forbidden line."""
     lines: dict[str, dict[str, None]] = {}
     for miss in comparison.missing:
@@ -78,6 +80,8 @@ def _failures(comparison: CopyCheck, nothing: str) -> Iterator[str]:
         lines.setdefault(_cause(miss, nothing), {})[quoted(miss.line) + found] = None
     for cause, names in lines.items():
         yield f"missing {', '.join(names)}: {cause}"
+    if config.spaces == "exact":
+        yield from dict.fromkeys(space_finding(found) for found in comparison.spaces if found.kind != "unclear")
     for pair in comparison.forbidden:
         as_read = "" if pair.read == pair.line else f", read as {quoted(pair.read)}"
         yield f"forbidden {quoted(pair.line)} is present{as_read}"
@@ -115,14 +119,35 @@ def _extra_reasons(config: TextGrader, comparison: CopyCheck, reader: str) -> It
     yield hint + (f", or raise 'min_confidence' ({config.min_confidence:g})" if reader == "ocr" else "")
 
 
-def _success_reason(expected: ExpectText, comparison: CopyCheck) -> str:
+def _spaces(config: TextGrader, comparison: CopyCheck) -> list[dict[str, Any]]:
+    is_checked = config.spaces == "exact"
+    return [
+        {"line": found.line, "kind": found.kind, "words": list(found.words), "checked": is_checked}
+        for found in comparison.spaces
+    ]
+
+
+def _success_reason(config: TextGrader, expected: ExpectText, comparison: CopyCheck) -> str:
     count = len(expected.required)
     parts = ["required line found" if count == 1 else f"all {count} required lines found"] if count else []
     parts += ["nothing forbidden"] if expected.forbidden else []
     parts += ["nothing extra"] if expected.extra == "forbid" else []
     doubtful = [f"{extra.text} (confidence {extra.confidence:.2f})" for extra in comparison.doubtful_extra]
     parts += [f"doubtful extra: {', '.join(doubtful)}"] if doubtful else []
-    return ", ".join(parts)
+    return "; ".join([", ".join(parts), *_tolerated(config, comparison)])
+
+
+def _tolerated(config: TextGrader, comparison: CopyCheck) -> Iterator[str]:
+    """What differs from the required lines and does not count."""
+    if config.spaces == "loose":
+        lines = {found.line for found in comparison.spaces}
+        read = [f'"{pair.read}"' for pair in comparison.matched if pair.line in lines]
+        if read:
+            yield f"spaces not checked in {', '.join(read)}"
+    followed = dict.fromkeys((pair.line, pair.mark) for pair in comparison.matched if pair.mark)
+    if followed:
+        marks = " and ".join(f'"{line}" is followed by "{mark}"' for line, mark in followed)
+        yield f"{marks}, which is tolerated unless extra: forbid"
 
 
 def details(config: TextGrader, readings: Sequence[Reading], comparison: CopyCheck, reader: str) -> dict[str, Any]:
@@ -152,6 +177,7 @@ def details(config: TextGrader, readings: Sequence[Reading], comparison: CopyChe
         "extra": [_extra(readings, extra) for extra in comparison.extra],
         "unsettled": [_pair_with_box(readings, pair) for pair in uncertain],
         "folded": dict(comparison.folded),
+        **({"spaces": _spaces(config, comparison)} if comparison.spaces else {}),
     }
     if comparison.doubtful_extra:
         recorded["doubtful_extra"] = [_extra(readings, extra) for extra in comparison.doubtful_extra]
@@ -175,7 +201,8 @@ def _missing(readings: Sequence[Reading], miss: Miss) -> dict[str, Any]:
 
 def _pair(pair: CopyPair) -> dict[str, Any]:
     unreadable = {"unreadable": list(pair.unreadable)} if pair.unreadable else {}
-    return {"line": pair.line, "read": pair.read, "readings": list(pair.readings), **unreadable}
+    mark = {"followed_by": pair.mark} if pair.mark else {}
+    return {"line": pair.line, "read": pair.read, "readings": list(pair.readings), **unreadable, **mark}
 
 
 def _pair_with_box(readings: Sequence[Reading], pair: CopyPair) -> dict[str, Any]:

@@ -18,7 +18,9 @@ from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import Measure
 from visioneval.graders.pixels.difference import SCORE_DIGITS
 from visioneval.graders.text.config import TextGrader
-from visioneval.graders.text.copy_check import CopyCheck, CopyPair, Miss, check
+from visioneval.graders.text.copy_check import CopyCheck, check
+from visioneval.graders.text.copy_hits import CopyPair
+from visioneval.graders.text.copy_instead import Miss
 from visioneval.graders.text.copy_match import Reading, copy_of
 from visioneval.graders.text.doubts import extra_doubt, forbidden_doubt, line_doubt, quoted
 from visioneval.graders.text.reading import contrast
@@ -288,5 +290,5 @@ def _line_seen(line: str, expected: ExpectText, comparisons: Sequence[CopyCheck]
 
 
 def _one_each(pairs: Sequence[CopyPair]) -> set[CopyPair]:
-    """The pairs without the readings, which have other numbers in each frame."""
-    return {replace(pair, readings=()) for pair in pairs}
+    """The pairs without the places, which are others in each frame."""
+    return {replace(pair, spans=()) for pair in pairs}

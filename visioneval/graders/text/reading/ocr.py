@@ -176,7 +176,7 @@ def _on_canvas(image: Image.Image, window: Place) -> Image.Image:
     shown = image.crop(inside)
     if inside == window:
         return shown
-    canvas = Image.new("RGB", (right - left, bottom - top), _border_color(shown))
+    canvas = Image.new("RGB", (right - left, bottom - top), border_color(shown))
     canvas.paste(shown, (inside[0] - left, inside[1] - top))
     return canvas
 
@@ -232,7 +232,7 @@ def _prepare(image: Image.Image) -> tuple[Image.Image, float]:
     return _on_canvas(image, (0, 0, max(image.width, _MIN_SIDE), max(image.height, _MIN_SIDE))), scale
 
 
-def _border_color(image: Image.Image) -> tuple[int, int, int]:
+def border_color(image: Image.Image) -> tuple[int, int, int]:
     """The median color of the border, so that padding adds no edge that OCR could read as a letter."""
     pixels = np.asarray(image)
     rim = np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])
