@@ -10,7 +10,8 @@ import pytest
 from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.copy_check import CopyCheck, check
 from visioneval.graders.text.copy_match import Reading
-from visioneval.graders.text.reasons import MAX_QUOTED, details, quoted, reason
+from visioneval.graders.text.doubts import MAX_QUOTED, quoted
+from visioneval.graders.text.reasons import details, reason
 from visioneval.suite.cases.case import ExpectText
 
 CONFIG = TextGrader(type="text", key="copy")

@@ -246,14 +246,12 @@ def _without_illegible(extra: Sequence[Extra], lines: Iterable[Copy]) -> tuple[t
     pairs: list[CopyPair] = []
     for item in extra:
         size = len(copy_of(item.text, fold=True).chars)
-        line = next((line for line in illegible if size <= 2 * len(line.chars)), None)
-        if line is None or item.is_doubtful:
-            cannot = tuple(unreadable(line.text))
-            pairs.append(CopyPair(line.text, item.text, ((item.reading, 0, size),), unreadable=cannot))
+        fitting = [line.text for line in illegible if size <= 2 * len(line.chars)]
+        if item.is_doubtful or not fitting:
+            certain.append(item)
         else:
-            pairs.append(
-                CopyPair(line.text, item.text, ((item.reading, 0, size),), unreadable=tuple(unreadable(line.text)))
-            )
+            span = (item.reading, 0, size)
+            pairs.append(CopyPair(fitting[0], item.text, (span,), unreadable=tuple(unreadable(fitting[0]))))
     return tuple(certain), tuple(pairs)
 
 
