@@ -14,10 +14,9 @@ from visioneval.suite.cases.case import ExpectText
 Hit = tuple[Copy, Match]
 """An expected line and its match."""
 
-Doubt = Literal["look-alikes", "weak", "faint", "curved", "apart", "unread"]
+Doubt = Literal["look-alikes", "weak", "faint", "curved", "unread"]
 """Why a line cannot be decided: it was read with look-alikes; something else was read, but the line is likely too; it
-was read at a confidence that is too low; it is curved; its words were read in separate places; or there is text that
-could not be read."""
+was read at a confidence that is too low; it is curved; or there is text that could not be read."""
 
 
 @dataclass(frozen=True, slots=True)

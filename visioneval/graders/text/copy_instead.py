@@ -98,13 +98,10 @@ def _doubt(view: View, other: _Instead, miss: Miss, unread: Sequence[int]) -> tu
     """What was read of a line that may be there, where, and why it cannot be decided."""
     if miss.faint is not None:
         return _joined_text(view, miss.readings), _places(miss.readings), "faint"
-    parts = tuple(span for _, match in other.parts for span in match)
-    if _are_whole(view.page, parts):
-        return view.page.shown(parts), view.spans(parts), "apart"
-    closest = view.spans(other.match or ())
-    if _is_curved([view.readings[index] for index, _, _ in closest]):
-        return view.page.shown(other.match or ()), closest, "curved"
-    if unread and not parts and not closest:
+    closest = tuple(span for _, match in other.parts for span in match) or other.match or ()
+    if _is_curved([view.readings[index] for index, _, _ in view.spans(closest)]):
+        return view.page.shown(closest), view.spans(closest), "curved"
+    if unread and not closest:
         return _joined_text(view, unread), _places(unread), "unread"
     return None
 
@@ -124,10 +121,6 @@ def _is_curved(readings: Sequence[Reading]) -> bool:
         if (corners := reading.corners) is not None
     ]
     return bool(tilts) and max(tilts) - min(tilts) > _CURVED
-
-
-def _are_whole(page: Page, spans: Match) -> bool:
-    return bool(spans) and all((start, end) == (0, page.length(index)) for index, start, end in spans)
 
 
 def _weak(view: View, lines: Lines, absent: Sequence[Copy]) -> dict[int, CopyPair]:
@@ -151,7 +144,8 @@ def _weak(view: View, lines: Lines, absent: Sequence[Copy]) -> dict[int, CopyPai
 def _is_one_line(page: Page, parts: Sequence[Hit]) -> bool:
     """Whether parts are whole readings that may be read one after the other: a large number and a small word."""
     spans = tuple(span for _, match in parts for span in match)
-    return _are_whole(page, spans) and all(after[0] in page.near[before[0]] for before, after in pairwise(spans))
+    is_whole = all((start, end) == (0, page.length(index)) for index, start, end in spans)
+    return is_whole and all(after[0] in page.near[before[0]] for before, after in pairwise(spans))
 
 
 def _unread(view: View, matched: Sequence[Hit]) -> tuple[int, ...]:

@@ -32,8 +32,6 @@ def line_doubt(pair: CopyPair) -> str:
         return f"{line} was read as {read}, at a confidence that is too low"
     if pair.doubt == "curved":
         return f"{line} was read as {read}, in parts that are tilted against each other, as on a curve"
-    if pair.doubt == "apart":
-        return f"the words of {line} were read in places that do not make one line: {read}"
     if pair.doubt == "unread":
         return f"{line} may be text that could not be read (curved, a logo, or too small), such as {read}"
     return f"{line} was read as {read}, which differs only in look-alike characters"
