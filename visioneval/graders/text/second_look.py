@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 from PIL import Image
@@ -31,6 +32,8 @@ POSSIBLE = -8.0
 FEW = 5
 """The most readings of an image beside which single words may have been overlooked. Of 34 words on flat canvases, the
 detector overlooked 7 beside one other word, and 5 beside two."""
+MISSPELLED = 2
+"""As so many other characters, or fewer, a line is misspelled. With more, it may have been read badly."""
 _WIDER = (0.25, 0.08)
 """How much wider and higher the wider box is on each side, in heights of the line."""
 _ROUNDS = 3
@@ -55,18 +58,25 @@ def look_again(
 
     ``images`` are the image on each background that it needs. Raises ``GraderError``.
     """
-    current = list(readings)
-    if _is_far(current, expected, min_confidence) or _may_hide(current, expected, images[0].size):
+    current = _weighed(images, readings, expected, min_confidence)
+    state = _state(current, expected, min_confidence)
+    if state != "settled" or _may_hide(current, expected, images[0].size):
         current = _with(current, [ocr.read_windows(image, current) for image in images], expected, min_confidence)
-    if _is_far(current, expected, min_confidence):
+        state = _state(current, expected, min_confidence)
+    if state == "far":
         current = _with(current, [ocr.read_enlarged(image) for image in images], expected, min_confidence)
-    return _weighed(images, current, expected, min_confidence)
+    return current if state == "settled" else _weighed(images, current, expected, min_confidence)
 
 
-def _is_far(readings: Sequence[Reading], expected: ExpectText, min_confidence: float) -> bool:
-    """Whether a required line is missing and nothing that was read is similar."""
-    missing = check(readings, expected, fold=True, min_confidence=min_confidence).missing
-    return any(miss.nearest is None for miss in missing)
+def _state(
+    readings: Sequence[Reading], expected: ExpectText, min_confidence: float
+) -> Literal["settled", "misspelled", "far"]:
+    """Whether all required lines were read or may be, or one was read with other characters, or not at all."""
+    found = check(readings, expected, fold=True, min_confidence=min_confidence)
+    doubts = {pair.doubt for pair in found.unsettled}
+    if doubts & {"unread", "curved"} or any(miss.nearest is None or miss.edits > MISSPELLED for miss in found.missing):
+        return "far"
+    return "misspelled" if found.missing or "faint" in doubts else "settled"
 
 
 def _with(
