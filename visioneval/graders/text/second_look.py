@@ -60,7 +60,8 @@ def look_again(
     """
     current = _weighed(images, readings, expected, min_confidence)
     state = _state(current, expected, min_confidence)
-    if state != "settled" or _may_hide(current, expected, images[0].size):
+    is_looked_for = state == "far" or (state == "misspelled" and len(current) <= FEW)
+    if is_looked_for or _may_hide(current, expected, images[0].size):
         current = _with(current, [ocr.read_windows(image, current) for image in images], expected, min_confidence)
         state = _state(current, expected, min_confidence)
     if state == "far":

@@ -19,7 +19,7 @@ from PIL import Image
 from visioneval.graders.text.copy_match import Corners, Reading
 from visioneval.graders.text.reading import networks
 from visioneval.graders.text.reading.glyphs import needs_glyphs, shown_characters
-from visioneval.graders.text.reading.merging import bounds, merged
+from visioneval.graders.text.reading.merging import merged
 from visioneval.graders.text.reading.ocr_models import model_path
 from visioneval.media.opencv import portable_opencv
 
@@ -36,8 +36,8 @@ _THIN = 2.5
 """An image with a larger aspect ratio is a strip."""
 
 _RETRY_BELOW = 0.85
-"""Readings below this confidence are also tried upside down. Upside down, capitals are read at up to 0.81, and some short
-words as other ones: "Soup" as "dnos"."""
+"""Readings below this confidence are also tried upside down. Upside down, capitals are read at up to 0.81, and some
+short words as other ones: "Soup" as "dnos"."""
 _MIN_GAIN = 0.1
 CONFIDENCE_DIGITS = 4
 """Decimals of a confidence."""
@@ -65,8 +65,8 @@ _TOGETHER = np.ones((9, 25), np.uint8)
 
 
 @portable_opencv()
-def read(image: Image.Image) -> list[Reading]:
-    """The text segments in an RGB image, at any confidence, from top to bottom.
+def read(image: Image.Image, within: Place | None = None) -> list[Reading]:
+    """The text segments in an RGB image, at any confidence, from top to bottom; of a place, those in its middle.
 
     Corners are pixels of ``image``. The same image gives the same readings from any thread. The pre- and
     postprocessing does not depend on the processor; the models do, so the last digits of a confidence may differ
@@ -77,9 +77,11 @@ def read(image: Image.Image) -> list[Reading]:
     source, to_source = (image, 1 / scale) if scale < 1 else (prepared, 1.0)
     readings = []
     for box in networks.detect(prepared):
-        reading = _read_box(source, _scaled(box, to_source, source.size))
-        if reading.text.strip():
-            readings.append(replace(reading, corners=_rounded(_scaled(box, 1 / scale, image.size))))
+        corners = _rounded(_scaled(box, 1 / scale, image.size))
+        if within is None or _has_middle(within, corners):
+            reading = _read_box(source, _scaled(box, to_source, source.size))
+            if reading.text.strip():
+                readings.append(replace(reading, corners=corners))
     return readings
 
 
@@ -95,8 +97,9 @@ def read_windows(image: Image.Image, known: Sequence[Reading]) -> list[Reading]:
     if sum(max(_area(window), _MIN_SIDE**2) for window in windows) > _MAX_WINDOWS_AREA:
         return []
     for window, place in zip(windows, places, strict=True):
-        look = [_moved(reading, 1.0, window[:2]) for reading in read(_on_canvas(image, window))]
-        looks.append([reading for reading in look if _center_in(reading, place)])
+        left, top = window[:2]
+        within = place[0] - left, place[1] - top, place[2] - left, place[3] - top
+        looks.append([_moved(reading, 1.0, (left, top)) for reading in read(_on_canvas(image, window), within)])
     return merged(looks)
 
 
@@ -164,9 +167,8 @@ def _standing_out(image: Image.Image, known: Sequence[Reading]) -> Iterator[Plac
             yield left, top, left + round(width * scale), top + round(height * scale)
 
 
-def _center_in(reading: Reading, place: Place) -> bool:
-    left, top, right, bottom = bounds(reading)
-    x, y = (left + right) / 2, (top + bottom) / 2
+def _has_middle(place: Place, box: Corners) -> bool:
+    x, y = (sum(corner[axis] for corner in box) / 4 for axis in (0, 1))
     return place[0] <= x <= place[2] and place[1] <= y <= place[3]
 
 
