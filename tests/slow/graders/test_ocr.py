@@ -54,7 +54,7 @@ def test_a_flyer_is_read_line_by_line() -> None:
 
 
 def test_places_are_pixels_of_the_image_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ocr, "_MAX_AREA", 1_000_000)  # the larger image is reduced
+    monkeypatch.setattr(ocr, "MAX_AREA", 1_000_000)  # the larger image is reduced
     for scale in (1, 2):
         image = image_of(["BAKERY"]).resize((640 * scale, 640 * scale))
         (reading,) = ocr.read(image)
@@ -89,7 +89,7 @@ def test_a_blank_image_has_no_text(size: tuple[int, int]) -> None:
     assert ocr.read(Image.new("RGB", size, "white")) == []
 
 
-def test_threads_share_the_engine_and_read_the_same_text() -> None:
+def test_threads_share_the_networks_and_read_the_same_text() -> None:
     images = [image_of(FLYER), image_of(["ONE", "TWO"])]
     alone = [ocr.read(image) for image in images]
     with ThreadPoolExecutor(4) as pool:

@@ -59,7 +59,8 @@ def test_the_real_poster(name: str, passes: bool) -> None:
         pytest.skip("../shared/data is not here")
     grade = graded(EDITS / name, {"required": ["PLANE", "SNOW", "THE"], "forbidden": ["TRAIN"]})
     assert grade.scores["copy"] is passes
-    assert grade.scores["copy.recall"] == pytest.approx(1 if passes else 2 / 3)
+    # "PLANE" may be the curved text of the input that is read as "EUST"; the forbidden word fails it
+    assert grade.scores["copy.recall"] == (1 if passes else None)
     both = {"required": ["THE", "SNOW", "in NEW ENGLAND!", "MAINE RAILROAD"]}
     assert graded(EDITS / name, both).scores["copy"] is True
 
@@ -138,10 +139,10 @@ def test_look_alikes_are_null_with_the_cause(sign: Any) -> None:
     assert grade.error.endswith("differs only in look-alike characters; 'extract: [ocr, judge]' lets a judge decide")
 
 
-def test_readings_below_the_confidence_are_not_text(sign: Any) -> None:
+def test_a_line_below_the_confidence_is_undecided(sign: Any) -> None:
     grade = graded(sign("SALE"), {"required": ["SALE"]}, min_confidence=1.0)
-    assert grade.scores["copy"] is False
-    assert "too low" in grade.reasons["copy"]
+    assert grade.scores["copy"] is None
+    assert '"SALE" was read as "SALE", at a confidence that is too low' in grade.reasons["copy"]
     assert grade.details["lines"][0]["counted"] is False
 
 

@@ -231,12 +231,12 @@ def test_extra_text_is_text_outside_all_lines() -> None:
     assert labels(compare(["SALE!"], **expected).extra) == ["! (in SALE!)"]
 
 
-def test_a_low_confidence_reading_is_reported_but_not_counted() -> None:
+def test_a_low_confidence_reading_is_in_doubt_if_required_and_else_not_counted() -> None:
     readings = [Reading("SALE", 0.3), Reading("JUNK", 0.2), Reading("NOW", 0.9)]
     expected = ExpectText(required=("SALE", "NOW"), forbidden=("JUNK",), extra="forbid")
     result = check(readings, expected, fold=True, min_confidence=0.5)
-    (miss,) = result.missing
-    assert (miss.line, miss.faint, result.forbidden, result.extra) == ("SALE", 0.3, (), ())
+    assert (result.passed, result.missing, result.forbidden, result.extra) == (None, (), (), ())
+    assert [(pair.line, pair.doubt, pair.readings) for pair in result.unsettled] == [("SALE", "faint", (0,))]
     assert [pair.readings for pair in result.matched] == [(2,)]
 
 

@@ -22,7 +22,7 @@ from visioneval.graders.text.copy_match import Corners, Reading
 from visioneval.graders.text.grader import Text
 from visioneval.graders.text.reading import ocr
 from visioneval.graders.text.reading.gaps import gaps
-from visioneval.graders.text.reading.line_looks import SecondLooks
+from visioneval.graders.text.reading.line_looks import LineLooks
 from visioneval.graders.text.spaces import Gap, LineLook
 from visioneval.suite.cases.case import ExpectText, TestCase
 from visioneval.types import CaseFiles, Output, TaskType
@@ -235,7 +235,7 @@ def graded(
     Image.new("RGB", (60, 30), "white").save(path)
     monkeypatch.setattr(ocr, "read", lambda image: [Reading(read, 0.99, ((0, 0), (50, 0), (50, 20), (0, 20)))])
     monkeypatch.setattr(ocr, "tool_versions", dict)
-    monkeypatch.setattr(grader, "look_again", lambda path, readings: SecondLooks((look,) * len(readings)))
+    monkeypatch.setattr(grader, "look_at_lines", lambda path, readings: LineLooks((look,) * len(readings)))
     measured: list[str] = []
 
     async def measure(task: Measure[Any]) -> Any:
@@ -264,7 +264,7 @@ def test_missing_and_added_spaces_fail_with_the_place(tmp_path: Path, monkeypatc
     assert grade.scores == {"copy": False, "copy.recall": 0.0, "copy.cer": 0.0}
     assert grade.reasons["copy"] == f'"{LINE}": the space between "Fresh" and "bread" is missing'
     assert grade.error is None
-    assert measured[-1] == "second look at lines"
+    assert measured[-1] == "spaces of lines"
     assert json.loads(json.dumps(grade.details))["spaces"] == [
         {"line": LINE, "kind": "missing", "words": ["Fresh", "bread"], "checked": True}
     ]
@@ -282,7 +282,7 @@ def test_a_space_that_cannot_be_told_is_undecided(tmp_path: Path, monkeypatch: p
 def test_spaces_as_read_need_no_second_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     grade, measured = graded(tmp_path / "a.png", LINE, {"required": [LINE]}, monkeypatch)
     assert (grade.scores["copy"], grade.reasons["copy"]) == (True, "required line found")
-    assert "second look at lines" not in measured
+    assert "spaces of lines" not in measured
     assert "spaces" not in grade.details
 
 
@@ -292,7 +292,7 @@ def test_loose_spaces_pass_and_are_named(tmp_path: Path, monkeypatch: pytest.Mon
     assert grade.scores == {"copy": True, "copy.recall": 1.0, "copy.cer": 0.0}
     assert grade.reasons["copy"] == f'required line found; spaces not checked in "{read}"'
     assert [item["checked"] for item in grade.details["spaces"]] == [False]
-    assert "second look at lines" not in measured
+    assert "spaces of lines" not in measured
     grade, _ = graded(tmp_path / "b.png", LINE, {"required": [LINE]}, monkeypatch, spaces="loose")
     assert grade.reasons["copy"] == "required line found"
 

@@ -82,7 +82,7 @@ def check(
     settled = settle(view, lines, absent, matched, unsettled)
     matched += settled.joined
     doubts = (*view.pairs(unsettled, "look-alikes"), *settled.doubts)
-    forbidden, uncertain = _forbidden(view.page, lines, unsettled, legible, fold=fold)
+    forbidden, uncertain = _forbidden(view.page, lines, [*unsettled, *settled.joined], legible, fold=fold)
     extra: tuple[Extra, ...] = ()
     unsettled_extra: tuple[CopyPair, ...] = ()
     if expected.extra == "forbid":
@@ -256,15 +256,16 @@ def _without_illegible(extra: Sequence[Extra], lines: Iterable[Copy]) -> tuple[t
 
 
 def _forbidden(
-    page: Page, lines: Lines, unsettled: Sequence[Hit], legible: AbstractSet[str], *, fold: bool
+    page: Page, lines: Lines, others: Sequence[Hit], legible: AbstractSet[str], *, fold: bool
 ) -> tuple[list[Hit], list[Hit]]:
     """The forbidden lines that were read, and those that may have been, with one match each.
 
-    Matches inside required or allowed lines are ignored. A line with characters that cannot be read is never surely
-    absent if the rest of it was read, or if it is of another script.
+    Matches inside required or allowed lines are ignored; ``others`` are required lines that were read with look-alikes
+    or in parts. A line with characters that cannot be read is never surely absent if the rest of it was read, or if it
+    is of another script.
     """
     permitted = [match for line in (*lines.required, *lines.allowed) for match in occurrences(page, line.chars)]
-    permitted += [match for _, match in unsettled]
+    permitted += [match for _, match in others]
     hits: list[Hit] = []
     uncertain: list[Hit] = []
     for line in lines.forbidden:

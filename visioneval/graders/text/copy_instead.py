@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -74,7 +74,7 @@ def settle(
     lower_page = in_lower_case(view.page) if absent else view.page
     faint = _faint_readings(view, lines, absent)
     weak = _weak(view, lines, absent)
-    unread = _unread(view, matched)
+    unread = _unread(view, matched, faint)
     joined: list[Hit] = []
     doubts: list[CopyPair] = []
     missing: list[Miss] = []
@@ -85,6 +85,7 @@ def settle(
         miss = _miss(view, line, other, faint.get(line.chars), lines, matched)
         if other.parts and _is_one_line(view.page, other.parts):
             joined.append((line, tuple(span for _, match in other.parts for span in match)))
+            taken |= covered(match for _, match in other.parts)
         elif index in weak:
             doubts.append(weak[index])
         elif doubt := _doubt(view, other, miss, unread) if view.fold else None:
@@ -148,9 +149,10 @@ def _is_one_line(page: Page, parts: Sequence[Hit]) -> bool:
     return is_whole and all(after[0] in page.near[before[0]] for before, after in pairwise(spans))
 
 
-def _unread(view: View, matched: Sequence[Hit]) -> tuple[int, ...]:
+def _unread(view: View, matched: Sequence[Hit], faint: Mapping[str, _Faint]) -> tuple[int, ...]:
     """The readings that may be of other text: not confident, and part of no required line."""
     explained = {view.counted[index] for _, match in matched for index, _, _ in match}
+    explained |= {index for _, indices in faint.values() for index in indices}
     return tuple(
         index
         for index, reading in enumerate(view.readings)

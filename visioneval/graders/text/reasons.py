@@ -77,7 +77,7 @@ def _failures(config: TextGrader, comparison: CopyCheck, nothing: str) -> Iterat
     lines: dict[str, dict[str, None]] = {}
     for miss in comparison.missing:
         found = f" ({miss.have} of {miss.want} found)" if miss.want > 1 else ""
-        lines.setdefault(_cause(miss, nothing), {})[quoted(miss.line) + found] = None
+        lines.setdefault(read_instead(miss) or nothing, {})[quoted(miss.line) + found] = None
     for cause, names in lines.items():
         yield f"missing {', '.join(names)}: {cause}"
     if config.spaces == "exact":
@@ -85,12 +85,6 @@ def _failures(config: TextGrader, comparison: CopyCheck, nothing: str) -> Iterat
     for pair in comparison.forbidden:
         as_read = "" if pair.read == pair.line else f", read as {quoted(pair.read)}"
         yield f"forbidden {quoted(pair.line)} is present{as_read}"
-
-
-def _cause(miss: Miss, nothing: str) -> str:
-    if miss.faint is not None:
-        return f"read only at confidence {miss.faint:.2f}, which is too low"
-    return read_instead(miss) or nothing
 
 
 def _nothing_similar(config: TextGrader, readings: Sequence[Reading], reader: str) -> str:

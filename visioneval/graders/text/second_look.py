@@ -115,8 +115,8 @@ def _decided(images: Sequence[Image.Image], reading: Reading, candidate: Candida
     wanted = copy_of(candidate.text, fold=True).chars
     best = max((_likelihoods(image, reading.corners, wanted) for image in images), key=max)
     in_box, in_wider_box, *at_other_sizes = best
-    is_possible = max(in_box, in_wider_box) > POSSIBLE
-    if min(in_box, in_wider_box) > SURE or (is_possible and max(at_other_sizes) > SURE_IN_ONE):
+    is_possible = max(in_box, in_wider_box) >= POSSIBLE
+    if min(in_box, in_wider_box) >= SURE or (is_possible and max(at_other_sizes) >= SURE_IN_ONE):
         return replace(reading, text=candidate.text, read_as=reading.read_as or reading.text, shown=(), possible=None)
     return replace(reading, possible=candidate.text) if is_possible else reading
 
