@@ -20,6 +20,7 @@ from visioneval.errors import GraderError
 from visioneval.graders.pixels import locality, reference
 from visioneval.graders.properties import grader as properties
 from visioneval.graders.text import grader as text
+from visioneval.graders.text import second_look
 from visioneval.graders.text.copy_match import Reading
 from visioneval.graders.text.reading import ocr
 from visioneval.records.model import Record, read_records
@@ -41,6 +42,8 @@ CASE = {
     "reference": "ref.png",
     "expect": {"text": {"required": ["HELLO"]}, "size": "96x64"},
 }
+LOOKED = Counter({"comparison": 1, "second look": 1})
+"""What other expected lines need that were not read as they are."""
 ONCE = Counter(ocr=1, comparison=1, locality=1, reference=1, properties=1)
 """The measurements of one image by all graders."""
 
@@ -125,6 +128,8 @@ def suite(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> Iterator[Suite]:
     box = ((1.0, 2.0), (30.5, 2.0), (30.5, 9.0), (1.0, 9.0))
     monkeypatch.setattr(ocr, "read", lambda image: [Reading("HELLO", 0.9876, box), Reading("x", 0.25, box)])
     suite.spy(monkeypatch, ocr, "read", "ocr")
+    monkeypatch.setattr(second_look, "look_again", lambda images, readings, expected, limit: readings)
+    suite.spy(monkeypatch, second_look, "look_again", "second look")
     suite.spy(monkeypatch, text, "check", "comparison")
     suite.spy(monkeypatch, locality, "measure_locality", "locality")
     suite.spy(monkeypatch, reference, "measure_reference", "reference")
@@ -171,10 +176,10 @@ def test_what_glyphs_show_and_doubtful_signs_survive_the_cache(suite: Suite, mon
     monkeypatch.setattr(ocr, "read", lambda image: readings)
     suite.spy(monkeypatch, ocr, "read", "ocr")
     suite.write(graders=[LOCAL[0]], verdict=["copy"])
-    assert suite.run("one", code=1) == Counter(ocr=1, comparison=1)
+    assert suite.run("one", code=1) == Counter(ocr=1) + LOOKED
     case = {"expect": {"text": {"required": ["Office"], "extra": "forbid"}}}
     suite.write(graders=[LOCAL[0]], verdict=["copy"], case=case)
-    assert suite.run("two") == Counter(comparison=1)
+    assert suite.run("two") == LOOKED, "what is extra may hide"
     assert suite.run("three") == {}
     two, three = suite.records("two")["a"], suite.records("three")["a"]
     assert without_run(three) == without_run(two)
@@ -183,13 +188,34 @@ def test_what_glyphs_show_and_doubtful_signs_survive_the_cache(suite: Suite, mon
     assert copy.details["doubtful_extra"][0]["box"] == [list(corner) for corner in box]
 
 
+def test_a_second_look_is_replayed_without_the_image(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+    box = ((40.0, 20.0), (90.0, 20.0), (90.0, 40.0), (40.0, 40.0))
+    again = [Reading("GOODBYE", 0.9, box, read_as="GOODBVE"), Reading("SALF", 0.8, box, possible="SALE")]
+    monkeypatch.setattr(second_look, "look_again", lambda images, readings, expected, limit: again)
+    suite.spy(monkeypatch, second_look, "look_again", "second look")
+    suite.write(graders=[LOCAL[0]], verdict=["copy"], case={"expect": {"text": {"required": ["GOODBYE", "SALE"]}}})
+    assert suite.run("one", code=None) == Counter({"ocr": 1, "comparison": 2, "second look": 1})
+    for function in ("load_image", "size_of"):
+        suite.spy(monkeypatch, text, function, "opened")
+    assert suite.run("two", code=None) - Counter(opened=1) == {}, "its size decides whether there is a second look"
+    one, two = suite.records("one")["a"], suite.records("two")["a"]
+    assert without_run(two) == without_run(one)
+    (copy,) = two.graders
+    assert two.scores["copy"] is None
+    assert [(line["text"], line.get("read_as"), line.get("possible")) for line in copy.details["lines"]] == [
+        ("GOODBYE", "GOODBVE", None),
+        ("SALF", None, "SALE"),
+    ]
+    assert suite("grade", "one", "--trust-suite", "--run-id", "three", "--reuse", "none", code=None) != {}
+
+
 def test_a_comparison_belongs_to_its_readings(suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = tmp_path / "cache"
     suite.write(graders=[LOCAL[0]], verdict=["copy"])
     suite.run("one", "--cache", cache)
     monkeypatch.setattr(ocr, "read", lambda image: [Reading("OTHER", 0.9)])
     rewrite(cache, lambda entry: {} if "passed" in str(entry.answer) else None)  # not those of OCR
-    assert suite.run("two", "--cache", cache, code=1) == Counter(comparison=1)
+    assert suite.run("two", "--cache", cache, code=1) == LOOKED
     assert suite.records("two")["a"].scores["copy"] is False
 
 
@@ -252,7 +278,7 @@ def test_changed_expectations_need_no_ocr(suite: Suite) -> None:
     suite.write()
     suite.run("one")
     suite.write(case={"expect": {"text": {"required": ["GOODBYE"]}, "size": "97x64"}})
-    assert suite.run("two", code=1) == Counter(comparison=1)
+    assert suite.run("two", code=1) == LOOKED
     assert suite.records("two")["a"].failed_rules == ("copy", "file")
     confident = [{**grader, "min_confidence": 0.2} if grader["key"] == "copy" else grader for grader in LOCAL]
     suite.write(graders=confident)

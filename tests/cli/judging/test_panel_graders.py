@@ -14,6 +14,7 @@ from panel_runs import MODELS, record_of
 from PIL import Image
 from suite_runner import SuiteRunner
 
+from visioneval.graders.text import second_look
 from visioneval.graders.text.copy_match import Reading
 from visioneval.graders.text.reading import ocr
 from visioneval.records.preferences import read_preferences
@@ -80,8 +81,9 @@ class TestOtherGraders:
         lines: list[str],
         asked: int,
     ) -> None:
-        reads: list[int] = []
-        monkeypatch.setattr(ocr, "read", lambda image: reads.append(1) or [Reading(line, 0.99) for line in lines])
+        reads: list[str] = []
+        monkeypatch.setattr(ocr, "read", lambda image: reads.append("ocr") or [Reading(line, 0.99) for line in lines])
+        monkeypatch.setattr(second_look, "look_again", lambda images, readings, *_: reads.append("again") or readings)
         says = {name: {"lines": ["SALE"]} for name in "abc"}
         grader = {"key": "copy", "type": "text", "extract": ["ocr", "judge"], "judge": ["a", "b", "c"]}
         case = {"id": "tree", "prompt": "a sign", "expect": {"text": {"required": ["SALE"]}}}
@@ -89,10 +91,11 @@ class TestOtherGraders:
         result = runner.run()
         assert result.exit_code == 0, result.output
         (grader_record,) = record_of(runner).graders
-        assert (len(reads), runner.called[1], len(grader_record.judges)) == (1, asked, asked)
+        looks = ["ocr", "again"] if asked else ["ocr"]
+        assert (reads, runner.called[1], len(grader_record.judges)) == (looks, asked, asked)
         assert runner.run(run_id="again").exit_code == 0
         (again,) = record_of(runner, "again").graders
-        assert (len(reads), again.cached, again.details) == (1, True, grader_record.details), "OCR is cached"
+        assert (reads, again.cached, again.details) == (looks, True, grader_record.details), "OCR is cached"
 
     def test_a_custom_grader_is_called_for_each_judge(self, panel: Callable[..., SuiteRunner]) -> None:
         code = """

@@ -229,9 +229,8 @@ def test_how_likely_a_line_is_decides(look: Look, likely: tuple[float, ...], pas
 
 
 def test_a_line_is_weighed_in_its_box_in_a_wider_one_and_at_two_other_sizes(look: Look) -> None:
-    read = [box("SALF", 50, 50, 100, 20), *rows(*["Hey"] * FEW)]
-    _, _, looks = look(read, required=["SALE"])
-    assert looks.sizes == [(100, 20), (110, 23), (50, 10), (200, 40)]
+    _, _, looks = look([box("SALF", 50, 50, 100, 20), *rows(*["Oh"] * FEW)], required=["SALE"])
+    assert looks.sizes[:4] == [(100, 20), (110, 23), (50, 10), (200, 40)]
 
 
 def test_the_background_on_which_a_line_is_likelier_counts(look: Look) -> None:

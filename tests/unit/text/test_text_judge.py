@@ -10,6 +10,7 @@ from scripted_judge import ScriptedAnswer, ScriptedJudge, context
 
 from visioneval.errors import ProviderError
 from visioneval.graders.base import Grade
+from visioneval.graders.text import second_look
 from visioneval.graders.text.config import TextGrader
 from visioneval.graders.text.copy_match import Reading
 from visioneval.graders.text.grader import Text
@@ -35,10 +36,11 @@ def graded(
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Sets the output of OCR, which has its own tests."""
+    """Sets the output of OCR, which has its own tests; a second look finds nothing else."""
+    monkeypatch.setattr(second_look, "look_again", lambda images, readings, expected, limit: readings)
 
-    def set_readings(*lines: str) -> None:
-        monkeypatch.setattr(ocr, "read", lambda image: [Reading(line, 0.99) for line in lines])
+    def set_readings(*lines: str, confidence: float = 0.99) -> None:
+        monkeypatch.setattr(ocr, "read", lambda image: [Reading(line, confidence) for line in lines])
 
     return set_readings
 
@@ -108,6 +110,20 @@ def test_the_judge_decides_look_alikes(tmp_path: Path, reads: Any) -> None:
     assert graded(tmp_path, "", text=text, extract="ocr")[0].scores["copy"] is None
     grade, _ = graded(tmp_path, {"lines": ["BlLL"]}, text=text, extract=["ocr", "judge"])
     assert (grade.scores["copy"], grade.error) == (True, None)
+
+
+@pytest.mark.parametrize(("read", "confidence", "doubt"), [("SALE", 0.3, "faint"), ("Qxzv", 0.6, "unread")])
+@pytest.mark.parametrize(("judged", "passed"), [("SALE", True), ("SAIE", False)])
+def test_the_judge_decides_what_ocr_leaves_open(
+    tmp_path: Path, reads: Any, read: str, confidence: float, doubt: str, judged: str, passed: bool
+) -> None:
+    reads(read, confidence=confidence)
+    text = {"required": ["SALE"]}
+    alone, judge = graded(tmp_path, "", text=text, extract="ocr")
+    assert (alone.scores["copy"], judge.questions) == (None, [])
+    grade, judge = graded(tmp_path, {"lines": [judged]}, text=text, extract=["ocr", "judge"])
+    assert (grade.scores["copy"], grade.error, len(judge.questions)) == (passed, None, 1)
+    assert [pair["line"] for pair in grade.details["ocr"]["unsettled"]] == ["SALE"], doubt
 
 
 @pytest.mark.parametrize(
