@@ -157,8 +157,9 @@ def _standing_out(image: Image.Image, known: Sequence[Reading]) -> Iterator[Plac
     edges = (cv2.dilate(pixels, beside) - cv2.erode(pixels, beside)).max(axis=2)
     ink = (edges > _CONTRAST).astype(np.uint8)
     for reading in known:
-        corners = np.array([[round(x / scale), round(y / scale)] for x, y in reading.corners or ()], np.int32)
-        cv2.fillPoly(ink, [corners], 0)
+        if reading.corners is not None:
+            corners = np.array([[round(x / scale), round(y / scale)] for x, y in reading.corners], np.int32)
+            cv2.fillPoly(ink, [corners], 0)
     ink = cv2.morphologyEx(cv2.copyMakeBorder(ink, 16, 16, 16, 16, cv2.BORDER_CONSTANT), cv2.MORPH_CLOSE, _TOGETHER)
     _, _, places, _ = cv2.connectedComponentsWithStats(ink)
     for x, y, width, height, _ in places[1:].tolist():
