@@ -12,6 +12,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 
 from visioneval.characters import is_ignorable
@@ -290,7 +291,7 @@ def _word_runs(line: Copy) -> Iterator[str]:
 
 def _seams(word: str, pieces: frozenset[str]) -> set[int]:
     """The positions in a word where complete expected words meet, if they explain the whole word."""
-    sizes = sorted({len(piece) for piece in pieces if len(piece) < len(word)})
+    sizes = _sizes(pieces)
     from_left = _explained_ends(word, pieces, sizes)
     if len(word) not in from_left:
         return set()
@@ -299,15 +300,21 @@ def _seams(word: str, pieces: frozenset[str]) -> set[int]:
     return from_left & from_right
 
 
+@lru_cache(maxsize=2)
+def _sizes(pieces: frozenset[str]) -> tuple[int, ...]:
+    return tuple(sorted({len(piece) for piece in pieces}))
+
+
 def _explained_ends(word: str, pieces: frozenset[str], sizes: Sequence[int]) -> set[int]:
-    """The positions in a word up to which pieces and separators explain it from its start."""
+    """The positions in a word up to which shorter pieces and separators explain it from its start."""
     ends = {0}
     for position in range(len(word)):
         if position not in ends:
             continue
         if word[position] in _SEPARATORS:
             ends.add(position + 1)
-        ends.update(position + size for size in sizes if word[position : position + size] in pieces)
+        fitting = (size for size in sizes if size < len(word) and word[position : position + size] in pieces)
+        ends.update(position + size for size in fitting)
     return ends
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import median
 
 from visioneval.graders.text.copy_match import Corners, Reading
@@ -61,9 +62,15 @@ def follows(readings: Sequence[Reading]) -> tuple[tuple[int, ...], ...]:
 
     Readings without corners follow each other in the given order.
     """
-    corners = [reading.corners for reading in readings if reading.corners is not None]
+    corners = tuple(reading.corners for reading in readings if reading.corners is not None)
     if len(corners) < len(readings):
         return tuple((index + 1,) if index + 1 < len(readings) else () for index in range(len(readings)))
+    return _follows(corners)
+
+
+@lru_cache(maxsize=8)
+def _follows(corners: tuple[Corners, ...]) -> tuple[tuple[int, ...], ...]:
+    """Remembered, as the same readings are compared several times in a second look."""
     boxes = _leveled_boxes(corners)
     right = [_next_in_row(boxes, index) for index in range(len(boxes))]
     runs = _runs(boxes, right)
