@@ -19,7 +19,7 @@ from PIL import Image
 from visioneval.graders.text.copy_match import Corners, Reading
 from visioneval.graders.text.reading import networks
 from visioneval.graders.text.reading.glyphs import needs_glyphs, shown_characters
-from visioneval.graders.text.reading.merging import merged
+from visioneval.graders.text.reading.merging import bounds, merged
 from visioneval.graders.text.reading.ocr_models import model_path
 from visioneval.media.opencv import portable_opencv
 
@@ -54,6 +54,8 @@ _ENLARGED = 2.0
 _MAX_ENLARGED_AREA = 16_000_000
 _SHARED_SIDE = 160
 """The pixels that neighboring tiles share."""
+_RIM = 8
+"""What is at most so many pixels from the side of a tile may be cut there."""
 _CONTRAST = 24
 """Of 255, in any channel: a pixel that differs by more from one beside it stands out."""
 _INK_SIDE = 2048
@@ -105,12 +107,26 @@ def read_windows(image: Image.Image, known: Sequence[Reading]) -> list[Reading]:
 
 @portable_opencv()
 def read_enlarged(image: Image.Image) -> list[Reading]:
-    """The text in an RGB image after it was enlarged. Raises ``GraderError``."""
+    """The text in an RGB image after it was enlarged, without what the tiles cut. Raises ``GraderError``."""
     scale = min(_ENLARGED, (_MAX_ENLARGED_AREA / _area((0, 0, *image.size))) ** 0.5)
     size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
     enlarged = image.resize(size, Image.Resampling.LANCZOS)
-    return merged(
-        [[_moved(reading, scale, tile[:2]) for reading in read(enlarged.crop(tile))] for tile in _tiles(size)]
+    looks: list[list[Reading]] = []
+    for tile in _tiles(size):
+        look = [reading for reading in read(enlarged.crop(tile)) if not _is_cut(reading, tile, size)]
+        looks.append([_moved(reading, scale, tile[:2]) for reading in look])
+    return merged(looks)
+
+
+def _is_cut(reading: Reading, tile: Place, size: tuple[int, int]) -> bool:
+    """Whether a reading of a tile reaches a side that is no side of the image."""
+    left, top, right, bottom = bounds(reading)
+    width, height = tile[2] - tile[0], tile[3] - tile[1]
+    return (
+        (tile[0] > 0 and left <= _RIM)
+        or (tile[1] > 0 and top <= _RIM)
+        or (tile[2] < size[0] and right >= width - _RIM)
+        or (tile[3] < size[1] and bottom >= height - _RIM)
     )
 
 
