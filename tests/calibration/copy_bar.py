@@ -90,7 +90,7 @@ def main() -> int:
     if "shared" in parts and not (SHARED / "truth.json").is_file():
         print(f"shared: skipped, as there is no {SHARED}")
     chosen = [
-        picture
+        _with_planted(picture, options.planted)
         for part in parts
         for picture in pictures(part)
         if options.images in picture.name and picture.half in options.halves
@@ -107,10 +107,18 @@ def main() -> int:
     return 0
 
 
+def _with_planted(picture: Picture, most: int | None) -> Picture:
+    """The image with at most so many mistakes in required text."""
+    planted = [case for case in picture.cases if case.group == "planted"][:most]
+    cases = tuple(case for case in picture.cases if case.group != "planted" or case in planted)
+    return replace(picture, cases=cases)
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.calibration.copy_bar")
     parser.add_argument("--images", default="", metavar="FILTER", help="only images whose name contains this")
     parser.add_argument("--part", choices=get_args(Part))
+    parser.add_argument("--planted", type=int, metavar="N", help="of each image, the first N mistakes in required text")
     halves = parser.add_mutually_exclusive_group()
     halves.add_argument("--fit", dest="halves", action="store_const", const=("fit",))
     halves.add_argument("--state", dest="halves", action="store_const", const=("state",))
