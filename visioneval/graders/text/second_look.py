@@ -78,8 +78,9 @@ def _without_shapes(
 ) -> list[Reading]:
     """The readings without those of a closer look that no line explains and that may be shapes."""
     found = check(readings, expected, fold=True, min_confidence=min_confidence)
-    pairs = (*found.matched, *found.unsettled, *found.forbidden, *found.unsettled_forbidden, *found.missing)
+    pairs = (*found.matched, *found.unsettled, *found.forbidden, *found.unsettled_forbidden)
     explained = {index for pair in pairs for index in pair.readings}
+    explained |= {index for miss in found.missing for index in miss.readings}
     return [
         reading
         for index, reading in enumerate(readings)
