@@ -181,6 +181,17 @@ def test_what_may_hide_is_looked_for_in_windows_alone(look: Look) -> None:
     assert look(many, required=["Hey"], forbidden=["SALE"], size=LARGE)[2].closer == ["windows"]
 
 
+@pytest.mark.parametrize(("confidence", "passed"), [(0.79, True), (0.8, False)])
+def test_what_a_closer_look_reads_in_a_shape_is_not_extra(look: Look, confidence: float, passed: bool) -> None:
+    shape = box("111", top=500, confidence=confidence)
+    seen, result, _ = look(rows("SALE"), windows=[shape], required=["SALE"], extra="forbid")
+    assert (result.passed, shape in seen) == (passed, not passed)
+    assert look([*rows("SALE"), shape], required=["SALE"], extra="forbid")[1].passed is False, "the first look read it"
+    for kind in ("forbidden", "required"):
+        seen, _, _ = look(rows("SALE"), windows=[shape], **{kind: ["111"]}, extra="forbid")
+        assert shape in seen, "it is a line"
+
+
 def test_each_background_is_looked_at(look: Look) -> None:
     _, _, looks = look([], images=2, required=["SALE"])
     assert looks.closer == ["windows"] * 2 + ["enlarged"] * 2

@@ -36,6 +36,8 @@ MISSPELLED = 2
 """As so many other characters, or fewer, a line is misspelled. With more, it may have been read badly."""
 _WIDER = (0.25, 0.08)
 """How much wider and higher the wider box is on each side, in heights of the line."""
+_SHAPE = 0.8
+"""A reading of a closer look below this confidence may be a shape, such as the lines of a logo that are read as 111."""
 _ROUNDS = 3
 """How often lines are weighed again, for lines that share a reading."""
 
@@ -66,7 +68,24 @@ def look_again(
         state = _state(current, expected, min_confidence)
     if state == "far":
         current = _with(current, [ocr.read_enlarged(image) for image in images], expected, min_confidence)
-    return current if state == "settled" else _weighed(images, current, expected, min_confidence)
+    if state != "settled":
+        current = _weighed(images, current, expected, min_confidence)
+    return _without_shapes(readings, current, expected, min_confidence)
+
+
+def _without_shapes(
+    first: Sequence[Reading], readings: Sequence[Reading], expected: ExpectText, min_confidence: float
+) -> list[Reading]:
+    """The readings without those of a closer look that no line explains and that may be shapes."""
+    found = check(readings, expected, fold=True, min_confidence=min_confidence)
+    pairs = (*found.matched, *found.unsettled, *found.forbidden, *found.unsettled_forbidden)
+    explained = {index for pair in pairs for index in pair.readings}
+    explained |= {index for miss in found.missing for index in miss.readings}
+    return [
+        reading
+        for index, reading in enumerate(readings)
+        if reading.confidence >= _SHAPE or index in explained or reading in first
+    ]
 
 
 def _state(
