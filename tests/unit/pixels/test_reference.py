@@ -126,6 +126,35 @@ def test_limits_are_the_suites(tmp_path: Path, scene: np.ndarray) -> None:
     assert graded(tmp_path, scene, jpeg(scene, 75), min_ssim=0.999).scores["ref"] is False
 
 
+@pytest.mark.parametrize(
+    ("name", "metric", "step"),
+    [("min_ssim", "ssim", 1e-4), ("max_delta_e", "delta_e", -1e-4), ("max_worst_window", "worst_window", -1e-4)],
+)
+def test_an_output_at_a_limit_passes_and_one_beyond_it_fails(
+    tmp_path: Path, scene: np.ndarray, name: str, metric: str, step: float
+) -> None:
+    output = scene.copy()
+    output[40:52, 300:312] = 255 - scene[40:52, 300:312]
+    output = jpeg(output, 75)
+    others = {"min_ssim": -1, "max_delta_e": 200, "max_worst_window": 1}
+    value = graded(tmp_path, scene, output, **others).scores[f"ref.{metric}"]
+    assert graded(tmp_path, scene, output, **others | {name: value}).scores["ref"] is True
+    assert graded(tmp_path, scene, output, **others | {name: value + step}).scores["ref"] is False
+
+
+def test_an_encoded_or_resampled_output_that_was_sharpened_passes_and_a_patch_in_it_fails(
+    tmp_path: Path, scene: np.ndarray
+) -> None:
+    patched = scene.copy()
+    patched[40:52, 300:312] = 0 if scene[40:52, 300:312].mean() > 127 else 255
+    for image, passes in ((scene, True), (patched, False)):
+        small = Image.fromarray(image).resize((252, 210), Image.Resampling.LANCZOS)
+        resampled = np.asarray(small.resize((360, 300), Image.Resampling.LANCZOS))
+        for drifted in (jpeg(image, 85), resampled):
+            sharp = np.asarray(Image.fromarray(drifted).filter(ImageFilter.UnsharpMask(1, 100, 0)))
+            assert graded(tmp_path, scene, sharp).scores["ref"] is passes
+
+
 def test_another_shape_fails(tmp_path: Path) -> None:
     flat = np.full((200, 200, 3), 90, np.uint8)
     grade = graded(tmp_path, flat, flat[:150])

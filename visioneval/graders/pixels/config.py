@@ -91,8 +91,9 @@ class LocalityGrader(RegisteringGrader):
     )
     max_content_change: Annotated[float, Field(ge=0)] = Field(
         default=5.0,
-        description="With tolerance: redrawn, the largest color difference (CIE76) of a window beyond twice that of "
-        "nine of ten windows, after displacement and tone were undone. A window has 1/40 of the shorter side.",
+        description="With tolerance: redrawn, the largest color difference (CIE76) of a window beyond 2.5 times that "
+        "of nine of ten windows, after displacement, tone and sharpness were undone. A window has 1/40 of the shorter"
+        " side, and up to twice that where most of the image was painted again.",
     )
     max_redraw: Annotated[float, Field(ge=0)] = Field(
         default=8.0,
@@ -105,7 +106,7 @@ class LocalityGrader(RegisteringGrader):
 
     @property
     def version(self) -> str:
-        return "5"
+        return "6"
 
     @property
     def redraws(self) -> dict[str, Metric]:
@@ -180,7 +181,7 @@ class ReferenceGrader(RegisteringGrader):
 
     @property
     def version(self) -> str:
-        return "4"
+        return "5"
 
     @property
     def measures_locally(self) -> bool:

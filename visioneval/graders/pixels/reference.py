@@ -49,7 +49,7 @@ from visioneval.graders.pixels.registration import (
     read_color_spaces,
     read_pixels,
 )
-from visioneval.graders.pixels.sharpening import sharpened_alike
+from visioneval.graders.pixels.sharpening import softened_alike
 from visioneval.graders.pixels.transparency import Mask, Pixels, alpha_changes, alpha_text, percent, visible_pixels
 from visioneval.media.images import room_for
 from visioneval.media.opencv import portable_opencv
@@ -86,7 +86,7 @@ def measure_reference(reference: Pixels, output: Pixels) -> ReferenceFinding:
     """Measures an output of any size against the reference. Both are RGB or straight RGBA."""
     aligned = align(reference, output)
     region = compared_region(aligned)
-    alike, sharpening = sharpened_alike(aligned, region)
+    alike, sharpening = softened_alike(aligned, region)
     changed = changed_visibly(
         alike.base,
         alike.output,
