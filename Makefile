@@ -23,7 +23,7 @@ GROUP_ci := ci
 EXTRA_docs := label
 GROUP_docs := docs
 
-.PHONY: demo quick test readings mutants integration soak check figures sentences docs screenshots calibration bench
+.PHONY: demo quick test readings mutants integration soak check figures sentences docs screenshots calibration copy-bar bench
 .PHONY: bench-scale probe wheel newest clean
 
 # Only what the demo uses, a quarter of it all. $(READY) adds the rest to the same environment.
@@ -99,6 +99,9 @@ screenshots: $(READY)  ## The images of the README, from a run of the quickstart
 
 calibration: $(READY)  ## Simulates every interval and test of docs/statistics.md; takes minutes
 	for module in intervals quantiles comparison plan gates regression metrics must_pass agreement correction ranking; do $(BIN)/python -m tests.calibration.$$module || exit 1; done
+
+copy-bar: $(READY)  ## What the text grader decides over images whose copy is known; minutes of CPU, ARGS="--part cards --out FILE"
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.calibration.copy_bar $(ARGS)
 
 bench: $(READY)
 	$(BIN)/python -m tests.bench.engine

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 VIDEO_TYPES = ("video/mp4", "video/webm", "video/quicktime")
 _DIMMED_OPACITY = 0.24
 _BORDER_COLOR = (214, 40, 98)
+_TEXT_SIDE, _MOST_ENLARGED = 96, 4
+_MOST_WIDE, _MOST_HIGH = 1200, 400
+_GAP, _BETWEEN = 12, (236, 236, 236)
+
+Box = tuple[tuple[float, float], ...]
+"""Four corners in pixels, clockwise from the top left of a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +135,44 @@ def mask_overlay(mask: Path, base: Path | None) -> Source:
         return _png(inside if base_image is None or base_image.size != inside.size else _highlight(base_image, inside))
 
     return source
+
+
+def text_places(path: Path, boxes: Sequence[Box]) -> Source:
+    """The places of an image with text, each enlarged and upright, one below the other."""
+
+    def source() -> ServedMedia:
+        from PIL import Image
+
+        from visioneval.media.images import load_image as load
+        from visioneval.media.images import on_checkerboard
+
+        image = on_checkerboard(load(path))
+        crops = [_upright(image, box) for box in boxes]
+        size = max(crop.width for crop in crops), sum(crop.height + _GAP for crop in crops) - _GAP
+        sheet, top = Image.new("RGB", size, _BETWEEN), 0
+        for crop in crops:
+            sheet.paste(crop, (0, top))
+            top += crop.height + _GAP
+        return _png(sheet)
+
+    return source
+
+
+def _upright(image: Image.Image, box: Box) -> Image.Image:
+    """The place of a text with a margin of half its smaller side, turned so that the text is upright."""
+    from PIL import Image
+
+    first, second, _, fourth = (complex(*corner) for corner in box)
+    along, down = second - first, fourth - first
+    margin = min(abs(along), abs(down)) / 2
+    right, below = (margin * side / (abs(side) or 1) for side in (along, down))
+    origin, along, down = first - right - below, along + 2 * right, down + 2 * below
+    wide, high = max(abs(along), 1), max(abs(down), 1)
+    scale = min(max(_TEXT_SIDE / high, 1), _MOST_ENLARGED, _MOST_WIDE / wide, _MOST_HIGH / high)
+    corners = (origin, origin + down, origin + down + along, origin + along)
+    data = tuple(value for corner in corners for value in (corner.real, corner.imag))
+    size = max(1, round(wide * scale)), max(1, round(high * scale))
+    return image.transform(size, Image.Transform.QUAD, data, Image.Resampling.BICUBIC, fillcolor=_BETWEEN)
 
 
 def _highlight(base: Image.Image, inside: Image.Image) -> Image.Image:

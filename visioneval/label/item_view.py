@@ -8,6 +8,7 @@ from typing import Any
 from visioneval.errors import TemplateError
 from visioneval.label.images import (
     VIDEO_TYPES,
+    Box,
     MediaStore,
     Source,
     load_animation,
@@ -15,6 +16,7 @@ from visioneval.label.images import (
     load_video,
     mask_overlay,
     missing_image,
+    text_places,
 )
 from visioneval.label.sampling import Item
 from visioneval.media.animation import ANIMATION_TYPES
@@ -27,6 +29,9 @@ from visioneval.types import CaseFiles
 
 _MASKS = {"editable": "Mask: may change", "clothing": "Mask: clothing", "occluders": "Mask: in front"}
 ImageEntry = dict[str, str]
+MAX_PLACES = 40
+"""Places with text that an item shows."""
+_MAX_PIXEL = 100_000
 
 
 class ItemView:
@@ -56,6 +61,7 @@ class ItemView:
             "prompt": record.shown_prompt if item.subject.other is None else record.prompt,
             "criteria": self._criteria(case),
             "region": case.region if case else None,
+            "text": "\n".join(case.expect.text.required) if case and case.expect.text else None,
             "stages": self._stages(item, case),
         }
 
@@ -96,6 +102,11 @@ class ItemView:
         if files.reference:
             image = self._image_entry(item, "reference", "Expected", self._input(files.reference))
             stages.append({"title": "Expected", "images": [image]})
+        record = item.subject.record
+        boxes, output = _text_boxes(record), file_inside(self._folder, record.artifact_path)
+        if boxes and output and len(generated) == 1 and generated[0]["kind"] == "image":
+            places = self._put(item, "text", "Text", "image", text_places(output, boxes))
+            stages.append({"title": "Text", "images": [places]})
         return stages
 
     def _output_entries(self, item: Item) -> list[ImageEntry]:
@@ -145,3 +156,27 @@ class ItemView:
     def _put(self, item: Item, name: str, title: str, kind: str, source: Source | None) -> ImageEntry:
         key = self._media.put(item.id, name, source or missing_image)
         return {"id": key, "title": title, "kind": kind if source else "missing"}
+
+
+def _text_boxes(record: Record) -> list[Box]:
+    """Where OCR read any text, in its order: neither what it read, nor whether that is right or wrong."""
+    for grader in record.graders:
+        for details in grader.all_details if grader.type == "text" else ():
+            for reading in (details, details.get("ocr")):
+                lines = reading.get("lines") if isinstance(reading, dict) else None
+                boxes = [_box(line.get("box")) for line in lines or () if isinstance(line, dict)]
+                if found := [box for box in boxes if box is not None]:
+                    return found[:MAX_PLACES]
+    return []
+
+
+def _box(value: Any) -> Box | None:
+    """The corners in a record, which may be of a stranger; ``None`` if they are not four points in an image."""
+    if not isinstance(value, list) or len(value) != 4:
+        return None
+    for corner in value:
+        if not isinstance(corner, list) or len(corner) != 2:
+            return None
+        if not all(isinstance(number, (int, float)) and 0 <= abs(number) <= _MAX_PIXEL for number in corner):
+            return None
+    return tuple((float(x), float(y)) for x, y in value)

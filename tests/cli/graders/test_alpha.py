@@ -492,8 +492,8 @@ def test_graders_whose_results_changed_have_a_version() -> None:
         PropertiesGrader(type="properties", key="k").version,
         TextGrader(type="text", key="k").version,
     ]
-    assert versions == ["6", "5", "3", "5"]
-    assert TextGrader(type="text", key="k", extract="judge").version is None
+    assert versions == ["6", "5", "3", "6"]
+    assert TextGrader(type="text", key="k", extract="judge").version == "2"
 
 
 def test_the_task_decides_about_edits() -> None:

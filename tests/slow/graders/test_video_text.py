@@ -13,7 +13,9 @@ from PIL import Image, ImageDraw
 
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.text.config import TextGrader
+from visioneval.graders.text.copy_match import Reading
 from visioneval.graders.text.grader import Text
+from visioneval.graders.text.reading import contrast
 from visioneval.providers.mock.generator import Mock
 from visioneval.suite.cases.case import TestCase
 from visioneval.types import CaseFiles, Output, TaskType
@@ -79,6 +81,23 @@ def test_a_typo_and_a_missing_line_fail_with_the_nearest_text(video_of: Any) -> 
     assert (grade.scores["copy"], grade.scores["copy.shown_s"]) == (False, 0)
 
 
+@pytest.mark.parametrize(
+    ("read", "instead"),
+    [
+        ([], ": no text was found in the sampled frames (curved, a logo, or a script that OCR cannot read?)"),
+        ([Reading("JOIN US")], ': the nearest text is "JOIN US" (differs only in case)'),
+        ([Reading("us"), Reading("x"), Reading("Join")], ': read in parts: "Join" and "us"'),
+        ([Reading("Limited time offer")], ""),
+    ],
+)
+def test_the_reason_says_what_was_read_instead(
+    video_of: Any, monkeypatch: pytest.MonkeyPatch, read: list[Reading], instead: str
+) -> None:
+    monkeypatch.setattr(contrast, "read", lambda image: read)
+    grade = graded(video_of(), {"required": ["Join us"]})
+    assert grade.reasons["copy"] == f'"Join us" is in 0 of 3 sampled frames, at least 2 expected{instead}'
+
+
 def test_other_and_forbidden_text_fails(video_of: Any) -> None:
     extra = graded(video_of(flaw="extra_text"))
     assert extra.scores["copy"] is False
@@ -87,6 +106,25 @@ def test_other_and_forbidden_text_fails(video_of: Any) -> None:
     assert forbidden.scores["copy"] is False
     assert forbidden.reasons["copy"].startswith('forbidden "Join us" is present at 0.25 s')
     assert forbidden.details["forbidden"][0]["seconds"] == [0.25, 0.75, 1.25]
+
+
+@pytest.mark.parametrize(
+    ("expected", "passed", "reason"),
+    [
+        ({"required": ["Join us ✓"]}, None, '"Join us ✓" may be "Join us": local OCR cannot read ✓'),
+        ({"required": ["Join up ✓"]}, False, '"Join up ✓" is in 0 of 3 sampled frames'),
+        ({"forbidden": ["Join us ✓"]}, None, 'forbidden "Join us ✓" may be present, read as "Join us"'),
+        ({"forbidden": ["Join up ✓"]}, True, "nothing forbidden"),
+        ({"required": LINES[:2], "allowed": ["Join us ✓"], "extra": "forbid"}, None, 'extra text "Join us" may be'),
+    ],
+)
+def test_characters_that_ocr_cannot_read_leave_it_undecided(
+    video_of: Any, expected: dict[str, Any], passed: bool | None, reason: str
+) -> None:
+    grade = graded(video_of(), {"required": [], **expected})
+    assert grade.scores["copy"] is passed
+    assert grade.reasons["copy"].startswith(reason)
+    assert (grade.error is not None) is (passed is None)
 
 
 def test_lines_that_vanish_count_where_they_were_read(video_of: Any) -> None:

@@ -265,6 +265,18 @@ def test_inputs_and_mask_are_shown_with_their_roles(
     assert "the coat" in page.inner_text("#facts")
 
 
+def test_the_required_text_and_the_places_with_text(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
+    lines = [{"text": "SOLE", "confidence": 0.9, "box": [[20, 20], [90, 20], [90, 40], [20, 40]]}]
+    copy = {"key": "copy", "type": "text", "details": {"lines": lines}, "fingerprint": {"config_sha256": "0"}}
+    case = {"id": "one", "expect": {"text": {"required": ["SALE", "TODAY"]}}}
+    page = rate(serve(write_run(tmp_path, [case], change=lambda _: {"graders": (copy,)})), "ann")
+    assert page.locator("#facts div", has_text="Text").locator("dd").inner_text() == "SALE\nTODAY"
+    page.get_by_role("button", name="Text").click()
+    page.wait_for_selector(".frame img[alt=Text]")
+    assert page.locator(".frame img").evaluate("image => image.naturalWidth / image.naturalHeight") > 2
+    assert "SOLE" not in page.content()
+
+
 def test_zoom_by_key_wheel_and_drag(rate: Callable[..., Page], serve: Serve, tmp_path: Path) -> None:
     page = rate(serve(write_run(tmp_path)), "ann")
     fit = page.inner_text("#percent")

@@ -12,84 +12,51 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from PIL import Image
 
 from visioneval.atomic import write_whole
-from visioneval.graders.text.reading import ocr, ocr_models
+from visioneval.graders.text.copy_match import Corners
+from visioneval.graders.text.reading import networks, ocr, ocr_models
 
 RECORDINGS = Path(__file__).with_name("readings.jsonl")
 RECORDING = "RECORD_READINGS" in os.environ
 """Whether to read all images and record that, as ``make readings`` does."""
 
 
-@dataclass(frozen=True)
-class WordColumns:
-    """The columns of the characters of a line."""
-
-    line_txt_len: float
-    word_cols: list[list[int]]
-
-
-@dataclass(frozen=True)
-class EngineResult:
-    """What ``ocr`` takes of the result of a RapidOCR engine."""
-
-    boxes: list[list[list[float]]] | None
-    txts: list[str] | None
-    scores: list[float] | None
-    word_results: list[WordColumns]
-
-    @classmethod
-    def of(cls, result: Any) -> EngineResult:
-        """The same of RapidOCR's own object, whose arrays are of 32 bits."""
-        boxes = getattr(result, "boxes", None)
-        words = [item for item in result.word_results or () if hasattr(item, "word_cols")]
-        return cls(
-            boxes=None if boxes is None else [[[float(x), float(y)] for x, y in box] for box in boxes],
-            txts=None if result.txts is None else list(result.txts),
-            scores=None if result.scores is None else [float(score) for score in result.scores],
-            word_results=[
-                WordColumns(float(word.line_txt_len), [[int(column) for column in cols] for cols in word.word_cols])
-                for word in words
-            ],
-        )
-
-    @classmethod
-    def from_json(cls, text: str) -> EngineResult:
-        data = json.loads(text)
-        return cls(**{**data, "word_results": [WordColumns(**word) for word in data["word_results"]]})
+Kind = Literal["boxes", "line", "likelihood"]
+"""What the networks are asked: where text is, what a line says, and how likely it says a text."""
+Answer = Callable[[Kind, Image.Image, str], Any]
+"""Answers in JSON's types. Only a likelihood has a text."""
 
 
 class RecordedReadings:
-    """The engine's results by the pixels it reads: from recordings, else from a folder that all workers of the session
-    share, else by ``read``.
+    """The networks' answers by the pixels: from recordings, else from a folder that all workers of the session share,
+    else by ``read``.
     """
 
-    def __init__(
-        self, recordings: dict[str, str], folder: Path, read: Callable[[bool, Image.Image], EngineResult]
-    ) -> None:
+    def __init__(self, recordings: dict[str, str], folder: Path, read: Answer) -> None:
         self._recordings = recordings
         self._folder = folder
         self._read = read
         self._locks: dict[str, threading.Lock] = {}
 
-    def __call__(self, detect: bool, image: Image.Image) -> EngineResult:
-        about = f"{versions()} {detect} {image.mode} {image.size} "
+    def __call__(self, kind: Kind, image: Image.Image, text: str = "") -> Any:
+        about = f"{versions()} {kind} {text} {image.mode} {image.size} "
         name = hashlib.sha256(about.encode() + image.tobytes()).hexdigest()
         if name in self._recordings:
-            return EngineResult.from_json(self._recordings[name])
+            return json.loads(self._recordings[name])
         path = self._folder / name
         with self._locks.setdefault(name, threading.Lock()):
             if not path.is_file():
-                text = json.dumps(asdict(self._read(detect, image)), ensure_ascii=False, separators=(",", ":"))
-                write_whole(path, text.encode())
-            return EngineResult.from_json(path.read_text(encoding="utf-8"))
+                answer = json.dumps(self._read(kind, image, text), ensure_ascii=False, separators=(",", ":"))
+                write_whole(path, answer.encode())
+            return json.loads(path.read_text(encoding="utf-8"))
 
 
 @cache
@@ -99,7 +66,7 @@ def versions() -> str:
     Without the version of onnxruntime, whose releases change confidences in their last digits: every fresh environment
     would read anew. Tests whose subject is OCR take no recorded readings.
     """
-    code = inspect.getsource(ocr._load_engine) + inspect.getsource(ocr_models)
+    code = inspect.getsource(networks) + inspect.getsource(ocr_models)
     tools = {name: version for name, version in ocr.tool_versions().items() if name != "onnxruntime"}
     return json.dumps({**tools, "code": hashlib.sha256(code.encode()).hexdigest()})
 
@@ -134,14 +101,26 @@ def recorded_readings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
     base = tmp_path_factory.getbasetemp()
     # the base folder of a worker is in that of the session
     folder = folder_of_readings(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base)
-    engine, run = ocr._engine, ocr._run
+    detect, read_line, log_likelihood = networks.detect, networks.read_line, networks.log_likelihood
 
-    def read(detect: bool, image: Image.Image) -> EngineResult:
-        return EngineResult.of(run(engine(detect=detect), image))
+    def answer(kind: Kind, image: Image.Image, text: str) -> Any:
+        if kind == "boxes":
+            return detect(image)
+        return asdict(read_line(image)) if kind == "line" else log_likelihood(image, text)
+
+    recorded = RecordedReadings(recordings(), folder, answer)
+
+    def boxes(image: Image.Image) -> list[Corners]:
+        return [(a, b, c, d) for a, b, c, d in (map(tuple, box) for box in recorded("boxes", image))]
+
+    def line(image: Image.Image) -> networks.Line:
+        said = recorded("line", image)
+        return networks.Line(said["text"], said["confidence"], tuple(said["columns"]))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ocr, "_engine", lambda *, detect: detect)
-        patch.setattr(ocr, "_run", RecordedReadings(recordings(), folder, read))
+        patch.setattr(networks, "detect", boxes)
+        patch.setattr(networks, "read_line", line)
+        patch.setattr(networks, "log_likelihood", lambda image, text: recorded("likelihood", image, text))
         yield
 
 
@@ -151,5 +130,5 @@ def reduced_readings(recorded_readings: None) -> Iterator[None]:
     with the area.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ocr, "_MAX_AREA", 600_000)
+        patch.setattr(ocr, "MAX_AREA", 600_000)
         yield

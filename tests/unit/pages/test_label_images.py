@@ -11,7 +11,7 @@ import av
 import pytest
 from clips import clip, colour_of
 from label_server import SECRET_A, make_image, write_run
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from visioneval.errors import ImageError
 from visioneval.label import images as outputs
@@ -173,3 +173,104 @@ def test_without_pyav_videos_are_unchanged_with_a_note(video: Path, monkeypatch:
     assert exposure.data == next(video.rglob("*.png")).read_bytes()
     (note,) = prepare(LabelRequest(str(video), video.parent)).notes
     assert "pip install '.[video]'" in note
+
+
+RED = (230, 20, 20)
+
+
+def text_run(
+    home: Path, *boxes: Any, under: str | None = None, size: tuple[int, int] = (160, 120), **more: Any
+) -> Path:
+    """A run whose output has a red patch in each place where OCR read a text that is not the required one."""
+    found = {
+        "lines": [{"text": "PRIVATE READING", "confidence": 0.9, "box": box} for box in boxes],
+        "missing": [{"line": "SALE", "nearest": "PRIVATE READING"}],
+    }
+    details = found if under is None else {"lines": [{"text": "SALE", "box": []}], under: found}
+    grader = {"key": "copy", "type": "text", "details": details, "fingerprint": {"config_sha256": "0"}}
+    case = {"id": "one", "expect": {"text": {"required": ["SALE", "NOW"]}}}
+    run = write_run(home, [case], change=lambda _: {"graders": (grader,), **more})
+    output = Image.new("RGB", size, "navy")
+    for box in boxes:
+        if box in (UPRIGHT, UPWARDS):
+            ImageDraw.Draw(output).polygon([tuple(corner) for corner in box], fill=RED)
+    (path,) = run.rglob("*.png")
+    output.save(path)
+    return run
+
+
+def opened(labeling: Labeling, entry: dict[str, Any]) -> Image.Image:
+    media = labeling.media.get(entry["id"])
+    assert media is not None
+    return Image.open(BytesIO(media.data))
+
+
+UPRIGHT = [[20, 20], [100, 20], [100, 40], [20, 40]]
+UPWARDS = [[120, 100], [120, 20], [140, 20], [140, 100]]
+
+
+@pytest.mark.parametrize("under", [None, "ocr"])
+def test_the_places_with_text_are_upright_below_each_other(home: Path, under: str | None) -> None:
+    labeling, result = first_images(text_run(home, UPRIGHT, UPWARDS, under=under))
+    sheet = opened(labeling, result["Text"])
+    high = (sheet.height - 12) // 2  # of each place: 80 x 20 pixels, and 10 around it
+    scale = high / 40
+    assert sheet.width == pytest.approx(100 * scale, abs=2)
+    for top in (0, high + 12):
+        for x, y, color in (
+            (14, 14, RED),
+            (86, 26, RED),
+            (5, 20, (0, 0, 128)),
+            (95, 20, (0, 0, 128)),
+            (50, 5, (0, 0, 128)),
+        ):
+            assert sheet.getpixel((round(x * scale), top + round(y * scale))) == color
+
+
+def test_raters_see_the_required_text_and_nothing_of_what_was_read(home: Path) -> None:
+    labeling, result = first_images(text_run(home, UPRIGHT))
+    item = labeling.next("ann")["item"]
+    assert item["text"] == "SALE\nNOW"
+    assert list(result) == ["Result", "Text"]
+    assert "PRIVATE" not in str(item)
+    assert "nearest" not in str(item)
+
+
+def test_an_item_without_required_text_has_none(home: Path) -> None:
+    assert Labeling(prepare(LabelRequest(str(write_run(home)), home))).next("ann")["item"]["text"] is None
+
+
+@pytest.mark.parametrize(
+    "box",
+    [[], None, "no", [[1, 2]] * 3, [[1, 2], [3, 4], [5, 6], [7, float("inf")]], [[1e9, 2]] * 4, [[1, 2], [3], [], [4]]],
+)
+def test_an_odd_place_is_left_out(home: Path, box: Any) -> None:
+    assert "Text" not in first_images(text_run(home, box))[1]
+    labeling, result = first_images(text_run(home / "two", UPRIGHT, box))
+    assert opened(labeling, result["Text"]).height < 200
+
+
+def test_a_place_outside_the_image_and_a_large_one_are_bounded(home: Path) -> None:
+    huge = [[-50, -50], [99_000, -50], [99_000, 90_000], [-50, 90_000]]
+    flat = [[5, 5], [5, 5], [5, 5], [5, 5]]
+    labeling, result = first_images(text_run(home, huge, flat, *[UPRIGHT] * 60))
+    sheet = opened(labeling, result["Text"])
+    assert sheet.width <= 1200
+    assert sheet.height <= 40 * 412
+
+
+def test_the_places_of_a_transparent_output_have_squares_behind_them(home: Path) -> None:
+    run = text_run(home, UPRIGHT)
+    (path,) = run.rglob("*.png")
+    Image.new("RGBA", (160, 120), (255, 255, 255, 0)).save(path)
+    labeling, result = first_images(run)
+    colors = {color for _, color in opened(labeling, result["Text"]).getcolors(100_000) or []}
+    assert {(160, 160, 160), (220, 220, 220)} <= colors
+
+
+def test_a_missing_output_has_no_places(home: Path) -> None:
+    labeling, result = first_images(text_run(home, UPRIGHT))
+    (path,) = (home / "r").rglob("*.png")
+    path.unlink()
+    with pytest.raises(ImageError):
+        labeling.media.get(result["Text"]["id"])

@@ -398,13 +398,29 @@ def test_graders(problems: Problems, graders: str, message: list[str]) -> None:
     assert [line for line in got if ":4:" in line] == [f"suite.yaml:4:{line}" for line in message]
 
 
-def test_copy_that_local_ocr_cannot_read(problems: Problems) -> None:
+@pytest.mark.parametrize(
+    ("options", "task", "advice"),
+    [
+        ("", "", "; 'extract: [ocr, judge]' lets a judge read it"),
+        ("", ", task: video_generation", ""),
+        (", when: {cases: [b]}", "", None),
+    ],
+)
+def test_copy_that_local_ocr_cannot_read(
+    load: Callable[..., LoadedSuite], options: str, task: str, advice: str | None
+) -> None:
+    case = f"{{id: a, prompt: x{task}, expect: {{text: {{required: [OK, 'Buď'], forbidden: ['Жи']}}}}}}"
     text = suite(
-        cases="cases: [{id: a, prompt: x, expect: {text: {required: [OK, 'Привет']}}}]",
-        graders="graders: [{key: image, type: properties}, {key: text, type: text}]",
+        cases=f"cases: [{case}, {{id: b, prompt: x, expect: {{text: {{required: [OK]}}}}}}]",
+        graders=f"graders: [{{key: image, type: properties}}, {{key: text, type: text{options}}}]",
+        verdict="verdict: [text, not image.blank]",
     )
-    (message,) = problems(text)
-    assert message.startswith("suite.yaml:2:59: local OCR cannot read ")
+    by_tesseract = ", or 'other_scripts: tesseract' Tesseract" if advice else ""
+    lines = [("ď", ""), ("Ж и", by_tesseract)] if advice is not None else []
+    assert [warning.message for warning in load(text).warnings if "OCR" in warning.message] == [
+        f"warning: local OCR cannot read {line}, so this line may be undecided (null){advice}{more}"
+        for line, more in lines
+    ]
 
 
 def test_usual_slips_have_messages_of_their_own(problems: Problems) -> None:

@@ -201,3 +201,20 @@ def test_a_repaired_description_is_recorded(tmp_path: Path) -> None:
     assert grade.details["read"] == ["repaired"]
     grade, _ = graded(tmp_path, {"description": "A sign."}, checked, describe=True)
     assert "read" not in grade.details
+
+
+@pytest.mark.parametrize(
+    ("line", "spaces", "passes"),
+    [("SPRINGSALE", "exact", False), ("SPR ING SALE", "exact", False), ("SPRINGSALE", "loose", True)],
+)
+def test_the_spaces_of_a_judges_text_count(tmp_path: Path, line: str, spaces: str, passes: bool) -> None:
+    grade, _ = graded(tmp_path, {"lines": [line]}, text={"required": ["SPRING SALE"]}, spaces=spaces)
+    assert grade.scores == {"copy": passes, "copy.recall": float(passes), "copy.cer": 0.0}
+    assert grade.error is None
+    assert ("SPRING" in grade.reasons["copy"]) is True
+
+
+@pytest.mark.parametrize("lines", [["SPRING", "SALE"], ["SPRING SALE NOW"], ["S P R I N G S A L E"]])
+def test_lines_and_letter_spacing_of_a_judge_are_layout(tmp_path: Path, lines: list[str]) -> None:
+    grade, _ = graded(tmp_path, {"lines": lines}, text={"required": ["SPRING SALE"]})
+    assert grade.scores["copy"] is True

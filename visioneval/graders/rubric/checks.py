@@ -34,7 +34,7 @@ def run_problems(view: SuiteContext, graders: Sequence[tuple[int, RubricGrader]]
                 yield loc, f"no case of the grader {grader.key!r} has the metric {name!r}: check its scope"
 
 
-def warnings(graders: Sequence[tuple[int, RubricGrader]]) -> Problems:
+def warnings(_: Suite, graders: Sequence[tuple[int, RubricGrader]]) -> Problems:
     """Yields a warning for each even number of votes."""
     for index, grader in graders:
         if grader.votes % 2 == 0:

@@ -11,24 +11,38 @@ from __future__ import annotations
 import base64
 import unicodedata
 import zlib
+from collections.abc import Sequence
 from functools import cache, lru_cache
 
 from visioneval.characters import is_ignorable
 
 HYPHEN, BULLET, ELLIPSIS, APOSTROPHE, QUOTE = "-", "•", "…", "'", '"'
+COMMA, LOW_QUOTE, DEGREE = ",", "„", "°"
 
 # One glyph in most typefaces, or a difference of a pixel or two: the reader picks one at random.
 _SAME_GLYPH = {
     HYPHEN: "‐‑‒–—―−⁃﹘﹣－─━",
     BULLET: "·∙⋅‧・･●▪◦‣⦁",
     ELLIPSIS: "⋯︙",
-    ",": "‚",
+    COMMA: "‚",
+    LOW_QUOTE: "⹂",
     APOSTROPHE: "‘’‛′`´ʼʹˈ＇｀",
-    QUOTE: "“”„‟″〃＂",
+    QUOTE: "“”‟″〃＂",
     "/": "⁄∕",
     ":": "∶",
     "~": "〜∼",
     "|": "∣│┃",
+    "<": "‹",
+    ">": "›",
+    "✓": "✔√",
+    "□": "☐▢",
+    "Δ": "∆",
+    "Σ": "∑",
+    "Π": "∏",
+    "Ș": "Ş",
+    "ș": "ş",
+    "Ț": "Ţ",
+    "ț": "ţ",
 }
 _FOLDS = {char: unified for unified, chars in _SAME_GLYPH.items() for char in chars}
 _FOLDS |= dict(zip("ΑΒΕΗΙΚΜΝΟΡΤΧΥΖο", "ABEHIKMNOPTXYZo", strict=True))  # Greek letters of Latin shape
@@ -85,7 +99,36 @@ BQwr;7*)k&lB`|s>?(=_=HjgheX633E)^^M*xvyw#)=t;PGOfF$l?D`0n1>hIz6f@u?!(+Nqs+fWUa-G
 4O&bP?QxS>P{NwN-UIO`q1vjMYJT>5?|SWdpZUP{YG?bteVhbYzBm<q!L3%a3I734y!L_|S>zru^!i71gCz4x5F=&_fX<N$VlO3@
 Pooq(_`*SFYM*pK^+YB<9tB$hfrAR^rO}zi0997WI0RL#Mh?%-6Boz-oxeZ+ALp2yp#
 """
+_SELDOM_READ = """
+¤¦¨¯¶¸º¼½ÆÌÏÐÞïþÿĀĂĄĈĉĊĎďĐĒĔĕĖėĘĚĜĝĞĠĢģĤĥĦĨĩĪĬĭĮįİıĴĵĶķĸĹĺĻļĽľĿŀŁŃŅņŇŊŋŌŎŏŐŒŔŕŖŗŜŝŞŢţŤťŦŧŨũŪŬŭŮŰűŲųŴ
+ŵŶŷŸŹſƀƁƂƃƄƅƆƇƈƉƊƋƌƍƎƏƐƑƒƓƔƕƖƗƘƙƚƛƜƝƞƟƠơƢƣƤƥƦƧƨƩƪƫƬƭƮƯưƱƲƳƴƵƶƷƸƹƺƻƼƽƾƿǀǁǂǃǍǎǏǑǓǕǖǗǘǙǛǜǝǞǟǠǡǢǣǤǥǦǧǨǩǪ
+ǫǬǭǮǯǰǴǵǶǷǸǹǺǻǼǽǾǿȀȁȂȃȄȅȆȇȈȉȊȋȌȍȎȏȐȑȒȓȔȕȖȗȘȚȜȝȞȟȠȡȢȣȤȥȦȧȨȩȪȫȬȭȮȯȰȱȲȳȴȵȶȷȸȹȺȻȼȽȾȿɀɁɂɃɄɅɆɇɈɉɊɋɌɍɎɏΓΘΛΞ
+ΠΨαβγδεζηθικλνξορςστυφχψω‖‘†‡‣‰‴‹›※⁄⁎⁰ⁱ⁽⁾₀ₒₔₕₗ₠₡₢₣₤₥₦₧₩₪₫₭₮₯₰₱₲₳₴₵₶₷₸₹₺₻₼₽₾₿℀℁℅℆ℇℌℐℑ℘℠™℧ℨ℻ℼℽℾℿ⅐⅑⅒⅓⅔⅕
+⅖⅗⅙⅚⅛⅜⅝⅞⅟ⅡⅢⅨⅼↀↁↂ↉↕↖↗↘↙↚↛↜↝↞↟↠↡↢↣↤↥↦↧↨↩↪↫↬↭↮↯↰↱↲↳↴↵↶↷↸↹↺↻↼↽↾↿⇀⇁⇂⇃⇄⇅⇆⇇⇈⇉⇊⇋⇌⇍⇎⇏⇑⇓⇔⇕⇖⇗⇘⇙⇚⇛⇜⇝⇞⇟⇠⇡⇢⇣⇤⇥⇦⇧⇨⇩
+⇪⇫⇬⇭⇮⇯⇰⇱⇲⇳⇴⇵⇶⇷⇸⇹⇺⇻⇼⇽⇾⇿∁∃∄∆∋∏∓∖∜∝∟∡∢∣∥∧∨∩∪∬∭∯∰∱∲∳∴∷∸∹∺∻∽∾∿≀≁≂≃≄≅≆≇≉≊≋≌≍≎≏≐≑≒≓≔≕≖≗≘≙≚≛≜≝≞≟≠≢≣≦≧≨≩≪≫≬≭≮
+≯≰≱≲≳≴≵≶≷≸≹≺≻≼≽≾≿⊀⊁⊂⊃⊄⊅⊇⊈⊉⊊⊋⊌⊍⊎⊏⊐⊑⊒⊓⊔⊖⊗⊘⊙⊚⊛⊜⊝⊞⊟⊠⊡⊢⊣⊤⊦⊧⊨⊩⊪⊫⊬⊭⊮⊯⊰⊱⊲⊳⊴⊵⊶⊷⊸⊹⊺⊻⊼⊽⊾⊿⌀⌃⌘⌤⌥⌦⌧⌨⌫⌬⍵⍺⎇⎔⎛⎜⎝⎞⎟⎠⎡⎢
+⎣⎤⎥⎦⎧⎨⎩⎪⎫⎬⎭⎮⎷⏎⏏⏣⏥⏨⑩│┃╆╳▁█■▪▫▬▶▷►▼▽◀◆◉◊○◎◐◥◦◻◼◽◾☀☁☂☃☄☇☈☉☊☋☌☍☎☏☐☑☒☓☔☕☖☗☘☙☚☛☜☝☞☟☠☡☢☣☤☥☦☧☨☩☪☫☬☭☮☯☰☱☲
+☳☴☵☶☷☸☹☺☻☼☽☾☿♀♁♂♃♄♅♆♇♈♉♊♋♌♍♎♏♐♑♒♓♔♕♖♗♘♙♚♛♜♝♞♟♠♡♢♣♤♥♦♧♨♩♪♫♬♭♮♯♰♱♲♳♴♵♶♷♸♹♺♻♼♽♾♿⚀⚁⚂⚃⚄⚅⚆⚇⚈⚉
+⚊⚋⚌⚍⚎⚏⚐⚑⚒⚓⚔⚕⚖⚗⚘⚙⚚⚛⚜⚞⚟⚠⚡⚢⚣⚤⚥⚦⚧⚨⚩⚪⚫⚬⚭⚮⚯⚰⚱⚲⚳⚴⚵⚶⚷⚸⛀⛁⛂⛃⛢✂✆✇✈✉✌✍✎✏✐✑✒✓✔✕✖✗✘✙✚✛✜✝✞✟✠✡✢✣✤✥✦✧✩✪✫✬✭✮✯✰✱✲✳✴
+✵✶✷✸✹✺✻✼✽✾✿❀❁❂❃❄❅❆❇❈❉❊❋❍❏❐❑❒❖❘❙❚❛❜❝❞❡❢❣❤❥❦❧❨❩❪❫❬❭❮❯❰❱❲❳❴❵❶❷❸❹❺❻❼❽❾❿➀➁➂➃➄➅➆➇➈➉➊➋➌➍➎➏➐➑➒➓➔➘➙➚➛➜➝➞➟➠➡➢➣
+➤➥➦➧➨➩➪➫➬➭➮➯➱➲➳➴➵➶➷➸➹➺➻➼➽➾⬅⬆⬇
+"""
+"""Characters that the model could read, and seldom does: of each, fewer than three in four drawings were read right.
+
+Measured with rapidocr 3.10.0 on the recognizer alone: black on white, 40 px, in a word or beside one (``naťa``,
+``PEÆ``, ``✗ No``), 9 to 25 drawings in up to five typefaces: DejaVu Sans, Sans Bold and Serif, Noto Sans and Serif.
+They are read as others: Ń as Ñ, Ą as A, ď as d', ĺ as í, Œ as CE, ‰ as %o, † as t. So are those that the model lacks,
+but ``„`` and ``¡`` as nothing.
+"""
+_MAX_NAMED = 10
+"""Unreadable characters in a sentence."""
 _FIRST_IDEOGRAPH = 0x3400
+_RARE_IDEOGRAPHS = """
+𠅤𠙶𠳐𠴰𡎚𡐓𡑍𡚁𣇉𣗋𣲗𣲘𣸣𤋮𤧛𤩽𤫉𤺥𥔲𥕢𥖨𥻗𦈡𦍑𦒍𦙶𦝼𦭜𦰡𧿹𨐈𨙸𨚕𨟠𨭉𨱇𨱏𨱑𨱔𨺙𩓐𩽾𩾃𩾌𪟝𪣻𪤗𪨰𪨶𪩘𪾢𫄧
+𫄨𫄷𫄸𫇭𫌀𫍣𫍯𫍲𫍽𫐄𫐐𫐓𫑡𫓧𫓯𫓶𫓹𫔍𫔎𫔶𫖮𫖯𫖳𫗧𫗴𫘜𫘝𫘦𫘧𫘨𫘪𫘬𫚕𫚖𫚭𫛭𫞩𫟅𫟦𫟹𫟼𫠆𫠊𫠜𫢸𫫇𫭟𫭢𫭼𫮃𫰛𫵷
+𫶇𫷷𫸩𬀩𬀪𬂩𬃊𬇕𬇙𬇹𬉼𬊈𬊤𬌗𬍛𬍡𬍤𬒈𬒔𬒗𬕂𬘓𬘘𬘡𬘩𬘫𬘬𬘭𬘯𬙂𬙊𬙋𬜬𬜯𬞟𬟁𬟽𬣙𬣞𬣡𬣳𬤇𬤊𬤝𬨂𬨎𬩽𬪩𬬩𬬭𬬮𬬱
+𬬸𬬹𬬻𬬿𬭁𬭊𬭎𬭚𬭛𬭤𬭩𬭬𬭯𬭳𬭶𬭸𬭼𬮱𬮿𬯀𬯎𬱖𬱟𬳵𬳶𬳽𬳿𬴂𬴃𬴊𬶋𬶍𬶏𬶐𬶟𬶠𬶨𬶭𬶮𬷕𬸘𬸚𬸣𬸦𬸪𬹼𬺈𬺓
+"""
 
 
 @lru_cache(maxsize=65536)
@@ -105,20 +148,26 @@ def fold_character(char: str) -> str:
 
 
 def unreadable(text: str) -> list[str]:
-    """The characters of ``text`` that local OCR cannot read, in order, without duplicates."""
+    """The characters of ``text`` that local OCR cannot read, or seldom does, in order, without duplicates."""
     characters = dict.fromkeys(unicodedata.normalize("NFC", text))
     return [char for char in characters if not char.isspace() and not _is_readable(char)]
 
 
+def cannot_read(characters: Sequence[str]) -> str:
+    """The first unreadable characters, and the number of others."""
+    named, others = " ".join(characters[:_MAX_NAMED]), len(characters) - _MAX_NAMED
+    return f"local OCR cannot read {named}" + (f" and {others} more" if others > 0 else "")
+
+
 @lru_cache(maxsize=65536)
 def _is_readable(char: str) -> bool:
-    return alphabet().issuperset(fold_character(char))
+    return char not in _SELDOM_READ and alphabet().issuperset(fold_character(char))
 
 
 @cache
 def alphabet() -> frozenset[str]:
-    """The characters that the recognition model can output, except rare ideographs above U+FFFF."""
-    chars: set[str] = set()
+    """The characters in the dictionary of the recognition model: all that it can output, besides the space."""
+    chars = set("".join(_RARE_IDEOGRAPHS.split()))
     for part in _RANGES.split():
         first, _, last = part.partition("-")
         chars.update(map(chr, range(int(first, 16), int(last or first, 16) + 1)))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from visioneval.graders.text.alphabet import unreadable
+from visioneval.graders.text.alphabet import cannot_read, unreadable
 from visioneval.graders.text.config import TextGrader
+from visioneval.graders.text.scripts import languages, missing
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.checks.rules import Problems
 from visioneval.suite.entries.graders import is_video
@@ -13,15 +14,33 @@ from visioneval.suite.model import Suite
 
 
 def problems(suite: Suite, graders: Sequence[tuple[int, TextGrader]]) -> Problems:
-    """Yields the expected lines that local OCR cannot read, and judges that would have to read a video."""
+    """Yields judges, and Tesseract, that would have to read a video."""
     for index, grader in graders:
-        if grader.extract == "ocr":
-            yield from _alphabet(suite, grader)
-        elif name := next((case.id for case in _cases(suite, grader) if is_video(case)), None):
+        name = next((case.id for case in _cases(suite, grader) if is_video(case)), None)
+        if name is None:
+            continue
+        if grader.other_scripts is not None:
+            yield (
+                ("graders", index, "other_scripts"),
+                f"Tesseract reads copy in images only, but the case {name!r} is about a video: restrict 'when'",
+            )
+        if grader.extract != "ocr":
             yield (
                 ("graders", index, "extract"),
                 f"a judge reads copy in images only, but the case {name!r} is about a video: use 'extract: ocr'",
             )
+
+
+def warnings(suite: Suite, graders: Sequence[tuple[int, TextGrader]]) -> Problems:
+    """Yields the expected lines with characters that local OCR cannot read, if no judge may, and what to install."""
+    for index, grader in graders:
+        if grader.extract == "ocr":
+            yield from _unreadable_lines(suite, grader)
+        if grader.other_scripts is not None:
+            copies = (case.expect.text for case in _cases(suite, grader) if case.expect.text is not None)
+            lines = (line for copy in copies for line in (*copy.required, *copy.forbidden, *copy.allowed))
+            if problem := missing({name for line in lines for name in languages(line)}):
+                yield ("graders", index, "other_scripts"), problem
 
 
 def _cases(suite: Suite, grader: TextGrader) -> Iterator[TestCase]:
@@ -31,15 +50,18 @@ def _cases(suite: Suite, grader: TextGrader) -> Iterator[TestCase]:
             yield case
 
 
-def _alphabet(suite: Suite, grader: TextGrader) -> Problems:
+def _unreadable_lines(suite: Suite, grader: TextGrader) -> Problems:
     for index, case in enumerate(suite.cases):
         expected = case.expect.text
-        if expected is None or (grader.when and not grader.when.fits(case.id, case.task_type, case.tags)):
+        if expected is None or not grader.is_for(case):
             continue
         for key in ("required", "forbidden", "allowed"):
             for at, line in enumerate(getattr(expected, key)):
-                if foreign := unreadable(line):
+                by_tesseract = languages(line)
+                if (characters := unreadable(line)) and not (by_tesseract and grader.other_scripts):
+                    advice = "" if is_video(case) else "; 'extract: [ocr, judge]' lets a judge read it"
+                    advice += ", or 'other_scripts: tesseract' Tesseract" if advice and by_tesseract else ""
                     yield (
                         ("cases", index, "expect", "text", key, at),
-                        f"local OCR cannot read {' '.join(foreign)}: use a text grader with 'extract: judge'",
+                        f"{cannot_read(characters)}, so this line may be undecided (null){advice}",
                     )

@@ -24,8 +24,9 @@ from visioneval.suite.entries.panels import JudgeNames, PanelOptions
 from visioneval.suite.entries.recorded_answers import RecordedAnswer, is_texts
 from visioneval.types import Metric
 
-_OCR_VERSION = "5"
-"""Rises when the same image may get another score. A judge's text is compared as before."""
+_OCR_VERSION = "6"
+_JUDGE_VERSION = "2"
+"""Each rises when the same image, or the same text of a judge, may get another score."""
 
 TextScore = Literal["word_accuracy", "ned", "complete"]
 _SCORES: Mapping[TextScore, Metric] = {"word_accuracy": SHARE_UP, "ned": SHARE_DOWN, "complete": YES}
@@ -77,6 +78,19 @@ class TextGrader(BaseGrader, PanelOptions):
     min_confidence: Share = Field(
         default=0.5, description="OCR readings below this confidence (0 to 1) do not count as text."
     )
+    spaces: Literal["exact", "loose"] = Field(
+        default="exact",
+        exclude_if=lambda spaces: spaces == "exact",  # the default: its hash stays the same
+        description="exact: a required line must have its spaces, and none within a word. loose: spaces do not matter. "
+        "In videos, they never do.",
+    )
+
+    other_scripts: Literal["tesseract"] | None = Field(
+        default=None,
+        exclude_if=lambda scripts: scripts is None,
+        description="tesseract: the installed program tesseract reads lines of scripts that OCR's models do not know, "
+        "such as Cyrillic, Greek with accents, Arabic, Hebrew, Hindi, Thai, Vietnamese and Korean. Of images only.",
+    )
 
     measure: tuple[TextScore, ...] = Field(
         default=(),
@@ -108,9 +122,15 @@ class TextGrader(BaseGrader, PanelOptions):
             raise ValueError("describe needs a judge: set extract to judge or [ocr, judge]")
         return self
 
+    @model_validator(mode="after")
+    def _who_reads_other_scripts(self) -> Self:
+        if self.other_scripts is not None and self.extract != "ocr":
+            raise ValueError("a judge reads all scripts: remove other_scripts, or set extract to ocr")
+        return self
+
     @property
     def version(self) -> str | None:
-        return None if self.extract == "judge" else _OCR_VERSION
+        return _JUDGE_VERSION if self.extract == "judge" else _OCR_VERSION
 
     @property
     def judge_names(self) -> tuple[str, ...]:

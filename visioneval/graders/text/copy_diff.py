@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -124,6 +125,26 @@ def _next_row(row: list[int], target: str, char: str) -> list[int]:
     return next_row
 
 
+def split(line: Copy, reads: Sequence[str]) -> list[str]:
+    """The parts of a line, in its own words and spaces, that stand in place of the texts that were read."""
+    read, ends = "".join(reads), set(accumulate(map(len, reads)))
+    rows = _rows(line, read)
+    line_end, read_end = len(line.chars), len(read)
+    cuts = {read_end: line_end}
+    while line_end and read_end:
+        distance = rows[read_end][line_end]
+        if distance == rows[read_end - 1][line_end - 1] + (line.chars[line_end - 1] != read[read_end - 1]):
+            line_end, read_end = line_end - 1, read_end - 1
+        elif distance == rows[read_end][line_end - 1] + 1:
+            line_end -= 1
+        else:
+            read_end -= 1
+        if read_end in ends:
+            cuts.setdefault(read_end, line_end)
+    stops = [0, *(cuts.get(end, 0) for end in accumulate(map(len, reads)))]
+    return [line.cut(start, end) for start, end in pairwise(stops)]
+
+
 def differences(line: Copy, read: str) -> tuple[str, ...]:
     """The edits in words, such as "missing T at 4". Positions count from 1 in the line as written.
 
@@ -135,10 +156,16 @@ def differences(line: Copy, read: str) -> tuple[str, ...]:
     return (*steps[:_MAX_DIFFERENCES], f"{len(steps) - _MAX_DIFFERENCES} more")
 
 
-def _steps(line: Copy, read: str) -> list[str]:
+def _rows(line: Copy, read: str) -> list[list[int]]:
+    """Row i has the distances of the first i characters that were read to each start of the line."""
     rows = [list(range(len(line.chars) + 1))]
     for char in read:
         rows.append(_next_row(rows[-1], line.chars, char))
+    return rows
+
+
+def _steps(line: Copy, read: str) -> list[str]:
+    rows = _rows(line, read)
     steps: list[str] = []
     line_end, read_end = len(line.chars), len(read)
     while line_end or read_end:

@@ -11,11 +11,21 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from visioneval.characters import is_ignorable
-from visioneval.graders.text.alphabet import APOSTROPHE, BULLET, ELLIPSIS, HYPHEN, QUOTE, fold_character
+from visioneval.graders.text.alphabet import (
+    APOSTROPHE,
+    BULLET,
+    COMMA,
+    DEGREE,
+    ELLIPSIS,
+    HYPHEN,
+    LOW_QUOTE,
+    QUOTE,
+    fold_character,
+)
 
 Corners = tuple[tuple[float, float], tuple[float, float], tuple[float, float], tuple[float, float]]
 Span = tuple[int, int, int]
@@ -41,13 +51,16 @@ class Reading:
 
     ``confidence`` is 0 to 1. ``corners`` are pixels (x, y), clockwise from the top left of the text; ``None``
     if the reader gives no position. ``shown`` are positions in ``text`` whose glyph shows another character than
-    was read, with that character.
+    was read, with that character. ``read_as`` is what was read, if the text is the one that the place shows after it
+    was weighed; ``possible`` is a text that it may show.
     """
 
     text: str
     confidence: float = 1.0
     corners: Corners | None = None
     shown: tuple[tuple[int, str], ...] = ()
+    read_as: str | None = None
+    possible: str | None = None
 
     @property
     def shown_text(self) -> str:
@@ -97,11 +110,18 @@ def copy_of(text: str, *, fold: bool) -> Copy:
 
 
 def _merge(before: str, char: str) -> str | None:
-    """The single character for two marks in a row: "..." becomes "…", and "--" becomes "—"."""
+    """The single character for two marks in a row: "..." becomes "…", "--" becomes "—", and ",," becomes "„".
+
+    "5°℃" is "5°C" too.
+    """
     if char == HYPHEN and before == HYPHEN:
         return HYPHEN
     if char == APOSTROPHE and before == APOSTROPHE:
         return QUOTE
+    if char == COMMA and before == COMMA:
+        return LOW_QUOTE
+    if char == DEGREE and before == DEGREE:
+        return DEGREE
     if char in (".", ELLIPSIS) and before in (".", ELLIPSIS):
         return ELLIPSIS
     return None
@@ -112,15 +132,22 @@ def skeleton(chars: str) -> str:
     return chars.translate(_SKELETON)
 
 
+def lower_case(chars: str) -> str:
+    """The characters in lower case, each as one; the length does not change."""
+    return "".join(char.lower() if len(char.lower()) == 1 else char for char in chars)
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
-    """All readings: texts as read and as the glyphs show them, the edges in each, and what may follow each."""
+    """All readings: texts as read and as the glyphs show them, the edges in each, what may follow each, and what may
+    follow it if both are whole."""
 
     copies: tuple[Copy, ...]
     shown_chars: tuple[str, ...]
     skeletons: tuple[str, ...]
     edges: tuple[frozenset[int], ...]
     follows: tuple[tuple[int, ...], ...]
+    near: tuple[frozenset[int], ...]
 
     def length(self, index: int) -> int:
         """The number of compared characters of a reading."""
@@ -132,7 +159,12 @@ class Page:
 
 
 def page_of(
-    readings: Sequence[Reading], follows: Sequence[Sequence[int]], expected: Iterable[Copy], *, fold: bool
+    readings: Sequence[Reading],
+    follows: Sequence[Sequence[int]],
+    near: Sequence[frozenset[int]],
+    expected: Iterable[Copy],
+    *,
+    fold: bool,
 ) -> Page:
     """Prepares readings for the search. ``expected`` are lines whose words the reader may have joined."""
     copies = tuple(copy_of(reading.text, fold=fold) for reading in readings)
@@ -145,7 +177,14 @@ def page_of(
         tuple(skeleton(copy.chars) if fold else copy.chars for copy in copies),
         tuple(frozenset(_edges(copy, pieces)) for copy in copies),
         tuple(tuple(after) for after in follows),
+        tuple(near),
     )
+
+
+def in_lower_case(page: Page) -> Page:
+    """The page with all text in lower case, at the same positions."""
+    copies = tuple(replace(copy, chars=lower_case(copy.chars)) for copy in page.copies)
+    return replace(page, copies=copies, shown_chars=tuple(map(lower_case, page.shown_chars)))
 
 
 def occurrences(page: Page, needle: str, *, alike: bool = False) -> list[Match]:
@@ -162,6 +201,11 @@ def occurrences(page: Page, needle: str, *, alike: bool = False) -> list[Match]:
             for start in sorted(page.edges[index]):
                 if start < len(text) and target and text[start] == target[0]:
                     matches.update(dict.fromkeys(_matches_at(page, texts, index, start, target)))
+    return simplest_first(page, matches)
+
+
+def simplest_first(page: Page, matches: Iterable[Match]) -> list[Match]:
+    """One whole reading first, then parts of one, then several."""
     return sorted(matches, key=lambda match: (len(match), _unmatched_length(page, match), match))
 
 
@@ -215,7 +259,7 @@ def _edges_in_word(word: str) -> Iterator[int]:
     yield from range(len(word.rstrip("".join(_TRAILING))), len(word))
     for position in range(1, len(word)):
         pair = word[position - 1 : position + 1]
-        if any(map(_ideographic, pair)) or any(_separates(word, index) for index in (position - 1, position)):
+        if any(map(is_ideographic, pair)) or any(_separates(word, index) for index in (position - 1, position)):
             yield position
 
 
@@ -225,7 +269,7 @@ def _separates(word: str, index: int) -> bool:
     return word[index] in _SEPARATORS and not within_number
 
 
-def _ideographic(char: str) -> bool:
+def is_ideographic(char: str) -> bool:
     """Whether the script of the character has no spaces between words: Han and kana."""
     return "\u3040" <= char <= "\u30ff" or "\u3400" <= char <= "\u9fff" or char == "々"
 

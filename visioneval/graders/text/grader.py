@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 from unicodedata import unidata_version
 
 from visioneval.aio import run_in_thread
-from visioneval.errors import GraderError, ProviderError
+from visioneval.errors import ProviderError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import Measure
 from visioneval.graders.pixels.difference import SCORE_DIGITS, TOOL_VERSIONS
 from visioneval.graders.text import judge as text_judge
+from visioneval.graders.text import reasons, second_look
 from visioneval.graders.text.config import TextGrader, unreadable_characters
-from visioneval.graders.text.copy_check import CopyCheck, CopyPair, Miss, check
-from visioneval.graders.text.copy_match import Corners, Reading
+from visioneval.graders.text.copy_check import CopyCheck, check, other_spaces, with_spaces
+from visioneval.graders.text.copy_match import Reading
+from visioneval.graders.text.other_scripts import Foreign, read_other_scripts
 from visioneval.graders.text.reading import contrast, ocr
+from visioneval.graders.text.reading.line_looks import LineLooks, look_at_lines
 from visioneval.graders.text.text_scores import normalized_edit_distance, word_accuracy
 from visioneval.graders.text.video import grade_video
 from visioneval.judging.ask import OffSchemaError, reply_texts
-from visioneval.media.images import encode_png, load_image, on_background, room_for
+from visioneval.media.images import load_image, room_for, size_of
 from visioneval.providers.base import Reply
 from visioneval.suite.cases.case import ExpectText
 from visioneval.types import Score
 
-_MAX_CROPS = 20
 SHORT = 500
 """Up to this many characters are compared in the event loop: a thread would take longer."""
 
@@ -43,26 +43,37 @@ class Text:
         self._config = config
 
     async def grade(self, context: GradingContext) -> Grade:
-        """Reads and compares. Raises ``GraderError`` if OCR cannot read the expected characters."""
+        """Reads and compares. Raises ``GraderError``."""
         expected = context.case.expect.text
         if expected is None:
             return Grade(scores={})
         by_judge = self._config.extract != "ocr"
         if self._config.extract == "judge" or (by_judge and unreadable_characters(expected)):
             return await self._by_judge(context, expected)
-        _refuse_unreadable(expected)
         if context.generated.is_video:
             return await grade_video(self._config, context, expected, _tool_versions)
         path = context.generated.path
-        readings = (await context.once_per_panel("ocr", lambda: context.measure(_reading(path)))).readings
-        comparison = await context.once_per_panel(
-            "comparison", lambda: context.measure(self._comparison(path, readings, expected))
-        )
+        first = (await context.once_per_panel("ocr", lambda: context.measure(_reading(path)))).readings
+        seen = Foreign(first, frozenset(), {})
+        comparison = await context.once_per_panel("comparison", lambda: self._compare(context, seen, expected))
+        if second_look.is_needed(first, expected, passed=comparison.passed, size=size_of(path)):
+            again = self._second_look(path, first, expected)
+            looked = (await context.once_per_panel("second look", lambda: context.measure(again))).readings
+            seen = Foreign(looked, frozenset(), {})
+        if self._config.other_scripts is not None:
+            limit = self._config.min_confidence
+            seen = await read_other_scripts(context, seen.readings, expected, limit, _tool_versions())
+        if seen.readings != first or seen.legible:
+            final = seen
+            comparison = await context.once_per_panel(
+                "final comparison", lambda: self._compare(context, final, expected)
+            )
+        readings, compared = seen.readings, comparison
+        if compared.spaces and self._config.spaces == "exact":
+            comparison = await context.once_per_panel("spaces", lambda: _with_spaces(context, readings, compared))
         measured = await self._measured(readings, expected)
-        ocr_grade = _grade(self._config, expected, readings, comparison, "ocr", measured, ocr.tool_versions())
-        if comparison.doubtful_extra:
-            doubtful = await asyncio.to_thread(_doubtful_extra, self._config, context, readings, comparison)
-            ocr_grade = replace(ocr_grade, details={**ocr_grade.details, "doubtful_extra": doubtful})
+        tools = {**ocr.tool_versions(), **seen.tool_versions}
+        ocr_grade = _grade(self._config, expected, readings, comparison, "ocr", measured, tools)
         if comparison.passed or not by_judge:
             return ocr_grade
         judge_grade = await self._by_judge(context, expected)
@@ -72,14 +83,32 @@ class Text:
             tool_versions=ocr_grade.tool_versions,
         )
 
-    def _comparison(self, path: Path, readings: Sequence[Reading], expected: ExpectText) -> Measure[CopyCheck]:
+    async def _compare(self, context: GradingContext, seen: Foreign, expected: ExpectText) -> CopyCheck:
         """A measure of its own, so that other expected lines need no OCR, and a replay no comparison."""
+        limit, readings, legible = self._config.min_confidence, seen.readings, seen.legible
+        return await context.measure(
+            Measure(
+                "comparison of copy",
+                {"output": context.generated.path},
+                lambda: check(readings, expected, fold=True, min_confidence=limit, legible=legible),
+                CopyCheck,
+                options={
+                    "expected": expected.model_dump(),
+                    "min_confidence": limit,
+                    "readings": list(readings),
+                    "legible": sorted(legible),
+                },
+                tool_versions=_tool_versions(),
+            )
+        )
+
+    def _second_look(self, path: Path, readings: Sequence[Reading], expected: ExpectText) -> Measure[OcrReadings]:
         limit = self._config.min_confidence
         return Measure(
-            "comparison of copy",
+            "second look at text",
             {"output": path},
-            lambda: check(readings, expected, fold=True, min_confidence=limit),
-            CopyCheck,
+            partial(_look_again, path, readings, expected, limit),
+            OcrReadings,
             options={"expected": expected.model_dump(), "min_confidence": limit, "readings": list(readings)},
             tool_versions=_tool_versions(),
         )
@@ -110,6 +139,8 @@ class Text:
             return _unread_grade(self._config, context, (), str(error))
         size = sum(len(reading.text) for reading in judge_reading.readings)
         comparison = await run_in_thread(_check_unfolded, judge_reading.readings, expected, when=size > SHORT)
+        if self._config.spaces == "exact":
+            comparison = with_spaces(comparison, judge_reading.readings, fold=False)
         measured = await self._measured(judge_reading.readings, expected)
         graded = _grade(self._config, expected, judge_reading.readings, comparison, "judge", measured, {})
         return replace(
@@ -142,35 +173,27 @@ def _read(path: Path) -> OcrReadings:
         return OcrReadings(tuple(contrast.read(load_image(path))))
 
 
-def _doubtful_extra(
-    config: TextGrader, context: GradingContext, readings: Sequence[Reading], comparison: CopyCheck
-) -> list[dict[str, Any]]:
-    """The doubtful text for the record, with a crop of each of the first signs."""
-    path = context.generated.path
+def _look_again(path: Path, readings: Sequence[Reading], expected: ExpectText, limit: float) -> OcrReadings:
     with room_for(path):
-        loaded = load_image(path)
-        image = on_background(loaded, contrast.backgrounds(loaded)[0])
-    items: list[dict[str, Any]] = []
-    for number, extra in enumerate(comparison.doubtful_extra, 1):
-        item = {"text": extra.text, "confidence": extra.confidence, "reading": extra.reading}
-        corners = readings[extra.reading].corners
-        if corners is not None and number <= _MAX_CROPS:
-            data = encode_png(image.crop(_around(corners, image.size)))
-            item["crop"] = context.save(f"{config.key}.doubtful_extra.{number}.png", data)
-        items.append(item)
-    return items
+        images = contrast.on_backgrounds(load_image(path))
+        return OcrReadings(tuple(second_look.look_again(images, readings, expected, limit)))
 
 
-def _around(corners: Corners, size: tuple[int, int]) -> tuple[int, int, int, int]:
-    """The upright box around the corners, with a margin of half its smaller side."""
-    (left, top), (right, bottom) = map(min, zip(*corners, strict=True)), map(max, zip(*corners, strict=True))
-    margin = min(right - left, bottom - top) / 2
-    return (
-        max(int(left - margin), 0),
-        max(int(top - margin), 0),
-        min(int(right + margin) + 1, size[0]),
-        min(int(bottom + margin) + 1, size[1]),
+async def _with_spaces(context: GradingContext, readings: Sequence[Reading], comparison: CopyCheck) -> CopyCheck:
+    """The comparison with spaces, after another look at the lines that were read with other ones."""
+    path = context.generated.path
+    indices = other_spaces(comparison, readings)
+    doubted = [readings[index] for index in indices]
+    measure = Measure(
+        "spaces of lines",
+        {"output": path},
+        lambda: look_at_lines(path, doubted),
+        LineLooks,
+        options={"readings": doubted},
+        tool_versions=_tool_versions(),
     )
+    looks = (await context.measure(measure)).looks
+    return with_spaces(comparison, readings, fold=True, looks=dict(zip(indices, looks, strict=True)))
 
 
 def _check_unfolded(readings: Sequence[Reading], expected: ExpectText) -> CopyCheck:
@@ -195,11 +218,6 @@ def _with_criteria(graded: Grade, key: str, judge_reading: text_judge.JudgeReadi
     return replace(graded, scores={**graded.scores, key: False}, reasons={key: reason})
 
 
-def _refuse_unreadable(expected: ExpectText) -> None:
-    if characters := unreadable_characters(expected):
-        raise GraderError(f"local OCR cannot read {' '.join(characters[:10])}: use a text grader with 'extract: judge'")
-
-
 def _grade(
     config: TextGrader,
     expected: ExpectText,
@@ -216,95 +234,11 @@ def _grade(
     scores |= measured
     if expected.extra == "forbid":
         scores[f"{key}.doubtful_extra"] = len(comparison.doubtful_extra)
-    doubts = "; ".join(_doubts(comparison))
-    if doubts and config.extract == "ocr":
-        doubts += "; 'extract: [ocr, judge]' lets a judge decide"
-    reasons = [*_failures(comparison), *_extra_reasons(config, comparison, reader), *filter(None, [doubts])]
+    doubts = reasons.doubts(config, comparison)
     return Grade(
         scores=scores,
-        reasons={key: "; ".join(reasons) or _success_reason(expected, comparison)},
-        details=_details(config, readings, comparison, reader),
+        reasons={key: reasons.reason(config, expected, readings, comparison, reader)},
+        details=reasons.details(config, readings, comparison, reader),
         error=f"OCR cannot decide: {doubts}" if doubts and None in scores.values() else None,
         tool_versions=tool_versions,
     )
-
-
-def _failures(comparison: CopyCheck) -> Iterator[str]:
-    yield from dict.fromkeys(map(_missing_reason, comparison.missing))
-    for pair in comparison.forbidden:
-        yield f'forbidden "{pair.line}" is present' + ("" if pair.read == pair.line else f', read as "{pair.read}"')
-
-
-def _extra_reasons(config: TextGrader, comparison: CopyCheck, reader: str) -> Iterator[str]:
-    """One reason for each extra text, and what the user can do about those that may be there."""
-    if not comparison.extra:
-        return
-    for extra in comparison.extra:
-        notes = [f"in {extra.context}"] if extra.context else []
-        notes += [f"confidence {extra.confidence:.2f}"] if reader == "ocr" else []
-        yield f"extra text: {extra.text}" + (f" ({', '.join(notes)})" if notes else "")
-    hint = "list text that may be there under 'allowed'"
-    yield hint + (f", or raise 'min_confidence' ({config.min_confidence:g})" if reader == "ocr" else "")
-
-
-def _missing_reason(miss: Miss) -> str:
-    text = f'missing "{miss.line}"'
-    if miss.want > 1:
-        text += f" ({miss.have} of {miss.want} found)"
-    if miss.faint is not None:
-        return f"{text}: read only at confidence {miss.faint:.2f}, which is too low"
-    if miss.nearest is None:
-        return f"{text}: nothing similar was read"
-    return f'{text}: the nearest text is "{miss.nearest}" ({", ".join(miss.differences)})'
-
-
-def _doubts(comparison: CopyCheck) -> Iterator[str]:
-    for pair in comparison.unsettled:
-        yield f'"{pair.line}" was read as "{pair.read}", which differs only in look-alike characters'
-    for pair in comparison.unsettled_forbidden:
-        yield f'forbidden "{pair.line}" may be present: "{pair.read}" differs only in look-alike characters or spaces'
-
-
-def _success_reason(expected: ExpectText, comparison: CopyCheck) -> str:
-    count = len(expected.required)
-    parts = ["required line found" if count == 1 else f"all {count} required lines found"] if count else []
-    parts += ["nothing forbidden"] if expected.forbidden else []
-    parts += ["nothing extra"] if expected.extra == "forbid" else []
-    doubtful = [f"{extra.text} (confidence {extra.confidence:.2f})" for extra in comparison.doubtful_extra]
-    parts += [f"doubtful extra: {', '.join(doubtful)}"] if doubtful else []
-    return ", ".join(parts)
-
-
-def _details(config: TextGrader, readings: Sequence[Reading], comparison: CopyCheck, reader: str) -> dict[str, Any]:
-    """The details for the record, ready for JSON. Boxes are four corners in pixels."""
-    return {
-        "extract": reader,
-        "lines": [
-            {
-                "text": reading.text,
-                **({"shown_text": reading.shown_text} if reading.shown else {}),
-                "confidence": reading.confidence,
-                "box": [list(corner) for corner in reading.corners or ()],
-                "counted": reading.confidence >= config.min_confidence,
-            }
-            for reading in readings
-        ],
-        "found": _pairs(comparison.matched),
-        "missing": [
-            {
-                "line": miss.line,
-                "nearest": miss.nearest,
-                "differences": list(miss.differences),
-                "edits": miss.edits,
-            }
-            for miss in comparison.missing
-        ],
-        "forbidden": _pairs(comparison.forbidden),
-        "extra": [extra.label for extra in comparison.extra],
-        "unsettled": _pairs((*comparison.unsettled, *comparison.unsettled_forbidden)),
-        "folded": dict(comparison.folded),
-    }
-
-
-def _pairs(pairs: Sequence[CopyPair]) -> list[dict[str, Any]]:
-    return [{"line": pair.line, "read": pair.read, "readings": list(pair.readings)} for pair in pairs]

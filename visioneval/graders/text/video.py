@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -17,9 +18,13 @@ from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import Measure
 from visioneval.graders.pixels.difference import SCORE_DIGITS
 from visioneval.graders.text.config import TextGrader
-from visioneval.graders.text.copy_check import CopyCheck, Miss, check
+from visioneval.graders.text.copy_check import CopyCheck, check
+from visioneval.graders.text.copy_hits import CopyPair
+from visioneval.graders.text.copy_instead import Miss
 from visioneval.graders.text.copy_match import Reading, copy_of
+from visioneval.graders.text.doubts import extra_doubt, forbidden_doubt, line_doubt, quoted
 from visioneval.graders.text.reading import contrast
+from visioneval.graders.text.reasons import no_text, read_instead
 from visioneval.graders.text.text_scores import normalized_edit_distance, word_accuracy
 from visioneval.media.video import sample_images
 from visioneval.suite.cases.case import ExpectText
@@ -46,10 +51,10 @@ class VideoReadings:
 
 @dataclass(frozen=True, slots=True)
 class LineSeen:
-    """Where a required line is read: a sign for each sampled frame, ``None`` if only look-alikes decide.
+    """Where a required line is read: a sign for each sampled frame, ``None`` if that frame does not decide.
 
     ``edits`` counts the characters to change in the frame in which it is read best, and ``miss`` is what that frame
-    shows instead.
+    shows instead. ``doubt`` is what may be it in the first frame that does not decide.
     """
 
     line: str
@@ -57,6 +62,7 @@ class LineSeen:
     seen: tuple[bool | None, ...]
     edits: int
     miss: Miss | None
+    doubt: CopyPair | None
 
     def is_shown(self, least: int) -> bool | None:
         """Whether at least this many frames show it."""
@@ -124,13 +130,14 @@ class _VideoCopy:
         self._extra = self._lasting(lambda comparison: [extra.label for extra in comparison.extra])
         self._doubtful = self._lasting(lambda comparison: [extra.label for extra in comparison.doubtful_extra])
         self._forbidden = self._pairs(lambda comparison: comparison.forbidden)
-        self._uncertain = self._pairs(lambda comparison: comparison.unsettled_forbidden)
+        self._uncertain = self._first(lambda comparison: comparison.unsettled_forbidden, 1)
+        self._maybe_extra = self._first(lambda comparison: comparison.unsettled_extra, config.min_frames)
 
     def grade(self, tool_versions: dict[str, str]) -> Grade:
         """The grade of the video."""
         key, shown = self._config.key, [line.is_shown(self._config.min_frames) for line in self._lines]
         failures = list(self._failures())
-        is_decided = None not in shown and not self._uncertain
+        is_decided = None not in shown and not self._uncertain and not self._maybe_extra
         scores: dict[str, Score] = {key: False if failures else True if is_decided else None}
         if self._lines:
             scores |= self._line_scores(shown)
@@ -194,27 +201,34 @@ class _VideoCopy:
                 times.setdefault((pair.line, pair.read), []).append(frame.seconds)
         return times
 
+    def _first(self, pairs_of: Callable[[CopyCheck], Sequence[CopyPair]], least: int) -> list[CopyPair]:
+        """One pair for each line and text in at least this many frames."""
+        counts = Counter(pair for comparison in self._comparisons for pair in _one_each(pairs_of(comparison)))
+        return [pair for pair, count in counts.items() if count >= least]
+
     def _failures(self) -> Iterator[str]:
         least, count = self._config.min_frames, len(self._frames)
         for line in self._lines:
             if line.is_shown(least) is False:
-                text = (
-                    f'"{line.line}" is in {line.seen.count(True)} of {count} sampled frames, at least {least} expected'
-                )
-                nearest = line.miss.nearest if line.miss else None
-                yield text + (f': the nearest text is "{nearest}"' if nearest and not line.seen.count(True) else "")
+                seen = line.seen.count(True)
+                text = f"{quoted(line.line)} is in {seen} of {count} sampled frames, at least {least} expected"
+                instead = None if line.miss is None or any(line.seen) else read_instead(line.miss) or self._no_text()
+                yield f"{text}: {instead}" if instead else text
         for (line_text, read), seconds in self._forbidden.items():
-            as_read = "" if read == line_text else f', read as "{read}"'
-            yield f'forbidden "{line_text}" is present at {seconds[0]:.2f} s{as_read}'
+            as_read = "" if read == line_text else f", read as {quoted(read)}"
+            yield f"forbidden {quoted(line_text)} is present at {seconds[0]:.2f} s{as_read}"
         for text, seconds in self._extra.items():
             yield f"extra text: {text} (in {len(seconds)} of {count} sampled frames, from {seconds[0]:.2f} s)"
 
+    def _no_text(self) -> str | None:
+        return None if any(frame.readings for frame in self._frames) else no_text("in the sampled frames")
+
     def _doubts(self, shown: Sequence[bool | None]) -> Iterator[str]:
         for line, is_shown in zip(self._lines, shown, strict=True):
-            if is_shown is None:
-                yield f'"{line.line}" was read as text that differs only in look-alike characters'
-        for line_text, read in self._uncertain:
-            yield f'forbidden "{line_text}" may be present: "{read}" differs only in look-alike characters or spaces'
+            if is_shown is None and line.doubt is not None:
+                yield line_doubt(line.doubt)
+        yield from map(forbidden_doubt, self._uncertain)
+        yield from map(extra_doubt, self._maybe_extra)
 
     def _success(self) -> str:
         parts = [f"all required lines are in at least {self._config.min_frames} of {len(self._frames)} sampled frames"]
@@ -271,4 +285,10 @@ def _line_seen(line: str, expected: ExpectText, comparisons: Sequence[CopyCheck]
         edits = 0 if miss is None else miss.edits
         best = (edits, miss) if best is None or edits < best[0] else best
     assert best is not None
-    return LineSeen(line, copies, tuple(seen), *best)
+    doubts = (pair for comparison in comparisons for pair in comparison.unsettled if pair.line == line)
+    return LineSeen(line, copies, tuple(seen), *best, next(doubts, None))
+
+
+def _one_each(pairs: Sequence[CopyPair]) -> set[CopyPair]:
+    """The pairs without the places, which are others in each frame."""
+    return {replace(pair, spans=()) for pair in pairs}

@@ -35,7 +35,7 @@ def suite_warnings(suite: Suite) -> Iterator[SuiteWarning]:
     yield from (SuiteWarning(loc, message) for loc, message in unreadable_addresses(suite))
     for name, graders in graders_by_type(suite).items():
         if check := check_of(GRADERS, name, "warnings"):
-            yield from (SuiteWarning(loc, message) for loc, message in check(graders))
+            yield from (SuiteWarning(loc, message) for loc, message in check(suite, graders))
 
 
 def _idle_gates(suite: Suite) -> Iterator[tuple[Loc, str]]:

@@ -19,6 +19,8 @@ _WORD_GAP = 1.5
 """Boxes at most this many heights apart belong to one run of words; a gutter is wider."""
 _LINE_GAP = 1.5
 """Rows at most this many heights apart belong to one paragraph."""
+_NEAR = 1.5
+"""Boxes at most this many heights of the higher one apart are read together, if both are whole readings."""
 _MAX_TILT = math.radians(40)
 
 
@@ -66,6 +68,28 @@ def follows(readings: Sequence[Reading]) -> tuple[tuple[int, ...], ...]:
     right = [_next_in_row(boxes, index) for index in range(len(boxes))]
     runs = _runs(boxes, right)
     return tuple(_following(boxes, right, runs, index) for index in range(len(boxes)))
+
+
+def near(readings: Sequence[Reading]) -> tuple[frozenset[int], ...]:
+    """For each reading, those that a person may read after it as they are beside or below it, of any size.
+
+    None without corners.
+    """
+    corners = [reading.corners for reading in readings if reading.corners is not None]
+    if len(corners) < len(readings):
+        return tuple(frozenset() for _ in readings)
+    boxes = _leveled_boxes(corners)
+    return tuple(
+        frozenset(other for other, after in enumerate(boxes) if after is not box and _is_near(box, after))
+        for box in boxes
+    )
+
+
+def _is_near(box: _Box, after: _Box) -> bool:
+    height = max(box.height, after.height)
+    apart = max(after.left - box.right, box.left - after.right), max(after.top - box.bottom, box.top - after.bottom)
+    is_before = after.bottom <= box.top or (box.beside(after) and after.right <= box.left)
+    return max(apart) <= _NEAR * height and not is_before
 
 
 def _leveled_boxes(corners: Sequence[Corners]) -> list[_Box]:

@@ -145,7 +145,7 @@ function showItem(item) {
   const draft = readDraft();
   watch.begin(draft.seconds ?? 0);
   $("prompt").textContent = item.prompt;
-  const facts = [["Criteria", item.criteria], ["Region", item.region], ["Case", item.case]];
+  const facts = [["Criteria", item.criteria], ["Region", item.region], ["Text", item.text], ["Case", item.case]];
   $("facts").replaceChildren(
     ...facts.filter(([, text]) => text).map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text))),
   );

@@ -1,6 +1,6 @@
 // Details of a grader: known fields have a dedicated renderer, others are rendered by shape.
 
-const HIDDEN = new Set(["box", "readings", "difference_map", "over_time", "prompt_sha256"]);
+const HIDDEN = new Set(["readings", "difference_map", "over_time", "prompt_sha256"]);
 const FORMS = { lines: readLines, crops: cropsOf, replies: repliesOf, questions: questionsOf };
 
 function graderSection(grader, detail) {
@@ -31,10 +31,11 @@ function panelOf(judges, detail) {
 
 const isTable = (value) => Array.isArray(value) && value.some((item) => item !== null && typeof item === "object" && !Array.isArray(item));
 
-const TITLES = { folded: "compared as", reply_shape: "form of the judge's reply", registration: "alignment with the input" };
+const TITLES = { folded: "compared as", reply_shape: "form of the judge's reply", registration: "alignment with the input", box: "place" };
 const spaced = (name) => TITLES[name] ?? name.replaceAll("_", " ");
 
 function isShown(name, value) {
+  if (name === "box") return isBox(value);
   if (HIDDEN.has(name) || value === null || value === undefined || value === "") return false;
   if (Array.isArray(value)) return value.length > 0;
   return typeof value !== "object" || Object.values(value).some((inner) => isShown("", inner));
@@ -68,16 +69,17 @@ function pairsOf(value, detail) {
     return el("span", { class: "inline" }, entries.map(([name, inner]) => el("span", {}, el("i", { text: spaced(name) }), renderValue(inner, detail))));
   }
   return el("dl", { class: "pairs" }, entries
-    .flatMap(([name, inner]) => [el("dt", { text: spaced(name) }), el("dd", {}, renderValue(inner, detail))]));
+    .flatMap(([name, inner]) => [el("dt", { text: spaced(name) }), el("dd", {}, renderField(name, inner, detail))]));
 }
 
-/** A table of similar rows, such as questions with expected and given answers. Omits empty columns. */
+/** A table of similar rows, such as questions with expected and given answers: places first, without empty columns. */
 function tableOf(rows, detail) {
-  const names = [...new Set(rows.flatMap((row) => Object.keys(row).filter((name) => isShown(name, row[name]))))];
+  const names = [...new Set(rows.flatMap((row) => Object.keys(row).filter((name) => isShown(name, row[name]))))]
+    .sort((a, b) => (b === "box") - (a === "box"));
   return el("div", { class: "scroll" }, el("table", { class: "seen" },
     el("thead", {}, el("tr", {}, names.map((name) => el("th", { scope: "col", text: spaced(name) })))),
     el("tbody", {}, rows.map((row) => el("tr", { class: isWrong(row) ? "wrong" : "" },
-      names.map((name) => el("td", {}, isShown(name, row[name]) ? renderValue(row[name], detail) : "")))))));
+      names.map((name) => el("td", {}, !isShown(name, row[name]) ? "" : name === "box" ? placeOf(row.box, detail) : renderValue(row[name], detail))))))));
 }
 
 /** Questions about an image: expected answer, given answer and score; other fields in small text below. */

@@ -20,7 +20,7 @@ function modesOf(detail) {
       if (spot && output?.src) modes.push({ name: maps ? `Failure (${grader.key})` : "Failure", render: () => marked(output, spot) });
     }
     const boxed = textBoxesOf(grader);
-    if (boxed.length && output) modes.push({ name: texts ? `Text (${grader.key})` : "Text", render: () => boxes(output, boxed, record) });
+    if (boxed.length && output) modes.push({ name: texts ? `Text (${grader.key})` : "Text", render: () => boxes(output, boxed, placesOf(grader), record) });
   }
   for (const input of detail.inputs) modes.push({ name: detail.inputs.length > 1 ? `Input: ${input.role}` : "Input", render: () => plain(input, `input, ${input.role}`) });
   if (detail.reference) modes.push({ name: "Reference", render: () => plain(detail.reference, "reference") });
@@ -133,15 +133,49 @@ function masked(output, masks) {
     el("label", { class: "strength" }, `Tint: may change (${masks.map((mask) => mask.role).join(", ")})`, strength));
 }
 
-/** Text lines that a grader read, with their corners. */
-function textBoxesOf(grader) {
-  const lines = Array.isArray(grader.details.lines) ? grader.details.lines : [];
-  return lines.filter((line) => line && Array.isArray(line.box) && line.box.length > 2 && line.box.flat().every(Number.isFinite));
+/** Whether a value is the corners of a text, in pixels. */
+const isBox = (value) => Array.isArray(value) && value.length > 2 && value.every((corner) => Array.isArray(corner) && corner.length === 2 && corner.every(Number.isFinite));
+
+/** Text lines that a grader read, with their corners; those of OCR if a judge read the text again. */
+function textBoxesOf({ details }) {
+  return [details.lines, details.ocr?.lines].map((lines) => (Array.isArray(lines) ? lines : []).filter((line) => isBox(line?.box))).find((lines) => lines.length) ?? [];
 }
 
-function boxes(output, lines, record) {
-  const marks = lines.map((line) => svg("polygon", { points: line.box.map((corner) => corner.join(",")).join(" "), class: line.counted === false ? "read weak" : "read" },
-    svg("title", { text: `${line.text}  (${formatValue(line.confidence)})` })));
+/** The items of a grader's details that are about a place, such as a missing line with what was read instead. */
+function placesOf({ details }) {
+  const tables = Object.entries(details).filter(([name, value]) => name !== "lines" && isTable(value));
+  return tables.flatMap(([name, rows]) => rows.flatMap((row) => [row, ...(isTable(row?.parts) ? row.parts : [])]).filter((row) => isBox(row?.box))
+    .map((row) => ({ box: row.box, title: `${spaced(name)}: ${row.line ?? row.text}` })));
+}
+
+function outline(box, kind, title) {
+  return svg("polygon", { points: box.map((corner) => corner.join(",")).join(" "), class: kind }, title ? svg("title", { text: title }) : null);
+}
+
+function boxes(output, lines, places, record) {
+  const marks = [...lines.map((line) => outline(line.box, line.counted === false ? "read weak" : "read", `${line.text}  (${formatValue(line.confidence)})`)),
+    ...places.map(({ box, title }) => outline(box, "spot", title))];
   const layer = svg("svg", { class: "layer", viewBox: `0 0 ${record.width || 1} ${record.height || 1}`, preserveAspectRatio: "none", role: "img", "aria-label": `${lines.length} text lines` }, marks);
   return sheet("", imageElement(output, "output"), layer);
+}
+
+const MOST_MAGNIFIED = 4;
+const PLACE = { width: 180, height: 100 };
+
+/** A place of the output, cut out with a margin and turned so that its text is upright. */
+function placeOf(box, { output, record }) {
+  if (!record.width || output?.kind === "video" || !IMAGE_SOURCE.test(output?.src ?? "")) return el("span", { class: "note", text: "no image" });
+  const [[x0, y0], [x1, y1]] = box;
+  const angle = Math.atan2(y1 - y0, x1 - x0);
+  const turned = box.map(([x, y]) => [x * Math.cos(angle) + y * Math.sin(angle), y * Math.cos(angle) - x * Math.sin(angle)]);
+  const [left, top] = [0, 1].map((axis) => Math.min(...turned.map((corner) => corner[axis])));
+  const [wide, high] = [0, 1].map((axis) => Math.max(1, Math.max(...turned.map((corner) => corner[axis])) - [left, top][axis]));
+  const margin = Math.min(wide, high) / 2;
+  const size = [wide + 2 * margin, high + 2 * margin];
+  const scale = Math.min(MOST_MAGNIFIED, PLACE.width / size[0], PLACE.height / size[1]);
+  const image = svg("image", { href: output.src, width: record.width, height: record.height, preserveAspectRatio: "none" });
+  const view = svg("svg", { class: "place", role: "img", "aria-label": "place in the output", width: size[0] * scale, height: size[1] * scale,
+    viewBox: `${left - margin} ${top - margin} ${size.join(" ")}` }, svg("g", { transform: `rotate(${(-angle * 180) / Math.PI})` }, image, outline(box, "spot")));
+  image.addEventListener("error", () => view.replaceWith(el("span", { class: "note", text: "the file is missing" })));
+  return view;
 }

@@ -1,0 +1,75 @@
+"""Lines in scripts that OCR's models do not know, read by the installed program ``tesseract``."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image, ImageDraw, ImageFont
+
+from visioneval.errors import GraderError
+from visioneval.graders.base import Grade, GradingContext
+from visioneval.graders.text import scripts
+from visioneval.graders.text.config import TextGrader
+from visioneval.suite.cases.case import TestCase
+from visioneval.types import CaseFiles, Output, TaskType
+
+pytest.importorskip("rapidocr")
+
+from visioneval.graders.text.grader import Text
+
+pytestmark = pytest.mark.usefixtures("recorded_readings")
+needs_tesseract = pytest.mark.skipif(scripts.missing(["rus", "eng"]) is not None, reason="needs tesseract-ocr-rus")
+
+
+def graded(path: Path, **expected: Any) -> Grade:
+    with Image.open(path) as image:
+        size = image.size
+    case = TestCase.model_validate({"id": "c", "prompt": "p", "expect": {"text": expected}})
+    output = Output(path, hashlib.sha256(path.read_bytes()).hexdigest(), "image/png", *size)
+    context = GradingContext(case, TaskType.IMAGE_GENERATION, "p", None, output, CaseFiles(), lambda name, _: name)
+    return asyncio.run(Text(TextGrader(type="text", key="copy", other_scripts="tesseract")).grade(context))
+
+
+@pytest.fixture
+def sign(tmp_path: Path) -> Path:
+    try:
+        font = ImageFont.truetype("DejaVuSans.ttf", 40)
+    except OSError:
+        pytest.skip("needs the typeface DejaVu Sans")
+    image = Image.new("RGB", (600, 220), "white")
+    pen = ImageDraw.Draw(image)
+    pen.text((40, 30), "Привет, мир!", font=font, fill="black")
+    pen.text((40, 120), "SALE 50%", font=font, fill="black")
+    image.save(tmp_path / "sign.png")
+    return tmp_path / "sign.png"
+
+
+@needs_tesseract
+def test_a_line_passes_only_if_tesseract_reads_it_exactly(sign: Path) -> None:
+    grade = graded(sign, required=["Привет, мир!", "SALE 50%"], extra="forbid")
+    assert grade.scores["copy"] is True
+    assert {"tesseract", "tesseract_rus", "tesseract_eng", "rapidocr"} <= set(grade.tool_versions)
+    misspelled = graded(sign, required=["Привет, кир!"])
+    assert misspelled.scores["copy"] is False
+    assert misspelled.reasons["copy"].endswith('the nearest text is "Привет, мир!" (м instead of к at 9)')
+    other = graded(sign, required=["Добрый день"])
+    assert (other.scores["copy"], other.reasons["copy"][:30]) == (None, '"Добрый день" may be there: lo')
+
+
+@needs_tesseract
+def test_a_forbidden_line_fails_where_it_is_read(sign: Path) -> None:
+    assert graded(sign, forbidden=["Привет, мир!"]).scores["copy"] is False
+    assert graded(sign, forbidden=["Привет, кир!"]).scores["copy"] is True
+    assert graded(sign, forbidden=["Добрый день"]).scores["copy"] is None
+
+
+def test_without_tesseract_the_error_says_what_to_install(sign: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scripts, "which", lambda name: None)
+    monkeypatch.setattr(scripts, "_data", dict)
+    with pytest.raises(GraderError, match=r"run apt install tesseract-ocr tesseract-ocr-eng tesseract-ocr-rus$"):
+        graded(sign, required=["Привет, мир!"])
+    assert graded(sign, required=["SALE 50%"]).scores["copy"] is True

@@ -1,0 +1,246 @@
+"""Required lines that were not read as they are: what was read instead, and whether they may be there. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from visioneval.graders.text.copy_diff import differences, nearest
+from visioneval.graders.text.copy_hits import CopyPair, Doubt, Hit, Lines, View
+from visioneval.graders.text.copy_match import (
+    Copy,
+    Match,
+    Page,
+    Reading,
+    assign,
+    copy_of,
+    covered,
+    in_lower_case,
+    lower_case,
+    occurrences,
+)
+
+_UNREAD = 0.8
+"""A reading below this confidence may be of other text, such as curved words or a logo."""
+_MIN_UNREAD = 3
+"""Characters: shapes are read as one or two."""
+_CURVED = math.radians(8)
+"""Boxes that are tilted by more against each other belong to a curve."""
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """A required line that was not read.
+
+    ``nearest`` is the same text in another case, or the most similar text, with ``differences`` in words;
+    ``edits`` counts characters, at most those of the line. ``parts`` are the runs of words that were read
+    in separate places, if they are the whole line. ``have`` of ``want`` copies of this line were found.
+    ``faint`` is the confidence (0 to 1) of a reading that was too low to count. ``readings`` are the indices
+    of the faint or of the nearest reading.
+    """
+
+    line: str
+    edits: int
+    nearest: str | None
+    differences: tuple[str, ...]
+    have: int
+    want: int
+    faint: float | None
+    readings: tuple[int, ...]
+    parts: tuple[CopyPair, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Lines that were read in parts, those that may be there, and those that are missing.
+
+    ``instead`` is what was read in place of any of them.
+    """
+
+    joined: tuple[Hit, ...]
+    doubts: tuple[CopyPair, ...]
+    missing: tuple[Miss, ...]
+    instead: tuple[Match, ...]
+
+
+def settle(
+    view: View, lines: Lines, absent: Sequence[Copy], matched: Sequence[Hit], unsettled: Sequence[Hit]
+) -> Settled:
+    """Decides about the ``absent`` lines. A judge's reading (``fold`` is false) leaves no doubt."""
+    taken = covered(match for _, match in (*matched, *unsettled))
+    lower_page = in_lower_case(view.page) if absent else view.page
+    faint = _faint_readings(view, lines, absent)
+    weak = _weak(view, lines, absent)
+    unread = _unread(view, matched)
+    joined: list[Hit] = []
+    doubts: list[CopyPair] = []
+    missing: list[Miss] = []
+    others: list[Match] = []
+    for index, line in enumerate(absent):
+        other = _read_instead(view.page, lower_page, line, taken, fold=view.fold)
+        others += other.matches
+        miss = _miss(view, line, other, faint.get(line.chars), lines, matched)
+        if other.parts and _is_one_line(view.page, other.parts):
+            joined.append((line, tuple(span for _, match in other.parts for span in match)))
+        elif index in weak:
+            doubts.append(weak[index])
+        elif doubt := _doubt(view, other, miss, unread) if view.fold else None:
+            doubts.append(CopyPair(line.text, *doubt))
+        else:
+            missing.append(miss)
+    return Settled(tuple(joined), tuple(doubts), tuple(missing), tuple(others))
+
+
+def _doubt(view: View, other: _Instead, miss: Miss, unread: Sequence[int]) -> tuple[str, Match, Doubt] | None:
+    """What was read of a line that may be there, where, and why it cannot be decided."""
+    if miss.faint is not None:
+        return _joined_text(view, miss.readings), _places(miss.readings), "faint"
+    closest = tuple(span for _, match in other.parts for span in match) or other.match or ()
+    if _is_curved([view.readings[index] for index, _, _ in view.spans(closest)]):
+        return view.page.shown(closest), view.spans(closest), "curved"
+    if unread and not closest:
+        return _joined_text(view, unread), _places(unread), "unread"
+    return None
+
+
+def _joined_text(view: View, readings: Sequence[int]) -> str:
+    return " ".join(view.readings[index].text for index in readings)
+
+
+def _places(readings: Sequence[int]) -> Match:
+    return tuple((index, 0, 0) for index in readings)
+
+
+def _is_curved(readings: Sequence[Reading]) -> bool:
+    tilts = [
+        math.atan2(corners[1][1] - corners[0][1], corners[1][0] - corners[0][0])
+        for reading in readings
+        if (corners := reading.corners) is not None
+    ]
+    return bool(tilts) and max(tilts) - min(tilts) > _CURVED
+
+
+def _weak(view: View, lines: Lines, absent: Sequence[Copy]) -> dict[int, CopyPair]:
+    """The missing lines, by their index, that are there if readings say what they possibly say."""
+    if not absent or not any(reading.possible for reading in view.readings):
+        return {}
+    possible = [
+        replace(view.readings[index], text=view.readings[index].possible or view.readings[index].text, shown=())
+        for index in view.counted
+    ]
+    page = View.of(possible, lines, fold=True).page
+    pairs: dict[int, CopyPair] = {}
+    for number, match in enumerate(assign([occurrences(page, line.chars) for line in absent])):
+        spans = view.spans(match or ())
+        if any(view.readings[index].possible for index, _, _ in spans):
+            read = " ".join(view.readings[index].text for index, _, _ in spans)
+            pairs[number] = CopyPair(absent[number].text, read, spans, "weak")
+    return pairs
+
+
+def _is_one_line(page: Page, parts: Sequence[Hit]) -> bool:
+    """Whether parts are whole readings that may be read one after the other: a large number and a small word."""
+    spans = tuple(span for _, match in parts for span in match)
+    is_whole = all((start, end) == (0, page.length(index)) for index, start, end in spans)
+    return is_whole and all(after[0] in page.near[before[0]] for before, after in pairwise(spans))
+
+
+def _unread(view: View, matched: Sequence[Hit]) -> tuple[int, ...]:
+    """The readings that may be of other text: not confident, and part of no required line."""
+    explained = {view.counted[index] for _, match in matched for index, _, _ in match}
+    return tuple(
+        index
+        for index, reading in enumerate(view.readings)
+        if reading.confidence < _UNREAD and index not in explained and len(reading.text.strip()) >= _MIN_UNREAD
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Instead:
+    """What was read in place of a missing line. ``match`` is close to it; ``parts`` are words of it, or none."""
+
+    edits: int
+    match: Match | None
+    parts: tuple[Hit, ...]
+
+    @property
+    def matches(self) -> tuple[Match, ...]:
+        return (*(match for _, match in self.parts), *([self.match] if self.match else []))
+
+
+def _read_instead(
+    page: Page, lower_page: Page, line: Copy, taken: AbstractSet[tuple[int, int]], *, fold: bool
+) -> _Instead:
+    """The same text in another case, or the nearest text, and the parts that are all of a line."""
+    closest = nearest(page, line, taken)
+    match = _first_free(occurrences(lower_page, lower_case(line.chars)), taken)
+    if match is None and closest is not None and closest.is_close(line):
+        match = closest.match
+    edits = len(line.chars) if closest is None else closest.edits
+    return _Instead(edits, match, _parts(page, line, taken, fold=fold))
+
+
+def _first_free(matches: Iterable[Match], taken: AbstractSet[tuple[int, int]]) -> Match | None:
+    return next((match for match in matches if taken.isdisjoint(covered([match]))), None)
+
+
+def _parts(page: Page, line: Copy, taken: AbstractSet[tuple[int, int]], *, fold: bool) -> tuple[Hit, ...]:
+    """The longest runs of words that were read, in the order of the line; none if a word was not read."""
+    stops = sorted({0, len(line.chars)} | line.gaps)
+    parts: list[Hit] = []
+    used, first = set(taken), 0
+    while first < len(stops) - 1:
+        best: tuple[int, Match] | None = None
+        for last in range(first + 1, len(stops)):
+            match = _first_free(occurrences(page, line.chars[stops[first] : stops[last]]), used)
+            if match is None:
+                break
+            best = last, match
+        if best is None:
+            return ()
+        last, match = best
+        parts.append((copy_of(line.cut(stops[first], stops[last]), fold=fold), match))
+        used |= covered([match])
+        first = last
+    return tuple(parts)
+
+
+_Faint = tuple[float, tuple[int, ...]]
+"""The confidence of a reading that is too low to count, and the indices of its readings."""
+
+
+def _faint_readings(view: View, lines: Lines, absent: Sequence[Copy]) -> dict[str, _Faint]:
+    """The most confident of the faint readings of missing lines, by their compared characters."""
+    with_faint = View.of(view.readings, lines, fold=view.fold) if absent else view
+    if len(with_faint.counted) == len(view.counted):
+        return {}
+    sure: dict[str, _Faint] = {}
+    for line in absent:
+        for match in occurrences(with_faint.page, line.chars):
+            indices = tuple(index for index, _, _ in with_faint.spans(match))
+            weakest = min(view.readings[index].confidence for index in indices)
+            if line.chars not in sure or weakest > sure[line.chars][0]:
+                sure[line.chars] = weakest, indices
+    return sure
+
+
+def _miss(
+    view: View, line: Copy, instead: _Instead, faint: _Faint | None, lines: Lines, matched: Sequence[Hit]
+) -> Miss:
+    match = instead.match or ()
+    read = "".join(view.page.copies[index].chars[start:end] for index, start, end in match)
+    confidence, readings = faint or (None, tuple(index for index, _, _ in view.spans(match)))
+    return Miss(
+        line=line.text,
+        edits=instead.edits,
+        nearest=view.page.shown(match) if match else None,
+        differences=differences(line, read) if match else (),
+        have=sum(other.chars == line.chars for other, _ in matched),
+        want=sum(other.chars == line.chars for other in lines.required),
+        faint=confidence,
+        readings=readings,
+        parts=view.pairs(instead.parts),
+    )

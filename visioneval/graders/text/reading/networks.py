@@ -1,0 +1,182 @@
+"""The two networks of local OCR: one finds the text in an image, the other reads a line and weighs what it may say.
+
+They are RapidOCR's PP-OCR models, called in parts, as a run of the whole pipeline hides where text may be, and with
+what probability a line says something else.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from visioneval.errors import GraderError
+from visioneval.graders.text.alphabet import fold_character
+from visioneval.graders.text.copy_match import Corners
+from visioneval.graders.text.reading.ocr_models import MODELS, session
+from visioneval.stopwatch import waiting
+
+Pixels = np.ndarray[Any, np.dtype[np.uint8]]
+"""RGB, height x width x 3."""
+_Steps = np.ndarray[Any, np.dtype[np.float32]]
+"""The probability of each sign, blank first and space last, at each step from left to right."""
+
+_BLANK = 0
+"""The number of the sign that stands for no character; the last one is a space."""
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What a line says, with its confidence (0 to 1), and where each character but white space is (0 to 1 of its
+    width)."""
+
+    text: str
+    confidence: float
+    columns: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Networks:
+    detector: Any
+    recognizer: Any
+
+
+def detect(image: Image.Image) -> list[Corners]:
+    """The boxes of text in an RGB image, in pixels, from top to bottom. Raises ``GraderError``."""
+    detector = _networks().detector
+    pixels = np.ascontiguousarray(np.asarray(image)[:, :, ::-1])
+    try:
+        prepared = detector.get_preprocess()(pixels)
+        boxes, _ = detector.postprocess_op(detector.session(prepared), pixels.shape[:2])
+        corners = [[(float(x), float(y)) for x, y in box] for box in detector.sorted_boxes(boxes)]
+    except Exception as error:
+        raise GraderError(f"OCR failed: {type(error).__name__}: {error}") from error
+    return [(a, b, c, d) for a, b, c, d in corners]
+
+
+def crop(image: Image.Image, box: Corners) -> Image.Image:
+    """The box as an upright image; a box that is half again as high as wide is turned by a quarter."""
+    from rapidocr.utils.process_img import get_rotate_crop_image
+
+    return Image.fromarray(get_rotate_crop_image(np.asarray(image), np.array(box, np.float32)))
+
+
+def read_line(line: Image.Image) -> Line:
+    """Reads an upright RGB image of a line. Raises ``GraderError``."""
+    recognizer = _networks().recognizer
+    ratio, padded = _ratios(line)
+    (result,), (words,) = recognizer.postprocess_op(
+        _steps(line)[np.newaxis], True, wh_ratio_list=[ratio], max_wh_ratio=padded
+    )
+    columns = tuple((column + 0.5) / words.line_txt_len for word in words.word_cols for column in word)
+    return Line(result[0], float(result[1]), columns)
+
+
+def log_likelihood(line: Image.Image, text: str) -> float:
+    """The natural logarithm of the probability that an upright RGB image of a line says a text; ``-inf`` for none.
+
+    The text is compared characters (``Copy.chars``): white space is left out, and characters that fold alike are the
+    same. The sum over all alignments of the text with the steps of the recognizer, as its training maximized it: the
+    forward variables of connectionist temporal classification (Graves et al. 2006). Raises ``GraderError``.
+    """
+    steps, signs = _steps(line), _signs()
+    emitted = [steps[:, signs.get(char, [])].sum(axis=1) for char in text]
+    return _forward(steps[:, _BLANK] + steps[:, -1], emitted, text)
+
+
+def _forward(blank: Any, emitted: Sequence[Any], text: str) -> float:
+    """``emitted`` has the probability of each character of the text at each step."""
+    rows = np.empty((len(blank), 2 * len(text) + 1))
+    rows[:, 0::2] = blank[:, np.newaxis]
+    for position, probabilities in enumerate(emitted):
+        rows[:, 2 * position + 1] = probabilities
+    # A character may follow the one before without a blank between them, unless they are the same.
+    skips = np.zeros(rows.shape[1], bool)
+    skips[3::2] = [char != before for before, char in pairwise(text)]
+    state = np.zeros(rows.shape[1])
+    state[0] = 1.0
+    total = 0.0
+    for number, row in enumerate(rows):
+        if number == 0:
+            state[1:2] = 1.0
+        else:
+            moved = state.copy()
+            moved[1:] += state[:-1]
+            moved[2:] += np.where(skips[2:], state[:-2], 0)
+            state = moved
+        state = state * row
+        scale = state.sum()
+        if scale <= 0:
+            return -np.inf
+        state, total = state / scale, total + float(np.log(scale))
+    end = float(state[-2:].sum())
+    return total + float(np.log(end)) if end > 0 else -np.inf
+
+
+@cache
+def _signs() -> Mapping[str, list[int]]:
+    """The numbers of the recognizer's signs by the character that they fold to; those of several characters are left
+    out."""
+    numbers: dict[str, list[int]] = {}
+    for number, sign in enumerate(_networks().recognizer.postprocess_op.character):
+        if number != _BLANK and len(folded := fold_character(sign)) == 1 and not sign.isspace():
+            numbers.setdefault(folded, []).append(number)
+    return numbers
+
+
+def _ratios(line: Image.Image) -> tuple[float, float]:
+    """Width over height of a line, and of what the recognizer makes of it."""
+    _, height, width = _networks().recognizer.rec_image_shape[:3]
+    ratio = line.width / line.height
+    return ratio, max(ratio, width / height)
+
+
+def _steps(line: Image.Image) -> _Steps:
+    recognizer = _networks().recognizer
+    pixels = np.ascontiguousarray(np.asarray(line)[:, :, ::-1])
+    try:
+        probabilities = recognizer.session(recognizer.resize_norm_img(pixels, _ratios(line)[1])[np.newaxis])
+    except Exception as error:
+        raise GraderError(f"OCR failed: {type(error).__name__}: {error}") from error
+    steps: _Steps = probabilities[0]
+    return steps
+
+
+def _networks() -> _Networks:
+    """Those of the process, for any thread."""
+    with waiting():
+        _lock.acquire()
+    try:
+        return _load()
+    finally:
+        _lock.release()
+
+
+@cache
+def _load() -> _Networks:
+    try:
+        sessions = {part: session(part) for part in MODELS}
+        from omegaconf import flag_override
+        from rapidocr import RapidOCR
+        from rapidocr.ch_ppocr_det import TextDetector
+        from rapidocr.ch_ppocr_rec import TextRecognizer
+
+        settings = RapidOCR(params={"Global.log_level": "critical", "Global.use_cls": False}).cfg
+        with flag_override(settings, "allow_objects", True):
+            for part, loaded in sessions.items():
+                settings[part].session = loaded
+                settings[part].engine_cfg = settings.EngineConfig[settings[part].engine_type.value]
+                settings[part].model_root_dir = settings.Global.model_root_dir
+        settings.Rec.font_path = settings.Global.font_path
+        return _Networks(TextDetector(settings.Det), TextRecognizer(settings.Rec))
+    except GraderError:
+        raise
+    except Exception as error:
+        raise GraderError(f"RapidOCR failed to start: {type(error).__name__}: {error}") from error

@@ -1,0 +1,133 @@
+"""Compares the spaces of a found line, which the search ignores, with those that were read and measured. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from visioneval.graders.text.copy_match import Copy, Match, Reading, copy_of, is_ideographic
+
+Gap = Literal["space", "none", "unclear"]
+"""What the gap between two glyphs shows."""
+Kind = Literal["missing", "added", "unclear"]
+
+_THIN = frozenset("\u2006\u2007\u2008\u2009\u200a\u202f\u205f")
+"""Expected spaces that may be set as any other, or left out."""
+_MIN_SPACED = 2
+"""So many spaces within words, and no two letters of a word without one, are letter spacing."""
+_SAME_ROW = 0.5
+"""Readings in a row overlap vertically by at least this share of the smaller height."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceFinding:
+    """A place of a found line whose space is missing, added or unclear.
+
+    ``words`` are the two words of the line around an expected space, or the one in which none is expected.
+    """
+
+    line: str
+    kind: Kind
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LineLook:
+    """What second looks at a reading say, the same but for white space.
+
+    ``gaps`` are those after each character of the first text but the last, white space left out.
+    """
+
+    texts: tuple[str, ...]
+    gaps: tuple[Gap, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A place between two characters of a line, and before which character of which reading it is."""
+
+    position: int
+    reading: int
+    offset: int
+    is_expected: bool
+    is_read: bool
+
+
+def findings(
+    line: Copy, match: Match, readings: Sequence[Reading], *, fold: bool, looks: Mapping[int, LineLook | None] | None
+) -> Iterator[SpaceFinding]:
+    """The places of a line whose spaces are not as expected, or cannot be told.
+
+    With ``looks``, second looks at readings by their index, a space is as expected where it was read so, where all
+    looks read it so, and where one does and the gap does not contradict; wrong where none does and the gap agrees.
+    Without, what was read decides. Letter spacing and a word that continues in another row are layout.
+    """
+    places = [place for place in _places(line, match, readings, fold=fold) if not _is_free(line, place.position)]
+    within = [place.is_read for place in places if not place.is_expected]
+    if len(within) >= _MIN_SPACED and all(within):
+        return
+    for place in places:
+        if place.is_read != place.is_expected:
+            kind = _wrong(place) if looks is None else _kind(place, looks.get(place.reading))
+            if kind is not None:
+                yield SpaceFinding(line.text, kind, _words(line, place.position))
+
+
+def _kind(place: _Place, look: LineLook | None) -> Kind | None:
+    """What second looks say of a place with another space than expected."""
+    if look is None or not place.offset:
+        return "unclear"
+    copies = [copy_of(text, fold=True) for text in look.texts]
+    before = sum(not char.isspace() for char in copies[0].text[: copies[0].source[place.offset]])
+    gap = look.gaps[before - 1] if 0 < before <= len(look.gaps) else "unclear"
+    is_contradicted = gap == ("none" if place.is_expected else "space")
+    as_expected = [(place.offset in copy.gaps) == place.is_expected for copy in copies]
+    if any(as_expected):
+        return "unclear" if is_contradicted and not all(as_expected) else None
+    return _wrong(place) if is_contradicted else "unclear"
+
+
+def _wrong(place: _Place) -> Kind:
+    return "missing" if place.is_expected else "added"
+
+
+def _places(line: Copy, match: Match, readings: Sequence[Reading], *, fold: bool) -> Iterator[_Place]:
+    """The places of a line. Where it continues in another reading, there is a space; none counts where a word does in
+    another row."""
+    position = 0
+    for number, (index, start, end) in enumerate(match):
+        copy = copy_of(readings[index].text, fold=fold)
+        for offset in range(start, end):
+            is_expected = position in line.gaps
+            is_read = offset in copy.gaps
+            if number and offset == start:
+                is_read = is_expected or _in_one_row(readings[match[number - 1][0]], readings[index])
+            if position:
+                yield _Place(position, index, offset, is_expected, is_read)
+            position += 1
+
+
+def _in_one_row(first: Reading, second: Reading) -> bool:
+    """Whether both are in the same row; not without positions."""
+    if first.corners is None or second.corners is None:
+        return False
+    (top, bottom), (other_top, other_bottom) = (
+        (min(y for _, y in corners), max(y for _, y in corners)) for corners in (first.corners, second.corners)
+    )
+    shared = min(bottom, other_bottom) - max(top, other_top)
+    return shared >= _SAME_ROW * min(bottom - top, other_bottom - other_top)
+
+
+def _is_free(line: Copy, position: int) -> bool:
+    """Whether a space may be there or not: beside a sign of a script without spaces, and for a thin space."""
+    if any(map(is_ideographic, line.chars[position - 1 : position + 1])):
+        return True
+    return not _THIN.isdisjoint(line.text[line.source[position - 1] : line.source[position]])
+
+
+def _words(line: Copy, position: int) -> tuple[str, ...]:
+    """The words of a line around a space, or the word around another place."""
+    before, after = line.text[: line.source[position]], line.text[line.source[position] :]
+    first, second = before.split()[-1], after.split()[0]
+    return (first, second) if position in line.gaps else (first + second,)
