@@ -71,7 +71,8 @@ def main() -> None:
                     for tolerance, config in configs.items():
                         finding = exactly if tolerance == "exact" else inexact
                         count = counts[f"{label} {level.label}", tolerance]
-                        count[0] += outside_failure(finding, config) is not None
+                        moved = finding.registration.failures(config, finding.base_size)
+                        count[0] += outside_failure(finding, config) is not None or any(moved)
                         count[1] += 1
         print(f"measured {name}", flush=True)
     for label in dict.fromkeys(label for label, _ in counts):

@@ -17,7 +17,7 @@ from visioneval.errors import GraderError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.pixels.config import LocalityGrader
 from visioneval.graders.pixels.locality import Locality, LocalityFinding, measure_locality, outside_failure
-from visioneval.graders.pixels.sharpening import amplification, filtered
+from visioneval.graders.pixels.sharpening import amplification
 from visioneval.media.images import image_at, size_of
 from visioneval.suite.cases.case import TestCase
 from visioneval.types import CaseFiles, TaskType
@@ -381,14 +381,16 @@ def test_only_mild_sharpening_is_undone(synthetic_edit: Edit, percent: int, is_u
     assert bool(gains) is is_undone
 
 
-def test_sharpening_keeps_colors_within_their_alpha() -> None:
-    """Premultiplied colors above alpha would be brighter than white on white."""
-    image = np.zeros((40, 40, 4), np.uint8)
-    image[:, 20:] = (90, 90, 90, 90)
-    sharp = filtered(image, (0.5, 0.5, 0.0))
-    assert (sharp[..., 3] == image[..., 3]).all()
-    assert (sharp[..., :3] <= sharp[..., 3:]).all()
-    assert filtered(image[..., :3], (0.5, 0.5, 0.0)).max() > 90
+def test_sharpening_is_undone_in_what_is_opaque(synthetic_edit: Edit) -> None:
+    base, output, mask = synthetic_edit
+    alpha = np.full(mask.shape, 255, np.uint8)
+    alpha[:40] = 0
+    clear = [np.dstack([image, alpha]) for image in (base, unsharp(output, 2, 50))]
+    result = measured((clear[0], output, mask), clear[1])
+    assert result.sharpening == pytest.approx(0.5, abs=0.1)
+    assert passes_outside(result)
+    spilled = np.dstack([unsharp(patched(output, output.shape[1] - 60, 60), 2, 50), alpha])
+    assert not passes_outside(measured((clear[0], output, mask), spilled))
 
 
 def test_a_pass_carries_its_numbers_and_a_map(
@@ -698,6 +700,7 @@ REDRAWS = {
     "nano_scribbles": False,
     "nano_dessert": False,
 }
+"""Whether nothing changed outside the mask, to the eye."""
 
 
 @pytest.mark.parametrize("name", REDRAWS)
@@ -710,3 +713,25 @@ def test_redraws_by_real_models(name: str) -> None:
     config = LocalityGrader(type="locality", key="k", tolerance="redrawn")
     result = measure_locality(base, output, mask, exact=False, dilate=8, redrawn=True)
     assert (outside_failure(result, config) is None) is REDRAWS[name]
+    assert not (REDRAWS[name] and list(result.registration.failures(config, result.base_size)))
+
+
+@pytest.mark.parametrize("moved", [{"zoom": 1.05}, {"zoom": 0.95}, {"right": 20}])
+def test_a_redraw_that_was_zoomed_or_moved_as_a_whole_fails(
+    grade: Callable[..., Grade], synthetic_edit: Edit, moved: dict[str, float]
+) -> None:
+    """Most of the image differs then, so that no place stands out."""
+    base, output, _ = synthetic_edit
+    height, width = base.shape[:2]
+    zoom, right = moved.get("zoom", 1), moved.get("right", 0)
+    matrix = np.array([[zoom, 0, (1 - zoom) * width / 2 + right], [0, zoom, (1 - zoom) * height / 2]])
+    image = cv2.warpAffine(output, matrix, (width, height), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REFLECT)
+    unlimited = {"tolerance": "redrawn", "max_content_change": 300, "max_redraw": 300}
+    result = grade(redrawn(np.asarray(image)), **unlimited)
+    assert result.scores["local"] is False
+    assert ("the whole image was enlarged or reduced" if "zoom" in moved else "the whole image moved") in str(
+        result.reasons
+    )
+    if "zoom" in moved:
+        assert result.scores["local.magnification"] == pytest.approx(1.05, abs=0.01)
+    assert grade(redrawn(np.asarray(image)), max_magnification=1.1, max_shift=0.1, **unlimited).scores["local"] is True

@@ -27,7 +27,7 @@ class RegisteringGrader(BaseGrader):
     max_magnification: Annotated[float, Field(ge=1)] = Field(
         default=1.02,
         description="The largest factor by which the whole image may be enlarged or reduced; 1 is unchanged. "
-        "Larger factors than 1.02 are not corrected, so that they count as changes.",
+        "Larger factors than 1.02 are measured but not corrected, so that they also count as changes.",
     )
 
     @property

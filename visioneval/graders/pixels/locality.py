@@ -16,8 +16,8 @@ transparent: its soft edge may change too.
 - ``<key>.sharpness_outside``, 0 and up: the fine detail outside, relative to the base's, 1 is as sharp. Not measured
   where the base has none.
 - ``<key>.shift``, 0 and up, and ``<key>.magnification``, 1 and up: the shift of the whole image, as a share of the
-  base's shorter side, and the factor by which it is enlarged or reduced, which were undone before the comparison. Not
-  measured with ``tolerance: exact``, which undoes nothing, and where the aspect ratio differs.
+  base's shorter side, and the factor by which it is enlarged or reduced. Up to 2 % of the longer side were undone
+  before the comparison. Not measured with ``tolerance: exact``, and where the aspect ratio differs.
 - ``<key>.isolated_change``, 0 and up: the pixels of the largest change that stands alone (``isolated``). Not measured
   with ``tolerance: exact``, nor in outputs that were encoded again.
 - With ``tolerance: redrawn``, ``<key>.content_change``, ``.redraw``, ``.tone`` and ``.displacement`` (``redrawn``),

@@ -8,8 +8,8 @@ Metrics over the reference's pixels, after the output is scaled and registered t
   ``locality`` measures it, so that a small change cannot hide in the averages. Sharpening of the whole image is undone
   before.
 - ``<key>.shift``, 0 and up, and ``<key>.magnification``, 1 and up: the shift of the whole image, as a share of the
-  reference's shorter side, and the factor by which it is enlarged or reduced, which were undone before the comparison.
-  Not measured where the aspect ratio differs.
+  reference's shorter side, and the factor by which it is enlarged or reduced. Up to 2 % of the longer side were undone
+  before the comparison. Not measured where the aspect ratio differs.
 - ``<key>``: the output has the reference's aspect ratio, and all metrics are within the limits.
 
 All but the share are rounded to 4 decimals first, so that the record and the verdict agree.

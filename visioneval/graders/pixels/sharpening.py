@@ -1,8 +1,9 @@
 """Sharpening of a whole image, such as by an editing model or an encoder's filter: measured, and undone.
 
 Sharpening amplifies the detail that is there, by the same filter everywhere. Added grain is no multiple of it, and a
-change in one place is no filter of the whole image, so neither is mistaken for it. The output is softened, not the base
-sharpened: the noise of an encoding before the sharpening was amplified as well.
+change in one place is no filter of the whole image, so neither is mistaken for it. Edges of transparency are left
+out: formats without partial transparency harden them, and filters of colors leave them. The output is softened, not the
+base sharpened: the noise of an encoding before the sharpening was amplified as well.
 """
 
 from __future__ import annotations
@@ -33,15 +34,19 @@ _FIT_PIXELS = 1 << 20
 _DIGITS = 3
 _BAND_ROWS = 512
 _REACH = 24
+_EDGE = 8
+"""Pixels: twice the widest sigma, within which a blur mixes colors with transparency."""
 
 
 def softened_alike(aligned: AlignedPair, region: Mask) -> tuple[AlignedPair, float]:
     """The pair with an output as soft as the base, if it was sharpened as a whole, and the amplification: 1 is twice
     the contrast of the detail that was amplified most, 0 is as it was."""
-    gains = amplification(aligned.base, aligned.output, region)
+    opaque = _far_from_transparency(aligned.base) & _far_from_transparency(aligned.output)
+    gains = amplification(aligned.base, aligned.output, region & opaque)
     if not gains:
         return aligned, 0.0
-    alike = replace(aligned, output=filtered(aligned.output, softening(gains)))
+    softened = filtered(aligned.output, softening(gains))
+    alike = replace(aligned, output=np.where(opaque[..., None], softened, aligned.output))
     return alike, round(float((gains @ _RESPONSES).max()), _DIGITS)
 
 
@@ -85,7 +90,7 @@ def softening(gains: tuple[float, ...]) -> tuple[float, ...]:
 
 
 def filtered(image: Pixels, gains: tuple[float, ...]) -> Pixels:
-    """The image with its detail amplified by ``gains``: RGB, or premultiplied RGBA, whose transparency stays."""
+    """The image with the detail of its colors amplified by ``gains``."""
     result = image.copy()
     for top in range(0, image.shape[0], _BAND_ROWS):
         first, bottom = max(0, top - _REACH), min(image.shape[0], top + _BAND_ROWS)
@@ -94,9 +99,16 @@ def filtered(image: Pixels, gains: tuple[float, ...]) -> Pixels:
         for gain, sigma in zip(gains, _SCALES, strict=True):
             sharp -= np.float32(gain) * _blurred(colors, sigma)
         result[top:bottom, :, :3] = np.clip(np.rint(sharp[top - first : bottom - first]), 0, 255).astype(np.uint8)
-    if image.shape[2] == 4:  # premultiplied colors are at most as large as alpha
-        result[..., :3] = np.minimum(result[..., :3], image[..., 3:])
     return result
+
+
+def _far_from_transparency(image: Pixels) -> Mask:
+    """Where all is opaque within ``_EDGE`` pixels."""
+    if image.shape[2] == 3:
+        return np.ones(image.shape[:2], np.bool_)
+    alpha, square = np.ascontiguousarray(image[..., 3]), np.ones((2 * _EDGE + 1, 2 * _EDGE + 1), np.uint8)
+    opaque: Mask = cv2.erode(alpha, square, borderValue=255) == 255
+    return opaque
 
 
 def _rows_to_fit(region: Mask) -> slice:
