@@ -165,13 +165,13 @@ class ReferenceGrader(RegisteringGrader):
     type: Literal["reference"]
     min_ssim: Annotated[float, Field(ge=-1, le=1)] = Field(
         default=0.85,
-        description="The smallest structural similarity: re-encoding gives 0.88 or more, a different image 0.4 or"
-        " less.",
+        description="The smallest structural similarity. In 14 real images of at most 448 pixels, JPEG of quality 75"
+        " left 0.93 or more, of quality 60 0.9 or more, and another image had 0.46 or less.",
     )
     max_delta_e: Annotated[float, Field(ge=0, le=200)] = Field(
         default=3.0,
-        description="The largest mean color difference (CIEDE2000): re-encoding gives less than 2.5, "
-        "brightening by 12 of 255 levels gives 3.5, a different image 20 or more.",
+        description="The largest mean color difference (CIEDE2000). JPEG of quality 75 gave more than 3 in one of 14 "
+        "real images of at most 448 pixels (3.2), brightening by 12 of 255 levels gives 3.5.",
     )
     max_worst_window: Share = Field(
         default=0.15,
