@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from PIL import Image
@@ -21,6 +22,7 @@ from visioneval.suite.cases.case import Expect
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 SIDE = 448
+TOLERANCES: tuple[Literal["exact", "reencode", "redrawn"], ...] = ("exact", "reencode", "redrawn")
 HARMLESS = ("harmless.jpeg", "harmless.sharpened", "harmless.grain", "harmless.redrawn")
 DAMAGE = ("pixels.patch", "pixels.recolor", "pixels.zoom", "pixels.erased", "pixels.moved", "pixels.warped")
 DAMAGE += ("pixels.letter",)
@@ -46,7 +48,7 @@ def changed(kind: Kind, level: Level, image: np.ndarray, region: np.ndarray, see
 
 def main() -> None:
     counts: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
-    configs = {name: LocalityGrader(type="locality", key="k", tolerance=name) for name in ("reencode", "redrawn")}
+    configs = {name: LocalityGrader(type="locality", key="k", tolerance=name) for name in TOLERANCES}
     kinds = [kind for kind in KINDS if kind.name in HARMLESS + DAMAGE]
     for name, image in images().items():
         height, width = image.shape[:2]
@@ -64,10 +66,13 @@ def main() -> None:
                 if kind.name in DAMAGE:
                     outputs[f"{kind.name}, redrawn"] = changed(REDRAWN, REDRAWN.levels[-1], output, far, name)
                 for label, shown in outputs.items():
-                    finding = measure_locality(image, shown, mask, exact=False, dilate=8, redrawn=True)
+                    inexact = measure_locality(image, shown, mask, exact=False, dilate=8, redrawn=True)
+                    exactly = measure_locality(image, shown, mask, exact=True, dilate=0)
                     for tolerance, config in configs.items():
+                        finding = exactly if tolerance == "exact" else inexact
                         count = counts[f"{label} {level.label}", tolerance]
-                        count[0] += outside_failure(finding, config) is not None
+                        moved = finding.registration.failures(config, finding.base_size)
+                        count[0] += outside_failure(finding, config) is not None or any(moved)
                         count[1] += 1
         print(f"measured {name}", flush=True)
     for label in dict.fromkeys(label for label, _ in counts):

@@ -50,6 +50,19 @@ def runner(tmp_path: Path) -> Runner:
     return Runner(tmp_path)
 
 
+def test_a_redraw_is_compared_by_its_looks(runner: Runner) -> None:
+    """A lost profile is another tone everywhere, which a redraw may have: it is undone, and recorded."""
+    runner.graders = [{"key": "local", "type": "locality", "tolerance": "redrawn"}]
+    base = encoded(portrait(), P3)
+    tones = {}
+    for name, output in (("same", srgb_of(edited(portrait()), P3)), ("lost", edited(portrait()))):
+        assert runner.edit(base, encoded(output, None), run_id=name).exit_code == 0
+        record = runner.record(name)
+        assert record.graders[0].details["color_spaces"] == {"base": "Display P3", "output": "sRGB"}
+        tones[name] = record.scores["local.tone"]
+    assert tones["same"] < 0.5 < tones["lost"]
+
+
 def test_an_srgb_output_of_the_same_look_passes_and_one_that_lost_its_profile_fails(runner: Runner) -> None:
     base = encoded(portrait(), P3)
     same_look = encoded(srgb_of(edited(portrait()), P3), None)

@@ -114,13 +114,27 @@ def test_the_edited_region_does_not_affect_alignment() -> None:
     assert (result.shift_x, result.shift_y) == pytest.approx((-3, 2), abs=0.1)
 
 
-@pytest.mark.parametrize(("dx", "zoom"), [(40, 1.0), (0, 1.06)])
-def test_a_large_move_is_not_aligned_and_reported(dx: int, zoom: float) -> None:
+@pytest.mark.parametrize(("dx", "zoom"), [(20, 1.0), (40, 1.0), (0, 1.06), (0, 0.95)])
+def test_a_large_move_is_not_aligned_and_measured(dx: int, zoom: float) -> None:
     base = a_scene()
     output = moved(base, dx, 0, zoom)
     aligned = align(base, output)
+    result = aligned.registration
     assert np.array_equal(aligned.output, output)
-    assert aligned.registration.note is not None
+    assert aligned.valid.all()
+    assert "they exceed 2% of the image" in (result.note or "")
+    assert result.skipped is None
+    assert (result.shift_x, result.zoom_x, result.zoom_y) == pytest.approx((dx, zoom, zoom), abs=0.005 + dx / 50)
+    assert result.magnification == pytest.approx(max(zoom, 1 / zoom), abs=0.005)
+
+
+def test_a_large_move_of_a_part_is_not_measured_as_one_of_the_whole() -> None:
+    base = a_scene()
+    half = base.copy()
+    half[:, :240] = moved(base, 0, 0, 1.06)[:, :240]
+    for output in (half, moved(a_scene()[::-1].copy(), 20, 0, 1.06)):
+        result = align(base, output).registration
+        assert (result.shift_x, result.shift_y, result.magnification) == (0, 0, 1)
 
 
 @pytest.mark.slow

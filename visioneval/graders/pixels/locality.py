@@ -16,8 +16,8 @@ transparent: its soft edge may change too.
 - ``<key>.sharpness_outside``, 0 and up: the fine detail outside, relative to the base's, 1 is as sharp. Not measured
   where the base has none.
 - ``<key>.shift``, 0 and up, and ``<key>.magnification``, 1 and up: the shift of the whole image, as a share of the
-  base's shorter side, and the factor by which it is enlarged or reduced, which were undone before the comparison. Not
-  measured with ``tolerance: exact``, which undoes nothing, and where the aspect ratio differs.
+  base's shorter side, and the factor by which it is enlarged or reduced. Up to 2 % of the longer side were undone
+  before the comparison. Not measured with ``tolerance: exact``, and where the aspect ratio differs.
 - ``<key>.isolated_change``, 0 and up: the pixels of the largest change that stands alone (``isolated``). Not measured
   with ``tolerance: exact``, nor in outputs that were encoded again.
 - With ``tolerance: redrawn``, ``<key>.content_change``, ``.redraw``, ``.tone`` and ``.displacement`` (``redrawn``),
@@ -53,7 +53,7 @@ from visioneval.graders.pixels.difference import (
 )
 from visioneval.graders.pixels.difference_map import difference_map
 from visioneval.graders.pixels.isolated import IsolatedChange, isolated_change
-from visioneval.graders.pixels.redrawn import Redraw, measure_redraw
+from visioneval.graders.pixels.redrawn import REST, Redraw, measure_redraw
 from visioneval.graders.pixels.registration import (
     AlignedPair,
     ColorSpaces,
@@ -63,7 +63,7 @@ from visioneval.graders.pixels.registration import (
     read_pixels,
     scale_to_base,
 )
-from visioneval.graders.pixels.sharpening import sharpened_alike
+from visioneval.graders.pixels.sharpening import softened_alike
 from visioneval.graders.pixels.transparency import Mask, Pixels, alpha_changes, alpha_text, percent
 from visioneval.media.images import load_mask, room_for
 from visioneval.media.opencv import portable_opencv
@@ -119,11 +119,12 @@ def measure_locality(
         sharpness = detail_ratio(aligned.base, unedited, outside)
     isolated = None if exact or not outside.any() else isolated_change(aligned.whole_base, aligned.output, outside)
     redraw = measure_redraw(aligned.base, aligned.output, outside) if redrawn else None
+    alike = aligned
     if not exact:
-        aligned, sharpening = sharpened_alike(aligned, outside)
+        alike, sharpening = softened_alike(aligned, outside)
     pair = (base, output) if base.shape[:2] == output.shape[:2] else (aligned.whole_base, aligned.output)
     changed_outside, changed_inside = (
-        changed_exactly(*pair, region) if exact else _changed_visibly(aligned, region) for region in (outside, inside)
+        changed_exactly(*pair, region) if exact else _changed_visibly(alike, region) for region in (outside, inside)
     )
     differing = changed_outside if exact else changed_outside & different(aligned.base, aligned.output)
     if outside.any():
@@ -289,9 +290,10 @@ def _spread_failure(finding: LocalityFinding, config: LocalityGrader) -> str | N
 
 
 def _redraw_failure(redraw: Redraw, config: LocalityGrader) -> str | None:
+    sharpened = f"a {'gain' if redraw.sharpness > 0 else 'loss'} of sharpness of {percent(abs(redraw.sharpness))}"
     undone = (
-        f"after a displacement of up to {percent(redraw.displacement)} of the shorter side and a change of tone by"
-        f" {redraw.tone:g} levels were undone"
+        f"after a displacement of up to {percent(redraw.displacement)} of the shorter side, a change of tone by"
+        f" {redraw.tone:g} levels and {sharpened if redraw.sharpness else 'no change of sharpness'} were undone"
     )
     if redraw.overall > config.max_redraw:
         return (
@@ -300,9 +302,13 @@ def _redraw_failure(redraw: Redraw, config: LocalityGrader) -> str | None:
         )
     if redraw.content > config.max_content_change:
         left, top, width, height = redraw.window
+        cause = redraw.cause
+        if cause == "sharpness":
+            word = "gained" if redraw.local_sharpness > 0 else "lost"
+            cause += f" (detail {word} {percent(abs(redraw.local_sharpness))} of its contrast)"
         return (
-            f"outside the mask, the {redraw.cause} changed at x {left} to {left + width}, y {top} to {top + height}:"
-            f" by {redraw.content:g} (CIE76) more than twice the rest, above the limit of"
+            f"outside the mask, the {cause} changed at x {left} to {left + width}, y {top} to {top + height}:"
+            f" by {redraw.content:g} (CIE76) more than {REST:g} times the rest, above the limit of"
             f" {config.max_content_change:g}, {undone}"
         )
     return None
@@ -363,7 +369,10 @@ def _details(finding: LocalityFinding, config: LocalityGrader, map_path: str) ->
             "dilate": config.dilate,
         },
         **(
-            {"redraw_window": dict(zip(("left", "top", "width", "height"), finding.redraw.window, strict=True))}
+            {
+                "redraw_window": dict(zip(("left", "top", "width", "height"), finding.redraw.window, strict=True)),
+                "redraw_sharpness": finding.redraw.sharpness,
+            }
             if finding.redraw
             else {}
         ),

@@ -1,9 +1,10 @@
 """Whether an output that was redrawn as a whole still shows the same, as a model that repaints every pixel leaves it.
 
-A redraw shifts, tints and sharpens everything a little. A smooth displacement and a smooth change of tone, both
-bounded, are undone; then each place is compared with what is near it in the other image, at a coarse scale. What is
-left is compared with what is left in most of the image: a redraw differs by similar amounts everywhere, a change in
-its place.
+A redraw shifts, tints and sharpens everything a little. A smooth displacement, a smooth change of tone and a change of
+sharpness, all bounded, are undone; then each place is compared with what is near it in the other image, at a coarse
+scale. What is left is compared with what is left in most of the image: a redraw differs by similar amounts everywhere,
+a change in its place. Where most of the image differs much, as when strands and folds are painted again, single strokes
+differ as much as a small change does, so the windows and what counts as near are larger there.
 """
 
 from __future__ import annotations
@@ -23,35 +24,45 @@ MAX_DISPLACEMENT = 0.006
 """The largest displacement that is undone, as a share of the shorter side."""
 MAX_CURVE, MAX_TINT = 12.0, 8.0
 """Of 255: the largest change of tone that is undone by a curve of each channel, and by a tint of each surrounding."""
+MAX_SHARPNESS = 1.0
+"""The largest change of sharpness that is undone: 1 is twice the contrast of detail."""
+REST = 2.5
+"""The multiple of the difference of most windows beyond which a window counts as changed."""
 
 _LONGEST = 512
 _WINDOW = 0.025
 """The side of a window as a share of the shorter side, as all of the following."""
 _SCALE, _REACH, _BORDER = 0.003, 0.004, 0.01
-_FLOW_SIGMA, _TINT_SIGMA = 0.06, 0.08
+_COARSEST = 2.0
+"""The factor by which the window and the reach grow at most: by the color difference (CIE76) of nine of ten windows."""
+_FLOW_SIGMA, _TINT_SIGMA, _DETAIL_SIGMA = 0.06, 0.08, 0.012
+_STEPS = 4
 _PASSES = (4.0, 2.0, 1.0)
 _KNOTS = np.arange(8, 256, 16)
 _AROUND = 2
 """How many windows around the worst one are looked at for the cause."""
-_EVEN = 0.7
-"""The share of the difference there that a mean color must explain to be the cause."""
+_EVEN, _EXPLAINED = 0.7, 0.5
+"""What a cause must explain there: a mean color of the difference, a change of sharpness of its square, as shares."""
 _DIGITS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Redraw:
-    """``content`` is the color difference (CIE76) of the worst window beyond twice that of most windows, 0 and up;
-    ``overall`` that which nine of ten windows do not exceed.
+    """``content`` is the color difference (CIE76) of the worst window beyond ``REST`` times that of most windows, 0 and
+    up; ``overall`` that which nine of ten windows do not exceed.
 
-    ``window`` is (left, top, width, height) of the worst window, and ``cause`` what differs around it: ``color`` or
-    ``content``. ``tone`` is the mean change of tone in levels of 255, and ``displacement`` the largest, as a share of
-    the shorter side, which were undone.
+    ``window`` is (left, top, width, height) of the worst window, and ``cause`` what differs around it: ``color``,
+    ``sharpness`` or ``content``. ``tone`` is the mean change of tone in levels of 255, ``displacement`` the largest, as
+    a share of the shorter side, and ``sharpness`` by how much the contrast of detail changed, as a share, which were
+    undone. ``local_sharpness`` is the same around the worst window, beyond what was undone.
     """
 
     content: float
     overall: float
     tone: float
     displacement: float
+    sharpness: float
+    local_sharpness: float
     cause: str
     window: tuple[int, int, int, int]
 
@@ -80,25 +91,67 @@ def _compared(base: Pixels, output: Pixels, inside: Mask, scale: float) -> Redra
     sigma = max(0.5, _SCALE * side)
     before, after = (cv2.GaussianBlur(image, (0, 0), sigma) for image in (base.astype(np.float32), moved))
     toned = _tinted(_curved(before, after, inside), after, inside)
-    first, second = (lab_of_linear(linear_light(np.clip(image, 0, 255))) for image in (toned, after))
-    left_over = np.maximum(_beyond(first, second), _beyond(second, first)) * inside
-    window = max(3, round(_WINDOW * side))
-    means = cv2.blur(left_over, (window, window))
-    overall = float(np.percentile(means[inside], 90))
+    detail_sigma = max(1.0, _DETAIL_SIGMA * side)
+    sharpness = _sharpness(_detail(toned, detail_sigma), after - toned, inside)
+    sharp = toned + np.float32(sharpness) * _detail(toned, detail_sigma)
+    first, second = (lab_of_linear(linear_light(np.clip(image, 0, 255))) for image in (sharp, after))
+    window, means = _left_over(first, second, inside, 1.0)
+    overall = rest = float(np.percentile(means[inside], 90))
+    coarseness = min(_COARSEST, max(1.0, overall))
+    if coarseness > 1:
+        window, means = _left_over(first, second, inside, coarseness)
+        rest = float(np.percentile(means[inside], 90))
     row, column = (int(at) for at in np.unravel_index(int(np.argmax(np.where(inside, means, -1))), means.shape))
     part = tuple(slice(max(0, at - _AROUND * window), at + _AROUND * window + 1) for at in (row, column))
-    step = (second - first)[part][inside[part]]
-    even = np.linalg.norm(step.mean(axis=0)) >= _EVEN * np.linalg.norm(step, axis=1).mean()
+    step, detail = (second - first)[part][inside[part]], _detail(first, detail_sigma)[part][inside[part]]
+    local, cause = _cause(step, detail)
     corner = [max(0, round((at - window // 2) / scale)) for at in (column, row)]
     length = round(window / scale)
     return Redraw(
-        content=round(max(0.0, float(means[row, column]) - 2 * overall), _DIGITS),
+        content=round(max(0.0, float(means[row, column]) - REST * rest), _DIGITS),
         overall=round(overall, _DIGITS),
         tone=round(float(np.abs(toned - before)[inside].mean()), _DIGITS),
         displacement=round(float(np.hypot(*flow)[inside].max()) / side, 4),
-        cause="color" if even else "content",
+        sharpness=round(sharpness, _DIGITS),
+        local_sharpness=round(local, _DIGITS),
+        cause=cause,
         window=(corner[0], corner[1], length, length),
     )
+
+
+def _left_over(first: Floats, second: Floats, inside: Mask, coarseness: float) -> tuple[int, Floats]:
+    """The side of a window in pixels, and the mean difference of the window around each pixel (CIE76)."""
+    side = min(inside.shape)
+    window, reach = max(3, round(coarseness * _WINDOW * side)), max(1, round(coarseness * _REACH * side))
+    differs = np.maximum(_beyond(first, second, reach), _beyond(second, first, reach)) * inside
+    return window, np.asarray(cv2.blur(differs, (window, window)), np.float32)
+
+
+def _cause(step: Floats, detail: Floats) -> tuple[float, str]:
+    """By how much the sharpness around a window differs, and what explains most of the difference there: its mean
+    color, its sharpness, or neither."""
+    gain = float((step * detail).sum() / (np.square(detail).sum() + 1e-6))
+    if np.linalg.norm(step.mean(axis=0)) >= _EVEN * np.linalg.norm(step, axis=1).mean():
+        return gain, "color"
+    explained = 1 - np.square(step - gain * detail).sum() / (np.square(step).sum() + 1e-6)
+    return gain, "sharpness" if explained >= _EXPLAINED else "content"
+
+
+def _detail(image: Any, sigma: float) -> Floats:
+    """What a blur takes away."""
+    return np.asarray(image - cv2.GaussianBlur(image, (0, 0), sigma), np.float32)
+
+
+def _sharpness(detail: Floats, step: Floats, inside: Mask) -> float:
+    """The change of the contrast of detail that explains most of ``step``, with less weight for what it does not."""
+    details, steps = detail[inside].astype(np.float64), step[inside].astype(np.float64)
+    gain, trust = 0.0, np.ones_like(steps)
+    for _ in range(_STEPS):
+        gain = float((trust * details * steps).sum() / ((trust * np.square(details)).sum() + 1e-6))
+        residual = steps - gain * details
+        spread = 1.4826 * float(np.median(np.abs(residual))) + 0.5
+        trust = 1 / np.square(1 + np.square(residual / (3 * spread)))
+    return round(min(MAX_SHARPNESS, max(-MAX_SHARPNESS / 2, gain)), _DIGITS)
 
 
 def _displacement(base: Floats, output: Floats, inside: Mask) -> Floats:
@@ -175,9 +228,8 @@ def _wide_mean(shape: tuple[int, ...], factor: int, sigma: float) -> Callable[[A
     return mean
 
 
-def _beyond(colors: Floats, around: Floats) -> Floats:
-    """How far colors are outside the range of those near the same place in the other image (CIE76)."""
-    reach = max(1, round(_REACH * min(colors.shape[:2])))
+def _beyond(colors: Floats, around: Floats, reach: int) -> Floats:
+    """How far colors are outside the range of those within ``reach`` pixels in the other image (CIE76)."""
     disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * reach + 1, 2 * reach + 1))
     over = np.maximum(np.maximum(colors - cv2.dilate(around, disc), cv2.erode(around, disc) - colors), 0)
     return np.asarray(np.sqrt(np.square(over).sum(axis=2)), np.float32)

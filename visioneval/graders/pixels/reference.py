@@ -8,8 +8,8 @@ Metrics over the reference's pixels, after the output is scaled and registered t
   ``locality`` measures it, so that a small change cannot hide in the averages. Sharpening of the whole image is undone
   before.
 - ``<key>.shift``, 0 and up, and ``<key>.magnification``, 1 and up: the shift of the whole image, as a share of the
-  reference's shorter side, and the factor by which it is enlarged or reduced, which were undone before the comparison.
-  Not measured where the aspect ratio differs.
+  reference's shorter side, and the factor by which it is enlarged or reduced. Up to 2 % of the longer side were undone
+  before the comparison. Not measured where the aspect ratio differs.
 - ``<key>``: the output has the reference's aspect ratio, and all metrics are within the limits.
 
 All but the share are rounded to 4 decimals first, so that the record and the verdict agree.
@@ -49,7 +49,7 @@ from visioneval.graders.pixels.registration import (
     read_color_spaces,
     read_pixels,
 )
-from visioneval.graders.pixels.sharpening import sharpened_alike
+from visioneval.graders.pixels.sharpening import softened_alike
 from visioneval.graders.pixels.transparency import Mask, Pixels, alpha_changes, alpha_text, percent, visible_pixels
 from visioneval.media.images import room_for
 from visioneval.media.opencv import portable_opencv
@@ -86,7 +86,7 @@ def measure_reference(reference: Pixels, output: Pixels) -> ReferenceFinding:
     """Measures an output of any size against the reference. Both are RGB or straight RGBA."""
     aligned = align(reference, output)
     region = compared_region(aligned)
-    alike, sharpening = sharpened_alike(aligned, region)
+    alike, sharpening = softened_alike(aligned, region)
     changed = changed_visibly(
         alike.base,
         alike.output,
@@ -131,20 +131,19 @@ class Reference:
         run = partial(_measure_files, **files)
         finding = await context.measure(Measure("reference", files, run, ReferenceFinding, tool_versions=TOOL_VERSIONS))
         map_path = await save_image(context, f"{config.key}.difference.png", finding.difference_map)
-        sizes = [finding.image_size, finding.reference_size]
-        failures = _failures(finding, config, *sizes)
+        reasons = failures(finding, config)
         return Grade(
             scores={
-                config.key: not failures,
+                config.key: not reasons,
                 f"{config.key}.ssim": finding.ssim,
                 f"{config.key}.delta_e": finding.delta_e,
                 f"{config.key}.worst_window": finding.worst_window,
-                **finding.registration.scores(config, sizes[1]),
+                **finding.registration.scores(config, finding.reference_size),
             },
-            reasons={config.key: "; ".join(failures)} if failures else {},
+            reasons={config.key: "; ".join(reasons)} if reasons else {},
             details={
-                "output_size": "x".join(map(str, sizes[0])),
-                "reference_size": "x".join(map(str, sizes[1])),
+                "output_size": "x".join(map(str, finding.image_size)),
+                "reference_size": "x".join(map(str, finding.reference_size)),
                 **finding.color_spaces.as_details(),
                 "registration": finding.registration.as_details(),
                 "changed": finding.changed,
@@ -171,30 +170,29 @@ def _measure_files(reference: Path, output: Path) -> ReferenceFinding:
         return replace(finding, color_spaces=read_color_spaces(reference, output))
 
 
-def _failures(
-    finding: ReferenceFinding, config: ReferenceGrader, size: tuple[int, int], expected: tuple[int, int]
-) -> list[str]:
-    failures = [*finding.registration.failures(config, expected)]
+def failures(finding: ReferenceFinding, config: ReferenceGrader) -> list[str]:
+    """The reasons why the output fails; empty if all measures are within the limits."""
+    reasons = [*finding.registration.failures(config, finding.reference_size)]
     if finding.registration.distorted:
-        shapes = ["x".join(map(str, shape)) for shape in (size, expected)]
-        failures.append(f"the output is {shapes[0]}; its aspect ratio differs from the reference's {shapes[1]}")
+        shapes = ["x".join(map(str, shape)) for shape in (finding.image_size, finding.reference_size)]
+        reasons.append(f"the output is {shapes[0]}; its aspect ratio differs from the reference's {shapes[1]}")
     if finding.ssim < config.min_ssim:
-        failures.append(
+        reasons.append(
             f"the structural similarity is {finding.ssim:.{SCORE_DIGITS}f}, below the limit of {config.min_ssim:g}"
         )
     if finding.delta_e > config.max_delta_e:
-        failures.append(
+        reasons.append(
             f"the mean color difference is {finding.delta_e:.{SCORE_DIGITS}f} (CIEDE2000), "
             f"above the limit of {config.max_delta_e:g}"
         )
     if finding.window is not None and finding.worst_window > config.max_worst_window:
         left, top, width, height = finding.window
-        failures.append(
+        reasons.append(
             f"{percent(finding.worst_window)} of the window at x {left} to {left + width}, y {top} to {top + height}"
             f" changed visibly, above the limit of {percent(config.max_worst_window)}"
             f" ({percent(finding.changed)} of all pixels changed)"
         )
-    if failures:
+    if reasons:
         noted = (alpha_text(finding.alpha), finding.color_spaces.failure("reference"))
-        failures += filter(None, noted)
-    return failures
+        reasons += filter(None, noted)
+    return reasons

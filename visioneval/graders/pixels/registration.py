@@ -1,7 +1,8 @@
 """Aligns an image with another: scales it, and undoes a small shift or zoom of the whole image.
 
 A shift is undone only if it explains the whole image. If undoing it would make any area match worse, or if only
-one corner of the image supports it, a part of the image moved, and the graders must find that.
+one corner of the image supports it, a part of the image moved, and the graders must find that. A larger shift or zoom
+of the whole image is measured, and not undone.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ _LONGEST = 2048
 _TILES_PX = (8, 32)
 _WORSE = 3.0
 _SPREAD = 0.4
+_RARELY = 0.1
+"""The share of areas that a move beyond ``MAX_MOVE`` may make worse, of those that it makes better: it is only
+measured, and a redraw differs in single areas anyway."""
 _DIGITS = 4
 """Decimals of a pixel to which each registration step is rounded."""
 
@@ -44,8 +48,8 @@ class Registration:
     """The alignment of an image with the base. All pixels are pixels of the base.
 
     ``scale_x`` and ``scale_y`` are base size / image size. A point of the base is moved by ``shift`` (right
-    and down) in the scaled image, which is zoomed by ``zoom`` around its center. ``skipped`` are the strips of
-    the base without a counterpart in the image.
+    and down) in the scaled image, which is zoomed by ``zoom`` around its center; this was undone unless ``note``
+    states why not. ``skipped`` are the strips of the base without a counterpart in the image.
     """
 
     scale_x: float = 1.0
@@ -170,19 +174,22 @@ def align(base: Pixels, image: Pixels, fixed: Mask | None = None) -> AlignedPair
     if not (differs & fixed).any():
         return aligned
     move, note = _find_move(*_at_working_size(aligned, fixed), may_be_whole=_may_be_spread(differs))
+    registration = replace(aligned.registration, note=note)
     if move is None:
-        return replace(aligned, registration=replace(aligned.registration, note=note))
+        return replace(aligned, registration=registration)
     height, width = fixed.shape
     move = move * max(1.0, max(height, width) / _LONGEST)
-    valid, skipped = _counterparts(move, fixed.shape)
     registration = replace(
-        aligned.registration,
+        registration,
         shift_x=float(move[0]),
         shift_y=float(move[2]),
         zoom_x=float(1 + move[1] / width),
         zoom_y=float(1 + move[3] / height),
-        skipped=skipped,
     )
+    if note:
+        return replace(aligned, registration=registration)
+    valid, skipped = _counterparts(move, fixed.shape)
+    registration = replace(registration, skipped=skipped)
     return AlignedPair(aligned.whole_base, aligned.base, _warp(aligned.output, move), valid, registration)
 
 
@@ -230,7 +237,7 @@ def _outlines(pixels: Pixels) -> Floats:
 def _find_move(
     base: Floats, image: Floats, fixed: Mask, *, may_be_whole: bool
 ) -> tuple[NDArray[np.float64] | None, str | None]:
-    """The move of the whole image, or ``None`` and, if one was rejected, the reason.
+    """The move of the whole image, or ``None``; and why it is not undone, or was rejected.
 
     Without ``may_be_whole`` it will be rejected, and a coarse estimate shows whether there is one to report.
     """
@@ -246,12 +253,14 @@ def _find_move(
         f"a shift of ({move[0]:.1f}, {move[2]:.1f}) px and a zoom of ({1 + zoom[0]:.3f}, {1 + zoom[1]:.3f}) "
         "were detected but not corrected: "
     )
-    if reach.max() > MAX_MOVE * max(height, width) or np.abs(zoom).max() > MAX_MOVE:
-        return None, description + f"they exceed {MAX_MOVE:.0%} of the image"
     before, after, measurable = _mismatch(base, image, fixed, move)
-    if (measurable & exceeds(after, 1.5 * before + _WORSE)).any():
-        return None, description + "other areas did not move"
+    worse = measurable & exceeds(after, 1.5 * before + _WORSE)
     better = measurable & exceeds(before, 1.5 * after + _WORSE / 2)
+    if reach.max() > MAX_MOVE * max(height, width) or np.abs(zoom).max() > MAX_MOVE:
+        is_whole = _is_spread(better) and worse.sum() <= _RARELY * better.sum()
+        return move if is_whole else None, description + f"they exceed {MAX_MOVE:.0%} of the image"
+    if worse.any():
+        return None, description + "other areas did not move"
     if not _is_spread(better):
         return None, description + "too little of the image supports them"
     return move, None
