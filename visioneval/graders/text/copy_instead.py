@@ -23,7 +23,7 @@ from visioneval.graders.text.copy_match import (
     occurrences,
 )
 
-_UNREAD = 0.8
+_UNREAD = 0.5
 """A reading below this confidence may be of other text, such as curved words or a logo."""
 _MIN_UNREAD = 3
 """Characters: shapes are read as one or two."""

@@ -50,7 +50,9 @@ _AROUND = 1.5
 _MAX_WINDOWS_AREA = 8_000_000
 """Pixels: where windows would be more, as in a photo, there are none."""
 _ENLARGED = 2.0
-"""How many times the whole image is enlarged for the closest look, up to ``_MAX_ENLARGED_AREA`` pixels, in tiles."""
+"""How many times the whole image is enlarged for the closest look, to what the detector sees at once."""
+_LEAST_ENLARGED = 1.5
+"""Where that is less than this, the image is enlarged up to ``_MAX_ENLARGED_AREA`` pixels, and seen in tiles."""
 _MAX_ENLARGED_AREA = 16_000_000
 _SHARED_SIDE = 160
 """The pixels that neighboring tiles share."""
@@ -108,7 +110,10 @@ def read_windows(image: Image.Image, known: Sequence[Reading]) -> list[Reading]:
 @portable_opencv()
 def read_enlarged(image: Image.Image) -> list[Reading]:
     """The text in an RGB image after it was enlarged, without what the tiles cut. Raises ``GraderError``."""
-    scale = min(_ENLARGED, (_MAX_ENLARGED_AREA / _area((0, 0, *image.size))) ** 0.5)
+    area = image.width * image.height
+    scale = min(_ENLARGED, (MAX_AREA / area) ** 0.5)
+    if scale < _LEAST_ENLARGED:
+        scale = min(_ENLARGED, (_MAX_ENLARGED_AREA / area) ** 0.5)
     size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
     enlarged = image.resize(size, Image.Resampling.LANCZOS)
     looks: list[list[Reading]] = []
