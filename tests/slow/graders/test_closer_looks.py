@@ -99,7 +99,7 @@ def test_an_image_of_noise_has_no_windows(graded: Any) -> None:
 def test_a_line_in_the_middle_of_an_enlarged_image_stays_whole(graded: Any) -> None:
     image = canvas((1024, 1024), ("BUTTER & FLOUR", 48, (512, 500)), ("Grand opening today", 48, (512, 200)))
     grade, sizes = graded(image, required=["NOWHERE TO BE SEEN"], forbidden=["BUTTER & FLOUR"])
-    assert len(sizes) > 2, "it was enlarged"
+    assert sizes == [(1024, 1024), (2000, 2000)], "it was enlarged in one piece"
     assert [line["text"] for line in grade.details["lines"]] == ["Grand opening today", "BUTTER & FLOUR"]
     assert 'forbidden "BUTTER & FLOUR" is present' in grade.reasons["copy"]
 

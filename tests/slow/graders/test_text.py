@@ -59,8 +59,7 @@ def test_the_real_poster(name: str, passes: bool) -> None:
         pytest.skip("../shared/data is not here")
     grade = graded(EDITS / name, {"required": ["PLANE", "SNOW", "THE"], "forbidden": ["TRAIN"]})
     assert grade.scores["copy"] is passes
-    # "PLANE" may be the curved text of the input that is read as "EUST"; the forbidden word fails it
-    assert grade.scores["copy.recall"] == (1 if passes else None)
+    assert grade.scores["copy.recall"] == (1 if passes else 2 / 3)
     both = {"required": ["THE", "SNOW", "in NEW ENGLAND!", "MAINE RAILROAD"]}
     assert graded(EDITS / name, both).scores["copy"] is True
 
@@ -98,9 +97,9 @@ def test_exact_copy_passes_and_all_details_are_recorded(sign: Any) -> None:
 )
 def test_the_gaps_between_glyphs_decide_on_spaces(sign: Any, shown: str, reason: str) -> None:
     expected = {"required": ["Fresh bread from 7 am"]}
-    grade = graded(sign(shown), expected)
+    grade = graded(sign(shown), expected, spaces="exact")
     assert (grade.scores["copy"], grade.reasons["copy"]) == (reason == "required line found", reason)
-    assert graded(sign(shown), expected, spaces="loose").scores["copy"] is True
+    assert graded(sign(shown), expected).scores["copy"] is True
 
 
 @pytest.mark.parametrize("mode", ["CMYK", "L", "RGBA", "P"])

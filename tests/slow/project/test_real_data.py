@@ -102,7 +102,7 @@ def test_real_edits_pass(edits: tuple[int, dict[tuple[str, str], Record]]) -> No
 def test_each_kind_of_damage_fails_the_expected_rule(edits: tuple[int, dict[tuple[str, str], Record]]) -> None:
     """In one test, as workers that share the cells of a run would each run the suite."""
     code, records = edits
-    assert code == 3, "curved text that is read as EUST may be PLANE, so the recall of the unedited poster is unknown"
+    assert code == 1
     for damage, case in product(DAMAGES, CASES):
         record = records[damage, case]
         assert record.verdict is Verdict.FAIL, record.cell

@@ -252,7 +252,9 @@ def graded(
         measure=measure,
         save=lambda name, data: name,
     )
-    return asyncio.run(Text(TextGrader(type="text", key="copy", **options)).grade(context)), measured
+    return asyncio.run(
+        Text(TextGrader(type="text", key="copy", **{"spaces": "exact", **options})).grade(context)
+    ), measured
 
 
 LINE = "Fresh bread from 7 am"
@@ -309,5 +311,5 @@ def test_a_tolerated_mark_is_in_the_reason_and_the_record(tmp_path: Path, monkey
 
 
 def test_the_default_is_no_part_of_the_hash() -> None:
-    assert "spaces" not in TextGrader(type="text", key="copy", spaces="exact").model_dump()
-    assert TextGrader(type="text", key="copy", spaces="loose").model_dump()["spaces"] == "loose"
+    assert "spaces" not in TextGrader(type="text", key="copy", spaces="loose").model_dump()
+    assert TextGrader(type="text", key="copy", spaces="exact").model_dump()["spaces"] == "exact"

@@ -25,8 +25,7 @@ from visioneval.suite.entries.recorded_answers import RecordedAnswer, is_texts
 from visioneval.types import Metric
 
 _OCR_VERSION = "6"
-_JUDGE_VERSION = "2"
-"""Each rises when the same image, or the same text of a judge, may get another score."""
+"""Rises when the same image may get another score. A judge's text is compared as before."""
 
 TextScore = Literal["word_accuracy", "ned", "complete"]
 _SCORES: Mapping[TextScore, Metric] = {"word_accuracy": SHARE_UP, "ned": SHARE_DOWN, "complete": YES}
@@ -79,10 +78,10 @@ class TextGrader(BaseGrader, PanelOptions):
         default=0.5, description="OCR readings below this confidence (0 to 1) do not count as text."
     )
     spaces: Literal["exact", "loose"] = Field(
-        default="exact",
-        exclude_if=lambda spaces: spaces == "exact",  # the default: its hash stays the same
-        description="exact: a required line must have its spaces, and none within a word. loose: spaces do not matter. "
-        "In videos, they never do.",
+        default="loose",
+        exclude_if=lambda spaces: spaces == "loose",  # the default: its hash stays the same
+        description="loose: spaces do not matter. exact: a required line must have its spaces, and none within a word. "
+        "In videos, they never matter.",
     )
 
     other_scripts: Literal["tesseract"] | None = Field(
@@ -130,7 +129,7 @@ class TextGrader(BaseGrader, PanelOptions):
 
     @property
     def version(self) -> str | None:
-        return _JUDGE_VERSION if self.extract == "judge" else _OCR_VERSION
+        return None if self.extract == "judge" else _OCR_VERSION
 
     @property
     def judge_names(self) -> tuple[str, ...]:

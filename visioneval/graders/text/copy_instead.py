@@ -28,7 +28,7 @@ _UNREAD = 0.5
 _MIN_UNREAD = 3
 """Characters: shapes are read as one or two."""
 _CURVED = math.radians(8)
-"""Boxes that are tilted by more against each other belong to a curve."""
+"""Boxes that are tilted by more against each other, or against the image, may belong to a curve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,37 +74,40 @@ def settle(
     lower_page = in_lower_case(view.page) if absent else view.page
     faint = _faint_readings(view, lines, absent)
     weak = _weak(view, lines, absent)
-    unread = _unread(view, matched, faint)
+    others = _others(view, matched, faint)
     joined: list[Hit] = []
     doubts: list[CopyPair] = []
     missing: list[Miss] = []
-    others: list[Match] = []
+    instead: list[Match] = []
     for index, line in enumerate(absent):
         other = _read_instead(view.page, lower_page, line, taken, fold=view.fold)
-        others += other.matches
+        instead += other.matches
         miss = _miss(view, line, other, faint.get(line.chars), lines, matched)
         if other.parts and _is_one_line(view.page, other.parts):
             joined.append((line, tuple(span for _, match in other.parts for span in match)))
             taken |= covered(match for _, match in other.parts)
         elif index in weak:
             doubts.append(weak[index])
-        elif doubt := _doubt(view, other, miss, unread) if view.fold else None:
+        elif doubt := _doubt(view, other, miss, others) if view.fold else None:
             doubts.append(CopyPair(line.text, *doubt))
         else:
             missing.append(miss)
-    return Settled(tuple(joined), tuple(doubts), tuple(missing), tuple(others))
+    return Settled(tuple(joined), tuple(doubts), tuple(missing), tuple(instead))
 
 
-def _doubt(view: View, other: _Instead, miss: Miss, unread: Sequence[int]) -> tuple[str, Match, Doubt] | None:
+def _doubt(view: View, other: _Instead, miss: Miss, others: Sequence[int]) -> tuple[str, Match, Doubt] | None:
     """What was read of a line that may be there, where, and why it cannot be decided."""
     if miss.faint is not None:
         return _joined_text(view, miss.readings), _places(miss.readings), "faint"
     closest = tuple(span for _, match in other.parts for span in match) or other.match or ()
     if _is_curved([view.readings[index] for index, _, _ in view.spans(closest)]):
         return view.page.shown(closest), view.spans(closest), "curved"
-    if unread and not closest:
-        return _joined_text(view, unread), _places(unread), "unread"
-    return None
+    if closest:
+        return None
+    if tilted := [index for index in others if _is_tilted(view.readings[index])]:
+        return _joined_text(view, tilted), _places(tilted), "curved"
+    unread = [index for index in others if view.readings[index].confidence < _UNREAD]
+    return (_joined_text(view, unread), _places(unread), "unread") if unread else None
 
 
 def _joined_text(view: View, readings: Sequence[int]) -> str:
@@ -116,12 +119,23 @@ def _places(readings: Sequence[int]) -> Match:
 
 
 def _is_curved(readings: Sequence[Reading]) -> bool:
-    tilts = [
-        math.atan2(corners[1][1] - corners[0][1], corners[1][0] - corners[0][0])
-        for reading in readings
-        if (corners := reading.corners) is not None
-    ]
+    """Whether readings are tilted against each other."""
+    tilts = [_tilt(reading) for reading in readings]
     return bool(tilts) and max(tilts) - min(tilts) > _CURVED
+
+
+def _is_tilted(reading: Reading) -> bool:
+    """Whether a reading runs neither along the image nor up or down: as the part of a curve that a detector finds."""
+    from_axis = _tilt(reading) % (math.pi / 2)
+    return min(from_axis, math.pi / 2 - from_axis) > _CURVED
+
+
+def _tilt(reading: Reading) -> float:
+    """The angle of a reading, in radians; 0 without a place."""
+    if reading.corners is None:
+        return 0.0
+    (left, top), (right, bottom) = reading.corners[:2]
+    return math.atan2(bottom - top, right - left)
 
 
 def _weak(view: View, lines: Lines, absent: Sequence[Copy]) -> dict[int, CopyPair]:
@@ -149,14 +163,14 @@ def _is_one_line(page: Page, parts: Sequence[Hit]) -> bool:
     return is_whole and all(after[0] in page.near[before[0]] for before, after in pairwise(spans))
 
 
-def _unread(view: View, matched: Sequence[Hit], faint: Mapping[str, _Faint]) -> tuple[int, ...]:
-    """The readings that may be of other text: not confident, and part of no required line."""
+def _others(view: View, matched: Sequence[Hit], faint: Mapping[str, _Faint]) -> tuple[int, ...]:
+    """The readings of some length that are part of no required line."""
     explained = {view.counted[index] for _, match in matched for index, _, _ in match}
     explained |= {index for _, indices in faint.values() for index in indices}
     return tuple(
         index
         for index, reading in enumerate(view.readings)
-        if reading.confidence < _UNREAD and index not in explained and len(reading.text.strip()) >= _MIN_UNREAD
+        if index not in explained and len(reading.text.strip()) >= _MIN_UNREAD
     )
 
 
