@@ -23,5 +23,5 @@ def test_every_path_exists(name: str) -> None:
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_every_target_exists(name: str) -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    targets = re.findall(r"(?:^    |`)make (\w+)", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)
+    targets = re.findall(r"(?:^    |`)make ([\w-]+)", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)
     assert [target for target in targets if f"\n{target}:" not in makefile] == []

@@ -123,7 +123,7 @@ def test_a_line_that_nothing_is_similar_to_is_looked_for_more_and_more_closely(l
 
 
 def test_text_that_was_not_surely_read_is_looked_at_more_closely(look: Look) -> None:
-    unsure = box("Qxzv", confidence=0.6)
+    unsure = box("Qxzv", confidence=0.4)
     _, result, looks = look([unsure], required=["SALE"])
     assert (result.passed, looks.closer) == (None, ["windows", "enlarged"])
     _, result, looks = look([unsure], enlarged=[box("SALE", confidence=0.9)], required=["SALE"])
