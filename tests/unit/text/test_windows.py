@@ -114,7 +114,7 @@ def test_a_text_at_the_seam_of_tiles_is_read_once(seen: list[tuple[int, int]], l
 
 def test_a_text_that_the_tiles_cut_is_not_read(seen: list[tuple[int, int]]) -> None:
     whole = (100, 100, 500, 124)
-    readings = ocr.read_enlarged(canvas((2400, 2400), (1000, 300, 1400, 340), (100, 950, 124, 1450), whole))
+    readings = ocr.read_enlarged(canvas((2400, 2400), (700, 300, 1500, 340), (100, 700, 124, 1500), whole))
     assert places(readings) == [pytest.approx(whole, abs=2)]
     at_the_sides = [(0, 0, 60, 24), (2340, 2376, 2400, 2400)]
     assert places(ocr.read_enlarged(canvas((2400, 2400), *at_the_sides))) == [
