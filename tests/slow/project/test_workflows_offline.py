@@ -105,7 +105,7 @@ def run_offline(name: str, folder: Path, *flaws: str, case: str = "*") -> list[R
     path.write_text(yaml.safe_dump(data, allow_unicode=True, sort_keys=False), encoding="utf-8")
     arguments = ["run", str(path), "--runs", str(folder / "runs"), "--case", case]
     done = CliRunner().invoke(app, arguments)
-    assert done.exit_code == 0, done.output
+    assert done.exit_code in (0, 3), done.output  # 3: OCR cannot tell whether a ™ is there
     (run_folder,) = (folder / "runs").iterdir()
     return list(read_records(run_folder))
 
