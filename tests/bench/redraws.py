@@ -46,16 +46,22 @@ def changed(kind: Kind, level: Level, image: np.ndarray, region: np.ndarray, see
     return decode(planted(kind, level, subject, seed).data)
 
 
+def corner(image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The mask of an edit in the top left eighth of both sides, and what is far from it."""
+    height, width = image.shape[:2]
+    mask = np.zeros((height, width), bool)
+    mask[: height // 8, : width // 8] = True
+    far = np.ones_like(mask)
+    far[: height // 8 + 16, : width // 8 + 16] = False
+    return mask, far
+
+
 def main() -> None:
     counts: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
     configs = {name: LocalityGrader(type="locality", key="k", tolerance=name) for name in TOLERANCES}
     kinds = [kind for kind in KINDS if kind.name in HARMLESS + DAMAGE]
     for name, image in images().items():
-        height, width = image.shape[:2]
-        mask = np.zeros((height, width), bool)
-        mask[: height // 8, : width // 8] = True
-        far = np.ones_like(mask)
-        far[: height // 8 + 16, : width // 8 + 16] = False
+        mask, far = corner(image)
         for kind in kinds:
             for level in dict.fromkeys((kind.levels[0], kind.levels[-1])):
                 try:

@@ -14,7 +14,7 @@ import cv2
 import numpy as np
 from PIL import Image, ImageFilter
 
-from tests.bench.redraws import DATA, SIDE, changed
+from tests.bench.redraws import DATA, SIDE, changed, corner
 from visioneval.graders.pixels.config import LocalityGrader
 from visioneval.graders.pixels.locality import measure_locality, outside_failure
 from visioneval.probing.damage.kinds import KINDS
@@ -76,11 +76,7 @@ def main() -> None:
     config = LocalityGrader(type="locality", key="k", tolerance="redrawn")
     counts: dict[tuple[str, bool], list[int]] = defaultdict(lambda: [0, 0])
     for name, image in images().items():
-        height, width = image.shape[:2]
-        mask = np.zeros((height, width), bool)
-        mask[: height // 8, : width // 8] = True
-        far = np.ones_like(mask)
-        far[: height // 8 + 16, : width // 8 + 16] = False
+        mask, far = corner(image)
         outputs = {"as it is": image}
         for kind in KINDS:
             for level in kind.levels:

@@ -26,7 +26,7 @@ from typing import Any, get_args
 
 from PIL import Image
 
-from tests.calibration.copy_cases import NEVER_FAIL, SHARED, Case, Part, Picture, pictures
+from tests.calibration.copy_cases import NEVER_FAIL, SHARED, Case, CopyImage, Part, copy_images
 from visioneval import GraderError, grading_context
 from visioneval.engine.cells.measurement_entries import measure_key
 from visioneval.graders.base import GradingContext
@@ -90,10 +90,10 @@ def main() -> int:
     if "shared" in parts and not (SHARED / "truth.json").is_file():
         print(f"shared: skipped, as there is no {SHARED}")
     chosen = [
-        _with_planted(picture, options.planted)
+        _with_planted(copy_image, options.planted)
         for part in parts
-        for picture in pictures(part)
-        if options.images in picture.name and picture.half in options.halves
+        for copy_image in copy_images(part)
+        if options.images in copy_image.name and copy_image.half in options.halves
     ]
     if not chosen:
         print("no image of this name", file=sys.stderr)
@@ -107,11 +107,11 @@ def main() -> int:
     return 0
 
 
-def _with_planted(picture: Picture, most: int | None) -> Picture:
+def _with_planted(copy_image: CopyImage, most: int | None) -> CopyImage:
     """The image with at most so many mistakes in required text."""
-    planted = [case for case in picture.cases if case.group == "planted"][:most]
-    cases = tuple(case for case in picture.cases if case.group != "planted" or case in planted)
-    return replace(picture, cases=cases)
+    planted = [case for case in copy_image.cases if case.group == "planted"][:most]
+    cases = tuple(case for case in copy_image.cases if case.group != "planted" or case in planted)
+    return replace(copy_image, cases=cases)
 
 
 def _options() -> argparse.Namespace:
@@ -128,7 +128,7 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-async def _decide_all(chosen: Sequence[Picture]) -> tuple[list[Decision], dict[str, float]]:
+async def _decide_all(chosen: Sequence[CopyImage]) -> tuple[list[Decision], dict[str, float]]:
     """The decisions, and by image the CPU seconds of its first case, which finds and reads its text."""
     grader = Text(TextGrader(type="text", key=KEY))
     decisions: list[Decision] = []
@@ -136,13 +136,13 @@ async def _decide_all(chosen: Sequence[Picture]) -> tuple[list[Decision], dict[s
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         await _load_models(grader, folder)
-        for number, picture in enumerate(chosen, 1):
-            path = picture.write(folder)
+        for number, copy_image in enumerate(chosen, 1):
+            path = copy_image.write(folder)
             context = replace(grading_context(path), measure=_Measured(path))
-            for case in picture.cases:
+            for case in copy_image.cases:
                 start = time.process_time()
-                decisions.append(await _decide(grader, context, picture, case))
-                seconds.setdefault(picture.name, time.process_time() - start)
+                decisions.append(await _decide(grader, context, copy_image, case))
+                seconds.setdefault(copy_image.name, time.process_time() - start)
             if path.parent == folder:
                 path.unlink()
             if number % 50 == 0:
@@ -175,7 +175,7 @@ class _Measured:
         return self._results[key]
 
 
-async def _decide(grader: Text, context: GradingContext, picture: Picture, case: Case) -> Decision:
+async def _decide(grader: Text, context: GradingContext, copy_image: CopyImage, case: Case) -> Decision:
     """The grader's decision on a case. What it refuses to read is undecided."""
     expect = Expect(text=case.expect)
     test = TestCase(id="case", prompt=case.name, expect=expect)
@@ -187,10 +187,10 @@ async def _decide(grader: Text, context: GradingContext, picture: Picture, case:
     outcome = "undecided" if passed is None else OUTCOMES[2 * (passed != case.passes)]
     expected = " | ".join((*case.expect.required, *case.expect.forbidden))
     return Decision(
-        picture.name,
+        copy_image.name,
         case.name,
-        picture.part,
-        picture.kind,
+        copy_image.part,
+        copy_image.kind,
         case.group,
         case.mistake,
         case.is_alike,
@@ -203,7 +203,7 @@ async def _decide(grader: Text, context: GradingContext, picture: Picture, case:
 def _report(
     decisions: Sequence[Decision],
     seconds: Mapping[str, float],
-    chosen: Sequence[Picture],
+    chosen: Sequence[CopyImage],
     before: Mapping[str, Any] | None,
 ) -> None:
     names = {(decision.image, decision.case) for decision in decisions}
@@ -239,11 +239,13 @@ def _both(past: Counter[str] | None, count: Counter[str], outcome: str) -> str:
     return now if past is None or past[outcome] == count[outcome] else f"{past[outcome]} -> {now}"
 
 
-def _print_seconds(seconds: Mapping[str, float], chosen: Sequence[Picture], before: Mapping[str, float] | None) -> None:
+def _print_seconds(
+    seconds: Mapping[str, float], chosen: Sequence[CopyImage], before: Mapping[str, float] | None
+) -> None:
     """The CPU of the first case of an image, by part."""
     print(f"\n{'CPU seconds of the first case of an image':<44}{'images':>16}{'median':>16}{'most':>16}{'total':>16}")
-    for part in dict.fromkeys(picture.part for picture in chosen):
-        names = [picture.name for picture in chosen if picture.part == part]
+    for part in dict.fromkeys(copy_image.part for copy_image in chosen):
+        names = [copy_image.name for copy_image in chosen if copy_image.part == part]
         for label, source in (("before", before), (part, seconds)):
             found = [source[name] for name in names if name in source] if source is not None else []
             if found:

@@ -50,7 +50,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class CopyImage:
     """An image with its cases. ``write`` returns its file, drawn in a folder where it is none of the shared ones."""
 
     name: str
@@ -81,7 +81,7 @@ EDITS: tuple[Edit, ...] = (
 )
 
 
-def pictures(part: Part) -> Iterator[Picture]:
+def copy_images(part: Part) -> Iterator[CopyImage]:
     """The images of a part; none of ``shared`` without its folder."""
     if part == "shared":
         yield from _shared() if (SHARED / "truth.json").is_file() else ()
@@ -99,7 +99,7 @@ def half_of(name: str) -> Half:
     return "fit" if sha256(name.encode()).digest()[0] % 2 else "state"
 
 
-def _shared() -> Iterator[Picture]:
+def _shared() -> Iterator[CopyImage]:
     for row in json.loads((SHARED / "truth.json").read_text(encoding="utf-8")):
         path = SHARED / "images" / row["file"]
         lines = tuple(row["lines"])
@@ -107,7 +107,9 @@ def _shared() -> Iterator[Picture]:
         for at, line in enumerate(row["not_on_it"]):
             expect = ExpectText(required=(line,))
             cases.append(Case(f"misspelt {at}", "misspelt", expect, passes=False, mistake="misspelt"))
-        yield Picture(row["file"], "shared", row["kind"], half_of(row["file"]), tuple(cases), lambda _, path=path: path)
+        yield CopyImage(
+            row["file"], "shared", row["kind"], half_of(row["file"]), tuple(cases), lambda _, path=path: path
+        )
 
 
 def _required(name: str, lines: tuple[str, ...]) -> Iterator[Case]:
@@ -145,14 +147,14 @@ def _skeleton(text: str) -> str:
     return text.translate(_SKELETON)
 
 
-def _cards(card: Card, half: Half) -> Iterator[Picture]:
+def _cards(card: Card, half: Half) -> Iterator[CopyImage]:
     """A card as it should be, and one drawn with a mistake."""
     name = card.file_name
 
     def write(folder: Path) -> Path:
         return _written(folder / name, encoded(card, card.lines))
 
-    yield Picture(name, "cards", card.kind, half, tuple(_required(name, card.lines)), write)
+    yield CopyImage(name, "cards", card.kind, half, tuple(_required(name, card.lines)), write)
     lines, mistake = _misdrawn(card)
 
     def write_wrong(folder: Path) -> Path:
@@ -160,7 +162,7 @@ def _cards(card: Card, half: Half) -> Iterator[Picture]:
 
     expect = ExpectText(required=card.lines)
     case = Case("in image", "in image", expect, passes=False, mistake=mistake)
-    yield Picture(f"wrong_{name}", "cards", card.kind, half, (case,), write_wrong)
+    yield CopyImage(f"wrong_{name}", "cards", card.kind, half, (case,), write_wrong)
 
 
 def _misdrawn(card: Card) -> tuple[tuple[str, ...], str]:
@@ -178,7 +180,7 @@ def _misdrawn(card: Card) -> tuple[tuple[str, ...], str]:
             return lines, edit.__name__
 
 
-def _words() -> Iterator[Picture]:
+def _words() -> Iterator[CopyImage]:
     for cell in word_cells():
         if cell.how == "required":
             case = Case("word", "word", ExpectText(required=(cell.word,)), passes=True)
@@ -190,7 +192,7 @@ def _words() -> Iterator[Picture]:
             draw_word(cell).save(folder / name)
             return folder / name
 
-        yield Picture(name, "words", cell.kind, half_of(cell.name.partition("_with_")[0]), (case,), write)
+        yield CopyImage(name, "words", cell.kind, half_of(cell.name.partition("_with_")[0]), (case,), write)
     for number in range(BLANKS):
         case = Case("blank", "blank", ExpectText(extra="forbid"), passes=True)
         name = f"blank_{number:02}.png"
@@ -199,7 +201,7 @@ def _words() -> Iterator[Picture]:
             blank(number).save(folder / name)
             return folder / name
 
-        yield Picture(name, "words", "no text", half_of(name), (case,), write_blank)
+        yield CopyImage(name, "words", "no text", half_of(name), (case,), write_blank)
 
 
 def _written(path: Path, data: bytes) -> Path:

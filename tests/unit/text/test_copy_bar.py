@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from tests.calibration import copy_bar
-from tests.calibration.copy_cases import Case, is_shown, look_alike, pictures
+from tests.calibration.copy_cases import Case, copy_images, is_shown, look_alike
 from visioneval.errors import GraderError
 from visioneval.graders.measures import Measure
 from visioneval.probing.damage.subject import CannotPlantError
@@ -24,11 +24,11 @@ from visioneval.types import Score
 
 def test_each_wrong_case_of_a_card_has_one_mistake_that_the_card_does_not_excuse() -> None:
     planted = 0
-    for picture in pictures("cards"):
-        for case in picture.cases:
+    for copy_image in copy_images("cards"):
+        for case in copy_image.cases:
             if case.group != "planted":
                 continue
-            right = picture.cases[0].expect.required
+            right = copy_image.cases[0].expect.required
             changed = [(line, text) for line, text in zip(right, case.expect.required, strict=True) if line != text]
             assert len(changed) == 1, case
             assert not is_shown(changed[0][1], right), case
@@ -39,16 +39,16 @@ def test_each_wrong_case_of_a_card_has_one_mistake_that_the_card_does_not_excuse
 
 
 def test_half_of_the_cards_are_drawn_right() -> None:
-    groups = [picture.cases[0].group for picture in pictures("cards")]
+    groups = [copy_image.cases[0].group for copy_image in copy_images("cards")]
     assert (groups.count("right"), groups.count("in image")) == (59, 59)
 
 
 def test_a_card_and_its_wrong_one_are_in_the_same_half_and_kinds_are_in_both() -> None:
     halves: dict[str, set[str]] = {}
     kinds: dict[str, set[str]] = {}
-    for picture in pictures("cards"):
-        halves.setdefault(picture.name.removeprefix("wrong_"), set()).add(picture.half)
-        kinds.setdefault(picture.kind, set()).add(picture.half)
+    for copy_image in copy_images("cards"):
+        halves.setdefault(copy_image.name.removeprefix("wrong_"), set()).add(copy_image.half)
+        kinds.setdefault(copy_image.kind, set()).add(copy_image.half)
     assert all(len(found) == 1 for found in halves.values())
     assert {kind for kind, found in kinds.items() if len(found) == 1} == {"pixel"}
 
@@ -99,11 +99,11 @@ def test_a_decision_is_right_wrong_or_none(
     passed: Score | GraderError, passes: bool, outcome: str, tmp_path: Path
 ) -> None:
     Image.new("RGB", (8, 8)).save(tmp_path / "image.png")
-    picture = next(pictures("cards"))
+    copy_image = next(copy_images("cards"))
     case = Case("right", "right", ExpectText(required=("a",)), passes=passes)
     context = copy_bar.grading_context(tmp_path / "image.png")
     grader: Any = _Grader(passed)
-    decision = asyncio.run(copy_bar._decide(grader, context, picture, case))
+    decision = asyncio.run(copy_bar._decide(grader, context, copy_image, case))
     assert decision.outcome == outcome
     assert decision.reason in ("a reason", "cannot read it")
 

@@ -106,6 +106,22 @@ def test_a_tilted_line_without_a_curve_fails() -> None:
     assert compare([tilted("BIRTDAY", 0, 0, 30)], required=["BIRTHDAY"]).passed is False
 
 
+def test_a_forbidden_line_in_whole_readings_is_present() -> None:
+    above, below = box("12g", 0, 0, 60, 60), box("PROTEIN", 0, 70, 100)
+    assert [pair.line for pair in compare([above, below], forbidden=["12g PROTEIN"]).forbidden] == ["12g PROTEIN"]
+    assert compare([above, below], forbidden=["PROTEIN 12g"]).passed is True
+
+
+def test_one_faint_reading_is_one_of_two_required_lines() -> None:
+    faint = box("SALE", 0, 0, 60, confidence=0.3)
+    again = box("SALE", 0, 200, 60, confidence=0.2)
+    assert compare([faint, again], required=["SALE", "SALE"]).passed is None
+    result = compare([faint], required=["SALE", "SALE"])
+    assert (result.passed, len(result.missing), doubts(result)) == (False, 1, [("SALE", "faint", (0,))])
+    sure = box("SALE", 0, 200, 60)
+    assert compare([sure, box("Qq", 0, 400, 60, confidence=0.3)], required=["SALE", "SALE"]).passed is False
+
+
 @pytest.mark.parametrize(
     ("text", "confidence", "passed"),
     [
@@ -157,7 +173,7 @@ def test_a_place_that_may_show_the_line_is_undecided() -> None:
     read = [box("SAIF", 0, 0, 60, possible="SALE"), box("NOW", 0, 90, 60)]
     result = compare(read, required=["SALE", "NOW"], extra="forbid")
     assert (result.passed, doubts(result)) == (None, [("SALE", "weak", (0,))])
-    assert '"SALE" was read as "SAIF", but the place may as well show the line' in why(read, required=["SALE", "NOW"])
+    assert '"SALE" was read as "SAIF", and OCR cannot tell the two apart there' in why(read, required=["SALE", "NOW"])
     assert compare(read, required=["SALE", "SALE", "NOW"]).passed is False, "one place is one line"
     assert compare(read, required=["SALE", "OPEN"]).passed is False, "the other line is missing"
     (line, _) = details(CONFIG, read, result, "ocr")["lines"]

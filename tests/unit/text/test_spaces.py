@@ -288,6 +288,18 @@ def test_spaces_as_read_need_no_second_look(tmp_path: Path, monkeypatch: pytest.
     assert "spaces" not in grade.details
 
 
+@pytest.mark.parametrize(
+    ("read_as", "passed"),
+    [("Fresh braed from 7 am", True), ("Freshbraed from 7 am", None), ("Fresh bra ed from 7 am", None)],
+)
+def test_a_weighed_line_has_the_spaces_that_were_read(read_as: str, passed: bool | None) -> None:
+    reading = Reading(LINE, 0.99, ((0, 0), (50, 0), (50, 20), (0, 20)), read_as=read_as)
+    expected = ExpectText(required=(LINE,))
+    comparison = check([reading], expected, fold=True)
+    looks = dict.fromkeys(other_spaces(comparison, [reading]))
+    assert with_spaces(comparison, [reading], fold=True, looks=looks).passed is passed
+
+
 def test_loose_spaces_pass_and_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read = "Freshbread from 7 am"
     grade, measured = graded(tmp_path / "a.png", read, {"required": [LINE]}, monkeypatch, spaces="loose")

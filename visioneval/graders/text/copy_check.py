@@ -16,7 +16,7 @@ from visioneval.graders.text.alphabet import ELLIPSIS, fold_character, unreadabl
 from visioneval.graders.text.copy_diff import nearest, split
 from visioneval.graders.text.copy_gaps import assign_gaps, gap_occurrences, has_gaps, is_illegible
 from visioneval.graders.text.copy_hits import CopyPair, Hit, Lines, View
-from visioneval.graders.text.copy_instead import Miss, settle
+from visioneval.graders.text.copy_instead import Miss, in_whole_readings, settle
 from visioneval.graders.text.copy_match import Copy, Match, Page, Reading, assign, copy_of, covered, inside, occurrences
 from visioneval.graders.text.extras import Extra, extras
 from visioneval.graders.text.spaces import LineLook, SpaceFinding, findings
@@ -109,19 +109,21 @@ def check(
         doubtful_extra=tuple(item for item in extra if item.is_doubtful),
         unsettled_extra=unsettled_extra,
         folded=_folded(lines) if fold else {},
-        spaces=tuple(found for pair in matched_pairs for found in _space_findings(pair, readings, fold=fold)),
+        spaces=tuple(finding for pair in matched_pairs for finding in _space_findings(pair, readings, fold=fold)),
     )
 
 
-def candidates(
-    readings: Sequence[Reading], expected: ExpectText, *, min_confidence: float, legible: AbstractSet[str] = frozenset()
-) -> list[Candidate]:
-    """For each missing line that was nearly read, the readings as they would be with the line."""
+def candidates(readings: Sequence[Reading], expected: ExpectText, *, min_confidence: float) -> list[Candidate]:
+    """For each missing line that was nearly read, the readings as they would be with the line.
+
+    Not those of which a part may be a forbidden line: what must not be there is not read as what must.
+    """
     lines = Lines.of(expected, fold=True)
     view = View.of(readings, lines, fold=True, min_confidence=min_confidence)
-    matched, unsettled, absent = _required(view, lines, legible)
-    taken = covered(match for _, match in (*matched, *unsettled))
-    found: list[Candidate] = []
+    matched, unsettled, absent = _required(view, lines, frozenset())
+    forbidden, uncertain = _forbidden(view.page, lines, unsettled, frozenset(), fold=True)
+    taken = covered(match for _, match in (*matched, *unsettled, *forbidden, *uncertain))
+    nearly_read: list[Candidate] = []
     for line in absent:
         closest = nearest(view.page, line, taken)
         if closest is None or not closest.is_close(line):
@@ -131,8 +133,8 @@ def candidates(
             copy = view.page.copies[index]
             text = copy.text[: copy.source[start]] + part + copy.text[copy.source[end - 1] + 1 :]
             if copy_of(text, fold=True).chars != copy.chars:
-                found.append(Candidate(view.counted[index], text))
-    return found
+                nearly_read.append(Candidate(view.counted[index], text))
+    return nearly_read
 
 
 def other_spaces(comparison: CopyCheck, readings: Sequence[Reading]) -> list[int]:
@@ -152,8 +154,8 @@ def with_spaces(
 
     A line with a missing or added space is not found, and one with an unclear space is undecided. ``cer`` is unchanged.
     """
-    found = [_space_findings(pair, readings, fold=fold, looks=looks) for pair in comparison.matched]
-    kinds = [{finding.kind for finding in line} for line in found]
+    by_line = [_space_findings(pair, readings, fold=fold, looks=looks) for pair in comparison.matched]
+    kinds = [{finding.kind for finding in line} for line in by_line]
     wrong = sum(not line <= {"unclear"} for line in kinds)
     is_undecided = any(line == {"unclear"} for line in kinds)
     recall = comparison.recall
@@ -164,7 +166,7 @@ def with_spaces(
         comparison,
         passed=False if wrong or comparison.passed is False else None if is_undecided else comparison.passed,
         recall=recall,
-        spaces=tuple(finding for line in found for finding in line),
+        spaces=tuple(finding for line in by_line for finding in line),
     )
 
 
@@ -221,11 +223,11 @@ def _extra(
     maybe = _maybe_allowed(page, lines, explained) if fold else []
     explained |= covered(match for _, match in maybe)
     on_page = [view.readings[index] for index in view.counted]
-    found = extras(page, on_page, explained, lines.all, doubt=fold)
-    found = tuple(replace(item, reading=view.counted[item.reading]) for item in found)
+    items = extras(page, on_page, explained, lines.all, doubt=fold)
+    items = tuple(replace(item, reading=view.counted[item.reading]) for item in items)
     if not fold:
-        return found, ()
-    certain, foreign = _without_illegible(found, [line for line in lines.all if line.text not in legible])
+        return items, ()
+    certain, foreign = _without_illegible(items, [line for line in lines.all if line.text not in legible])
     return certain, (*view.pairs(maybe), *foreign)
 
 
@@ -270,8 +272,8 @@ def _forbidden(
     uncertain: list[Hit] = []
     for line in lines.forbidden:
         for alike, target in ((False, hits), (True, uncertain))[: 1 + fold]:
-            matches = occurrences(page, line.chars, alike=alike)
-            free_matches = [m for m in matches if not any(inside(m, other) for other in permitted)]
+            matches = [*occurrences(page, line.chars, alike=alike), in_whole_readings(page, line)]
+            free_matches = [m for m in matches if m and not any(inside(m, other) for other in permitted)]
             free_matches.sort(key=lambda match: _has_inner_spaces(page, line, match))
             if free_matches:
                 is_uncertain = fold and _has_inner_spaces(page, line, free_matches[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -79,13 +79,13 @@ def settle(
     doubts: list[CopyPair] = []
     missing: list[Miss] = []
     instead: list[Match] = []
-    for index, line in enumerate(absent):
+    for index, (line, faint_match) in enumerate(zip(absent, faint, strict=True)):
         other = _read_instead(view.page, lower_page, line, taken, fold=view.fold)
         instead += other.matches
-        miss = _miss(view, line, other, faint.get(line.chars), lines, matched)
-        if other.parts and _is_one_line(view.page, other.parts):
-            joined.append((line, tuple(span for _, match in other.parts for span in match)))
-            taken |= covered(match for _, match in other.parts)
+        miss = _miss(view, line, other, faint_match, lines, matched)
+        if match := _one_line(view.page, other.parts):
+            joined.append((line, match))
+            taken |= covered([match])
         elif index in weak:
             doubts.append(weak[index])
         elif doubt := _doubt(view, other, miss, others) if view.fold else None:
@@ -102,12 +102,8 @@ def _doubt(view: View, other: _Instead, miss: Miss, others: Sequence[int]) -> tu
     closest = tuple(span for _, match in other.parts for span in match) or other.match or ()
     if _is_curved([view.readings[index] for index, _, _ in view.spans(closest)]):
         return view.page.shown(closest), view.spans(closest), "curved"
-    if closest:
-        return None
-    if tilted := [index for index in others if _is_tilted(view.readings[index])]:
-        return _joined_text(view, tilted), _places(tilted), "curved"
-    unread = [index for index in others if view.readings[index].confidence < _UNREAD]
-    return (_joined_text(view, unread), _places(unread), "unread") if unread else None
+    unread = [index for index in others if _may_be_misread(view.readings[index])]
+    return (_joined_text(view, unread), _places(unread), "unread") if unread and not closest else None
 
 
 def _joined_text(view: View, readings: Sequence[int]) -> str:
@@ -124,10 +120,10 @@ def _is_curved(readings: Sequence[Reading]) -> bool:
     return bool(tilts) and max(tilts) - min(tilts) > _CURVED
 
 
-def _is_tilted(reading: Reading) -> bool:
-    """Whether a reading runs neither along the image nor up or down: as the part of a curve that a detector finds."""
+def _may_be_misread(reading: Reading) -> bool:
+    """Whether a reading is not confident, or runs neither along the image nor up or down, as a part of a curve does."""
     from_axis = _tilt(reading) % (math.pi / 2)
-    return min(from_axis, math.pi / 2 - from_axis) > _CURVED
+    return reading.confidence < _UNREAD or min(from_axis, math.pi / 2 - from_axis) > _CURVED
 
 
 def _tilt(reading: Reading) -> float:
@@ -156,17 +152,24 @@ def _weak(view: View, lines: Lines, absent: Sequence[Copy]) -> dict[int, CopyPai
     return pairs
 
 
-def _is_one_line(page: Page, parts: Sequence[Hit]) -> bool:
-    """Whether parts are whole readings that may be read one after the other: a large number and a small word."""
+def in_whole_readings(page: Page, line: Copy) -> Match:
+    """The whole readings that are a line if they are read one after the other; empty if there are none."""
+    return _one_line(page, _parts(page, line, frozenset(), fold=True))
+
+
+def _one_line(page: Page, parts: Sequence[Hit]) -> Match:
+    """The parts as one match, if they are whole readings that may be read one after the other: a large number and a
+    small word. Else empty."""
     spans = tuple(span for _, match in parts for span in match)
     is_whole = all((start, end) == (0, page.length(index)) for index, start, end in spans)
-    return is_whole and all(after[0] in page.near[before[0]] for before, after in pairwise(spans))
+    is_in_order = all(after[0] in page.near[before[0]] for before, after in pairwise(spans))
+    return spans if is_whole and is_in_order else ()
 
 
-def _others(view: View, matched: Sequence[Hit], faint: Mapping[str, _Faint]) -> tuple[int, ...]:
+def _others(view: View, matched: Sequence[Hit], faint: Sequence[_Faint | None]) -> tuple[int, ...]:
     """The readings of some length that are part of no required line."""
     explained = {view.counted[index] for _, match in matched for index, _, _ in match}
-    explained |= {index for _, indices in faint.values() for index in indices}
+    explained |= {index for match in faint if match for index in match[1]}
     return tuple(
         index
         for index, reading in enumerate(view.readings)
@@ -228,19 +231,30 @@ _Faint = tuple[float, tuple[int, ...]]
 """The confidence of a reading that is too low to count, and the indices of its readings."""
 
 
-def _faint_readings(view: View, lines: Lines, absent: Sequence[Copy]) -> dict[str, _Faint]:
-    """The most confident of the faint readings of missing lines, by their compared characters."""
+def _faint_readings(view: View, lines: Lines, absent: Sequence[Copy]) -> list[_Faint | None]:
+    """For each missing line, the most confident match of its own in which a reading is too faint to count."""
     with_faint = View.of(view.readings, lines, fold=view.fold) if absent else view
-    if len(with_faint.counted) == len(view.counted):
-        return {}
-    sure: dict[str, _Faint] = {}
-    for line in absent:
-        for match in occurrences(with_faint.page, line.chars):
-            indices = tuple(index for index, _, _ in with_faint.spans(match))
-            weakest = min(view.readings[index].confidence for index in indices)
-            if line.chars not in sure or weakest > sure[line.chars][0]:
-                sure[line.chars] = weakest, indices
-    return sure
+    faint = set(with_faint.counted) - set(view.counted)
+
+    def weakest(match: Match) -> float:
+        return min(view.readings[index].confidence for index, _, _ in with_faint.spans(match))
+
+    options = [
+        sorted(
+            (match for match in occurrences(with_faint.page, line.chars) if faint & _indices(with_faint, match)),
+            key=weakest,
+            reverse=True,
+        )
+        for line in absent
+    ]
+    return [
+        None if match is None else (weakest(match), tuple(index for index, _, _ in with_faint.spans(match)))
+        for match in assign(options)
+    ]
+
+
+def _indices(view: View, match: Match) -> set[int]:
+    return {index for index, _, _ in view.spans(match)}
 
 
 def _miss(

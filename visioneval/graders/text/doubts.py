@@ -14,11 +14,11 @@ MAX_QUOTED = 80
 
 
 def doubts_of(comparison: CopyCheck) -> Iterator[str]:
-    """One sentence for each line that only look-alikes or unreadable characters decide."""
+    """One sentence for each line and each space that OCR cannot decide."""
     yield from map(line_doubt, comparison.unsettled)
     yield from map(forbidden_doubt, comparison.unsettled_forbidden)
     yield from map(extra_doubt, comparison.unsettled_extra)
-    yield from dict.fromkeys(space_finding(found) for found in comparison.spaces if found.kind == "unclear")
+    yield from dict.fromkeys(space_finding(finding) for finding in comparison.spaces if finding.kind == "unclear")
 
 
 def line_doubt(pair: CopyPair) -> str:
@@ -27,7 +27,7 @@ def line_doubt(pair: CopyPair) -> str:
     if pair.unreadable:
         return f"{line} may be {read if pair.read else 'there'}: {cannot_read(pair.unreadable)}"
     if pair.doubt == "weak":
-        return f"{line} was read as {read}, but the place may as well show the line"
+        return f"{line} was read as {read}, and OCR cannot tell the two apart there"
     if pair.doubt == "faint":
         return f"{line} was read as {read}, at a confidence that is too low"
     if pair.doubt == "curved":
@@ -51,17 +51,17 @@ def extra_doubt(pair: CopyPair) -> str:
     return f"extra text {quoted(pair.read)} may be the expected {quoted(pair.line)}: {cannot_read(pair.unreadable)}"
 
 
-def space_finding(found: SpaceFinding) -> str:
+def space_finding(finding: SpaceFinding) -> str:
     """What is wrong, or cannot be told, about a space in a line."""
-    first, last = quoted(found.words[0]), quoted(found.words[-1])
-    where = f"between {first} and {last}" if len(found.words) > 1 else f"within {first}"
-    if found.kind == "missing":
+    first, last = quoted(finding.words[0]), quoted(finding.words[-1])
+    where = f"between {first} and {last}" if len(finding.words) > 1 else f"within {first}"
+    if finding.kind == "missing":
         text = f"the space {where} is missing"
-    elif found.kind == "added":
+    elif finding.kind == "added":
         text = f"a space stands {where}"
     else:
         text = f"whether a space stands {where} cannot be told"
-    return text if tuple(found.line.split()) == found.words else f"{quoted(found.line)}: {text}"
+    return text if tuple(finding.line.split()) == finding.words else f"{quoted(finding.line)}: {text}"
 
 
 def quoted(text: str) -> str:

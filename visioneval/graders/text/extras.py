@@ -24,6 +24,8 @@ _LATIN, _GREEK, _EAST_ASIAN, _COMMON, _OTHER = "LATIN", "GREEK", "EAST ASIAN", "
 _SHAPES = frozenset("CDIJLOQTUVXYZclovxz01ΛΔΓΠΣΩ〇一二三十工口日目田土厂人不囗ロエニハ")
 """The signs that rings, arcs, bars, crosses, corners, arrows, triangles and menu icons are read as."""
 _BARS = frozenset("IlⅡ")
+_STROKES = _BARS | frozenset("1|")
+"""What rows of bars are read as, at a low confidence: the steps of a logo as 111."""
 _BRACKETS = frozenset({"()", "[]", "{}"})
 """What the ends of a button are read as."""
 _SURE = 0.9
@@ -101,7 +103,7 @@ def _may_be_shape(run: str, confidence: float, scripts: AbstractSet[str], *, alo
     if len(run) == 1 and _script(run) not in scripts | {_COMMON}:
         return True  # also next to a word: an icon in front of a label
     if not alone or len(run) > _MAX_SIGNS:
-        return False
+        return alone and confidence < _SURE and _STROKES.issuperset(run)
     return confidence < _SURE or (len(run) == 1 and run in _SHAPES) or _BARS.issuperset(run)
 
 

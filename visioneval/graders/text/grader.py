@@ -18,7 +18,7 @@ from visioneval.graders.text import reasons, second_look
 from visioneval.graders.text.config import TextGrader, unreadable_characters
 from visioneval.graders.text.copy_check import CopyCheck, check, other_spaces, with_spaces
 from visioneval.graders.text.copy_match import Reading
-from visioneval.graders.text.other_scripts import Foreign, read_other_scripts
+from visioneval.graders.text.other_scripts import ImageText, read_other_scripts
 from visioneval.graders.text.reading import contrast, ocr
 from visioneval.graders.text.reading.line_looks import LineLooks, look_at_lines
 from visioneval.graders.text.text_scores import normalized_edit_distance, word_accuracy
@@ -52,28 +52,11 @@ class Text:
             return await self._by_judge(context, expected)
         if context.generated.is_video:
             return await grade_video(self._config, context, expected, _tool_versions)
-        path = context.generated.path
-        first = (await context.once_per_panel("ocr", lambda: context.measure(_reading(path)))).readings
-        seen = Foreign(first, frozenset(), {})
-        comparison = await context.once_per_panel("comparison", lambda: self._compare(context, seen, expected))
-        if second_look.is_needed(first, expected, passed=comparison.passed, size=size_of(path)):
-            again = self._second_look(path, first, expected)
-            looked = (await context.once_per_panel("second look", lambda: context.measure(again))).readings
-            seen = Foreign(looked, frozenset(), {})
-        if self._config.other_scripts is not None:
-            limit = self._config.min_confidence
-            seen = await read_other_scripts(context, seen.readings, expected, limit, _tool_versions())
-        if seen.readings != first or seen.legible:
-            final = seen
-            comparison = await context.once_per_panel(
-                "final comparison", lambda: self._compare(context, final, expected)
-            )
-        readings, compared = seen.readings, comparison
-        if compared.spaces and self._config.spaces == "exact":
-            comparison = await context.once_per_panel("spaces", lambda: _with_spaces(context, readings, compared))
-        measured = await self._measured(readings, expected)
-        tools = {**ocr.tool_versions(), **seen.tool_versions}
-        ocr_grade = _grade(self._config, expected, readings, comparison, "ocr", measured, tools)
+        first, text, comparison = await context.once_per_panel("ocr", lambda: self._read(context, expected))
+        # Benchmarks report what a reader reads that does not know the answer.
+        measured = await self._measured(first, expected)
+        tools = {**ocr.tool_versions(), **text.tool_versions}
+        ocr_grade = _grade(self._config, expected, text.readings, comparison, "ocr", measured, tools)
         if comparison.passed or not by_judge:
             return ocr_grade
         judge_grade = await self._by_judge(context, expected)
@@ -83,9 +66,27 @@ class Text:
             tool_versions=ocr_grade.tool_versions,
         )
 
-    async def _compare(self, context: GradingContext, seen: Foreign, expected: ExpectText) -> CopyCheck:
+    async def _read(
+        self, context: GradingContext, expected: ExpectText
+    ) -> tuple[Sequence[Reading], ImageText, CopyCheck]:
+        """The readings of the first look, the text after as many looks as it takes, and its comparison."""
+        path, limit = context.generated.path, self._config.min_confidence
+        first = (await context.measure(_reading(path))).readings
+        text = ImageText(first)
+        comparison = await self._compare(context, text, expected)
+        if second_look.is_needed(first, expected, passed=comparison.passed, size=size_of(path)):
+            text = ImageText((await context.measure(self._second_look(path, first, expected))).readings)
+        if self._config.other_scripts is not None:
+            text = await read_other_scripts(context, text.readings, expected, limit, _tool_versions())
+        if text != ImageText(first):
+            comparison = await self._compare(context, text, expected)
+        if comparison.spaces and self._config.spaces == "exact":
+            comparison = await _with_spaces(context, text.readings, comparison)
+        return first, text, comparison
+
+    async def _compare(self, context: GradingContext, text: ImageText, expected: ExpectText) -> CopyCheck:
         """A measure of its own, so that other expected lines need no OCR, and a replay no comparison."""
-        limit, readings, legible = self._config.min_confidence, seen.readings, seen.legible
+        limit, readings, legible = self._config.min_confidence, text.readings, text.legible
         return await context.measure(
             Measure(
                 "comparison of copy",

@@ -6,8 +6,8 @@ in it. All else stays undecided.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from visioneval.graders.text import scripts
 from visioneval.graders.text.copy_diff import nearest
 from visioneval.graders.text.copy_match import Copy, Match, Page, Reading, copy_of, occurrences, page_of
 from visioneval.graders.text.reading import contrast, reading_order, tesseract
-from visioneval.graders.text.reading.merging import overlap
+from visioneval.graders.text.reading.merging import apart
 from visioneval.media.images import load_image, on_background, room_for
 from visioneval.suite.cases.case import ExpectText
 
@@ -36,12 +36,12 @@ class TesseractReadings:
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
-    """Readings with those of Tesseract in place of RapidOCR's, the lines that they decide, and the tools."""
+class ImageText:
+    """The readings of an image. Where Tesseract read some, the ``legible`` lines that they decide, and its versions."""
 
     readings: tuple[Reading, ...]
-    legible: frozenset[str]
-    tool_versions: dict[str, str]
+    legible: frozenset[str] = frozenset()
+    tool_versions: Mapping[str, str] = field(default_factory=dict)
 
 
 async def read_other_scripts(
@@ -50,7 +50,7 @@ async def read_other_scripts(
     expected: ExpectText,
     min_confidence: float,
     tools: dict[str, str],
-) -> Foreign:
+) -> ImageText:
     """Adds what Tesseract reads of the expected lines in other scripts, at ``min_confidence`` (0 to 1) or more.
 
     Raises ``GraderError``.
@@ -79,10 +79,10 @@ async def read_other_scripts(
             for scale in (await context.measure(measure)).scales
         ]
         for text in texts:
-            found, is_legible = _found(scales, copy_of(text, fold=True), expected.required.count(text))
+            by_tesseract, is_legible = _read_line(scales, copy_of(text, fold=True), expected.required.count(text))
             legible |= {text} if is_legible else set()
-            merged = (*(old for old in merged if not any(overlap(old, new) for new in found)), *found)
-    return Foreign(merged, legible, versions)
+            merged = (*apart(merged, by_tesseract), *by_tesseract)
+    return ImageText(merged, legible, versions)
 
 
 def _read(path: Path, languages: Sequence[str]) -> TesseractReadings:
@@ -91,7 +91,7 @@ def _read(path: Path, languages: Sequence[str]) -> TesseractReadings:
         return TesseractReadings(tesseract.read(on_background(loaded, contrast.backgrounds(loaded)[0]), languages))
 
 
-def _found(scales: Sequence[Sequence[Reading]], line: Copy, copies: int) -> tuple[list[Reading], bool]:
+def _read_line(scales: Sequence[Sequence[Reading]], line: Copy, copies: int) -> tuple[list[Reading], bool]:
     """The readings of a line, and whether they decide it: it is there as often as required, or surely misspelled."""
     pages = [
         page_of(readings, reading_order.follows(readings), reading_order.near(readings), [line], fold=True)
@@ -100,10 +100,9 @@ def _found(scales: Sequence[Sequence[Reading]], line: Copy, copies: int) -> tupl
     exact = [occurrences(page, line.chars) for page in pages]
     scale = max(range(len(pages)), key=lambda number: len(exact[number]))
     if exact[scale]:
-        found = _readings(scales[scale], exact[scale])
-        return found, len(exact[scale]) >= copies
+        return _readings(scales[scale], exact[scale]), len(exact[scale]) >= copies
     sure = [_misspelled(page, readings, line) for page, readings in zip(pages, scales, strict=True)]
-    texts = {tuple(copy_of(reading.text, fold=True).chars for reading in found) for found in sure}
+    texts = {tuple(copy_of(reading.text, fold=True).chars for reading in readings) for readings in sure}
     return (sure[0], True) if len(texts) == 1 and sure[0] else ([], False)
 
 
@@ -112,8 +111,8 @@ def _misspelled(page: Page, readings: Sequence[Reading], line: Copy) -> list[Rea
     closest = nearest(page, line, set())
     if closest is None or closest.edits > _MAX_EDITS or not closest.is_close(line):
         return []
-    found = _readings(readings, [closest.match])
-    return found if all(reading.confidence >= _SURE for reading in found) else []
+    misspelled = _readings(readings, [closest.match])
+    return misspelled if all(reading.confidence >= _SURE for reading in misspelled) else []
 
 
 def _readings(readings: Sequence[Reading], matches: Sequence[Match]) -> list[Reading]:

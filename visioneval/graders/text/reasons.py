@@ -76,12 +76,12 @@ def _failures(config: TextGrader, comparison: CopyCheck, nothing: str) -> Iterat
     """One reason for each cause, with the missing lines that it explains, and for each forbidden line."""
     lines: dict[str, dict[str, None]] = {}
     for miss in comparison.missing:
-        found = f" ({miss.have} of {miss.want} found)" if miss.want > 1 else ""
-        lines.setdefault(read_instead(miss) or nothing, {})[quoted(miss.line) + found] = None
+        count = f" ({miss.have} of {miss.want} found)" if miss.want > 1 else ""
+        lines.setdefault(read_instead(miss) or nothing, {})[quoted(miss.line) + count] = None
     for cause, names in lines.items():
         yield f"missing {', '.join(names)}: {cause}"
     if config.spaces == "exact":
-        yield from dict.fromkeys(space_finding(found) for found in comparison.spaces if found.kind != "unclear")
+        yield from dict.fromkeys(space_finding(finding) for finding in comparison.spaces if finding.kind != "unclear")
     for pair in comparison.forbidden:
         as_read = "" if pair.read == pair.line else f", read as {quoted(pair.read)}"
         yield f"forbidden {quoted(pair.line)} is present{as_read}"
@@ -116,8 +116,8 @@ def _extra_reasons(config: TextGrader, comparison: CopyCheck, reader: str) -> It
 def _spaces(config: TextGrader, comparison: CopyCheck) -> list[dict[str, Any]]:
     is_checked = config.spaces == "exact"
     return [
-        {"line": found.line, "kind": found.kind, "words": list(found.words), "checked": is_checked}
-        for found in comparison.spaces
+        {"line": finding.line, "kind": finding.kind, "words": list(finding.words), "checked": is_checked}
+        for finding in comparison.spaces
     ]
 
 

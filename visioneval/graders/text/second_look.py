@@ -1,8 +1,9 @@
 """Looks again at an image on which the first reading does not show the required copy, with that copy in mind.
 
-First more closely, for text that the detector overlooked. Then each line that is nearly there is weighed: the
-recognizer says with what probability the place shows the line as required. A line that it shows for sure counts as
-read; one that it may show cannot be decided; all others stay as they were read. Forbidden lines are never weighed.
+Each line that was nearly read is weighed: the recognizer says with what probability the place shows the line as
+required. A line that it shows for sure counts as read; one that it may show cannot be decided; all others stay as they
+were read. Forbidden lines are never weighed, nor is a reading in which one stands. Where a line is still missing, the
+image is read more closely, for text that the detector overlooked.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Literal
 import numpy as np
 from PIL import Image
 
-from visioneval.graders.text.copy_check import Candidate, candidates, check
+from visioneval.graders.text.copy_check import candidates, check
 from visioneval.graders.text.copy_match import Corners, Reading, copy_of
 from visioneval.graders.text.reading import networks, ocr
 from visioneval.graders.text.reading.merging import apart, merged
@@ -33,11 +34,9 @@ FEW = 5
 """The most readings of an image beside which single words may have been overlooked. Of 34 words on flat canvases, the
 detector overlooked 7 beside one other word, and 5 beside two."""
 MISSPELLED = 2
-"""As so many other characters, or fewer, a line is misspelled. With more, it may have been read badly."""
+"""A line that was read with at most so many other characters is misspelled. With more, it may have been read badly."""
 _WIDER = (0.25, 0.08)
 """How much wider and higher the wider box is on each side, in heights of the line."""
-_SHAPE = 0.8
-"""A reading of a closer look below this confidence may be a shape, such as the lines of a logo that are read as 111."""
 _ROUNDS = 3
 """How often lines are weighed again, for lines that share a reading."""
 
@@ -56,11 +55,11 @@ def _may_hide(readings: Sequence[Reading], expected: ExpectText, size: tuple[int
 def look_again(
     images: Sequence[Image.Image], readings: Sequence[Reading], expected: ExpectText, min_confidence: float
 ) -> list[Reading]:
-    """The readings of an image, with what a closer look found and what was weighed.
+    """The readings of an image, with those of closer looks, and with lines that were weighed.
 
     ``images`` are the image on each background that it needs. Raises ``GraderError``.
     """
-    current = _weighed(images, readings, expected, min_confidence)
+    weighed = current = _weighed(images, readings, expected, min_confidence)
     state = _state(current, expected, min_confidence)
     is_looked_for = state == "far" or (state == "misspelled" and len(current) <= FEW)
     if is_looked_for or _may_hide(current, expected, images[0].size):
@@ -68,43 +67,28 @@ def look_again(
         state = _state(current, expected, min_confidence)
     if state == "far":
         current = _with(current, [ocr.read_enlarged(image) for image in images], expected, min_confidence)
-    if state != "settled":
-        current = _weighed(images, current, expected, min_confidence)
-    return _without_shapes(readings, current, expected, min_confidence)
-
-
-def _without_shapes(
-    first: Sequence[Reading], readings: Sequence[Reading], expected: ExpectText, min_confidence: float
-) -> list[Reading]:
-    """The readings without those of a closer look that no line explains and that may be shapes."""
-    found = check(readings, expected, fold=True, min_confidence=min_confidence)
-    pairs = (*found.matched, *found.unsettled, *found.forbidden, *found.unsettled_forbidden)
-    explained = {index for pair in pairs for index in pair.readings}
-    explained |= {index for miss in found.missing for index in miss.readings}
-    return [
-        reading
-        for index, reading in enumerate(readings)
-        if reading.confidence >= _SHAPE or index in explained or reading in first
-    ]
+    return current if current == weighed else _weighed(images, current, expected, min_confidence)
 
 
 def _state(
     readings: Sequence[Reading], expected: ExpectText, min_confidence: float
 ) -> Literal["settled", "misspelled", "far"]:
     """Whether all required lines were read or may be, or one was read with other characters, or not at all."""
-    found = check(readings, expected, fold=True, min_confidence=min_confidence)
-    doubts = {pair.doubt for pair in found.unsettled}
-    if doubts & {"unread", "curved"} or any(miss.nearest is None or miss.edits > MISSPELLED for miss in found.missing):
+    comparison = check(readings, expected, fold=True, min_confidence=min_confidence)
+    doubts = {pair.doubt for pair in comparison.unsettled}
+    is_far = any(miss.nearest is None or miss.edits > MISSPELLED for miss in comparison.missing)
+    if is_far or doubts & {"unread", "curved"}:
         return "far"
-    return "misspelled" if found.missing or "faint" in doubts else "settled"
+    return "misspelled" if comparison.missing or "faint" in doubts else "settled"
 
 
 def _with(
     readings: Sequence[Reading], looks: Sequence[Sequence[Reading]], expected: ExpectText, min_confidence: float
 ) -> list[Reading]:
-    """The readings and those of further looks. A reading that has a required line is not replaced."""
-    matched = check(readings, expected, fold=True, min_confidence=min_confidence).matched
-    settled = [readings[index] for pair in matched for index in pair.readings]
+    """The readings and those of further looks. A reading with a required or forbidden line is not replaced."""
+    comparison = check(readings, expected, fold=True, min_confidence=min_confidence)
+    pairs = (*comparison.matched, *comparison.forbidden, *comparison.unsettled_forbidden)
+    settled = [readings[index] for pair in pairs for index in pair.readings]
     return merged([readings, *(apart(look, settled) for look in looks)])
 
 
@@ -112,35 +96,37 @@ def _with(
 def _weighed(
     images: Sequence[Image.Image], readings: Sequence[Reading], expected: ExpectText, min_confidence: float
 ) -> list[Reading]:
-    current = list(readings)
+    """The readings after each line that was nearly read was weighed, also with lines that share its reading."""
+    current, weighed = list(readings), set[tuple[Reading, str]]()
     for _ in range(_ROUNDS):
         changed: set[int] = set()
         for candidate in candidates(current, expected, min_confidence=min_confidence):
-            if candidate.reading in changed or current[candidate.reading].possible == candidate.text:
+            reading = current[candidate.reading]
+            if candidate.reading in changed or (reading, candidate.text) in weighed:
                 continue
-            decided = _decided(images, current[candidate.reading], candidate)
-            if decided != current[candidate.reading]:
-                current[candidate.reading] = decided
+            weighed.add((reading, candidate.text))
+            current[candidate.reading] = _decided(images, reading, candidate.text)
+            if current[candidate.reading].text != reading.text:
                 changed.add(candidate.reading)
         if not changed:
             break
     return current
 
 
-def _decided(images: Sequence[Image.Image], reading: Reading, candidate: Candidate) -> Reading:
-    """The reading with the candidate as its text, as what it may say, or as it is."""
+def _decided(images: Sequence[Image.Image], reading: Reading, text: str) -> Reading:
+    """The reading with another text, with that as what it may say, or as it is."""
     if reading.corners is None:
         return reading
-    wanted = copy_of(candidate.text, fold=True).chars
-    best = max((_likelihoods(image, reading.corners, wanted) for image in images), key=max)
+    chars = copy_of(text, fold=True).chars
+    best = max((_likelihoods(image, reading.corners, chars) for image in images), key=max)
     in_box, in_wider_box, *at_other_sizes = best
     is_possible = max(in_box, in_wider_box) >= POSSIBLE
     if min(in_box, in_wider_box) >= SURE or (is_possible and max(at_other_sizes) >= SURE_IN_ONE):
-        return replace(reading, text=candidate.text, read_as=reading.read_as or reading.text, shown=(), possible=None)
-    return replace(reading, possible=candidate.text) if is_possible else reading
+        return replace(reading, text=text, read_as=reading.read_as or reading.text, shown=(), possible=None)
+    return replace(reading, possible=text) if is_possible else reading
 
 
-def _likelihoods(image: Image.Image, corners: Corners, wanted: str) -> list[float]:
+def _likelihoods(image: Image.Image, corners: Corners, chars: str) -> list[float]:
     """The log-likelihoods of a text in the box, in a wider one, and in the box at half and at twice its size."""
     line = networks.crop(image, corners)
     half, double = (
@@ -148,7 +134,7 @@ def _likelihoods(image: Image.Image, corners: Corners, wanted: str) -> list[floa
         for factor in (0.5, 2.0)
     )
     views = (line, networks.crop(image, _wider(corners)), half, double)
-    return [networks.log_likelihood(view, wanted) for view in views]
+    return [networks.log_likelihood(view, chars) for view in views]
 
 
 def _wider(corners: Corners) -> Corners:
@@ -158,4 +144,5 @@ def _wider(corners: Corners) -> Corners:
     side = min(np.hypot(*along), np.hypot(*down))
     along, down = (way / max(np.hypot(*way), 1) * side for way in (along, down))
     x, y = along * _WIDER[0], down * _WIDER[1]
-    return tuple((float(p[0]), float(p[1])) for p in (a - x - y, b + x - y, c + x + y, d - x + y))  # type: ignore[return-value]
+    first, second, third, fourth = ((float(px), float(py)) for px, py in (a - x - y, b + x - y, c + x + y, d - x + y))
+    return first, second, third, fourth

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from typing import Literal
 
 from visioneval.graders.text.copy_match import Copy, Match, Reading, copy_of, is_ideographic
+from visioneval.graders.text.reading.reading_order import in_one_row
 
 Gap = Literal["space", "none", "unclear"]
 """What the gap between two glyphs shows."""
@@ -16,8 +18,6 @@ _THIN = frozenset("\u2006\u2007\u2008\u2009\u200a\u202f\u205f")
 """Expected spaces that may be set as any other, or left out."""
 _MIN_SPACED = 2
 """So many spaces within words, and no two letters of a word without one, are letter spacing."""
-_SAME_ROW = 0.5
-"""Readings in a row overlap vertically by at least this share of the smaller height."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,26 +97,25 @@ def _places(line: Copy, match: Match, readings: Sequence[Reading], *, fold: bool
     another row."""
     position = 0
     for number, (index, start, end) in enumerate(match):
-        copy = copy_of(readings[index].text, fold=fold)
+        gaps = _gaps_as_read(readings[index], fold=fold)
         for offset in range(start, end):
             is_expected = position in line.gaps
-            is_read = offset in copy.gaps
+            is_read = offset in gaps
             if number and offset == start:
-                is_read = is_expected or _in_one_row(readings[match[number - 1][0]], readings[index])
+                is_read = is_expected or in_one_row(readings[match[number - 1][0]], readings[index])
             if position:
                 yield _Place(position, index, offset, is_expected, is_read)
             position += 1
 
 
-def _in_one_row(first: Reading, second: Reading) -> bool:
-    """Whether both are in the same row; not without positions."""
-    if first.corners is None or second.corners is None:
-        return False
-    (top, bottom), (other_top, other_bottom) = (
-        (min(y for _, y in corners), max(y for _, y in corners)) for corners in (first.corners, second.corners)
-    )
-    shared = min(bottom, other_bottom) - max(top, other_top)
-    return shared >= _SAME_ROW * min(bottom - top, other_bottom - other_top)
+def _gaps_as_read(reading: Reading, *, fold: bool) -> Set[int]:
+    """The compared characters before which white space was read; of a text that was weighed, that of what was read."""
+    copy = copy_of(reading.text, fold=fold)
+    if reading.read_as is None:
+        return copy.gaps
+    read = copy_of(reading.read_as, fold=fold)
+    blocks = SequenceMatcher(None, read.chars, copy.chars, autojunk=False).get_matching_blocks()
+    return {gap + block.b - block.a for block in blocks for gap in read.gaps if block.a <= gap < block.a + block.size}
 
 
 def _is_free(line: Copy, position: int) -> bool:

@@ -22,8 +22,6 @@ from visioneval.graders.text.copy_match import Corners
 from visioneval.graders.text.reading.ocr_models import MODELS, session
 from visioneval.stopwatch import waiting
 
-Pixels = np.ndarray[Any, np.dtype[np.uint8]]
-"""RGB, height x width x 3."""
 _Steps = np.ndarray[Any, np.dtype[np.float32]]
 """The probability of each sign, blank first and space last, at each step from left to right."""
 

@@ -99,18 +99,27 @@ def _is_near(box: _Box, after: _Box) -> bool:
     return max(apart) <= _NEAR * height and not is_before
 
 
+def in_one_row(first: Reading, second: Reading) -> bool:
+    """Whether both are in the same row of the image; not without corners."""
+    if first.corners is None or second.corners is None:
+        return False
+    return _box(first.corners, 1.0, 0.0).beside(_box(second.corners, 1.0, 0.0))
+
+
 def _leveled_boxes(corners: Sequence[Corners]) -> list[_Box]:
     """The boxes after correcting the median tilt of the text."""
     tilts = [math.atan2(b[1] - a[1], b[0] - a[0]) for a, b, _, _ in corners]
     level = [tilt for tilt in tilts if abs(tilt) < _MAX_TILT]
     tilt = median(level) if level else 0.0
     cos, sin = math.cos(tilt), math.sin(tilt)
-    boxes = []
-    for quad in corners:
-        xs = [x * cos + y * sin for x, y in quad]
-        ys = [y * cos - x * sin for x, y in quad]
-        boxes.append(_Box(min(xs), min(ys), max(xs), max(ys)))
-    return boxes
+    return [_box(quad, cos, sin) for quad in corners]
+
+
+def _box(corners: Corners, cos: float, sin: float) -> _Box:
+    """The upright box around corners that were turned back by an angle."""
+    xs = [x * cos + y * sin for x, y in corners]
+    ys = [y * cos - x * sin for x, y in corners]
+    return _Box(min(xs), min(ys), max(xs), max(ys))
 
 
 def _next_in_row(boxes: Sequence[_Box], index: int) -> int | None:
