@@ -115,7 +115,8 @@ def _gaps_as_read(reading: Reading, *, fold: bool) -> Set[int]:
         return copy.gaps
     read = copy_of(reading.read_as, fold=fold)
     blocks = SequenceMatcher(None, read.chars, copy.chars, autojunk=False).get_matching_blocks()
-    return {gap + block.b - block.a for block in blocks for gap in read.gaps if block.a <= gap < block.a + block.size}
+    before = {gap: [block for block in blocks if block.a <= gap][-1:] for gap in read.gaps}
+    return {gap + sum(block.b - block.a for block in last) for gap, last in before.items()}
 
 
 def _is_free(line: Copy, position: int) -> bool:
