@@ -21,9 +21,8 @@ from visioneval.graders.text.copy_check import CopyCheck, check, other_spaces, w
 from visioneval.graders.text.copy_match import Corners, Reading
 from visioneval.graders.text.grader import Text
 from visioneval.graders.text.reading import ocr
-from visioneval.graders.text.reading.gaps import gaps
-from visioneval.graders.text.reading.line_looks import LineLooks
-from visioneval.graders.text.spaces import Gap, LineLook
+from visioneval.graders.text.reading.gaps import Gap, gaps
+from visioneval.graders.text.reading.line_looks import LineLook, LineLooks
 from visioneval.suite.cases.case import ExpectText, TestCase
 from visioneval.types import CaseFiles, Output, TaskType
 

@@ -19,7 +19,8 @@ from visioneval.graders.text.copy_hits import CopyPair, Hit, Lines, View
 from visioneval.graders.text.copy_instead import Miss, in_whole_readings, settle
 from visioneval.graders.text.copy_match import Copy, Match, Page, Reading, assign, copy_of, covered, inside, occurrences
 from visioneval.graders.text.extras import Extra, extras
-from visioneval.graders.text.spaces import LineLook, SpaceFinding, findings
+from visioneval.graders.text.reading.line_looks import LineLook
+from visioneval.graders.text.spaces import SpaceFinding, findings
 from visioneval.suite.cases.case import ExpectText
 
 _MARKS = frozenset(f".,:;!?{ELLIPSIS}。，、：；！？")  # noqa: RUF001

@@ -8,10 +8,9 @@ from difflib import SequenceMatcher
 from typing import Literal
 
 from visioneval.graders.text.copy_match import Copy, Match, Reading, copy_of, is_ideographic
+from visioneval.graders.text.reading.line_looks import LineLook
 from visioneval.graders.text.reading.reading_order import in_one_row
 
-Gap = Literal["space", "none", "unclear"]
-"""What the gap between two glyphs shows."""
 Kind = Literal["missing", "added", "unclear"]
 
 _THIN = frozenset("\u2006\u2007\u2008\u2009\u200a\u202f\u205f")
@@ -30,17 +29,6 @@ class SpaceFinding:
     line: str
     kind: Kind
     words: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LineLook:
-    """What second looks at a reading say, the same but for white space.
-
-    ``gaps`` are those after each character of the first text but the last, white space left out.
-    """
-
-    texts: tuple[str, ...]
-    gaps: tuple[Gap, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import cv2
 import numpy as np
 from PIL import Image
 
-from visioneval.graders.text.spaces import Gap
-
+Gap = Literal["space", "none", "unclear"]
+"""What the gap between two glyphs shows."""
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Part = tuple[int, int]
 """A run of columns with ink: the first column, and that after the last."""

@@ -10,8 +10,7 @@ from PIL import Image, ImageOps
 
 from visioneval.graders.text.copy_match import Reading, copy_of, skeleton
 from visioneval.graders.text.reading import contrast, networks, ocr
-from visioneval.graders.text.reading.gaps import gaps
-from visioneval.graders.text.spaces import LineLook
+from visioneval.graders.text.reading.gaps import Gap, gaps
 from visioneval.media.images import load_image, room_for
 from visioneval.media.opencv import portable_opencv
 
@@ -19,6 +18,17 @@ _READ_HEIGHT = 48
 """The height in pixels at which lines are read."""
 _MARGIN = 0.12
 """The margin around a line, as a share of its height."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineLook:
+    """What second looks at a reading say, the same but for white space.
+
+    ``gaps`` are those after each character of the first text but the last, white space left out.
+    """
+
+    texts: tuple[str, ...]
+    gaps: tuple[Gap, ...]
 
 
 @dataclass(frozen=True, slots=True)
