@@ -53,7 +53,7 @@ def code_lines(tree: ast.Module) -> int:
     left_out: set[int] = set()
     code: set[int] = set()
     for node in ast.walk(tree):
-        if isinstance(node, (ast.Import, ast.ImportFrom)) or _is_docstring(node):
+        if isinstance(node, (ast.Import, ast.ImportFrom)) or (isinstance(node, ast.Expr) and _is_text(node.value)):
             left_out.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
         elif isinstance(node, (ast.stmt, ast.expr, ast.arg, ast.alias, ast.keyword, ast.excepthandler)):
             code.update((node.lineno, node.end_lineno or node.lineno))
@@ -62,8 +62,8 @@ def code_lines(tree: ast.Module) -> int:
     return len(code - left_out)
 
 
-def _is_docstring(node: ast.AST) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def sizes(trees: Trees) -> Iterator[str]:
