@@ -15,7 +15,6 @@ from typing import Annotated, Any
 
 import typer
 
-from visioneval import __version__
 from visioneval.bounds import check_environment
 from visioneval.cli import options
 from visioneval.cli.commands import (
@@ -38,6 +37,7 @@ from visioneval.cli.help_pages import HelpWithoutTypes
 from visioneval.cli.usage import WRONG_USAGE, usage_message
 from visioneval.errors import ExitCode, SuiteError, UsageError, VisionEvalError
 from visioneval.garbage import collect_seldom
+from visioneval.version import __version__
 
 _MAX_ENV_FILE_BYTES = 1_000_000
 CLOSED_PIPE = 141

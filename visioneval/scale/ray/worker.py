@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from visioneval import __version__, bounds
+from visioneval import bounds
 from visioneval.engine.call_settings import open_calls
 from visioneval.engine.cells.cell import Job
 from visioneval.engine.cells.context import RunContext
@@ -45,6 +45,7 @@ from visioneval.scale.ray.messages import (
 )
 from visioneval.scale.ray.outputs import FolderOutputs, StoreOutputs
 from visioneval.stopwatch import MeasuredPool
+from visioneval.version import __version__
 
 CORES = 1
 """The cores of a worker."""
