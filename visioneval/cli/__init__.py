@@ -180,9 +180,8 @@ app.add_typer(cache.app, name="cache")
 
 def main() -> None:
     """The ``visioneval`` command."""
-    gc.set_threshold(
-        10_000
-    )  # Python's 700 searches what was read again and again: a fifth of the time of a large report
+    # With Python's 700, what a large report has read is searched again and again, which takes a fifth of its time.
+    gc.set_threshold(10_000)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123 - for the whole process
