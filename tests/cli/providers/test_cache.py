@@ -135,7 +135,7 @@ def test_an_output_that_is_edited_in_place_is_a_miss_of_the_cache_that_shares_it
     output = tmp_path / "output.png"
     cache = open_cache()
     cache.put("generate:1", "generate", {}, named(ONE))
-    assert hard_link(cache.file(digest(ONE)), output)
+    assert hard_link(cache.path(digest(ONE)), output)
     output.write_bytes(TWO)
     assert cache.read(digest(ONE)) is None
     cache.put("generate:1", "generate", {}, named(ONE))
