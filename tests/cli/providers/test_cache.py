@@ -361,8 +361,8 @@ def test_an_image_that_is_deleted_before_its_answer_is_stored_is_stored_again(
     """As another process may do that clears the cache: no answer refers to the image yet."""
     cache, deleted = open_cache(), []
 
-    def store(file: str, content: Any) -> None:
-        if file.endswith(".json"):
+    def store(file: Path, content: Any) -> None:
+        if file.suffix == ".json":
             deleted.append(cache.path(digest(ONE)).unlink())
         store_content(file, content)
 
