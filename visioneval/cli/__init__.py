@@ -17,25 +17,9 @@ import typer
 
 from visioneval import __version__
 from visioneval.bounds import check_environment
-from visioneval.cli import options
-from visioneval.cli.commands import (
-    baseline,
-    cache,
-    compare,
-    export,
-    grade,
-    init,
-    merge,
-    probe,
-    report,
-    run,
-    runs,
-    suite,
-    view,
-)
-from visioneval.cli.commands.judging import agreement, label, pairwise, questions, rank
-from visioneval.cli.help_pages import HelpWithoutTypes
-from visioneval.cli.usage import WRONG_USAGE, usage_message
+from visioneval.cli import compare, data, inspect, judges, label, options, run, start
+from visioneval.cli.errors import WRONG_USAGE, usage_message, with_excerpts
+from visioneval.cli.help import HelpWithoutTypes
 from visioneval.errors import ExitCode, SuiteError, UsageError, VisionEvalError
 from visioneval.garbage import collect_seldom
 
@@ -82,7 +66,6 @@ def _error_exit(error: VisionEvalError) -> Exception:
 
     Returns the exception that ends the program.
     """
-    from visioneval.cli.excerpts import with_excerpts
     from visioneval.engine.sanitize import Sanitizer
     from visioneval.records.stores.locations import shown_message
     from visioneval.report.text import clean
@@ -155,28 +138,28 @@ def _read_environment(path: Path) -> None:
             os.environ.setdefault(name, value)
 
 
-app.command()(init.init)
-app.command()(suite.validate)
-app.command()(suite.plan)
+app.command()(start.init)
+app.command()(start.validate)
+app.command()(start.plan)
 app.command("run")(run.run)
-app.command()(merge.merge)
-app.command()(grade.grade)
-app.command()(questions.questions)
-app.command("runs")(runs.list_all)
-app.command()(runs.show)
-app.command()(export.export)
-app.command()(report.report)
-app.command()(view.view)
-app.command()(view.site)
+app.command()(run.merge)
+app.command()(run.grade)
+app.command()(judges.questions)
+app.command("runs")(inspect.list_all)
+app.command()(inspect.show)
+app.command()(inspect.export)
+app.command()(inspect.report)
+app.command()(inspect.view)
+app.command()(inspect.site)
 app.command()(compare.compare)
-app.command()(pairwise.pairwise)
-app.command()(rank.rank)
-app.command()(probe.probe)
-app.add_typer(baseline.app, name="baseline")
-app.command()(agreement.agreement)
+app.command()(judges.pairwise)
+app.command()(judges.rank)
+app.command()(judges.probe)
+app.add_typer(compare.app, name="baseline")
+app.command()(judges.agreement)
 app.add_typer(label.label, name="label")
-app.command()(suite.schema)
-app.add_typer(cache.app, name="cache")
+app.command()(start.schema)
+app.add_typer(data.app, name="cache")
 
 
 def main() -> None:

@@ -25,6 +25,7 @@ _RUNS_HELP = "The folder of runs, or its s3:// or gs:// URL."
 OUTPUT = "Output"
 CALLS = "Caching, resume, rate limits and cost"
 CLUSTER = "Cluster"
+HOST = "127.0.0.1"
 
 
 def flag(name: str, text: str, panel: str | None = None) -> Any:

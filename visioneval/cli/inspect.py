@@ -1,7 +1,8 @@
-"""Commands that read runs: runs, show."""
+"""The commands that read runs: ``show``, ``runs``, ``report``, ``view``, ``site`` and ``export``."""
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from contextlib import suppress
 from enum import StrEnum
@@ -9,13 +10,16 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from visioneval.bounds import MEGAPIXELS
 from visioneval.cli import completion, options
-from visioneval.defaults import RUNS
+from visioneval.cli.bound_flags import bounded
+from visioneval.defaults import MAX_GALLERY_CELLS, RUNS
 from visioneval.errors import RunFormatError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from visioneval.records.cells.stored_records import StoredRecords
     from visioneval.records.model import Record, RunInfo
     from visioneval.report.terminal.run.run_list import ListedRun
     from visioneval.suite.cases.case import TestCase
@@ -163,7 +167,7 @@ def show(
 ) -> None:
     """Show a run's summary, or all cells of one case in full: prompts, scores and reasons."""
     from visioneval.api.runs import load_run
-    from visioneval.cli.result import print_pairs
+    from visioneval.cli.results import print_pairs
     from visioneval.records.resume_command import asking_hint
     from visioneval.report.outcome import never_asked_text
     from visioneval.report.terminal.agreement.judge_card import print_judges
@@ -227,3 +231,211 @@ def _no_cell(case: str, records: Iterable[Record], *, is_known: bool) -> str:
         return f"{case!r}: no matching cells in this run"
     ids = {name for record in records for name in (record.test_id, chain_of(record.test_id))}
     return f"no case {case!r} in this run{did_you_mean(case, ids)}"
+
+
+@bounded(MEGAPIXELS)
+def report(
+    run: options.RunName,
+    output: Annotated[
+        Path | None,
+        options.value(
+            "--output/-o", "PATH", "The folder to write the report to; default: 'report' in the run's folder."
+        ),
+    ] = None,
+    single_file: Annotated[
+        bool, options.flag("--single-file", "Write one self-contained file; --output can name it.")
+    ] = False,
+    case: options.Cases = None,
+    tag: options.Tags = None,
+    max_cells: Annotated[
+        int, options.value("--max-cells", "N", "At most N cells in the gallery.", options.SELECTION, min=1)
+    ] = MAX_GALLERY_CELLS,
+    open_page: Annotated[bool, options.flag("--open", "Open the report in a browser.")] = False,
+    trust_suite: Annotated[
+        bool,
+        options.flag("--trust-suite", "Show input images from outside the suite's folder and the working directory."),
+    ] = False,
+    runs: options.RunsFolder = RUNS,
+) -> None:
+    """Write a run as static HTML: overview, gallery, and every cell with its images, scores and reasons.
+
+    The overview counts all cells. The gallery has those of --case and --tag, and if they are more than --max-cells,
+    first those that did not pass.
+    """
+    from visioneval.analysis.run_lookup import named_run, warn_missing
+    from visioneval.records.stores.lookup import fetch_outputs
+    from visioneval.report.html.report import target_of, write_report
+    from visioneval.report.html.slim_run import GalleryFilters, read_slim
+
+    folder, info, label = named_run(run, runs)
+    target = target_of(folder, output, single_file=single_file)
+    fetch_outputs(folder)
+    slim_run = read_slim(folder, info, label, GalleryFilters(tuple(case or ()), tuple(tag or ()), max_cells))
+    if label is None:
+        warn_missing(folder, info, len(slim_run.records), options.say)
+    page = write_report(slim_run, target, single_file=single_file, trust=trust_suite)
+    print(f"wrote {page}")
+    if slim_run.left_out is not None:
+        options.say(slim_run.left_out)
+    if open_page:
+        _open(page.resolve().as_uri())
+
+
+def _open(address: str) -> None:
+    """Opens the page, or prints its address if there is no browser."""
+    import webbrowser
+
+    try:
+        is_open = webbrowser.open(address)
+    except (webbrowser.Error, ValueError):  # BROWSER is not a command
+        is_open = False
+    if not is_open:
+        options.say(f"cannot open a browser; open {address}")
+
+
+Metrics = Annotated[
+    list[str] | None,
+    options.value(
+        "--metric",
+        "GLOB",
+        "Draw lines of these metrics; default: those that the rules and gates of the last run read. Repeatable.",
+    ),
+]
+TrustSuite = Annotated[
+    bool,
+    options.flag("--trust-suite", "Show input images from outside the suites' folders and the working directory."),
+]
+
+
+@bounded(MEGAPIXELS)
+def view(
+    metric: Metrics = None,
+    trust_suite: TrustSuite = False,
+    port: options.Port = None,
+    host: options.Host = options.HOST,
+    open_page: options.OpenBrowser = None,
+    runs: options.RunsFolder = RUNS,
+) -> None:
+    """Show all runs of a folder in a browser on this machine: trends, reports, comparisons, labels.
+
+    The report of a run in progress is updated. Nothing is written into runs but the labels that you give.
+    """
+    from visioneval.view.serve import serve
+
+    serve(
+        runs,
+        metrics=metric or (),
+        trust=trust_suite,
+        host=host,
+        port=port,
+        open_page=sys.stdout.isatty() if open_page is None else open_page,
+        log=lambda line: print(line, flush=True),
+    )
+
+
+@bounded(MEGAPIXELS)
+def site(
+    output: Annotated[
+        Path, options.value("--output/-o", "DIR", "The folder to write; an earlier site in it is updated.")
+    ],
+    experiment: Annotated[str | None, options.value("--experiment", "NAME", "Only runs of this experiment.")] = None,
+    last: Annotated[int | None, options.value("--last", "N", "Only the last N runs of each experiment.", min=1)] = None,
+    metric: Metrics = None,
+    max_cells: Annotated[
+        int, options.value("--max-cells", "N", "At most N cells in each gallery.", min=1)
+    ] = MAX_GALLERY_CELLS,
+    trust_suite: TrustSuite = False,
+    runs: options.RunsFolder = RUNS,
+) -> None:
+    """Write all runs of a folder as static HTML, for a bucket or a web server.
+
+    An index with trends, the report of each run, and each run compared with the one before in its experiment.
+    """
+    from visioneval.view.site import SiteOptions, write_site
+
+    chosen = SiteOptions(experiment, last, tuple(metric or ()), max_cells, trust_suite)
+    print(f"wrote {write_site(runs, output, chosen, options.say)}")
+
+
+_TRACKER = "Experiment tracker"
+_FORMATS = ("csv", "jsonl", "parquet")
+
+
+def export(
+    run: options.RunName,
+    output: Annotated[
+        Path | None, options.value("--output/-o", "FILE", "Write to this file instead of standard output.")
+    ] = None,
+    form: Annotated[
+        str | None,
+        options.value(
+            "--format",
+            "csv|jsonl|parquet",
+            "csv: a row per cell; jsonl: records; parquet: typed columns. Default: by the file extension.",
+        ),
+    ] = None,
+    tracker: Annotated[
+        str | None,
+        options.value("--to", "mlflow|wandb|vertex", "Send the whole run to an experiment tracker.", _TRACKER),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        options.value(
+            "--option",
+            "NAME=VALUE",
+            "With --to: an option of the tracker, such as uri=http://HOST:5000 or project=NAME.",
+            _TRACKER,
+        ),
+    ] = None,
+    runs: options.RunsFolder = RUNS,
+) -> None:
+    """Export the cells of a run to a file, or a run to an experiment tracker.
+
+    In CSV, each judge of a panel has a column of its own, such as 'clear by a'. Text that starts with =, +, - or @ gets
+    a leading apostrophe: spreadsheets would read it as a formula.
+    """
+    if tracker is not None:
+        if output is not None or form is not None:
+            raise UsageError("--to sends a run to a tracker: leave out --output and --format")
+        _send(run, tracker, options.pairs("--option", "NAME=VALUE", option), runs)
+        return
+    if option:
+        raise UsageError("--option: needs --to")
+    from visioneval.analysis.run_lookup import open_run
+    from visioneval.export.labels import format_of
+
+    file_format = format_of(form, output, _FORMATS)
+    _, info, records = open_run(run, runs, options.say)
+    _write_table(file_format, info, records, output)
+    if output is not None:
+        print(f"wrote {output}")
+
+
+def _send(run: str, tracker: str, values: dict[str, str], runs: Path) -> None:
+    from visioneval.api.trackers import send_run, tracking_of_options
+    from visioneval.report.text import clean
+
+    with options.prints_on_stderr():
+        address = send_run(run, tracking_of_options(tracker, values), runs, options.say)
+    print(clean(address))
+
+
+def _write_table(file_format: str, info: RunInfo, records: StoredRecords, output: Path | None) -> None:
+    from visioneval.export.csv import score_columns, write_csv
+    from visioneval.export.jsonl import READ_ROWS, write_jsonl
+    from visioneval.export.parquet import write_parquet
+    from visioneval.report.files import open_output
+
+    if file_format == "parquet":
+        if output is None:
+            raise UsageError("--format parquet: name the file with --output")
+        write_parquet(records.in_order(info), info, score_columns(info), output)
+        return
+    with open_output(output) as file:
+        if file_format == "csv":
+            write_csv(records.in_order(info), score_columns(info), file)
+        elif not write_jsonl(lambda: records.in_order(info), file):
+            options.say(
+                f"the first {READ_ROWS} rows do not have all fields: read all rows for the schema (polars:"
+                " infer_schema_length=None), or use --format parquet"
+            )

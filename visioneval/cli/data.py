@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from visioneval.cli import options
-from visioneval.cli.help_pages import HelpWithoutTypes
+from visioneval.cli.help import HelpWithoutTypes
 from visioneval.counted import count_of
 from visioneval.defaults import RUNS
 from visioneval.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from visioneval.api.cache import StoredCache
+
 
 app = typer.Typer(
     cls=HelpWithoutTypes,
