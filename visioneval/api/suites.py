@@ -67,4 +67,5 @@ def check_suite(path: Path, options: SuiteOptions, *, strict: bool) -> ValidSuit
         *(replace(warning, message=warning.message.removeprefix(WARNING)) for warning in refused),
     ]:
         raise SuiteError(errors)
-    return ValidSuite(str(path), len(plan.suite.cases), len(plan.runs), plan.cells, warnings, unset_keys(plan))
+    sizes = (len(plan.suite.cases), len(plan.runs), plan.cells)
+    return ValidSuite(planned.loaded.name, *sizes, warnings, unset_keys(plan))

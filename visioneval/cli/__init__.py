@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,8 +29,42 @@ CLOSED_PIPE = 141
 """What shells report for a program that writes to a closed pipe."""
 
 
+COMMANDS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
+    "Start": {"init": start.init, "validate": start.validate, "plan": start.plan, "schema": start.schema},
+    "Run": {"run": run.run, "grade": run.grade, "merge": run.merge},
+    "Inspect": {
+        "show": inspect.show,
+        "runs": inspect.list_all,
+        "report": inspect.report,
+        "view": inspect.view,
+        "site": inspect.site,
+        "export": inspect.export,
+    },
+    "Compare": {"compare": compare.compare, "baseline": compare.app},
+    "Judges": {
+        "questions": judges.questions,
+        "label": label.label,
+        "agreement": judges.agreement,
+        "pairwise": judges.pairwise,
+        "rank": judges.rank,
+        "probe": judges.probe,
+    },
+    "Data": {"cache": data.app},
+}
+"""All commands, by group and in the order of the help."""
+EXAMPLES = """\b
+visioneval init demo       # write a suite that needs no key
+visioneval run demo        # grade every image and check the gates
+visioneval report --open   # see the images, scores and reasons
+"""
+
+
 class ErrorLines(HelpWithoutTypes):
     """The one place where our errors become one line and an exit code."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        """In the order of the groups."""
+        return [name for commands in COMMANDS.values() for name in commands]
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         """Parses the options before the command."""
@@ -93,7 +128,7 @@ app = typer.Typer(
     name="visioneval",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Run image generation and editing suites, grade every image, and check gates.",
+    help=f"Run image generation and editing suites, grade every image, and check gates.\n\n{EXAMPLES}",
     epilog="Exit codes: 0 all gates passed; 1 a gate failed; 2 usage or suite error; 3 incomplete; 130 interrupted.",
 )
 
@@ -138,28 +173,12 @@ def _read_environment(path: Path) -> None:
             os.environ.setdefault(name, value)
 
 
-app.command()(start.init)
-app.command()(start.validate)
-app.command()(start.plan)
-app.command("run")(run.run)
-app.command()(run.merge)
-app.command()(run.grade)
-app.command()(judges.questions)
-app.command("runs")(inspect.list_all)
-app.command()(inspect.show)
-app.command()(inspect.export)
-app.command()(inspect.report)
-app.command()(inspect.view)
-app.command()(inspect.site)
-app.command()(compare.compare)
-app.command()(judges.pairwise)
-app.command()(judges.rank)
-app.command()(judges.probe)
-app.add_typer(compare.app, name="baseline")
-app.command()(judges.agreement)
-app.add_typer(label.label, name="label")
-app.command()(start.schema)
-app.add_typer(data.app, name="cache")
+for _panel, _commands in COMMANDS.items():
+    for _name, _command in _commands.items():
+        if isinstance(_command, typer.Typer):
+            app.add_typer(_command, name=_name, rich_help_panel=_panel)
+        else:
+            app.command(_name, rich_help_panel=_panel)(_command)
 
 
 def main() -> None:

@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 from visioneval.bounds import MEGAPIXELS
 from visioneval.cli import completion, options
 from visioneval.cli.bound_flags import bounded
-from visioneval.defaults import MAX_GALLERY_CELLS, RUNS
+from visioneval.defaults import LATEST, MAX_GALLERY_CELLS, RUNS
 from visioneval.errors import RunFormatError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from visioneval.records.cells.stored_records import StoredRecords
     from visioneval.records.model import Record, RunInfo
     from visioneval.report.terminal.run.run_list import ListedRun
     from visioneval.suite.cases.case import TestCase
+    from visioneval.suite.filters import Scope
 
 
 MAX_STOPPED = 5
@@ -154,36 +155,68 @@ def _listed(folder: Path, info: Mapping[str, Any], problem: str | None) -> Liste
 
 
 def show(
-    run: options.RunName,
-    case: Annotated[
+    run: options.RunOrLatest = LATEST,
+    case_id: Annotated[
         str | None, options.argument("CASE", "A case ID: show its cells in full.", autocompletion=completion.case_ids)
     ] = None,
-    sample: Annotated[int | None, options.value("--sample", "N", "Only this sample of the case.", min=0)] = None,
+    case: options.Cases = None,
+    tag: options.Tags = None,
+    model: options.Models = None,
+    failed: Annotated[
+        bool,
+        options.flag(
+            "--failed",
+            "List the cells that did not pass, the worst first; with CASE, in full.",
+            options.SELECTION,
+        ),
+    ] = False,
+    sample: Annotated[
+        int | None, options.value("--sample", "N", "With CASE: only this sample.", options.SELECTION, min=0)
+    ] = None,
     verdict: Annotated[
         VerdictChoice | None,
-        options.value("--verdict", "PASS|FAIL|ERROR|NONE", "Only cells with this verdict.", case_sensitive=False),
+        options.value(
+            "--verdict",
+            "PASS|FAIL|ERROR|NONE",
+            "With CASE: only cells with this verdict.",
+            options.SELECTION,
+            case_sensitive=False,
+        ),
     ] = None,
     runs: options.RunsFolder = RUNS,
 ) -> None:
-    """Show a run's summary, or all cells of one case in full: prompts, scores and reasons."""
+    """Show a run's summary, or all cells of one case in full: prompts, scores and reasons.
+
+    --case, --tag and --model leave out all other cells: counts, gates and tables are those of what remains.
+    """
     from visioneval.api.runs import load_run
     from visioneval.cli.results import print_pairs
     from visioneval.records.resume_command import asking_hint
     from visioneval.report.outcome import never_asked_text
     from visioneval.report.terminal.agreement.judge_card import print_judges
     from visioneval.report.terminal.noise import print_noise
+    from visioneval.report.terminal.run.failures import print_failing
     from visioneval.report.terminal.run.summary import print_summary
+    from visioneval.suite.filters import Scope
 
-    if case is not None:
-        _show_case(run, runs, case, sample, verdict)
+    scope = Scope(cases=tuple(case or ()), tags=tuple(tag or ()), models=tuple(model or ()))
+    if failed and verdict is not None:
+        raise UsageError("--failed and --verdict: give one of them")
+    if case_id is not None:
+        verdicts = ("FAIL", "ERROR") if failed else tuple(VerdictChoice) if verdict is None else (verdict,)
+        _show_case(run, runs, case_id, scope, sample, verdicts)
         return
     if sample is not None or verdict is not None:
         raise UsageError("--sample and --verdict need a CASE")
-    result = load_run(run, runs=runs, warn=options.say)
-    print_summary(result.summary, options.console())
-    print_noise(result.summary.noise, options.console())
-    print_judges(result.summary, options.console())
-    print_pairs(result)
+    result = load_run(run, cases=scope.cases, tags=scope.tags, models=scope.models, runs=runs, warn=options.say)
+    if failed:
+        print_failing(result.summary, options.console())
+    else:
+        print_summary(result.summary, options.console())
+        print_noise(result.summary.noise, options.console())
+        print_judges(result.summary, options.console())
+        if scope == Scope():
+            print_pairs(result)
     if result.resume_hint is not None:
         options.say(result.resume_hint)
     elif text := never_asked_text(result.summary.never_asked):
@@ -191,18 +224,18 @@ def show(
         options.say(f"{text}; {hint}")
 
 
-def _show_case(run: str, runs: Path, case: str, sample: int | None, verdict: VerdictChoice | None) -> None:
-    from visioneval.analysis.run_lookup import open_run
+def _show_case(run: str, runs: Path, case: str, scope: Scope, sample: int | None, verdicts: Sequence[str]) -> None:
+    from visioneval.analysis.run_lookup import open_part
     from visioneval.analysis.summary.summary import in_order
     from visioneval.report.terminal.run.cell import print_cells
     from visioneval.suite.turns import chain_of
 
-    folder, info, records = open_run(run, runs, options.say)
+    folder, info, records = open_part(run, scope, runs, options.say)
     of_case = [record for record in records if case in (record.test_id, chain_of(record.test_id))]
     cells = [
         record
         for record in in_order(info, of_case)
-        if sample in (None, record.sample_index) and (verdict is None or record.verdict.value == verdict.value)
+        if sample in (None, record.sample_index) and record.verdict.value in verdicts
     ]
     if not cells:
         raise UsageError(_no_cell(case, records, is_known=bool(of_case)))
@@ -235,7 +268,7 @@ def _no_cell(case: str, records: Iterable[Record], *, is_known: bool) -> str:
 
 @bounded(MEGAPIXELS)
 def report(
-    run: options.RunName,
+    run: options.RunOrLatest = LATEST,
     output: Annotated[
         Path | None,
         options.value(
@@ -362,7 +395,7 @@ _FORMATS = ("csv", "jsonl", "parquet")
 
 
 def export(
-    run: options.RunName,
+    run: options.RunOrLatest = LATEST,
     output: Annotated[
         Path | None, options.value("--output/-o", "FILE", "Write to this file instead of standard output.")
     ] = None,

@@ -12,7 +12,7 @@ import typer
 from visioneval import bounds
 from visioneval.cli import completion, options
 from visioneval.cli.bound_flags import bounded
-from visioneval.defaults import MAX_CONCURRENCY, RUNS
+from visioneval.defaults import LATEST, MAX_CONCURRENCY, RUNS
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _say_questions(result: PromptResult) -> None:
 
 
 def agreement(
-    names: Annotated[list[str], options.argument("RUN", "Runs, named as for 'show'; several are pooled.")],
+    names: options.RunsOrLatest = None,
     minimum: Annotated[
         list[str] | None,
         options.value(
@@ -137,7 +137,7 @@ def agreement(
     from visioneval.report.terminal.agreement.agreement import print_agreement
 
     result = compare_with_labels(
-        *names,
+        *names or (LATEST,),
         minimums=_minimums("--min", minimum),
         minimum_points=_minimums("--min-point", minimum_point),
         correct=correct,
@@ -274,7 +274,7 @@ class RankBy(StrEnum):
 
 
 def rank(
-    names: Annotated[list[str], options.argument("RUN", "Runs, named as for 'show'; several are pooled.")],
+    names: options.RunsOrLatest = None,
     by: Annotated[
         RankBy,
         options.value("--by", "WHO", "Whose answers rank: judges ('pairwise') or people ('label --pairs')."),
@@ -310,7 +310,7 @@ def rank(
     from visioneval.report.terminal.ranking import print_rankings
 
     result = rank_runs(
-        *names,
+        *names or (LATEST,),
         by=by.value,
         judge=judge,
         cases=case or (),
@@ -338,7 +338,9 @@ def rank(
 
 @bounded(*bounds.ALL)
 def probe(
-    source: Annotated[str, options.argument("SUITE|RUN", "A suite file, or a run as for 'show'.")],
+    source: Annotated[
+        str, options.argument("SUITE|RUN", "A suite file, or a run as for 'show'. Default: the latest run.")
+    ] = LATEST,
     kinds: Annotated[
         list[str] | None,
         options.value(

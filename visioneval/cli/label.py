@@ -11,7 +11,7 @@ import typer
 from visioneval.cli import options
 from visioneval.cli.help import HelpWithoutTypes
 from visioneval.counted import count_of
-from visioneval.defaults import RUNS
+from visioneval.defaults import LATEST, RUNS
 from visioneval.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -22,25 +22,24 @@ PAGE = "page"
 
 
 class RunOrCommand(HelpWithoutTypes):
-    """``label RUN`` is short for ``label page RUN``."""
+    """``label RUN`` is short for ``label page RUN``, and ``label`` for ``label page latest``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Inserts ``page`` before arguments that do not start with a command."""
-        if PAGE in self.commands and args and args[0] not in {*self.commands, *ctx.help_option_names}:
+        """Inserts ``page`` unless the arguments start with a command."""
+        if PAGE in self.commands and (not args or args[0] not in {*self.commands, *ctx.help_option_names}):
             args = [PAGE, *args]
         return super().parse_args(ctx, args)
 
 
 label = typer.Typer(
     cls=RunOrCommand,
-    no_args_is_help=True,
-    help="Collect human labels for a run's images. 'label RUN' is short for 'label page RUN'.",
+    help="Collect human labels for a run's images. 'label [RUN]' is short for 'label page [RUN]'.",
 )
 
 
 @label.command(PAGE)
 def page(
-    run: options.RunName,
+    run: options.RunOrLatest = LATEST,
     rater: Annotated[
         str | None, options.value("--rater", "NAME", "The rater's name; the page asks for it by default.")
     ] = None,
@@ -180,7 +179,7 @@ def _report(result: Imported, folder: Path) -> None:
 
 @label.command("export")
 def export_labels(
-    run: options.RunName,
+    run: options.RunOrLatest = LATEST,
     output: Annotated[
         Path | None,
         options.value("--output/-o", "FILE", "Write to this file (.csv, .tsv, .jsonl) instead of standard output."),

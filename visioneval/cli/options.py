@@ -85,13 +85,32 @@ def _parser(metavar: str) -> Callable[[str | Path], Path] | None:
     return local_path if metavar.strip("[].") in ("DIR", "FILE", "PATH", "SUITE") else None
 
 
-Suites = Annotated[list[Path], argument("SUITE", "Suite files.")]
-OptionalSuites = Annotated[list[Path] | None, argument("[SUITE]...", "Suite files; with --resume, none or one.")]
+Suites = Annotated[list[Path], argument("SUITE", "Suites: files, or folders with a suite.yaml.")]
+OptionalSuites = Annotated[
+    list[Path] | None,
+    argument("[SUITE]...", "Suites: files, or folders with a suite.yaml. With --resume, none or one."),
+]
 RunName = Annotated[
     str,
     argument(
         "RUN",
         "Path, ID, unique prefix or 'latest'; RUN@LABEL for model runs (globs).",
+        autocompletion=completion.run_names,
+    ),
+]
+RunOrLatest = Annotated[
+    str,
+    argument(
+        "RUN",
+        "Path, ID, unique prefix or 'latest', the default; RUN@LABEL for model runs (globs).",
+        autocompletion=completion.run_names,
+    ),
+]
+RunsOrLatest = Annotated[
+    list[str] | None,
+    argument(
+        "RUN",
+        "Runs, named as for 'show'; several are pooled. Default: the latest.",
         autocompletion=completion.run_names,
     ),
 ]

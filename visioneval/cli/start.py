@@ -17,7 +17,7 @@ from visioneval import bounds
 from visioneval.atomic import write_whole
 from visioneval.cli import completion, options
 from visioneval.cli.bound_flags import bounded
-from visioneval.defaults import RUNS
+from visioneval.defaults import RUNS, SUITE_FILE
 from visioneval.errors import Problem, UsageError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 DEFAULT_TEMPLATE = "quickstart"
 DEFAULT_BUDGET = 10.0
-SUITE_FILE, SCHEMA_FILE = Path("suite.yaml"), Path("visioneval.schema.json")
+SCHEMA_FILE = Path("visioneval.schema.json")
 MODELINE = f"# yaml-language-server: $schema={SCHEMA_FILE}\n".encode()
 """Editors with a YAML language server check and complete the suite by this schema."""
 
