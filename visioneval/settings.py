@@ -163,7 +163,6 @@ def run_options(
         selection=selection,
         variables={name: v if isinstance(v, str) else json.dumps(v) for name, v in (variables or {}).items()},
         judges=judges or {},
-        samples=samples,
         trust=trust_suite,
         runs=runs_folder(runs),
     )

@@ -111,7 +111,7 @@ def plan_runs(suites: list[Path], options: RunOptions) -> list[Planned]:
     if options.resume is None:
         return load_plans(suites, options.suite)
     info = read_info(options.resume)
-    samples = options.suite.samples or info.selection.samples
+    samples = options.suite.selection.samples or info.selection.samples
     selection = info.selection.model_copy(update={"samples": samples})
     repeated = options.suite.selection.model_copy(update={"samples": samples})
     if repeated.narrows and repeated != selection:
@@ -249,7 +249,7 @@ def _typed_words(info: RunInfo, options: RunOptions) -> tuple[str, ...]:
         ("--cache", None if calls.cache is None else display_name(calls.cache)),
         ("--reuse", calls.reuse.choice),
         ("--budget", calls.budget_usd),
-        ("--samples", suite.samples),
+        ("--samples", suite.selection.samples),
         *(("--judge", f"{name}={judge}") for name, judge in suite.judges.items()),
         *(("--var", f"{name}={_typed_value(name, value, info)}") for name, value in suite.variables.items()),
     ]
@@ -307,12 +307,12 @@ def plan_grading(source: RunToGrade, suite: Path | None, options: SuiteOptions) 
         if flags.models:
             raise UsageError(f"{source.name!r} already names the model run: leave out --model")
         flags = flags.model_copy(update={"models": (source.label,)})
-    options = replace(options, samples=source.info.suite.samples)
+    samples = source.info.suite.samples
     if suite is None:
         selection = narrowed_further(source.info.suite, source.info.selection, flags)
-        return load_stored_plan(source.folder, replace(options, selection=selection))
+        return load_stored_plan(source.folder, replace(options, selection=selection), samples=samples)
     options = replace(options, selection=merged(source.info.selection, flags))
-    planned = load_plan(suite, options)
+    planned = load_plan(suite, options, samples=samples)
     check_secrets(source.folder, secrets_to_give(source.info, planned.plan), options)
     return planned
 
