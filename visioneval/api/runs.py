@@ -20,6 +20,7 @@ from visioneval.analysis.summary.judge_card import read_pair_cards
 from visioneval.analysis.summary.summary import summarize
 from visioneval.api.after_run import track_finished
 from visioneval.api.messages import LOG, logging_run
+from visioneval.api.options import checked_keywords, run_options
 from visioneval.counted import count_of
 from visioneval.defaults import LATEST, RUNS
 from visioneval.engine.call_settings import CallSettings, open_calls
@@ -55,13 +56,7 @@ from visioneval.records.resume_command import resume_hint, stopped_text
 from visioneval.records.stores.lookup import fetch_outputs, find_named_run, runs_folder
 from visioneval.records.stores.writing import send_run, writing_root
 from visioneval.scale.merge import merge_shards
-from visioneval.settings import (
-    GradeKeywords,
-    PlanKeywords,
-    RunKeywords,
-    checked_keywords,
-    run_options,
-)
+from visioneval.settings import GradeKeywords, PlanKeywords, RunKeywords
 from visioneval.suite.filters import Scope
 
 if TYPE_CHECKING:

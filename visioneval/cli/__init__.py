@@ -20,7 +20,7 @@ from visioneval import __version__
 from visioneval.bounds import check_environment
 from visioneval.cli import compare, data, inspect, judges, label, options, run, start
 from visioneval.cli.errors import WRONG_USAGE, usage_message, with_excerpts
-from visioneval.cli.help import HelpWithoutTypes
+from visioneval.cli.help import Command, HelpWithoutTypes
 from visioneval.errors import ExitCode, SuiteError, UsageError, VisionEvalError
 from visioneval.garbage import collect_seldom
 
@@ -178,7 +178,7 @@ for _panel, _commands in COMMANDS.items():
         if isinstance(_command, typer.Typer):
             app.add_typer(_command, name=_name, rich_help_panel=_panel)
         else:
-            app.command(_name, rich_help_panel=_panel)(_command)
+            app.command(_name, cls=Command, rich_help_panel=_panel)(_command)
 
 
 def main() -> None:

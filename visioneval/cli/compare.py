@@ -4,27 +4,32 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from visioneval.cli import completion, options
 from visioneval.cli.help import HelpWithoutTypes
 from visioneval.counted import count_of
-from visioneval.defaults import BASELINE_RUNS, MAX_BASELINE_RUNS, MAX_CONCURRENCY, MAX_CONFIRM, RUNS
+from visioneval.defaults import BASELINE_RUNS, MAX_BASELINE_RUNS, MAX_CONFIRM, RUNS
 from visioneval.errors import ExitCode, RunFormatError, UsageError
+from visioneval.settings import CALLS, OUTPUT, SELECTION, SETTINGS
 
 if TYPE_CHECKING:
     from visioneval.api.comparisons import ComparisonResult
     from visioneval.records.baselines import Baseline
 
 
+NEW_SAMPLES = ("reuse", "offline", "cache", "budget_usd", "max_concurrency", "log_file", "debug", "trust_suite")
+"""The settings of new samples."""
 SIDE = "Path, ID, unique prefix, 'latest', a JSONL file or baseline:NAME; RUN@LABEL for model runs (globs)."
 
 
+@options.with_settings(*NEW_SAMPLES, "runs")
 def compare(
     a: Annotated[str, options.argument("A", f"The baseline run. {SIDE}", autocompletion=completion.run_names)],
     b: Annotated[str, options.argument("B", "The candidate run, named the same way.")],
+    settings: dict[str, Any],
     model_map: options.ModelMap = None,
     metric: Annotated[
         list[str] | None,
@@ -32,7 +37,7 @@ def compare(
             "--metric",
             "GLOB",
             "Only these metrics. Repeatable.",
-            options.SELECTION,
+            SELECTION,
             autocompletion=completion.metric_names,
         ),
     ] = None,
@@ -45,7 +50,7 @@ def compare(
             "WHAT",
             "broken, broken_same_output, regressed, must_pass or METRIC:NUMBER; default: broken_same_output,"
             " regressed and must_pass. Repeatable.",
-            options.OUTPUT,
+            OUTPUT,
         ),
     ] = None,
     allow: Annotated[
@@ -56,7 +61,7 @@ def compare(
             "Accept what B lost: missing-metrics, missing-cells, errors or errors=RATE; excuses that A has not; that a"
             " gate leaves out over 5% of the pairs: unmeasured=RATE; that too few cases decide: cannot-tell."
             " Repeatable.",
-            options.OUTPUT,
+            OUTPUT,
         ),
     ] = None,
     must_detect: Annotated[
@@ -66,21 +71,20 @@ def compare(
             "POINTS",
             "Exit 3 if a drop of the pass rate by POINTS would be missed more than one time in five; default: that of"
             " the suite (compare: must_detect).",
-            options.OUTPUT,
+            OUTPUT,
         ),
     ] = None,
-    as_json: Annotated[bool, options.flag("--json", "Print the results as JSON.", options.OUTPUT)] = False,
+    as_json: Annotated[bool, options.flag("--json", "Print the results as JSON.", OUTPUT)] = False,
     junit: Annotated[
-        Path | None, options.value("--junit", "FILE", "Also write JUnit XML, a test case per gate.", options.OUTPUT)
+        Path | None, options.value("--junit", "FILE", "Also write JUnit XML, a test case per gate.", OUTPUT)
     ] = None,
     markdown: Annotated[
-        Path | None, options.value("--markdown", "FILE", "Also write Markdown, for a pull request.", options.OUTPUT)
+        Path | None, options.value("--markdown", "FILE", "Also write Markdown, for a pull request.", OUTPUT)
     ] = None,
     html: Annotated[
         Path | None,
-        options.value("--html", "FILE", "Also write one HTML file with both images of every pair.", options.OUTPUT),
+        options.value("--html", "FILE", "Also write one HTML file with both images of every pair.", OUTPUT),
     ] = None,
-    runs: options.Runs = RUNS,
     confirm: Annotated[
         int | None,
         options.value(
@@ -89,25 +93,15 @@ def compare(
             "Where regressed, must_pass or METRIC:NUMBER is in doubt, generate up to N new samples of the cases in"
             " doubt, or of all cases, in B, and decide with these. broken and broken_same_output are about cells: no"
             " new samples decide them.",
-            options.CALLS,
+            CALLS,
             min=1,
             max=MAX_CONFIRM,
         ),
     ] = None,
     var: Annotated[
         list[str] | None,
-        options.value(
-            "--var", "NAME=VALUE", "With --confirm: a secret variable of B's run. Repeatable.", options.CALLS
-        ),
+        options.value("--var", "NAME=VALUE", "With --confirm: a secret variable of B's run. Repeatable.", CALLS),
     ] = None,
-    reuse: options.ReuseAnswers = options.ReuseFlag.judges,
-    offline: options.Offline = False,
-    cache: options.CacheFolder = None,
-    budget: options.BudgetUsd = None,
-    max_concurrency: options.MaxConcurrency = MAX_CONCURRENCY,
-    log_file: options.LogFile = None,
-    debug: options.Debug = False,
-    trust_suite: options.TrustSuite = False,
 ) -> None:
     """Compare run B with run A: what broke, what was fixed, and whether the numbers differ.
 
@@ -118,46 +112,28 @@ def compare(
     from visioneval.analysis.compare.filters import ComparisonFilters
     from visioneval.analysis.summary.accumulators import Costs
     from visioneval.api.comparisons import ComparisonRequest, compare_named
+    from visioneval.api.options import run_options
     from visioneval.cli.progress import ProgressCounts, print_traceback
     from visioneval.cli.results import check_reports
     from visioneval.engine.listener import Listener
     from visioneval.records.model import Record
-    from visioneval.settings import run_options
 
-    flags = {
-        "--var": var,
-        "--reuse": reuse is not options.ReuseFlag.judges,
-        "--offline": offline,
-        "--cache": cache,
-        "--budget": budget,
-        "--max-concurrency": max_concurrency != MAX_CONCURRENCY,
-        "--log-file": log_file,
-        "--debug": debug,
-        "--trust-suite": trust_suite,
-    }
-    if confirm is None and (unused := [flag for flag, value in flags.items() if value]):
-        raise UsageError(f"{', '.join(unused)}: only for new samples, so only with --confirm")
+    if confirm is None:
+        unused = [SETTINGS[name].flag for name in NEW_SAMPLES if name in settings]
+        unused = ["--var", *unused] if var else unused
+        if unused:
+            raise UsageError(f"{', '.join(unused)}: only for new samples, so only with --confirm")
     filters = ComparisonFilters(tuple(metric or ()), tuple(tag or ()), tuple(case or ()))
     request = ComparisonRequest(
         a, b, tuple(fail_on or ()), tuple(allow or ()), filters, tuple(model_map or ()), confirm, must_detect
     )
-    settings = run_options(
-        variables=options.pairs("--var", "NAME=VALUE", var),
-        runs=runs,
-        reuse=reuse.value,
-        offline=offline,
-        cache=cache,
-        budget_usd=budget,
-        max_concurrency=max_concurrency,
-        log_file=log_file,
-        debug=debug,
-        trust_suite=trust_suite,
-    )
+    run_settings = run_options(variables=options.pairs("--var", "NAME=VALUE", var), **settings)
+    debug = run_settings.calls.debug
     check_reports(junit, markdown, html)
     with options.prints_on_stderr():
         new, on_error = list[Record](), print_traceback if debug else lambda _: None
         listener = Listener(new.append, say=options.say, note=options.say, debug=on_error)
-        result = compare_named(request, settings, listener)
+        result = compare_named(request, run_settings, listener)
     if new and (info := result.comparison.b.info) is not None:
         counts = ProgressCounts(Costs(info))
         for record in new:

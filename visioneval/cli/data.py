@@ -95,7 +95,7 @@ def prune(
     Runs the suites offline into a temporary folder. Deletes nothing if one of them does not load, or lacks an answer.
     """
     from visioneval.api.cache import read_answers
-    from visioneval.settings import run_options
+    from visioneval.api.options import run_options
 
     if not keep:
         raise UsageError("--keep SUITE: name each suite whose answers are needed; 'cache clear' deletes without regard")

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from visioneval.bounds import MEGAPIXELS
 from visioneval.cli import completion, options
-from visioneval.cli.bound_flags import bounded
 from visioneval.defaults import LATEST, MAX_GALLERY_CELLS, RUNS
 from visioneval.errors import RunFormatError, UsageError
+from visioneval.settings import SELECTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -167,11 +167,11 @@ def show(
         options.flag(
             "--failed",
             "List the cells that did not pass, the worst first; with CASE, in full.",
-            options.SELECTION,
+            SELECTION,
         ),
     ] = False,
     sample: Annotated[
-        int | None, options.value("--sample", "N", "With CASE: only this sample.", options.SELECTION, min=0)
+        int | None, options.value("--sample", "N", "With CASE: only this sample.", SELECTION, min=0)
     ] = None,
     verdict: Annotated[
         VerdictChoice | None,
@@ -179,7 +179,7 @@ def show(
             "--verdict",
             "PASS|FAIL|ERROR|NONE",
             "With CASE: only cells with this verdict.",
-            options.SELECTION,
+            SELECTION,
             case_sensitive=False,
         ),
     ] = None,
@@ -266,7 +266,7 @@ def _no_cell(case: str, records: Iterable[Record], *, is_known: bool) -> str:
     return f"no case {case!r} in this run{did_you_mean(case, ids)}"
 
 
-@bounded(MEGAPIXELS)
+@options.with_settings(bounds=[MEGAPIXELS])
 def report(
     run: options.RunOrLatest = LATEST,
     output: Annotated[
@@ -281,7 +281,7 @@ def report(
     case: options.Cases = None,
     tag: options.Tags = None,
     max_cells: Annotated[
-        int, options.value("--max-cells", "N", "At most N cells in the gallery.", options.SELECTION, min=1)
+        int, options.value("--max-cells", "N", "At most N cells in the gallery.", SELECTION, min=1)
     ] = MAX_GALLERY_CELLS,
     open_page: Annotated[bool, options.flag("--open", "Open the report in a browser.")] = False,
     trust_suite: Annotated[
@@ -340,7 +340,7 @@ TrustSuite = Annotated[
 ]
 
 
-@bounded(MEGAPIXELS)
+@options.with_settings(bounds=[MEGAPIXELS])
 def view(
     metric: Metrics = None,
     trust_suite: TrustSuite = False,
@@ -366,7 +366,7 @@ def view(
     )
 
 
-@bounded(MEGAPIXELS)
+@options.with_settings(bounds=[MEGAPIXELS])
 def site(
     output: Annotated[
         Path, options.value("--output/-o", "DIR", "The folder to write; an earlier site in it is updated.")

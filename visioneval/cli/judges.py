@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from visioneval import bounds
 from visioneval.cli import completion, options
-from visioneval.cli.bound_flags import bounded
-from visioneval.defaults import LATEST, MAX_CONCURRENCY, RUNS
+from visioneval.cli.start import OF_SUITES
+from visioneval.defaults import LATEST, RUNS
 from visioneval.errors import UsageError
+from visioneval.settings import CALLS, OUTPUT, SELECTION, CallKeywords, SelectionKeywords, settings_of
 
 if TYPE_CHECKING:
     from visioneval.engine.pairwise.runs import PairwiseResult
@@ -21,50 +22,32 @@ if TYPE_CHECKING:
     from visioneval.probing.probe import ProbeResult
 
 
-@bounded(*bounds.ALL)
+@options.with_settings("cases", "tags", "limit", *OF_SUITES, "reuse", "cache", bounds=bounds.ALL)
 def questions(
-    suite: Annotated[Path, options.argument("SUITE", "A suite file.")],
+    suite: Annotated[Path, options.argument("SUITE", "A suite file, or a folder with a suite.yaml.")],
+    settings: dict[str, Any],
     output: Annotated[
         Path | None, options.value("--output/-o", "FILE", "Write to this file instead of standard output.")
     ] = None,
-    case: options.Cases = None,
-    tag: options.Tags = None,
-    limit: options.Limit = None,
-    var: options.Variables = None,
-    judge: options.Judges = None,
-    reuse: options.ReuseAnswers = options.ReuseFlag.judges,
-    cache: options.CacheFolder = None,
-    trust_suite: options.TrustSuite = False,
-    runs: options.RunsFolder = RUNS,
 ) -> None:
     """Make the questions of every prompt, to review, edit and pin. Generates no images.
 
     visioneval questions suite.yaml -o questions.yaml
     """
+    from visioneval.api.options import run_options
     from visioneval.engine.call_settings import check_budget, open_calls
     from visioneval.engine.components import build_components
     from visioneval.engine.prepare.planning import load_plan
     from visioneval.engine.questions import asker, entries, make_questions, question_plan
     from visioneval.report.files import open_output
     from visioneval.report.terminal.questions import pinned_yaml
-    from visioneval.settings import run_options
 
     if output is not None and output.exists():
         raise UsageError(f"{output}: already exists and may contain edits; choose another file")
-    settings = run_options(
-        cases=case or (),
-        tags=tag or (),
-        limit=limit,
-        variables=options.pairs("--var", "NAME=VALUE", var),
-        judges=options.pairs("--judge", "NAME=PROVIDER:MODEL", judge),
-        runs=runs,
-        reuse=reuse.value,
-        cache=cache,
-        trust_suite=trust_suite,
-    )
-    plan = question_plan(load_plan(suite, settings.suite).plan)
-    check_budget(plan, settings.calls)
-    with open_calls(plan, settings.calls, "", options.say) as calls:
+    run_settings = run_options(**settings)
+    plan = question_plan(load_plan(suite, run_settings.suite).plan)
+    check_budget(plan, run_settings.calls)
+    with open_calls(plan, run_settings.calls, "", options.say) as calls:
         components = build_components(plan)
         outcome = make_questions(plan, components, asker(plan, components, calls), calls, _say_questions, options.say)
     if outcome.refusal is not None:
@@ -172,10 +155,11 @@ def _minimums(flag: str, texts: list[str] | None) -> dict[str, float]:
 SIDE = "Path, ID, unique prefix or 'latest'; RUN@LABEL for model runs (globs)."
 
 
-@bounded(*bounds.ALL)
+@options.with_settings("cases", "tags", "limit", *settings_of(CallKeywords), "debug", bounds=bounds.ALL)
 def pairwise(
     a: Annotated[str, options.argument("A", f"The baseline run. {SIDE}", autocompletion=completion.run_names)],
     b: Annotated[str, options.argument("B", "The candidate run; its suite provides the prompts and the judge.")],
+    settings: dict[str, Any],
     judge: Annotated[
         str | None,
         options.value(
@@ -186,21 +170,8 @@ def pairwise(
         ),
     ] = None,
     model_map: options.ModelMap = None,
-    case: options.Cases = None,
-    tag: options.Tags = None,
-    limit: options.Limit = None,
-    as_json: Annotated[bool, options.flag("--json", "Print the results as JSON.", options.OUTPUT)] = False,
-    quiet: Annotated[bool, options.flag("--quiet", "Print only the results.", options.OUTPUT)] = False,
-    var: options.Variables = None,
-    runs: options.Runs = RUNS,
-    reuse: options.ReuseAnswers = options.ReuseFlag.judges,
-    offline: options.Offline = False,
-    cache: options.CacheFolder = None,
-    budget: options.BudgetUsd = None,
-    max_concurrency: options.MaxConcurrency = MAX_CONCURRENCY,
-    log_file: options.LogFile = None,
-    debug: options.Debug = False,
-    trust_suite: options.TrustSuite = False,
+    as_json: Annotated[bool, options.flag("--json", "Print the results as JSON.", OUTPUT)] = False,
+    quiet: Annotated[bool, options.flag("--quiet", "Print only the results.", OUTPUT)] = False,
 ) -> None:
     """Ask a judge whether it prefers the images of run A or of run B: side by side, unlabeled, in both orders.
 
@@ -210,38 +181,24 @@ def pairwise(
     """
     from visioneval.analysis.compare.preferences import never_asked_pairs
     from visioneval.api.comparisons import judge_pairs, plan_pairs
+    from visioneval.api.options import run_options
     from visioneval.engine.listener import Listener
     from visioneval.report.outcome import never_asked_text
-    from visioneval.settings import run_options
 
-    settings = run_options(
-        cases=case or (),
-        tags=tag or (),
-        limit=limit,
-        variables=options.pairs("--var", "NAME=VALUE", var),
-        runs=runs,
-        reuse=reuse.value,
-        offline=offline,
-        cache=cache,
-        budget_usd=budget,
-        max_concurrency=max_concurrency,
-        log_file=log_file,
-        debug=debug,
-        trust_suite=trust_suite,
-    )
+    run_settings = run_options(**settings)
     with options.prints_on_stderr():
-        job = plan_pairs(a, b, judge, model_map or (), settings, options.say)
+        job = plan_pairs(a, b, judge, model_map or (), run_settings, options.say)
     if not quiet:
         options.say(str(job.pairs))
     with options.prints_on_stderr():
-        result = judge_pairs(job, settings.calls, Listener(say=options.say))
+        result = judge_pairs(job, run_settings.calls, Listener(say=options.say))
     _print_pairs(result, job.folder, as_json=as_json, quiet=quiet)
     if text := never_asked_text(never_asked_pairs(result.preferences)):
         options.say(f"{text}; to ask, repeat the command without --offline")
     if not result.complete:
         reason = "the budget is used up" if result.out_of_budget else "interrupted"
         again = "to continue, repeat the command"
-        if not settings.calls.reuse.judgements:
+        if not run_settings.calls.reuse.judgements:
             again = "to continue, repeat the command without --reuse none, which would ask about all pairs again"
         options.say(f"{reason}: {again}")
     raise typer.Exit(result.exit_code)
@@ -285,20 +242,20 @@ def rank(
             "--judge",
             "NAME",
             "Only this judge: PROVIDER:MODEL, or its name in the suite; default: one ranking per judge.",
-            options.SELECTION,
+            SELECTION,
         ),
     ] = None,
     model: options.Models = None,
     case: options.Cases = None,
     tag: options.Tags = None,
-    as_json: Annotated[bool, options.flag("--json", "Print the results as JSON.", options.OUTPUT)] = False,
+    as_json: Annotated[bool, options.flag("--json", "Print the results as JSON.", OUTPUT)] = False,
     markdown: Annotated[
-        Path | None, options.value("--markdown", "FILE", "Also write Markdown, for a job summary.", options.OUTPUT)
+        Path | None, options.value("--markdown", "FILE", "Also write Markdown, for a job summary.", OUTPUT)
     ] = None,
     html: Annotated[
-        Path | None, options.value("--html", "FILE", "Also write one HTML file with a plot.", options.OUTPUT)
+        Path | None, options.value("--html", "FILE", "Also write one HTML file with a plot.", OUTPUT)
     ] = None,
-    runs: options.Runs = RUNS,
+    runs: options.RunsFolder = RUNS,
 ) -> None:
     """Rank model runs by pairwise answers of judges or people: Bradley-Terry strengths, and ranks with 95% intervals.
 
@@ -336,8 +293,9 @@ def rank(
     raise typer.Exit(result.exit_code)
 
 
-@bounded(*bounds.ALL)
+@options.with_settings(*settings_of(SelectionKeywords), "debug", bounds=bounds.ALL)
 def probe(
+    settings: dict[str, Any],
     source: Annotated[
         str, options.argument("SUITE|RUN", "A suite file, or a run as for 'show'. Default: the latest run.")
     ] = LATEST,
@@ -347,22 +305,15 @@ def probe(
             "--kinds",
             "KIND",
             "Only these kinds of change, such as pixels, copy.letter or harmless. Repeatable.",
-            options.SELECTION,
+            SELECTION,
         ),
     ] = None,
-    case: options.Cases = None,
-    tag: options.Tags = None,
-    model: options.Models = None,
-    grader: options.Graders = None,
-    limit: options.Limit = None,
-    var: options.Variables = None,
-    judge: options.Judges = None,
-    judges: Annotated[
+    with_judges: Annotated[
         bool,
         options.flag(
             "--judges",
             "Also probe graders that ask judges, on the same images and with changed prompts.",
-            options.CALLS,
+            CALLS,
         ),
     ] = False,
     seed: Annotated[int, options.value("--seed", "N", "Where damage lies; the same probe twice is the same.")] = 0,
@@ -372,7 +323,7 @@ def probe(
             "--min-detection",
             "KIND[@STRENGTH]:RATE",
             "Exit 1 if less of this damage is surely caught, such as copy.letter:0.9. Repeatable.",
-            options.OUTPUT,
+            OUTPUT,
         ),
     ] = None,
     max_false_alarm: Annotated[
@@ -381,28 +332,19 @@ def probe(
             "--max-false-alarm",
             "RATE",
             "Exit 1 if more harmless changes may fail.",
-            options.OUTPUT,
+            OUTPUT,
             min=0,
             max=1,
         ),
     ] = None,
-    as_json: Annotated[bool, options.flag("--json", "Print the results as JSON.", options.OUTPUT)] = False,
+    as_json: Annotated[bool, options.flag("--json", "Print the results as JSON.", OUTPUT)] = False,
     markdown: Annotated[
-        Path | None, options.value("--markdown", "FILE", "Also write Markdown, for a job summary.", options.OUTPUT)
+        Path | None, options.value("--markdown", "FILE", "Also write Markdown, for a job summary.", OUTPUT)
     ] = None,
     html: Annotated[
         Path | None,
-        options.value("--html", "FILE", "Also write one HTML file with each missed damage.", options.OUTPUT),
+        options.value("--html", "FILE", "Also write one HTML file with each missed damage.", OUTPUT),
     ] = None,
-    runs: options.Runs = RUNS,
-    reuse: options.ReuseAnswers = options.ReuseFlag.judges,
-    offline: options.Offline = False,
-    cache: options.CacheFolder = None,
-    budget: options.BudgetUsd = None,
-    max_concurrency: options.MaxConcurrency = MAX_CONCURRENCY,
-    log_file: options.LogFile = None,
-    debug: options.Debug = False,
-    trust_suite: options.TrustSuite = False,
 ) -> None:
     """Plant damage of known kind and strength in outputs that pass, and count what the graders catch.
 
@@ -411,39 +353,23 @@ def probe(
 
     Exits 1 if a gate failed, and 3 if nothing could be planted, a gate is not measured, or a judge was never asked.
     """
+    from visioneval.api.options import run_options
     from visioneval.cli.progress import print_traceback
     from visioneval.cli.results import check_reports
     from visioneval.engine.listener import Listener
     from visioneval.probing.prepare import ProbeRequest
     from visioneval.probing.probe import run_probe
-    from visioneval.settings import run_options
 
     request = ProbeRequest(
-        source, tuple(kinds or ()), seed, judges, tuple(min_detection or ()), max_false_alarm, html is not None
+        source, tuple(kinds or ()), seed, with_judges, tuple(min_detection or ()), max_false_alarm, html is not None
     )
-    settings = run_options(
-        cases=case or (),
-        tags=tag or (),
-        models=model or (),
-        graders=grader or (),
-        limit=limit,
-        variables=options.pairs("--var", "NAME=VALUE", var),
-        judges=options.pairs("--judge", "NAME=PROVIDER:MODEL", judge),
-        runs=runs,
-        reuse=reuse.value,
-        offline=offline,
-        cache=cache,
-        budget_usd=budget,
-        max_concurrency=max_concurrency,
-        log_file=log_file,
-        debug=debug,
-        trust_suite=trust_suite,
-    )
+    run_settings = run_options(**settings)
+    calls = run_settings.calls
     check_reports(markdown, html)
     with options.prints_on_stderr():
-        on_error = print_traceback if debug else lambda _: None
+        on_error = print_traceback if calls.debug else lambda _: None
         result = run_probe(
-            request, settings.suite, settings.calls, Listener(say=options.say, note=options.say, debug=on_error)
+            request, run_settings.suite, calls, Listener(say=options.say, note=options.say, debug=on_error)
         )
     _write_probe(result, markdown, html)
     _print_probe(result, as_json=as_json)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from visioneval import bounds
-from visioneval.cli import completion, options
-from visioneval.cli.bound_flags import bounded
-from visioneval.defaults import MAX_CONCURRENCY, RUNS
+from visioneval.cli import options
+from visioneval.defaults import RUNS
 from visioneval.errors import ExitCode, UsageError
+from visioneval.settings import SETTINGS, GradeKeywords, settings_of
 
 if TYPE_CHECKING:
     from visioneval.api.runs import Run
@@ -19,113 +19,33 @@ if TYPE_CHECKING:
     from visioneval.engine.prepare.runs import RunOptions
 
 
-@bounded(*bounds.ALL)
+@options.with_settings(*SETTINGS, bounds=bounds.ALL)
 def run(
+    settings: dict[str, Any],
     suites: options.OptionalSuites = None,
-    case: options.Cases = None,
-    tag: options.Tags = None,
-    model: options.Models = None,
-    grader: options.Graders = None,
-    limit: options.Limit = None,
-    samples: options.Samples = None,
-    shard: options.ShardOfCases = None,
-    var: options.Variables = None,
-    judge: options.Judges = None,
-    runs: options.Runs = RUNS,
-    run_id: options.RunId = None,
-    note: options.Note = None,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
     junit: options.Junit = None,
     markdown: options.Markdown = None,
     no_fail: options.NoFail = False,
-    resume: Annotated[
-        str | None,
-        options.value(
-            "--resume",
-            "RUN",
-            "Resume a run, with its own suite or the given one.",
-            options.CALLS,
-            autocompletion=completion.run_names,
-        ),
-    ] = None,
-    keep_errors: Annotated[
-        bool,
-        options.flag("--keep-errors", "With --resume: do not repeat cells that ended in an error.", options.CALLS),
-    ] = False,
-    retry_unusable: Annotated[
-        bool,
-        options.flag(
-            "--retry-unusable", "Pay again for answers without a usable image, which are in the run.", options.CALLS
-        ),
-    ] = False,
-    reuse: options.ReuseAnswers = options.ReuseFlag.judges,
-    offline: options.Offline = False,
-    cache: options.CacheFolder = None,
-    budget: options.BudgetUsd = None,
-    max_concurrency: options.MaxConcurrency = MAX_CONCURRENCY,
-    log_file: options.LogFile = None,
-    debug: options.Debug = False,
-    ray: Annotated[
-        bool, options.flag("--ray", "Do the cells on a Ray cluster, which is started here.", options.CLUSTER)
-    ] = False,
-    ray_address: Annotated[
-        str | None,
-        options.value("--ray-address", "ADDRESS", "With --ray: join the cluster at HOST:PORT.", options.CLUSTER),
-    ] = None,
-    workers: Annotated[
-        int | None,
-        options.value(
-            "--workers", "N", "With --ray: processes, of one core each; default: all cores.", options.CLUSTER, min=1
-        ),
-    ] = None,
     dry_run: Annotated[bool, options.flag("--dry-run", "Show the plan; make no calls and write nothing.")] = False,
-    trust_suite: options.TrustSuite = False,
 ) -> None:
     """Run suites: generate or read every image, grade it, and check the gates.
 
     Each suite becomes one run; the exit code is the most severe one. All suites are checked first.
     """
+    from visioneval.api.options import run_options
     from visioneval.engine.prepare.runs import plan_runs
-    from visioneval.settings import run_options
 
-    if dry_run and (as_json or any(value is not None for value in (run_id, note, junit, markdown))):
+    if dry_run and (as_json or junit or markdown or settings.keys() & {"run_id", "note"}):
         raise UsageError("--dry-run writes nothing: leave out --json, --run-id, --note, --junit and --markdown")
-    settings = run_options(
-        cases=case or (),
-        tags=tag or (),
-        models=model or (),
-        graders=grader or (),
-        limit=limit,
-        samples=samples,
-        shard=shard,
-        variables=options.pairs("--var", "NAME=VALUE", var),
-        judges=options.pairs("--judge", "NAME=PROVIDER:MODEL", judge),
-        runs=runs,
-        run_id=run_id,
-        note=note,
-        resume=resume,
-        keep_errors=keep_errors,
-        retry_unusable=retry_unusable,
-        reuse=reuse.value,
-        offline=offline,
-        cache=cache,
-        budget_usd=budget,
-        max_concurrency=max_concurrency,
-        log_file=log_file,
-        debug=debug,
-        trust_suite=trust_suite,
-        ray=ray,
-        ray_address=ray_address,
-        workers=workers,
-        command_line=tuple(sys.argv[1:]),
-    )
+    run_settings = run_options(**settings, command_line=tuple(sys.argv[1:]))
     with options.prints_on_stderr():
-        planned = plan_runs(suites or [], settings)
+        planned = plan_runs(suites or [], run_settings)
     if dry_run:
-        _print_plans(planned, settings)
+        _print_plans(planned, run_settings)
         return
-    code = _run(planned, settings, options.ResultOptions(as_json, quiet), junit, markdown)
+    code = _run(planned, run_settings, options.ResultOptions(as_json, quiet), junit, markdown)
     raise options.exit_with(code, no_fail=no_fail)
 
 
@@ -168,71 +88,35 @@ def _next_run(results: Iterator[Run]) -> Run | None:
         return next(results, None)
 
 
-@bounded(*bounds.ALL)
+@options.with_settings(*settings_of(GradeKeywords), "debug", bounds=bounds.ALL)
 def grade(
     name: options.RunName,
+    settings: dict[str, Any],
     suite: Annotated[
         Path | None, options.value("--suite", "SUITE", "Grade with this suite instead of the run's own.")
     ] = None,
-    case: options.Cases = None,
-    tag: options.Tags = None,
-    model: options.Models = None,
-    grader: options.Graders = None,
-    limit: options.Limit = None,
-    var: options.Variables = None,
-    judge: options.Judges = None,
-    runs: options.Runs = RUNS,
-    run_id: options.RunId = None,
-    note: options.Note = None,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
     junit: options.Junit = None,
     markdown: options.Markdown = None,
     no_fail: options.NoFail = False,
-    reuse: options.ReuseAnswers = options.ReuseFlag.judges,
-    offline: options.Offline = False,
-    cache: options.CacheFolder = None,
-    budget: options.BudgetUsd = None,
-    max_concurrency: options.MaxConcurrency = MAX_CONCURRENCY,
-    log_file: options.LogFile = None,
-    debug: options.Debug = False,
-    trust_suite: options.TrustSuite = False,
 ) -> None:
     """Grade the images of a run again, by a changed suite or another judge, into a new run. Generates nothing.
 
     'visioneval compare RUN NEW' then shows what the new graders changed.
     """
+    from visioneval.api.options import run_options
     from visioneval.api.runs import grade_run
     from visioneval.cli.progress import progress_of
     from visioneval.cli.results import check_reports, show_result, write_reports
-    from visioneval.settings import run_options
 
-    settings = run_options(
-        cases=case or (),
-        tags=tag or (),
-        models=model or (),
-        graders=grader or (),
-        limit=limit,
-        variables=options.pairs("--var", "NAME=VALUE", var),
-        judges=options.pairs("--judge", "NAME=PROVIDER:MODEL", judge),
-        runs=runs,
-        run_id=run_id,
-        note=note,
-        reuse=reuse.value,
-        offline=offline,
-        cache=cache,
-        budget_usd=budget,
-        max_concurrency=max_concurrency,
-        log_file=log_file,
-        debug=debug,
-        trust_suite=trust_suite,
-        command_line=tuple(sys.argv[1:]),
-    )
+    run_settings = run_options(**settings, command_line=tuple(sys.argv[1:]))
+    calls = run_settings.calls
     check_reports(junit, markdown)
     output = options.ResultOptions(as_json, quiet)
     with options.prints_on_stderr():
-        result = grade_run(name, suite, settings, progress_of(output, debug=debug), options.say)
-    show_result(result, output, offline=offline)
+        result = grade_run(name, suite, run_settings, progress_of(output, debug=calls.debug), options.say)
+    show_result(result, output, offline=calls.reuse.offline)
     write_reports([result], junit, markdown)
     raise options.exit_with(result.exit_code, no_fail=no_fail)
 
@@ -240,7 +124,7 @@ def grade(
 def merge(
     names: Annotated[list[str], options.argument("RUN...", "The runs of all shards, in any order.")],
     run_id: Annotated[str, options.value("--run-id", "ID", "ID of the merged run.", options.OUTPUT)],
-    runs: options.Runs = RUNS,
+    runs: options.RunsFolder = RUNS,
     note: options.Note = None,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,

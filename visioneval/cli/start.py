@@ -16,9 +16,9 @@ import typer
 from visioneval import bounds
 from visioneval.atomic import write_whole
 from visioneval.cli import completion, options
-from visioneval.cli.bound_flags import bounded
 from visioneval.defaults import RUNS, SUITE_FILE
 from visioneval.errors import Problem, UsageError
+from visioneval.settings import CaseKeywords, settings_of
 
 if TYPE_CHECKING:
     from visioneval.api.suites import ValidSuite
@@ -226,40 +226,34 @@ def _write(files: Mapping[Path, bytes], folder: Path) -> None:
 
 
 DETECT = "Sample size"
+OF_SUITES = ("variables", "judges", "runs", "trust_suite")
+"""The settings that say how a suite is read."""
 
 
-@bounded(*bounds.ALL)
+@options.with_settings(*OF_SUITES, bounds=bounds.ALL)
 def validate(
     suites: options.Suites,
-    var: options.Variables = None,
-    judge: options.Judges = None,
-    trust_suite: options.TrustSuite = False,
+    settings: dict[str, Any],
     strict: Annotated[bool, options.flag("--strict", "Warnings are errors, notes are not.")] = False,
-    runs: options.RunsFolder = RUNS,
     form: Annotated[
         str,
         options.value("--format", "text|json|github", "text; json: one object; github: annotations for pull requests."),
     ] = "text",
 ) -> None:
     """Check suites. Prints all problems at once, as file:line:column."""
+    from visioneval.api.options import run_options
     from visioneval.api.suites import check_suite
     from visioneval.engine.sanitize import Sanitizer
     from visioneval.errors import ExitCode, SuiteError, UsageError, did_you_mean
-    from visioneval.settings import run_options
 
     if form not in (formats := ("text", "json", "github")):
         raise UsageError(f"--format: unknown format {form!r}{did_you_mean(form, formats)}")
-    settings = run_options(
-        variables=options.pairs("--var", "NAME=VALUE", var),
-        judges=options.pairs("--judge", "NAME=PROVIDER:MODEL", judge),
-        runs=runs,
-        trust_suite=trust_suite,
-    )
+    suite_options = run_options(**settings).suite
     problems: list[Problem] = []
     valid: list[ValidSuite] = []
     for path in suites:
         try:
-            valid.append(suite := check_suite(path, settings.suite, strict=strict))
+            valid.append(suite := check_suite(path, suite_options, strict=strict))
         except SuiteError as error:
             problems.extend(error.problems)
         else:
@@ -275,19 +269,10 @@ def validate(
         raise typer.Exit(ExitCode.USAGE)
 
 
-@bounded(*bounds.ALL)
+@options.with_settings(*settings_of(CaseKeywords), "samples", "shard", *OF_SUITES, bounds=bounds.ALL)
 def plan(
     suites: options.Suites,
-    case: options.Cases = None,
-    tag: options.Tags = None,
-    model: options.Models = None,
-    grader: options.Graders = None,
-    limit: options.Limit = None,
-    samples: options.Samples = None,
-    shard: options.ShardOfCases = None,
-    var: options.Variables = None,
-    judge: options.Judges = None,
-    trust_suite: options.TrustSuite = False,
+    settings: dict[str, Any],
     detect: Annotated[
         str | None,
         options.value(
@@ -329,35 +314,23 @@ def plan(
             DETECT,
         ),
     ] = None,
-    runs: options.RunsFolder = RUNS,
     as_json: Annotated[bool, options.flag("--json", "Print the whole plan as one line of JSON per suite.")] = False,
 ) -> None:
     """Show what a run would do and cost. Makes no calls and writes nothing."""
+    from visioneval.api.options import run_options
     from visioneval.api.runs import detect_options, estimate_plan
     from visioneval.cli.plan_table import plan_json, print_plan
     from visioneval.engine.prepare.planning import load_plans
     from visioneval.engine.prepare.sample_sizes import size_notes
-    from visioneval.settings import run_options
 
-    settings = run_options(
-        cases=case or (),
-        tags=tag or (),
-        models=model or (),
-        graders=grader or (),
-        limit=limit,
-        samples=samples,
-        shard=shard,
-        variables=options.pairs("--var", "NAME=VALUE", var),
-        judges=options.pairs("--judge", "NAME=PROVIDER:MODEL", judge),
-        runs=runs,
-        trust_suite=trust_suite,
-    )
+    run_settings = run_options(**settings)
+    runs = run_settings.suite.runs
     difference = detect_options(detect, gate, like or [], pass_rate, case_correlation, runs, options.say)
     with options.prints_on_stderr():
-        plans = load_plans(suites, settings.suite)
+        plans = load_plans(suites, run_settings.suite)
     for warning in (warning for planned in plans for warning in (*planned.loaded.warnings, *size_notes(planned))):
         options.say(str(warning))
-    for suite_plan in [estimate_plan(planned, settings, difference) for planned in plans]:
+    for suite_plan in [estimate_plan(planned, run_settings, difference) for planned in plans]:
         if as_json:
             print(plan_json(suite_plan))
         else:
