@@ -63,7 +63,7 @@ def test_listing_runs_imports_no_engine(tmp_path: object) -> None:
 
 def test_running_a_suite_imports_no_numpy_and_no_pillow_until_something_is_measured() -> None:
     code = (
-        "import sys, visioneval.api.runs, visioneval.cli.result, visioneval.providers.openai.judge\n"
+        "import sys, visioneval.api.runs, visioneval.cli.results, visioneval.providers.openai.judge\n"
         "import visioneval.providers.openai.generator, visioneval.graders.rubric.grader\n"
         "print(*sys.modules)"
     )

@@ -15,6 +15,7 @@ from engine_parts import plan_of
 from typer.testing import CliRunner
 
 from visioneval import __version__
+from visioneval.api.options import run_options
 from visioneval.cli import app
 from visioneval.engine.call_settings import CallSettings
 from visioneval.engine.prepare.runs import ClusterOptions
@@ -22,7 +23,6 @@ from visioneval.errors import UsageError
 from visioneval.scale.ray import cluster
 from visioneval.scale.ray.messages import Assignment, Probe
 from visioneval.scale.ray.worker import check_node
-from visioneval.settings import run_options
 
 
 @pytest.fixture

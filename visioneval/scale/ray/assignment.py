@@ -40,7 +40,7 @@ def assign(context: RunContext, settings: CallSettings, probes: Sequence[Probe])
         None if settings.cache is None else cache_url(settings.cache),
         calls.budget.limit_usd is not None,
         Path.cwd(),
-        {bound.variable: bound.override for bound in bounds.ALL},
+        {bound.setting.name: bound.override for bound in bounds.ALL},
         tuple(probes),
         _extras_of(plan),
         __version__,

@@ -128,7 +128,7 @@ class Worker:
         assignment = self._assignment
         check_node(assignment)
         for bound in bounds.ALL:
-            bound.override = assignment.bounds.get(bound.variable)
+            bound.override = assignment.bounds.get(bound.setting.name)
         asyncio.get_running_loop().set_default_executor(MeasuredPool(CORES, thread_name_prefix="measure"))
         prepare_process()
         plan, settings, messages = assignment.plan, assignment.settings, list[str]()
