@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -132,8 +130,7 @@ def read_side(name: str, runs: Path, warn: Warn = ignore, reader: CellReader | N
     Cells stay on disk, and are read when they are needed. Sides with one ``reader`` share equal values.
     """
     run, label = _split(name)
-    with without_garbage_collection():
-        side = _whole_side(name, run, runs, warn, reader)
+    side = _whole_side(name, run, runs, warn, reader)
     if label is None:
         return side
     check_label(label, side.labels, run)
@@ -176,15 +173,3 @@ def check_label(label: str, labels: Sequence[str], where: str) -> None:
 def _split(name: str) -> tuple[str, str | None]:
     path = Path(name)
     return (name, None) if path.is_file() or (path / "run.json").is_file() else split_run(name)
-
-
-@contextmanager
-def without_garbage_collection() -> Iterator[None]:
-    """While many cells are read or compared, the collector would scan them again and again and free nothing."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

@@ -16,7 +16,7 @@ from visioneval.analysis.compare.reading import compare_stored
 from visioneval.analysis.ranking.findings import RankedBy, Rankings
 from visioneval.analysis.ranking.ranking import RankFilters, rank_runs
 from visioneval.analysis.ranking.reading import read_answered_runs
-from visioneval.analysis.run_lookup import Warn, named_run, read_side, without_garbage_collection
+from visioneval.analysis.run_lookup import Warn, named_run, read_side
 from visioneval.api.messages import LOG, log_listener
 from visioneval.api.options import checked_keywords, run_options
 from visioneval.api.runs import Run, load_run
@@ -124,20 +124,19 @@ def compare_named(request: ComparisonRequest, options: RunOptions, listener: Lis
     criteria = parse_criteria(request.fail_on, request.allow, request.must_detect)
     if request.confirm is not None:
         check_confirm(request.confirm, criteria.gates)
-    with without_garbage_collection():
-        comparison = compare_stored(
-            request.a,
-            request.b,
-            options.suite.runs,
-            criteria.gates,
-            filters=request.filters,
-            model_map=request.model_map,
-            is_confirmed=request.confirm is not None,
-            warn=listener.say,
-        )
-        if request.confirm is None:
-            return ComparisonResult(comparison, decide(comparison, criteria))
-        check_gates(comparison, criteria.gates)  # a gate that cannot be checked costs no call
+    comparison = compare_stored(
+        request.a,
+        request.b,
+        options.suite.runs,
+        criteria.gates,
+        filters=request.filters,
+        model_map=request.model_map,
+        is_confirmed=request.confirm is not None,
+        warn=listener.say,
+    )
+    if request.confirm is None:
+        return ComparisonResult(comparison, decide(comparison, criteria))
+    check_gates(comparison, criteria.gates)  # a gate that cannot be checked costs no call
     notes: list[str] = []
 
     def note(text: str) -> None:

@@ -9,11 +9,11 @@ import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
-from visioneval import __version__
 from visioneval.engine.cells.context import sanitizer_for
 from visioneval.expansion.plan import Plan
 from visioneval.records.model import RunInfo
 from visioneval.suite.load import HIDDEN, LoadedSuite
+from visioneval.version import __version__
 
 
 def now() -> str:

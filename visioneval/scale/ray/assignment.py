@@ -9,7 +9,7 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
-from visioneval import __version__, bounds
+from visioneval import bounds
 from visioneval.engine.call_settings import CallSettings
 from visioneval.engine.cells.context import RunContext
 from visioneval.expansion.plan import Plan
@@ -18,6 +18,7 @@ from visioneval.records.stores.locations import cache_url, copies_of
 from visioneval.records.stores.segments import OUTPUTS
 from visioneval.scale.ray.messages import Assignment, Probe
 from visioneval.types import TaskType
+from visioneval.version import __version__
 
 
 def assign(context: RunContext, settings: CallSettings, probes: Sequence[Probe]) -> Assignment:

@@ -14,15 +14,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from visioneval import __version__, bounds
+from visioneval import bounds
 from visioneval.engine.call_settings import open_calls
 from visioneval.engine.cells.cell import Job
 from visioneval.engine.cells.context import RunContext
 from visioneval.engine.components import build_components
 from visioneval.engine.listener import Listener
-from visioneval.engine.memory import unmap_large_blocks
-from visioneval.engine.open_files import allow_open_files
-from visioneval.engine.run import finish_job, open_context, trim_memory
+from visioneval.engine.process import prepare_process
+from visioneval.engine.run import finish_job, open_context
 from visioneval.engine.shutdown import Progress
 from visioneval.errors import AuthError, QuotaError, StorageError, UsageError, VisionEvalError
 from visioneval.extras import install_command
@@ -45,6 +44,7 @@ from visioneval.scale.ray.messages import (
 )
 from visioneval.scale.ray.outputs import FolderOutputs, StoreOutputs
 from visioneval.stopwatch import MeasuredPool
+from visioneval.version import __version__
 
 CORES = 1
 """The cores of a worker."""
@@ -110,7 +110,7 @@ class Worker:
         self._client = LimitsActor(limits_actor, number)
         self._stack = contextlib.ExitStack()
         self._run: _OpenRun | None = None
-        self._background: list[asyncio.Task[None]] = []
+        self._leases: asyncio.Task[None] | None = None
         self._is_stopped = False
 
     async def start(self) -> WorkerReport:
@@ -130,8 +130,7 @@ class Worker:
         for bound in bounds.ALL:
             bound.override = assignment.bounds.get(bound.setting.name)
         asyncio.get_running_loop().set_default_executor(MeasuredPool(CORES, thread_name_prefix="measure"))
-        unmap_large_blocks()
-        allow_open_files()
+        prepare_process()
         plan, settings, messages = assignment.plan, assignment.settings, list[str]()
         if assignment.cache_url is not None:
             settings = replace(settings, cache=cache_folder(assignment.cache_url))
@@ -155,7 +154,7 @@ class Worker:
         assert isinstance(context.questions, NewQuestions)
         again = replace(context, calls=replace(calls, reuse=settings.reuse.with_own))
         self._run = _OpenRun(context, again, context.questions, outputs, messages)
-        self._background = [asyncio.create_task(work) for work in (leases.serve(), trim_memory())]
+        self._leases = asyncio.create_task(leases.serve())
 
     def _open_outputs(self, say: Callable[[str], None]) -> FolderOutputs | StoreOutputs:
         assignment = self._assignment
@@ -209,8 +208,8 @@ class Worker:
 
     async def close(self) -> None:
         """Closes the run's files and the cache."""
-        for task in self._background:
-            task.cancel()
+        if self._leases is not None:
+            self._leases.cancel()
         self._stack.close()
 
 
