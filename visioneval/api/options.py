@@ -61,7 +61,7 @@ def run_options(*, command_line: tuple[str, ...] = (), **settings: Unpack[Comman
         "resume": resume,
         "cluster": ClusterOptions(given["ray_address"], given["workers"]) if given["ray"] else None,
         "command_line": command_line,
-        "words": command_line or tuple(as_words(settings)),
+        "words": tuple(as_words(settings)),
     }
     values["selection"] = Selection(**{name: values[name] for name in Selection.model_fields})
     values["suite"], values["calls"] = _taking(SuiteOptions, values), _taking(CallSettings, values)

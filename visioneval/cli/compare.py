@@ -13,14 +13,14 @@ from visioneval.cli.help import HelpWithoutTypes
 from visioneval.counted import count_of
 from visioneval.defaults import BASELINE_RUNS, MAX_BASELINE_RUNS, MAX_CONFIRM, RUNS
 from visioneval.errors import ExitCode, RunFormatError, UsageError
-from visioneval.settings import CALLS, OUTPUT, SELECTION, SETTINGS
+from visioneval.settings import CALLS, OUTPUT, SELECTION, SETTINGS, CallKeywords, settings_of
 
 if TYPE_CHECKING:
     from visioneval.api.comparisons import ComparisonResult
     from visioneval.records.baselines import Baseline
 
 
-NEW_SAMPLES = ("reuse", "offline", "cache", "budget_usd", "max_concurrency", "log_file", "debug", "trust_suite")
+NEW_SAMPLES = (*(name for name in settings_of(CallKeywords) if name not in ("variables", "runs")), "debug")
 """The settings of new samples."""
 SIDE = "Path, ID, unique prefix, 'latest', a JSONL file or baseline:NAME; RUN@LABEL for model runs (globs)."
 

@@ -120,6 +120,13 @@ def keywords(function: Callable[..., Any]) -> set[str]:
     return {*inspect.signature(function).parameters, *get_type_hints(taken)}
 
 
+@pytest.mark.parametrize("function", [function for function in FUNCTIONS if function is not ve.plan])
+def test_a_command_has_a_flag_for_each_setting_of_its_function(function: Callable[..., Any], toy: Toy) -> None:
+    """But ``plan``, which calls nothing: its function takes the settings of a run, so that both can get the same."""
+    flags = set(re.findall(r"--[a-z-]+", toy(function.__name__, "--help-all", COLUMNS="100").stdout))
+    assert [name for name in keywords(function) & SETTINGS.keys() if SETTINGS[name].flag not in flags] == []
+
+
 def rows() -> Iterator[str]:
     for name, setting in SETTINGS.items():
         functions = [function.__name__ for function in FUNCTIONS if name in keywords(function)]

@@ -65,7 +65,7 @@ class RunOptions:
     command_line: tuple[str, ...] = ()
     """As typed, for ``run.json``; empty for a run of the Python API."""
     words: tuple[str, ...] = ()
-    """The command line, or one with the settings of a run of the Python API, for the command that resumes the run."""
+    """The settings as flags, for the command that resumes a run of the Python API."""
     cluster: ClusterOptions | None = None
     """Where the cells are done; ``None`` for this process."""
 
@@ -183,7 +183,10 @@ def prepare_run(planned: Planned, components: Components, options: RunOptions) -
     if options.resume is None:
         writer = create_run(options.suite.runs, info)
         hint = resume_command(
-            writer.folder, without_secrets(options.words, plan, info.hidden_vars), loaded.path, info.hidden_vars
+            writer.folder,
+            without_secrets(options.command_line or options.words, plan, info.hidden_vars),
+            loaded.path,
+            info.hidden_vars,
         )
         return PreparedRun(plan, components, writer, every_cell, plan.cells, f"to resume: {hint}", _warnings(planned))
     return _resume(planned, components, info, options)
@@ -231,7 +234,10 @@ def _resume_claimed(
         notes.append(f"changed after they were generated, so generated again: {', '.join(paths[:MAX_CHANGED])}{more}")
     suite = None if uses_stored_suite else planned.loaded.path
     hint = resume_command(
-        writer.folder, without_secrets(options.words, plan, info.hidden_vars), suite, info.hidden_vars
+        writer.folder,
+        without_secrets(options.command_line or options.words, plan, info.hidden_vars),
+        suite,
+        info.hidden_vars,
     )
     return PreparedRun(plan, components, writer, rest.jobs, rest.cells, f"to resume: {hint}", tuple(notes))
 
