@@ -23,7 +23,7 @@ import ray
 from PIL import Image
 
 import visioneval as ve
-from visioneval.engine.calls.limit_keys import RateLimitKey
+from visioneval.engine.calls.limiters import RateLimitKey
 from visioneval.records.model import read_info
 from visioneval.report.html.report import write_report
 from visioneval.report.html.slim_run import read_slim

@@ -28,7 +28,7 @@ from PIL import Image
 
 from tests.calibration.copy_cases import NEVER_FAIL, SHARED, Case, CopyImage, Part, copy_images
 from visioneval import GraderError, grading_context
-from visioneval.engine.cells.measurement_entries import measure_key
+from visioneval.engine.cells.measurements import measure_key
 from visioneval.graders.base import GradingContext
 from visioneval.graders.measures import Measure
 from visioneval.graders.text.config import TextGrader

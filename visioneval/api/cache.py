@@ -18,7 +18,7 @@ from visioneval.engine.calls.caching.cache_files import LocalFolder, clear_scrat
 from visioneval.engine.calls.caching.layout import ANSWERS, MARK, as_stored_at
 from visioneval.engine.calls.caching.shared_cache import check_shared_cache
 from visioneval.engine.calls.caching.upkeep import Contents
-from visioneval.engine.prepare.runs import RunOptions, plan_runs
+from visioneval.engine.prepare import RunOptions, plan_runs
 from visioneval.errors import ExitCode, StoppedError, UsageError
 from visioneval.records.stores.locations import cache_url
 from visioneval.records.stores.store import ObjectStore

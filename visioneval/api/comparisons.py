@@ -21,16 +21,16 @@ from visioneval.api.messages import LOG, log_listener
 from visioneval.api.runs import Run, load_run
 from visioneval.counted import count_of
 from visioneval.defaults import RUNS
-from visioneval.engine.call_settings import CallSettings
+from visioneval.engine.calls.settings import CallSettings
 from visioneval.engine.confirm import confirm_comparison
-from visioneval.engine.listener import Listener
-from visioneval.engine.pairwise.runs import PairwiseResult, RunPairs, compare_runs, pair_runs, pairwise_plan
-from visioneval.engine.prepare.planning import load_stored_plan
-from visioneval.engine.prepare.runs import (
+from visioneval.engine.interrupts import Listener
+from visioneval.engine.loading import load_stored_plan
+from visioneval.engine.pairs import PairwiseResult, RunPairs, compare_runs, pair_runs, pairwise_plan
+from visioneval.engine.plan import Plan
+from visioneval.engine.prepare import (
     RunOptions,
 )
 from visioneval.errors import UsageError
-from visioneval.expansion.plan import Plan
 from visioneval.records.model import read_info
 from visioneval.records.stores.lookup import fetch_outputs, runs_folder
 from visioneval.records.stores.writing import claim_run, close_run

@@ -22,22 +22,23 @@ from visioneval.api.after_run import track_finished
 from visioneval.api.messages import LOG, logging_run
 from visioneval.counted import count_of
 from visioneval.defaults import RUNS
-from visioneval.engine.call_settings import CallSettings, open_calls
-from visioneval.engine.calls.cost.estimate import CostEstimate, estimate
-from visioneval.engine.listener import Listener
-from visioneval.engine.loop import InterruptRequest
-from visioneval.engine.prepare.planning import Planned, load_plans
-from visioneval.engine.prepare.provenance import now
-from visioneval.engine.prepare.runs import (
+from visioneval.engine.calls.estimate import CostEstimate, estimate
+from visioneval.engine.calls.settings import CallSettings, open_calls
+from visioneval.engine.interrupts import InterruptRequest, Listener
+from visioneval.engine.loading import Planned, load_plans
+from visioneval.engine.plan import Plan
+from visioneval.engine.prepare import (
     PreparedRun,
     RunOptions,
     RunToGrade,
     check_runs,
+    now,
     plan_runs,
     prepare_grading,
     prepare_run,
 )
-from visioneval.engine.prepare.sample_sizes import (
+from visioneval.engine.runner import RunCells, execute, run_cells_here
+from visioneval.engine.sizes import (
     DetectOptions,
     MustDetect,
     SampleSizes,
@@ -45,9 +46,7 @@ from visioneval.engine.prepare.sample_sizes import (
     planned_gate,
     sample_sizes,
 )
-from visioneval.engine.run import RunCells, execute, run_cells_here
 from visioneval.errors import AuthError, QuotaError, StorageError, UsageError
-from visioneval.expansion.plan import Plan
 from visioneval.records.cells.stored_records import StoredRecords
 from visioneval.records.diversity import read_diversity
 from visioneval.records.model import Record, RunInfo, StoppedBy, read_records

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from visioneval.analysis.sample_size import MAX_CASES, Detect
 from visioneval.counted import count_of
-from visioneval.engine.prepare.sample_sizes import SampleSize, SampleSizes
+from visioneval.engine.sizes import SampleSize, SampleSizes
 from visioneval.report.terminal.table import Cell, Column, table, with_title
 from visioneval.report.text import plain
 

@@ -10,13 +10,12 @@ from typing import cast
 
 from visioneval.engine.calls.asking import ask_judge
 from visioneval.engine.calls.calls import Calls
-from visioneval.engine.calls.cost.meter import Meter
-from visioneval.engine.cells.context import sanitizer_for
-from visioneval.engine.components import Components
-from visioneval.engine.loop import run_to_end
-from visioneval.engine.shutdown import Outcome, Progress
+from visioneval.engine.calls.meter import Meter
+from visioneval.engine.cells.services import Components
+from visioneval.engine.interrupts import Outcome, Progress, run_to_end
+from visioneval.engine.plan import Plan, applies
+from visioneval.engine.sanitize import sanitizer_for
 from visioneval.errors import ExitCode, GraderError, ProviderError, UsageError
-from visioneval.expansion.plan import Plan, applies
 from visioneval.graders.base import QuestionMaker
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.records.questions import PromptQuestions

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from visioneval.engine.plan import Plan, needed_keys
 from visioneval.suite.load import HIDDEN, SHORTEST_SECRET
 from visioneval.suite.secrets import SHORTEST_ENVIRONMENT_SECRET, environment_secrets
 
@@ -203,3 +204,12 @@ def amount(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return float(value) if abs(value) < MAX_INT else None
+
+
+def sanitizer_for(plan: Plan) -> Sanitizer:
+    """Hides API keys of the plan, environment variables with secret-like names, and secret suite variables.
+
+    Variables are hidden both as typed and as templates render them.
+    """
+    displayed = (str(plan.suite.vars.get(name, "")) for name in plan.secrets)
+    return Sanitizer.around(needed_keys(plan).keys(), (*plan.secrets.values(), *displayed))

@@ -8,9 +8,9 @@ from functools import cache
 from pathlib import Path
 
 from visioneval.analysis.past_costs import read_past_costs
-from visioneval.engine.call_settings import CallSettings, budget_of
-from visioneval.engine.calls.cost.estimate import judging_costs, total_text
-from visioneval.engine.calls.cost.paid_calls import budget_warnings
+from visioneval.engine.calls.budget import budget_warnings
+from visioneval.engine.calls.estimate import judging_costs, total_text
+from visioneval.engine.calls.settings import CallSettings, budget_of
 from visioneval.probing.damage.kinds import COPY
 from visioneval.probing.prepare import PreparedProbe
 from visioneval.probing.subjects import LINES_TO_TRY

@@ -10,17 +10,14 @@ from pathlib import Path
 
 from visioneval.aio import gather_all
 from visioneval.analysis.probe.findings import ProbedCell
-from visioneval.engine.call_settings import CallSettings, check_budget, check_session, open_calls
+from visioneval.engine.calls.settings import CallSettings, check_budget, check_session, open_calls
 from visioneval.engine.cells.cell import StoredOutput, regrade_output
-from visioneval.engine.cells.context import RunContext
-from visioneval.engine.components import build_components
-from visioneval.engine.listener import Listener
-from visioneval.engine.loop import run_to_end
-from visioneval.engine.prepare.provenance import describe_run, now
-from visioneval.engine.run import open_context
-from visioneval.engine.shutdown import Outcome, Progress
+from visioneval.engine.cells.services import RunContext, build_components
+from visioneval.engine.interrupts import Listener, Outcome, Progress, run_to_end
+from visioneval.engine.plan import Call
+from visioneval.engine.prepare import describe_run, now
+from visioneval.engine.runner import open_context
 from visioneval.errors import ClosingError, ImageError
-from visioneval.expansion.plan import Call
 from visioneval.media.formats import ending
 from visioneval.media.images import identify, sha256
 from visioneval.probing.changes import Change, changes_of, planted_or_reason

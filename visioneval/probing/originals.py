@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from visioneval.engine.cells.turns import call_on_records, is_edit_of
+from visioneval.engine.plan import Call, Plan
 from visioneval.errors import ImageError, UsageError
-from visioneval.expansion.plan import Call, Plan
 from visioneval.media import images
 from visioneval.media.urls import is_url
 from visioneval.records.files.links import is_inside

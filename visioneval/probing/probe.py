@@ -9,9 +9,9 @@ from visioneval.analysis.left_out import LeftOut, granted_share
 from visioneval.analysis.probe.findings import ProbeFindings
 from visioneval.analysis.probe.summary import summarize_probe
 from visioneval.counted import count_of
-from visioneval.engine.call_settings import CallSettings
-from visioneval.engine.listener import Listener
-from visioneval.engine.prepare.planning import SuiteOptions
+from visioneval.engine.calls.settings import CallSettings
+from visioneval.engine.interrupts import Listener
+from visioneval.engine.loading import SuiteOptions
 from visioneval.probing.costs import cost_lines
 from visioneval.probing.grading import measure
 from visioneval.probing.prepare import ProbeRequest, prepare_probe

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from visioneval.engine.prepare.planning import SuiteOptions, load_stored_plan
+from visioneval.engine.keys import FileHashes, generation_key, grade_key
+from visioneval.engine.loading import SuiteOptions, load_stored_plan
+from visioneval.engine.plan import Call, Plan
 from visioneval.errors import SuiteError, UsageError
-from visioneval.expansion.file_hashes import FileHashes
-from visioneval.expansion.keys import generation_key, grade_key
-from visioneval.expansion.plan import Call, Plan
 from visioneval.records.cells.changed_outputs import digest_of
 from visioneval.records.keys import changed_parts, describe_parts, key_parts
 from visioneval.records.model import Record, RunInfo

@@ -376,7 +376,7 @@ def test_entries_of_other_files_are_no_results(suite: Suite, tmp_path: Path) -> 
 
 
 def test_a_forged_image_name_deletes_and_reads_no_file(suite: Suite, tmp_path: Path) -> None:
-    from visioneval.engine.cells.measurement_entries import _checksum
+    from visioneval.engine.cells.measurements import _checksum
 
     cache, victim = tmp_path / "cache", tmp_path / "victim"
     victim.write_text("here first")

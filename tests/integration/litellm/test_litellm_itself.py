@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
-from visioneval.engine.calls.cost.bounds import CallSize, CostBound, bound_of
-from visioneval.engine.calls.cost.pricing import Prices
-from visioneval.engine.calls.limit_keys import RateLimitKey
+from visioneval.engine.calls.budget import CallSize, CostBound, bound_of
+from visioneval.engine.calls.limiters import RateLimitKey
+from visioneval.engine.calls.prices import Prices
 from visioneval.providers.litellm import catalog
 from visioneval.providers.litellm.parameters import CLOUD_NAMES, is_reserved
 

@@ -22,19 +22,19 @@ from fake_api import FakeAPI, Fault
 from report_runs import png
 from suite_runner import LOOK, SuiteRunner
 
+from visioneval.engine.calls.budget import Budget
 from visioneval.engine.calls.caching import cache_files
 from visioneval.engine.calls.caching.cache import Cache
 from visioneval.engine.calls.caching.reuse import Reuse
 from visioneval.engine.calls.calls import Calls
-from visioneval.engine.calls.cost.budget import Budget
-from visioneval.engine.calls.cost.meter import Meter
-from visioneval.engine.calls.cost.pricing import Prices
 from visioneval.engine.calls.judge_answers import question_key
 from visioneval.engine.calls.log import CallLog
+from visioneval.engine.calls.meter import Meter
+from visioneval.engine.calls.prices import Prices
 from visioneval.engine.calls.throttle import Throttle
+from visioneval.engine.plan import Call
 from visioneval.engine.sanitize import Sanitizer
 from visioneval.errors import ProviderError
-from visioneval.expansion.plan import Call
 from visioneval.providers.base import CellRef, Generation, Question, Reply, Tool, Turn
 from visioneval.providers.openai.config import OpenAIJudge
 from visioneval.suite.entries.limits import Price

@@ -23,7 +23,7 @@ from visioneval.analysis.probe.gates import MinDetection, check_gates, exit_code
 from visioneval.analysis.probe.rates import rate_of, rates_of, weakest_caught
 from visioneval.cli import app
 from visioneval.engine.cells.measurements import Measurements
-from visioneval.engine.listener import Listener
+from visioneval.engine.interrupts import Listener
 from visioneval.errors import ClosingError, UsageError
 from visioneval.graders.measures import Measure
 from visioneval.probing import subjects

@@ -10,18 +10,16 @@ from zlib import crc32
 
 from PIL import Image
 
+from visioneval.engine.calls.budget import Budget, prices_of
 from visioneval.engine.calls.calls import Calls
-from visioneval.engine.calls.cost.budget import Budget
-from visioneval.engine.calls.cost.paid_calls import prices_of
 from visioneval.engine.calls.log import CallLog
 from visioneval.engine.calls.throttle import Throttle
-from visioneval.engine.cells.context import RunContext, sanitizer_for
-from visioneval.engine.components import Components, build_components
-from visioneval.engine.prepare.planning import Planned, SuiteOptions, load_plan
-from visioneval.engine.prepare.provenance import describe_run
-from visioneval.expansion.file_hashes import FileHashes
-from visioneval.expansion.keys import generation_key, grade_key
-from visioneval.expansion.plan import Call, Plan
+from visioneval.engine.cells.services import Components, RunContext, build_components
+from visioneval.engine.keys import FileHashes, generation_key, grade_key
+from visioneval.engine.loading import Planned, SuiteOptions, load_plan
+from visioneval.engine.plan import Call, Plan
+from visioneval.engine.prepare import describe_run
+from visioneval.engine.sanitize import sanitizer_for
 from visioneval.media.images import sha256
 from visioneval.records.model import Record, RunInfo
 from visioneval.records.questions import QuestionsWriter

@@ -14,9 +14,9 @@ from record_factory import generated_png
 from toys import Toy
 
 from visioneval.engine.cells.cell import Job, StoredOutput, run_job
-from visioneval.engine.components import Components
+from visioneval.engine.cells.services import Components
+from visioneval.engine.plan import Call
 from visioneval.errors import AuthError, ClosingError, ProviderError, StorageError
-from visioneval.expansion.plan import Call
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.providers.base import Generation, GenerationRequest
 from visioneval.records.model import Fingerprint, GraderRecord, Record

@@ -10,7 +10,7 @@ import pytest
 from engine_parts import plan_of
 from toys import LOOK, SECOND, Toy
 
-from visioneval.engine.components import OfflineStub, build_components
+from visioneval.engine.cells.services import OfflineStub, build_components
 from visioneval.errors import ProviderError, UsageError
 
 OPENAI = {"provider": "openai", "label": "m", "params": {"model": "gpt-image-2"}}

@@ -11,12 +11,11 @@ from toys import Toy
 
 from visioneval.analysis.summary.summary import summarize
 from visioneval.engine.calls.caching.cache import Cache
-from visioneval.engine.calls.cost.estimate import estimate
+from visioneval.engine.calls.estimate import estimate
 from visioneval.engine.cells.measurements import Measurements
-from visioneval.engine.diversity import measure_diversity
-from visioneval.engine.loop import run_to_end
-from visioneval.engine.pairwise.runs import pairwise_plan
-from visioneval.engine.shutdown import Outcome, Progress
+from visioneval.engine.interrupts import Outcome, Progress, run_to_end
+from visioneval.engine.pairs import pairwise_plan
+from visioneval.engine.samples import measure_diversity
 from visioneval.graders.diversity.config import DiversityGrader
 from visioneval.records.diversity import read_diversity
 from visioneval.types import TaskType
@@ -42,7 +41,7 @@ def test_it_is_no_grader_for_the_command_pairwise(toy: Toy) -> None:
 
 
 def test_an_interrupt_leaves_the_remaining_pairs(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("visioneval.engine.diversity.processors", lambda: 1)
+    monkeypatch.setattr("visioneval.engine.samples.processors", lambda: 1)
     parts = planned(suite(toy))
     with open_context(parts) as context:
         for record in recorded(context.writer.folder, parts.plan):

@@ -14,17 +14,16 @@ from engine_parts import calls_for, info_of, plan_of, planned
 from record_factory import generated_png
 from toys import Toy
 
-from visioneval.engine import run as run_module
-from visioneval.engine.calls.limit_keys import RateLimitKey
+from visioneval.engine import keys as file_hashes
+from visioneval.engine import runner as run_module
+from visioneval.engine.calls.limiters import RateLimitKey
 from visioneval.engine.cells.cell import Job
-from visioneval.engine.components import Components
-from visioneval.engine.listener import Interrupt, Listener
+from visioneval.engine.cells.services import Components
+from visioneval.engine.interrupts import Interrupt, Listener, Outcome
+from visioneval.engine.keys import FileHashes
 from visioneval.engine.memory import release_memory, unmap_large_blocks
-from visioneval.engine.run import by_limit_key, every_cell, execute
-from visioneval.engine.shutdown import Outcome
+from visioneval.engine.runner import by_limit_key, every_cell, execute
 from visioneval.errors import AuthError, ProviderError, StorageError
-from visioneval.expansion import file_hashes
-from visioneval.expansion.file_hashes import FileHashes
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.providers.base import Generation, GenerationRequest
 from visioneval.records.model import Record, read_records

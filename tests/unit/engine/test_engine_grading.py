@@ -16,7 +16,7 @@ from toys import LOOK, SECOND, Toy
 
 from visioneval.engine.calls.asking import raise_if_stopping
 from visioneval.engine.cells.grading import CellGrades, checked_scores, grade
-from visioneval.engine.components import Components
+from visioneval.engine.cells.services import Components
 from visioneval.engine.sanitize import Sanitizer
 from visioneval.errors import (
     AuthError,

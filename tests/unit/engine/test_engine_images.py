@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from visioneval.engine.calls.checked_media import CheckedMedia, check_media
-from visioneval.engine.cells import image_cache
-from visioneval.engine.cells.image_cache import CellImages, ImageCache
+from visioneval.engine.calls.media import CheckedMedia, check_media
+from visioneval.engine.cells import services as image_cache
+from visioneval.engine.cells.services import CellImages, ImageCache
 from visioneval.errors import GraderError
 from visioneval.media.images import sha256
 from visioneval.providers.base import Address, FilePart

@@ -17,12 +17,11 @@ from record_factory import generated_png
 from toys import Toy
 
 from visioneval.aio import SMALL
-from visioneval.engine import loop as loop_module
+from visioneval.engine import interrupts as loop_module
 from visioneval.engine.calls.caching.cache import Cache
-from visioneval.engine.components import Components
-from visioneval.engine.listener import Interrupt, Listener
-from visioneval.engine.run import execute
-from visioneval.engine.shutdown import Outcome
+from visioneval.engine.cells.services import Components
+from visioneval.engine.interrupts import Interrupt, Listener, Outcome
+from visioneval.engine.runner import execute
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import Measure
 from visioneval.media.images import sha256

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from visioneval.engine.calls.caching.cache import Cache
-from visioneval.engine.calls.cost.meter import Meter
+from visioneval.engine.calls.meter import Meter
 from visioneval.engine.cells.measurements import Measurements
 from visioneval.graders.measures import Measure
 

@@ -14,22 +14,25 @@ from toys import LOOK, Toy
 
 from visioneval.analysis.run_lookup import read_side
 from visioneval.engine.calls.calls import Calls
-from visioneval.engine.calls.cost.meter import JudgeMeters
-from visioneval.engine.calls.cost.pricing import Prices
-from visioneval.engine.cells.context import sanitizer_for
-from visioneval.engine.components import Components
-from visioneval.engine.pairwise.runs import PairwiseResult, RunPairs, pair_runs, pairwise_plan
-from visioneval.engine.pairwise.session import (
+from visioneval.engine.calls.meter import JudgeMeters
+from visioneval.engine.calls.prices import Prices
+from visioneval.engine.cells.services import Components
+from visioneval.engine.interrupts import Progress
+from visioneval.engine.pairs import (
     Matchup,
     Matchups,
+    PairwiseResult,
     PairwiseSession,
+    RunPairs,
     contender,
     judge_matchups,
     matchups_within,
+    pair_runs,
+    pairwise_plan,
 )
-from visioneval.engine.shutdown import Progress
+from visioneval.engine.plan import Plan
+from visioneval.engine.sanitize import sanitizer_for
 from visioneval.errors import AuthError, GraderError, ProviderError, UsageError
-from visioneval.expansion.plan import Plan
 from visioneval.graders.base import Choice, GradingContext
 from visioneval.judging.ask import Ask
 from visioneval.providers.base import CellRef, Question, Reply

@@ -11,7 +11,8 @@ from engine_parts import calls_for, plan_of
 from toys import LOOK, Toy
 
 from visioneval.engine.calls.calls import Calls, Reuse
-from visioneval.engine.components import Components
+from visioneval.engine.cells.services import Components
+from visioneval.engine.plan import Plan
 from visioneval.engine.questions import (
     PromptResult,
     QuestionsOutcome,
@@ -22,7 +23,6 @@ from visioneval.engine.questions import (
     question_plan,
 )
 from visioneval.errors import AuthError, BudgetError, GraderError, ProviderError, StorageError, UsageError
-from visioneval.expansion.plan import Plan
 from visioneval.judging.ask import Ask
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.records.questions import PromptQuestions, prompt_sha256

@@ -13,14 +13,14 @@ import pytest
 from fake_api.video_bytes import video_bytes
 from mock_outputs import request
 
-from visioneval.engine.calls.attempts.operations import OperationCall, with_video_length
+from visioneval.engine.calls.attempts import BrokenCodeError
+from visioneval.engine.calls.budget import bound_of, smallest_size
 from visioneval.engine.calls.caching.cache import Cache
 from visioneval.engine.calls.caching.cache_files import clear_scratch
-from visioneval.engine.calls.checked_media import check_media
-from visioneval.engine.calls.cost.bounds import bound_of, smallest_size
-from visioneval.engine.calls.cost.pricing import Prices
-from visioneval.engine.calls.limit_keys import RateLimitKey
-from visioneval.engine.calls.user_code import BrokenCodeError
+from visioneval.engine.calls.limiters import RateLimitKey
+from visioneval.engine.calls.media import check_media
+from visioneval.engine.calls.operations import OperationCall, with_video_length
+from visioneval.engine.calls.prices import Prices
 from visioneval.engine.sanitize import Sanitizer
 from visioneval.media.images import sha256
 from visioneval.media.video import seconds_of

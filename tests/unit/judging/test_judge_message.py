@@ -17,8 +17,8 @@ from suite_text import suite
 
 from visioneval.analysis.agreement.agreement import agree
 from visioneval.analysis.agreement.answers import LabeledRun
+from visioneval.engine.keys import grade_key
 from visioneval.errors import ImageError
-from visioneval.expansion.keys import grade_key
 from visioneval.graders.alignment.config import AlignmentGrader
 from visioneval.graders.alignment.grader import Alignment
 from visioneval.graders.base import GradingContext

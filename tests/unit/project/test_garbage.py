@@ -10,13 +10,12 @@ from collections.abc import Iterator
 import pytest
 
 from visioneval.aio import gather_all
+from visioneval.engine.calls.budget import Budget
 from visioneval.engine.calls.calls import Calls
-from visioneval.engine.calls.cost.budget import Budget
-from visioneval.engine.calls.cost.pricing import Prices
 from visioneval.engine.calls.log import CallLog
+from visioneval.engine.calls.prices import Prices
 from visioneval.engine.calls.throttle import Throttle
-from visioneval.engine.loop import run_to_end
-from visioneval.engine.shutdown import Outcome, Progress
+from visioneval.engine.interrupts import Outcome, Progress, run_to_end
 from visioneval.garbage import collect_new_objects, collect_seldom
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from visioneval.engine.calls.cost.pricing import Prices
-from visioneval.engine.calls.limit_keys import RateLimitKey
+from visioneval.engine.calls.limiters import RateLimitKey
+from visioneval.engine.calls.prices import Prices
 from visioneval.errors import UsageError
 from visioneval.providers.litellm import catalog
 from visioneval.providers.litellm.checks import warnings

@@ -7,7 +7,7 @@ import math
 import httpx2
 import pytest
 
-from visioneval.engine.calls.cost.usage import checked_usage
+from visioneval.engine.calls.prices import checked_usage
 from visioneval.providers.openai.connection import flat_usage, read_json
 
 

@@ -12,7 +12,7 @@ import pytest
 from concurrency import Clock, run_with_timeout, settle
 
 from visioneval.engine.calls import limiters
-from visioneval.engine.calls.limit_keys import RateLimitKey
+from visioneval.engine.calls.limiters import RateLimitKey
 from visioneval.engine.calls.throttle import Throttle, Tries
 from visioneval.errors import BudgetError, ClosingError, ProviderError
 from visioneval.suite.entries.limits import MAX_ATTEMPTS, Limits

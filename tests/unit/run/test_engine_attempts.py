@@ -8,12 +8,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from visioneval.engine.calls.attempts.priced import PricedAttempts
-from visioneval.engine.calls.cost.bounds import CallSize
-from visioneval.engine.calls.cost.budget import Budget
-from visioneval.engine.calls.cost.pricing import Prices
-from visioneval.engine.calls.limit_keys import RateLimitKey
+from visioneval.engine.calls.attempts import PricedAttempts
+from visioneval.engine.calls.budget import Budget, CallSize
+from visioneval.engine.calls.limiters import RateLimitKey
 from visioneval.engine.calls.log import CallLog
+from visioneval.engine.calls.prices import Prices
 from visioneval.engine.calls.throttle import Tries
 from visioneval.errors import BudgetError, ProviderError
 from visioneval.providers.base import Generation

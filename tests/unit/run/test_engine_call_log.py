@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from visioneval.engine.calls.limit_keys import RateLimitKey
+from visioneval.engine.calls.limiters import RateLimitKey
 from visioneval.engine.calls.log import CallLog
 from visioneval.errors import UsageError
 

@@ -13,15 +13,12 @@ from typing import Any
 
 import pytest
 
+from visioneval.engine.calls.budget import Budget
 from visioneval.engine.calls.calls import Calls
-from visioneval.engine.calls.cost.budget import Budget
-from visioneval.engine.calls.cost.pricing import Prices
 from visioneval.engine.calls.log import CallLog
+from visioneval.engine.calls.prices import Prices
 from visioneval.engine.calls.throttle import Throttle
-from visioneval.engine.listener import Interrupt
-from visioneval.engine.loop import run_to_end
-from visioneval.engine.open_files import OPEN_FILES
-from visioneval.engine.shutdown import Outcome, Progress
+from visioneval.engine.interrupts import OPEN_FILES, Interrupt, Outcome, Progress, run_to_end
 from visioneval.errors import AuthError, BudgetError, StorageError
 
 Work = Callable[[], Coroutine[Any, Any, Outcome]]

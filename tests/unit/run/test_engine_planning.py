@@ -9,7 +9,7 @@ import pytest
 from engine_parts import info_of, plan_of, planned
 from toys import Toy
 
-from visioneval.engine.prepare.planning import (
+from visioneval.engine.loading import (
     Planned,
     SuiteOptions,
     check_same_suite,

@@ -10,10 +10,10 @@ import pytest
 from engine_parts import info_of, planned, recorded
 from toys import SECOND, Toy
 
-from visioneval.engine.call_settings import CallSettings
 from visioneval.engine.calls.calls import Reuse
-from visioneval.engine.prepare.planning import Planned, SuiteOptions
-from visioneval.engine.prepare.runs import (
+from visioneval.engine.calls.settings import CallSettings
+from visioneval.engine.loading import Planned, SuiteOptions
+from visioneval.engine.prepare import (
     PreparedRun,
     RunOptions,
     RunToGrade,

@@ -9,7 +9,7 @@ import pytest
 from engine_parts import plan_of, recorded
 from toys import Toy
 
-from visioneval.engine.prepare.regrade import RegradePlan, copy_questions, plan_regrade
+from visioneval.engine.jobs import RegradePlan, copy_questions, plan_regrade
 from visioneval.errors import StorageError
 from visioneval.records.model import Record
 from visioneval.records.questions import PromptQuestions, QuestionsWriter, prompt_sha256, read_questions

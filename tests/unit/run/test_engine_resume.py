@@ -10,8 +10,8 @@ import pytest
 from engine_parts import info_of, plan_of, planned, record_of, recorded
 from toys import LOOK, SECOND, Toy
 
-from visioneval.engine.prepare.resume import ResumePlan, forget_changed_pairs, plan_resume
-from visioneval.expansion.plan import Plan
+from visioneval.engine.jobs import ResumePlan, forget_changed_pairs, plan_resume
+from visioneval.engine.plan import Plan
 from visioneval.records.cells.changed_outputs import writing_ended
 from visioneval.records.keys import changed_parts, describe_parts
 from visioneval.records.model import CellError, Fingerprint, GraderRecord, Record

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from visioneval import extras
 from visioneval.cli import app
-from visioneval.engine.prepare.runs import check_extras
+from visioneval.engine.prepare import check_extras
 from visioneval.errors import UsageError
 from visioneval.extras import PACKAGES, git_address, install_command, needs
 

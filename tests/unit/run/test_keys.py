@@ -11,9 +11,9 @@ import pytest
 from engine_parts import plan_of
 from toys import LOOK, SECOND, Toy
 
+from visioneval.engine.keys import generation_key, grade_key
+from visioneval.engine.plan import Call
 from visioneval.errors import UsageError
-from visioneval.expansion.keys import generation_key, grade_key
-from visioneval.expansion.plan import Call
 from visioneval.records.keys import changed_parts
 from visioneval.suite.selection.selection import Selection, check_selection, selected
 from visioneval.types import CaseFiles

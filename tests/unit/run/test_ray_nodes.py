@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from visioneval import __version__
 from visioneval.cli import app
-from visioneval.engine.call_settings import CallSettings
-from visioneval.engine.prepare.runs import ClusterOptions
+from visioneval.engine.calls.settings import CallSettings
+from visioneval.engine.prepare import ClusterOptions
 from visioneval.errors import UsageError
 from visioneval.scale.ray import cluster
 from visioneval.scale.ray.messages import Assignment, Probe

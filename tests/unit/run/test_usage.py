@@ -10,10 +10,9 @@ import pytest
 from google.genai import types
 from toys import Toy
 
-from visioneval.engine.calls.checked_media import CheckedMedia
-from visioneval.engine.calls.cost.pricing import Prices
-from visioneval.engine.calls.cost.usage import MOST_TOKENS, checked_usage
-from visioneval.engine.calls.limit_keys import RateLimitKey
+from visioneval.engine.calls.limiters import RateLimitKey
+from visioneval.engine.calls.media import CheckedMedia
+from visioneval.engine.calls.prices import MOST_TOKENS, Prices, checked_usage
 from visioneval.errors import RunFormatError
 from visioneval.providers.base import MOST_VIDEO_MS, VIDEO_MS
 from visioneval.providers.gemini.generator import token_counts

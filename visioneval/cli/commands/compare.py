@@ -116,7 +116,7 @@ def compare(
     from visioneval.api.comparisons import ComparisonRequest, compare_named
     from visioneval.cli.progress import ProgressCounts, print_traceback
     from visioneval.cli.reports import check_reports
-    from visioneval.engine.listener import Listener
+    from visioneval.engine.interrupts import Listener
     from visioneval.records.model import Record
     from visioneval.settings import run_options
 

@@ -126,8 +126,8 @@ def plan(
     """Show what a run would do and cost. Makes no calls and writes nothing."""
     from visioneval.api.runs import detect_options, estimate_plan
     from visioneval.cli.plan_table import plan_json, print_plan
-    from visioneval.engine.prepare.planning import load_plans
-    from visioneval.engine.prepare.sample_sizes import size_notes
+    from visioneval.engine.loading import load_plans
+    from visioneval.engine.sizes import size_notes
     from visioneval.settings import run_options
 
     settings = run_options(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from visioneval.engine.calls.attempts import BrokenCodeError, describe_error
 from visioneval.engine.calls.calls import Calls
-from visioneval.engine.calls.cost.meter import Meter
-from visioneval.engine.calls.user_code import BrokenCodeError, describe_error
+from visioneval.engine.calls.meter import Meter
 from visioneval.engine.sanitize import Sanitizer
 from visioneval.errors import AuthError, ProviderError, QuotaError, VisionEvalError
 from visioneval.providers.base import CellRef, Judge, Question, Reply

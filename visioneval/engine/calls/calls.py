@@ -12,28 +12,24 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from visioneval.aio import SMALL, ShortWork, finish_in_thread, run_in_thread
-from visioneval.engine.calls.attempts.operations import OperationCall
-from visioneval.engine.calls.attempts.outcomes import answer_as_result, generation_of, reply_of
-from visioneval.engine.calls.attempts.priced import PricedAttempts
+from visioneval.engine.calls.attempts import PricedAttempts, answer_as_result, generation_of, reply_of
+from visioneval.engine.calls.budget import Budget, CallSize, generation_size, question_size
 from visioneval.engine.calls.caching.cache import Cache
 from visioneval.engine.calls.caching.cache_files import Content, content_digest
 from visioneval.engine.calls.caching.layout import CacheEntry, Kind
 from visioneval.engine.calls.caching.reuse import Reuse, RunCells
-from visioneval.engine.calls.checked_media import CheckedMedia, CheckedOutputs, check_media, check_outputs
-from visioneval.engine.calls.cost.bounds import CallSize, generation_size, question_size
-from visioneval.engine.calls.cost.budget import Budget
-from visioneval.engine.calls.cost.meter import Meter
-from visioneval.engine.calls.cost.pricing import Prices
-from visioneval.engine.calls.cost.usage import checked_usage
-from visioneval.engine.calls.downloads import Downloads
 from visioneval.engine.calls.judge_answers import AbandonedError, cached_fields, question_key
-from visioneval.engine.calls.limit_keys import RateLimitKey, generation_limit_key, judge_limit_key
+from visioneval.engine.calls.limiters import RateLimitKey, generation_limit_key, judge_limit_key
 from visioneval.engine.calls.log import CallLog
+from visioneval.engine.calls.media import CheckedMedia, CheckedOutputs, Downloads, check_media, check_outputs
+from visioneval.engine.calls.meter import Meter
+from visioneval.engine.calls.operations import OperationCall
+from visioneval.engine.calls.prices import Prices, checked_usage
 from visioneval.engine.calls.throttle import Throttle, Tries
+from visioneval.engine.keys import HashOf, call_key, operation_key
+from visioneval.engine.plan import Call
 from visioneval.engine.sanitize import Sanitizer, usd
 from visioneval.errors import NOT_CACHED, ProviderError, StorageError
-from visioneval.expansion.keys import HashOf, call_key, operation_key
-from visioneval.expansion.plan import Call
 from visioneval.providers.base import (
     CellRef,
     Generation,

@@ -6,8 +6,8 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from visioneval.errors import ProviderError
-from visioneval.expansion.digest import digest
 from visioneval.providers.base import Part, Question, Reply
+from visioneval.records.keys import digest
 from visioneval.suite.entries.judges import BaseJudge
 
 

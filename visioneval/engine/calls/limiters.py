@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import monotonic
+from typing import Any, Literal, NamedTuple
 
 from visioneval.errors import LONGEST_RETRY_AFTER_S, ClosingError, ProviderError
+from visioneval.suite.entries.judges import BaseJudge
 
 BACKOFF_S = 1.0
 LONGEST_BACKOFF_S = 60.0
@@ -166,3 +168,28 @@ def duration_text(seconds: float) -> str:
     if seconds >= 2 * 86_400:
         return f"{seconds / 86_400:.0f} days"
     return f"{seconds / 3600:.0f} h" if seconds >= 7200 else f"{seconds:.0f} s"
+
+
+Kind = Literal["generate", "judge"]
+
+
+class RateLimitKey(NamedTuple):
+    """The limits that apply to a call. ``model`` is ``None`` for a provider without models."""
+
+    provider: str
+    model: str | None
+    kind: Kind
+
+    def __str__(self) -> str:
+        return f"{self.provider}:{self.model}" if self.model else self.provider
+
+
+def generation_limit_key(provider: str, params: Mapping[str, Any]) -> RateLimitKey:
+    """The rate-limit key of a generation."""
+    model = params.get("model")
+    return RateLimitKey(provider, model if isinstance(model, str) else None, "generate")
+
+
+def judge_limit_key(config: BaseJudge) -> RateLimitKey:
+    """The rate-limit key of a judgement."""
+    return RateLimitKey(str(getattr(config, "provider", "")), getattr(config, "model", None), "judge")

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from visioneval.engine.calls.cost.usage import tokens_of
-from visioneval.engine.calls.limit_keys import RateLimitKey
+from visioneval.engine.calls.limiters import RateLimitKey
+from visioneval.engine.calls.prices import tokens_of
 from visioneval.errors import UsageError
 
 

@@ -16,10 +16,11 @@ from typing import Any
 
 from visioneval.aio import primary_error
 from visioneval.engine.calls.asking import raise_if_stopping
+from visioneval.engine.calls.attempts import describe_error
 from visioneval.engine.calls.calls import GenerationResult
 from visioneval.engine.calls.throttle import Tries
-from visioneval.engine.calls.user_code import describe_error
-from visioneval.engine.cells.cell_record import (
+from visioneval.engine.cells.grading import CellGrades, grade
+from visioneval.engine.cells.record import (
     CallOutcome,
     case_fields,
     error_record,
@@ -28,16 +29,14 @@ from visioneval.engine.cells.cell_record import (
     record_maker,
     refused_record,
     rule_texts,
+    stored_grades,
 )
-from visioneval.engine.cells.context import RunContext
-from visioneval.engine.cells.grading import CellGrades, grade
-from visioneval.engine.cells.stored_grades import stored_grades
-from visioneval.engine.cells.suite_metrics import built_in_scores, cell_scores
+from visioneval.engine.cells.services import RunContext
 from visioneval.engine.cells.turns import call_on_output, is_edit_of, mask_error, other_input
-from visioneval.engine.cells.verdicts import judged_record
+from visioneval.engine.cells.verdict import built_in_scores, cell_scores, judged_record
+from visioneval.engine.keys import grade_key
+from visioneval.engine.plan import Call
 from visioneval.errors import ImageError, ProviderError, StoppedError
-from visioneval.expansion.keys import grade_key
-from visioneval.expansion.plan import Call
 from visioneval.media import images
 from visioneval.media.formats import artifact, ending
 from visioneval.providers.base import GenerationRequest

@@ -12,17 +12,15 @@ from typing import Any
 
 from visioneval.aio import gather_all
 from visioneval.engine.calls.asking import ask_judge
-from visioneval.engine.calls.cost.meter import JudgeMeters, Meter
-from visioneval.engine.calls.cost.usage import checked_usage
-from visioneval.engine.calls.user_code import call_user_code, describe_error
-from visioneval.engine.cells.context import RunContext
-from visioneval.engine.cells.image_cache import CellImages
+from visioneval.engine.calls.attempts import call_user_code, describe_error
+from visioneval.engine.calls.meter import JudgeMeters, Meter
+from visioneval.engine.calls.prices import checked_usage
 from visioneval.engine.cells.measurements import CachedImage
 from visioneval.engine.cells.panel import CheckedGrade, judge_contexts, panel_grade
-from visioneval.engine.cells.saved_images import SavedImages
+from visioneval.engine.cells.services import CellImages, RunContext, SavedImages
+from visioneval.engine.plan import Call
 from visioneval.engine.sanitize import amount, scalar, usd
 from visioneval.errors import NEVER_ASKED, BudgetError, GraderError, ImageError, ProviderError, StoppedError
-from visioneval.expansion.plan import Call
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import MeasureOnce, measure_directly
 from visioneval.ordered_pool import NO_TURN, in_turn

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from visioneval.engine.calls.cost.meter import JudgeMeters, Meter
-from visioneval.engine.cells.single_flight import SingleFlight
+from visioneval.engine.calls.meter import JudgeMeters, Meter
+from visioneval.engine.cells.services import SingleFlight
 from visioneval.engine.sanitize import Sanitizer
 from visioneval.errors import NEVER_ASKED
 from visioneval.graders.base import Grade, GradingContext

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from visioneval.engine.plan import Call
 from visioneval.errors import ImageError
-from visioneval.expansion.plan import Call
 from visioneval.media import images
 from visioneval.records.files.links import file_inside
 from visioneval.records.model import CellError, CellKey, Record

@@ -10,9 +10,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from visioneval import __version__, bounds
-from visioneval.engine.call_settings import CallSettings
-from visioneval.engine.cells.context import RunContext
-from visioneval.expansion.plan import Plan
+from visioneval.engine.calls.settings import CallSettings
+from visioneval.engine.cells.services import RunContext
+from visioneval.engine.plan import Plan
 from visioneval.extras import PACKAGES
 from visioneval.records.stores.locations import cache_url, copies_of
 from visioneval.records.stores.segments import OUTPUTS

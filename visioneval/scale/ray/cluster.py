@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from visioneval.engine.call_settings import CallSettings
-from visioneval.engine.cells.context import RunContext
-from visioneval.engine.listener import Listener
-from visioneval.engine.prepare.runs import ClusterOptions
-from visioneval.engine.run import Jobs
-from visioneval.engine.shutdown import Progress
+from visioneval.engine.calls.settings import CallSettings
+from visioneval.engine.cells.services import RunContext
+from visioneval.engine.interrupts import Listener, Progress
+from visioneval.engine.prepare import ClusterOptions
+from visioneval.engine.runner import Jobs
 from visioneval.errors import UsageError
 from visioneval.extras import install_command
 from visioneval.processors import processors

@@ -10,12 +10,11 @@ import ray
 from ray.exceptions import RayActorError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from visioneval.engine.call_settings import CallSettings
-from visioneval.engine.calls.cost.paid_calls import paid_configs
-from visioneval.engine.cells.context import RunContext
-from visioneval.engine.listener import Listener
-from visioneval.engine.run import CELLS_PER_CALL, STATUS_INTERVAL_S, Jobs
-from visioneval.engine.shutdown import Progress
+from visioneval.engine.calls.budget import paid_configs
+from visioneval.engine.calls.settings import CallSettings
+from visioneval.engine.cells.services import RunContext
+from visioneval.engine.interrupts import Listener, Progress
+from visioneval.engine.runner import CELLS_PER_CALL, STATUS_INTERVAL_S, Jobs
 from visioneval.errors import AuthError, BudgetError, ClosingError, QuotaError, StoppedError, StorageError, UsageError
 from visioneval.records.stores.lookup import fetch_outputs
 from visioneval.scale.ray.assignment import assign, written_probes

@@ -9,8 +9,8 @@ from dataclasses import replace
 from itertools import groupby
 
 from visioneval.engine.cells.cell import Job
-from visioneval.engine.run import Jobs
-from visioneval.expansion.plan import Plan
+from visioneval.engine.plan import Plan
+from visioneval.engine.runner import Jobs
 from visioneval.scale.ray.messages import QueuedJob
 from visioneval.suite.selection.shards import case_groups
 

@@ -9,9 +9,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from visioneval.engine.calls.cost.bounds import CostBound
-from visioneval.engine.calls.cost.budget import Budget, Claim, Reservation
-from visioneval.engine.calls.limit_keys import RateLimitKey
+from visioneval.engine.calls.budget import Budget, Claim, CostBound, Reservation
+from visioneval.engine.calls.limiters import RateLimitKey
 from visioneval.engine.calls.throttle import Admission, Throttle
 from visioneval.errors import ClosingError, StoppedError
 from visioneval.scale.ray.messages import Grant, LeaseEnd, LeaseRequest

@@ -23,7 +23,7 @@ from stat import S_ISREG
 
 from visioneval.atomic import create_whole
 from visioneval.engine.cells.cell import Job
-from visioneval.engine.cells.stored_grades import saved_files
+from visioneval.engine.cells.record import saved_files
 from visioneval.errors import StorageError, VisionEvalError
 from visioneval.records.cells.operations import PREFIX
 from visioneval.records.model import RunInfo

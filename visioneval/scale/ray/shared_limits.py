@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, field
 from time import monotonic
 
-from visioneval.engine.calls.cost.budget import Budget, Claim, Reservation
+from visioneval.engine.calls.budget import Budget, Claim, Reservation
 from visioneval.engine.calls.throttle import Throttle
 from visioneval.errors import ClosingError, VisionEvalError
 from visioneval.scale.ray.messages import Grant, LeaseEnd, LeaseRequest, LimitsStatus, Refusal

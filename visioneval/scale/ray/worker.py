@@ -15,15 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from visioneval import __version__, bounds
-from visioneval.engine.call_settings import open_calls
+from visioneval.engine.calls.settings import open_calls
 from visioneval.engine.cells.cell import Job
-from visioneval.engine.cells.context import RunContext
-from visioneval.engine.components import build_components
-from visioneval.engine.listener import Listener
+from visioneval.engine.cells.services import RunContext, build_components
+from visioneval.engine.interrupts import Listener, Progress, allow_open_files
 from visioneval.engine.memory import unmap_large_blocks
-from visioneval.engine.open_files import allow_open_files
-from visioneval.engine.run import finish_job, open_context, trim_memory
-from visioneval.engine.shutdown import Progress
+from visioneval.engine.runner import finish_job, open_context, trim_memory
 from visioneval.errors import AuthError, QuotaError, StorageError, UsageError, VisionEvalError
 from visioneval.extras import install_command
 from visioneval.records.model import Record

@@ -37,9 +37,9 @@ def questions(
 
     visioneval questions suite.yaml -o questions.yaml
     """
-    from visioneval.engine.call_settings import check_budget, open_calls
-    from visioneval.engine.components import build_components
-    from visioneval.engine.prepare.planning import load_plan
+    from visioneval.engine.calls.settings import check_budget, open_calls
+    from visioneval.engine.cells.services import build_components
+    from visioneval.engine.loading import load_plan
     from visioneval.engine.questions import asker, entries, make_questions, question_plan
     from visioneval.report.files import open_output
     from visioneval.report.terminal.questions import pinned_yaml
