@@ -1,7 +1,12 @@
-"""Figures of the code, by ``make figures``: length of functions, repeated names, depth of calls.
+"""Figures of the code, by ``make figures [visioneval of another checkout]``: size, length of functions, depth of calls.
 
 Static figures come from the syntax tree of every file below ``visioneval/``. The depth of a judgement is counted in a
 real run: a custom judge inspects the stack of its caller.
+
+- Code lines are lines with code, without imports, docstrings, comments and blank lines.
+- Lines of tests are all lines of Python files. Behavior is what pytest runs by ``make test``; support are its helpers and
+  fake servers. Golden outputs, corpora of bad input, benches, calibrations and the tests of heavy clients are not counted.
+- A private module is any but ``visioneval`` and ``visioneval.cli``, which have the Python API and the command line.
 """
 
 from __future__ import annotations
@@ -10,13 +15,15 @@ import ast
 import json
 import re
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean
 
 PACKAGE = Path(sys.argv[1] if len(sys.argv) > 1 else "visioneval")
 VAGUE = frozenset({"found", "told", "said", "kept", "place", "one", "each", "own", "wanted", "made", "held"})
+NOT_BEHAVIOR = frozenset({"bench", "calibration", "integration", "mutants", "soak", "suites"})
+MOST_PARAMETERS, MOST_ATTRIBUTES = 7, 12
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 Trees = dict[str, ast.Module]
 
@@ -39,6 +46,88 @@ def names_used(tree: ast.Module) -> Iterator[str]:
             yield node.arg
         elif isinstance(node, ast.Attribute):
             yield node.attr
+
+
+def code_lines(tree: ast.Module) -> int:
+    """Lines with code, without imports and docstrings."""
+    left_out: set[int] = set()
+    code: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)) or (isinstance(node, ast.Expr) and _is_text(node.value)):
+            left_out.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        elif isinstance(node, (ast.stmt, ast.expr, ast.arg, ast.alias, ast.keyword, ast.excepthandler)):
+            code.update((node.lineno, node.end_lineno or node.lineno))
+            if isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes)):
+                code.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return len(code - left_out)
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def sizes(trees: Trees) -> Iterator[str]:
+    """Code lines and files by package."""
+    packages = defaultdict(list)
+    for name, tree in trees.items():
+        package = name.split(".")[1] if (PACKAGE / name.split(".")[-1]).is_dir() or name.count(".") > 1 else "(top)"
+        packages[package].append(code_lines(tree))
+    for package, counts in sorted(packages.items()):
+        yield f"  {package:<35}{sum(counts)} in {len(counts)} files"
+
+
+def long_parameter_lists(trees: Trees) -> int:
+    """Functions with over seven parameters, beside those of commands and the API."""
+    return sum(
+        len([*f.args.posonlyargs, *f.args.args, *f.args.kwonlyargs]) - _is_method(f) > MOST_PARAMETERS
+        for name, tree in trees.items()
+        if name.split(".")[1:2] not in (["cli"], ["api"])
+        for f in ast.walk(tree)
+        if isinstance(f, FUNCTIONS)
+    )
+
+
+def _is_method(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return bool(function.args.args) and function.args.args[0].arg in ("self", "cls")
+
+
+def wide_classes(trees: Trees) -> list[str]:
+    """Classes with over twelve attributes: fields, and what methods set on ``self``."""
+    wide = []
+    for name, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                fields = {
+                    n.target.id for n in node.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)
+                }
+                stored = {
+                    n.attr
+                    for n in ast.walk(node)
+                    if isinstance(n, ast.Attribute)
+                    and isinstance(n.ctx, ast.Store)
+                    and isinstance(n.value, ast.Name)
+                    and n.value.id == "self"
+                }
+                if len(fields | stored) > MOST_ATTRIBUTES:
+                    wide.append(f"{name}.{node.name}")
+    return wide
+
+
+def test_lines() -> Iterator[str]:
+    """Lines of tests of behavior and of their support, and the files that import private modules."""
+    tests = PACKAGE.parent / "tests"
+    behavior, support, private = 0, 0, 0
+    for path in sorted(tests.rglob("*.py")):
+        folder = path.relative_to(tests).parts[0]
+        text = path.read_text(encoding="utf-8")
+        if folder in ("support", "fake_api", "conftest.py"):
+            support += text.count("\n")
+        elif folder not in NOT_BEHAVIOR and len(path.relative_to(tests).parts) > 1:
+            behavior += text.count("\n")
+            private += bool(re.search(r"^(from|import) visioneval\.(?!cli import\b)", text, re.MULTILINE))
+    yield f"lines of tests of behavior           {behavior}"
+    yield f"lines of support and fakes           {support}"
+    yield f"tests that import private modules    {private} files"
 
 
 def private_used_once(trees: Trees) -> tuple[int, int]:
@@ -144,6 +233,8 @@ def main() -> None:
     lines = {p: p.read_text(encoding="utf-8").count("\n") for p in PACKAGE.rglob("*.py")}
     folders = Counter(p.parent for p in lines)
     checks = grader_checks(trees)
+    print(f"code lines                           {sum(map(code_lines, trees.values()))}")
+    print("\n".join(sizes(trees)))
     print(f"modules                              {len(trees)}, {sum(lines.values())} lines")
     print(f"functions, mean length               {len(functions)}, {mean(lengths):.1f} lines (longest {max(lengths)})")
     print(f"private functions used once          {once} of {private}")
@@ -155,7 +246,10 @@ def main() -> None:
         f"files over 400 lines                 {sum(n > 400 for n in lines.values())} (longest {max(lines.values())})"
     )
     print(f"files in the fullest folder          {max(folders.values())}")
+    print(f"functions of over seven parameters   {long_parameter_lists(trees)}")
+    print(f"classes of over twelve attributes    {len(wide_classes(trees))}")
     print(f"frames of ours that ask a judge      {depth_of_a_judgement()}")
+    print("\n".join(test_lines()))
 
 
 if __name__ == "__main__":
