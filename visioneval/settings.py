@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, TypedDict, get_args, get_type_hints
 
 from visioneval.defaults import MAX_CONCURRENCY, RUNS
-from visioneval.engine.calls.caching.reuse import Reuse, ReuseChoice
-from visioneval.engine.calls.settings import CallSettings
-from visioneval.engine.loading import SuiteOptions
-from visioneval.engine.prepare import ClusterOptions, RunOptions
 from visioneval.errors import UsageError, did_you_mean
 from visioneval.records.stores.locations import cache_folder
 from visioneval.records.stores.lookup import find_named_run, runs_folder
+from visioneval.running.calls.caching.reuse import Reuse, ReuseChoice
+from visioneval.running.calls.settings import CallSettings
+from visioneval.running.loading import SuiteOptions
+from visioneval.running.prepare import ClusterOptions, RunOptions
 from visioneval.suite.selection.selection import Selection
 from visioneval.suite.selection.shards import Shard
 

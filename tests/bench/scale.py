@@ -20,8 +20,8 @@ from typing import Any
 
 from tests.bench.measured import LINES, poster
 from visioneval.api.runs import run_planned
-from visioneval.engine.interrupts import Listener
-from visioneval.engine.prepare import PreparedRun, RunOptions, plan_runs
+from visioneval.running.interrupts import Listener
+from visioneval.running.prepare import PreparedRun, RunOptions, plan_runs
 from visioneval.settings import run_options
 
 CELLS, REPEATS, WORKERS = 80, 3, 2

@@ -12,16 +12,16 @@ from visioneval.analysis.run_lookup import Warn
 from visioneval.api.messages import logging_run
 from visioneval.api.runs import execute_planned
 from visioneval.counted import count_of
-from visioneval.engine.calls.caching import upkeep
-from visioneval.engine.calls.caching.cache import OLD_INDEX, default_folder, max_cache_bytes, open_folder
-from visioneval.engine.calls.caching.cache_files import LocalFolder, clear_scratch, scratch_folder
-from visioneval.engine.calls.caching.layout import ANSWERS, MARK, as_stored_at
-from visioneval.engine.calls.caching.shared_cache import check_shared_cache
-from visioneval.engine.calls.caching.upkeep import Contents
-from visioneval.engine.prepare import RunOptions, plan_runs
 from visioneval.errors import ExitCode, StoppedError, UsageError
 from visioneval.records.stores.locations import cache_url
 from visioneval.records.stores.store import ObjectStore
+from visioneval.running.calls.caching import upkeep
+from visioneval.running.calls.caching.cache import OLD_INDEX, default_folder, max_cache_bytes, open_folder
+from visioneval.running.calls.caching.cache_files import LocalFolder, clear_scratch, scratch_folder
+from visioneval.running.calls.caching.layout import ANSWERS, MARK, as_stored_at
+from visioneval.running.calls.caching.shared_cache import check_shared_cache
+from visioneval.running.calls.caching.upkeep import Contents
+from visioneval.running.prepare import RunOptions, plan_runs
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,20 +21,20 @@ from visioneval.api.messages import LOG, log_listener
 from visioneval.api.runs import Run, load_run
 from visioneval.counted import count_of
 from visioneval.defaults import RUNS
-from visioneval.engine.calls.settings import CallSettings
-from visioneval.engine.confirm import confirm_comparison
-from visioneval.engine.interrupts import Listener
-from visioneval.engine.loading import load_stored_plan
-from visioneval.engine.pairs import PairwiseResult, RunPairs, compare_runs, pair_runs, pairwise_plan
-from visioneval.engine.plan import Plan
-from visioneval.engine.prepare import (
-    RunOptions,
-)
 from visioneval.errors import UsageError
 from visioneval.records.model import read_info
 from visioneval.records.stores.lookup import fetch_outputs, runs_folder
 from visioneval.records.stores.writing import claim_run, close_run
 from visioneval.records.writer import write_summary
+from visioneval.running.calls.settings import CallSettings
+from visioneval.running.confirm import confirm_comparison
+from visioneval.running.interrupts import Listener
+from visioneval.running.loading import load_stored_plan
+from visioneval.running.pairs import PairwiseResult, RunPairs, compare_runs, pair_runs, pairwise_plan
+from visioneval.running.plan import Plan
+from visioneval.running.prepare import (
+    RunOptions,
+)
 from visioneval.settings import (
     CallKeywords,
     checked_keywords,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from contextlib import AbstractContextManager, nullcontext
 
-from visioneval.engine.interrupts import Listener
-from visioneval.engine.prepare import (
+from visioneval.running.interrupts import Listener
+from visioneval.running.prepare import (
     PreparedRun,
 )
 

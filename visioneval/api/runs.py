@@ -22,12 +22,19 @@ from visioneval.api.after_run import track_finished
 from visioneval.api.messages import LOG, logging_run
 from visioneval.counted import count_of
 from visioneval.defaults import RUNS
-from visioneval.engine.calls.estimate import CostEstimate, estimate
-from visioneval.engine.calls.settings import CallSettings, open_calls
-from visioneval.engine.interrupts import InterruptRequest, Listener
-from visioneval.engine.loading import Planned, load_plans
-from visioneval.engine.plan import Plan
-from visioneval.engine.prepare import (
+from visioneval.errors import AuthError, QuotaError, StorageError, UsageError
+from visioneval.records.cells.stored_records import StoredRecords
+from visioneval.records.diversity import read_diversity
+from visioneval.records.model import Record, RunInfo, StoppedBy, read_records
+from visioneval.records.resume_command import resume_hint, stopped_text
+from visioneval.records.stores.lookup import fetch_outputs, find_named_run, runs_folder
+from visioneval.records.stores.writing import send_run, writing_root
+from visioneval.running.calls.estimate import CostEstimate, estimate
+from visioneval.running.calls.settings import CallSettings, open_calls
+from visioneval.running.interrupts import InterruptRequest, Listener
+from visioneval.running.loading import Planned, load_plans
+from visioneval.running.plan import Plan
+from visioneval.running.prepare import (
     PreparedRun,
     RunOptions,
     RunToGrade,
@@ -37,8 +44,8 @@ from visioneval.engine.prepare import (
     prepare_grading,
     prepare_run,
 )
-from visioneval.engine.runner import RunCells, execute, run_cells_here
-from visioneval.engine.sizes import (
+from visioneval.running.runner import RunCells, execute, run_cells_here
+from visioneval.running.sizes import (
     DetectOptions,
     MustDetect,
     SampleSizes,
@@ -46,13 +53,6 @@ from visioneval.engine.sizes import (
     planned_gate,
     sample_sizes,
 )
-from visioneval.errors import AuthError, QuotaError, StorageError, UsageError
-from visioneval.records.cells.stored_records import StoredRecords
-from visioneval.records.diversity import read_diversity
-from visioneval.records.model import Record, RunInfo, StoppedBy, read_records
-from visioneval.records.resume_command import resume_hint, stopped_text
-from visioneval.records.stores.lookup import fetch_outputs, find_named_run, runs_folder
-from visioneval.records.stores.writing import send_run, writing_root
 from visioneval.scale.merge import merge_shards
 from visioneval.settings import (
     GradeKeywords,

@@ -9,10 +9,10 @@ from typing import Any
 
 from visioneval.counted import count_of
 from visioneval.defaults import RUNS
-from visioneval.engine.loading import SuiteOptions, load_plan, missing_outputs
-from visioneval.engine.plan import unset_keys
-from visioneval.engine.sizes import size_notes
 from visioneval.errors import Problem, SuiteError
+from visioneval.running.loading import SuiteOptions, load_plan, missing_outputs
+from visioneval.running.plan import unset_keys
+from visioneval.running.sizes import size_notes
 from visioneval.settings import run_options
 from visioneval.suite.loading.messages import WARNING
 

@@ -48,7 +48,7 @@ def run_names(ctx: Any, incomplete: str) -> Iterator[str]:
 @_completer
 def model_labels(ctx: Any, incomplete: str) -> Iterable[str]:  # noqa: ARG001
     """The labels of the model runs of the suite or run on the command line."""
-    from visioneval.engine.loading import SuiteOptions, load_plan
+    from visioneval.running.loading import SuiteOptions, load_plan
 
     for path in _suite_paths(ctx):
         yield from (run.label for run in load_plan(path, SuiteOptions()).plan.runs)
@@ -94,7 +94,7 @@ def template_names(ctx: Any, incomplete: str) -> Iterable[str]:  # noqa: ARG001
 def _suites(ctx: Any) -> Iterator[Suite]:
     """The suites on the command line, and those of the runs on it."""
     from visioneval.analysis.run_lookup import named_run
-    from visioneval.engine.loading import SuiteOptions, load_plan
+    from visioneval.running.loading import SuiteOptions, load_plan
 
     for path in _suite_paths(ctx):
         yield load_plan(path, SuiteOptions()).plan.suite

@@ -13,12 +13,12 @@ from visioneval.api.runs import SuitePlan
 from visioneval.cli.gate_table import print_gate
 from visioneval.cli.sample_size_table import print_sizes, sizes_data
 from visioneval.counted import count_of
-from visioneval.engine.calls.estimate import CostEstimate, total_text
-from visioneval.engine.plan import Plan, unset_keys
-from visioneval.engine.sizes import MustDetect
 from visioneval.report.terminal.table import Cell, Column, fit_columns, key_values, table, with_title
 from visioneval.report.text import clean, one_line
 from visioneval.rules import show_beside
+from visioneval.running.calls.estimate import CostEstimate, total_text
+from visioneval.running.plan import Plan, unset_keys
+from visioneval.running.sizes import MustDetect
 from visioneval.suite.cases.case import TestCase
 
 MAX_CASES = 30

@@ -9,9 +9,9 @@ from rich.console import Console
 
 from visioneval.analysis.sample_size import MAX_CASES, Detect
 from visioneval.counted import count_of
-from visioneval.engine.sizes import SampleSize, SampleSizes
 from visioneval.report.terminal.table import Cell, Column, table, with_title
 from visioneval.report.text import plain
+from visioneval.running.sizes import SampleSize, SampleSizes
 
 
 def print_sizes(sizes: SampleSizes, console: Console) -> None:

@@ -8,12 +8,12 @@ from functools import cache
 from pathlib import Path
 
 from visioneval.analysis.past_costs import read_past_costs
-from visioneval.engine.calls.budget import budget_warnings
-from visioneval.engine.calls.estimate import judging_costs, total_text
-from visioneval.engine.calls.settings import CallSettings, budget_of
 from visioneval.probing.damage.kinds import COPY
 from visioneval.probing.prepare import PreparedProbe
 from visioneval.probing.subjects import LINES_TO_TRY
+from visioneval.running.calls.budget import budget_warnings
+from visioneval.running.calls.estimate import judging_costs, total_text
+from visioneval.running.calls.settings import CallSettings, budget_of
 
 
 def cost_lines(prepared: PreparedProbe, settings: CallSettings, runs: Path) -> Iterator[str]:

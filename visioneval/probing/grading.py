@@ -10,13 +10,6 @@ from pathlib import Path
 
 from visioneval.aio import gather_all
 from visioneval.analysis.probe.findings import ProbedCell
-from visioneval.engine.calls.settings import CallSettings, check_budget, check_session, open_calls
-from visioneval.engine.cells.cell import StoredOutput, regrade_output
-from visioneval.engine.cells.services import RunContext, build_components
-from visioneval.engine.interrupts import Listener, Outcome, Progress, run_to_end
-from visioneval.engine.plan import Call
-from visioneval.engine.prepare import describe_run, now
-from visioneval.engine.runner import open_context
 from visioneval.errors import ClosingError, ImageError
 from visioneval.media.formats import ending
 from visioneval.media.images import identify, sha256
@@ -31,6 +24,13 @@ from visioneval.processors import processors
 from visioneval.records.model import Record
 from visioneval.records.writer import RunWriter
 from visioneval.rules import parse_rule
+from visioneval.running.calls.settings import CallSettings, check_budget, check_session, open_calls
+from visioneval.running.cells.cell import StoredOutput, regrade_output
+from visioneval.running.cells.services import RunContext, build_components
+from visioneval.running.interrupts import Listener, Outcome, Progress, run_to_end
+from visioneval.running.plan import Call
+from visioneval.running.prepare import describe_run, now
+from visioneval.running.runner import open_context
 from visioneval.types import Status, Verdict
 
 OUTPUTS_AT_ONCE = 2

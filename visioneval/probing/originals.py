@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from visioneval.engine.cells.turns import call_on_records, is_edit_of
-from visioneval.engine.plan import Call, Plan
 from visioneval.errors import ImageError, UsageError
 from visioneval.media import images
 from visioneval.media.urls import is_url
 from visioneval.records.files.links import is_inside
 from visioneval.records.model import Record, read_records
+from visioneval.running.cells.turns import call_on_records, is_edit_of
+from visioneval.running.plan import Call, Plan
 from visioneval.suite.filters import any_glob
 from visioneval.types import Output, Status, Verdict
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from visioneval.analysis.probe.gates import MinDetection, check_max_false_alarm, parse_min_detection
 from visioneval.analysis.run_lookup import named_run
-from visioneval.engine.loading import Planned, SuiteOptions, load_plan
-from visioneval.engine.plan import Call, Plan
-from visioneval.engine.prepare import RunToGrade, plan_grading
 from visioneval.errors import UsageError
 from visioneval.probing.counter_prompts import PROMPT_KINDS
 from visioneval.probing.damage.kinds import KINDS, Kind, is_within, matching
 from visioneval.probing.originals import Notes, Original, passing_outputs, suite_outputs
 from visioneval.records.stores.lookup import fetch_outputs
+from visioneval.running.loading import Planned, SuiteOptions, load_plan
+from visioneval.running.plan import Call, Plan
+from visioneval.running.prepare import RunToGrade, plan_grading
 from visioneval.suite.entries.graders import BaseGrader
 
 

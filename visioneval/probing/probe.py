@@ -9,12 +9,12 @@ from visioneval.analysis.left_out import LeftOut, granted_share
 from visioneval.analysis.probe.findings import ProbeFindings
 from visioneval.analysis.probe.summary import summarize_probe
 from visioneval.counted import count_of
-from visioneval.engine.calls.settings import CallSettings
-from visioneval.engine.interrupts import Listener
-from visioneval.engine.loading import SuiteOptions
 from visioneval.probing.costs import cost_lines
 from visioneval.probing.grading import measure
 from visioneval.probing.prepare import ProbeRequest, prepare_probe
+from visioneval.running.calls.settings import CallSettings
+from visioneval.running.interrupts import Listener
+from visioneval.running.loading import SuiteOptions
 from visioneval.suite.filters import Scope
 
 

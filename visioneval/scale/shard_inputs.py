@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from visioneval.engine.keys import FileHashes, generation_key, grade_key
-from visioneval.engine.loading import SuiteOptions, load_stored_plan
-from visioneval.engine.plan import Call, Plan
 from visioneval.errors import SuiteError, UsageError
 from visioneval.records.cells.changed_outputs import digest_of
 from visioneval.records.keys import changed_parts, describe_parts, key_parts
 from visioneval.records.model import Record, RunInfo
 from visioneval.records.preferences import read_preferences
+from visioneval.running.keys import FileHashes, generation_key, grade_key
+from visioneval.running.loading import SuiteOptions, load_stored_plan
+from visioneval.running.plan import Call, Plan
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.model import Suite
 

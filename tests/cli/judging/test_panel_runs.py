@@ -16,8 +16,8 @@ from toys import Toy
 
 from visioneval.analysis.review_priority import ReviewPriority
 from visioneval.analysis.stats.agreement.chance import krippendorff_alpha
-from visioneval.engine.keys import grade_key
-from visioneval.engine.loading import SuiteOptions, load_plan
+from visioneval.running.keys import grade_key
+from visioneval.running.loading import SuiteOptions, load_plan
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 CODE = """
-from visioneval.engine.memory import release_memory
+from visioneval.running.memory import release_memory
 def resident():
     return next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmRSS'))
 large, small = [], []

@@ -14,7 +14,9 @@ from suite_runner import PRICES, SuiteRunner
 from typer.testing import CliRunner
 
 from visioneval.cli import app
-from visioneval.engine.calls.budget import (
+from visioneval.errors import BudgetError
+from visioneval.providers.openai.connection import flat_usage
+from visioneval.running.calls.budget import (
     ANSWER_TOKENS,
     GENERATED_TOKENS,
     Budget,
@@ -24,10 +26,8 @@ from visioneval.engine.calls.budget import (
     minimum_generation_size,
     stated_maximum,
 )
-from visioneval.engine.calls.limiters import RateLimitKey
-from visioneval.engine.calls.prices import Prices
-from visioneval.errors import BudgetError
-from visioneval.providers.openai.connection import flat_usage
+from visioneval.running.calls.limiters import RateLimitKey
+from visioneval.running.calls.prices import Prices
 from visioneval.suite.entries.limits import Price
 
 pytest_plugins = ("fake_api.fixtures",)

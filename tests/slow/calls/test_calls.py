@@ -22,21 +22,21 @@ from fake_api import FakeAPI, Fault
 from report_runs import png
 from suite_runner import LOOK, SuiteRunner
 
-from visioneval.engine.calls.budget import Budget
-from visioneval.engine.calls.caching import cache_files
-from visioneval.engine.calls.caching.cache import Cache
-from visioneval.engine.calls.caching.reuse import Reuse
-from visioneval.engine.calls.calls import Calls
-from visioneval.engine.calls.judge_answers import question_key
-from visioneval.engine.calls.log import CallLog
-from visioneval.engine.calls.meter import Meter
-from visioneval.engine.calls.prices import Prices
-from visioneval.engine.calls.throttle import Throttle
-from visioneval.engine.plan import Call
-from visioneval.engine.sanitize import Sanitizer
 from visioneval.errors import ProviderError
 from visioneval.providers.base import CellRef, Generation, Question, Reply, Tool, Turn
 from visioneval.providers.openai.config import OpenAIJudge
+from visioneval.running.calls.budget import Budget
+from visioneval.running.calls.caching import cache_files
+from visioneval.running.calls.caching.cache import Cache
+from visioneval.running.calls.caching.reuse import Reuse
+from visioneval.running.calls.calls import Calls
+from visioneval.running.calls.judge_answers import question_key
+from visioneval.running.calls.log import CallLog
+from visioneval.running.calls.meter import Meter
+from visioneval.running.calls.prices import Prices
+from visioneval.running.calls.throttle import Throttle
+from visioneval.running.plan import Call
+from visioneval.running.sanitize import Sanitizer
 from visioneval.suite.entries.limits import Price
 from visioneval.types import TaskType
 

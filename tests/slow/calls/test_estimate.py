@@ -11,8 +11,8 @@ from toys import SECOND, Toy
 
 from visioneval.analysis import past_costs as past
 from visioneval.analysis.past_costs import PastCosts, read_past_costs
-from visioneval.engine.calls.estimate import CostEstimate, estimate
-from visioneval.engine.loading import expand, run_labels
+from visioneval.running.calls.estimate import CostEstimate, estimate
+from visioneval.running.loading import expand, run_labels
 from visioneval.suite.load import load_suite
 from visioneval.suite.selection.selection import Selection
 

@@ -22,8 +22,6 @@ from visioneval.analysis.probe.findings import ProbedCell
 from visioneval.analysis.probe.gates import MinDetection, check_gates, exit_code, parse_min_detection
 from visioneval.analysis.probe.rates import rate_of, rates_of, weakest_caught
 from visioneval.cli import app
-from visioneval.engine.cells.measurements import Measurements
-from visioneval.engine.interrupts import Listener
 from visioneval.errors import ClosingError, UsageError
 from visioneval.graders.measures import Measure
 from visioneval.probing import subjects
@@ -34,6 +32,8 @@ from visioneval.probing.damage.subject import CannotPlantError
 from visioneval.probing.prepare import ProbeRequest
 from visioneval.probing.probe import run_probe
 from visioneval.providers.mock.text import font
+from visioneval.running.cells.measurements import Measurements
+from visioneval.running.interrupts import Listener
 from visioneval.settings import run_options
 from visioneval.suite.cases.case import Expect, ExpectText, TestCase
 from visioneval.types import Verdict

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from toys import LOOK, SECOND, Toy
 
-from visioneval.engine.loading import expand, run_labels
-from visioneval.engine.plan import Plan
 from visioneval.errors import SuiteError, UsageError
 from visioneval.records.model import RunInfo, read_info
+from visioneval.running.loading import expand, run_labels
+from visioneval.running.plan import Plan
 from visioneval.suite.load import LoadedSuite, load_suite
 from visioneval.suite.loading.paths import Trust
 from visioneval.suite.selection.selection import Selection
@@ -176,8 +176,8 @@ def test_planned_calls_are_created_lazily(toy: Toy, monkeypatch: pytest.MonkeyPa
 
 
 def test_an_estimate_counts_and_names_missing_outputs(toy: Toy) -> None:
-    from visioneval.engine.calls.estimate import estimate
-    from visioneval.engine.plan import needed_keys
+    from visioneval.running.calls.estimate import estimate
+    from visioneval.running.plan import needed_keys
 
     toy.outputs("images/case0.png")
     models = [

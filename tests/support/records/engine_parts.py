@@ -10,20 +10,20 @@ from zlib import crc32
 
 from PIL import Image
 
-from visioneval.engine.calls.budget import Budget, prices_of
-from visioneval.engine.calls.calls import Calls
-from visioneval.engine.calls.log import CallLog
-from visioneval.engine.calls.throttle import Throttle
-from visioneval.engine.cells.services import Components, RunContext, build_components
-from visioneval.engine.keys import FileHashes, generation_key, grade_key
-from visioneval.engine.loading import Planned, SuiteOptions, load_plan
-from visioneval.engine.plan import Call, Plan
-from visioneval.engine.prepare import describe_run
-from visioneval.engine.sanitize import sanitizer_for
 from visioneval.media.images import sha256
 from visioneval.records.model import Record, RunInfo
 from visioneval.records.questions import QuestionsWriter
 from visioneval.records.writer import RunWriter
+from visioneval.running.calls.budget import Budget, prices_of
+from visioneval.running.calls.calls import Calls
+from visioneval.running.calls.log import CallLog
+from visioneval.running.calls.throttle import Throttle
+from visioneval.running.cells.services import Components, RunContext, build_components
+from visioneval.running.keys import FileHashes, generation_key, grade_key
+from visioneval.running.loading import Planned, SuiteOptions, load_plan
+from visioneval.running.plan import Call, Plan
+from visioneval.running.prepare import describe_run
+from visioneval.running.sanitize import sanitizer_for
 from visioneval.suite.selection.selection import Selection
 
 

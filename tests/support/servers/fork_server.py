@@ -29,7 +29,7 @@ COMMAND = "import runpy; runpy.run_module('visioneval', run_name='__main__', alt
 IMPORTS = (
     "visioneval.api.runs",
     "visioneval.cli.commands.run",
-    "visioneval.engine.runner",
+    "visioneval.running.runner",
     "visioneval.graders.properties.grader",
     "visioneval.graders.rubric.grader",
     "visioneval.providers.gemini.generator",

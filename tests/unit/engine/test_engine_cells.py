@@ -13,13 +13,13 @@ from engine_parts import open_context, planned, record_of
 from record_factory import generated_png
 from toys import Toy
 
-from visioneval.engine.cells.cell import Job, StoredOutput, run_job
-from visioneval.engine.cells.services import Components
-from visioneval.engine.plan import Call
 from visioneval.errors import AuthError, ClosingError, ProviderError, StorageError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.providers.base import Generation, GenerationRequest
 from visioneval.records.model import Fingerprint, GraderRecord, Record
+from visioneval.running.cells.cell import Job, StoredOutput, run_job
+from visioneval.running.cells.services import Components
+from visioneval.running.plan import Call
 from visioneval.types import Status
 
 PNG = generated_png("red")

@@ -10,14 +10,14 @@ from engine_parts import calls_for, open_context, plan_of, planned, recorded
 from toys import Toy
 
 from visioneval.analysis.summary.summary import summarize
-from visioneval.engine.calls.caching.cache import Cache
-from visioneval.engine.calls.estimate import estimate
-from visioneval.engine.cells.measurements import Measurements
-from visioneval.engine.interrupts import Outcome, Progress, run_to_end
-from visioneval.engine.pairs import pairwise_plan
-from visioneval.engine.samples import measure_diversity
 from visioneval.graders.diversity.config import DiversityGrader
 from visioneval.records.diversity import read_diversity
+from visioneval.running.calls.caching.cache import Cache
+from visioneval.running.calls.estimate import estimate
+from visioneval.running.cells.measurements import Measurements
+from visioneval.running.interrupts import Outcome, Progress, run_to_end
+from visioneval.running.pairs import pairwise_plan
+from visioneval.running.samples import measure_diversity
 from visioneval.types import TaskType
 
 SPREAD: dict[str, Any] = {"key": "spread", "type": "diversity"}
@@ -41,7 +41,7 @@ def test_it_is_no_grader_for_the_command_pairwise(toy: Toy) -> None:
 
 
 def test_an_interrupt_leaves_the_remaining_pairs(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("visioneval.engine.samples.processors", lambda: 1)
+    monkeypatch.setattr("visioneval.running.samples.processors", lambda: 1)
     parts = planned(suite(toy))
     with open_context(parts) as context:
         for record in recorded(context.writer.folder, parts.plan):

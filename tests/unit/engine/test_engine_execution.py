@@ -14,20 +14,20 @@ from engine_parts import calls_for, info_of, plan_of, planned
 from record_factory import generated_png
 from toys import Toy
 
-from visioneval.engine import keys as file_hashes
-from visioneval.engine import runner as run_module
-from visioneval.engine.calls.limiters import RateLimitKey
-from visioneval.engine.cells.cell import Job
-from visioneval.engine.cells.services import Components
-from visioneval.engine.interrupts import Interrupt, Listener, Outcome
-from visioneval.engine.keys import FileHashes
-from visioneval.engine.memory import release_memory, unmap_large_blocks
-from visioneval.engine.runner import by_limit_key, every_cell, execute
 from visioneval.errors import AuthError, ProviderError, StorageError
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.providers.base import Generation, GenerationRequest
 from visioneval.records.model import Record, read_records
 from visioneval.records.writer import RunWriter
+from visioneval.running import keys as file_hashes
+from visioneval.running import runner as run_module
+from visioneval.running.calls.limiters import RateLimitKey
+from visioneval.running.cells.cell import Job
+from visioneval.running.cells.services import Components
+from visioneval.running.interrupts import Interrupt, Listener, Outcome
+from visioneval.running.keys import FileHashes
+from visioneval.running.memory import release_memory, unmap_large_blocks
+from visioneval.running.runner import by_limit_key, every_cell, execute
 
 PNG = generated_png("red")
 PRICED: dict[str, Any] = {

@@ -14,10 +14,6 @@ from broken_images import encoded
 from engine_parts import open_context, planned
 from toys import LOOK, SECOND, Toy
 
-from visioneval.engine.calls.asking import raise_if_stopping
-from visioneval.engine.cells.grading import CellGrades, checked_scores, grade
-from visioneval.engine.cells.services import Components
-from visioneval.engine.sanitize import Sanitizer
 from visioneval.errors import (
     AuthError,
     BudgetError,
@@ -31,6 +27,10 @@ from visioneval.errors import (
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.ordered_pool import OrderedPool, in_turn
 from visioneval.providers.base import CellRef, Question, Reply
+from visioneval.running.calls.asking import raise_if_stopping
+from visioneval.running.cells.grading import CellGrades, checked_scores, grade
+from visioneval.running.cells.services import Components
+from visioneval.running.sanitize import Sanitizer
 from visioneval.types import Metric
 
 FINE = Grade(scores={"fine": True, "level": 0.5})

@@ -17,11 +17,6 @@ from record_factory import generated_png
 from toys import Toy
 
 from visioneval.aio import SMALL
-from visioneval.engine import interrupts as loop_module
-from visioneval.engine.calls.caching.cache import Cache
-from visioneval.engine.cells.services import Components
-from visioneval.engine.interrupts import Interrupt, Listener, Outcome
-from visioneval.engine.runner import execute
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import Measure
 from visioneval.media.images import sha256
@@ -29,6 +24,11 @@ from visioneval.ordered_pool import is_any_busy
 from visioneval.providers.base import Generation, GenerationRequest
 from visioneval.records.model import Record, read_records
 from visioneval.records.writer import RunWriter
+from visioneval.running import interrupts as loop_module
+from visioneval.running.calls.caching.cache import Cache
+from visioneval.running.cells.services import Components
+from visioneval.running.interrupts import Interrupt, Listener, Outcome
+from visioneval.running.runner import execute
 
 CELLS = 5
 WAIT_S = 30.0

@@ -13,12 +13,18 @@ from engine_parts import calls_for, info_of, plan_of, planned, record_of, record
 from toys import LOOK, Toy
 
 from visioneval.analysis.run_lookup import read_side
-from visioneval.engine.calls.calls import Calls
-from visioneval.engine.calls.meter import JudgeMeters
-from visioneval.engine.calls.prices import Prices
-from visioneval.engine.cells.services import Components
-from visioneval.engine.interrupts import Progress
-from visioneval.engine.pairs import (
+from visioneval.errors import AuthError, GraderError, ProviderError, UsageError
+from visioneval.graders.base import Choice, GradingContext
+from visioneval.judging.ask import Ask
+from visioneval.providers.base import CellRef, Question, Reply
+from visioneval.records.preferences import Preference, append_preferences, read_preferences
+from visioneval.records.writer import RunWriter
+from visioneval.running.calls.calls import Calls
+from visioneval.running.calls.meter import JudgeMeters
+from visioneval.running.calls.prices import Prices
+from visioneval.running.cells.services import Components
+from visioneval.running.interrupts import Progress
+from visioneval.running.pairs import (
     Matchup,
     Matchups,
     PairwiseResult,
@@ -30,14 +36,8 @@ from visioneval.engine.pairs import (
     pair_runs,
     pairwise_plan,
 )
-from visioneval.engine.plan import Plan
-from visioneval.engine.sanitize import sanitizer_for
-from visioneval.errors import AuthError, GraderError, ProviderError, UsageError
-from visioneval.graders.base import Choice, GradingContext
-from visioneval.judging.ask import Ask
-from visioneval.providers.base import CellRef, Question, Reply
-from visioneval.records.preferences import Preference, append_preferences, read_preferences
-from visioneval.records.writer import RunWriter
+from visioneval.running.plan import Plan
+from visioneval.running.sanitize import sanitizer_for
 from visioneval.suite.entries.limits import Price
 from visioneval.types import Output
 

@@ -10,10 +10,14 @@ import pytest
 from engine_parts import calls_for, plan_of
 from toys import LOOK, Toy
 
-from visioneval.engine.calls.calls import Calls, Reuse
-from visioneval.engine.cells.services import Components
-from visioneval.engine.plan import Plan
-from visioneval.engine.questions import (
+from visioneval.errors import AuthError, BudgetError, GraderError, ProviderError, StorageError, UsageError
+from visioneval.judging.ask import Ask
+from visioneval.providers.base import CellRef, Question, Reply
+from visioneval.records.questions import PromptQuestions, prompt_sha256
+from visioneval.running.calls.calls import Calls, Reuse
+from visioneval.running.cells.services import Components
+from visioneval.running.plan import Plan
+from visioneval.running.questions import (
     PromptResult,
     QuestionsOutcome,
     asker,
@@ -22,10 +26,6 @@ from visioneval.engine.questions import (
     prompt_tasks,
     question_plan,
 )
-from visioneval.errors import AuthError, BudgetError, GraderError, ProviderError, StorageError, UsageError
-from visioneval.judging.ask import Ask
-from visioneval.providers.base import CellRef, Question, Reply
-from visioneval.records.questions import PromptQuestions, prompt_sha256
 from visioneval.suite.cases.case import TestCase
 from visioneval.templates.render import Templates
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from scripted_judge import ScriptedJudge, context
 
-from visioneval.engine.cells.services import SingleFlight
 from visioneval.errors import GraderError, ProviderError
 from visioneval.graders.base import Grade
 from visioneval.graders.gecko.config import GeckoGrader
@@ -19,6 +18,7 @@ from visioneval.graders.gecko.making import options_digest
 from visioneval.providers.base import Reply
 from visioneval.records.keys import digest
 from visioneval.records.questions import PromptQuestions, QuestionsWriter
+from visioneval.running.cells.services import SingleFlight
 
 DOG = {"id": "dog", "question": "Is there a dog?", "type": "animal"}
 RED = {"id": "red", "question": "Which colour is the dog?", "choices": ["blue", "red"], "answer": "red",

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 import pytest
 
 from visioneval.aio import gather_all
-from visioneval.engine.calls.budget import Budget
-from visioneval.engine.calls.calls import Calls
-from visioneval.engine.calls.log import CallLog
-from visioneval.engine.calls.prices import Prices
-from visioneval.engine.calls.throttle import Throttle
-from visioneval.engine.interrupts import Outcome, Progress, run_to_end
 from visioneval.garbage import collect_new_objects, collect_seldom
+from visioneval.running.calls.budget import Budget
+from visioneval.running.calls.calls import Calls
+from visioneval.running.calls.log import CallLog
+from visioneval.running.calls.prices import Prices
+from visioneval.running.calls.throttle import Throttle
+from visioneval.running.interrupts import Outcome, Progress, run_to_end
 
 
 @pytest.fixture(autouse=True)

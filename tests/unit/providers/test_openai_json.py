@@ -7,8 +7,8 @@ import math
 import httpx2
 import pytest
 
-from visioneval.engine.calls.prices import checked_usage
 from visioneval.providers.openai.connection import flat_usage, read_json
+from visioneval.running.calls.prices import checked_usage
 
 
 def answer(body: bytes) -> httpx2.Response:

@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from visioneval.engine.calls.attempts import PricedAttempts
-from visioneval.engine.calls.budget import Budget, CallSize
-from visioneval.engine.calls.limiters import RateLimitKey
-from visioneval.engine.calls.log import CallLog
-from visioneval.engine.calls.prices import Prices
-from visioneval.engine.calls.throttle import Tries
 from visioneval.errors import BudgetError, ProviderError
 from visioneval.providers.base import Generation
+from visioneval.running.calls.attempts import PricedAttempts
+from visioneval.running.calls.budget import Budget, CallSize
+from visioneval.running.calls.limiters import RateLimitKey
+from visioneval.running.calls.log import CallLog
+from visioneval.running.calls.prices import Prices
+from visioneval.running.calls.throttle import Tries
 from visioneval.suite.entries.limits import Price
 
 KEY = RateLimitKey("openai", "painter", "generate")

@@ -8,7 +8,9 @@ import pytest
 from engine_parts import plan_of
 from toys import LOOK, Toy
 
-from visioneval.engine.calls.budget import (
+from visioneval.providers.base import AddressPart, ImagePart, Question, Tool, ToolCall, Turn, VideoPart
+from visioneval.providers.openai.config import OpenAIJudge
+from visioneval.running.calls.budget import (
     ANSWER_TOKENS,
     FRAME_TOKENS,
     GENERATED_TOKENS,
@@ -22,10 +24,8 @@ from visioneval.engine.calls.budget import (
     prices_of,
     question_size,
 )
-from visioneval.engine.calls.estimate import estimate
-from visioneval.engine.calls.limiters import RateLimitKey
-from visioneval.providers.base import AddressPart, ImagePart, Question, Tool, ToolCall, Turn, VideoPart
-from visioneval.providers.openai.config import OpenAIJudge
+from visioneval.running.calls.estimate import estimate
+from visioneval.running.calls.limiters import RateLimitKey
 
 OPENAI: dict[str, Any] = {"provider": "openai", "label": "m", "params": {"model": "gpt-image-2"}}
 JUDGE: dict[str, Any] = {"provider": "openai", "model": "gpt-5.4"}

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from visioneval.engine.calls.budget import Budget
-from visioneval.engine.calls.calls import Calls
-from visioneval.engine.calls.log import CallLog
-from visioneval.engine.calls.prices import Prices
-from visioneval.engine.calls.throttle import Throttle
-from visioneval.engine.interrupts import OPEN_FILES, Interrupt, Outcome, Progress, run_to_end
 from visioneval.errors import AuthError, BudgetError, StorageError
+from visioneval.running.calls.budget import Budget
+from visioneval.running.calls.calls import Calls
+from visioneval.running.calls.log import CallLog
+from visioneval.running.calls.prices import Prices
+from visioneval.running.calls.throttle import Throttle
+from visioneval.running.interrupts import OPEN_FILES, Interrupt, Outcome, Progress, run_to_end
 
 Work = Callable[[], Coroutine[Any, Any, Outcome]]
 Runner = Callable[..., Outcome]

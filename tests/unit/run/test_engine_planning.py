@@ -9,7 +9,10 @@ import pytest
 from engine_parts import info_of, plan_of, planned
 from toys import Toy
 
-from visioneval.engine.loading import (
+from visioneval.errors import RunFormatError, SuiteError, UsageError
+from visioneval.records.model import RunInfo
+from visioneval.records.writer import RunWriter
+from visioneval.running.loading import (
     Planned,
     SuiteOptions,
     check_same_suite,
@@ -19,9 +22,6 @@ from visioneval.engine.loading import (
     load_stored_plan,
     secrets_to_give,
 )
-from visioneval.errors import RunFormatError, SuiteError, UsageError
-from visioneval.records.model import RunInfo
-from visioneval.records.writer import RunWriter
 from visioneval.suite.selection.selection import Selection
 
 SECRET = "hunter2-hunter2"

@@ -10,10 +10,13 @@ import pytest
 from engine_parts import info_of, planned, recorded
 from toys import SECOND, Toy
 
-from visioneval.engine.calls.calls import Reuse
-from visioneval.engine.calls.settings import CallSettings
-from visioneval.engine.loading import Planned, SuiteOptions
-from visioneval.engine.prepare import (
+from visioneval.errors import BudgetError, UsageError
+from visioneval.records.model import Record, read_info, read_records
+from visioneval.records.writer import RunWriter
+from visioneval.running.calls.calls import Reuse
+from visioneval.running.calls.settings import CallSettings
+from visioneval.running.loading import Planned, SuiteOptions
+from visioneval.running.prepare import (
     PreparedRun,
     RunOptions,
     RunToGrade,
@@ -22,9 +25,6 @@ from visioneval.engine.prepare import (
     prepare_grading,
     prepare_run,
 )
-from visioneval.errors import BudgetError, UsageError
-from visioneval.records.model import Record, read_info, read_records
-from visioneval.records.writer import RunWriter
 from visioneval.suite.selection.selection import Selection
 
 OPENAI: dict[str, Any] = {"models": [{"provider": "openai", "label": "m", "params": {"model": "gpt-image-2"}}]}

@@ -12,8 +12,8 @@ from engine_parts import info_of, planned
 from toys import Toy
 
 from visioneval import __version__
-from visioneval.engine.loading import Planned
-from visioneval.engine.prepare import describe_run, new_run_id, now, resumed_info
+from visioneval.running.loading import Planned
+from visioneval.running.prepare import describe_run, new_run_id, now, resumed_info
 from visioneval.suite.load import HIDDEN
 from visioneval.suite.selection.selection import Selection
 

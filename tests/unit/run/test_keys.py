@@ -11,10 +11,10 @@ import pytest
 from engine_parts import plan_of
 from toys import LOOK, SECOND, Toy
 
-from visioneval.engine.keys import generation_key, grade_key
-from visioneval.engine.plan import Call
 from visioneval.errors import UsageError
 from visioneval.records.keys import changed_parts
+from visioneval.running.keys import generation_key, grade_key
+from visioneval.running.plan import Call
 from visioneval.suite.selection.selection import Selection, check_selection, selected
 from visioneval.types import CaseFiles
 

@@ -116,8 +116,8 @@ def compare(
     from visioneval.api.comparisons import ComparisonRequest, compare_named
     from visioneval.cli.progress import ProgressCounts, print_traceback
     from visioneval.cli.reports import check_reports
-    from visioneval.engine.interrupts import Listener
     from visioneval.records.model import Record
+    from visioneval.running.interrupts import Listener
     from visioneval.settings import run_options
 
     flags = {

@@ -91,9 +91,9 @@ def probe(
     """
     from visioneval.cli.progress import print_traceback
     from visioneval.cli.reports import check_reports
-    from visioneval.engine.interrupts import Listener
     from visioneval.probing.prepare import ProbeRequest
     from visioneval.probing.probe import run_probe
+    from visioneval.running.interrupts import Listener
     from visioneval.settings import run_options
 
     request = ProbeRequest(

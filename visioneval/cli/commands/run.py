@@ -15,8 +15,8 @@ from visioneval.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from visioneval.api.runs import Run
-    from visioneval.engine.loading import Planned
-    from visioneval.engine.prepare import RunOptions
+    from visioneval.running.loading import Planned
+    from visioneval.running.prepare import RunOptions
 
 
 @bounded(*bounds.ALL)
@@ -86,7 +86,7 @@ def run(
 
     Each suite becomes one run; the exit code is the most severe one. All suites are checked first.
     """
-    from visioneval.engine.prepare import plan_runs
+    from visioneval.running.prepare import plan_runs
     from visioneval.settings import run_options
 
     if dry_run and (as_json or any(value is not None for value in (run_id, note, junit, markdown))):

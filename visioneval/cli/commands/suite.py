@@ -34,8 +34,8 @@ def validate(
     """Check suites. Prints all problems at once, as file:line:column."""
     from visioneval.api.suites import check_suite
     from visioneval.cli.problem_formats import github_annotations, problems_json, valid_lines
-    from visioneval.engine.sanitize import Sanitizer
     from visioneval.errors import ExitCode, Problem, SuiteError, UsageError, did_you_mean
+    from visioneval.running.sanitize import Sanitizer
     from visioneval.settings import run_options
 
     if form not in (formats := ("text", "json", "github")):
@@ -126,8 +126,8 @@ def plan(
     """Show what a run would do and cost. Makes no calls and writes nothing."""
     from visioneval.api.runs import detect_options, estimate_plan
     from visioneval.cli.plan_table import plan_json, print_plan
-    from visioneval.engine.loading import load_plans
-    from visioneval.engine.sizes import size_notes
+    from visioneval.running.loading import load_plans
+    from visioneval.running.sizes import size_notes
     from visioneval.settings import run_options
 
     settings = run_options(

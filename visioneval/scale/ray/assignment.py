@@ -10,12 +10,12 @@ from hashlib import sha256
 from pathlib import Path
 
 from visioneval import __version__, bounds
-from visioneval.engine.calls.settings import CallSettings
-from visioneval.engine.cells.services import RunContext
-from visioneval.engine.plan import Plan
 from visioneval.extras import PACKAGES
 from visioneval.records.stores.locations import cache_url, copies_of
 from visioneval.records.stores.segments import OUTPUTS
+from visioneval.running.calls.settings import CallSettings
+from visioneval.running.cells.services import RunContext
+from visioneval.running.plan import Plan
 from visioneval.scale.ray.messages import Assignment, Probe
 from visioneval.types import TaskType
 

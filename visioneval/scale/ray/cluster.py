@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from visioneval.engine.calls.settings import CallSettings
-from visioneval.engine.cells.services import RunContext
-from visioneval.engine.interrupts import Listener, Progress
-from visioneval.engine.prepare import ClusterOptions
-from visioneval.engine.runner import Jobs
 from visioneval.errors import UsageError
 from visioneval.extras import install_command
 from visioneval.processors import processors
+from visioneval.running.calls.settings import CallSettings
+from visioneval.running.cells.services import RunContext
+from visioneval.running.interrupts import Listener, Progress
+from visioneval.running.prepare import ClusterOptions
+from visioneval.running.runner import Jobs
 
 CONNECT_S = 5.0
 """How long an address may take to accept a connection."""

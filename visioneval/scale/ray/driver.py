@@ -10,13 +10,13 @@ import ray
 from ray.exceptions import RayActorError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from visioneval.engine.calls.budget import paid_configs
-from visioneval.engine.calls.settings import CallSettings
-from visioneval.engine.cells.services import RunContext
-from visioneval.engine.interrupts import Listener, Progress
-from visioneval.engine.runner import CELLS_PER_CALL, STATUS_INTERVAL_S, Jobs
 from visioneval.errors import AuthError, BudgetError, ClosingError, QuotaError, StoppedError, StorageError, UsageError
 from visioneval.records.stores.lookup import fetch_outputs
+from visioneval.running.calls.budget import paid_configs
+from visioneval.running.calls.settings import CallSettings
+from visioneval.running.cells.services import RunContext
+from visioneval.running.interrupts import Listener, Progress
+from visioneval.running.runner import CELLS_PER_CALL, STATUS_INTERVAL_S, Jobs
 from visioneval.scale.ray.assignment import assign, written_probes
 from visioneval.scale.ray.job_queue import JobQueue, shards
 from visioneval.scale.ray.messages import Assignment, JobResult, LimitsStatus, QueuedJob, WorkerReport

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
 
-from visioneval.engine.cells.cell import Job
-from visioneval.engine.plan import Plan
-from visioneval.engine.runner import Jobs
+from visioneval.running.cells.cell import Job
+from visioneval.running.plan import Plan
+from visioneval.running.runner import Jobs
 from visioneval.scale.ray.messages import QueuedJob
 from visioneval.suite.selection.shards import case_groups
 

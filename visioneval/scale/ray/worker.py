@@ -15,12 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from visioneval import __version__, bounds
-from visioneval.engine.calls.settings import open_calls
-from visioneval.engine.cells.cell import Job
-from visioneval.engine.cells.services import RunContext, build_components
-from visioneval.engine.interrupts import Listener, Progress, allow_open_files
-from visioneval.engine.memory import unmap_large_blocks
-from visioneval.engine.runner import finish_job, open_context, trim_memory
 from visioneval.errors import AuthError, QuotaError, StorageError, UsageError, VisionEvalError
 from visioneval.extras import install_command
 from visioneval.records.model import Record
@@ -28,6 +22,12 @@ from visioneval.records.questions import PromptQuestions, QuestionsWriter
 from visioneval.records.stores.locations import cache_folder
 from visioneval.records.writer import OutputWriter
 from visioneval.registry import describe_user_error
+from visioneval.running.calls.settings import open_calls
+from visioneval.running.cells.cell import Job
+from visioneval.running.cells.services import RunContext, build_components
+from visioneval.running.interrupts import Listener, Progress, allow_open_files
+from visioneval.running.memory import unmap_large_blocks
+from visioneval.running.runner import finish_job, open_context, trim_memory
 from visioneval.scale.ray.leases import Leases, leased
 from visioneval.scale.ray.messages import (
     Assignment,

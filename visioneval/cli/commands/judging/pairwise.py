@@ -14,7 +14,7 @@ from visioneval.cli.bound_flags import bounded
 from visioneval.defaults import MAX_CONCURRENCY, RUNS
 
 if TYPE_CHECKING:
-    from visioneval.engine.pairs import PairwiseResult
+    from visioneval.running.pairs import PairwiseResult
 
 SIDE = "Path, ID, unique prefix or 'latest'; RUN@LABEL for model runs (globs)."
 
@@ -57,8 +57,8 @@ def pairwise(
     """
     from visioneval.analysis.compare.preferences import never_asked_pairs
     from visioneval.api.comparisons import judge_pairs, plan_pairs
-    from visioneval.engine.interrupts import Listener
     from visioneval.report.outcome import never_asked_text
+    from visioneval.running.interrupts import Listener
     from visioneval.settings import run_options
 
     settings = run_options(

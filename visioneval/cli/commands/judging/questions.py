@@ -14,7 +14,7 @@ from visioneval.defaults import RUNS
 from visioneval.errors import UsageError
 
 if TYPE_CHECKING:
-    from visioneval.engine.questions import PromptResult
+    from visioneval.running.questions import PromptResult
 
 
 @bounded(*bounds.ALL)
@@ -37,12 +37,12 @@ def questions(
 
     visioneval questions suite.yaml -o questions.yaml
     """
-    from visioneval.engine.calls.settings import check_budget, open_calls
-    from visioneval.engine.cells.services import build_components
-    from visioneval.engine.loading import load_plan
-    from visioneval.engine.questions import asker, entries, make_questions, question_plan
     from visioneval.report.files import open_output
     from visioneval.report.terminal.questions import pinned_yaml
+    from visioneval.running.calls.settings import check_budget, open_calls
+    from visioneval.running.cells.services import build_components
+    from visioneval.running.loading import load_plan
+    from visioneval.running.questions import asker, entries, make_questions, question_plan
     from visioneval.settings import run_options
 
     if output is not None and output.exists():
