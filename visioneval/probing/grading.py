@@ -26,11 +26,11 @@ from visioneval.records.writer import RunWriter
 from visioneval.rules import parse_rule
 from visioneval.running.calls.settings import CallSettings, check_budget, check_session, open_calls
 from visioneval.running.cells.cell import StoredOutput, regrade_output
-from visioneval.running.cells.services import RunContext, build_components
+from visioneval.running.cells.services import Services, build_components
 from visioneval.running.interrupts import Listener, Outcome, Progress, run_to_end
 from visioneval.running.plan import Call
 from visioneval.running.prepare import describe_run, now
-from visioneval.running.runner import open_context
+from visioneval.running.runner import open_services
 from visioneval.types import Status, Verdict
 
 OUTPUTS_AT_ONCE = 2
@@ -82,7 +82,7 @@ def measure(prepared: PreparedProbe, settings: CallSettings, listener: Listener)
 
             async def work() -> Outcome:
                 nonlocal never_asked
-                with open_context(prepared.plan, components, writer, calls, listener) as context:
+                with open_services(prepared.plan, components, writer, calls, listener) as context:
                     progress.measurements = context.measurements
                     prober = _Prober(prepared, context, progress, listener, changes)
                     await prober.run()
@@ -105,7 +105,7 @@ class _Prober:
     def __init__(
         self,
         prepared: PreparedProbe,
-        context: RunContext,
+        context: Services,
         progress: Progress,
         listener: Listener,
         results: list[ProbedChange],

@@ -27,14 +27,14 @@ from visioneval.running.calls.calls import Calls
 from visioneval.running.calls.limiters import RateLimitKey, generation_limit_key
 from visioneval.running.calls.settings import CallSettings, budget_of, check_budget, check_session, open_calls
 from visioneval.running.cells.cell import Job
-from visioneval.running.cells.services import Components, RunContext, build_components, missing_keys
+from visioneval.running.cells.services import Components, Services, build_components, missing_keys
 from visioneval.running.cells.turns import call_on_records, is_edit_of
 from visioneval.running.interrupts import Listener, Outcome, Progress, run_to_end
 from visioneval.running.keys import FileHashes, HashOf, generation_key, grade_key
 from visioneval.running.loading import SuiteOptions, load_stored_plan
 from visioneval.running.plan import Call, Plan
 from visioneval.running.prepare import RunOptions
-from visioneval.running.runner import CELLS_PER_CALL, finish_job, open_context
+from visioneval.running.runner import CELLS_PER_CALL, finish_job, open_services
 from visioneval.suite.selection.selection import Selection, narrowed_further
 from visioneval.types import MUST_PASS, Score, Verdict
 
@@ -191,13 +191,13 @@ def _generate(
     progress = Progress(calls)
 
     async def generate() -> Outcome:
-        with open_context(plan, components, writer, calls, listener) as context:
-            progress.measurements = context.measurements
+        with open_services(plan, components, writer, calls, listener) as services:
+            progress.measurements = services.measurements
             async with asyncio.TaskGroup() as group:
                 for limit_key, items in _by_limit_key(samples).items():
                     queue = iter(items)
                     for _ in range(min(calls.throttle.max_calls(limit_key) * CELLS_PER_CALL, len(items))):
-                        group.create_task(_decide(queue, progress, context, listener))
+                        group.create_task(_decide(queue, progress, services, listener))
         progress.check()
         return Outcome(not any(item.needed for item in samples), progress.out_of_budget)
 
@@ -212,7 +212,7 @@ def _by_limit_key(samples: Sequence[CaseSamples]) -> dict[RateLimitKey, list[Cas
     return by_key
 
 
-async def _decide(queue: Iterator[CaseSamples], progress: Progress, context: RunContext, listener: Listener) -> None:
+async def _decide(queue: Iterator[CaseSamples], progress: Progress, services: Services, listener: Listener) -> None:
     """Takes one case after the other, and generates rounds of samples until it is decided."""
     for item in queue:
 
@@ -222,7 +222,7 @@ async def _decide(queue: Iterator[CaseSamples], progress: Progress, context: Run
 
         adding = replace(listener, record=add)
         while not progress.is_over and (jobs := list(item.jobs())):
-            await asyncio.gather(*(finish_job(job, progress, context, adding) for job in jobs))
+            await asyncio.gather(*(finish_job(job, progress, services, adding) for job in jobs))
         if progress.is_over:
             return
 

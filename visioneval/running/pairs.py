@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -21,16 +20,15 @@ from visioneval.analysis.sides import Side
 from visioneval.counted import count_of
 from visioneval.errors import NEVER_ASKED, ExitCode, GraderError, ImageError, ProviderError, StoppedError, UsageError
 from visioneval.graders.base import GradingContext, PairGrader
-from visioneval.judging.ask import Ask
 from visioneval.media import images
 from visioneval.providers.base import CellRef, Question
 from visioneval.records.files.links import is_inside
 from visioneval.records.model import Record, read_info, read_records
 from visioneval.records.preferences import ORDERS, Preference, PreferenceKey, append_preferences, read_preferences
 from visioneval.registry import GRADERS, config_of
-from visioneval.running.calls.asking import ask_judge
 from visioneval.running.calls.attempts import describe_error
 from visioneval.running.calls.calls import Calls
+from visioneval.running.calls.judges import Judges
 from visioneval.running.calls.limiters import judge_limit_key
 from visioneval.running.calls.meter import JudgeMeters, Meter
 from visioneval.running.calls.settings import CallSettings, check_budget, check_session, open_calls
@@ -104,6 +102,11 @@ class PairwiseSession:
     def judge(self, name: str) -> BaseJudge:
         """The config of one of its judges in the suite."""
         return self.plan.suite.judges[name]
+
+    @property
+    def judges(self) -> Judges:
+        """The judges of the suite."""
+        return Judges(self.plan.suite.judges, self.components.judges, self.calls)
 
     def template_sha256(self, call: Call) -> str:
         """The hash of the templates that ask about a pair of a case."""
@@ -217,10 +220,11 @@ async def _judge_pair(session: PairwiseSession, judge: str, matchup: Matchup, fi
     reason = error = extra_keys = read = None
     kind = None
     meter = Meter(whole=session.meters.of(judge))
+    about = CellRef(matchup.call.case.id, matchup.b.name, matchup.sample)
     try:
         async with limit:
             question = await asyncio.to_thread(_question, session, judge, matchup, first)
-            choice = await session.grader.choose(_judge_asker(session, judge, matchup, meter), question)
+            choice = await session.grader.choose(lambda asked: session.judges.ask(judge, asked, about, meter), question)
         second: Literal["a", "b"] = "b" if first == "a" else "a"
         answers: Mapping[str, Literal["a", "b", "tie"]] = {"first": first, "second": second, "tie": "tie"}
         answer, reason = answers[choice.answer], session.sanitizer.text(choice.reason)
@@ -293,11 +297,6 @@ def _check_unchanged(image: Output) -> None:
         raise GraderError(f"{image.path.name}: cannot be read: {error.strerror}") from None
     if images.sha256(data) != image.sha256:
         raise GraderError(f"{image.path.name}: was changed after it was generated")
-
-
-def _judge_asker(session: PairwiseSession, name: str, matchup: Matchup, meter: Meter) -> Ask:
-    about = CellRef(matchup.call.case.id, matchup.b.name, matchup.sample)
-    return partial(ask_judge, session.calls, name, session.judge(name), session.components.judges[name], about, meter)
 
 
 PairKey = tuple[str, int, str, str]

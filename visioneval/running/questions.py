@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import cast
 
 from visioneval.errors import ExitCode, GraderError, ProviderError, UsageError
 from visioneval.graders.base import QuestionMaker
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.records.questions import PromptQuestions
-from visioneval.running.calls.asking import ask_judge
 from visioneval.running.calls.calls import Calls
+from visioneval.running.calls.judges import Judges
 from visioneval.running.calls.meter import Meter
 from visioneval.running.cells.services import Components
 from visioneval.running.interrupts import Outcome, Progress, run_to_end
@@ -22,8 +21,6 @@ from visioneval.running.sanitize import sanitizer_for
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader
 
-AskAbout = Callable[[str, Question, CellRef], Awaitable[Reply]]
-"""Asks a judge by its key. Raises ``ProviderError``, and ``AuthError`` if the API key is refused."""
 AT_ONCE = 8
 
 
@@ -92,14 +89,14 @@ def prompt_tasks(plan: Plan) -> list[PromptTask]:
 
 
 def make_questions(
-    plan: Plan, components: Components, ask: AskAbout, calls: Calls, on_result: OnResult, say: Callable[[str], None]
+    plan: Plan, components: Components, calls: Calls, on_result: OnResult, say: Callable[[str], None]
 ) -> QuestionsOutcome:
     """Generates the questions of every prompt. Calls ``on_result`` with each result.
 
     The first interrupt lets running prompts finish, the second cancels them. Raises ``AuthError`` and
     ``StorageError`` after the calls in flight have ended.
     """
-    tasks = prompt_tasks(plan)
+    tasks, judges = prompt_tasks(plan), Judges(plan.suite.judges, components.judges, calls)
     results: dict[int, PromptResult] = {}
     turns = iter(enumerate(tasks))
     progress = Progress(calls)
@@ -107,7 +104,7 @@ def make_questions(
     async def pull() -> None:
         for index, task in turns:
             try:
-                results[index] = await _make_for_prompt(plan, components, task, ask)
+                results[index] = await _make_for_prompt(plan, components, task, judges)
                 on_result(results[index])
             except Exception as error:
                 progress.leave(error)
@@ -126,28 +123,17 @@ def make_questions(
     return QuestionsOutcome([results[index] for index in sorted(results)], complete, calls.budget.refusal)
 
 
-async def _make_for_prompt(plan: Plan, components: Components, task: PromptTask, ask: AskAbout) -> PromptResult:
+async def _make_for_prompt(plan: Plan, components: Components, task: PromptTask, judges: Judges) -> PromptResult:
     case, maker = task.cases[0], cast("QuestionMaker", components.graders[task.grader.key])
-    about = CellRef(case.id, "", 0)
-    ask_about_case = partial(_ask_about, ask, task.grader.judge_names[0], about)
+    name, about = task.grader.judge_names[0], CellRef(case.id, "", 0)
+
+    async def ask(question: Question) -> Reply:
+        return await judges.ask(name, question, about, Meter())
+
     try:
-        return PromptResult(task, await maker.make_questions(case, task.prompt, ask_about_case, plan.templates))
+        return PromptResult(task, await maker.make_questions(case, task.prompt, ask, plan.templates))
     except (GraderError, ProviderError) as error:
         return PromptResult(task, error=sanitizer_for(plan).text(error))
-
-
-async def _ask_about(ask: AskAbout, judge: str, about: CellRef, question: Question) -> Reply:
-    return await ask(judge, question, about)
-
-
-def asker(plan: Plan, components: Components, calls: Calls) -> AskAbout:
-    """Asks the judges of a run, or returns cached answers."""
-
-    async def ask(judge: str, question: Question, about: CellRef) -> Reply:
-        config = plan.suite.judges[judge]
-        return await ask_judge(calls, judge, config, components.judges[judge], about, Meter(), question)
-
-    return ask
 
 
 def entries(results: Sequence[PromptResult]) -> list[tuple[str, tuple[str, ...], PromptQuestions]]:

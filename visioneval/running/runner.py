@@ -15,7 +15,7 @@ from visioneval.running.calls.calls import Calls
 from visioneval.running.calls.limiters import RateLimitKey, generation_limit_key
 from visioneval.running.cells.cell import Job, run_job
 from visioneval.running.cells.measurements import Measurements
-from visioneval.running.cells.services import Components, RunContext
+from visioneval.running.cells.services import Components, Services
 from visioneval.running.interrupts import Listener, Outcome, Progress, run_to_end
 from visioneval.running.keys import FileHashes
 from visioneval.running.memory import TRIM_INTERVAL_S, release_memory
@@ -37,18 +37,18 @@ def every_cell(plan: Plan) -> Iterator[Job]:
     return (Job.of_turns([Job(call, call.samples) for call in turns]) for turns in plan.chains())
 
 
-async def run_cells_here(context: RunContext, jobs: Jobs, progress: Progress, listener: Listener) -> bool:
+async def run_cells_here(services: Services, jobs: Jobs, progress: Progress, listener: Listener) -> bool:
     """Runs the jobs in this process. Returns whether any are left."""
-    calls, plan = context.calls, context.plan
+    calls, plan = services.calls, services.plan
     jobs_by_key = [(limit_key, jobs(part)) for limit_key, part in by_limit_key(plan).items()]
     async with _reporting(calls, listener), asyncio.TaskGroup() as group:
         for limit_key, key_jobs in jobs_by_key:
             for _ in range(min(calls.throttle.max_calls(limit_key) * CELLS_PER_CALL, plan.cells)):
-                group.create_task(_run_worker(key_jobs, progress, context, listener))
+                group.create_task(_run_worker(key_jobs, progress, services, listener))
     return any(next(key_jobs, None) is not None for _, key_jobs in jobs_by_key)
 
 
-RunCells = Callable[[RunContext, Jobs, Progress, Listener], Awaitable[bool]]
+RunCells = Callable[[Services, Jobs, Progress, Listener], Awaitable[bool]]
 """Runs the jobs of a run and appends their records, here or elsewhere. Returns whether any are left."""
 
 
@@ -69,13 +69,13 @@ def execute(
     progress = Progress(calls)
 
     async def run_all() -> Outcome:
-        with open_context(plan, components, writer, calls, listener) as context:
-            progress.measurements = context.measurements
-            is_left = await run_cells(context, jobs, progress, listener)
+        with open_services(plan, components, writer, calls, listener) as services:
+            progress.measurements = services.measurements
+            is_left = await run_cells(services, jobs, progress, listener)
             progress.check()
             if not is_left and not progress.left:
                 async with _reporting(calls, listener):
-                    await _compare_pairs(context, progress, listener)
+                    await _compare_pairs(services, progress, listener)
                 progress.check()
             out_of_budget = progress.out_of_budget or calls.budget.refused > 0  # includes refused judge calls
             if calls.budget.refusal is not None:
@@ -86,17 +86,17 @@ def execute(
 
 
 @contextlib.contextmanager
-def open_context(
+def open_services(
     plan: Plan,
     components: Components,
     writer: OutputWriter,
     calls: Calls,
     listener: Listener,
     open_questions: Callable[[Path], QuestionsWriter] = QuestionsWriter,
-) -> Iterator[RunContext]:
+) -> Iterator[Services]:
     """What the jobs of a plan share. Writes the run's new questions at the end."""
     with contextlib.closing(open_questions(writer.folder)) as questions:
-        yield RunContext(
+        yield Services(
             plan,
             components,
             calls,
@@ -118,24 +118,24 @@ def by_limit_key(plan: Plan) -> dict[RateLimitKey, Plan]:
     return {limit_key: replace(plan, runs=runs) for limit_key, runs in runs_by_key.items()}
 
 
-async def _run_worker(jobs: Iterator[Job], progress: Progress, context: RunContext, listener: Listener) -> None:
+async def _run_worker(jobs: Iterator[Job], progress: Progress, services: Services, listener: Listener) -> None:
     """One worker. All workers of a rate-limit key share the iterator, so that jobs are created on demand."""
     for job in jobs:
-        await finish_job(job, progress, context, listener)
+        await finish_job(job, progress, services, listener)
         if progress.is_over:
             return
 
 
-async def finish_job(job: Job, progress: Progress, context: RunContext, listener: Listener) -> None:
+async def finish_job(job: Job, progress: Progress, services: Services, listener: Listener) -> None:
     """Runs a job and writes its records. Errors stop the run.
 
     Records are written in the event loop's thread: they are small and must not queue behind image processing. A
     failed write does not end the job, because its calls in flight are paid for.
     """
     try:
-        async for record in run_job(job, context):
+        async for record in run_job(job, services):
             try:
-                context.writer.append(record)
+                services.writer.append(record)
                 listener.record(record)
             except Exception as error:
                 progress.leave(error)
@@ -143,28 +143,28 @@ async def finish_job(job: Job, progress: Progress, context: RunContext, listener
         progress.leave(error)
 
 
-async def _compare_pairs(context: RunContext, progress: Progress, listener: Listener) -> None:
+async def _compare_pairs(services: Services, progress: Progress, listener: Listener) -> None:
     """Runs the graders that compare pairs of images, after all cells are done."""
-    for config in context.plan.suite.graders:
+    for config in services.plan.suite.graders:
         if config.judges_pairs:
-            listener.note(await _judge_pairs(context, config, progress))
-        elif config.compares_samples and config.key in context.components.graders:
-            listener.note(await measure_diversity(context, config, progress))
+            listener.note(await _judge_pairs(services, config, progress))
+        elif config.compares_samples and config.key in services.components.graders:
+            listener.note(await measure_diversity(services, config, progress))
 
 
-async def _judge_pairs(context: RunContext, config: BaseGrader, progress: Progress) -> str:
+async def _judge_pairs(services: Services, config: BaseGrader, progress: Progress) -> str:
     session = PairwiseSession(
-        context.plan,
+        services.plan,
         config,
-        context.components,
-        context.calls,
-        context.writer.folder,
-        context.sanitizer,
-        context.image_cache,
-        debug=context.debug,
+        services.components,
+        services.calls,
+        services.writer.folder,
+        services.sanitizer,
+        services.image_cache,
+        debug=services.debug,
     )
-    records = read_records(context.writer.folder)
-    matchups = await asyncio.to_thread(matchups_within, context.plan, config, records, context.writer.folder)
+    records = read_records(services.writer.folder)
+    matchups = await asyncio.to_thread(matchups_within, services.plan, config, records, services.writer.folder)
     await judge_matchups(session, matchups.pairs, progress)
     return f"{config.key}: {matchups}; {session.meters}"
 

@@ -17,7 +17,7 @@ from visioneval.records.diversity import CaseDiversity, update_diversity
 from visioneval.records.model import Record, read_records
 from visioneval.running.calls.attempts import describe_error
 from visioneval.running.calls.meter import Meter
-from visioneval.running.cells.services import RunContext
+from visioneval.running.cells.services import Services
 from visioneval.running.interrupts import Progress
 from visioneval.running.pairs import contender
 from visioneval.running.plan import Plan
@@ -64,17 +64,17 @@ class SampleGroup:
         )
 
 
-async def measure_diversity(context: RunContext, config: BaseGrader, progress: Progress) -> str:
+async def measure_diversity(services: Services, config: BaseGrader, progress: Progress) -> str:
     """Measures all pairs of samples of the plan, and stores the cases whose pairs are all measured.
 
     Returns a note for the user. An early end is reported in ``progress``.
     """
-    folder, meter = context.writer.folder, Meter()
-    groups = await asyncio.to_thread(sample_groups, context.plan, config, read_records(folder), folder)
+    folder, meter = services.writer.folder, Meter()
+    groups = await asyncio.to_thread(sample_groups, services.plan, config, read_records(folder), folder)
     pairs = ((group, pair) for group in groups for pair in combinations(group.outputs, 2))
     async with asyncio.TaskGroup() as tasks:
         for _ in range(processors()):
-            tasks.create_task(_run_worker(context, config, pairs, meter, progress))
+            tasks.create_task(_run_worker(services, config, pairs, meter, progress))
     progress.left += sum(1 for _ in pairs)
     done = [group for group in groups if group.is_done]
     await asyncio.to_thread(update_diversity, folder, [group.line(config.key) for group in done])
@@ -108,7 +108,7 @@ def sample_groups(plan: Plan, config: BaseGrader, records: Iterable[Record], fol
 
 
 async def _run_worker(
-    context: RunContext,
+    services: Services,
     config: BaseGrader,
     pairs: Iterator[tuple[SampleGroup, tuple[Output, Output]]],
     meter: Meter,
@@ -116,25 +116,25 @@ async def _run_worker(
 ) -> None:
     for group, pair in pairs:
         try:
-            group.distances.append(await _measure_pair(context, config, pair, meter))
+            group.distances.append(await _measure_pair(services, config, pair, meter))
         except (GraderError, ImageError) as error:
-            group.error = group.error or context.sanitizer.text(str(error))
+            group.error = group.error or services.sanitizer.text(str(error))
         except StoppedError as error:  # not measured, which is no fault of the images
             progress.leave(error)
             return
         except Exception as error:
-            context.debug(error)
-            group.error = group.error or context.sanitizer.text(describe_error(error))
+            services.debug(error)
+            group.error = group.error or services.sanitizer.text(describe_error(error))
         if progress.is_over:
             return
 
 
 async def _measure_pair(
-    context: RunContext, config: BaseGrader, pair: tuple[Output, Output], meter: Meter
+    services: Services, config: BaseGrader, pair: tuple[Output, Output], meter: Meter
 ) -> SampleDistance:
     first, second = pair
     if first.sha256 == second.sha256:
         return SampleDistance(distance=0.0, delta_e=0.0)
     digests = {image.path: image.sha256 for image in pair}
-    grader = cast("SampleGrader", context.components.graders[config.key])
-    return await context.measurements(grader.measure(first, second), hash_of=digests.__getitem__, meter=meter)
+    grader = cast("SampleGrader", services.components.graders[config.key])
+    return await services.measurements(grader.measure(first, second), hash_of=digests.__getitem__, meter=meter)

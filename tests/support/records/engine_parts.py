@@ -18,7 +18,7 @@ from visioneval.running.calls.budget import Budget, prices_of
 from visioneval.running.calls.calls import Calls
 from visioneval.running.calls.log import CallLog
 from visioneval.running.calls.throttle import Throttle
-from visioneval.running.cells.services import Components, RunContext, build_components
+from visioneval.running.cells.services import Components, Services, build_components
 from visioneval.running.keys import FileHashes, generation_key, grade_key
 from visioneval.running.loading import Planned, SuiteOptions, load_plan
 from visioneval.running.plan import Call, Plan
@@ -54,9 +54,9 @@ def info_of(suite: Planned, run_id: str = "r", *, typed: Iterable[str] = (), not
 
 
 @contextmanager
-def open_context(
+def open_services(
     suite: Planned, calls: Calls | None = None, components: Components | None = None, **changes: Any
-) -> Iterator[RunContext]:
+) -> Iterator[Services]:
     """The context of a new run ``r``; ``changes`` are fields of the context."""
     plan = suite.plan
     writer = RunWriter.create(plan.folder / "runs", info_of(suite))
@@ -70,7 +70,7 @@ def open_context(
         "questions": QuestionsWriter(writer.folder),
     }
     try:
-        yield RunContext(**{**defaults, **changes})
+        yield Services(**{**defaults, **changes})
     finally:
         writer.finish("complete", "2025-01-01T00:00:00+00:00")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_parts import open_context, planned, record_of
+from engine_parts import open_services, planned, record_of
 from record_factory import generated_png
 from toys import Toy
 
@@ -67,7 +67,7 @@ def run(
     collected = [] if records is None else records
 
     async def scenario() -> None:
-        with open_context(suite, components=components) as context:
+        with open_services(suite, components=components) as context:
             todo = job or next(Job(call, call.samples) for call in suite.plan.calls())
             async for record in run_job(todo, context):
                 collected.append(record)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_parts import calls_for, open_context, plan_of, planned, recorded
+from engine_parts import calls_for, open_services, plan_of, planned, recorded
 from toys import Toy
 
 from visioneval.analysis.summary.summary import summarize
@@ -43,7 +43,7 @@ def test_it_is_no_grader_for_the_command_pairwise(toy: Toy) -> None:
 def test_an_interrupt_leaves_the_remaining_pairs(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("visioneval.running.samples.processors", lambda: 1)
     parts = planned(suite(toy))
-    with open_context(parts) as context:
+    with open_services(parts) as context:
         for record in recorded(context.writer.folder, parts.plan):
             context.writer.append(record)
         progress = Progress(context.calls)
@@ -61,7 +61,7 @@ def test_an_interrupt_leaves_the_remaining_pairs(toy: Toy, monkeypatch: pytest.M
 def test_an_interrupted_comparison_is_no_error_of_its_case(toy: Toy) -> None:
     parts = planned(suite(toy))
     cache = Cache(toy.folder / "cache")
-    with open_context(parts, calls_for(parts.plan, cache=cache), measurements=Measurements(cache)) as context:
+    with open_services(parts, calls_for(parts.plan, cache=cache), measurements=Measurements(cache)) as context:
         for record in recorded(context.writer.folder, parts.plan):
             context.writer.append(record)
         progress = Progress(context.calls, measurements=context.measurements)
@@ -78,7 +78,7 @@ def test_an_interrupted_comparison_is_no_error_of_its_case(toy: Toy) -> None:
 
 def test_a_pair_that_cannot_be_measured_is_the_error_of_its_case(toy: Toy) -> None:
     parts = planned(suite(toy))
-    with open_context(parts) as context:
+    with open_services(parts) as context:
         folder = context.writer.folder
         records = recorded(folder, parts.plan)
         for record in records:

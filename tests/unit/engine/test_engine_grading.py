@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from broken_images import encoded
-from engine_parts import open_context, planned
+from engine_parts import open_services, planned
 from toys import LOOK, SECOND, Toy
 
 from visioneval.errors import (
@@ -27,8 +27,8 @@ from visioneval.errors import (
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.ordered_pool import OrderedPool, in_turn
 from visioneval.providers.base import CellRef, Question, Reply
-from visioneval.running.calls.asking import raise_if_stopping
-from visioneval.running.cells.grading import CellGrades, checked_scores, grade
+from visioneval.running.calls.judges import raise_if_stopping
+from visioneval.running.cells.grading import CellGrades, GradedOutput, checked_scores, grade
 from visioneval.running.cells.services import Components
 from visioneval.running.sanitize import Sanitizer
 from visioneval.types import Metric
@@ -88,8 +88,10 @@ def graded(
     (call,) = prepared.plan.calls()
 
     async def scenario() -> CellGrades:
-        with open_context(prepared, components=components, debug=debug) as context:
-            return await grade(call, 0, None, {"size": "8x8"}, context, asyncio.get_running_loop().time() + seconds)
+        with open_services(prepared, components=components, debug=debug) as context:
+            return await grade(
+                GradedOutput(call, 0, None, {"size": "8x8"}, asyncio.get_running_loop().time() + seconds), context
+            )
 
     return asyncio.run(scenario())
 

@@ -1,38 +1,49 @@
-"""Grades one image. Graders run independently: one that fails writes ``null`` scores and stops no other."""
+"""Grades one output. Graders run independently: one that fails writes ``null`` scores and stops no other."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from visioneval.aio import gather_all
 from visioneval.errors import NEVER_ASKED, BudgetError, GraderError, ImageError, ProviderError, StoppedError
-from visioneval.graders.base import Grade, GradingContext
-from visioneval.graders.measures import MeasureOnce, measure_directly
-from visioneval.ordered_pool import NO_TURN, in_turn
+from visioneval.graders.base import Grade, GradingContext, RunOnce, run_directly
+from visioneval.graders.measures import Measure, measure_directly
+from visioneval.ordered_pool import in_turn
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.model import CellError, Fingerprint, GraderRecord
 from visioneval.records.questions import PromptQuestions
-from visioneval.running.calls.asking import ask_judge
 from visioneval.running.calls.attempts import call_user_code, describe_error
-from visioneval.running.calls.meter import JudgeMeters, Meter
+from visioneval.running.calls.meter import JudgeMeters
 from visioneval.running.calls.prices import checked_usage
-from visioneval.running.cells.measurements import CachedImage
-from visioneval.running.cells.panel import CheckedGrade, judge_contexts, panel_grade
-from visioneval.running.cells.services import CellImages, RunContext, SavedImages
+from visioneval.running.cells.panel import CheckedGrade, panel_grade
+from visioneval.running.cells.services import CellImages, SavedImages, Services, SingleFlight
 from visioneval.running.plan import Call
 from visioneval.running.sanitize import amount, scalar, usd
 from visioneval.stopwatch import Stopwatch
 from visioneval.suite.entries.graders import BaseGrader
 from visioneval.types import Metric, Output, Score
 
-SubjectOf = Callable[[BaseGrader, JudgeMeters], GradingContext]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class GradedOutput:
+    """The output of a cell, ``None`` if it has only recorded answers. ``params`` are those of its generation.
+
+    ``deadline`` is in the time of the event loop.
+    """
+
+    call: Call
+    sample: int
+    output: Output | None
+    params: Mapping[str, Any]
+    deadline: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,158 +71,199 @@ class CellGrades:
         return tuple(grader.key for grader in self.graders if grader.is_unmeasured and not grader.is_optional)
 
 
-async def grade(
-    call: Call,
-    sample: int,
-    image: Output | None,
-    params: Mapping[str, Any],
-    context: RunContext,
-    deadline: float,
-) -> CellGrades:
-    """Runs all graders of a cell; ``params`` are those of its generation. Raises only ``StoppedError``."""
-    subject_of = _subjects(call, sample, image, params, context)
-    with in_turn(next(context.turns)):
-        graded = await gather_all(
-            _ask(config, subject_of, context, deadline, is_optional=config.key in call.optional_graders)
-            for config in call.graders
-        )
+async def grade(graded: GradedOutput, services: Services) -> CellGrades:
+    """Runs all graders of a cell. Raises only ``StoppedError``."""
+    files = SavedImages(services.writer, graded.call, graded.sample)
+    with in_turn(next(services.turns)):
+        results = await gather_all(_run_grader(config, graded, services, files) for config in graded.call.graders)
     scores: dict[str, Score] = {}
     reasons: dict[str, str] = {}
     tags: dict[str, None] = {}
-    for result, _, _ in graded:
-        scores.update(result.scores)
-        reasons.update(result.reasons)
-        tags.update(dict.fromkeys(result.failure_tags))
-    return CellGrades(
-        scores, reasons, tuple(tags), tuple(record for _, record, _ in graded), tuple(kind for _, _, kind in graded)
+    for checked, _ in results:
+        scores.update(checked.grade.scores)
+        reasons.update(checked.grade.reasons)
+        tags.update(dict.fromkeys(checked.grade.failure_tags))
+    records, kinds = tuple(record for _, record in results), tuple(checked.kind for checked, _ in results)
+    return CellGrades(scores, reasons, tuple(tags), records, kinds)
+
+
+async def _run_grader(
+    config: BaseGrader, graded: GradedOutput, services: Services, files: SavedImages
+) -> tuple[CheckedGrade, GraderRecord]:
+    """Runs one grader, once with each of its judges if it has a panel, and builds its record."""
+    meters, answers = JudgeMeters(), tuple[JudgeAnswer, ...]()
+    names = config.judge_names if config.has_panel else (next(iter(config.judge_names), None),)
+    shared = SingleFlight() if config.has_panel else run_directly
+    with Stopwatch() as stopwatch:
+        checked, *others = await gather_all(
+            GraderAttempt(config, graded, services, files, meters, name, shared).run() for name in names
+        )
+        if config.has_panel and meters.by_judge:  # else no judge was asked, such as after OCR passed
+            checked, answers = panel_grade(config, graded.call.case, [checked, *others], meters, services.sanitizer)
+    result, meter, fingerprint = checked.grade, meters.total, checked.fingerprint
+    if fingerprint.judge_model is None and meter.judge_model is not None:  # else the grader names a model
+        fingerprint = fingerprint.model_copy(update={"judge_model": meter.judge_model})
+    seconds, waited = stopwatch.read()
+    record = GraderRecord(
+        key=config.key,
+        type=config.type_name,
+        error=result.error,
+        is_unmeasured=checked.is_unmeasured,
+        is_optional=config.key in graded.call.optional_graders and not checked.never_asked,
+        never_asked=checked.never_asked,
+        details={**result.details, **({} if answers else meter.details)},
+        refused=meter.refused if config.judge_names else None,
+        usage=services.sanitizer.counts(meter.usage) or result.usage,
+        cost_usd=meter.cost_usd if meter.calls else result.cost_usd,
+        seconds=round(seconds, 6),
+        waited_seconds=round(waited, 6),
+        cached=meter.is_from_cache,
+        fingerprint=fingerprint,
+        judges=answers,
     )
+    return checked, record
 
 
-def _subjects(
-    call: Call, sample: int, image: Output | None, params: Mapping[str, Any], context: RunContext
-) -> SubjectOf:
-    """A function that returns the cell as one of its graders sees it."""
+@dataclass(frozen=True, slots=True)
+class GraderAttempt:
+    """One grader on one cell, with one of its judges. Its methods are what the grader's context offers."""
 
-    def write(name: str, data: bytes) -> str:
-        source = data.file if isinstance(data, CachedImage) else None
-        return context.writer.save(call.case.id, call.run.label, f"{sample}.{name}", data, source=source)
+    config: BaseGrader
+    graded: GradedOutput
+    services: Services
+    files: SavedImages
+    meters: JudgeMeters
+    judge: str | None
+    once_per_panel: RunOnce
+    never_asked: list[Exception] = field(default_factory=list)
+    """Why a judge was not asked a question at all."""
 
-    images = SavedImages(write)
-    show = CellImages(image, context.image_cache).show
-    about = CellRef(call.case.id, call.run.label, sample)
-    requested_size, keep_questions = _requested_size(params), partial(_keep_questions, context)
+    async def run(self) -> CheckedGrade:
+        """The checked grade. A failure becomes a grade without scores.
 
-    def subject_of(config: BaseGrader, meters: JudgeMeters) -> GradingContext:
+        A question that was never asked also makes a grade without scores, even if the grader catches the error. An
+        error that ends the run is raised again.
+        """
+        checked = await self._checked_run()
+        for error in self.never_asked:
+            if isinstance(error, StoppedError) and not isinstance(error, BudgetError):
+                raise error
+        if not self.never_asked:
+            return checked
+        reason = self.never_asked[0]
+        without_scores = replace(
+            checked.grade,
+            scores=dict.fromkeys(checked.grade.scores),
+            failure_tags=(),
+            error=self.services.sanitizer.text(str(reason)),
+        )
+        return replace(checked, grade=without_scores, is_unmeasured=True, kind=_kind_of(reason))
+
+    async def _checked_run(self) -> CheckedGrade:
+        limit = asyncio.timeout_at(self.graded.deadline)
+        grader = self.services.components.graders[self.config.key]
+        try:
+            async with limit:
+                result = await call_user_code(Grade, grader.grade, self._context())
+            return self._checked(result, "unmeasured")
+        except (BudgetError, GraderError, ProviderError, ImageError) as error:
+            kind, failed = _kind_of(error), Grade(scores={}, error=str(error) or type(error).__name__)
+        except StoppedError:
+            raise
+        except Exception as error:
+            if isinstance(error, TimeoutError) and limit.expired():
+                kind = "timeout"
+                message = f"exceeded the cell timeout of {self.services.plan.suite.cell_timeout_s:g} s (cell_timeout_s)"
+            else:  # includes a TimeoutError that the grader raised
+                self.services.debug(error)
+                kind, message = "internal", _with_await_hint(describe_error(error))
+            failed = Grade(scores={}, error=message)
+        return self._checked(failed, kind)
+
+    def _context(self) -> GradingContext:
+        """The cell as the grader sees it."""
+        config, services, call, size = self.config, self.services, self.graded.call, self.graded.params.get("size")
         return GradingContext(
             case=call.case,
             task_type=call.task_type,
             prompt=call.graded_prompt,
-            requested_size=requested_size,
-            output=image,
+            requested_size=size if isinstance(size, str) else None,
+            output=self.graded.output,
             files=call.files,
-            save=images.save_checked if config.runs_code else images.save,
-            # nothing says what a custom class reads
-            measure=measure_directly if config.runs_code else _measurer(image, context, meters.total),
-            variables=context.variables,
-            templates=context.plan.templates,
-            judge=next(iter(config.judge_names), None),
-            ask_judge=_judge_asker(about, context, meters),
-            show=show,
-            watching=context.components.watching,
-            once=context.once,
-            known_questions=context.questions.find,
-            keep_questions=keep_questions,
+            save=self.save,
+            measure=measure_directly if config.runs_code else self.measure,  # nothing says what a custom class reads
+            variables=services.plan.suite.vars,
+            templates=services.plan.templates,
+            judge=self.judge,
+            ask_judge=self.ask,
+            show=CellImages(self.graded.output, services.image_cache).show,
+            watching=services.components.watching,
+            once=services.once,
+            once_per_panel=self.once_per_panel,
+            known_questions=services.questions.find,
+            keep_questions=self.keep_questions,
         )
 
-    return subject_of
+    def save(self, name: str, data: bytes) -> str:
+        """Stores an image. Names have the judge's in a panel, whose judges all save the same names."""
+        if self.config.has_panel and isinstance(name, str) and "." in name:
+            stem, _, extension = name.rpartition(".")
+            name = f"{stem}.{self.judge}.{extension}"
+        return self.files.save_checked(name, data) if self.config.runs_code else self.files.save(name, data)
 
+    async def measure(self, measure: Measure[T]) -> T:
+        """Makes a local measurement, or reads it from the cache."""
+        return await self.services.measurements(measure, hash_of=self._hash_of, meter=self.meters.total)
 
-def _judge_asker(
-    about: CellRef, context: RunContext, meters: JudgeMeters
-) -> Callable[[str, Question], Awaitable[Reply]]:
-    """The function with which one grader asks judges, and which counts its calls in ``meters``."""
+    def _hash_of(self, path: Path) -> str:
+        output = self.graded.output
+        return output.sha256 if output is not None and str(path) == str(output.path) else self.services.hash_of(path)
 
-    async def ask(name: str, question: Question) -> Reply:
-        if name not in context.components.judges:
-            raise GraderError(f"no judge {name!r}: set it on the grader in the suite, 'judge: {name}'")
-        judge, config = context.components.judges[name], context.plan.suite.judges[name]
-        with in_turn(NO_TURN):  # a call must not wait for the measurements of other cells
-            return await ask_judge(context.calls, name, config, judge, about, meters.of(name), question)
-
-    return ask
-
-
-def _measurer(output: Output | None, context: RunContext, meter: Meter) -> MeasureOnce:
-    """The function with which one grader measures, and which counts its measurements in ``meter``."""
-
-    def hash_of(path: Path) -> str:
-        return output.sha256 if output is not None and str(path) == str(output.path) else context.hash_of(path)
-
-    return partial(context.measurements, hash_of=hash_of, meter=meter)
-
-
-def _keep_questions(context: RunContext, entry: PromptQuestions) -> None:
-    """Stores the questions of a prompt, with secrets removed."""
-    data = entry.model_dump(mode="json")
-    context.questions.add(
-        PromptQuestions.model_validate(context.sanitizer(data)) if context.sanitizer.hides(data) else entry
-    )
-
-
-def _requested_size(params: Mapping[str, Any]) -> str | None:
-    size = params.get("size")
-    return size if isinstance(size, str) else None
-
-
-async def _ask(
-    config: BaseGrader, subject_of: SubjectOf, context: RunContext, deadline: float, *, is_optional: bool
-) -> tuple[Grade, GraderRecord, str]:
-    """Runs one grader, once with each of its judges if it has a panel, and builds its record."""
-    meters = JudgeMeters()
-    subject = subject_of(config, meters)
-    judges: tuple[JudgeAnswer, ...] = ()
-    with Stopwatch() as stopwatch:
-        if not config.has_panel:
-            checked = await _attempt(config, subject, context, deadline)
-        else:
-            contexts = judge_contexts(subject, config.judge_names)
-            attempts = await gather_all(_attempt(config, panelist, context, deadline) for panelist in contexts)
-            checked = attempts[0]
-            if meters.by_judge:  # else no judge was asked, such as after OCR passed
-                checked, judges = panel_grade(config, subject.case, attempts, meters, context.sanitizer)
-    record = _grader_record(config, context, checked, judges, meters.total, stopwatch, is_optional=is_optional)
-    return checked.grade, record, checked.kind
-
-
-async def _attempt(config: BaseGrader, subject: GradingContext, context: RunContext, deadline: float) -> CheckedGrade:
-    """Runs one grader with one judge. A failure becomes a grade without scores.
-
-    A question that was never asked also makes a grade without scores, even if the grader catches the error. An error
-    that ends the run is raised again.
-    """
-    never_asked: list[Exception] = []
-
-    async def ask(judge: str, question: Question) -> Reply:
+    async def ask(self, judge: str, question: Question) -> Reply:
+        """Asks a judge of the suite by its key."""
+        if judge not in self.services.components.judges:
+            raise GraderError(f"no judge {judge!r}: set it on the grader in the suite, 'judge: {judge}'")
+        call = self.graded.call
+        about = CellRef(call.case.id, call.run.label, self.graded.sample)
         try:
-            return await subject.ask_judge(judge, question)
+            return await self.services.judges.ask(judge, question, about, self.meters.of(judge))
         except (StoppedError, ProviderError) as error:
             if isinstance(error, StoppedError) or error.kind in NEVER_ASKED:
-                never_asked.append(error)
+                self.never_asked.append(error)
             raise
 
-    checked = await _checked_attempt(config, replace(subject, ask_judge=ask), context, deadline)
-    for error in never_asked:
-        if isinstance(error, StoppedError) and not isinstance(error, BudgetError):
-            raise error
-    if not never_asked:
-        return checked
-    grade = replace(
-        checked.grade,
-        scores=dict.fromkeys(checked.grade.scores),
-        failure_tags=(),
-        error=context.sanitizer.text(str(never_asked[0])),
-    )
-    return replace(checked, grade=grade, is_unmeasured=True, kind=_kind_of(never_asked[0]))
+    def keep_questions(self, entry: PromptQuestions) -> None:
+        """Stores the questions of a prompt, with secrets removed."""
+        data, sanitizer = entry.model_dump(mode="json"), self.services.sanitizer
+        self.services.questions.add(PromptQuestions.model_validate(sanitizer(data)) if sanitizer.hides(data) else entry)
+
+    def _checked(self, result: Grade, kind: str) -> CheckedGrade:
+        """Validates and sanitizes the result. An invalid one may raise any exception."""
+        config, case, sanitizer = self.config, self.graded.call.case, self.services.sanitizer
+        scores, bad = checked_scores(result.scores, config.metrics(case), config.omissible(case))
+        if config.runs_code:
+            nulls = (name for name in scores if name in result.scores and scalar(result.scores[name]) is None)
+            bad += [f"{name} is null, and the grader gave no cause in Grade.error" for name in nulls]
+        plain_details = sanitizer.shallow if config.measures_locally and not config.judge_names else sanitizer.mapping
+        tags = [result.failure_tags] if isinstance(result.failure_tags, str) else result.failure_tags
+        grade = Grade(
+            scores=scores,
+            reasons=sanitizer.texts(result.reasons),
+            failure_tags=tuple(map(sanitizer.text, tags)),
+            details=plain_details(result.details),
+            error=sanitizer.text(result.error or _with_await_hint("; ".join(bad))) or None,
+            usage=checked_usage(sanitizer.counts(result.usage)),
+            cost_usd=usd(result.cost_usd),
+        )
+        fingerprint = Fingerprint(
+            version=config.version,
+            judge_model=result.judge_model,
+            template_sha256=result.template_sha256,
+            schema_sha256=result.schema_sha256,
+            config_sha256=self.services.plan.config_sha256[config.key],
+            tool_versions=sanitizer.texts(result.tool_versions),
+        )
+        return CheckedGrade(grade, fingerprint, bool(bad) or None in scores.values(), kind)
 
 
 def _kind_of(error: Exception) -> str:
@@ -219,108 +271,6 @@ def _kind_of(error: Exception) -> str:
     if isinstance(error, BudgetError):
         return "budget"
     return error.kind if isinstance(error, ProviderError) else "unmeasured"
-
-
-async def _checked_attempt(
-    config: BaseGrader, subject: GradingContext, context: RunContext, deadline: float
-) -> CheckedGrade:
-    kind = "unmeasured"
-    limit = asyncio.timeout_at(deadline)
-    try:
-        async with limit:
-            result = await call_user_code(Grade, context.components.graders[config.key].grade, subject)
-        return _checked_grade(config, subject, context, result, kind)
-    except (BudgetError, GraderError, ProviderError, ImageError) as error:
-        kind, failed = _kind_of(error), Grade(scores={}, error=str(error) or type(error).__name__)
-    except StoppedError:
-        raise
-    except Exception as error:
-        if isinstance(error, TimeoutError) and limit.expired():
-            timeout_s = context.plan.suite.cell_timeout_s
-            kind, failed = (
-                "timeout",
-                Grade(scores={}, error=f"exceeded the cell timeout of {timeout_s:g} s (cell_timeout_s)"),
-            )
-        else:  # includes a TimeoutError that the grader raised
-            context.debug(error)
-            kind, failed = "internal", Grade(scores={}, error=_with_await_hint(describe_error(error)))
-    return _checked_grade(config, subject, context, failed, kind)
-
-
-def _checked_grade(
-    config: BaseGrader, subject: GradingContext, context: RunContext, result: Grade, kind: str
-) -> CheckedGrade:
-    """Validates and sanitizes a grader's result. An invalid result may raise any exception."""
-    scores, bad = checked_scores(result.scores, config.metrics(subject.case), config.omissible(subject.case))
-    if config.runs_code:
-        bad += [
-            f"{name} is null, and the grader gave no cause in Grade.error"
-            for name in _null_scores(result.scores, scores)
-        ]
-    sanitizer = context.sanitizer
-    plain_details = sanitizer.shallow if config.measures_locally and not config.judge_names else sanitizer.mapping
-    tags = [result.failure_tags] if isinstance(result.failure_tags, str) else result.failure_tags
-    grade = Grade(
-        scores=scores,
-        reasons=sanitizer.texts(result.reasons),
-        failure_tags=tuple(map(sanitizer.text, tags)),
-        details=plain_details(result.details),
-        error=sanitizer.text(result.error or _with_await_hint("; ".join(bad))) or None,
-        usage=checked_usage(sanitizer.counts(result.usage)),
-        cost_usd=usd(result.cost_usd),
-    )
-    fingerprint = Fingerprint(
-        version=config.version,
-        judge_model=result.judge_model,
-        template_sha256=result.template_sha256,
-        schema_sha256=result.schema_sha256,
-        config_sha256=context.plan.config_sha256[config.key],
-        tool_versions=sanitizer.texts(result.tool_versions),
-    )
-    return CheckedGrade(grade, fingerprint, bool(bad) or None in scores.values(), kind)
-
-
-def _grader_record(
-    config: BaseGrader,
-    context: RunContext,
-    checked: CheckedGrade,
-    judges: tuple[JudgeAnswer, ...],
-    meter: Meter,
-    stopwatch: Stopwatch,
-    *,
-    is_optional: bool,
-) -> GraderRecord:
-    grade = checked.grade
-    seconds, waited = stopwatch.read()
-    return GraderRecord(
-        key=config.key,
-        type=config.type_name,
-        error=grade.error,
-        is_unmeasured=checked.is_unmeasured,
-        is_optional=is_optional and not checked.never_asked,
-        never_asked=checked.never_asked,
-        details={**grade.details, **({} if judges else meter.details)},
-        refused=meter.refused if config.judge_names else None,
-        usage=context.sanitizer.counts(meter.usage) or grade.usage,
-        cost_usd=meter.cost_usd if meter.calls else grade.cost_usd,
-        seconds=round(seconds, 6),
-        waited_seconds=round(waited, 6),
-        cached=meter.is_from_cache,
-        fingerprint=_with_judge_model(checked.fingerprint, meter),
-        judges=judges,
-    )
-
-
-def _with_judge_model(fingerprint: Fingerprint, meter: Meter) -> Fingerprint:
-    """The fingerprint with the model of the last reply, unless the grader names a model."""
-    if fingerprint.judge_model is not None or meter.judge_model is None:
-        return fingerprint
-    return fingerprint.model_copy(update={"judge_model": meter.judge_model})
-
-
-def _null_scores(reported: Mapping[str, Any], scores: Mapping[str, Score]) -> list[str]:
-    """The declared metrics that a grader reported as ``None``."""
-    return [name for name in scores if name in reported and scalar(reported[name]) is None]
 
 
 def _with_await_hint(message: str) -> str:

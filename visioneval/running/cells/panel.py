@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from visioneval.errors import NEVER_ASKED
-from visioneval.graders.base import Grade, GradingContext
+from visioneval.graders.base import Grade
 from visioneval.graders.panel import combine_panel
 from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.model import Fingerprint
 from visioneval.running.calls.meter import JudgeMeters, Meter
-from visioneval.running.cells.services import SingleFlight
 from visioneval.running.sanitize import Sanitizer
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.entries.graders import BaseGrader
-
-Save = Callable[[str, bytes], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,25 +30,6 @@ class CheckedGrade:
     def never_asked(self) -> bool:
         """Whether the judge was not asked a question at all: of a panel, any of its judges."""
         return self.kind in NEVER_ASKED
-
-
-def judge_contexts(subject: GradingContext, names: Sequence[str]) -> Iterator[GradingContext]:
-    """The contexts for the grader of a panel, one for each of its judges."""
-    once_per_panel = SingleFlight()
-    for name in names:
-        yield replace(subject, judge=name, save=_save_for_judge(subject.save, name), once_per_panel=once_per_panel)
-
-
-def _save_for_judge(save: Save, judge: str) -> Save:
-    """Saves files under names with the judge's, as all judges of a panel save the same names."""
-
-    def save_for_judge(name: str, data: bytes) -> str:
-        if not isinstance(name, str) or "." not in name:
-            return save(name, data)
-        stem, _, extension = name.rpartition(".")
-        return save(f"{stem}.{judge}.{extension}", data)
-
-    return save_for_judge
 
 
 def panel_grade(

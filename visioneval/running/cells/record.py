@@ -14,7 +14,7 @@ from visioneval.records.model import CellError, GraderRecord, Record
 from visioneval.records.writer import model_slug
 from visioneval.running.calls.calls import GenerationResult
 from visioneval.running.cells.grading import CellGrades
-from visioneval.running.cells.services import RunContext
+from visioneval.running.cells.services import Services
 from visioneval.running.keys import generation_key, grade_key
 from visioneval.running.plan import Call
 from visioneval.running.sanitize import usd
@@ -41,16 +41,16 @@ def error_record(make_record: partial[Record], kind: str, message: str) -> Recor
     return make_record(status=Status.ERROR, verdict=Verdict.ERROR, error=error)
 
 
-def record_maker(call: Call, sample: int, outcome: CallOutcome, context: RunContext) -> partial[Record]:
+def record_maker(call: Call, sample: int, outcome: CallOutcome, services: Services) -> partial[Record]:
     """A factory for the cell's record, with all fields of its generation."""
     share = outcome.share
     cost = usd(outcome.generated.cost_usd)
-    sanitizer = context.sanitizer
+    sanitizer = services.sanitizer
     return partial(
         Record,
-        **case_fields(call, context),
+        **case_fields(call, services),
         sent_prompt=None if call.sent_prompt == call.prompt else sanitizer.text(call.sent_prompt),
-        run_id=context.writer.info.run_id,
+        run_id=services.writer.info.run_id,
         sample_index=sample,
         provider=call.run.provider,
         run_params=sanitizer.mapping(outcome.generated.run_params or call.params),
@@ -62,8 +62,8 @@ def record_maker(call: Call, sample: int, outcome: CallOutcome, context: RunCont
         cached=outcome.generated.stored_at is not None,
         reply_path=outcome.reply_path if has_reply(call, sample, outcome.generated) else None,
         reply_note=None if outcome.generated.problem is None else sanitizer.text(outcome.generated.problem),
-        generation_key=generation_key(call, sample, context.hash_of),
-        grade_key=grade_key(call, context.hash_of),
+        generation_key=generation_key(call, sample, services.hash_of),
+        grade_key=grade_key(call, services.hash_of),
     )
 
 
@@ -75,35 +75,35 @@ def has_reply(call: Call, sample: int, generated: GenerationResult) -> bool:
     return generated.problem is not None and (index >= count or count >= len(call.samples))
 
 
-def case_fields(call: Call, context: RunContext) -> dict[str, Any]:
+def case_fields(call: Call, services: Services) -> dict[str, Any]:
     """The fields of a record that name its cell and describe its case."""
     return {
         "test_id": call.case.id,
         "model_label": call.run.label,
         "task_type": call.task_type,
-        "prompt": context.sanitizer.text(call.prompt),
-        "graded_prompt": None if call.graded_prompt == call.prompt else context.sanitizer.text(call.graded_prompt),
+        "prompt": services.sanitizer.text(call.prompt),
+        "graded_prompt": None if call.graded_prompt == call.prompt else services.sanitizer.text(call.graded_prompt),
         "tags": call.case.tags,
         "flaky": call.case.flaky,
-        "metadata": context.sanitizer.mapping(call.case.metadata),
-        **_base_fields(call, context),
+        "metadata": services.sanitizer.mapping(call.case.metadata),
+        **_base_fields(call, services),
     }
 
 
-def _base_fields(call: Call, context: RunContext) -> dict[str, str | None]:
+def _base_fields(call: Call, services: Services) -> dict[str, str | None]:
     """The fields of a later turn that name the image it edits. A probe edits none of its own run."""
     if call.base is None:
         return {}
-    folder, path = context.writer.folder.absolute(), call.base.path
+    folder, path = services.writer.folder.absolute(), call.base.path
     inside = path.relative_to(folder).as_posix() if path.is_relative_to(folder) else None
     return {"base_path": inside, "base_sha256": call.base.sha256}
 
 
-def prompt_of_output(call: Call, record: Record, context: RunContext) -> str | None:
+def prompt_of_output(call: Call, record: Record, services: Services) -> str | None:
     """What the model was sent for an existing output of a case, if that is not the case's prompt."""
     is_generated_for_case = record.test_id == call.case.id and not call.run.config.reads_outputs
     sent = record.prompt if record.sent_prompt is None else record.sent_prompt
-    return sent if is_generated_for_case and sent != context.sanitizer.text(call.prompt) else None
+    return sent if is_generated_for_case and sent != services.sanitizer.text(call.prompt) else None
 
 
 def refused_record(call: Call, message: str, make_record: partial[Record]) -> Record:
@@ -123,13 +123,13 @@ def rule_texts(call: Call) -> tuple[str, ...]:
     return tuple(rule.text for rule, _ in call.rules)
 
 
-def stored_grades(call: Call, graded: Record, folder: Path, context: RunContext) -> CellGrades | None:
+def stored_grades(call: Call, graded: Record, folder: Path, services: Services) -> CellGrades | None:
     """The grades of a record in the run ``folder``, with the files that its graders saved.
 
     ``None`` if such a file is missing: the cell must then be graded again.
     """
-    is_of_another_run = folder != context.writer.folder
-    if is_of_another_run and not _copy_files(graded, folder, context):
+    is_of_another_run = folder != services.writer.folder
+    if is_of_another_run and not _copy_files(graded, folder, services):
         return None
     records = (
         record.model_copy(
@@ -177,7 +177,7 @@ def saved_files(graded: Record) -> list[str]:
     return sorted(text for text in texts if pattern.fullmatch(text))
 
 
-def _copy_files(graded: Record, folder: Path, context: RunContext) -> bool:
+def _copy_files(graded: Record, folder: Path, services: Services) -> bool:
     """Copies the files that the graders saved. Returns whether all of them exist."""
     for relative in saved_files(graded):
         path = file_inside(folder, relative)
@@ -185,13 +185,13 @@ def _copy_files(graded: Record, folder: Path, context: RunContext) -> bool:
             return False
         name = relative.rpartition("/")[2]
         if not path.is_symlink():
-            context.writer.save(graded.test_id, graded.model_label, name, None, source=path)
+            services.writer.save(graded.test_id, graded.model_label, name, None, source=path)
             continue
         try:
             data = path.read_bytes()
         except OSError:
             return False
-        context.writer.save(graded.test_id, graded.model_label, name, data)
+        services.writer.save(graded.test_id, graded.model_label, name, data)
     return True
 
 

@@ -30,9 +30,10 @@ from visioneval.records.questions import QuestionsWriter
 from visioneval.records.writer import OutputWriter
 from visioneval.registry import GRADERS, JUDGES, PROVIDERS
 from visioneval.running.calls.calls import Calls
-from visioneval.running.cells.measurements import Measurements
+from visioneval.running.calls.judges import Judges
+from visioneval.running.cells.measurements import CachedImage, Measurements
 from visioneval.running.keys import FileHashes
-from visioneval.running.plan import Plan, asks, unset_keys
+from visioneval.running.plan import Call, Plan, asks, unset_keys
 from visioneval.running.sanitize import Sanitizer
 from visioneval.stopwatch import waiting
 from visioneval.suite.entries.judges import BaseJudge
@@ -117,15 +118,18 @@ _IMAGE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,119}\.(png|jpg|jpeg|webp
 
 @dataclass(frozen=True, slots=True)
 class SavedImages:
-    """The images that the graders of one cell store. ``write`` takes a name and bytes and returns a path in the run."""
+    """The images that the graders of one cell store. Their paths in the run are returned."""
 
-    write: Callable[[str, bytes], str]
+    writer: OutputWriter
+    call: Call
+    sample: int
     _names: set[str] = field(default_factory=set)
 
     def save(self, name: str, data: bytes) -> str:
         """Stores an image of a built-in grader."""
         self._names.add(name)
-        return self.write(name, data)
+        source = data.file if isinstance(data, CachedImage) else None
+        return self.writer.save(self.call.case.id, self.call.run.label, f"{self.sample}.{name}", data, source=source)
 
     def save_checked(self, name: str, data: bytes) -> str:
         """Stores an image of a custom grader. Raises ``GraderError`` for a bad name, a used name or a broken image."""
@@ -209,7 +213,7 @@ def _judge(config: BaseJudge, folder: Path) -> Judge:
 
 
 @dataclass(frozen=True, slots=True)
-class RunContext:
+class Services:
     """The components, calls, writer and file hashes of a run, and the inputs of templates."""
 
     plan: Plan
@@ -228,11 +232,6 @@ class RunContext:
     """Called with every unexpected exception."""
 
     @property
-    def folder(self) -> Path:
-        """The suite's folder."""
-        return self.plan.folder
-
-    @property
-    def variables(self) -> Mapping[str, Any]:
-        """The suite's ``vars``."""
-        return self.plan.suite.vars
+    def judges(self) -> Judges:
+        """The judges of the suite."""
+        return Judges(self.plan.suite.judges, self.components.judges, self.calls)

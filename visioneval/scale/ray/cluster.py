@@ -16,7 +16,7 @@ from visioneval.errors import UsageError
 from visioneval.extras import install_command
 from visioneval.processors import processors
 from visioneval.running.calls.settings import CallSettings
-from visioneval.running.cells.services import RunContext
+from visioneval.running.cells.services import Services
 from visioneval.running.interrupts import Listener, Progress
 from visioneval.running.prepare import ClusterOptions
 from visioneval.running.runner import Jobs
@@ -36,7 +36,7 @@ class RayCluster:
     settings: CallSettings
     workers: int
 
-    async def run_cells(self, context: RunContext, jobs: Jobs, progress: Progress, listener: Listener) -> bool:
+    async def run_cells(self, context: Services, jobs: Jobs, progress: Progress, listener: Listener) -> bool:
         """Runs the jobs of a run on the workers. Returns whether any are left."""
         from visioneval.scale.ray.driver import DistributedCells
 

@@ -14,7 +14,7 @@ from visioneval.errors import AuthError, BudgetError, ClosingError, QuotaError, 
 from visioneval.records.stores.lookup import fetch_outputs
 from visioneval.running.calls.budget import paid_configs
 from visioneval.running.calls.settings import CallSettings
-from visioneval.running.cells.services import RunContext
+from visioneval.running.cells.services import Services
 from visioneval.running.interrupts import Listener, Progress
 from visioneval.running.runner import CELLS_PER_CALL, STATUS_INTERVAL_S, Jobs
 from visioneval.scale.ray.assignment import assign, written_probes
@@ -71,7 +71,7 @@ class DistributedCells:
 
     def __init__(
         self,
-        context: RunContext,
+        context: Services,
         jobs: Jobs,
         progress: Progress,
         listener: Listener,
@@ -319,7 +319,7 @@ class DistributedCells:
             ray.kill(actor)
 
 
-def window(context: RunContext, workers: int) -> int:
+def window(context: Services, workers: int) -> int:
     """How many jobs a worker has at once: with paid calls, as many as keep the limits of all models busy."""
     plan, throttle = context.plan, context.calls.throttle
     paid = sum(throttle.max_calls(limit_key) for limit_key in paid_configs(plan) if limit_key.kind == "generate")

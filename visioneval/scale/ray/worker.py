@@ -24,10 +24,10 @@ from visioneval.records.writer import OutputWriter
 from visioneval.registry import describe_user_error
 from visioneval.running.calls.settings import open_calls
 from visioneval.running.cells.cell import Job
-from visioneval.running.cells.services import RunContext, build_components
+from visioneval.running.cells.services import Services, build_components
 from visioneval.running.interrupts import Listener, Progress, allow_open_files
 from visioneval.running.memory import unmap_large_blocks
-from visioneval.running.runner import finish_job, open_context, trim_memory
+from visioneval.running.runner import finish_job, open_services, trim_memory
 from visioneval.scale.ray.leases import Leases, leased
 from visioneval.scale.ray.messages import (
     Assignment,
@@ -87,8 +87,8 @@ class LimitsActor:
 class _OpenRun:
     """A run that the worker has opened. ``again`` is the context of jobs that a lost worker had begun."""
 
-    first: RunContext
-    again: RunContext
+    first: Services
+    again: Services
     questions: NewQuestions
     outputs: FolderOutputs | StoreOutputs
     messages: list[str] = field(default_factory=list)
@@ -140,7 +140,7 @@ class Worker:
         )
         outputs = self._open_outputs(messages.append)
         context = self._stack.enter_context(
-            open_context(
+            open_services(
                 plan,
                 components,
                 OutputWriter(outputs.folder, assignment.info),

@@ -42,7 +42,7 @@ def questions(
     from visioneval.running.calls.settings import check_budget, open_calls
     from visioneval.running.cells.services import build_components
     from visioneval.running.loading import load_plan
-    from visioneval.running.questions import asker, entries, make_questions, question_plan
+    from visioneval.running.questions import entries, make_questions, question_plan
     from visioneval.settings import run_options
 
     if output is not None and output.exists():
@@ -62,7 +62,7 @@ def questions(
     check_budget(plan, settings.calls)
     with open_calls(plan, settings.calls, "", options.say) as calls:
         components = build_components(plan)
-        outcome = make_questions(plan, components, asker(plan, components, calls), calls, _report, options.say)
+        outcome = make_questions(plan, components, calls, _report, options.say)
     if outcome.refusal is not None:
         options.say(outcome.refusal)
     elif not outcome.complete:
