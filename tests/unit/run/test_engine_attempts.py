@@ -10,7 +10,7 @@ import pytest
 
 from visioneval.errors import BudgetError, ProviderError
 from visioneval.providers.base import Generation
-from visioneval.running.calls.attempts import PricedAttempts
+from visioneval.running.calls.attempts import PaidCall, PricedAttempts
 from visioneval.running.calls.budget import Budget, CallSize
 from visioneval.running.calls.limiters import RateLimitKey
 from visioneval.running.calls.log import CallLog
@@ -26,18 +26,10 @@ MOST = 3.0
 def attempts_of(
     budget: Budget, work: Callable[[], Awaitable[Generation]], *, is_paid: bool = False
 ) -> PricedAttempts[Generation]:
-    return PricedAttempts(
-        limit_key=KEY,
-        key="generate:1",
-        work=work,
-        size=lambda: SIZE,
-        images=1,
-        is_paid=lambda: is_paid,
-        tries=Tries(1),
-        prices=Prices({"openai": Price(input_per_million=1, output_per_million=2)}),
-        budget=budget,
-        log=CallLog(),
+    call = PaidCall(
+        limit_key=KEY, key="generate:1", work=work, size=lambda: SIZE, images=1, is_paid=lambda: is_paid, tries=Tries(1)
     )
+    return PricedAttempts(call, Prices({"openai": Price(input_per_million=1, output_per_million=2)}), budget, CallLog())
 
 
 def spent(result: Generation | BaseException, *, is_paid: bool = False) -> float:

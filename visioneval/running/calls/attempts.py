@@ -25,21 +25,33 @@ from visioneval.stopwatch import MeasuredPool
 T = TypeVar("T", Generation, Reply)
 
 
-@dataclass(slots=True, kw_only=True)
-class PricedAttempts(Generic[T]):
-    """The attempts of one call, one after the other. ``cost`` is that of the last one, ``None`` if unknown.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaidCall(Generic[T]):
+    """A call that costs money. ``key`` is that of its answer in the cache, and ``images`` what it generates.
 
-    An attempt that may have been billed although its reply was lost counts towards the budget. One that ``is_paid``
-    before it begins needs none of it.
+    ``size`` is computed only if there is a budget. A call that ``is_paid`` before it begins needs none of it. What
+    ``limits_itself`` has a timeout of its own. An operation keeps its turn until it has ended.
     """
 
     limit_key: RateLimitKey
     key: str
     work: Callable[[], Awaitable[T]]
     size: Callable[[], CallSize]
-    images: int
-    is_paid: Callable[[], bool]
-    tries: Tries
+    images: int = 0
+    tries: Tries = field(default_factory=Tries)
+    limits_itself: bool = False
+    is_operation: bool = False
+    is_paid: Callable[[], bool] = lambda: False
+
+
+@dataclass(slots=True)
+class PricedAttempts(Generic[T]):
+    """The attempts of one call, one after the other. ``cost`` is that of the last one, ``None`` if unknown.
+
+    An attempt that may have been billed although its reply was lost counts towards the budget.
+    """
+
+    call: PaidCall[T]
     prices: Prices
     budget: Budget
     log: CallLog
@@ -49,37 +61,38 @@ class PricedAttempts(Generic[T]):
 
     def admission(self) -> Reservation:
         """The reservation of the next attempt."""
-        self._was_paid = self.is_paid()
+        call, self._was_paid = self.call, self.call.is_paid()
         # No method: a reservation that refers to these attempts would keep them, with their question, in memory.
-        bound = partial(_bound, self.prices, self.limit_key, self.size, is_paid=self._was_paid)
-        self._reservation = self.budget.reserve(self.limit_key, self.images, bound)
+        bound = partial(_bound, self.prices, call.limit_key, call.size, is_paid=self._was_paid)
+        self._reservation = self.budget.reserve(call.limit_key, call.images, bound)
         return self._reservation
 
     async def attempt(self) -> T:
         """Makes an attempt, once it is admitted."""
+        call, limit_key, tries = self.call, self.call.limit_key, self.call.tries
         start, claim = perf_counter(), self._reservation.claim
         try:
-            answer = await self.work()
+            answer = await call.work()
         except BaseException as error:
-            self.log.call(self.limit_key, self.key, status_of(error), self.tries.count, perf_counter() - start)
+            self.log.call(limit_key, call.key, status_of(error), tries.count, perf_counter() - start)
             if may_be_billed(error):
                 self.budget.settle(claim, None)
             raise
         outputs = len(answer.outputs) if isinstance(answer, Generation) else 0
-        is_unusable = getattr(answer, "unusable", None) is not None and outputs < self.images
+        is_unusable = getattr(answer, "unusable", None) is not None and outputs < call.images
         if is_unusable:
-            outputs = self.images  # what cannot be used is paid for too
-        usage = self.prices.checked_usage(self.limit_key, answer.usage, outputs)
+            outputs = call.images  # what cannot be used is paid for too
+        usage = self.prices.checked_usage(limit_key, answer.usage, outputs)
         known = usd(answer.cost_usd)
         if answer.cost_usd is None:
-            known = self.prices.reported_cost(self.limit_key, usage, outputs)
+            known = self.prices.reported_cost(limit_key, usage, outputs)
         status = "unusable" if is_unusable or getattr(answer, "unreadable", None) is not None else "ok"
         if getattr(answer, "refused", None) is not None:
             status = "refused"
         is_free = self._was_paid or (known is None and not answer.usage and status == "refused")
         self.budget.settle(claim, 0.0 if is_free else known)
         seconds = perf_counter() - start
-        self.log.call(self.limit_key, self.key, status, self.tries.count, seconds, usage=usage or {}, cost=known)
+        self.log.call(limit_key, call.key, status, tries.count, seconds, usage=usage or {}, cost=known)
         self.cost = known
         return replace(answer, usage=usage)
 

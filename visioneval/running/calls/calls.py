@@ -25,8 +25,8 @@ from visioneval.providers.base import (
 )
 from visioneval.providers.image_limits import fitted, is_scaled, scaled_images
 from visioneval.records.cells.operations import DownloadFiles, OperationFile
-from visioneval.running.calls.attempts import PricedAttempts, answer_as_result, generation_of, reply_of
-from visioneval.running.calls.budget import Budget, CallSize, generation_size, question_size
+from visioneval.running.calls.attempts import PaidCall, PricedAttempts, answer_as_result, generation_of, reply_of
+from visioneval.running.calls.budget import Budget, generation_size, question_size
 from visioneval.running.calls.caching.cache import Cache
 from visioneval.running.calls.caching.cache_files import Content, content_digest
 from visioneval.running.calls.caching.layout import CacheEntry, Kind
@@ -133,15 +133,19 @@ class Calls:
         if is_video and operation_of is not None and isinstance(provider, OperationGenerator):
             file = operation_of(operation_key(call, hash_of))
             return await self._operate(limit_key, key, call, provider, request, file, tries)
-        generation, cost = await self._paid(
-            limit_key,
-            key,
-            lambda: answer_as_result(generation_of(provider, call, request)),
-            lambda: generation_size(call),
-            tries=tries,
-            images=len(call.samples),
-            limits_itself=hasattr(call.run.config, "timeout_s"),
+        attempts = self._attempts(
+            PaidCall(
+                limit_key=limit_key,
+                key=key,
+                work=lambda: answer_as_result(generation_of(provider, call, request)),
+                size=lambda: generation_size(call),
+                images=len(call.samples),
+                tries=tries,
+                limits_itself=hasattr(call.run.config, "timeout_s"),
+            )
         )
+        generation = await self._made(attempts)
+        cost = attempts.cost
         size = math.inf if self._is_shared else _size_of(generation)
         checked = await self.short_work.run(self._cache_generation, key, generation, cost, call, size=size)
         if downloads is not None:
@@ -163,16 +167,20 @@ class Calls:
         limit_s = self.throttle.timeout_s(limit_key, OPERATION_TIMEOUT_S) or OPERATION_TIMEOUT_S
         with contextlib.nullcontext() if self.cache is None else self.cache.scratch() as scratch:
             operation = OperationCall(provider, replace(request, scratch=scratch), file, limit_s, self.sanitizer.hides)
-            generation, cost = await self._paid(
-                limit_key,
-                key,
-                lambda: answer_as_result(operation.run()),
-                lambda: generation_size(call),
-                tries=tries,
-                images=len(call.samples),
-                is_operation=True,
-                is_paid=lambda: file.read() is not None,
+            attempts = self._attempts(
+                PaidCall(
+                    limit_key=limit_key,
+                    key=key,
+                    work=lambda: answer_as_result(operation.run()),
+                    size=lambda: generation_size(call),
+                    images=len(call.samples),
+                    tries=tries,
+                    is_operation=True,
+                    is_paid=lambda: file.read() is not None,
+                )
             )
+            generation = await self._made(attempts)
+            cost = attempts.cost
             checked = await asyncio.to_thread(self._cache_generation, key, generation, cost, call)
             if generation.refused is None and len(checked.media) < len(call.samples):
                 await operation.forget()
@@ -237,9 +245,16 @@ class Calls:
         self, limit_key: RateLimitKey, key: str, config: BaseJudge, judge: Judge, question: Question, about: CellRef
     ) -> Reply:
         scaled = await run_in_thread(scaled_images, question, when=is_scaled(question))
-        asked = partial(question_size, config, question)
-        reply, cost = await self._paid(limit_key, key, lambda: reply_of(judge, question, about), asked)
-        reply = replace(reply, cost_usd=cost, scaled=scaled)
+        attempts = self._attempts(
+            PaidCall(
+                limit_key=limit_key,
+                key=key,
+                work=lambda: reply_of(judge, question, about),
+                size=partial(question_size, config, question),
+            )
+        )
+        reply = await self._made(attempts)
+        reply = replace(reply, cost_usd=attempts.cost, scaled=scaled)
         answer = cached_fields(reply)
         if not self.sanitizer.hides(answer):  # a masked answer would differ on the next run
             store = partial(self._store, key, "judge", self.sanitizer.shallow(answer))
@@ -287,42 +302,21 @@ class Calls:
         elif self.broken is not None:
             self.throttle.close()
 
-    async def _paid(
-        self,
-        limit_key: RateLimitKey,
-        key: str,
-        work: Callable[[], Awaitable[T]],
-        size: Callable[[], CallSize],
-        *,
-        tries: Tries | None = None,
-        images: int = 0,
-        limits_itself: bool = False,
-        is_operation: bool = False,
-        is_paid: Callable[[], bool] = lambda: False,
-    ) -> tuple[T, float | None]:
-        """Makes a call within the budget and the throttle. Returns its result and cost. Logs every attempt."""
-        attempts = PricedAttempts(
-            limit_key=limit_key,
-            key=key,
-            work=work,
-            size=size,
-            images=images,
-            is_paid=is_paid,
-            tries=tries or Tries(),
-            prices=self.prices,
-            budget=self.budget,
-            log=self.log,
-        )
-        answer = await self.throttle.call(
-            limit_key,
+    def _attempts(self, call: PaidCall[T]) -> PricedAttempts[T]:
+        return PricedAttempts(call, self.prices, self.budget, self.log)
+
+    def _made(self, attempts: PricedAttempts[T]) -> Awaitable[T]:
+        """Makes a call within the budget and the throttle. Logs every attempt."""
+        call = attempts.call
+        return self.throttle.call(
+            call.limit_key,
             attempts.attempt,
-            images=images,
-            tries=attempts.tries,
-            limits_itself=limits_itself,
-            is_operation=is_operation,
+            images=call.images,
+            tries=call.tries,
+            limits_itself=call.limits_itself,
+            is_operation=call.is_operation,
             admission=attempts.admission,
         )
-        return answer, attempts.cost
 
     async def _cached_generation(self, key: str, call: Call, downloads: Downloads | None) -> GenerationResult | None:
         """The preferred usable generation in the cache; ``None`` if it must be generated."""
