@@ -215,7 +215,7 @@ class Look:
 
 def test_records_tell_work_from_waiting(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(toy.folder)
-    monkeypatch.setattr("visioneval.running.interrupts.processors", lambda: 1)
+    monkeypatch.setattr("visioneval.running.execution.processors", lambda: 1)
     Path("slow.py").write_text(SLOW)
     models = [{"provider": "slow:Generate", "label": "m"}]
     limits = {"slow:Generate": {"max_concurrency": 4}}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from visioneval.analysis.run_lookup import Warn
 from visioneval.api.messages import logging_run
-from visioneval.api.runs import execute_planned
+from visioneval.api.runs import run_planned
 from visioneval.counted import count_of
 from visioneval.errors import ExitCode, StoppedError, UsageError
 from visioneval.records.stores.locations import cache_url
@@ -102,7 +102,7 @@ def read_answers(suites: Sequence[Path], options: RunOptions, warn: Warn) -> set
             suite=replace(options.suite, runs=runs),
             calls=replace(options.calls, cache_reads=reads),
         )
-        for run in execute_planned(planned, here, logging_run, warn):
+        for run in run_planned(planned, here, logging_run, warn, is_tracked=False):
             errors = run.summary.counts.errors
             if errors or run.exit_code not in (ExitCode.PASSED, ExitCode.GATE_FAILED):
                 raise StoppedError(

@@ -27,8 +27,8 @@ from visioneval.records.stores.lookup import fetch_outputs, runs_folder
 from visioneval.records.stores.writing import claim_run, close_run
 from visioneval.records.writer import write_summary
 from visioneval.running.calls.settings import CallSettings
+from visioneval.running.cells.services import Listener
 from visioneval.running.confirm import confirm_comparison
-from visioneval.running.interrupts import Listener
 from visioneval.running.loading import load_stored_plan
 from visioneval.running.pairs import PairwiseResult, RunPairs, compare_runs, pair_runs, pairwise_plan
 from visioneval.running.plan import Plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from contextlib import AbstractContextManager, nullcontext
 
-from visioneval.running.interrupts import Listener
+from visioneval.running.cells.services import Listener
 from visioneval.running.prepare import (
     PreparedRun,
 )

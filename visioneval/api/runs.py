@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from visioneval.analysis.compare.preferences import preferences_within
 from visioneval.analysis.gate_rates import GateRates
@@ -22,16 +22,16 @@ from visioneval.api.after_run import track_finished
 from visioneval.api.messages import LOG, logging_run
 from visioneval.counted import count_of
 from visioneval.defaults import RUNS
-from visioneval.errors import AuthError, QuotaError, StorageError, UsageError
+from visioneval.errors import UsageError
 from visioneval.records.cells.stored_records import StoredRecords
 from visioneval.records.diversity import read_diversity
-from visioneval.records.model import Record, RunInfo, StoppedBy, read_records
-from visioneval.records.resume_command import resume_hint, stopped_text
+from visioneval.records.model import Record, RunInfo
+from visioneval.records.resume_command import resume_hint
 from visioneval.records.stores.lookup import fetch_outputs, find_named_run, runs_folder
 from visioneval.records.stores.writing import send_run, writing_root
 from visioneval.running.calls.estimate import CostEstimate, estimate
-from visioneval.running.calls.settings import CallSettings, open_calls
-from visioneval.running.interrupts import InterruptRequest, Listener
+from visioneval.running.cells.services import Listener
+from visioneval.running.execution import InterruptRequest
 from visioneval.running.loading import Planned, load_plans
 from visioneval.running.plan import Plan
 from visioneval.running.prepare import (
@@ -39,12 +39,11 @@ from visioneval.running.prepare import (
     RunOptions,
     RunToGrade,
     check_runs,
-    now,
     plan_runs,
     prepare_grading,
     prepare_run,
 )
-from visioneval.running.runner import RunCells, execute, run_cells_here
+from visioneval.running.runner import EndedRun, RunCells, run_cells_here, run_prepared, summarize_run
 from visioneval.running.sizes import (
     DetectOptions,
     MustDetect,
@@ -283,23 +282,25 @@ def detect_options(
     return DetectOptions(difference, sides, pass_rate, case_correlation, gate)
 
 
-def run_planned(planned: Sequence[Planned], options: RunOptions, watch: Watch, warn: Warn) -> Iterator[Run]:
-    """Executes plans, and sends each run to the tracker of its suite."""
-    for finished in execute_planned(planned, options, watch, warn):
-        yield finished
-        _track(finished, options, warn)
+def run_planned(
+    planned: Sequence[Planned], options: RunOptions, watch: Watch, warn: Warn, *, is_tracked: bool = True
+) -> Iterator[Run]:
+    """Executes plans one after the other, with one budget, and sends each run to its tracker.
 
-
-def execute_planned(planned: Sequence[Planned], options: RunOptions, watch: Watch, warn: Warn) -> Iterator[Run]:
-    """Executes plans one after the other, with one budget. All are checked first, and an interrupt ends them all."""
+    All plans are checked first, and an interrupt ends them all.
+    """
     components = check_runs(planned, options, warn)
     spent_usd = 0.0
     with _cells_runner(options) as run_cells:
         for suite, parts in zip(planned, components, strict=True):
             prepared = prepare_run(suite, parts, options)
-            finished, spent_usd = _finish(prepared, options.calls, watch, spent_usd, run_cells)
+            with watch(prepared) as listener:
+                ended = run_prepared(prepared, options.calls, listener, spent_usd=spent_usd, run_cells=run_cells)
+            finished, spent_usd = _summarized(prepared, ended), ended.spent_usd
             yield finished
-            if finished.info.state == "interrupted" and finished.info.stopped_by is None:
+            if is_tracked:
+                _track(finished, options, warn)
+            if ended.info.state == "interrupted" and ended.info.stopped_by is None:
                 return
 
 
@@ -318,7 +319,10 @@ def _cells_runner(options: RunOptions) -> Iterator[RunCells]:
 def grade_run(name: str, suite: Path | None, options: RunOptions, watch: Watch, warn: Warn) -> Run:
     """Grades the run ``name`` again, into a new run."""
     source = RunToGrade(*named_run(name, options.suite.runs))
-    finished, _ = _finish(prepare_grading(source, suite, options, warn), options.calls, watch)
+    prepared = prepare_grading(source, suite, options, warn)
+    with watch(prepared) as listener:
+        ended = run_prepared(prepared, options.calls, listener)
+    finished = _summarized(prepared, ended)
     _track(finished, options, warn)
     return finished
 
@@ -340,45 +344,6 @@ def _run(suite: Path | str | None, options: RunOptions, watch: Watch) -> Run:
     return finished
 
 
-def _finish(
-    prepared: PreparedRun,
-    calls: CallSettings,
-    watch: Watch,
-    spent_usd: float = 0.0,
-    run_cells: RunCells = run_cells_here,
-) -> tuple[Run, float]:
-    """Executes a prepared run and summarizes it, which decides its exit code. Also returns what is spent so far."""
-    folder = prepared.writer.folder
-    with watch(prepared) as listener:
-        info, error, spent_usd = _execute(prepared, calls, listener, spent_usd, run_cells)
-    pairs = preferences_within(folder, info)
-    cards, costs = read_pair_cards(folder), read_pair_costs(folder)
-    summary = summarize(info, read_records(folder), pairs, cards, costs, read_diversity(folder))
-    prepared.writer.write_summary(summary)
-    return Run(folder, info, summary, None, prepared.resume_hint, error), spent_usd
-
-
-def _execute(
-    prepared: PreparedRun, calls: CallSettings, listener: Listener, spent_usd: float, run_cells: RunCells
-) -> tuple[RunInfo, str | None, float]:
-    """Runs the cells. Whatever happens, ``run.json`` says how the run ended.
-
-    Returns its contents, the message of a refused API key or a spent quota, and what is spent so far.
-    """
-    writer, error = prepared.writer, None
-    writer.watch(listener.say)
-    try:
-        with open_calls(prepared.plan, calls, writer.info.payer, listener.say, spent_usd=spent_usd) as session:
-            outcome = execute(prepared.plan, prepared.components, writer, session, listener, prepared.jobs, run_cells)
-        stopped_by: StoppedBy | None = "budget" if outcome.out_of_budget else None
-    except AuthError as refusal:
-        error, stopped_by = str(refusal), "quota" if isinstance(refusal, QuotaError) else "refused_key"
-    except BaseException:
-        with suppress(StorageError):
-            writer.finish("interrupted", now())
-        listener.say(stopped_text(writer.folder, prepared.resume_hint))
-        raise
-    is_complete = error is None and outcome.complete
-    state: Literal["complete", "interrupted"] = "complete" if is_complete else "interrupted"
-    info = writer.finish(state, now(), stopped_by=stopped_by, reused_since=session.reused_since)
-    return info, error, session.budget.spent
+def _summarized(prepared: PreparedRun, ended: EndedRun) -> Run:
+    summary = summarize_run(prepared, ended.info)
+    return Run(prepared.writer.folder, ended.info, summary, None, prepared.resume_hint, ended.error)

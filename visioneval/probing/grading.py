@@ -26,11 +26,10 @@ from visioneval.records.writer import RunWriter
 from visioneval.rules import parse_rule
 from visioneval.running.calls.settings import CallSettings, check_budget, check_session, open_calls
 from visioneval.running.cells.cell import StoredOutput, regrade_output
-from visioneval.running.cells.services import Services, build_components
-from visioneval.running.interrupts import Listener, Outcome, Progress, run_to_end
+from visioneval.running.cells.services import Listener, Services, build_components
+from visioneval.running.execution import Progress, execute
 from visioneval.running.plan import Call
 from visioneval.running.prepare import describe_run, now
-from visioneval.running.runner import open_services
 from visioneval.types import Status, Verdict
 
 OUTPUTS_AT_ONCE = 2
@@ -78,25 +77,22 @@ def measure(prepared: PreparedProbe, settings: CallSettings, listener: Listener)
     with tempfile.TemporaryDirectory(prefix="visioneval-probe-") as folder:
         writer = RunWriter.create(Path(folder), info)
         with open_calls(prepared.plan, settings, info.payer, listener.say) as calls:
-            progress, never_asked = Progress(calls), False
+            interrupted, never_asked = True, False
 
-            async def work() -> Outcome:
-                nonlocal never_asked
-                with open_services(prepared.plan, components, writer, calls, listener) as context:
-                    progress.measurements = context.measurements
-                    prober = _Prober(prepared, context, progress, listener, changes)
-                    await prober.run()
-                    never_asked = prober.never_asked
-                progress.check()
-                return Outcome(complete=not progress.is_over, out_of_budget=calls.budget.refused > 0)
+            async def work(services: Services, progress: Progress) -> bool:
+                nonlocal interrupted, never_asked
+                prober = _Prober(prepared, services, progress, listener, changes)
+                await prober.run()
+                interrupted, never_asked = progress.is_over, prober.never_asked
+                return interrupted
 
             try:
-                outcome = run_to_end(work, progress, listener.say, listener.started)
+                execute(work, prepared.plan, components, writer, calls, listener)
             finally:
                 writer.finish("complete", now())  # closes its files
     ordered = tuple(sorted(changes, key=lambda change: change.order))
     stopped = calls.budget.refusal or (_WAS_NEVER_ASKED if never_asked else None)
-    return ProbeMeasurements(ordered, stopped, interrupted=not outcome.complete)
+    return ProbeMeasurements(ordered, stopped, interrupted=interrupted)
 
 
 class _Prober:

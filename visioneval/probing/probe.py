@@ -13,7 +13,7 @@ from visioneval.probing.costs import cost_lines
 from visioneval.probing.grading import measure
 from visioneval.probing.prepare import ProbeRequest, prepare_probe
 from visioneval.running.calls.settings import CallSettings
-from visioneval.running.interrupts import Listener
+from visioneval.running.cells.services import Listener
 from visioneval.running.loading import SuiteOptions
 from visioneval.suite.filters import Scope
 

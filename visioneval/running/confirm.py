@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -22,19 +23,17 @@ from visioneval.records.keys import changed_parts, describe_parts
 from visioneval.records.model import CellKey, Record, RunInfo, read_info, read_records
 from visioneval.records.stores.locations import display_name
 from visioneval.records.stores.writing import claim_run, close_run
-from visioneval.records.writer import RunWriter
-from visioneval.running.calls.calls import Calls
 from visioneval.running.calls.limiters import RateLimitKey, generation_limit_key
 from visioneval.running.calls.settings import CallSettings, budget_of, check_budget, check_session, open_calls
 from visioneval.running.cells.cell import Job
-from visioneval.running.cells.services import Components, Services, build_components, missing_keys
+from visioneval.running.cells.services import Listener, Services, build_components, missing_keys
 from visioneval.running.cells.turns import call_on_records, is_edit_of
-from visioneval.running.interrupts import Listener, Outcome, Progress, run_to_end
+from visioneval.running.execution import Progress, execute
 from visioneval.running.keys import FileHashes, HashOf, generation_key, grade_key
 from visioneval.running.loading import SuiteOptions, load_stored_plan
 from visioneval.running.plan import Call, Plan
 from visioneval.running.prepare import RunOptions
-from visioneval.running.runner import CELLS_PER_CALL, finish_job, open_services
+from visioneval.running.runner import CELLS_PER_CALL, finish_job
 from visioneval.suite.selection.selection import Selection, narrowed_further
 from visioneval.types import MUST_PASS, Score, Verdict
 
@@ -137,7 +136,7 @@ def confirm(
             # again, now that no other process adds to them
             samples = confirming.of_cases(cases, read_confirmations(confirming.folder))
             listener.note(_announcement(confirming, samples, is_all=is_all))
-            outcome = _generate(plan, components, samples, writer, calls, listener)
+            outcome = execute(partial(decide_cases, samples), plan, components, writer, calls, listener)
             for item in samples:
                 if item.repeated_output is not None:
                     listener.say(item.repeated_output)
@@ -176,32 +175,23 @@ def _result(confirming: ConfirmationPlan, samples: Sequence[CaseSamples], stoppe
     return ConfirmationResult(Confirmation(confirming.samples, verdicts, stopped, scores))
 
 
-def _generate(
-    plan: Plan,
-    components: Components,
-    samples: Sequence[CaseSamples],
-    writer: RunWriter,
-    calls: Calls,
-    listener: Listener,
-) -> Outcome:
-    """Generates until every case is decided.
+async def decide_cases(samples: Sequence[CaseSamples], services: Services, progress: Progress) -> bool:
+    """Generates rounds of samples of each case until it is decided. Returns whether any is not."""
 
-    The first interrupt lets running calls finish, the second cancels them. Raises ``AuthError`` and ``StorageError``.
-    """
-    progress = Progress(calls)
+    async def decide(item: CaseSamples) -> None:
+        def add(record: Record) -> None:
+            item.add(record)
+            services.listener.record(record)
 
-    async def generate() -> Outcome:
-        with open_services(plan, components, writer, calls, listener) as services:
-            progress.measurements = services.measurements
-            async with asyncio.TaskGroup() as group:
-                for limit_key, items in _by_limit_key(samples).items():
-                    queue = iter(items)
-                    for _ in range(min(calls.throttle.max_calls(limit_key) * CELLS_PER_CALL, len(items))):
-                        group.create_task(_decide(queue, progress, services, listener))
-        progress.check()
-        return Outcome(not any(item.needed for item in samples), progress.out_of_budget)
+        adding = replace(services, listener=replace(services.listener, record=add))
+        while not progress.is_over and (jobs := list(item.jobs())):
+            await asyncio.gather(*(finish_job(adding, progress, job) for job in jobs))
 
-    return run_to_end(generate, progress, listener.say, listener.started)
+    async with asyncio.TaskGroup() as group:
+        for limit_key, items in _by_limit_key(samples).items():
+            workers = min(services.calls.throttle.max_calls(limit_key) * CELLS_PER_CALL, len(items))
+            group.create_task(progress.work_through(iter(items), workers, decide))
+    return any(item.needed for item in samples)
 
 
 def _by_limit_key(samples: Sequence[CaseSamples]) -> dict[RateLimitKey, list[CaseSamples]]:
@@ -210,21 +200,6 @@ def _by_limit_key(samples: Sequence[CaseSamples]) -> dict[RateLimitKey, list[Cas
         run = item.chains[0][0].run
         by_key.setdefault(generation_limit_key(run.provider, run.params), []).append(item)
     return by_key
-
-
-async def _decide(queue: Iterator[CaseSamples], progress: Progress, services: Services, listener: Listener) -> None:
-    """Takes one case after the other, and generates rounds of samples until it is decided."""
-    for item in queue:
-
-        def add(record: Record, item: CaseSamples = item) -> None:
-            item.add(record)
-            listener.record(record)
-
-        adding = replace(listener, record=add)
-        while not progress.is_over and (jobs := list(item.jobs())):
-            await asyncio.gather(*(finish_job(job, progress, services, adding) for job in jobs))
-        if progress.is_over:
-            return
 
 
 _MAX_ERROR = 200

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -24,11 +24,17 @@ from visioneval.running.cells.record import saved_files
 from visioneval.running.cells.turns import call_on_records, is_edit_of
 from visioneval.running.keys import FileHashes, HashOf, generation_key, grade_key
 from visioneval.running.plan import Call, Plan
-from visioneval.running.runner import Jobs
 from visioneval.running.sanitize import sanitizer_for
 from visioneval.types import Status, Verdict
 
+Jobs = Callable[[Plan], Iterator[Job]]
+"""The jobs of a part of a plan, created on demand."""
 ResumeAction = Literal["generate", "grade", "evaluate", "keep"]
+
+
+def every_cell(plan: Plan) -> Iterator[Job]:
+    """The jobs of a new run, which generates every cell."""
+    return (Job.of_turns([Job(call, call.samples) for call in turns]) for turns in plan.chains())
 
 
 @dataclass(frozen=True, slots=True)

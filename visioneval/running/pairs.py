@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -32,8 +33,8 @@ from visioneval.running.calls.judges import Judges
 from visioneval.running.calls.limiters import judge_limit_key
 from visioneval.running.calls.meter import JudgeMeters, Meter
 from visioneval.running.calls.settings import CallSettings, check_budget, check_session, open_calls
-from visioneval.running.cells.services import Components, ImageCache, build_components
-from visioneval.running.interrupts import Listener, Outcome, Progress, run_to_end
+from visioneval.running.cells.services import Components, ImageCache, Listener, Services, build_components
+from visioneval.running.execution import Outcome, Progress, run_to_end
 from visioneval.running.plan import Call, Plan
 from visioneval.running.sanitize import Sanitizer, sanitizer_for
 from visioneval.suite.entries.graders import BaseGrader
@@ -169,6 +170,24 @@ def matchups_of(
     return matchups
 
 
+async def judge_pairs_within(services: Services, config: BaseGrader, progress: Progress) -> str:
+    """Asks about the pairs of a run's own outputs. Returns a note for the user; an early end is in ``progress``."""
+    plan, folder = services.plan, services.writer.folder
+    session = PairwiseSession(
+        plan,
+        config,
+        services.components,
+        services.calls,
+        folder,
+        services.sanitizer,
+        services.image_cache,
+        debug=services.listener.debug,
+    )
+    matchups = await asyncio.to_thread(matchups_within, plan, config, read_records(folder), folder)
+    await judge_matchups(session, matchups.pairs, progress)
+    return f"{config.key}: {matchups}; {session.meters}"
+
+
 async def judge_matchups(
     session: PairwiseSession, matchups: Sequence[Matchup], progress: Progress, *, refresh: bool = False
 ) -> None:
@@ -182,8 +201,8 @@ async def judge_matchups(
     async with asyncio.TaskGroup() as group:
         for name, turns in turns_of.items():
             max_calls = session.calls.throttle.max_calls(judge_limit_key(session.judge(name)))
-            for _ in range(min(max_calls, 2 * len(matchups))):
-                group.create_task(_run_worker(session, name, turns, progress))
+            ask = partial(_ask_about, session, name)
+            group.create_task(progress.work_through(turns, min(max_calls, 2 * len(matchups)), ask))
     progress.left += sum(1 for turns in turns_of.values() for _ in turns)
 
 
@@ -200,17 +219,9 @@ def _open_questions(
                 yield matchup, first
 
 
-async def _run_worker(
-    session: PairwiseSession, judge: str, turns: Iterator[tuple[Matchup, Literal["a", "b"]]], progress: Progress
-) -> None:
-    for matchup, first in turns:
-        try:
-            preference = await _judge_pair(session, judge, matchup, first)
-            await asyncio.to_thread(append_preferences, session.folder, [preference])
-        except Exception as error:
-            progress.leave(error)
-        if progress.is_over:
-            return
+async def _ask_about(session: PairwiseSession, judge: str, turn: tuple[Matchup, Literal["a", "b"]]) -> None:
+    preference = await _judge_pair(session, judge, *turn)
+    await asyncio.to_thread(append_preferences, session.folder, [preference])
 
 
 async def _judge_pair(session: PairwiseSession, judge: str, matchup: Matchup, first: Literal["a", "b"]) -> Preference:
@@ -424,23 +435,19 @@ def compare_runs(
     components = build_components(plan, offline=settings.reuse.offline)
     with open_calls(plan, settings, read_info(folder).payer, listener.say) as calls:
         session = PairwiseSession(plan, config, components, calls, folder, sanitizer_for(plan))
-        refresh = not settings.reuse.judgements
-        ended = _judge_pairs(session, pairs_of_runs, listener, refresh=refresh)
+        progress = Progress(calls)
+
+        async def judge() -> Outcome:
+            pairs = pairs_of_runs.matchups.pairs
+            await judge_matchups(session, pairs, progress, refresh=not settings.reuse.judgements)
+            outcome = progress.outcome(is_left=False)
+            if calls.budget.refusal is not None:
+                listener.say(calls.budget.refusal)
+            return outcome
+
+        ended = run_to_end(judge, progress, listener.say, listener.started)
     titles = {session.judge(name).title for name in config.judge_names}
     judged = (line for line in read_preferences(folder) if line.judge in titles)
     lines = (line for line in judged if (line.test_id, line.sample_index, line.a, line.b) in pairs_of_runs.pair_keys)
     preferences = summarize_preferences(lines, panels_of(plan.suite))
     return PairwiseResult(ended.complete, ended.out_of_budget, preferences, session.meters)
-
-
-def _judge_pairs(session: PairwiseSession, pairs_of_runs: RunPairs, listener: Listener, *, refresh: bool) -> Outcome:
-    progress = Progress(session.calls)
-
-    async def judge() -> Outcome:
-        await judge_matchups(session, pairs_of_runs.matchups.pairs, progress, refresh=refresh)
-        progress.check()
-        if session.calls.budget.refusal is not None:
-            listener.say(session.calls.budget.refusal)
-        return Outcome(complete=not progress.left, out_of_budget=progress.out_of_budget)
-
-    return run_to_end(judge, progress, listener.say, listener.started)

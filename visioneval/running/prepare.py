@@ -24,7 +24,7 @@ from visioneval.records.stores.writing import claim_run, create_run, release_run
 from visioneval.records.writer import RunWriter
 from visioneval.running.calls.settings import CallSettings, check_budget, check_session
 from visioneval.running.cells.services import Components, build_components
-from visioneval.running.jobs import copy_questions, forget_changed_pairs, plan_regrade, plan_resume
+from visioneval.running.jobs import Jobs, copy_questions, every_cell, forget_changed_pairs, plan_regrade, plan_resume
 from visioneval.running.loading import (
     Planned,
     SuiteOptions,
@@ -37,7 +37,6 @@ from visioneval.running.loading import (
     secrets_to_give,
 )
 from visioneval.running.plan import Plan
-from visioneval.running.runner import Jobs, every_cell
 from visioneval.running.sanitize import sanitizer_for
 from visioneval.suite.load import HIDDEN, LoadedSuite
 from visioneval.suite.selection.selection import merged, narrowed_further

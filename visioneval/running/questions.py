@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
@@ -15,7 +14,7 @@ from visioneval.running.calls.calls import Calls
 from visioneval.running.calls.judges import Judges
 from visioneval.running.calls.meter import Meter
 from visioneval.running.cells.services import Components
-from visioneval.running.interrupts import Outcome, Progress, run_to_end
+from visioneval.running.execution import Outcome, Progress, run_to_end
 from visioneval.running.plan import Plan, applies
 from visioneval.running.sanitize import sanitizer_for
 from visioneval.suite.cases.case import TestCase
@@ -98,25 +97,16 @@ def make_questions(
     """
     tasks, judges = prompt_tasks(plan), Judges(plan.suite.judges, components.judges, calls)
     results: dict[int, PromptResult] = {}
-    turns = iter(enumerate(tasks))
     progress = Progress(calls)
 
-    async def pull() -> None:
-        for index, task in turns:
-            try:
-                results[index] = await _make_for_prompt(plan, components, task, judges)
-                on_result(results[index])
-            except Exception as error:
-                progress.leave(error)
-            if progress.is_over:
-                return
+    async def make(item: tuple[int, PromptTask]) -> None:
+        index, task = item
+        results[index] = await _make_for_prompt(plan, components, task, judges)
+        on_result(results[index])
 
     async def make_all() -> Outcome:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(AT_ONCE, len(tasks))):
-                group.create_task(pull())
-        progress.check()
-        return Outcome(complete=len(results) == len(tasks))
+        await progress.work_through(iter(enumerate(tasks)), min(AT_ONCE, len(tasks)), make)
+        return progress.outcome(is_left=len(results) < len(tasks))
 
     run_to_end(make_all, progress, say)
     complete = len(results) == len(tasks)

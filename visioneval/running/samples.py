@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import comb, fsum
@@ -18,7 +18,7 @@ from visioneval.records.model import Record, read_records
 from visioneval.running.calls.attempts import describe_error
 from visioneval.running.calls.meter import Meter
 from visioneval.running.cells.services import Services
-from visioneval.running.interrupts import Progress
+from visioneval.running.execution import Progress
 from visioneval.running.pairs import contender
 from visioneval.running.plan import Plan
 from visioneval.suite.entries.graders import BaseGrader
@@ -72,9 +72,20 @@ async def measure_diversity(services: Services, config: BaseGrader, progress: Pr
     folder, meter = services.writer.folder, Meter()
     groups = await asyncio.to_thread(sample_groups, services.plan, config, read_records(folder), folder)
     pairs = ((group, pair) for group in groups for pair in combinations(group.outputs, 2))
-    async with asyncio.TaskGroup() as tasks:
-        for _ in range(processors()):
-            tasks.create_task(_run_worker(services, config, pairs, meter, progress))
+
+    async def measure(item: tuple[SampleGroup, tuple[Output, Output]]) -> None:
+        group, pair = item
+        try:
+            group.distances.append(await _measure_pair(services, config, pair, meter))
+        except StoppedError:  # not measured, which is no fault of the images
+            raise
+        except (GraderError, ImageError) as error:
+            group.error = group.error or services.sanitizer.text(str(error))
+        except Exception as error:
+            services.listener.debug(error)
+            group.error = group.error or services.sanitizer.text(describe_error(error))
+
+    await progress.work_through(pairs, processors(), measure)
     progress.left += sum(1 for _ in pairs)
     done = [group for group in groups if group.is_done]
     await asyncio.to_thread(update_diversity, folder, [group.line(config.key) for group in done])
@@ -105,28 +116,6 @@ def sample_groups(plan: Plan, config: BaseGrader, records: Iterable[Record], fol
         )
         for (case, label), numbers in samples.items()
     ]
-
-
-async def _run_worker(
-    services: Services,
-    config: BaseGrader,
-    pairs: Iterator[tuple[SampleGroup, tuple[Output, Output]]],
-    meter: Meter,
-    progress: Progress,
-) -> None:
-    for group, pair in pairs:
-        try:
-            group.distances.append(await _measure_pair(services, config, pair, meter))
-        except (GraderError, ImageError) as error:
-            group.error = group.error or services.sanitizer.text(str(error))
-        except StoppedError as error:  # not measured, which is no fault of the images
-            progress.leave(error)
-            return
-        except Exception as error:
-            services.debug(error)
-            group.error = group.error or services.sanitizer.text(describe_error(error))
-        if progress.is_over:
-            return
 
 
 async def _measure_pair(

@@ -33,7 +33,7 @@ from visioneval.probing.prepare import ProbeRequest
 from visioneval.probing.probe import run_probe
 from visioneval.providers.mock.text import font
 from visioneval.running.cells.measurements import Measurements
-from visioneval.running.interrupts import Listener
+from visioneval.running.cells.services import Listener
 from visioneval.settings import run_options
 from visioneval.suite.cases.case import Expect, ExpectText, TestCase
 from visioneval.types import Verdict

@@ -15,7 +15,7 @@ from visioneval.records.diversity import read_diversity
 from visioneval.running.calls.caching.cache import Cache
 from visioneval.running.calls.estimate import estimate
 from visioneval.running.cells.measurements import Measurements
-from visioneval.running.interrupts import Outcome, Progress, run_to_end
+from visioneval.running.execution import Outcome, Progress, run_to_end
 from visioneval.running.pairs import pairwise_plan
 from visioneval.running.samples import measure_diversity
 from visioneval.types import TaskType

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,12 @@ from visioneval.running import keys as file_hashes
 from visioneval.running import runner as run_module
 from visioneval.running.calls.limiters import RateLimitKey
 from visioneval.running.cells.cell import Job
-from visioneval.running.cells.services import Components
-from visioneval.running.interrupts import Interrupt, Listener, Outcome
+from visioneval.running.cells.services import Components, Interrupt, Listener
+from visioneval.running.execution import Outcome, execute
+from visioneval.running.jobs import every_cell
 from visioneval.running.keys import FileHashes
 from visioneval.running.memory import release_memory, unmap_large_blocks
-from visioneval.running.runner import by_limit_key, every_cell, execute
+from visioneval.running.runner import by_limit_key, run_all
 
 PNG = generated_png("red")
 PRICED: dict[str, Any] = {
@@ -72,7 +74,8 @@ class Run:
         listener = Listener(self.records.append, say=self.messages.append, started=self.interrupts.append)
         parts = Components(providers, {"look": StubGrader()})
         try:
-            return execute(self.plan, parts, self.writer, calls_for(self.plan), listener, **options)
+            work = partial(run_all, **options)
+            return execute(work, self.plan, parts, self.writer, calls_for(self.plan), listener)
         finally:
             self.writer.finish("complete", "2025-01-01T00:00:00+00:00")
 
@@ -178,7 +181,7 @@ def test_waiting_calls_are_reported(toy: Toy, monkeypatch: pytest.MonkeyPatch) -
     writer = RunWriter.create(Path("runs"), info_of(suite))
     parts = Components({"toy": StubProvider()}, {"look": StubGrader()})
     listener = Listener(status=statuses.append)
-    assert execute(suite.plan, parts, writer, calls_for(suite.plan), listener) == DONE
+    assert execute(run_all, suite.plan, parts, writer, calls_for(suite.plan), listener) == DONE
     writer.finish("complete", "2025-01-01T00:00:00+00:00")
     assert [] in statuses
 

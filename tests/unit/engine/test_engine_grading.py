@@ -29,7 +29,7 @@ from visioneval.ordered_pool import OrderedPool, in_turn
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.running.calls.judges import raise_if_stopping
 from visioneval.running.cells.grading import CellGrades, GradedOutput, checked_scores, grade
-from visioneval.running.cells.services import Components
+from visioneval.running.cells.services import Components, Listener
 from visioneval.running.sanitize import Sanitizer
 from visioneval.types import Metric
 
@@ -88,7 +88,7 @@ def graded(
     (call,) = prepared.plan.calls()
 
     async def scenario() -> CellGrades:
-        with open_services(prepared, components=components, debug=debug) as context:
+        with open_services(prepared, components=components, listener=Listener(debug=debug)) as context:
             return await grade(
                 GradedOutput(call, 0, None, {"size": "8x8"}, asyncio.get_running_loop().time() + seconds), context
             )

@@ -24,11 +24,11 @@ from visioneval.ordered_pool import is_any_busy
 from visioneval.providers.base import Generation, GenerationRequest
 from visioneval.records.model import Record, read_records
 from visioneval.records.writer import RunWriter
-from visioneval.running import interrupts as loop_module
+from visioneval.running import execution as loop_module
 from visioneval.running.calls.caching.cache import Cache
-from visioneval.running.cells.services import Components
-from visioneval.running.interrupts import Interrupt, Listener, Outcome
-from visioneval.running.runner import execute
+from visioneval.running.cells.services import Components, Interrupt, Listener
+from visioneval.running.execution import Outcome, execute
+from visioneval.running.runner import run_all
 
 CELLS = 5
 WAIT_S = 30.0
@@ -108,7 +108,7 @@ class InterruptedRun:
         listener = Listener(self.records.append, say=self._say, started=self._interrupts.append)
         parts = Components({run.label: self.provider for run in self.plan.runs}, {"file": self.grader})
         try:
-            return execute(self.plan, parts, self.writer, calls_for(self.plan, cache=cache), listener)
+            return execute(run_all, self.plan, parts, self.writer, calls_for(self.plan, cache=cache), listener)
         finally:
             self.writer.finish("complete", "2025-01-01T00:00:00+00:00")
 

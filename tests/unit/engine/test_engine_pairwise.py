@@ -23,7 +23,7 @@ from visioneval.running.calls.calls import Calls
 from visioneval.running.calls.meter import JudgeMeters
 from visioneval.running.calls.prices import Prices
 from visioneval.running.cells.services import Components
-from visioneval.running.interrupts import Progress
+from visioneval.running.execution import Progress
 from visioneval.running.pairs import (
     Matchup,
     Matchups,

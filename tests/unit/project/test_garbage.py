@@ -16,7 +16,7 @@ from visioneval.running.calls.calls import Calls
 from visioneval.running.calls.log import CallLog
 from visioneval.running.calls.prices import Prices
 from visioneval.running.calls.throttle import Throttle
-from visioneval.running.interrupts import Outcome, Progress, run_to_end
+from visioneval.running.execution import Outcome, Progress, run_to_end
 
 
 @pytest.fixture(autouse=True)

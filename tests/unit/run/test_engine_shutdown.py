@@ -15,7 +15,7 @@ from visioneval.running.calls.calls import Calls
 from visioneval.running.calls.log import CallLog
 from visioneval.running.calls.prices import Prices
 from visioneval.running.calls.throttle import Throttle
-from visioneval.running.interrupts import Progress, interrupts, root_error
+from visioneval.running.execution import Progress, interrupts, root_error
 
 
 @pytest.fixture

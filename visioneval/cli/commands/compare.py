@@ -117,7 +117,7 @@ def compare(
     from visioneval.cli.progress import ProgressCounts, print_traceback
     from visioneval.cli.reports import check_reports
     from visioneval.records.model import Record
-    from visioneval.running.interrupts import Listener
+    from visioneval.running.cells.services import Listener
     from visioneval.settings import run_options
 
     flags = {

@@ -93,7 +93,7 @@ def probe(
     from visioneval.cli.reports import check_reports
     from visioneval.probing.prepare import ProbeRequest
     from visioneval.probing.probe import run_probe
-    from visioneval.running.interrupts import Listener
+    from visioneval.running.cells.services import Listener
     from visioneval.settings import run_options
 
     request = ProbeRequest(

@@ -75,7 +75,7 @@ async def _generate(call: Call, services: Services, deadline: float, request: Ge
     except StoppedError:
         raise
     except Exception as error:
-        services.debug(error)
+        services.listener.debug(error)
         failed = CellError(stage="generate", kind="internal", message=services.sanitizer.text(describe_error(error)))
     return CallOutcome(generated=GenerationResult(attempts=tries.count), error=failed)
 

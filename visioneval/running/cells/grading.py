@@ -175,7 +175,7 @@ class GraderAttempt:
                 kind = "timeout"
                 message = f"exceeded the cell timeout of {self.services.plan.suite.cell_timeout_s:g} s (cell_timeout_s)"
             else:  # includes a TimeoutError that the grader raised
-                self.services.debug(error)
+                self.services.listener.debug(error)
                 kind, message = "internal", _with_await_hint(describe_error(error))
             failed = Grade(scores={}, error=message)
         return self._checked(failed, kind)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import threading
 from collections import OrderedDict
@@ -26,6 +27,7 @@ from visioneval.providers.base import (
     Question,
     Reply,
 )
+from visioneval.records.model import Record
 from visioneval.records.questions import QuestionsWriter
 from visioneval.records.writer import OutputWriter
 from visioneval.registry import GRADERS, JUDGES, PROVIDERS
@@ -34,7 +36,7 @@ from visioneval.running.calls.judges import Judges
 from visioneval.running.cells.measurements import CachedImage, Measurements
 from visioneval.running.keys import FileHashes
 from visioneval.running.plan import Call, Plan, asks, unset_keys
-from visioneval.running.sanitize import Sanitizer
+from visioneval.running.sanitize import Sanitizer, sanitizer_for
 from visioneval.stopwatch import waiting
 from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.plugins import build, task_problems
@@ -212,6 +214,23 @@ def _judge(config: BaseJudge, folder: Path) -> Judge:
     return judge
 
 
+Interrupt = Callable[[], None]
+"""Stops a run as Ctrl-C does: the first call lets running calls finish, the second cancels them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Callbacks of a run: finished records, running and waiting calls, messages, notes and unexpected exceptions."""
+
+    record: Callable[[Record], None] = lambda _: None
+    status: Callable[[list[str]], None] = lambda _: None
+    say: Callable[[str], None] = print
+    debug: Callable[[BaseException], None] = lambda _: None
+    note: Callable[[str], None] = lambda _: None
+    started: Callable[[Interrupt], None] = lambda _: None
+    """Receives a function that interrupts the run from any thread, as Ctrl-C does."""
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
     """The components, calls, writer and file hashes of a run, and the inputs of templates."""
@@ -228,10 +247,33 @@ class Services:
     measurements: Measurements = field(default_factory=Measurements)
     turns: Iterator[int] = field(default_factory=lambda: count(1))
     """The turns of cells: the work of the one whose grading began first goes first."""
-    debug: Callable[[BaseException], None] = lambda _: None
-    """Called with every unexpected exception."""
+    listener: Listener = field(default_factory=Listener)
 
     @property
     def judges(self) -> Judges:
         """The judges of the suite."""
         return Judges(self.plan.suite.judges, self.components.judges, self.calls)
+
+
+@contextlib.contextmanager
+def open_services(
+    plan: Plan,
+    components: Components,
+    writer: OutputWriter,
+    calls: Calls,
+    listener: Listener,
+    open_questions: Callable[[Path], QuestionsWriter] = QuestionsWriter,
+) -> Iterator[Services]:
+    """Opens what the work of a run shares. Writes the run's new questions at the end."""
+    with contextlib.closing(open_questions(writer.folder)) as questions:
+        yield Services(
+            plan,
+            components,
+            calls,
+            writer,
+            FileHashes(plan.folder),
+            sanitizer_for(plan),
+            questions,
+            measurements=Measurements(calls.cache, reuses=calls.reuse.measurements, warn=listener.say),
+            listener=listener,
+        )

@@ -17,9 +17,9 @@ from visioneval.extras import install_command
 from visioneval.processors import processors
 from visioneval.running.calls.settings import CallSettings
 from visioneval.running.cells.services import Services
-from visioneval.running.interrupts import Listener, Progress
+from visioneval.running.execution import Progress
+from visioneval.running.jobs import Jobs
 from visioneval.running.prepare import ClusterOptions
-from visioneval.running.runner import Jobs
 
 CONNECT_S = 5.0
 """How long an address may take to accept a connection."""
@@ -36,11 +36,11 @@ class RayCluster:
     settings: CallSettings
     workers: int
 
-    async def run_cells(self, context: Services, jobs: Jobs, progress: Progress, listener: Listener) -> bool:
+    async def run_cells(self, context: Services, jobs: Jobs, progress: Progress) -> bool:
         """Runs the jobs of a run on the workers. Returns whether any are left."""
         from visioneval.scale.ray.driver import DistributedCells
 
-        return await DistributedCells(context, jobs, progress, listener, self.settings, self.workers).run()
+        return await DistributedCells(context, jobs, progress, self.settings, self.workers).run()
 
 
 @contextlib.contextmanager

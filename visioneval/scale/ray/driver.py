@@ -15,8 +15,9 @@ from visioneval.records.stores.lookup import fetch_outputs
 from visioneval.running.calls.budget import paid_configs
 from visioneval.running.calls.settings import CallSettings
 from visioneval.running.cells.services import Services
-from visioneval.running.interrupts import Listener, Progress
-from visioneval.running.runner import CELLS_PER_CALL, STATUS_INTERVAL_S, Jobs
+from visioneval.running.execution import Progress
+from visioneval.running.jobs import Jobs
+from visioneval.running.runner import CELLS_PER_CALL, STATUS_INTERVAL_S
 from visioneval.scale.ray.assignment import assign, written_probes
 from visioneval.scale.ray.job_queue import JobQueue, shards
 from visioneval.scale.ray.messages import Assignment, JobResult, LimitsStatus, QueuedJob, WorkerReport
@@ -74,14 +75,13 @@ class DistributedCells:
         context: Services,
         jobs: Jobs,
         progress: Progress,
-        listener: Listener,
         settings: CallSettings,
         count: int,
     ) -> None:
         calls, plan = context.calls, context.plan
         self._context = context
         self._progress = progress
-        self._listener = listener
+        self._listener = context.listener
         self._settings = settings
         self._count = count
         self._queue = JobQueue(shards(plan, jobs))

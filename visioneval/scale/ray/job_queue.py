@@ -9,8 +9,8 @@ from dataclasses import replace
 from itertools import groupby
 
 from visioneval.running.cells.cell import Job
+from visioneval.running.jobs import Jobs
 from visioneval.running.plan import Plan
-from visioneval.running.runner import Jobs
 from visioneval.scale.ray.messages import QueuedJob
 from visioneval.suite.selection.shards import case_groups
 

@@ -24,10 +24,10 @@ from visioneval.records.writer import OutputWriter
 from visioneval.registry import describe_user_error
 from visioneval.running.calls.settings import open_calls
 from visioneval.running.cells.cell import Job
-from visioneval.running.cells.services import Services, build_components
-from visioneval.running.interrupts import Listener, Progress, allow_open_files
+from visioneval.running.cells.services import Listener, Services, build_components, open_services
+from visioneval.running.execution import Progress, allow_open_files
 from visioneval.running.memory import unmap_large_blocks
-from visioneval.running.runner import finish_job, open_services, trim_memory
+from visioneval.running.runner import finish_job, trim_memory
 from visioneval.scale.ray.leases import Leases, leased
 from visioneval.scale.ray.messages import (
     Assignment,
@@ -175,8 +175,9 @@ class Worker:
         progress = Progress(context.calls)
         try:
             async with run.outputs.opened(job, again=again) as opened:
-                job_context = replace(context, writer=opened.writer)
-                await finish_job(opened.job, progress, job_context, Listener(record=records.append))
+                listener = replace(context.listener, record=records.append)
+                job_context = replace(context, writer=opened.writer, listener=listener)
+                await finish_job(job_context, progress, opened.job)
                 files = await opened.send()
         except (OSError, VisionEvalError) as error:
             records.clear()  # their files are not in the store

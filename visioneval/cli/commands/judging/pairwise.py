@@ -58,7 +58,7 @@ def pairwise(
     from visioneval.analysis.compare.preferences import never_asked_pairs
     from visioneval.api.comparisons import judge_pairs, plan_pairs
     from visioneval.report.outcome import never_asked_text
-    from visioneval.running.interrupts import Listener
+    from visioneval.running.cells.services import Listener
     from visioneval.settings import run_options
 
     settings = run_options(

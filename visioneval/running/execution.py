@@ -16,22 +16,25 @@ import contextlib
 import resource
 import signal
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from visioneval.counted import count_of
 from visioneval.errors import BudgetError, ClosingError, StoppedError
 from visioneval.garbage import collect_new_objects
 from visioneval.processors import processors
-from visioneval.records.model import Record
+from visioneval.records.writer import OutputWriter
 from visioneval.running.calls.calls import Calls
 from visioneval.running.cells.measurements import Measurements
+from visioneval.running.cells.services import Components, Interrupt, Listener, Services, open_services
 from visioneval.running.memory import release_memory, unmap_large_blocks
+from visioneval.running.plan import Plan
 from visioneval.stopwatch import MeasuredPool
 
+T = TypeVar("T")
 _CHECK_S = 0.2
 """A signal that arrives just before a thread begins to wait does not end its wait, so waits are short."""
 
@@ -96,6 +99,30 @@ def run_to_end(
         raise root_error(group) from None
     finally:
         release_memory()
+
+
+def execute(
+    work: Callable[[Services, Progress], Awaitable[bool]],
+    plan: Plan,
+    components: Components,
+    writer: OutputWriter,
+    calls: Calls,
+    listener: Listener,
+) -> Outcome:
+    """Opens the services of a run and does ``work`` with them, which returns whether anything is left to begin.
+
+    The first interrupt (Ctrl-C) lets running calls finish, the second cancels them. Raises ``StorageError`` if the
+    run cannot be written, and ``AuthError`` if a provider refuses an API key, after the calls in flight have ended.
+    """
+    progress = Progress(calls)
+
+    async def with_services() -> Outcome:
+        with open_services(plan, components, writer, calls, listener) as services:
+            progress.measurements = services.measurements
+            is_left = await work(services, progress)
+        return progress.outcome(is_left=is_left)
+
+    return run_to_end(with_services, progress, listener.say, listener.started)
 
 
 @contextlib.contextmanager
@@ -187,10 +214,32 @@ class Progress:
             self.calls.throttle.shut()
         self.stop()
 
+    async def work_through(self, items: Iterator[T], workers: int, do: Callable[[T], Awaitable[None]]) -> None:
+        """Workers take one item after the other, created on demand, until nothing is left or the work is over."""
+
+        async def work() -> None:
+            for item in items:
+                try:
+                    await do(item)
+                except Exception as error:
+                    self.leave(error)
+                if self.is_over:
+                    return
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(workers):
+                group.create_task(work())
+
     def check(self) -> None:
         """Raises the fault that ended the run, if any."""
         if self.failure is not None:
             raise self.failure
+
+    def outcome(self, *, is_left: bool) -> Outcome:
+        """How the work ended: ``is_left`` says whether any was never begun. Raises the fault that ended it, if any."""
+        self.check()
+        out_of_budget = self.out_of_budget or self.calls.budget.refused > 0  # includes refused judge calls
+        return Outcome(complete=not (is_left or self.left or out_of_budget), out_of_budget=out_of_budget)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,23 +287,6 @@ def root_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
     stops: BaseExceptionGroup[BaseException] = group.subgroup(StoppedError) or group
     error = stops.exceptions[0]
     return root_error(error) if isinstance(error, BaseExceptionGroup) else error
-
-
-Interrupt = Callable[[], None]
-"""Stops a run as Ctrl-C does: the first call lets running calls finish, the second cancels them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Listener:
-    """Callbacks of a run: finished records, running and waiting calls, messages, notes and unexpected exceptions."""
-
-    record: Callable[[Record], None] = lambda _: None
-    status: Callable[[list[str]], None] = lambda _: None
-    say: Callable[[str], None] = print
-    debug: Callable[[BaseException], None] = lambda _: None
-    note: Callable[[str], None] = lambda _: None
-    started: Callable[[Interrupt], None] = lambda _: None
-    """Receives a function that interrupts the run from any thread, as Ctrl-C does."""
 
 
 OPEN_FILES = 10_000
