@@ -230,6 +230,6 @@ def plan_pairs(
         fetch_outputs(folder)
     info = read_info(folders[1])
     selection = narrowed_further(info.suite, info.selection, options.suite.selection)
-    judged = pairwise_plan(load_stored_plan(folders[1], replace(options.suite, selection=selection)).plan, judge)
+    judged = pairwise_plan(load_stored_plan(folders[1], replace(options.suite, selection=selection)), judge)
     sides = read_side(a, runs, warn), read_side(b, runs, warn)
     return PairwiseJob(judged, pair_runs(judged, sides, folders, model_map), folders[1])

@@ -32,7 +32,7 @@ from visioneval.records.stores.writing import send_run, writing_root
 from visioneval.running.calls.estimate import CostEstimate, estimate
 from visioneval.running.cells.services import Listener
 from visioneval.running.execution import InterruptRequest
-from visioneval.running.loading import Planned, load_plans
+from visioneval.running.loading import load_plans
 from visioneval.running.plan import Plan
 from visioneval.running.prepare import (
     PreparedRun,
@@ -244,18 +244,18 @@ def merge(
     return Run(merged.folder, merged.info, merged.summary, None, resume_hint(merged.folder, merged.info))
 
 
-def estimate_plan(planned: Planned, options: RunOptions, detect: DetectOptions | None = None) -> SuitePlan:
+def estimate_plan(planned: Plan, options: RunOptions, detect: DetectOptions | None = None) -> SuitePlan:
     """The work and the cost of a plan, from its prices and from earlier runs, and what ``detect`` asks for.
 
     Shards are merged before their gates are evaluated and before they are compared: what a gate and a comparison can
     show is that of all shards.
     """
     past_costs = cache(lambda: read_past_costs(options.suite.runs))  # read only if prices are unknown
-    work = estimate(planned.plan, past_costs, options.calls.budget_usd)
-    merged = planned.plan.of_all_shards
+    work = estimate(planned, past_costs, options.calls.budget_usd)
+    merged = planned.of_all_shards
     sizes = None if detect is None else sample_sizes(merged, detect, past_costs)
     gate = None if detect is None else planned_gate(merged, detect)
-    return SuitePlan(planned.plan, work, sizes, gate, must_detect(merged, sizes))
+    return SuitePlan(planned, work, sizes, gate, must_detect(merged, sizes))
 
 
 def detect_options(
@@ -283,7 +283,7 @@ def detect_options(
 
 
 def run_planned(
-    planned: Sequence[Planned], options: RunOptions, watch: Watch, warn: Warn, *, is_tracked: bool = True
+    planned: Sequence[Plan], options: RunOptions, watch: Watch, warn: Warn, *, is_tracked: bool = True
 ) -> Iterator[Run]:
     """Executes plans one after the other, with one budget, and sends each run to its tracker.
 

@@ -58,9 +58,9 @@ def validate(
 
 def check_suite(path: Path, options: SuiteOptions, *, strict: bool) -> ValidSuite:
     """The size of a suite, its warnings and missing keys. Raises ``SuiteError``, with ``strict`` also for warnings."""
-    planned = load_plan(path, options)
-    missing, plan = missing_outputs(planned, options), planned.plan
-    warnings = (*planned.loaded.warnings, *missing.warnings, *planned.loaded.notes, *size_notes(planned))
+    plan = load_plan(path, options)
+    missing = missing_outputs(plan, options)
+    warnings = (*plan.loaded.warnings, *missing.warnings, *plan.loaded.notes, *size_notes(plan))
     refused = [warning for warning in warnings if strict and warning.message.startswith(WARNING)]
     if errors := [
         *missing.errors,

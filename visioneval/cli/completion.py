@@ -51,7 +51,7 @@ def model_labels(ctx: Any, incomplete: str) -> Iterable[str]:  # noqa: ARG001
     from visioneval.running.loading import SuiteOptions, load_plan
 
     for path in _suite_paths(ctx):
-        yield from (run.label for run in load_plan(path, SuiteOptions()).plan.runs)
+        yield from (run.label for run in load_plan(path, SuiteOptions()).runs)
     for name in _run_arguments(ctx):
         yield from _run_labels(ctx, name)
 
@@ -97,7 +97,7 @@ def _suites(ctx: Any) -> Iterator[Suite]:
     from visioneval.running.loading import SuiteOptions, load_plan
 
     for path in _suite_paths(ctx):
-        yield load_plan(path, SuiteOptions()).plan.suite
+        yield load_plan(path, SuiteOptions()).suite
     for name in _run_arguments(ctx):
         yield named_run(name, _runs_folder(ctx))[1].suite
 

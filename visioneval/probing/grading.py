@@ -72,7 +72,7 @@ def measure(prepared: PreparedProbe, settings: CallSettings, listener: Listener)
     check_budget(prepared.plan, settings)
     check_session(prepared.plan, settings, listener.say)
     components = build_components(prepared.plan, offline=settings.reuse.offline)
-    info = describe_run(prepared.plan, prepared.planned.loaded, run_id="probe", note=None, command_line=())
+    info = describe_run(prepared.plan, run_id="probe", note=None, command_line=())
     changes: list[ProbedChange] = []
     with tempfile.TemporaryDirectory(prefix="visioneval-probe-") as folder:
         writer = RunWriter.create(Path(folder), info)

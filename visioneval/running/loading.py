@@ -48,15 +48,7 @@ class SuiteOptions:
     """The folder of runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """A suite and its plan."""
-
-    loaded: LoadedSuite
-    plan: Plan
-
-
-def load_plan(path: Path, options: SuiteOptions) -> Planned:
+def load_plan(path: Path, options: SuiteOptions) -> Plan:
     """Loads and expands a suite. Raises ``SuiteError`` and ``UsageError``."""
     loaded = load_suite(
         path,
@@ -65,12 +57,12 @@ def load_plan(path: Path, options: SuiteOptions) -> Planned:
         judges=options.judges,
         run_labels=run_labels(options.runs),
     )
-    return _expanded(loaded, options, suite_samples=loaded.suite.samples)
+    return expand(loaded, options, suite_samples=loaded.suite.samples)
 
 
-def load_plans(paths: Sequence[Path], options: SuiteOptions) -> list[Planned]:
+def load_plans(paths: Sequence[Path], options: SuiteOptions) -> list[Plan]:
     """Loads and expands several suites. Raises one ``SuiteError`` with the problems of all."""
-    plans: list[Planned] = []
+    plans: list[Plan] = []
     problems: list[Problem] = []
     for path in paths:
         try:
@@ -90,12 +82,11 @@ class MissingOutputs:
     warnings: tuple[Problem, ...] = ()
 
 
-def missing_outputs(planned: Planned, options: SuiteOptions) -> MissingOutputs:
+def missing_outputs(plan: Plan, options: SuiteOptions) -> MissingOutputs:
     """The outputs that do not exist, among those that the plan's model runs read.
 
     In a dataset and in another run, which may be large and of other people, they are errors of their cells.
     """
-    plan = planned.plan
     reading = replace(plan, runs=tuple(run for run in plan.runs if run.config.reads_outputs))
     errors: dict[str, list[str]] = {}
     warnings: dict[str, list[str]] = {}
@@ -107,15 +98,15 @@ def missing_outputs(planned: Planned, options: SuiteOptions) -> MissingOutputs:
         return MissingOutputs()
     text = "outputs that do not exist"
     return MissingOutputs(
-        tuple(_problems_by_entry(planned, errors, options, text)),
-        tuple(_problems_by_entry(planned, warnings, options, f"{WARNING}{text}, whose cells are errors")),
+        tuple(_problems_by_entry(plan, errors, options, text)),
+        tuple(_problems_by_entry(plan, warnings, options, f"{WARNING}{text}, whose cells are errors")),
     )
 
 
 def _problems_by_entry(
-    planned: Planned, missing: Mapping[str, Sequence[str]], options: SuiteOptions, text: str
+    plan: Plan, missing: Mapping[str, Sequence[str]], options: SuiteOptions, text: str
 ) -> Iterator[Problem]:
-    loaded = planned.loaded
+    loaded = plan.loaded
     position = loaded.positions()
     for index, entry in enumerate(loaded.suite.models):
         runs = model_runs(entry, loaded.suite, loaded.folder, run_labels(options.runs))
@@ -125,7 +116,7 @@ def _problems_by_entry(
             yield Problem(*position(("models", index)), f"{text}: {', '.join(names[:MAX_MISSING])}{more}")
 
 
-def load_stored_plan(folder: Path, options: SuiteOptions) -> Planned:
+def load_stored_plan(folder: Path, options: SuiteOptions) -> Plan:
     """Checks and expands the suite stored in a run. Raises ``SuiteError`` and ``UsageError``."""
     info = read_info(folder)
     check_secrets(folder, info.hidden_vars, options)
@@ -141,14 +132,7 @@ def load_stored_plan(folder: Path, options: SuiteOptions) -> Planned:
     )
     # the stored suite has the number that was used, so a flag hides the suite's own
     suite_samples = info.suite.samples if info.selection.samples is None else None
-    return _expanded(loaded, options, suite_samples=suite_samples)
-
-
-def _expanded(loaded: LoadedSuite, options: SuiteOptions, *, suite_samples: int | None) -> Planned:
-    plan = expand(
-        loaded, options.selection, samples=options.samples, suite_samples=suite_samples, runs_root=options.runs
-    )
-    return Planned(loaded, plan)
+    return expand(loaded, options, suite_samples=suite_samples)
 
 
 def secrets_to_give(info: RunInfo, plan: Plan) -> list[str]:
@@ -179,20 +163,14 @@ def check_same_suite(folder: Path, plan: Plan, options: SuiteOptions) -> None:
 MAX_REPORTED = 20
 
 
-def expand(
-    loaded: LoadedSuite,
-    selection: Selection,
-    *,
-    samples: int | None = None,
-    suite_samples: int | None = None,
-    runs_root: Path,
-) -> Plan:
+def expand(loaded: LoadedSuite, options: SuiteOptions, *, suite_samples: int | None = None) -> Plan:
     """The plan for a checked suite, restricted by the selection flags.
 
-    ``samples`` overrides the number of the selection. ``suite_samples`` is the suite's own number, if it is known: that
-    number in the selection replaces nothing. Raises ``UsageError`` for a flag that matches nothing, and if nothing is
-    left.
+    ``samples`` of the options overrides the number of the selection. ``suite_samples`` is the suite's own number, if it
+    is known: that number in the selection replaces nothing. Raises ``UsageError`` for a flag that matches nothing, and
+    if nothing is left.
     """
+    selection, runs_root = options.selection, options.runs
     if selection.samples == suite_samples:
         selection = selection.model_copy(update={"samples": None})
     suite, folder = loaded.suite, loaded.folder
@@ -203,9 +181,8 @@ def expand(
         for run in model_runs(entry, suite, folder, labels_of)
     ]
     runs = [run for _, run in entry_runs]
-    whole = suite.model_copy(
-        update={"models": tuple(run.config for run in runs), "samples": samples or selection.samples or suite.samples}
-    )
+    samples = options.samples or selection.samples or suite.samples
+    whole = suite.model_copy(update={"models": tuple(run.config for run in runs), "samples": samples})
     check_selection(whole, selection)
     resolved = selected(whole, selection)
     labels = {entry.label for entry in resolved.models}
@@ -213,19 +190,10 @@ def expand(
     if problem := cell_problem(resolved, runs):
         raise UsageError(f"--samples {resolved.samples}: {problem}")
     finished = {run.label: existing_outputs(run, suite, folder, runs_root) for run in runs if run.config.reads_outputs}
-    plan = Plan(
-        resolved,
-        folder,
-        tuple(runs),
-        finished,
-        whole_suite=whole,
-        selection=selection,
-        templates=Templates(template_folders(suite, folder.absolute(), builtin("prompts"))),
-        trusted=loaded.trust.everything,
-        secrets=loaded.secrets,
-    )
+    templates = Templates(template_folders(suite, folder.absolute(), builtin("prompts")))
+    plan = Plan(resolved, loaded, tuple(runs), finished, whole_suite=whole, selection=selection, templates=templates)
     if not loaded.trust.everything:
-        _check_output_access(plan, loaded, {run.label: index for index, run in entry_runs})
+        _check_output_access(plan, {run.label: index for index, run in entry_runs})
     return plan
 
 
@@ -250,14 +218,14 @@ def _pinned(run: ModelRun, root: Path) -> ModelRun:
     return replace(run, config=config.from_run(f"{full}@{label}"))
 
 
-def _check_output_access(plan: Plan, loaded: LoadedSuite, entries: Mapping[str, int]) -> None:
+def _check_output_access(plan: Plan, entries: Mapping[str, int]) -> None:
     """Raises ``SuiteError`` for existing outputs that only a trusted suite may read.
 
     Patterns and datasets name them, so the check happens after expansion. Each folder is resolved once. ``entries``
     are the indices of the suite's entries of ``models``, by the labels of their model runs.
     """
     refused: dict[str, ModelRun] = {}
-    refusal = lru_cache(maxsize=None)(loaded.trust.refusal)
+    refusal = lru_cache(maxsize=None)(plan.loaded.trust.refusal)
     for run in plan.runs:
         if not run.config.reads_outputs or run.config.source_run is not None:
             continue
@@ -269,7 +237,7 @@ def _check_output_access(plan: Plan, loaded: LoadedSuite, entries: Mapping[str, 
                     f"{run.label}: {public_address(path)!r}: {reason}" if not checks_file else f"{run.label}: {reason}"
                 ] = run
     if refused:
-        position = loaded.positions()
+        position = plan.loaded.positions()
         raise SuiteError(
             Problem(*position(("models", entries[run.label], *run.config.outputs_option)), message)
             for message, run in list(refused.items())[:MAX_REPORTED]

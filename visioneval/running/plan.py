@@ -20,6 +20,7 @@ from visioneval.suite.entries.graders import BaseGrader
 from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.entries.providers import BaseProvider
 from visioneval.suite.filters import VerdictRule
+from visioneval.suite.load import LoadedSuite
 from visioneval.suite.metrics import CaseMetrics, SuiteMetrics
 from visioneval.suite.model import Suite
 from visioneval.suite.output_of import dependents_by_case
@@ -112,7 +113,8 @@ class Plan:
     """A suite restricted to the selection, with its sweeps expanded. Calls are created on demand."""
 
     suite: Suite
-    folder: Path
+    loaded: LoadedSuite = field(compare=False)
+    """The suite as it was read and checked, with its warnings."""
     runs: tuple[ModelRun, ...]
     finished: Mapping[str, Finished]
     """For model runs that read existing outputs: the outputs by case, by label."""
@@ -122,10 +124,21 @@ class Plan:
     templates: Templates = field(compare=False)
     generates: bool = True
     """Whether it generates; ``visioneval grade`` does not."""
-    trusted: bool = False
-    """Whether the user trusts the suite with everything, including buckets."""
-    secrets: Mapping[str, str] = field(default_factory=dict)
-    """Values of secret variables, by name."""
+
+    @property
+    def folder(self) -> Path:
+        """The suite's folder."""
+        return self.loaded.folder
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the user trusts the suite with everything, including buckets."""
+        return self.loaded.trust.everything
+
+    @property
+    def secrets(self) -> Mapping[str, str]:
+        """Values of secret variables, by name."""
+        return self.loaded.secrets
 
     def calls(self) -> Iterator[Call]:
         """Every generation call, case by case, with the cases that use its images."""

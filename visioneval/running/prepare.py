@@ -26,7 +26,6 @@ from visioneval.running.calls.settings import CallSettings, check_budget, check_
 from visioneval.running.cells.services import Components, build_components
 from visioneval.running.jobs import Jobs, copy_questions, every_cell, forget_changed_pairs, plan_regrade, plan_resume
 from visioneval.running.loading import (
-    Planned,
     SuiteOptions,
     check_same_suite,
     check_secrets,
@@ -38,7 +37,7 @@ from visioneval.running.loading import (
 )
 from visioneval.running.plan import Plan
 from visioneval.running.sanitize import sanitizer_for
-from visioneval.suite.load import HIDDEN, LoadedSuite
+from visioneval.suite.load import HIDDEN
 from visioneval.suite.selection.selection import merged, narrowed_further
 from visioneval.types import TaskType
 
@@ -102,7 +101,7 @@ class RunToGrade:
         return self.info.run_id if self.label is None else f"{self.info.run_id}@{self.label}"
 
 
-def plan_runs(suites: list[Path], options: RunOptions) -> list[Planned]:
+def plan_runs(suites: list[Path], options: RunOptions) -> list[Plan]:
     """Plans all suites; without a suite, the run to resume. Raises ``SuiteError`` and ``UsageError``."""
     if not suites and options.resume is None:
         raise UsageError("name a suite, or a run to resume: --resume RUN")
@@ -129,31 +128,31 @@ def plan_runs(suites: list[Path], options: RunOptions) -> list[Planned]:
         raise UsageError("--var and --judge change the suite: name the suite as well as --resume")
     else:
         planned = [load_stored_plan(options.resume, suite_options)]
-    check_same_suite(options.resume, planned[0].plan, suite_options)
+    check_same_suite(options.resume, planned[0], suite_options)
     return planned
 
 
-def check_runs(planned: Sequence[Planned], options: RunOptions, warn: Callable[[str], None]) -> list[Components]:
+def check_runs(planned: Sequence[Plan], options: RunOptions, warn: Callable[[str], None]) -> list[Components]:
     """Checks outputs, keys, prices, the cache, the log and extras before the first run starts. Returns components.
 
     Raises ``SuiteError``, ``UsageError`` and ``BudgetError``.
     """
     if options.resume is None:  # which has copies of its outputs
         _check_outputs(planned, options.suite)
-    for suite in planned:
+    for plan in planned:
         if not options.calls.reuse.offline:
-            _check_videos(suite.plan)
+            _check_videos(plan)
             if options.cluster is None:  # whose nodes are checked
-                check_extras(suite.plan)
-        check_budget(suite.plan, options.calls)
-    for suite in planned:
-        check_session(suite.plan, options.calls, warn)
-    return [build_components(suite.plan, offline=options.calls.reuse.offline) for suite in planned]
+                check_extras(plan)
+        check_budget(plan, options.calls)
+    for plan in planned:
+        check_session(plan, options.calls, warn)
+    return [build_components(plan, offline=options.calls.reuse.offline) for plan in planned]
 
 
-def _check_outputs(planned: Sequence[Planned], options: SuiteOptions) -> None:
+def _check_outputs(planned: Sequence[Plan], options: SuiteOptions) -> None:
     """Raises ``SuiteError`` if suites name outputs that do not exist."""
-    if problems := [problem for suite in planned for problem in missing_outputs(suite, options).errors]:
+    if problems := [problem for plan in planned for problem in missing_outputs(plan, options).errors]:
         raise SuiteError(problems)
 
 
@@ -179,18 +178,17 @@ def check_extras(plan: Plan) -> None:
                     raise UsageError(f"grader {grader.key!r}: {needs(extra)}")
 
 
-def prepare_run(planned: Planned, components: Components, options: RunOptions) -> PreparedRun:
+def prepare_run(plan: Plan, components: Components, options: RunOptions) -> PreparedRun:
     """Creates a run, or opens the run to resume with its remaining work. Raises ``UsageError``."""
-    plan, loaded = planned.plan, planned.loaded
-    info = describe_run(plan, loaded, run_id=options.run_id, note=options.note, command_line=options.command_line)
+    info = describe_run(plan, run_id=options.run_id, note=options.note, command_line=options.command_line)
     if options.resume is None:
         writer = create_run(options.suite.runs, info)
-        hint = resume_command(writer.folder, _typed_words(info, options), loaded.path, info.hidden_vars)
-        return PreparedRun(plan, components, writer, every_cell, plan.cells, f"to resume: {hint}", _warnings(planned))
-    return _resume(planned, components, info, options)
+        hint = resume_command(writer.folder, _typed_words(info, options), plan.loaded.path, info.hidden_vars)
+        return PreparedRun(plan, components, writer, every_cell, plan.cells, f"to resume: {hint}", _warnings(plan))
+    return _resume(plan, components, info, options)
 
 
-def _resume(planned: Planned, components: Components, info: RunInfo, options: RunOptions) -> PreparedRun:
+def _resume(plan: Plan, components: Components, info: RunInfo, options: RunOptions) -> PreparedRun:
     assert options.resume is not None
     source = read_info(options.resume).graded_from
     if source is not None:
@@ -199,17 +197,17 @@ def _resume(planned: Planned, components: Components, info: RunInfo, options: Ru
         )
     folder = claim_run(options.resume)
     try:
-        return _resume_claimed(planned, components, info, options, folder)
+        return _resume_claimed(plan, components, info, options, folder)
     except BaseException:
         release_run(folder)
         raise
 
 
 def _resume_claimed(
-    planned: Planned, components: Components, info: RunInfo, options: RunOptions, folder: Path
+    plan: Plan, components: Components, info: RunInfo, options: RunOptions, folder: Path
 ) -> PreparedRun:
-    plan, stored = planned.plan, read_info(folder)
-    uses_stored_suite = planned.loaded.is_from_run
+    stored = read_info(folder)
+    uses_stored_suite = plan.loaded.is_from_run
     since = writing_ended(stored)
     rest = plan_resume(
         plan,
@@ -223,24 +221,22 @@ def _resume_claimed(
     stale = rest.stale | rest.changed.keys() | rest.outdated
     writer = resume_run(folder, resumed_info(stored, info, uses_stored_suite=uses_stored_suite), stale)
     forget_changed_pairs(rest, stored, plan, folder)
-    notes = [*_warnings(planned), f"resuming {display_name(folder)}: {rest}"]
+    notes = [*_warnings(plan), f"resuming {display_name(folder)}: {rest}"]
     if rest.stale:
         notes.append(f"{len(rest.stale)} cells are no longer in the suite: moved to stale.jsonl")
     if rest.changed:
         paths = sorted(rest.changed.values())
         more = f" and {len(paths) - MAX_CHANGED:,} more" if len(paths) > MAX_CHANGED else ""
         notes.append(f"changed after they were generated, so generated again: {', '.join(paths[:MAX_CHANGED])}{more}")
-    suite = None if uses_stored_suite else planned.loaded.path
+    suite = None if uses_stored_suite else plan.loaded.path
     hint = resume_command(writer.folder, _typed_words(info, options), suite, info.hidden_vars)
     return PreparedRun(plan, components, writer, rest.jobs, rest.cells, f"to resume: {hint}", tuple(notes))
 
 
-def _warnings(planned: Planned) -> tuple[str, ...]:
-    warnings = tuple(map(str, planned.loaded.warnings))
-    shard = planned.plan.selection.shard
-    return (
-        warnings if planned.plan.cells or shard is None else (*warnings, f"shard {shard} has no cases: nothing to run")
-    )
+def _warnings(plan: Plan) -> tuple[str, ...]:
+    warnings = tuple(map(str, plan.loaded.warnings))
+    shard = plan.selection.shard
+    return warnings if plan.cells or shard is None else (*warnings, f"shard {shard} has no cases: nothing to run")
 
 
 def _typed_words(info: RunInfo, options: RunOptions) -> tuple[str, ...]:
@@ -273,11 +269,9 @@ def prepare_grading(
     Raises ``SuiteError``, ``UsageError`` and ``BudgetError``.
     """
     fetch_outputs(source.folder)
-    planned = plan_grading(source, suite, options.suite)
-    plan = replace(planned.plan, generates=False)
+    plan = replace(plan_grading(source, suite, options.suite), generates=False)
     info = describe_run(
         plan,
-        planned.loaded,
         run_id=options.run_id,
         note=options.note,
         command_line=options.command_line,
@@ -300,11 +294,11 @@ def prepare_grading(
     except BaseException:
         release_run(writer.folder)
         raise
-    notes = (*_warnings(planned), *filter(None, [str(grading)]))
+    notes = (*_warnings(plan), *filter(None, [str(grading)]))
     return PreparedRun(plan, components, writer, grading.jobs, plan.cells, _grade_again_hint(options), notes)
 
 
-def plan_grading(source: RunToGrade, suite: Path | None, options: SuiteOptions) -> Planned:
+def plan_grading(source: RunToGrade, suite: Path | None, options: SuiteOptions) -> Plan:
     """The plan. Without flags, it selects what the source selected; of another suite, all graders."""
     flags = options.selection
     if source.label is not None:
@@ -317,7 +311,7 @@ def plan_grading(source: RunToGrade, suite: Path | None, options: SuiteOptions) 
         return load_stored_plan(source.folder, replace(options, selection=selection))
     options = replace(options, selection=merged(source.info.selection, flags))
     planned = load_plan(suite, options)
-    check_secrets(source.folder, secrets_to_give(source.info, planned.plan), options)
+    check_secrets(source.folder, secrets_to_give(source.info, planned), options)
     return planned
 
 
@@ -342,7 +336,6 @@ def new_run_id(suite: str) -> str:
 
 def describe_run(
     plan: Plan,
-    loaded: LoadedSuite,
     *,
     run_id: str | None,
     note: str | None,
@@ -365,9 +358,9 @@ def describe_run(
         experiment=plan.suite.experiment,
         note=None if note is None else text(note),
         command_line=tuple(text(_hide_values(word, hidden)) for word in command_line),
-        git_commit=_git_commit(loaded.folder),
-        suite_path=text(loaded.path),
-        source_sha256=loaded.source_sha256,
+        git_commit=_git_commit(plan.folder),
+        suite_path=text(plan.loaded.path),
+        source_sha256=plan.loaded.source_sha256,
         selection=plan.selection,
         metrics=plan.metrics,
         hidden_vars=hidden,

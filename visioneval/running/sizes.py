@@ -21,7 +21,6 @@ from visioneval.counted import count_of
 from visioneval.errors import Problem, UsageError
 from visioneval.rules import is_true
 from visioneval.running.calls.estimate import CostEstimate, estimate
-from visioneval.running.loading import Planned
 from visioneval.running.plan import Plan
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.entries.metrics import BUILT_IN
@@ -174,12 +173,11 @@ def must_detect(plan: Plan, sizes: SampleSizes | None) -> MustDetect | None:
     )
 
 
-def size_notes(planned: Planned) -> tuple[Problem, ...]:
+def size_notes(plan: Plan) -> tuple[Problem, ...]:
     """A note about a suite that is too small for ``compare``: the loss of everything could not show a regression.
 
     None if flags leave out cases, or if nothing passes or fails.
     """
-    plan = planned.plan
     if plan.selection.narrows or not plan.suite.has_rules:
         return ()
     counted = [case for case in plan.suite.cases if not case.flaky]
@@ -197,7 +195,7 @@ def size_notes(planned: Planned) -> tuple[Problem, ...]:
         f"note: {count_of(number, 'case')} x {count_of(most, 'sample')} cannot show a regression in 'compare', even if"
         f" everything breaks: {count_of(cases, 'case')}, or {count_of(most * more, 'sample')} of each, could"
     )
-    return (Problem(planned.loaded.name, 0, 0, message),)
+    return (Problem(plan.loaded.name, 0, 0, message),)
 
 
 def _metrics(plan: Plan) -> dict[str, Metric]:

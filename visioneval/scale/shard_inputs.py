@@ -195,7 +195,7 @@ def _suite_now(runs: Sequence[tuple[Path, RunInfo]]) -> tuple[_SuiteNow | None, 
             return None, f"{skipped} its secret variables"
         selection = info.selection.model_copy(update={"shard": None})
         try:
-            plan = load_stored_plan(folder, SuiteOptions(selection=selection, runs=folder.parent)).plan
+            plan = load_stored_plan(folder, SuiteOptions(selection=selection, runs=folder.parent))
         except SuiteError as error:
             faults = [problem.message for problem in error.problems if "--trust-suite" not in problem.message]
             if not faults:

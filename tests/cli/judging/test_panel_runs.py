@@ -229,7 +229,7 @@ class TestRuns:
     def test_what_changes_the_grade_key(self, panel: Callable[..., SuiteRunner], change: dict[str, Any]) -> None:
         def key(grader: Mapping[str, Any]) -> str:
             path = panel({}, "tree", graders=[grader]).folder / "suite.yaml"
-            (call,) = load_plan(path, SuiteOptions()).plan.calls()
+            (call,) = load_plan(path, SuiteOptions()).calls()
             return grade_key(call, lambda _: "hash")
 
         assert key(ABC) == key({**ABC, "optional": None})

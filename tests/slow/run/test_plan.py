@@ -11,7 +11,7 @@ from toys import LOOK, SECOND, Toy
 
 from visioneval.errors import SuiteError, UsageError
 from visioneval.records.model import RunInfo, read_info
-from visioneval.running.loading import expand, run_labels
+from visioneval.running.loading import SuiteOptions, expand, run_labels
 from visioneval.running.plan import Plan
 from visioneval.suite.load import LoadedSuite, load_suite
 from visioneval.suite.loading.paths import Trust
@@ -42,7 +42,7 @@ def planned(
     path: Path, *, samples: int | None = None, trust: bool = True, out: Path = Path("runs"), **chosen: Any
 ) -> Plan:
     loaded = load_suite(path, trust=trust, run_labels=run_labels(out))
-    return expand(loaded, Selection(**chosen), samples=samples, runs_root=out)
+    return expand(loaded, SuiteOptions(selection=Selection(**chosen), samples=samples, runs=out))
 
 
 def cells(plan: Plan) -> list[tuple[Any, ...]]:
@@ -123,7 +123,7 @@ def test_flags_narrow_the_plan_and_the_resolved_suite_expands_to_the_same(
 
 def _expand_again(suite: Any, path: Path, selection: Selection | None = None) -> Plan:
     loaded = LoadedSuite(suite, path, path.parent, "", Trust(path.parent, path.parent, everything=True))
-    return expand(loaded, selection or Selection(), runs_root=Path("runs"))
+    return expand(loaded, SuiteOptions(selection=selection or Selection()))
 
 
 @pytest.mark.parametrize("flags", [(), ("--model", "*1.10*"), ("--case", "a", "--model", "gen"), ("--samples", "3")])

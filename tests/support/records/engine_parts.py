@@ -20,24 +20,17 @@ from visioneval.running.calls.log import CallLog
 from visioneval.running.calls.throttle import Throttle
 from visioneval.running.cells.services import Components, Services, build_components
 from visioneval.running.keys import FileHashes, generation_key, grade_key
-from visioneval.running.loading import Planned, SuiteOptions, load_plan
+from visioneval.running.loading import SuiteOptions, load_plan
 from visioneval.running.plan import Call, Plan
 from visioneval.running.prepare import describe_run
 from visioneval.running.sanitize import sanitizer_for
 from visioneval.suite.selection.selection import Selection
 
 
-def planned(
-    path: Path, *, samples: int | None = None, variables: dict[str, str] | None = None, **select: Any
-) -> Planned:
-    """A trusted suite and its plan; ``select`` are fields of the selection."""
+def plan_of(path: Path, *, samples: int | None = None, variables: dict[str, str] | None = None, **select: Any) -> Plan:
+    """The plan of a trusted suite; ``select`` are fields of the selection."""
     options = SuiteOptions(selection=Selection(**select), samples=samples, variables=variables or {}, trust=True)
     return load_plan(path, options)
-
-
-def plan_of(path: Path, **options: Any) -> Plan:
-    """The plan of a trusted suite."""
-    return planned(path, **options).plan
 
 
 def calls_for(plan: Plan, **changes: Any) -> Calls:
@@ -46,20 +39,17 @@ def calls_for(plan: Plan, **changes: Any) -> Calls:
     return Calls(Throttle(plan.suite.limits, 8), prices_of(plan), budget, CallLog(), **changes)
 
 
-def info_of(suite: Planned, run_id: str = "r", *, typed: Iterable[str] = (), note: str | None = None) -> RunInfo:
+def info_of(plan: Plan, run_id: str = "r", *, typed: Iterable[str] = (), note: str | None = None) -> RunInfo:
     """The ``run.json`` of a new run."""
-    return describe_run(
-        suite.plan, suite.loaded, run_id=run_id, note=note, command_line=tuple(typed)
-    )  # fmt: skip
+    return describe_run(plan, run_id=run_id, note=note, command_line=tuple(typed))
 
 
 @contextmanager
 def open_services(
-    suite: Planned, calls: Calls | None = None, components: Components | None = None, **changes: Any
+    plan: Plan, calls: Calls | None = None, components: Components | None = None, **changes: Any
 ) -> Iterator[Services]:
-    """The context of a new run ``r``; ``changes`` are fields of the context."""
-    plan = suite.plan
-    writer = RunWriter.create(plan.folder / "runs", info_of(suite))
+    """The services of a new run ``r``; ``changes`` are fields of the services."""
+    writer = RunWriter.create(plan.folder / "runs", info_of(plan))
     defaults: dict[str, Any] = {
         "plan": plan,
         "components": components or build_components(plan),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_parts import calls_for, info_of, plan_of, planned
+from engine_parts import calls_for, info_of, plan_of
 from record_factory import generated_png
 from toys import Toy
 
@@ -61,8 +61,8 @@ class Run:
     """Executes the plan of a suite, and collects its records and messages."""
 
     def __init__(self, path: Path, provider: Any = None) -> None:
-        suite = planned(path)
-        self.plan = suite.plan
+        suite = plan_of(path)
+        self.plan = suite
         self.provider = provider or StubProvider()
         self.records: list[Record] = []
         self.messages: list[str] = []
@@ -176,12 +176,12 @@ def test_a_cell_that_an_interrupt_did_not_start_leaves_the_run_incomplete(toy: T
 def test_waiting_calls_are_reported(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_module, "STATUS_INTERVAL_S", 0)
     monkeypatch.setattr(run_module, "TRIM_INTERVAL_S", 0)
-    suite = planned(toy.write())
+    suite = plan_of(toy.write())
     statuses: list[list[str]] = []
     writer = RunWriter.create(Path("runs"), info_of(suite))
     parts = Components({"toy": StubProvider()}, {"look": StubGrader()})
     listener = Listener(status=statuses.append)
-    assert execute(run_all, suite.plan, parts, writer, calls_for(suite.plan), listener) == DONE
+    assert execute(run_all, suite, parts, writer, calls_for(suite), listener) == DONE
     writer.finish("complete", "2025-01-01T00:00:00+00:00")
     assert [] in statuses
 

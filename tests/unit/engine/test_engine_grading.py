@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from broken_images import encoded
-from engine_parts import open_services, planned
+from engine_parts import open_services, plan_of
 from toys import LOOK, SECOND, Toy
 
 from visioneval.errors import (
@@ -82,10 +82,10 @@ def graded(
     """The grades of a cell without an image, by graders with these results."""
     results = [Scripted(grader) for grader in graders]
     (toy.folder / "mine.py").write_text((toy.folder / "mine.py").read_text() + JUDGE)
-    prepared = planned(toy.write(case or {}, **suite))
-    keys = [grader.key for grader in prepared.plan.suite.graders]
+    prepared = plan_of(toy.write(case or {}, **suite))
+    keys = [grader.key for grader in prepared.suite.graders]
     components = Components({}, dict(zip(keys, results, strict=True)), {"default": judge} if judge else {})
-    (call,) = prepared.plan.calls()
+    (call,) = prepared.calls()
 
     async def scenario() -> CellGrades:
         with open_services(prepared, components=components, listener=Listener(debug=debug)) as context:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_parts import calls_for, info_of, planned
+from engine_parts import calls_for, info_of, plan_of
 from PIL import Image
 from record_factory import generated_png
 from toys import Toy
@@ -81,8 +81,8 @@ class InterruptedRun:
 
     def __init__(self, toy: Toy, work: Callable[[str], None], run_id: str = "r") -> None:
         graders = [{"key": "file", "type": "properties"}]  # the configuration of one that measures; its work is ours
-        suite = planned(toy.write(*[{}] * CELLS, graders=graders, verdict=["not file.blank"]))
-        self.plan = suite.plan
+        suite = plan_of(toy.write(*[{}] * CELLS, graders=graders, verdict=["not file.blank"]))
+        self.plan = suite
         self.grader = SlowGrader(work)
         self.provider: Any = PlainProvider()
         self.records: list[Record] = []

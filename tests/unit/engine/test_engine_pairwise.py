@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_parts import calls_for, info_of, plan_of, planned, record_of, recorded
+from engine_parts import calls_for, info_of, plan_of, record_of, recorded
 from toys import LOOK, Toy
 
 from visioneval.analysis.run_lookup import read_side
@@ -158,9 +158,9 @@ class TestPairRuns:
     def store(self, toy: Toy, run_id: str, cases: int, **changes: Any) -> Path:
         """A complete run of model ``m`` with this many cases."""
         path = toy.write(*[changes] * cases, **suite("m" if run_id == "a" else "mm", graders=[LOOK]))
-        prepared = planned(path)
+        prepared = plan_of(path)
         writer = RunWriter.create(Path("runs"), info_of(prepared, run_id))
-        for record in recorded(writer.folder, prepared.plan, run_id=run_id):
+        for record in recorded(writer.folder, prepared, run_id=run_id):
             writer.append(record)
         writer.finish("complete", "2025-01-01T00:00:00+00:00")
         return writer.folder

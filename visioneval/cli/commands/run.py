@@ -15,7 +15,7 @@ from visioneval.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from visioneval.api.runs import Run
-    from visioneval.running.loading import Planned
+    from visioneval.running.plan import Plan
     from visioneval.running.prepare import RunOptions
 
 
@@ -129,7 +129,7 @@ def run(
     raise options.exit_with(code, no_fail=no_fail)
 
 
-def _print_plans(planned: Sequence[Planned], settings: RunOptions) -> None:
+def _print_plans(planned: Sequence[Plan], settings: RunOptions) -> None:
     from visioneval.api.runs import estimate_plan
     from visioneval.cli.plan_table import print_plan
 
@@ -140,7 +140,7 @@ def _print_plans(planned: Sequence[Planned], settings: RunOptions) -> None:
 
 
 def _run(
-    planned: Sequence[Planned],
+    planned: Sequence[Plan],
     settings: RunOptions,
     output: options.ResultOptions,
     junit: Path | None,

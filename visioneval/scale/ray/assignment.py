@@ -26,7 +26,7 @@ def assign(context: Services, settings: CallSettings, probes: Sequence[Probe]) -
     cache = settings.cache if calls.cache is None else calls.cache.folder
     log = settings.log_file
     return Assignment(
-        replace(plan, folder=plan.folder.absolute()),  # also drops what it has computed
+        replace(plan),  # drops what it has computed
         writer.info,
         writer.folder.absolute(),
         None if (copies := copies_of(writer.folder)) is None else copies.url,

@@ -58,7 +58,7 @@ def questions(
         cache=cache,
         trust_suite=trust_suite,
     )
-    plan = question_plan(load_plan(suite, settings.suite).plan)
+    plan = question_plan(load_plan(suite, settings.suite))
     check_budget(plan, settings.calls)
     with open_calls(plan, settings.calls, "", options.say) as calls:
         components = build_components(plan)
