@@ -16,6 +16,7 @@ from visioneval.records.questions import QuestionsWriter
 from visioneval.records.writer import RunWriter
 from visioneval.running.calls.budget import Budget, prices_of
 from visioneval.running.calls.calls import Calls
+from visioneval.running.calls.judges import Judges
 from visioneval.running.calls.log import CallLog
 from visioneval.running.calls.throttle import Throttle
 from visioneval.running.cells.services import Components, Services, build_components
@@ -36,6 +37,7 @@ def plan_of(path: Path, *, samples: int | None = None, variables: dict[str, str]
 def calls_for(plan: Plan, **changes: Any) -> Calls:
     """The calls of a run without a cache."""
     budget = Budget(plan.suite.budget_usd)
+    changes = {"sanitizer": sanitizer_for(plan), **changes}
     return Calls(Throttle(plan.suite.limits, 8), prices_of(plan), budget, CallLog(), **changes)
 
 
@@ -50,13 +52,14 @@ def open_services(
 ) -> Iterator[Services]:
     """The services of a new run ``r``; ``changes`` are fields of the services."""
     writer = RunWriter.create(plan.folder / "runs", info_of(plan))
+    parts, calls = components or build_components(plan), calls or calls_for(plan)
     defaults: dict[str, Any] = {
         "plan": plan,
-        "components": components or build_components(plan),
-        "calls": calls or calls_for(plan),
+        "components": parts,
+        "calls": calls,
         "writer": writer,
         "hash_of": FileHashes(plan.folder),
-        "sanitizer": sanitizer_for(plan),
+        "judges": Judges(plan.suite.judges, parts.judges, calls),
         "questions": QuestionsWriter(writer.folder),
     }
     try:

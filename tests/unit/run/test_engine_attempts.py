@@ -15,7 +15,7 @@ from visioneval.running.calls.budget import Budget, CallSize
 from visioneval.running.calls.limiters import RateLimitKey
 from visioneval.running.calls.log import CallLog
 from visioneval.running.calls.prices import Prices
-from visioneval.running.calls.throttle import Tries
+from visioneval.running.calls.throttle import Throttle, Tries
 from visioneval.suite.entries.limits import Price
 
 KEY = RateLimitKey("openai", "painter", "generate")
@@ -29,7 +29,9 @@ def attempts_of(
     call = PaidCall(
         limit_key=KEY, key="generate:1", work=work, size=lambda: SIZE, images=1, is_paid=lambda: is_paid, tries=Tries(1)
     )
-    return PricedAttempts(call, Prices({"openai": Price(input_per_million=1, output_per_million=2)}), budget, CallLog())
+    return PricedAttempts(
+        call, Throttle({}, 8), Prices({"openai": Price(input_per_million=1, output_per_million=2)}), budget, CallLog()
+    )
 
 
 def spent(result: Generation | BaseException, *, is_paid: bool = False) -> float:

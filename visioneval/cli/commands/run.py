@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -156,14 +156,13 @@ def _run(
     finished: list[Run] = []
     try:
         results = run_planned(planned, settings, progress_of(output, debug=settings.calls.debug), options.say)
-        while (result := _next_run(results)) is not None:
+        while True:
+            with options.prints_on_stderr():
+                result = next(results, None)
+            if result is None:
+                break
             finished.append(result)
             show_result(result, output, offline=settings.calls.reuse.offline)
     finally:
         write_reports(finished, junit, markdown)
     return ExitCode.most_severe(result.exit_code for result in finished)
-
-
-def _next_run(results: Iterator[Run]) -> Run | None:
-    with options.prints_on_stderr():
-        return next(results, None)

@@ -17,7 +17,7 @@ from visioneval.running.calls.budget import Budget, CallSize, CostBound, Reserva
 from visioneval.running.calls.limiters import RateLimitKey
 from visioneval.running.calls.log import CallLog
 from visioneval.running.calls.prices import Prices
-from visioneval.running.calls.throttle import Tries
+from visioneval.running.calls.throttle import Throttle, Tries
 from visioneval.running.plan import Call
 from visioneval.running.sanitize import usd
 from visioneval.stopwatch import MeasuredPool
@@ -42,6 +42,8 @@ class PaidCall(Generic[T]):
     limits_itself: bool = False
     is_operation: bool = False
     is_paid: Callable[[], bool] = lambda: False
+    as_answer: Callable[[ProviderError], T | None] = lambda _: None
+    """Turns errors that are paid answers into them: they are cached, and can be replayed."""
 
 
 @dataclass(slots=True)
@@ -52,12 +54,25 @@ class PricedAttempts(Generic[T]):
     """
 
     call: PaidCall[T]
+    throttle: Throttle
     prices: Prices
     budget: Budget
     log: CallLog
     cost: float | None = None
     _reservation: Reservation = field(init=False)
     _was_paid: bool = False
+
+    def made(self) -> Awaitable[T]:
+        """Makes the call when its turn comes, and retries it if that may help."""
+        return self.throttle.call(
+            self.call.limit_key,
+            self.attempt,
+            images=self.call.images,
+            tries=self.call.tries,
+            limits_itself=self.call.limits_itself,
+            is_operation=self.call.is_operation,
+            admission=self.admission,
+        )
 
     def admission(self) -> Reservation:
         """The reservation of the next attempt."""
@@ -74,10 +89,13 @@ class PricedAttempts(Generic[T]):
         try:
             answer = await call.work()
         except BaseException as error:
-            self.log.call(limit_key, call.key, status_of(error), tries.count, perf_counter() - start)
-            if may_be_billed(error):
-                self.budget.settle(claim, None)
-            raise
+            paid_answer = call.as_answer(error) if isinstance(error, ProviderError) else None
+            if paid_answer is None:
+                self.log.call(limit_key, call.key, status_of(error), tries.count, perf_counter() - start)
+                if may_be_billed(error):
+                    self.budget.settle(claim, None)
+                raise
+            answer = paid_answer
         outputs = len(answer.outputs) if isinstance(answer, Generation) else 0
         is_unusable = getattr(answer, "unusable", None) is not None and outputs < call.images
         if is_unusable:
@@ -107,26 +125,21 @@ def generation_of(provider: Any, call: Call, request: GenerationRequest) -> Awai
     return call_user_code(Generation, generate, request, check=check_generation)
 
 
-async def reply_of(judge: Judge, question: Question, about: CellRef) -> Reply:
-    """Asks one round of a question. An answer that cannot be read is a reply, as it is paid for: no outage."""
-    try:
-        return await call_user_code(Reply, judge.ask, question, about, subject="ask()", check=check_reply)
-    except ProviderError as error:
-        if error.kind != "unusable":
-            raise
-        return Reply("", "", unreadable=str(error))
+def reply_of(judge: Judge, question: Question, about: CellRef) -> Awaitable[Reply]:
+    """Asks one round of a question."""
+    return call_user_code(Reply, judge.ask, question, about, subject="ask()", check=check_reply)
 
 
-async def answer_as_result(work: Awaitable[Generation]) -> Generation:
-    """Generates; returns a refusal, or an answer that cannot be used, as a result: it is cached and can be replayed."""
-    try:
-        return await work
-    except ProviderError as error:
-        if error.kind == "unusable":
-            return Generation(unusable=str(error), reply=error.reply)
-        if error.kind != "refused":
-            raise
-        return Generation(refused=str(error))
+def as_reply(error: ProviderError) -> Reply | None:
+    """The reply for an answer that cannot be read: it is paid for, and no outage. ``None`` for any other error."""
+    return Reply("", "", unreadable=str(error)) if error.kind == "unusable" else None
+
+
+def as_generation(error: ProviderError) -> Generation | None:
+    """The result for a refusal, and for an answer that cannot be used. ``None`` for any other error."""
+    if error.kind == "unusable":
+        return Generation(unusable=str(error), reply=error.reply)
+    return Generation(refused=str(error)) if error.kind == "refused" else None
 
 
 def status_of(error: BaseException) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -14,36 +14,27 @@ from typing import Any, TypeVar
 from visioneval.aio import SMALL, ShortWork, finish_in_thread, run_in_thread
 from visioneval.errors import NOT_CACHED, ProviderError, StorageError
 from visioneval.providers.base import (
-    CellRef,
     Generation,
     GenerationRequest,
-    Judge,
     OperationGenerator,
-    Question,
     Reply,
-    ToolCall,
 )
-from visioneval.providers.image_limits import fitted, is_scaled, scaled_images
 from visioneval.records.cells.operations import DownloadFiles, OperationFile
-from visioneval.running.calls.attempts import PaidCall, PricedAttempts, answer_as_result, generation_of, reply_of
-from visioneval.running.calls.budget import Budget, generation_size, question_size
+from visioneval.running.calls.attempts import PaidCall, PricedAttempts, as_generation, generation_of
+from visioneval.running.calls.budget import Budget, generation_size
 from visioneval.running.calls.caching.cache import Cache
 from visioneval.running.calls.caching.cache_files import Content, content_digest
 from visioneval.running.calls.caching.layout import CacheEntry, Kind
 from visioneval.running.calls.caching.reuse import Reuse, RunCells
-from visioneval.running.calls.judge_answers import AbandonedError, cached_fields, question_key
-from visioneval.running.calls.limiters import RateLimitKey, generation_limit_key, judge_limit_key
+from visioneval.running.calls.limiters import RateLimitKey, generation_limit_key
 from visioneval.running.calls.log import CallLog
 from visioneval.running.calls.media import CheckedMedia, CheckedOutputs, Downloads, check_media, check_outputs
-from visioneval.running.calls.meter import Meter
 from visioneval.running.calls.operations import OperationCall
 from visioneval.running.calls.prices import Prices, checked_usage
 from visioneval.running.calls.throttle import Throttle, Tries
 from visioneval.running.keys import HashOf, call_key, operation_key
 from visioneval.running.plan import Call
 from visioneval.running.sanitize import Sanitizer, usd
-from visioneval.stopwatch import waiting
-from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.entries.limits import OPERATION_TIMEOUT_S
 from visioneval.types import TaskType
 
@@ -91,7 +82,6 @@ class Calls:
     """The error that stopped caching. Answers so far still count, and no new generation starts."""
     short_work: ShortWork = field(default_factory=ShortWork)
     """Checks and saves outputs."""
-    _pending: dict[str, asyncio.Future[Reply]] = field(default_factory=dict)
 
     async def generate(
         self,
@@ -133,24 +123,25 @@ class Calls:
         if is_video and operation_of is not None and isinstance(provider, OperationGenerator):
             file = operation_of(operation_key(call, hash_of))
             return await self._operate(limit_key, key, call, provider, request, file, tries)
-        attempts = self._attempts(
+        attempts = self.attempts(
             PaidCall(
                 limit_key=limit_key,
                 key=key,
-                work=lambda: answer_as_result(generation_of(provider, call, request)),
+                work=lambda: generation_of(provider, call, request),
+                as_answer=as_generation,
                 size=lambda: generation_size(call),
                 images=len(call.samples),
                 tries=tries,
                 limits_itself=hasattr(call.run.config, "timeout_s"),
             )
         )
-        generation = await self._made(attempts)
+        generation = await attempts.made()
         cost = attempts.cost
-        size = math.inf if self._is_shared else _size_of(generation)
+        size = math.inf if self.is_shared else _size_of(generation)
         checked = await self.short_work.run(self._cache_generation, key, generation, cost, call, size=size)
         if downloads is not None:
             await downloads.write(generation)
-        self._stop_if_broken()
+        self.stop_if_broken()
         return _generation_result(generation, checked, cost, tries.count)
 
     async def _operate(
@@ -167,11 +158,12 @@ class Calls:
         limit_s = self.throttle.timeout_s(limit_key, OPERATION_TIMEOUT_S) or OPERATION_TIMEOUT_S
         with contextlib.nullcontext() if self.cache is None else self.cache.scratch() as scratch:
             operation = OperationCall(provider, replace(request, scratch=scratch), file, limit_s, self.sanitizer.hides)
-            attempts = self._attempts(
+            attempts = self.attempts(
                 PaidCall(
                     limit_key=limit_key,
                     key=key,
-                    work=lambda: answer_as_result(operation.run()),
+                    work=operation.run,
+                    as_answer=as_generation,
                     size=lambda: generation_size(call),
                     images=len(call.samples),
                     tries=tries,
@@ -179,95 +171,20 @@ class Calls:
                     is_paid=lambda: file.read() is not None,
                 )
             )
-            generation = await self._made(attempts)
+            generation = await attempts.made()
             cost = attempts.cost
             checked = await asyncio.to_thread(self._cache_generation, key, generation, cost, call)
             if generation.refused is None and len(checked.media) < len(call.samples):
                 await operation.forget()
-        self._stop_if_broken()
+        self.stop_if_broken()
         return _generation_result(generation, checked, cost, tries.count)
 
-    async def ask(self, config: BaseJudge, judge: Judge, question: Question, about: CellRef, meter: Meter) -> Reply:
-        """Asks a judge one question, or returns the cached answer to the same text and images.
-
-        Concurrent calls with the same question share one request. Raises ``ProviderError`` and ``BudgetError``.
-        """
-        if config.is_free:
-            reply = await reply_of(judge, question, about)
-            meter.add(replace(reply, usage=checked_usage(reply.usage), cost_usd=0.0), cached=False)
-            return reply
-        question = fitted(config, question)
-        limit_key = judge_limit_key(config)
-        key = question_key(config, question)  # reads no image, so a thread would take longer
-        if not self.reuse.judgements or (question.past_cache and not self.reuse.offline):
-            return self._metered(meter, await self._ask_judge(limit_key, key, config, judge, question, about))
-        while (same := self._pending.get(key)) is not None:
-            with contextlib.suppress(AbandonedError), waiting():
-                return self._metered(meter, await asyncio.shield(same), cached=True)
-        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._pending[key] = answer
-        try:
-            await self._pull(key)
-            cached = self._cached_reply(limit_key, key, about)
-            reply = cached or await self._ask_judge(limit_key, key, config, judge, question, about)
-        except BaseException as error:
-            answer.set_exception(error if isinstance(error, ProviderError) else AbandonedError())
-            answer.exception()  # marks it as retrieved: nothing else may be waiting for it
-            raise
-        else:
-            answer.set_result(reply)
-            return self._metered(meter, reply, cached=cached is not None)
-        finally:
-            del self._pending[key]
-
-    @staticmethod
-    def _metered(meter: Meter, reply: Reply, *, cached: bool = False) -> Reply:
-        if cached:
-            reply = replace(reply, usage=None, cost_usd=0.0)
-        meter.add(reply, cached=cached)
-        return reply
-
-    def _cached_reply(self, limit_key: RateLimitKey, key: str, about: CellRef) -> Reply | None:
-        """The cached reply, or ``None``, which is a ``ProviderError`` offline."""
-        entry = self.cache.get(key) if self.cache else None
-        if entry is not None:
-            self.log.hit(limit_key, key)
-            answer = dict(entry.answer)
-            calls = tuple(ToolCall(**call) for call in answer.pop("calls"))
-            scaled = tuple(answer.pop("scaled", ()))
-            return Reply(**answer, calls=calls, scaled=scaled, from_cache=not self.reuse.offline)
-        if self.reuse.offline:
-            cell = f"{about.test_id!r} by {about.model_label!r}, sample {about.sample_index}"
-            raise ProviderError(f"{NOT_CACHED}: the answer of {limit_key} about {cell}", kind="offline")
-        return None
-
-    async def _ask_judge(
-        self, limit_key: RateLimitKey, key: str, config: BaseJudge, judge: Judge, question: Question, about: CellRef
-    ) -> Reply:
-        scaled = await run_in_thread(scaled_images, question, when=is_scaled(question))
-        attempts = self._attempts(
-            PaidCall(
-                limit_key=limit_key,
-                key=key,
-                work=lambda: reply_of(judge, question, about),
-                size=partial(question_size, config, question),
-            )
-        )
-        reply = await self._made(attempts)
-        reply = replace(reply, cost_usd=attempts.cost, scaled=scaled)
-        answer = cached_fields(reply)
-        if not self.sanitizer.hides(answer):  # a masked answer would differ on the next run
-            store = partial(self._store, key, "judge", self.sanitizer.shallow(answer))
-            await finish_in_thread(store) if self._is_shared else store()
-        self._stop_if_broken()
-        return reply
-
     @property
-    def _is_shared(self) -> bool:
+    def is_shared(self) -> bool:
         """Whether caching makes requests, which the event loop must not wait for."""
         return self.cache is not None and self.cache.is_shared
 
-    async def _pull(self, key: str, usable: Callable[[Iterable[CacheEntry]], Iterable[CacheEntry]] = iter) -> None:
+    async def pull(self, key: str, usable: Callable[[Iterable[CacheEntry]], Iterable[CacheEntry]] = iter) -> None:
         """Looks for an answer on other machines. If that fails, no new call starts: its answer may be paid already."""
         if self.cache is None or not self.cache.is_shared:
             return
@@ -278,7 +195,7 @@ class Calls:
             self.throttle.shut()
             raise
 
-    def _store(
+    def store(
         self, key: str, kind: Kind, answer: Mapping[str, Any], outputs: Sequence[tuple[str, Content]] = ()
     ) -> bool:
         """Caches an answer, and returns whether it is stored. If not, it still counts, as it is paid for."""
@@ -291,39 +208,27 @@ class Calls:
             return False
         return self.cache.is_writable
 
-    def _stop_if_broken(self) -> None:
+    def stop_if_broken(self) -> None:
         """Stops new generations after a caching error, as a resumed run would have to pay for them again.
 
         Outputs that exist are still judged: what is not cached is only in the records of their cells. A shared
         cache has stored what it could, here or elsewhere, and hands out no other answers: so no new call starts.
         """
-        if self.broken is not None and self._is_shared:
+        if self.broken is not None and self.is_shared:
             self.throttle.shut()
         elif self.broken is not None:
             self.throttle.close()
 
-    def _attempts(self, call: PaidCall[T]) -> PricedAttempts[T]:
-        return PricedAttempts(call, self.prices, self.budget, self.log)
-
-    def _made(self, attempts: PricedAttempts[T]) -> Awaitable[T]:
-        """Makes a call within the budget and the throttle. Logs every attempt."""
-        call = attempts.call
-        return self.throttle.call(
-            call.limit_key,
-            attempts.attempt,
-            images=call.images,
-            tries=call.tries,
-            limits_itself=call.limits_itself,
-            is_operation=call.is_operation,
-            admission=attempts.admission,
-        )
+    def attempts(self, call: PaidCall[T]) -> PricedAttempts[T]:
+        """What makes a call within the budget and the throttle, and logs every attempt."""
+        return PricedAttempts(call, self.throttle, self.prices, self.budget, self.log)
 
     async def _cached_generation(self, key: str, call: Call, downloads: Downloads | None) -> GenerationResult | None:
         """The preferred usable generation in the cache; ``None`` if it must be generated."""
         if self.cache is None or self.reuse.generations == "none":
             return None
         usable = partial(self._usable, call)
-        await self._pull(key, usable)
+        await self.pull(key, usable)
         second: tuple[CacheEntry, tuple[CheckedMedia, ...]] | None = None
         for entry in usable(self.cache.answers(key)):
             read = partial(self._read_outputs, entry, self.cache, call.task_type)
@@ -355,7 +260,7 @@ class Calls:
         answer = {**entry.answer, "outputs": [image.cached_fields for image in tried]}
         stored: dict[str, Content] = {digest: self.cache.path(digest) for digest in entry.files}
         stored |= {image.sha256: image.content for image in tried if image.content is not None}
-        is_stored = await finish_in_thread(self._store, key, "generate", answer, tuple(stored.items()))
+        is_stored = await finish_in_thread(self.store, key, "generate", answer, tuple(stored.items()))
         return tuple(image if image.download else self._release_bytes(image, is_stored=is_stored) for image in tried)
 
     def _usable(self, call: Call, entries: Iterable[CacheEntry]) -> Iterable[CacheEntry]:
@@ -418,7 +323,7 @@ class Calls:
         }
         files = [(p.sha256, p.content) for p in checked.media if p.content is not None]
         files += [(digest, reply)] if digest is not None and reply is not None else []
-        is_stored = self._store(key, "generate", answer, files)
+        is_stored = self.store(key, "generate", answer, files)
         if self.cache is not None and digest is not None and is_stored and self.cache.has_file(digest):
             reply = self.cache.path(digest)
         elif isinstance(reply, Path):

@@ -36,7 +36,7 @@ from visioneval.running.calls.judges import Judges
 from visioneval.running.cells.measurements import CachedImage, Measurements
 from visioneval.running.keys import FileHashes
 from visioneval.running.plan import Call, Plan, asks, unset_keys
-from visioneval.running.sanitize import Sanitizer, sanitizer_for
+from visioneval.running.sanitize import Sanitizer
 from visioneval.stopwatch import waiting
 from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.plugins import build, task_problems
@@ -233,14 +233,14 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The components, calls, writer and file hashes of a run, and the inputs of templates."""
+    """What the work of a run goes through: its providers, graders and judges, its calls, its folder, what it shares."""
 
     plan: Plan
     components: Components
     calls: Calls
     writer: OutputWriter
     hash_of: FileHashes
-    sanitizer: Sanitizer
+    judges: Judges
     questions: QuestionsWriter
     image_cache: ImageCache = field(default_factory=ImageCache)
     once: SingleFlight = field(default_factory=SingleFlight)
@@ -250,9 +250,9 @@ class Services:
     listener: Listener = field(default_factory=Listener)
 
     @property
-    def judges(self) -> Judges:
-        """The judges of the suite."""
-        return Judges(self.plan.suite.judges, self.components.judges, self.calls)
+    def sanitizer(self) -> Sanitizer:
+        """Removes secrets from what is written."""
+        return self.calls.sanitizer
 
 
 @contextlib.contextmanager
@@ -272,7 +272,7 @@ def open_services(
             calls,
             writer,
             FileHashes(plan.folder),
-            sanitizer_for(plan),
+            Judges(plan.suite.judges, components.judges, calls),
             questions,
             measurements=Measurements(calls.cache, reuses=calls.reuse.measurements, warn=listener.say),
             listener=listener,

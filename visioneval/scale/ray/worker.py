@@ -150,7 +150,8 @@ class Worker:
             )
         )
         assert isinstance(context.questions, NewQuestions)
-        again = replace(context, calls=replace(calls, reuse=settings.reuse.with_own))
+        calls_again = replace(calls, reuse=settings.reuse.with_own)
+        again = replace(context, calls=calls_again, judges=replace(context.judges, calls=calls_again))
         self._run = _OpenRun(context, again, context.questions, outputs, messages)
         self._background = [asyncio.create_task(work) for work in (leases.serve(), trim_memory())]
 
