@@ -15,10 +15,10 @@ from typing import Literal
 import numpy as np
 from PIL import Image
 
-from visioneval.graders.text.copy_check import candidates, check
+from visioneval.graders.text.copy_check import candidates, check, torn_lines
 from visioneval.graders.text.copy_match import Corners, Reading, copy_of
 from visioneval.graders.text.reading import networks, ocr
-from visioneval.graders.text.reading.merging import apart, merged
+from visioneval.graders.text.reading.merging import apart, around, merged, overlap
 from visioneval.media.opencv import portable_opencv
 from visioneval.suite.cases.case import ExpectText
 
@@ -97,7 +97,7 @@ def _weighed(
     images: Sequence[Image.Image], readings: Sequence[Reading], expected: ExpectText, min_confidence: float
 ) -> list[Reading]:
     """The readings after each line that was nearly read was weighed, also with lines that share its reading."""
-    current, weighed = list(readings), set[tuple[Reading, str]]()
+    current, weighed = _in_one_piece(images, readings, expected, min_confidence), set[tuple[Reading, str]]()
     for _ in range(_ROUNDS):
         changed: set[int] = set()
         for candidate in candidates(current, expected, min_confidence=min_confidence):
@@ -110,6 +110,26 @@ def _weighed(
                 changed.add(candidate.reading)
         if not changed:
             break
+    return current
+
+
+def _in_one_piece(
+    images: Sequence[Image.Image], readings: Sequence[Reading], expected: ExpectText, min_confidence: float
+) -> list[Reading]:
+    """The readings, with each nearly read line of which the row was torn into several read again as a whole.
+
+    The detector tears lines with wide spacing, and leaves out narrow letters between the pieces.
+    """
+    current = list(readings)
+    torn = torn_lines(readings, expected, min_confidence=min_confidence)
+    for row in ([readings[index] for index in indices] for indices in torn):
+        others = [reading for reading in current if reading not in row]
+        whole = replace(row[0], corners=around(row))
+        if len(others) + len(row) == len(current) and not any(overlap(whole, other) for other in others):
+            again = max((ocr.read_row(image, around(row)) for image in images), key=lambda reading: reading.confidence)
+            has_all = len(again.text.replace(" ", "")) >= sum(len(reading.text.replace(" ", "")) for reading in row)
+            if has_all and again.confidence >= min(reading.confidence for reading in row):
+                current = merged([[*others, again]])
     return current
 
 
