@@ -182,4 +182,4 @@ def _cells(plan: Plan, on_base: Callable[[Call, int], Call]) -> Iterator[_Cell]:
         edits = [on_base(planned, sample) for sample in planned.samples]
         for number in range(1 + len(planned.dependents)):
             for sample, edit in zip(planned.samples, edits, strict=True):
-                yield _Cell((edit, *edit.dependents)[number], sample, edit.needs_base)
+                yield _Cell(edit.with_dependents[number], sample, edit.needs_base)

@@ -312,7 +312,7 @@ class ConfirmationPlan:
         by_cell = {record.cell: record for record in confirmations}
         samples = []
         for source, new in chains:
-            judged = [call for turn in source for call in (turn, *turn.dependents) if _key(call) in cases]
+            judged = [call for turn in source for call in turn.with_dependents if _key(call) in cases]
             self._check_unchanged(source, {_key(call) for call in judged}, of_run, hash_of)
             numbers = [sample for turns in new for sample in turns[0].samples]
             valid = {
@@ -346,7 +346,7 @@ class ConfirmationPlan:
         for planned in source:
             for record in records.values():
                 turn = call_on_records(planned, record.sample_index, records, self.folder)
-                call = next((c for c in (turn, *turn.dependents) if _key(c) == record.cell[:2]), None)
+                call = next((c for c in turn.with_dependents if _key(c) == record.cell[:2]), None)
                 if call is None or _key(call) not in keys:
                     continue
                 generation, grading = generation_key(turn, record.sample_index, hash_of), grade_key(call, hash_of)
@@ -364,7 +364,7 @@ def _valid(
     """The cells of a call and its dependents whose records count."""
     for sample in samples:
         turn = call_on_records(planned, sample, records, folder)
-        for call in (turn, *turn.dependents):
+        for call in turn.with_dependents:
             record = records.get((*_key(call), sample))
             if record is None or record.verdict is Verdict.ERROR or not is_edit_of(turn, record):
                 continue
@@ -402,7 +402,7 @@ def plan_confirmation(
 def narrowed_to(plan: Plan, samples: Iterable[CaseSamples]) -> Plan:
     """The plan with the cases and model runs of these samples only."""
     calls = [call for item in samples for turns in item.chains for call in turns]
-    ids = {item.case.id for call in calls for item in (call, *call.dependents)}
+    ids = {item.case.id for call in calls for item in call.with_dependents}
     labels = {call.run.label for call in calls}
     suite = plan.suite.model_copy(
         update={

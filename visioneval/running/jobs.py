@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -34,7 +34,15 @@ ResumeAction = Literal["generate", "grade", "evaluate", "keep"]
 
 def every_cell(plan: Plan) -> Iterator[Job]:
     """The jobs of a new run, which generates every cell."""
-    return (Job.of_turns([Job(call, call.samples) for call in turns]) for turns in plan.chains())
+    return _jobs(plan, lambda call: Job(call, call.samples))
+
+
+def _jobs(plan: Plan, job_of: Callable[[Call], Job]) -> Iterator[Job]:
+    """The jobs of the calls of a plan, those of a case's turns as one; none where there is nothing to do."""
+    for turns in plan.chains():
+        jobs = [job_of(call) for call in turns]
+        if any(job.generate or job.regrade for job in jobs):
+            yield Job.of_turns(jobs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,30 +106,30 @@ def plan_resume(
     steps: dict[CellKey, ResumeStep] = {}
     for planned in plan.calls():
         for sample in planned.samples:
-            cell = _cell(planned, sample)
+            cell = planned.cell(sample)
             call = call_on_records(planned, sample, by_cell, folder)
             record = by_cell.get(cell)
             keeps_error = keep_errors or (not retry_unusable and record is not None and record.is_unusable)
             step = _step(call, sample, record, folder, hash_of, keep_errors=keeps_error)
             if call.previous is not None and call.run.config.has_outputs:
-                is_replaced = steps[_cell(call.previous, sample)].action == "generate"
-                outdated |= {_cell(cell_call, sample) for cell_call in (call, *call.dependents) if is_replaced}
+                is_replaced = steps[call.previous.cell(sample)].action == "generate"
+                outdated |= {cell_call.cell(sample) for cell_call in call.with_dependents if is_replaced}
                 if step.action != "generate":
                     step = _turn_step(call, by_cell[cell], is_replaced=is_replaced) or step
             if cell in outputs and step.action != "generate":
                 step, changed[cell] = ResumeStep("generate", "with a changed image file"), outputs[cell]
             steps[cell] = step
             for dependent in call.dependents:
-                cell = _cell(dependent, sample)
+                cell = dependent.cell(sample)
                 if step.action == "generate":
                     steps[cell] = ResumeStep("generate", "use an image that is generated again")
                 else:
-                    generated = by_cell[_cell(call, sample)]
+                    generated = by_cell[call.cell(sample)]
                     steps[cell] = _grading_step(
                         dependent, generated, by_cell.get(cell), hash_of, folder, keep_errors=keeps_error
                     )
     return ResumePlan(
-        jobs=lambda part: _resume_jobs(part, steps, by_cell, folder),
+        jobs=lambda part: _jobs(part, lambda call: _resume_job(call, steps, by_cell, folder)),
         counts=Counter(step.action for step in steps.values()),
         reasons=Counter((step.action, step.reason) for step in steps.values() if step.action != "keep"),
         stale=frozenset(by_cell.keys() - steps.keys()),
@@ -182,34 +190,21 @@ def _grading_step(
     return ResumeStep("keep")
 
 
-def _cell(call: Call, sample: int) -> CellKey:
-    return call.case.id, call.run.label, sample
-
-
-def _resume_jobs(
-    plan: Plan, steps: Mapping[CellKey, ResumeStep], by_cell: Mapping[CellKey, Record], folder: Path
-) -> Iterator[Job]:
-    for turns in plan.chains():
-        jobs = [_resume_job(call, steps, by_cell, folder) for call in turns]
-        if any(job.generate or job.regrade for job in jobs):
-            yield Job.of_turns(jobs)
-
-
 def _resume_job(
     call: Call, steps: Mapping[CellKey, ResumeStep], by_cell: Mapping[CellKey, Record], folder: Path
 ) -> Job:
-    generate = tuple(sample for sample in call.samples if steps[_cell(call, sample)].action == "generate")
+    generate = tuple(sample for sample in call.samples if steps[call.cell(sample)].action == "generate")
     regrade = []
     for sample in call.samples:
-        record = by_cell.get(_cell(call, sample))
+        record = by_cell.get(call.cell(sample))
         if record is None:
             continue
-        for cell_call in (call, *call.dependents):
-            cell = _cell(cell_call, sample)
+        for cell_call in call.with_dependents:
+            cell = cell_call.cell(sample)
             if (action := steps[cell].action) in ("grade", "evaluate"):
                 graded = by_cell[cell] if action == "evaluate" else None
                 regrade.append(StoredOutput(cell_call, record, folder, graded=graded))
-    return Job(call, generate, tuple(regrade), unchanged=by_cell.get(_cell(call, call.samples[0])))
+    return Job(call, generate, tuple(regrade), unchanged=by_cell.get(call.cell(call.samples[0])))
 
 
 def has_valid_grades(call: Call, generated: Record, graded: Record | None, key: str, folder: Path) -> bool:
@@ -273,40 +268,39 @@ def plan_regrade(
     by_cell = {record.cell: record for record in records}
     as_recorded = sanitizer_for(plan).text
     hash_of = FileHashes(plan.folder)
-    missing = other_prompt = other_files = 0
+    missing = other_prompt = other_files = generated = 0
     planned: set[CellKey] = set()
     for call in plan.calls():
-        planned |= {
-            (cell_call.case.id, call.run.label, sample)
-            for cell_call in (call, *call.dependents)
-            for sample in call.samples
-        }
-        sample_records = [by_cell.get((call.case.id, call.run.label, sample)) for sample in call.samples]
-        missing += sample_records.count(None) * (1 + len(call.dependents))
+        planned |= {cell_call.cell(sample) for cell_call in call.with_dependents for sample in call.samples}
+        sample_records = [by_cell.get(call.cell(sample)) for sample in call.samples]
+        missing += sample_records.count(None) * len(call.with_dependents)
         outputs = [record for record in sample_records if record is not None and record.mime]
         sent = as_recorded(call.sent_prompt)
         other_prompt += sum((record.sent_prompt or record.prompt) != sent for record in outputs)
+        completed = [record for record in sample_records if record is not None and record.status is Status.COMPLETED]
+        generated += len(completed) * len(call.with_dependents)
         keys = ((record.generation_key, generation_key(call, record.sample_index, hash_of)) for record in outputs)
         other_files += sum(not _INPUT_FILES.isdisjoint(changed_parts(*pair)) for pair in keys)
     evaluated = _cells_to_evaluate(plan, by_cell, folder, hash_of) if reuse_scores else frozenset()
+
+    def job(call: Call) -> Job:
+        regrade = []
+        for sample in call.samples:
+            record = by_cell.get(call.cell(sample)) or _missing_record(call, sample, name, hash_of)
+            for cell_call in call.with_dependents:
+                cell = cell_call.cell(sample)
+                graded = by_cell[cell] if cell in evaluated else None
+                regrade.append(StoredOutput(cell_call, record, folder, is_of_another_run=True, graded=graded))
+        return Job(call, (), tuple(regrade))
+
     return RegradePlan(
-        jobs=lambda part: _regrade_jobs(part, by_cell, folder, name, hash_of, evaluated),
+        jobs=lambda part: _jobs(part, job),
         missing=missing,
         left_out=len(by_cell.keys() - planned),
         other_prompt=other_prompt,
         other_files=other_files,
         evaluated=len(evaluated),
-        graded=_count_generated(plan, by_cell) - len(evaluated),
-    )
-
-
-def _count_generated(plan: Plan, by_cell: Mapping[CellKey, Record]) -> int:
-    """How many cells of the plan have an output to grade."""
-    return sum(
-        1 + len(call.dependents)
-        for call in plan.calls()
-        for sample in call.samples
-        if (record := by_cell.get((call.case.id, call.run.label, sample))) and record.status is Status.COMPLETED
+        graded=generated - len(evaluated),
     )
 
 
@@ -321,12 +315,12 @@ def _cells_to_evaluate(
     is_rule_changed = False
     for call in plan.calls():
         for sample in call.samples:
-            generated = by_cell.get((call.case.id, call.run.label, sample))
+            generated = by_cell.get(call.cell(sample))
             if generated is None:
                 continue
             graded_call = call_on_records(call, sample, by_cell, folder)
-            for cell_call in (graded_call, *graded_call.dependents):
-                cell = (cell_call.case.id, call.run.label, sample)
+            for cell_call in graded_call.with_dependents:
+                cell = cell_call.cell(sample)
                 key, graded = grade_key(cell_call, hash_of), by_cell.get(cell)
                 if graded is not None and has_valid_grades(cell_call, generated, graded, key, folder):
                     cells.add(cell)
@@ -342,27 +336,6 @@ def copy_questions(source: Path, folder: Path) -> None:
         shutil.copyfile(source / QUESTIONS, folder / QUESTIONS)
     except OSError as error:
         raise StorageError(f"{folder / QUESTIONS}: cannot write: {error.strerror or error}") from error
-
-
-def _regrade_jobs(
-    plan: Plan,
-    by_cell: Mapping[CellKey, Record],
-    folder: Path,
-    name: str,
-    hash_of: HashOf,
-    evaluated: Collection[CellKey],
-) -> Iterator[Job]:
-    def job(call: Call) -> Job:
-        regrade = []
-        for sample in call.samples:
-            record = by_cell.get((call.case.id, call.run.label, sample)) or _missing_record(call, sample, name, hash_of)
-            for cell_call in (call, *call.dependents):
-                cell = (cell_call.case.id, call.run.label, sample)
-                graded = by_cell[cell] if cell in evaluated else None
-                regrade.append(StoredOutput(cell_call, record, folder, is_of_another_run=True, graded=graded))
-        return Job(call, (), tuple(regrade))
-
-    return (Job.of_turns([job(call) for call in turns]) for turns in plan.chains())
 
 
 def _missing_record(call: Call, sample: int, name: str, hash_of: HashOf) -> Record:

@@ -88,9 +88,18 @@ class Call:
         return self.params.get("path") if self.run.config.reads_outputs else None
 
     @property
+    def with_dependents(self) -> tuple[Call, ...]:
+        """It and its dependents: the calls of all cells that its images have."""
+        return self, *self.dependents
+
+    @property
     def cells(self) -> int:
         """The number of cells of the call's images."""
-        return len(self.samples) * (1 + len(self.dependents))
+        return len(self.samples) * len(self.with_dependents)
+
+    def cell(self, sample: int) -> tuple[str, str, int]:
+        """The key of the cell of one of its samples."""
+        return self.case.id, self.run.label, sample
 
     @property
     def needs_base(self) -> bool:

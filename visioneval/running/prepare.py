@@ -171,7 +171,7 @@ def check_extras(plan: Plan) -> None:
     if not missing:
         return
     for turn in (turn for turns in plan.chains() for turn in turns):
-        for call in (turn, *turn.dependents):
+        for call in turn.with_dependents:
             for grader in call.graders:
                 extra = grader.extra_for(call.case)
                 if extra in missing and grader.key not in call.optional_graders:

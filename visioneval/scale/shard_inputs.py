@@ -157,7 +157,7 @@ class _SuiteNow:
         self.missing_outputs: set[str] = set()
         """The existing outputs of records that are not on this machine."""
         for call in plan.calls():
-            for cell_call in (call, *call.dependents):
+            for cell_call in call.with_dependents:
                 calls = self._calls.setdefault((cell_call.case.id, call.run.label), [])
                 if call.run.config.reads_outputs or not calls:
                     calls.append((call, cell_call))

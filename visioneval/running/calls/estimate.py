@@ -113,7 +113,7 @@ def estimate(plan: Plan, past: Callable[[], PastCosts] = PastCosts, budget_usd: 
         cells += call.cells
         generated[call.run.label] += 1
         first_calls.setdefault(call.run.label, call)
-        for cell_call in (call, *call.dependents):
+        for cell_call in call.with_dependents:
             asked.update({grader.key: len(cell_call.samples) for grader in cell_call.graders})
         if (name := plan.missing_output(call)) is not None:
             missing.append(name)
