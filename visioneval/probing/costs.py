@@ -36,5 +36,5 @@ def gradings(prepared: PreparedProbe) -> Counter[str]:
     controls = LINES_TO_TRY if any(kind.group == COPY for kind in prepared.kinds) else 0
     times: Counter[str] = Counter()
     for original in prepared.originals:
-        times.update({grader.key: 1 + prepared.changes + controls for grader in original.call.graders})
+        times.update({grader.key: 1 + prepared.changes + controls for grader in original.call.grading.graders})
     return times

@@ -222,7 +222,7 @@ def _why_not_probed(record: Record) -> str:
 
 
 def _probed_cell(original: Original, change: Change, record: Record, detail: str) -> ProbedCell:
-    metrics = {rule.metric for rule, _ in original.call.rules}.intersection(record.scores)
+    metrics = {rule.metric for rule, _ in original.call.grading.rules}.intersection(record.scores)
     unmeasured = frozenset(metric for metric in metrics if record.scores[metric] is None)
     return ProbedCell(
         case=original.call.case.id,

@@ -130,20 +130,21 @@ def _probed_graders(plan: Plan, notes: Notes, *, judges: bool) -> Iterator[BaseG
 
 def _strict(call: Call) -> Call:
     """The call with rules that only warn as rules that fail: the question is what a grader sees."""
-    optional = frozenset(grader.key for grader in call.graders if grader.optional)
-    return replace(call, rules=tuple((rule, False) for rule, _ in call.rules), optional_graders=optional)
+    optional = frozenset(grader.key for grader in call.grading.graders if grader.optional)
+    rules = tuple((rule, False) for rule, _ in call.grading.rules)
+    return replace(call, grading=replace(call.grading, rules=rules, optional_graders=optional))
 
 
 def _read_metrics(plan: Plan, calls: Sequence[Call], notes: Notes) -> dict[str, str]:
     """The grader of each metric that a rule of these calls reads, in the order of the graders."""
     metrics: dict[str, str] = {}
     for grader in plan.suite.graders:
-        applying = [call for call in calls if grader.key in {entry.key for entry in call.graders}]
+        applying = [call for call in calls if grader.key in {entry.key for entry in call.grading.graders}]
         read_by_rules = {
             metric: grader.key
             for call in applying
             for metric in grader.metrics(call.case)
-            if any(rule.metric == metric for rule, _ in call.rules)
+            if any(rule.metric == metric for rule, _ in call.grading.rules)
         }
         metrics |= read_by_rules
         if not read_by_rules:

@@ -218,10 +218,10 @@ def has_valid_grades(call: Call, generated: Record, graded: Record | None, key: 
     if (graded.generation_key, graded.artifact_sha256) != (generated.generation_key, generated.artifact_sha256):
         return False
     needed_failures = (
-        grader.is_unmeasured and not (grader.is_optional and grader.key in call.optional_graders)
+        grader.is_unmeasured and not (grader.is_optional and grader.key in call.grading.optional_graders)
         for grader in graded.graders
     )
-    has_all_graders = {grader.key for grader in graded.graders} == {grader.key for grader in call.graders}
+    has_all_graders = {grader.key for grader in graded.graders} == {grader.key for grader in call.grading.graders}
     if not has_all_graders or any(needed_failures):
         return False
     return all(file_inside(folder, name) is not None for name in saved_files(graded))

@@ -62,6 +62,7 @@ def _generation_parts(call: Call, hash_of: HashOf) -> dict[str, Any]:
 
 def grade_key(call: Call, hash_of: HashOf) -> str:
     """What the grading of an image depends on in addition to the image, in the format of ``generation_key``."""
+    grading = call.grading
     case = call.case.model_dump(include={"criteria", "region", "expect", "metadata", "tags", *_graded_fields(call)})
     parts: dict[str, Any] = {
         "case": [call.graded_prompt, case],
@@ -69,11 +70,11 @@ def grade_key(call: Call, hash_of: HashOf) -> str:
         "edited-image": None if call.base is None else call.base.sha256,
         "masks": {name: hash_of(path) for name, path in sorted(call.files.masks.items())},
         "reference": hash_of(call.files.reference) if call.files.reference else None,
-        "rules": [[rule.text, warn] for rule, warn in call.rules],
-        "optional": sorted(call.optional_graders),
-        "metrics": [*call.metrics.key, *sorted(call.optional_metrics)] if call.metrics.key else None,
+        "rules": [[rule.text, warn] for rule, warn in grading.rules],
+        "optional": sorted(grading.optional_graders),
+        "metrics": [*grading.metrics.key, *sorted(grading.optional_metrics)] if grading.metrics.key else None,
     }
-    graders = (f"grader.{grader.key}:{call.grading[grader.key]}" for grader in call.graders)
+    graders = (f"grader.{grader.key}:{grading.hashes[grader.key]}" for grader in grading.graders)
     return " ".join((_join_parts(parts), *graders))
 
 
@@ -84,7 +85,7 @@ def _case_images(call: Call, hash_of: HashOf) -> list[list[str]]:
 
 def _graded_fields(call: Call) -> set[str]:
     """The additional fields of a case that its graders depend on."""
-    return {name for grader in call.graders for name in grader.case_fields}
+    return {name for grader in call.grading.graders for name in grader.case_fields}
 
 
 def _join_parts(parts: Mapping[str, Any]) -> str:

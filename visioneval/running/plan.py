@@ -36,11 +36,27 @@ BASE_ROLE = "base"
 
 
 @dataclass(frozen=True, slots=True)
+class Grading:
+    """How the cells of a call are graded."""
+
+    graders: tuple[BaseGrader, ...]
+    rules: tuple[tuple[Rule, bool], ...]
+    """Rules in the suite's order. The flag is true for rules that only warn."""
+    hashes: Mapping[str, str]
+    """By grader key: a hash of its options and, if it uses a judge, of the judge, its templates and ``vars``."""
+    optional_graders: frozenset[str]
+    """The keys of the graders whose scores no verdict needs."""
+    metrics: CaseMetrics
+    """The built-in and computed metrics."""
+    optional_metrics: frozenset[str]
+    """The computed metrics that no verdict needs."""
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """One generation call, and the cells (``samples``) of its images."""
 
     case: TestCase
-    task_type: TaskType
     prompt: str
     """The case's own prompt."""
     sent_prompt: str
@@ -51,23 +67,18 @@ class Call:
     params: Mapping[str, Any]
     samples: tuple[int, ...]
     files: CaseFiles
-    graders: tuple[BaseGrader, ...]
-    rules: tuple[tuple[Rule, bool], ...]
-    """Rules in the suite's order. The flag is true for rules that only warn."""
-    grading: Mapping[str, str] = field(default_factory=dict)
-    """By grader key: a hash of its options and, if it uses a judge, of the judge, its templates and ``vars``."""
-    optional_graders: frozenset[str] = frozenset()
-    """The keys of the graders whose scores no verdict needs."""
-    metrics: CaseMetrics = field(default_factory=CaseMetrics)
-    """The built-in and computed metrics of its cells."""
-    optional_metrics: frozenset[str] = frozenset()
-    """The computed metrics that no verdict needs."""
+    grading: Grading
     dependents: tuple[Call, ...] = ()
     """Calls of the cases that use this call's images (``output_of``): the same cells with another prompt."""
     previous: Call | None = None
     """The call of the turn before, if this is a later turn and the turn before has a cell of its sample."""
     base: Output | None = None
     """Of a later turn: the output of the turn before, once it is known. It is then the first image of ``files``."""
+
+    @property
+    def task_type(self) -> TaskType:
+        """What it generates."""
+        return self.case.task_type
 
     @property
     def key_files(self) -> tuple[Path, ...]:
@@ -181,7 +192,7 @@ class Plan:
 
     def _linked(self, call: Call, dependents: tuple[Call, ...], before: Sequence[Call]) -> Call:
         """A call with its dependents, and with the call of the turn before if that is the last one of ``before``."""
-        graders = (grader for cell_call in (call, *dependents) for grader in cell_call.graders)
+        graders = (grader for cell_call in (call, *dependents) for grader in cell_call.grading.graders)
         params = addressed(call.params, graders, self.suite.judges)
         is_next = bool(before) and before[-1].case.id == call.case.previous_turn
         return replace(call, dependents=dependents, params=params, previous=before[-1] if is_next else None)
@@ -193,7 +204,7 @@ class Plan:
         resolved = case if criteria == case.criteria else case.model_copy(update={"criteria": criteria})
         graders = tuple(grader for grader in self.suite.graders if applies(grader, case))
         files = self.suite.files_of(case, self.folder, self._source(case))
-        grading = {grader.key: self._grading_of(grader, case) for grader in graders}
+        hashes = {grader.key: self._grading_of(grader, case) for grader in graders}
         wordings = self._wordings(case, prompt)
         metrics = self.suite_metrics.for_case(case)
 
@@ -207,7 +218,6 @@ class Plan:
             sent, graded = self._wording(run.config, wordings, prompt)
             return Call(
                 case=resolved,
-                task_type=case.task_type,
                 prompt=prompt,
                 sent_prompt=sent,
                 graded_prompt=graded,
@@ -215,12 +225,14 @@ class Plan:
                 params=params,
                 samples=samples,
                 files=files,
-                graders=graders,
-                rules=in_scope,
-                grading=grading,
-                optional_graders=_optional_graders(case, graders, warned, needed),
-                metrics=metrics,
-                optional_metrics=frozenset(each.name for each in metrics.formulas if each.name in warned - needed),
+                grading=Grading(
+                    graders,
+                    in_scope,
+                    hashes,
+                    _optional_graders(case, graders, warned, needed),
+                    metrics,
+                    frozenset(formula.name for formula in metrics.formulas if formula.name in warned - needed),
+                ),
             )
 
         return call

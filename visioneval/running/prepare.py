@@ -172,9 +172,9 @@ def check_extras(plan: Plan) -> None:
         return
     for turn in (turn for turns in plan.chains() for turn in turns):
         for call in turn.with_dependents:
-            for grader in call.graders:
+            for grader in call.grading.graders:
                 extra = grader.extra_for(call.case)
-                if extra in missing and grader.key not in call.optional_graders:
+                if extra in missing and grader.key not in call.grading.optional_graders:
                     raise UsageError(f"grader {grader.key!r}: {needs(extra)}")
 
 

@@ -47,7 +47,16 @@ def planned(
 
 def cells(plan: Plan) -> list[tuple[Any, ...]]:
     return [
-        (call.case.id, call.run.label, sample, call.task_type, call.prompt, dict(call.params), call.graders, call.rules)
+        (
+            call.case.id,
+            call.run.label,
+            sample,
+            call.task_type,
+            call.prompt,
+            dict(call.params),
+            call.grading.graders,
+            call.grading.rules,
+        )
         for call in plan.calls()
         for sample in call.samples
     ]
@@ -79,12 +88,12 @@ def test_a_planned_call_has_prompt_params_graders_rules_and_files(sweep: Path) -
     calls = list(planned(sweep).calls())
     first = calls[0]
     assert (first.prompt, first.params) == ("a tree", {"model": "m-1", "ratio": 1.1, "size": "64x64"})
-    assert [grader.key for grader in first.graders] == ["look", "more"]
-    assert [(rule.text, warn) for rule, warn in first.rules] == [("fine", False), ("more", False)]
+    assert [grader.key for grader in first.grading.graders] == ["look", "more"]
+    assert [(rule.text, warn) for rule, warn in first.grading.rules] == [("fine", False), ("more", False)]
     generation = next(call for call in calls if call.run.label == "gen" and call.case.id == "a")
-    assert [(rule.text, warn) for rule, warn in generation.rules][-1] == ("not more", True)
+    assert [(rule.text, warn) for rule, warn in generation.grading.rules][-1] == ("not more", True)
     edit = calls[-1]
-    assert [grader.key for grader in edit.graders] == ["look"]
+    assert [grader.key for grader in edit.grading.graders] == ["look"]
     assert edit.files.base == sweep.parent / "in.png"
 
 
@@ -163,8 +172,8 @@ def test_flags_that_select_no_cells_are_rejected(sweep: Path, chosen: dict[str, 
 def test_a_case_with_its_own_rules_uses_only_those(toy: Toy) -> None:
     path = toy.write({"verdict": ["level > 0"]}, {})
     first, second = planned(path).calls()
-    assert [rule.text for rule, _ in first.rules] == ["level > 0"]
-    assert [rule.text for rule, _ in second.rules] == ["fine"]
+    assert [rule.text for rule, _ in first.grading.rules] == ["level > 0"]
+    assert [rule.text for rule, _ in second.grading.rules] == ["fine"]
 
 
 def test_planned_calls_are_created_lazily(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:

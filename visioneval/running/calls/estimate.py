@@ -114,7 +114,7 @@ def estimate(plan: Plan, past: Callable[[], PastCosts] = PastCosts, budget_usd: 
         generated[call.run.label] += 1
         first_calls.setdefault(call.run.label, call)
         for cell_call in call.with_dependents:
-            asked.update({grader.key: len(cell_call.samples) for grader in cell_call.graders})
+            asked.update({grader.key: len(cell_call.samples) for grader in cell_call.grading.graders})
         if (name := plan.missing_output(call)) is not None:
             missing.append(name)
     pairs = {grader.key: _pairs(plan, grader) for grader in plan.suite.graders}

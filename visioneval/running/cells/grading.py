@@ -75,7 +75,9 @@ async def grade(graded: GradedOutput, services: Services) -> CellGrades:
     """Runs all graders of a cell. Raises only ``StoppedError``."""
     files = SavedImages(services.writer, graded.call, graded.sample)
     with in_turn(next(services.turns)):
-        results = await gather_all(_run_grader(config, graded, services, files) for config in graded.call.graders)
+        results = await gather_all(
+            _run_grader(config, graded, services, files) for config in graded.call.grading.graders
+        )
     scores: dict[str, Score] = {}
     reasons: dict[str, str] = {}
     tags: dict[str, None] = {}
@@ -109,7 +111,7 @@ async def _run_grader(
         type=config.type_name,
         error=result.error,
         is_unmeasured=checked.is_unmeasured,
-        is_optional=config.key in graded.call.optional_graders and not checked.never_asked,
+        is_optional=config.key in graded.call.grading.optional_graders and not checked.never_asked,
         never_asked=checked.never_asked,
         details={**result.details, **({} if answers else meter.details)},
         refused=meter.refused if config.judge_names else None,

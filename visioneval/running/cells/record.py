@@ -120,7 +120,7 @@ def refused_record(call: Call, message: str, make_record: partial[Record]) -> Re
 
 def rule_texts(call: Call) -> tuple[str, ...]:
     """The rules of a call, as the suite wrote them."""
-    return tuple(rule.text for rule, _ in call.rules)
+    return tuple(rule.text for rule, _ in call.grading.rules)
 
 
 def stored_grades(call: Call, graded: Record, folder: Path, services: Services) -> CellGrades | None:
@@ -134,14 +134,14 @@ def stored_grades(call: Call, graded: Record, folder: Path, services: Services) 
     records = (
         record.model_copy(
             update={
-                "is_optional": record.key in call.optional_graders,
+                "is_optional": record.key in call.grading.optional_graders,
                 **(_free(call, record) if is_of_another_run else {}),
             }
         )
         for record in graded.graders
     )
     kinds = tuple(_error_kind(graded, grader.key) for grader in graded.graders)
-    written = {name for grader in call.graders for name in grader.metrics(call.case)}
+    written = {name for grader in call.grading.graders for name in grader.metrics(call.case)}
     scores = {name: score for name, score in graded.scores.items() if name in written}
     computed = graded.scores.keys() - written
     reasons = {name: reason for name, reason in graded.reasons.items() if name not in computed}
@@ -156,7 +156,7 @@ def _error_kind(graded: Record, key: str) -> str:
 
 def _free(call: Call, record: GraderRecord) -> dict[str, Any]:
     """The cost and time of a grader that another run paid for."""
-    asked_judge = any(grader.key == record.key and grader.judge_names for grader in call.graders)
+    asked_judge = any(grader.key == record.key and grader.judge_names for grader in call.grading.graders)
     free = None if record.cost_usd is None else 0.0
     judges = tuple(
         answer.model_copy(update={"usage": None, "cost_usd": None if answer.cost_usd is None else 0.0, "cached": True})

@@ -35,12 +35,12 @@ def cell_scores(call: Call, grades: CellGrades, built_in: Mapping[str, Score]) -
 
     ``built_in`` are those that are known of the generation.
     """
-    scores = grades.scores | {name: built_in[name] for name in call.metrics.built_in if name in built_in}
-    graders = (grader for grader in call.graders if grader.key in call.optional_graders)
-    optional = {metric for grader in graders for metric in grader.metrics(call.case)} | call.optional_metrics
+    scores = grades.scores | {name: built_in[name] for name in call.grading.metrics.built_in if name in built_in}
+    graders = (grader for grader in call.grading.graders if grader.key in call.grading.optional_graders)
+    optional = {metric for grader in graders for metric in grader.metrics(call.case)} | call.grading.optional_metrics
     reasons: dict[str, str] = {}
     unmeasured: list[str] = []
-    for formula in call.metrics.formulas:
+    for formula in call.grading.metrics.formulas:
         try:
             scores[formula.name] = _value(formula, scores)
             reasons[formula.name] = ", ".join(
@@ -92,7 +92,7 @@ def judged_record(
 ) -> Record:
     """Applies the rules to all scores of a cell and completes its record."""
     verdict = judge_cell(
-        call.rules,
+        call.grading.rules,
         cell.scores,
         failed_graders=(*graded.failed_graders, *cell.unmeasured),
         optional_metrics=cell.optional,
@@ -121,15 +121,17 @@ def _cell_error(graded: CellGrades, cell: CellScores, verdict: CellVerdict, call
     nulls = (f"{name} ({cell.reasons[name]})" for name in cell.unmeasured)
     if missing := (*verdict.unmeasured, *graded.failed_graders, *nulls):
         return CellError(stage="verdict", kind="unmeasured", message=f"not measured: {', '.join(missing)}")
-    message = f"none of the {len(call.rules)} rules of this cell could be evaluated"
+    message = f"none of the {len(call.grading.rules)} rules of this cell could be evaluated"
     return CellError(stage="verdict", kind="no_rule", message=message)
 
 
 def _with_hint(error: CellError, failed: Sequence[str], call: Call) -> CellError:
     """Says how a cell can do without a grader, if no rule reads the scores of the one that failed."""
     key = error.message.partition(":")[0]
-    metrics = next((grader.metrics(call.case) for grader in call.graders if grader.key == key), {})
-    read = {rule.metric for rule, _ in call.rules}.union(*(formula.reads for formula in call.metrics.formulas))
+    metrics = next((grader.metrics(call.case) for grader in call.grading.graders if grader.key == key), {})
+    read = {rule.metric for rule, _ in call.grading.rules}.union(
+        *(formula.reads for formula in call.grading.metrics.formulas)
+    )
     if key not in failed or not read.isdisjoint(metrics):
         return error
     hint = f"no rule reads its scores: with 'optional: true' on the grader {key!r}, a cell can pass without them"
