@@ -13,25 +13,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import resource
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from visioneval.aio import processors
 from visioneval.counted import count_of
 from visioneval.errors import BudgetError, ClosingError, StoppedError
-from visioneval.garbage import collect_new_objects
-from visioneval.processors import processors
 from visioneval.records.writer import OutputWriter
 from visioneval.running.calls.calls import Calls
 from visioneval.running.cells.measurements import Measurements
 from visioneval.running.cells.services import Components, Interrupt, Listener, Services, open_services
-from visioneval.running.memory import release_memory, unmap_large_blocks
 from visioneval.running.plan import Plan
+from visioneval.running.process import prepare_process
 from visioneval.stopwatch import MeasuredPool
 
 T = TypeVar("T")
@@ -88,17 +85,13 @@ def run_to_end(
             say(str(progress.failure))
         return Outcome(complete=False)
 
-    unmap_large_blocks()
-    allow_open_files()
-    collect_new_objects()
+    prepare_process()
     try:
         if not _is_in_event_loop():
             return asyncio.run(supervised())
         return _run_in_thread(supervised, request)
     except BaseExceptionGroup as group:
         raise root_error(group) from None
-    finally:
-        release_memory()
 
 
 def execute(
@@ -287,19 +280,3 @@ def root_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
     stops: BaseExceptionGroup[BaseException] = group.subgroup(StoppedError) or group
     error = stops.exceptions[0]
     return root_error(error) if isinstance(error, BaseExceptionGroup) else error
-
-
-OPEN_FILES = 10_000
-"""Enough for the highest ``--max-concurrency`` for a generator and a judge, and within the most that macOS allows."""
-
-
-def allow_open_files() -> None:
-    """Raises the limit of open files to ``OPEN_FILES`` if the system allows it, or else as far as it does.
-
-    Shells often set 1,024, or 256 on macOS. A call beyond the limit would fail as if its server could not be reached.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    allowed = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < allowed:
-        with suppress(OSError, ValueError):  # a sandbox may refuse it
-            resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))

@@ -40,16 +40,17 @@ class SuiteOptions:
     """Override the suite's ``vars``."""
     judges: Mapping[str, str] = field(default_factory=dict)
     """Overrides: ``PROVIDER:MODEL`` by the name of a judge of the suite."""
-    samples: int | None = None
-    """Overrides the suite's."""
     trust: bool = False
     """Whether the suite may run its own code and read files outside its folder."""
     runs: Path = RUNS
     """The folder of runs."""
 
 
-def load_plan(path: Path, options: SuiteOptions) -> Plan:
-    """Loads and expands a suite. Raises ``SuiteError`` and ``UsageError``."""
+def load_plan(path: Path, options: SuiteOptions, *, samples: int | None = None) -> Plan:
+    """Loads and expands a suite, with ``samples`` instead of any other number of them.
+
+    Raises ``SuiteError`` and ``UsageError``.
+    """
     loaded = load_suite(
         path,
         trust=options.trust,
@@ -57,7 +58,7 @@ def load_plan(path: Path, options: SuiteOptions) -> Plan:
         judges=options.judges,
         run_labels=run_labels(options.runs),
     )
-    return expand(loaded, options, suite_samples=loaded.suite.samples)
+    return expand(loaded, options, samples=samples, suite_samples=loaded.suite.samples)
 
 
 def load_plans(paths: Sequence[Path], options: SuiteOptions) -> list[Plan]:
@@ -116,8 +117,8 @@ def _problems_by_entry(
             yield Problem(*position(("models", index)), f"{text}: {', '.join(names[:MAX_MISSING])}{more}")
 
 
-def load_stored_plan(folder: Path, options: SuiteOptions) -> Plan:
-    """Checks and expands the suite stored in a run. Raises ``SuiteError`` and ``UsageError``."""
+def load_stored_plan(folder: Path, options: SuiteOptions, *, samples: int | None = None) -> Plan:
+    """Checks and expands the suite stored in a run, as ``load_plan`` does."""
     info = read_info(folder)
     check_secrets(folder, info.hidden_vars, options)
     loaded = recheck_suite(
@@ -132,7 +133,7 @@ def load_stored_plan(folder: Path, options: SuiteOptions) -> Plan:
     )
     # the stored suite has the number that was used, so a flag hides the suite's own
     suite_samples = info.suite.samples if info.selection.samples is None else None
-    return expand(loaded, options, suite_samples=suite_samples)
+    return expand(loaded, options, samples=samples, suite_samples=suite_samples)
 
 
 def secrets_to_give(info: RunInfo, plan: Plan) -> list[str]:
@@ -163,10 +164,12 @@ def check_same_suite(folder: Path, plan: Plan, options: SuiteOptions) -> None:
 MAX_REPORTED = 20
 
 
-def expand(loaded: LoadedSuite, options: SuiteOptions, *, suite_samples: int | None = None) -> Plan:
+def expand(
+    loaded: LoadedSuite, options: SuiteOptions, *, samples: int | None = None, suite_samples: int | None = None
+) -> Plan:
     """The plan for a checked suite, restricted by the selection flags.
 
-    ``samples`` of the options overrides the number of the selection. ``suite_samples`` is the suite's own number, if it
+    ``samples`` overrides the number of the selection. ``suite_samples`` is the suite's own number, if it
     is known: that number in the selection replaces nothing. Raises ``UsageError`` for a flag that matches nothing, and
     if nothing is left.
     """
@@ -181,7 +184,7 @@ def expand(loaded: LoadedSuite, options: SuiteOptions, *, suite_samples: int | N
         for run in model_runs(entry, suite, folder, labels_of)
     ]
     runs = [run for _, run in entry_runs]
-    samples = options.samples or selection.samples or suite.samples
+    samples = samples or selection.samples or suite.samples
     whole = suite.model_copy(update={"models": tuple(run.config for run in runs), "samples": samples})
     check_selection(whole, selection)
     resolved = selected(whole, selection)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from visioneval import __version__
 from visioneval.errors import SuiteError, UsageError
 from visioneval.extras import has_extra, needs
 from visioneval.media.video import can_read_videos
@@ -40,6 +39,7 @@ from visioneval.running.sanitize import sanitizer_for
 from visioneval.suite.load import HIDDEN
 from visioneval.suite.selection.selection import merged, narrowed_further
 from visioneval.types import TaskType
+from visioneval.version import __version__
 
 MAX_CHANGED = 3
 
@@ -67,7 +67,9 @@ class RunOptions:
     keep_errors: bool = False
     """Whether a resumed run does not repeat cells that ended in an error."""
     command_line: tuple[str, ...] = ()
-    """As typed, for ``run.json`` and for the command that resumes the run."""
+    """As typed, for ``run.json``; empty for a run of the Python API."""
+    words: tuple[str, ...] = ()
+    """The settings as flags, for the command that resumes a run of the Python API."""
     cluster: ClusterOptions | None = None
     """Where the cells are done; ``None`` for this process."""
 
@@ -114,7 +116,7 @@ def plan_runs(suites: list[Path], options: RunOptions) -> list[Plan]:
     if options.resume is None:
         return load_plans(suites, options.suite)
     info = read_info(options.resume)
-    samples = options.suite.samples or info.selection.samples
+    samples = options.suite.selection.samples or info.selection.samples
     selection = info.selection.model_copy(update={"samples": samples})
     repeated = options.suite.selection.model_copy(update={"samples": samples})
     if repeated.narrows and repeated != selection:
@@ -183,7 +185,7 @@ def prepare_run(plan: Plan, components: Components, options: RunOptions) -> Prep
     info = describe_run(plan, run_id=options.run_id, note=options.note, command_line=options.command_line)
     if options.resume is None:
         writer = create_run(options.suite.runs, info)
-        hint = resume_command(writer.folder, _typed_words(info, options), plan.loaded.path, info.hidden_vars)
+        hint = resume_command(writer.folder, _words(plan, info, options), plan.loaded.path, info.hidden_vars)
         return PreparedRun(plan, components, writer, every_cell, plan.cells, f"to resume: {hint}", _warnings(plan))
     return _resume(plan, components, info, options)
 
@@ -229,36 +231,19 @@ def _resume_claimed(
         more = f" and {len(paths) - MAX_CHANGED:,} more" if len(paths) > MAX_CHANGED else ""
         notes.append(f"changed after they were generated, so generated again: {', '.join(paths[:MAX_CHANGED])}{more}")
     suite = None if uses_stored_suite else plan.loaded.path
-    hint = resume_command(writer.folder, _typed_words(info, options), suite, info.hidden_vars)
+    hint = resume_command(writer.folder, _words(plan, info, options), suite, info.hidden_vars)
     return PreparedRun(plan, components, writer, rest.jobs, rest.cells, f"to resume: {hint}", tuple(notes))
+
+
+def _words(plan: Plan, info: RunInfo, options: RunOptions) -> tuple[str, ...]:
+    """The command line of a run, or the settings as flags for one of the Python API, without secrets."""
+    return without_secrets(options.command_line or options.words, plan, info.hidden_vars)
 
 
 def _warnings(plan: Plan) -> tuple[str, ...]:
     warnings = tuple(map(str, plan.loaded.warnings))
     shard = plan.selection.shard
     return warnings if plan.cells or shard is None else (*warnings, f"shard {shard} has no cases: nothing to run")
-
-
-def _typed_words(info: RunInfo, options: RunOptions) -> tuple[str, ...]:
-    """The words of the command line of a run. For a run of the Python API: the flags for the same settings."""
-    if options.command_line:
-        return info.command_line
-    suite, calls = options.suite, options.calls
-    flags = {"--trust-suite": suite.trust, "--offline": calls.reuse.offline}
-    values = [
-        ("--cache", None if calls.cache is None else display_name(calls.cache)),
-        ("--reuse", calls.reuse.choice),
-        ("--budget", calls.budget_usd),
-        ("--samples", suite.samples),
-        *(("--judge", f"{name}={judge}") for name, judge in suite.judges.items()),
-        *(("--var", f"{name}={_typed_value(name, value, info)}") for name, value in suite.variables.items()),
-    ]
-    words = (str(word) for name, value in values if value is not None for word in (name, value))
-    return (*(name for name, is_set in flags.items() if is_set), *words)
-
-
-def _typed_value(name: str, value: str, info: RunInfo) -> str:
-    return HIDDEN if name in info.hidden_vars else value
 
 
 def prepare_grading(
@@ -305,12 +290,12 @@ def plan_grading(source: RunToGrade, suite: Path | None, options: SuiteOptions) 
         if flags.models:
             raise UsageError(f"{source.name!r} already names the model run: leave out --model")
         flags = flags.model_copy(update={"models": (source.label,)})
-    options = replace(options, samples=source.info.suite.samples)
+    samples = source.info.suite.samples
     if suite is None:
         selection = narrowed_further(source.info.suite, source.info.selection, flags)
-        return load_stored_plan(source.folder, replace(options, selection=selection))
+        return load_stored_plan(source.folder, replace(options, selection=selection), samples=samples)
     options = replace(options, selection=merged(source.info.selection, flags))
-    planned = load_plan(suite, options)
+    planned = load_plan(suite, options, samples=samples)
     check_secrets(source.folder, secrets_to_give(source.info, planned), options)
     return planned
 
@@ -357,7 +342,7 @@ def describe_run(
         python_version=platform.python_version(),
         experiment=plan.suite.experiment,
         note=None if note is None else text(note),
-        command_line=tuple(text(_hide_values(word, hidden)) for word in command_line),
+        command_line=without_secrets(command_line, plan, hidden),
         git_commit=_git_commit(plan.folder),
         suite_path=text(plan.loaded.path),
         source_sha256=plan.loaded.source_sha256,
@@ -366,6 +351,12 @@ def describe_run(
         hidden_vars=hidden,
         suite=suite,
     )
+
+
+def without_secrets(words: tuple[str, ...], plan: Plan, hidden: tuple[str, ...]) -> tuple[str, ...]:
+    """A command line without keys and the values of ``hidden`` variables."""
+    text = sanitizer_for(plan).text
+    return tuple(text(_hide_values(word, hidden)) for word in words)
 
 
 def _hide_values(word: str, hidden: tuple[str, ...]) -> str:

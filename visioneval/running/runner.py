@@ -27,7 +27,6 @@ from visioneval.running.cells.cell import Job, run_job
 from visioneval.running.cells.services import Listener, Services
 from visioneval.running.execution import Progress, execute
 from visioneval.running.jobs import Jobs, every_cell
-from visioneval.running.memory import TRIM_INTERVAL_S, release_memory
 from visioneval.running.pairs import judge_pairs_within
 from visioneval.running.plan import Plan
 from visioneval.running.prepare import PreparedRun, now
@@ -153,23 +152,15 @@ def by_limit_key(plan: Plan) -> dict[RateLimitKey, Plan]:
 
 @contextlib.asynccontextmanager
 async def _reporting(services: Services) -> AsyncIterator[None]:
-    """Reports running and waiting calls, and returns free memory to the operating system, at intervals."""
-    background = [asyncio.create_task(coroutine) for coroutine in (_report_status(services), trim_memory())]
+    """Reports running and waiting calls at intervals."""
+    background = asyncio.create_task(_report_status(services))
     try:
         yield
     finally:
-        for task in background:
-            task.cancel()
+        background.cancel()
 
 
 async def _report_status(services: Services) -> None:
     while True:
         await asyncio.sleep(STATUS_INTERVAL_S)
         services.listener.status(services.calls.throttle.status())
-
-
-async def trim_memory() -> None:
-    """Returns free memory to the operating system at intervals, until it is cancelled."""
-    while True:
-        await asyncio.sleep(TRIM_INTERVAL_S)
-        await asyncio.to_thread(release_memory)

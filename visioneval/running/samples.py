@@ -10,9 +10,9 @@ from math import comb, fsum
 from pathlib import Path
 from typing import cast
 
+from visioneval.aio import processors
 from visioneval.errors import GraderError, ImageError, StoppedError
 from visioneval.graders.base import SampleDistance, SampleGrader
-from visioneval.processors import processors
 from visioneval.records.diversity import CaseDiversity, update_diversity
 from visioneval.records.model import Record, read_records
 from visioneval.running.calls.attempts import describe_error

@@ -30,7 +30,7 @@ from visioneval.suite.selection.selection import Selection
 
 def plan_of(path: Path, *, samples: int | None = None, variables: dict[str, str] | None = None, **select: Any) -> Plan:
     """The plan of a trusted suite; ``select`` are fields of the selection."""
-    options = SuiteOptions(selection=Selection(**select), samples=samples, variables=variables or {}, trust=True)
+    options = SuiteOptions(selection=Selection(**select, samples=samples), variables=variables or {}, trust=True)
     return load_plan(path, options)
 
 

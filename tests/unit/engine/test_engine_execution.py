@@ -28,7 +28,6 @@ from visioneval.running.cells.services import Components, Interrupt, Listener
 from visioneval.running.execution import Outcome, execute
 from visioneval.running.jobs import every_cell
 from visioneval.running.keys import FileHashes
-from visioneval.running.memory import release_memory, unmap_large_blocks
 from visioneval.running.runner import by_limit_key, run_all
 
 PNG = generated_png("red")
@@ -175,7 +174,6 @@ def test_a_cell_that_an_interrupt_did_not_start_leaves_the_run_incomplete(toy: T
 
 def test_waiting_calls_are_reported(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_module, "STATUS_INTERVAL_S", 0)
-    monkeypatch.setattr(run_module, "TRIM_INTERVAL_S", 0)
     suite = plan_of(toy.write())
     statuses: list[list[str]] = []
     writer = RunWriter.create(Path("runs"), info_of(suite))
@@ -243,7 +241,3 @@ class TestHashes:
         with (tmp_path / "a").open("wb") as file:
             os.truncate(file.fileno(), file_hashes.MAX_BYTES + 1)
         assert FileHashes(tmp_path)(Path("a")) == "too large"
-
-
-def test_memory_is_released_or_the_system_has_no_glibc() -> None:
-    assert unmap_large_blocks() == release_memory()

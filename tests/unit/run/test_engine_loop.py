@@ -20,7 +20,8 @@ from visioneval.running.calls.log import CallLog
 from visioneval.running.calls.prices import Prices
 from visioneval.running.calls.throttle import Throttle
 from visioneval.running.cells.services import Interrupt
-from visioneval.running.execution import OPEN_FILES, Outcome, Progress, run_to_end
+from visioneval.running.execution import Outcome, Progress, run_to_end
+from visioneval.running.process import OPEN_FILES
 
 Work = Callable[[], Coroutine[Any, Any, Outcome]]
 Runner = Callable[..., Outcome]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
-from visioneval import __version__, bounds
+from visioneval import bounds
 from visioneval.extras import PACKAGES
 from visioneval.records.stores.locations import cache_url, copies_of
 from visioneval.records.stores.segments import OUTPUTS
@@ -18,6 +18,7 @@ from visioneval.running.cells.services import Services
 from visioneval.running.plan import Plan
 from visioneval.scale.ray.messages import Assignment, Probe
 from visioneval.types import TaskType
+from visioneval.version import __version__
 
 
 def assign(context: Services, settings: CallSettings, probes: Sequence[Probe]) -> Assignment:
@@ -39,7 +40,7 @@ def assign(context: Services, settings: CallSettings, probes: Sequence[Probe]) -
         None if settings.cache is None else cache_url(settings.cache),
         calls.budget.limit_usd is not None,
         Path.cwd(),
-        {bound.variable: bound.override for bound in bounds.ALL},
+        {bound.setting.name: bound.override for bound in bounds.ALL},
         tuple(probes),
         _extras_of(plan),
         __version__,

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
+from visioneval.aio import processors
 from visioneval.errors import UsageError
 from visioneval.extras import install_command
-from visioneval.processors import processors
 from visioneval.running.calls.settings import CallSettings
 from visioneval.running.cells.services import Services
 from visioneval.running.execution import Progress

@@ -28,7 +28,7 @@ from visioneval.records.model import RunInfo
 from visioneval.records.questions import NAME as QUESTIONS
 from visioneval.records.stores.segments import is_safe_key
 from visioneval.records.stores.store import MissingObjectError, ObjectStore
-from visioneval.records.writer import OutputWriter, StrPath, cells_folder
+from visioneval.records.writer import OutputWriter, cells_folder
 from visioneval.running.cells.cell import Job
 from visioneval.running.cells.record import saved_files
 from visioneval.scale.ray.messages import Assignment, UnsentFile
@@ -50,15 +50,15 @@ class ExclusiveWriter(OutputWriter):
         super().__init__(folder, info)
         self._by_content = by_content
 
-    def _write(self, cell_folder: str, name: str, data: bytes | None, source: StrPath | None) -> str:
-        folder = f"{self.folder}/{cell_folder}"
-        if source is not None and not self._by_content and self._is_linked(source, f"{folder}/{name}"):
+    def _write(self, cell_folder: str, name: str, data: bytes | None, source: Path | None) -> str:
+        folder = self.folder / cell_folder
+        if source is not None and not self._by_content and self._is_linked(source, folder / name):
             return name
-        content = data if data is not None else b"" if source is None else Path(source).read_bytes()
+        content = data if data is not None else b"" if source is None else source.read_bytes()
         last_name = named_by_content(name, content)
         for free_name in (last_name,) if self._by_content else (name, last_name):
             try:
-                path = Path(folder, free_name)
+                path = folder / free_name
                 if create_whole(path, content) or path.read_bytes() == content:
                     return free_name
             except OSError as error:
@@ -66,7 +66,7 @@ class ExclusiveWriter(OutputWriter):
                     raise
         return super()._write(cell_folder, last_name, content, None)
 
-    def _is_linked(self, source: StrPath, path: str) -> bool:
+    def _is_linked(self, source: Path, path: Path) -> bool:
         """Whether the file was linked to a name that was free."""
         try:
             if not S_ISREG(os.lstat(source).st_mode):
@@ -101,7 +101,7 @@ class JobWriter(ExclusiveWriter):
         for relative in [name for name in self.saved if self._send_now(name)]:
             del self.saved[relative]
 
-    def save(self, test_id: str, label: str, name: str, data: bytes | None, *, source: StrPath | None = None) -> str:
+    def save(self, test_id: str, label: str, name: str, data: bytes | None, *, source: Path | None = None) -> str:
         """Also notes the file."""
         relative = super().save(test_id, label, name, data, source=source)
         self.saved[relative] = (test_id, label, relative.rpartition("/")[2])

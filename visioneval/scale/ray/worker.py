@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from visioneval import __version__, bounds
+from visioneval import bounds
 from visioneval.errors import AuthError, QuotaError, StorageError, UsageError, VisionEvalError
 from visioneval.extras import install_command
 from visioneval.records.model import Record
@@ -25,9 +25,9 @@ from visioneval.registry import describe_user_error
 from visioneval.running.calls.settings import open_calls
 from visioneval.running.cells.cell import Job
 from visioneval.running.cells.services import Listener, Services, build_components, open_services
-from visioneval.running.execution import Progress, allow_open_files
-from visioneval.running.memory import unmap_large_blocks
-from visioneval.running.runner import finish_job, trim_memory
+from visioneval.running.execution import Progress
+from visioneval.running.process import prepare_process
+from visioneval.running.runner import finish_job
 from visioneval.scale.ray.leases import Leases, leased
 from visioneval.scale.ray.messages import (
     Assignment,
@@ -42,6 +42,7 @@ from visioneval.scale.ray.messages import (
 )
 from visioneval.scale.ray.outputs import FolderOutputs, StoreOutputs
 from visioneval.stopwatch import MeasuredPool
+from visioneval.version import __version__
 
 CORES = 1
 """The cores of a worker."""
@@ -107,7 +108,7 @@ class Worker:
         self._client = LimitsActor(limits_actor, number)
         self._stack = contextlib.ExitStack()
         self._run: _OpenRun | None = None
-        self._background: list[asyncio.Task[None]] = []
+        self._leases: asyncio.Task[None] | None = None
         self._is_stopped = False
 
     async def start(self) -> WorkerReport:
@@ -125,10 +126,9 @@ class Worker:
         assignment = self._assignment
         check_node(assignment)
         for bound in bounds.ALL:
-            bound.override = assignment.bounds.get(bound.variable)
+            bound.override = assignment.bounds.get(bound.setting.name)
         asyncio.get_running_loop().set_default_executor(MeasuredPool(CORES, thread_name_prefix="measure"))
-        unmap_large_blocks()
-        allow_open_files()
+        prepare_process()
         plan, settings, messages = assignment.plan, assignment.settings, list[str]()
         if assignment.cache_url is not None:
             settings = replace(settings, cache=cache_folder(assignment.cache_url))
@@ -153,7 +153,7 @@ class Worker:
         calls_again = replace(calls, reuse=settings.reuse.with_own)
         again = replace(context, calls=calls_again, judges=replace(context.judges, calls=calls_again))
         self._run = _OpenRun(context, again, context.questions, outputs, messages)
-        self._background = [asyncio.create_task(work) for work in (leases.serve(), trim_memory())]
+        self._leases = asyncio.create_task(leases.serve())
 
     def _open_outputs(self, say: Callable[[str], None]) -> FolderOutputs | StoreOutputs:
         assignment = self._assignment
@@ -208,8 +208,8 @@ class Worker:
 
     async def close(self) -> None:
         """Closes the run's files and the cache."""
-        for task in self._background:
-            task.cancel()
+        if self._leases is not None:
+            self._leases.cancel()
         self._stack.close()
 
 
