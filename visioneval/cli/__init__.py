@@ -100,9 +100,9 @@ def _error_exit(error: VisionEvalError) -> Exception:
 
     Returns the exception that ends the program.
     """
-    from visioneval.engine.sanitize import Sanitizer
     from visioneval.records.stores.locations import shown_message
     from visioneval.report.text import clean
+    from visioneval.running.sanitize import Sanitizer
 
     message = str(error)
     if isinstance(error, SuiteError) and sys.stderr.isatty():

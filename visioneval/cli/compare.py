@@ -115,8 +115,8 @@ def compare(
     from visioneval.api.options import run_options
     from visioneval.cli.progress import ProgressCounts, print_traceback
     from visioneval.cli.results import check_reports
-    from visioneval.engine.listener import Listener
     from visioneval.records.model import Record
+    from visioneval.running.cells.services import Listener
 
     if confirm is None:
         unused = [SETTINGS[name].flag for name in NEW_SAMPLES if name in settings]
