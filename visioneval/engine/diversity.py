@@ -10,7 +10,6 @@ from math import comb, fsum
 from pathlib import Path
 from typing import cast
 
-from visioneval.aio import processors
 from visioneval.engine.calls.cost.meter import Meter
 from visioneval.engine.calls.user_code import describe_error
 from visioneval.engine.cells.context import RunContext
@@ -22,6 +21,7 @@ from visioneval.graders.base import SampleDistance, SampleGrader
 from visioneval.records.diversity import CaseDiversity, update_diversity
 from visioneval.records.model import Record, read_records
 from visioneval.suite.entries.graders import BaseGrader
+from visioneval.threads import processors
 from visioneval.types import Output
 
 DIGITS = 4

@@ -12,11 +12,10 @@ from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
-from visioneval.aio import processors
 from visioneval.engine.listener import Interrupt
 from visioneval.engine.process import prepare_process
 from visioneval.engine.shutdown import Outcome, Progress, interrupts, root_error
-from visioneval.stopwatch import MeasuredPool
+from visioneval.threads import MOST_THREADS, Threads
 
 _CHECK_S = 0.2
 """A signal that arrives just before a thread begins to wait does not end its wait, so waits are short."""
@@ -83,7 +82,7 @@ def run_to_end(
 @contextlib.contextmanager
 def _threads() -> Iterator[None]:
     """The threads of the event loop. Waits for their work at the end, unless the block is cancelled."""
-    loop, threads = asyncio.get_running_loop(), MeasuredPool(processors(), thread_name_prefix="measure")
+    loop, threads = asyncio.get_running_loop(), Threads(MOST_THREADS, thread_name_prefix="work")
     loop.set_default_executor(threads)
     try:
         yield

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
 
-from visioneval.aio import run_in_thread
 from visioneval.errors import GraderError
 from visioneval.graders.measures import Measure, MeasureOnce, measure_directly
 from visioneval.judging.ask import Ask, How, ask_for_json, object_schema, schema_problems
@@ -148,15 +147,6 @@ class Choice:
     """How the reply was read (see ``judging.ask.Answer``)."""
 
 
-SMALL_FILE = 256_000
-"""Writing fewer bytes than this is faster than starting a thread."""
-
-
-async def save_image(context: GradingContext, name: str, data: bytes) -> str:
-    """Stores an image next to the output. Returns its path in the run."""
-    return await run_in_thread(context.save, name, data, when=len(data) > SMALL_FILE)
-
-
 class PairGrader(Protocol):
     """An ``after_run`` grader: a judge chooses between two images of a cell."""
 
@@ -194,7 +184,7 @@ class Grader(Protocol):
 
     ``grade`` is a coroutine, or a plain function that the engine calls in a thread. It raises ``GraderError`` (or
     ``ProviderError`` from a judge) if nothing could be measured. In a coroutine, run CPU-bound work with
-    ``asyncio.to_thread``: the engine sizes that pool to the machine.
+    ``context.measure``, which does as much at once as the machine has processors.
 
     A custom class may also have ``Options``, ``version`` and ``metrics``: see ``docs/extending.md``.
     """

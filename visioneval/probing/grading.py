@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from visioneval.aio import gather_all, processors
+from visioneval.aio import gather_all
 from visioneval.analysis.probe.findings import ProbedCell
 from visioneval.engine.call_settings import CallSettings, check_budget, check_session, open_calls
 from visioneval.engine.cells.cell import StoredOutput, regrade_output
@@ -33,6 +33,7 @@ from visioneval.probing.thumbnails import side_by_side
 from visioneval.records.model import Record
 from visioneval.records.writer import RunWriter
 from visioneval.rules import parse_rule
+from visioneval.threads import processors
 from visioneval.types import Status, Verdict
 
 OUTPUTS_AT_ONCE = 2

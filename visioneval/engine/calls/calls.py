@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from visioneval.aio import SMALL, ShortWork, finish_in_thread, run_in_thread
 from visioneval.engine.calls.attempts.operations import OperationCall
 from visioneval.engine.calls.attempts.outcomes import answer_as_result, generation_of, reply_of
 from visioneval.engine.calls.attempts.priced import PricedAttempts
@@ -44,11 +42,12 @@ from visioneval.providers.base import (
     Reply,
     ToolCall,
 )
-from visioneval.providers.image_limits import fitted, is_scaled, scaled_images
+from visioneval.providers.image_limits import fitted, scaled_images
 from visioneval.records.cells.operations import DownloadFiles, OperationFile
 from visioneval.stopwatch import waiting
 from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.entries.limits import OPERATION_TIMEOUT_S
+from visioneval.threads import finish_in_thread
 from visioneval.types import TaskType
 
 T = TypeVar("T", Generation, Reply)
@@ -93,8 +92,6 @@ class Calls:
     sanitizer: Sanitizer = field(default_factory=Sanitizer)
     broken: StorageError | None = None
     """The error that stopped caching. Answers so far still count, and no new generation starts."""
-    short_work: ShortWork = field(default_factory=ShortWork)
-    """Checks and saves outputs."""
     _pending: dict[str, asyncio.Future[Reply]] = field(default_factory=dict)
 
     async def generate(
@@ -118,8 +115,7 @@ class Calls:
             generation = await self.throttle.call(
                 limit_key, lambda: generation_of(provider, call, request), tries=tries, limits_itself=True
             )
-            size = _size_of(generation)
-            checked = await self.short_work.run(check_outputs, generation, call.task_type, len(call.samples), size=size)
+            checked = await asyncio.to_thread(check_outputs, generation, call.task_type, len(call.samples))
             generation = replace(generation, usage=checked_usage(generation.usage, outputs=len(checked.media)))
             return _generation_result(generation, checked, generation.cost_usd, tries.count)
         key = call_key(call, hash_of)
@@ -146,8 +142,7 @@ class Calls:
             images=len(call.samples),
             limits_itself=hasattr(call.run.config, "timeout_s"),
         )
-        size = math.inf if self._is_shared else _size_of(generation)
-        checked = await self.short_work.run(self._cache_generation, key, generation, cost, call, size=size)
+        checked = await finish_in_thread(self._cache_generation, key, generation, cost, call)
         if downloads is not None:
             await downloads.write(generation)
         self._stop_if_broken()
@@ -177,7 +172,7 @@ class Calls:
                 is_operation=True,
                 is_paid=lambda: file.read() is not None,
             )
-            checked = await asyncio.to_thread(self._cache_generation, key, generation, cost, call)
+            checked = await finish_in_thread(self._cache_generation, key, generation, cost, call)
             if generation.refused is None and len(checked.media) < len(call.samples):
                 await operation.forget()
         self._stop_if_broken()
@@ -240,14 +235,14 @@ class Calls:
     async def _ask_judge(
         self, limit_key: RateLimitKey, key: str, config: BaseJudge, judge: Judge, question: Question, about: CellRef
     ) -> Reply:
-        scaled = await run_in_thread(scaled_images, question, when=is_scaled(question))
+        scaled = await asyncio.to_thread(scaled_images, question)
         asked = partial(question_size, config, question)
         reply, cost = await self._paid(limit_key, key, lambda: reply_of(judge, question, about), asked)
         reply = replace(reply, cost_usd=cost, scaled=scaled)
         answer = cached_fields(reply)
         if not self.sanitizer.hides(answer):  # a masked answer would differ on the next run
             store = partial(self._store, key, "judge", self.sanitizer.shallow(answer))
-            await finish_in_thread(store) if self._is_shared else store()
+            await finish_in_thread(store)
         self._stop_if_broken()
         return reply
 
@@ -337,7 +332,7 @@ class Calls:
         second: tuple[CacheEntry, tuple[CheckedMedia, ...]] | None = None
         for entry in usable(self.cache.answers(key)):
             read = partial(self._read_outputs, entry, self.cache, call.task_type)
-            outputs = await run_in_thread(read, when=_needs_thread(entry))
+            outputs = await asyncio.to_thread(read)
             if outputs is None:
                 continue
             if self.reuse.offline or (entry.answer["whole"] and not any(image.fault for image in outputs)):
@@ -450,17 +445,6 @@ class Calls:
                 image = replace(image, fault_kind="bad_image")
             return image if image.file is None else replace(image, data=image.file.read_bytes(), file=None)
         return replace(image, data=None, file=self.cache.path(image.sha256))
-
-
-def _size_of(generation: Generation) -> float:
-    """The bytes of a generation; infinite if they are in files, as those of videos are."""
-    sizes = (len(output) if isinstance(output, bytes) else math.inf for output in generation.outputs)
-    return sum(sizes, len(generation.reply or b""))
-
-
-def _needs_thread(entry: CacheEntry) -> bool:
-    """Whether to read a cached generation in a thread: it is large, or not decoded yet."""
-    return entry.image_bytes > SMALL or not all(image.get("decoded") for image in entry.answer["outputs"])
 
 
 def _generation_result(

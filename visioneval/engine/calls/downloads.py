@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from visioneval.aio import finish_in_thread
 from visioneval.engine.calls.checked_media import CheckedMedia, check_media
 from visioneval.engine.sanitize import Sanitizer
 from visioneval.providers.base import Download, Downloader, Generation
 from visioneval.records.cells.operations import DownloadFiles
+from visioneval.threads import finish_in_thread
 from visioneval.types import TaskType
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-import math
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -47,6 +46,7 @@ from visioneval.records.model import CellError, Record
 from visioneval.stopwatch import Stopwatch
 from visioneval.suite.entries.metrics import BUILT_IN
 from visioneval.suite.remote_media import address_of
+from visioneval.threads import finish_in_thread
 from visioneval.types import Output, Score, Status, Verdict
 
 
@@ -144,13 +144,12 @@ async def _saved_reply(job: Job, generated: GenerationResult, context: RunContex
     if reply is None or not samples or call.run.config.is_free:
         return None
     source, data = (reply, None) if isinstance(reply, Path) else (None, reply)
-    size = math.inf if data is None and not context.writer.links else len(data or b"")
 
     def save() -> str:
         name = f"{samples[0]}-reply{_reply_ending(reply)}"
         return context.writer.save(call.case.id, call.run.label, name, data, source=source)
 
-    return await context.calls.short_work.run(save, size=size)
+    return await finish_in_thread(save)
 
 
 def _on_output(job: Job, previous: Record | None, context: RunContext) -> tuple[Job, CellError | None]:
@@ -246,9 +245,7 @@ def _timeout_error(stage: Any, context: RunContext) -> CellError:
 async def finish_cell(call: Call, sample: int, outcome: CallOutcome, context: RunContext, deadline: float) -> Record:
     """Stores and grades one cell of a call, and builds its record."""
     generated = outcome.generated
-    is_linked = context.writer.links  # else the file in the cache is copied, however large it is
-    size = sum(len(output.data or b"") for output in generated.outputs) if is_linked else math.inf
-    make_record, stored = await context.calls.short_work.run(_store_output, call, sample, outcome, context, size=size)
+    make_record, stored = await finish_in_thread(_store_output, call, sample, outcome, context)
     if isinstance(stored, Record):
         return stored
     params = generated.run_params or call.params

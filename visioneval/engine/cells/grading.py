@@ -24,8 +24,7 @@ from visioneval.engine.sanitize import amount, scalar, usd
 from visioneval.errors import NEVER_ASKED, BudgetError, GraderError, ImageError, ProviderError, StoppedError
 from visioneval.expansion.plan import Call
 from visioneval.graders.base import Grade, GradingContext
-from visioneval.graders.measures import MeasureOnce, measure_directly
-from visioneval.ordered_pool import NO_TURN, in_turn
+from visioneval.graders.measures import MeasureOnce
 from visioneval.providers.base import CellRef, Question, Reply
 from visioneval.records.judge_answers import JudgeAnswer
 from visioneval.records.model import CellError, Fingerprint, GraderRecord
@@ -72,11 +71,10 @@ async def grade(
 ) -> CellGrades:
     """Runs all graders of a cell; ``params`` are those of its generation. Raises only ``StoppedError``."""
     subject_of = _subjects(call, sample, image, params, context)
-    with in_turn(next(context.turns)):
-        graded = await gather_all(
-            _ask(config, subject_of, context, deadline, is_optional=config.key in call.optional_graders)
-            for config in call.graders
-        )
+    graded = await gather_all(
+        _ask(config, subject_of, context, deadline, is_optional=config.key in call.optional_graders)
+        for config in call.graders
+    )
     scores: dict[str, Score] = {}
     reasons: dict[str, str] = {}
     tags: dict[str, None] = {}
@@ -101,6 +99,7 @@ def _subjects(
     images = SavedImages(write)
     show = CellImages(image, context.image_cache).show
     about = CellRef(call.case.id, call.run.label, sample)
+    turn = next(context.turns)
     requested_size, keep_questions = _requested_size(params), partial(_keep_questions, context)
 
     def subject_of(config: BaseGrader, meters: JudgeMeters) -> GradingContext:
@@ -113,7 +112,9 @@ def _subjects(
             files=call.files,
             save=images.save_checked if config.runs_code else images.save,
             # nothing says what a custom class reads
-            measure=measure_directly if config.runs_code else _measurer(image, context, meters.total),
+            measure=partial(context.measurements.directly, turn=turn)
+            if config.runs_code
+            else _measurer(image, context, meters.total, turn),
             variables=context.variables,
             templates=context.plan.templates,
             judge=next(iter(config.judge_names), None),
@@ -137,19 +138,18 @@ def _judge_asker(
         if name not in context.components.judges:
             raise GraderError(f"no judge {name!r}: set it on the grader in the suite, 'judge: {name}'")
         judge, config = context.components.judges[name], context.plan.suite.judges[name]
-        with in_turn(NO_TURN):  # a call must not wait for the measurements of other cells
-            return await ask_judge(context.calls, name, config, judge, about, meters.of(name), question)
+        return await ask_judge(context.calls, name, config, judge, about, meters.of(name), question)
 
     return ask
 
 
-def _measurer(output: Output | None, context: RunContext, meter: Meter) -> MeasureOnce:
+def _measurer(output: Output | None, context: RunContext, meter: Meter, turn: int) -> MeasureOnce:
     """The function with which one grader measures, and which counts its measurements in ``meter``."""
 
     def hash_of(path: Path) -> str:
         return output.sha256 if output is not None and str(path) == str(output.path) else context.hash_of(path)
 
-    return partial(context.measurements, hash_of=hash_of, meter=meter)
+    return partial(context.measurements, hash_of=hash_of, meter=meter, turn=turn)
 
 
 def _keep_questions(context: RunContext, entry: PromptQuestions) -> None:

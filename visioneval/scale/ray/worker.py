@@ -43,7 +43,7 @@ from visioneval.scale.ray.messages import (
     WorkerReport,
 )
 from visioneval.scale.ray.outputs import FolderOutputs, StoreOutputs
-from visioneval.stopwatch import MeasuredPool
+from visioneval.threads import MOST_THREADS, Slots, Threads
 from visioneval.version import __version__
 
 CORES = 1
@@ -129,7 +129,7 @@ class Worker:
         check_node(assignment)
         for bound in bounds.ALL:
             bound.override = assignment.bounds.get(bound.variable)
-        asyncio.get_running_loop().set_default_executor(MeasuredPool(CORES, thread_name_prefix="measure"))
+        asyncio.get_running_loop().set_default_executor(Threads(MOST_THREADS, thread_name_prefix="work"))
         prepare_process()
         plan, settings, messages = assignment.plan, assignment.settings, list[str]()
         if assignment.cache_url is not None:
@@ -151,6 +151,7 @@ class Worker:
                 NewQuestions,
             )
         )
+        context.measurements.slots = Slots(CORES)
         assert isinstance(context.questions, NewQuestions)
         again = replace(context, calls=replace(calls, reuse=settings.reuse.with_own))
         self._run = _OpenRun(context, again, context.questions, outputs, messages)

@@ -15,7 +15,6 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from visioneval.aio import finish_in_thread
 from visioneval.engine.calls import limiters
 from visioneval.engine.calls.checked_results import check_generation
 from visioneval.engine.calls.user_code import BrokenCodeError, call_user_code
@@ -24,6 +23,7 @@ from visioneval.media.video import seconds_of
 from visioneval.providers.base import VIDEO_MS, Generation, GenerationRequest, OperationGenerator, OutputFile
 from visioneval.records.cells.operations import MAX_NAME, OperationFile
 from visioneval.suite.entries.limits import TIMEOUT_S
+from visioneval.threads import finish_in_thread
 
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 10.0
