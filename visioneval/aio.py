@@ -14,14 +14,11 @@ T = TypeVar("T")
 async def gather_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Like ``asyncio.gather``, but if one fails, the others still finish, since they may be paid for.
 
-    Raises the error to report; see ``primary_error``. A single coroutine runs without a task, which is the common case.
+    Raises the error to report; see ``primary_error``.
     """
-    coroutines = list(work)
-    if len(coroutines) == 1:
-        return [await coroutines[0]]
     results: list[T] = []
     errors: list[BaseException] = []
-    for result in await asyncio.gather(*coroutines, return_exceptions=True):
+    for result in await asyncio.gather(*work, return_exceptions=True):
         if isinstance(result, BaseException):
             errors.append(result)
         else:

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from visioneval.stopwatch import waiting, working
 
 T = TypeVar("T")
-MOST_THREADS = 256
-"""Of a run. Only ``Slots`` keep processors free, so a thread that waits for a disk or a network holds nothing up."""
+SPARE_THREADS = 4
+"""Of a run, beside one for each processor, which measurements may hold for long: these read, check and store."""
 
 
 def processors() -> int:

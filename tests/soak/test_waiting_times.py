@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from toys import LOOK, Toy
 
-from visioneval.engine.calls.limit_keys import RateLimitKey
-from visioneval.engine.calls.throttle import Throttle
-from visioneval.engine.cells.single_flight import SingleFlight
 from visioneval.errors import ProviderError
 from visioneval.media.pixel_budget import PixelBudget
 from visioneval.records.model import GraderRecord, Record, read_records
+from visioneval.running.calls.limiters import RateLimitKey
+from visioneval.running.calls.throttle import Throttle
+from visioneval.running.cells.services import SingleFlight
 from visioneval.stopwatch import Stopwatch, waiting, working
 from visioneval.suite.entries.limits import Limits
 from visioneval.threads import Slots, in_thread
@@ -210,7 +210,7 @@ class Look:
 
 def test_records_tell_work_from_waiting(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(toy.folder)
-    monkeypatch.setattr("visioneval.engine.cells.measurements.processors", lambda: 1)
+    monkeypatch.setattr("visioneval.running.cells.measurements.processors", lambda: 1)
     Path("slow.py").write_text(SLOW)
     models = [{"provider": "slow:Generate", "label": "m"}]
     limits = {"slow:Generate": {"max_concurrency": 4}}

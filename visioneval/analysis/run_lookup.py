@@ -19,8 +19,9 @@ from visioneval.records.run_state import with_current_state
 from visioneval.records.stores.locations import display_name
 from visioneval.records.stores.lookup import find_named_run
 from visioneval.suite.cases.outputs import split_run
-from visioneval.suite.filters import any_glob
+from visioneval.suite.filters import Scope, any_glob
 from visioneval.suite.loading.messages import did_you_mean
+from visioneval.suite.turns import chain_of
 
 BASELINE = "baseline"
 Warn = Callable[[str], None]
@@ -59,8 +60,33 @@ def open_run(name: str, runs: Path, warn: Warn = ignore) -> tuple[Path, RunInfo,
     warn_missing(folder, info, len(records), warn)
     if label is None:
         return folder, info, records
-    records = records.of_model_runs(label)
-    return folder, info.of_model_runs(label, len(records)), records
+    return folder, *_part(info, records, Scope(models=(label,)))
+
+
+def open_part(name: str, scope: Scope, runs: Path, warn: Warn = ignore) -> tuple[Path, RunInfo, StoredRecords]:
+    """Opens those cells of a run, or of its model runs, that a scope covers.
+
+    Raises ``UsageError``, also for a case, tag or label of the scope that the run does not have.
+    """
+    folder, info, records = open_run(name, runs, warn)
+    suite = info.selected_suite
+    for flag, patterns, names in (
+        ("--case", scope.cases, {id_ for case in suite.cases for id_ in (case.id, chain_of(case.id))}),
+        ("--tag", scope.tags, {tag for case in suite.cases for tag in case.tags}),
+        ("--model", scope.models, {str(entry.label) for entry in suite.models}),
+    ):
+        for pattern in patterns:
+            if not any(any_glob((pattern,), known) for known in names):
+                raise UsageError(f"{flag} {pattern!r}: no match in {folder.name}{did_you_mean(pattern, names)}")
+    info, records = _part(info, records, scope)
+    if not info.selected_suite.cases:
+        raise UsageError(f"--case, --tag: no case of {folder.name} is of both")
+    return folder, info, records
+
+
+def _part(info: RunInfo, records: StoredRecords, scope: Scope) -> tuple[RunInfo, StoredRecords]:
+    records = records.within(scope)
+    return info.within(scope, len(records)), records
 
 
 def warn_missing(folder: Path, info: RunInfo, cells: int, warn: Warn) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from visioneval.defaults import RUNS
+from visioneval.defaults import LATEST, RUNS, SUITE_FILE
 from visioneval.errors import VisionEvalError
 
 if TYPE_CHECKING:
@@ -41,17 +41,17 @@ def run_names(ctx: Any, incomplete: str) -> Iterator[str]:
     if at:
         yield from (f"{name}@{label}" for label in _run_labels(ctx, name))
         return
-    yield "latest"
+    yield LATEST
     yield from (folder.name for folder, _ in _runs(ctx))
 
 
 @_completer
 def model_labels(ctx: Any, incomplete: str) -> Iterable[str]:  # noqa: ARG001
     """The labels of the model runs of the suite or run on the command line."""
-    from visioneval.engine.prepare.planning import SuiteOptions, load_plan
+    from visioneval.running.loading import SuiteOptions, load_plan
 
     for path in _suite_paths(ctx):
-        yield from (run.label for run in load_plan(path, SuiteOptions()).plan.runs)
+        yield from (run.label for run in load_plan(path, SuiteOptions()).runs)
     for name in _run_arguments(ctx):
         yield from _run_labels(ctx, name)
 
@@ -94,24 +94,29 @@ def template_names(ctx: Any, incomplete: str) -> Iterable[str]:  # noqa: ARG001
 def _suites(ctx: Any) -> Iterator[Suite]:
     """The suites on the command line, and those of the runs on it."""
     from visioneval.analysis.run_lookup import named_run
-    from visioneval.engine.prepare.planning import SuiteOptions, load_plan
+    from visioneval.running.loading import SuiteOptions, load_plan
 
     for path in _suite_paths(ctx):
-        yield load_plan(path, SuiteOptions()).plan.suite
+        yield load_plan(path, SuiteOptions()).suite
     for name in _run_arguments(ctx):
         yield named_run(name, _runs_folder(ctx))[1].suite
 
 
 def _suite_paths(ctx: Any) -> list[Path]:
     """An option without its value ends parsing, and leaves the arguments as text."""
-    return [*map(Path, ctx.params.get("suites") or ()), *(Path(text) for text in ctx.args if Path(text).is_file())]
+    return [*map(Path, ctx.params.get("suites") or ()), *(Path(text) for text in ctx.args if _is_suite(text))]
+
+
+def _is_suite(text: str) -> bool:
+    """Whether a word is the file of a suite, or a folder with one."""
+    return Path(text).is_file() or (Path(text) / SUITE_FILE).is_file()
 
 
 def _run_arguments(ctx: Any) -> list[str]:
     """The runs that the command line names, without their labels."""
     values = (ctx.params.get(name) for name in ("run", "name", "a", "b", "resume"))
-    named = [value for value in values if isinstance(value, str) and value]
-    texts = [text for text in ctx.args if not text.startswith("-") and not Path(text).is_file()]
+    texts = [text for text in ctx.args if not text.startswith("-") and not _is_suite(text)]
+    named = [value for value in values if isinstance(value, str) and value and not (texts and value == LATEST)]
     return [name.partition("@")[0] for name in (*named, *texts)]
 
 

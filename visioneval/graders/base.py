@@ -27,7 +27,7 @@ class RunOnce(Protocol):
     async def __call__(self, key: str, make: Callable[[], Awaitable[T]]) -> T: ...
 
 
-async def _run_directly(key: str, make: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG001 - the default for a single cell
+async def run_directly(key: str, make: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG001 - the default for a single cell
     return await make()
 
 
@@ -63,9 +63,9 @@ class GradingContext:
     """Encodes an image of the cell for judges, once for all judges. Raises ``GraderError``."""
     watching: frozenset[str] = frozenset()
     """The keys of the judges that accept videos and URIs; all others get frames."""
-    once: RunOnce = _run_directly
+    once: RunOnce = run_directly
     """Runs a task that many cells share once per run."""
-    once_per_panel: RunOnce = _run_directly
+    once_per_panel: RunOnce = run_directly
     """Runs a task that does not depend on the judge, such as OCR, once for all judges of a panel."""
     known_questions: Callable[[str, str, str], PromptQuestions | None] = lambda _prompt, _template, _making: None
     """Finds questions that the run already has, by the hashes of the prompt, the templates and the options."""
@@ -184,7 +184,7 @@ class Grader(Protocol):
 
     ``grade`` is a coroutine, or a plain function that the engine calls in a thread. It raises ``GraderError`` (or
     ``ProviderError`` from a judge) if nothing could be measured. In a coroutine, run CPU-bound work with
-    ``context.measure``, which does as much at once as the machine has processors.
+    ``asyncio.to_thread``: the engine sizes that pool to the machine.
 
     A custom class may also have ``Options``, ``version`` and ``metrics``: see ``docs/extending.md``.
     """

@@ -126,9 +126,10 @@ async def _fetched(url: str, allowed: AllowedHosts) -> bytes | Download:
         url = urljoin(allowed.base_url, url)
     if problem := allowed.problem(url):
         return _unread(url, problem)
+    loop = asyncio.get_running_loop()
     for wait in (*WAITS_S, None):
         try:
-            return await asyncio.to_thread(fetch, url, MAX_BYTES, allowed.redirect_problem)
+            return await loop.run_in_executor(_FETCHING, fetch, url, MAX_BYTES, allowed.redirect_problem)
         except UsageError as error:
             if wait is None or not _is_temporary(error):
                 return _unread(url, f"{origin_of(url)}: {_reason(error)}", is_final=_is_final(error))

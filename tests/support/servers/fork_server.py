@@ -28,8 +28,8 @@ from types import MappingProxyType, ModuleType
 COMMAND = "import runpy; runpy.run_module('visioneval', run_name='__main__', alter_sys=True)"
 IMPORTS = (
     "visioneval.api.runs",
-    "visioneval.cli.commands.run",
-    "visioneval.engine.run",
+    "visioneval.cli.run",
+    "visioneval.running.runner",
     "visioneval.graders.properties.grader",
     "visioneval.graders.rubric.grader",
     "visioneval.providers.gemini.generator",

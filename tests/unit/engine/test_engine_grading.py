@@ -11,13 +11,9 @@ from typing import Any
 
 import pytest
 from broken_images import encoded
-from engine_parts import open_context, planned
+from engine_parts import open_services, plan_of
 from toys import LOOK, SECOND, Toy
 
-from visioneval.engine.calls.asking import raise_if_stopping
-from visioneval.engine.cells.grading import CellGrades, checked_scores, grade
-from visioneval.engine.components import Components
-from visioneval.engine.sanitize import Sanitizer
 from visioneval.errors import (
     AuthError,
     BudgetError,
@@ -31,6 +27,10 @@ from visioneval.errors import (
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import Measure
 from visioneval.providers.base import CellRef, Question, Reply
+from visioneval.running.calls.judges import raise_if_stopping
+from visioneval.running.cells.grading import CellGrades, GradedOutput, checked_scores, grade
+from visioneval.running.cells.services import Components, Listener
+from visioneval.running.sanitize import Sanitizer
 from visioneval.threads import processors
 from visioneval.types import Metric
 
@@ -83,14 +83,16 @@ def graded(
     """The grades of a cell without an image, by graders with these results."""
     results = [Scripted(grader) for grader in graders]
     (toy.folder / "mine.py").write_text((toy.folder / "mine.py").read_text() + JUDGE)
-    prepared = planned(toy.write(case or {}, **suite))
-    keys = [grader.key for grader in prepared.plan.suite.graders]
+    prepared = plan_of(toy.write(case or {}, **suite))
+    keys = [grader.key for grader in prepared.suite.graders]
     components = Components({}, dict(zip(keys, results, strict=True)), {"default": judge} if judge else {})
-    (call,) = prepared.plan.calls()
+    (call,) = prepared.calls()
 
     async def scenario() -> CellGrades:
-        with open_context(prepared, components=components, debug=debug) as context:
-            return await grade(call, 0, None, {"size": "8x8"}, context, asyncio.get_running_loop().time() + seconds)
+        with open_services(prepared, components=components, listener=Listener(debug=debug)) as context:
+            return await grade(
+                GradedOutput(call, 0, None, {"size": "8x8"}, asyncio.get_running_loop().time() + seconds), context
+            )
 
     return asyncio.run(scenario())
 

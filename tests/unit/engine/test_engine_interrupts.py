@@ -11,23 +11,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_parts import calls_for, info_of, planned
+from engine_parts import calls_for, info_of, plan_of
 from PIL import Image
 from record_factory import generated_png
 from toys import Toy
 
-from visioneval.engine import loop as loop_module
-from visioneval.engine.calls.caching.cache import Cache
-from visioneval.engine.components import Components
-from visioneval.engine.listener import Interrupt, Listener
-from visioneval.engine.run import execute
-from visioneval.engine.shutdown import Outcome
 from visioneval.graders.base import Grade, GradingContext
 from visioneval.graders.measures import Measure
 from visioneval.media.images import sha256
 from visioneval.providers.base import Generation, GenerationRequest
 from visioneval.records.model import Record, read_records
 from visioneval.records.writer import RunWriter
+from visioneval.running import execution as loop_module
+from visioneval.running.calls.caching.cache import Cache
+from visioneval.running.cells.services import Components, Interrupt, Listener
+from visioneval.running.execution import Outcome, execute
+from visioneval.running.runner import run_all
 from visioneval.threads import is_any_busy
 
 CELLS = 5
@@ -40,7 +39,7 @@ Image.effect_noise((800, 800), 100).save(LARGE_PNG, "PNG")
 
 @pytest.fixture(autouse=True)
 def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("visioneval.engine.cells.measurements.processors", lambda: 1)
+    monkeypatch.setattr("visioneval.running.cells.measurements.processors", lambda: 1)
 
 
 class PlainProvider:
@@ -74,8 +73,8 @@ class InterruptedRun:
 
     def __init__(self, toy: Toy, work: Callable[[str], None], run_id: str = "r") -> None:
         graders = [{"key": "file", "type": "properties"}]  # the configuration of one that measures; its work is ours
-        suite = planned(toy.write(*[{}] * CELLS, graders=graders, verdict=["not file.blank"]))
-        self.plan = suite.plan
+        suite = plan_of(toy.write(*[{}] * CELLS, graders=graders, verdict=["not file.blank"]))
+        self.plan = suite
         self.grader = SlowGrader(work)
         self.provider: Any = PlainProvider()
         self.records: list[Record] = []
@@ -101,7 +100,7 @@ class InterruptedRun:
         listener = Listener(self.records.append, say=self._say, started=self._interrupts.append)
         parts = Components({run.label: self.provider for run in self.plan.runs}, {"file": self.grader})
         try:
-            return execute(self.plan, parts, self.writer, calls_for(self.plan, cache=cache), listener)
+            return execute(run_all, self.plan, parts, self.writer, calls_for(self.plan, cache=cache), listener)
         finally:
             self.writer.finish("complete", "2025-01-01T00:00:00+00:00")
 

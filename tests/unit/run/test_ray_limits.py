@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from visioneval.engine.calls.cost.bounds import CostBound
-from visioneval.engine.calls.limit_keys import RateLimitKey
 from visioneval.errors import BudgetError, ClosingError, ProviderError, StoppedError
+from visioneval.running.calls.budget import CostBound
+from visioneval.running.calls.limiters import RateLimitKey
 from visioneval.scale.ray.leases import LeasedBudget, LeasedThrottle, Leases, leased
 from visioneval.scale.ray.messages import Grant, LeaseEnd, LeaseRequest
 from visioneval.scale.ray.shared_limits import SharedLimits

@@ -38,6 +38,8 @@ class Looks:
     closer: list[str] = field(default_factory=list)
     weighed: list[str] = field(default_factory=list)
     sizes: list[tuple[int, int]] = field(default_factory=list)
+    rows: list[tuple[int, int]] = field(default_factory=list)
+    """The sizes of the rows that were read in one piece."""
 
 
 Look = Callable[..., tuple[list[Reading], CopyCheck, Looks]]
@@ -53,6 +55,7 @@ def look(monkeypatch: pytest.MonkeyPatch) -> Look:
         *,
         windows: Sequence[Reading] = (),
         enlarged: Sequence[Reading] = (),
+        whole: tuple[str, float] = ("", 0.0),
         images: int = 1,
         size: tuple[int, int] = SMALL,
         **expected: Any,
@@ -73,7 +76,13 @@ def look(monkeypatch: pytest.MonkeyPatch) -> Look:
         def closer(name: str, found: Sequence[Reading]) -> Callable[..., list[Reading]]:
             return lambda *arguments: looks.closer.append(name) or list(found)  # type: ignore[func-returns-value]
 
+        def read_line(line: Image.Image) -> networks.Line:
+            looks.rows.append(line.size)
+            text, confidence = whole
+            return networks.Line(text, confidence, (0.5,) * len(text.replace(" ", "")))
+
         monkeypatch.setattr(networks, "crop", crop)
+        monkeypatch.setattr(networks, "read_line", read_line)
         monkeypatch.setattr(networks, "log_likelihood", log_likelihood)
         monkeypatch.setattr(ocr, "read_windows", closer("windows", windows))
         monkeypatch.setattr(ocr, "read_enlarged", closer("enlarged", enlarged))
@@ -332,3 +341,64 @@ def test_a_reading_without_a_place_is_not_weighed(look: Look) -> None:
 def test_what_glyphs_showed_of_the_text_as_read_is_dropped(look: Look) -> None:
     (reading,), result, _ = look([box("0PEM", shown=((0, "O"),))], {"0PEN": (0.0,) * 4}, required=["0PEN"])
     assert (result.passed, reading.shown, reading.shown_text) == (True, (), "0PEN")
+
+
+TORN = [
+    box("OP", 0, 0, 60, confidence=0.8),
+    box("N", 120, 0, 20, confidence=0.8),
+    box("DA", 200, 0, 50, confidence=0.8),
+    box("LY", 300, 0, 50, confidence=0.8),
+]
+"""Letters with wide spacing, of which the narrow ones were not seen."""
+
+
+def test_a_line_with_wide_spacing_is_read_in_one_piece(look: Look) -> None:
+    seen, result, looks = look(TORN, whole=("OPEN DAILY", 0.9), required=["OPEN DAILY"])
+    assert (result.passed, texts(seen), looks.rows[0]) == (True, ["OPEN DAILY"], (350, 20))
+    _, result, _ = look(TORN, whole=("OPEN BAILY", 0.9), required=["OPEN DAILY"])
+    assert result.passed is False
+
+
+@pytest.mark.parametrize(
+    ("read", "whole", "is_read"),
+    [
+        (TORN, ("OPEN DAILY", 0.9), True),
+        (TORN, ("O", 0.99), False),  # fewer letters than the pieces have
+        ([*TORN[:3], replace(TORN[3], confidence=0.7)], ("OPEN DAILY", 0.7), True),
+        ([*TORN[:3], replace(TORN[3], confidence=0.7)], ("OPEN DAILY", 0.69), False),
+        ([*TORN[:3], replace(TORN[3], corners=None)], ("OPEN DAILY", 0.9), False),
+        ([*TORN[:2], box("DA", 200, 30, 50), box("LY", 300, 30, 50)], ("OPEN DAILY", 0.9), False),  # two rows
+        ([*TORN, box("Soup", 0, -5, 350, 25, confidence=0.4)], ("OPEN DAILY", 0.9), False),  # something else there
+    ],
+)
+def test_which_pieces_are_one_line(look: Look, read: list[Reading], whole: tuple[str, float], is_read: bool) -> None:
+    seen, result, _ = look(read, whole=whole, required=["OPEN DAILY"])
+    assert (result.passed is True) is is_read
+    assert sorted(texts(seen)) == (["OPEN DAILY"] if is_read else sorted(texts(read)))
+
+
+def test_pieces_of_other_lines_are_not_read_again(look: Look) -> None:
+    _, result, looks = look(TORN, whole=("OPEN DAILY", 0.9), required=["OPEN DAILY"], forbidden=["LY"])
+    assert (result.passed, [size[0] for size in looks.rows]) == (False, [250] * len(looks.rows))
+    shared = [*TORN[:3], replace(TORN[3], text="LY SALE")]
+    seen, result, looks = look(shared, whole=("OPEN DAILY SALF", 0.9), required=["OPEN DAILY"], forbidden=["SALE"])
+    assert (result.passed, looks.rows, texts(seen)) == (False, [], texts(shared))
+    _, result, looks = look(TORN, whole=("OPEN DAILY", 0.9), required=["NOWHERE"])
+    assert (result.passed, looks.rows) == (False, [])
+
+
+@pytest.mark.parametrize(
+    ("read", "required", "passed"),
+    [
+        ("Big SAle", "Big Sale", False),  # another case
+        ("BIG SALLE", "BIG SALE", False),  # a letter too many
+        ("COFEE", "COFFEE", None),  # one of two equal letters is easily overlooked
+        ("BIG SALF", "BIG SALE", None),
+    ],
+)
+def test_what_is_only_possible_does_not_excuse_what_is_rarely_misread(
+    look: Look, read: str, required: str, passed: bool | None
+) -> None:
+    chars = required.replace(" ", "")
+    assert look(rows(read), {chars: (POSSIBLE,) * 4}, required=[required])[1].passed is passed
+    assert look(rows(read), {chars: (SURE,) * 4}, required=[required])[1].passed is True

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from visioneval.errors import GraderError
-from visioneval.expansion.digest import digest
 from visioneval.graders.gecko.answers import ParsedAnswer, chosen_text
 from visioneval.graders.gecko.asking import OFF_SHAPE, ask_all, ask_past_cache
 from visioneval.graders.gecko.config import CHECK, GeckoOptions, checking_context, making_context
@@ -16,6 +15,7 @@ from visioneval.graders.gecko.reading import ParsedQuestions, coverage, question
 from visioneval.judging.ask import Ask, past_cache, retry_question
 from visioneval.providers.base import Question, Reply
 from visioneval.providers.reply_json import UnreadableReplyError
+from visioneval.records.keys import digest
 from visioneval.records.questions import DroppedQuestion, PromptQuestions, prompt_sha256
 from visioneval.suite.cases.case import TestCase
 from visioneval.suite.cases.questions import (

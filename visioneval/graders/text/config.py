@@ -24,7 +24,7 @@ from visioneval.suite.entries.panels import JudgeNames, PanelOptions
 from visioneval.suite.entries.recorded_answers import RecordedAnswer, is_texts
 from visioneval.types import Metric
 
-_OCR_VERSION = "6"
+_OCR_VERSION = "7"
 """Rises when the same image may get another score. A judge's text is compared as before."""
 
 TextScore = Literal["word_accuracy", "ned", "complete"]

@@ -20,6 +20,7 @@ from visioneval.graders.text.copy_instead import Miss, in_whole_readings, settle
 from visioneval.graders.text.copy_match import Copy, Match, Page, Reading, assign, copy_of, covered, inside, occurrences
 from visioneval.graders.text.extras import Extra, extras
 from visioneval.graders.text.reading.line_looks import LineLook
+from visioneval.graders.text.reading.reading_order import in_one_row
 from visioneval.graders.text.spaces import SpaceFinding, findings
 from visioneval.suite.cases.case import ExpectText
 
@@ -119,23 +120,47 @@ def candidates(readings: Sequence[Reading], expected: ExpectText, *, min_confide
 
     Not those of which a part may be a forbidden line: what must not be there is not read as what must.
     """
-    lines = Lines.of(expected, fold=True)
-    view = View.of(readings, lines, fold=True, min_confidence=min_confidence)
-    matched, unsettled, absent = _required(view, lines, frozenset())
-    forbidden, uncertain = _forbidden(view.page, lines, unsettled, frozenset(), fold=True)
-    taken = covered(match for _, match in (*matched, *unsettled, *forbidden, *uncertain))
+    view, missed, _ = _nearly_read(readings, expected, min_confidence)
     nearly_read: list[Candidate] = []
-    for line in absent:
-        closest = nearest(view.page, line, taken)
-        if closest is None or not closest.is_close(line):
-            continue
-        segments = ["".join(view.page.copies[index].chars[start:end]) for index, start, end in closest.match]
-        for (index, start, end), part in zip(closest.match, split(line, segments), strict=True):
+    for line, match in missed:
+        segments = ["".join(view.page.copies[index].chars[start:end]) for index, start, end in match]
+        for (index, start, end), part in zip(match, split(line, segments), strict=True):
             copy = view.page.copies[index]
             text = copy.text[: copy.source[start]] + part + copy.text[copy.source[end - 1] + 1 :]
             if copy_of(text, fold=True).chars != copy.chars:
                 nearly_read.append(Candidate(view.counted[index], text))
     return nearly_read
+
+
+def torn_lines(readings: Sequence[Reading], expected: ExpectText, *, min_confidence: float) -> list[list[int]]:
+    """The readings, by their indices, of each missing line that was nearly read in several readings of one row.
+
+    As :func:`candidates`, not those of which a part may be a forbidden line, nor those with a part of another line.
+    """
+    view, missed, taken = _nearly_read(readings, expected, min_confidence)
+    of_lines = {index for index, _ in taken}
+    torn = []
+    for _, match in missed:
+        pieces = [index for index, _, _ in match]
+        first, *others = row = [view.counted[index] for index in pieces]
+        if others and of_lines.isdisjoint(pieces) and all(in_one_row(readings[first], readings[n]) for n in others):
+            torn.append(row)
+    return torn
+
+
+def _nearly_read(
+    readings: Sequence[Reading], expected: ExpectText, min_confidence: float
+) -> tuple[View, list[tuple[Copy, Match]], set[tuple[int, int]]]:
+    """The missing lines that were nearly read, each with what is nearest to it and belongs to no other line; and the
+    characters (reading, position) that do."""
+    lines = Lines.of(expected, fold=True)
+    view = View.of(readings, lines, fold=True, min_confidence=min_confidence)
+    matched, unsettled, absent = _required(view, lines, frozenset())
+    forbidden, uncertain = _forbidden(view.page, lines, unsettled, frozenset(), fold=True)
+    taken = covered(match for _, match in (*matched, *unsettled, *forbidden, *uncertain))
+    closest = [(line, nearest(view.page, line, taken)) for line in absent]
+    nearly_read = [(line, match.match) for line, match in closest if match is not None and match.is_close(line)]
+    return view, nearly_read, taken
 
 
 def other_spaces(comparison: CopyCheck, readings: Sequence[Reading]) -> list[int]:

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Literal
 
 import numpy as np
 from PIL import Image
 
-from visioneval.graders.text.copy_check import candidates, check
+from visioneval.graders.text.copy_check import candidates, check, torn_lines
 from visioneval.graders.text.copy_match import Corners, Reading, copy_of
 from visioneval.graders.text.reading import networks, ocr
-from visioneval.graders.text.reading.merging import apart, merged
+from visioneval.graders.text.reading.merging import apart, around, merged, overlap
 from visioneval.media.opencv import portable_opencv
 from visioneval.suite.cases.case import ExpectText
 
@@ -97,7 +98,7 @@ def _weighed(
     images: Sequence[Image.Image], readings: Sequence[Reading], expected: ExpectText, min_confidence: float
 ) -> list[Reading]:
     """The readings after each line that was nearly read was weighed, also with lines that share its reading."""
-    current, weighed = list(readings), set[tuple[Reading, str]]()
+    current, weighed = _in_one_piece(images, readings, expected, min_confidence), set[tuple[Reading, str]]()
     for _ in range(_ROUNDS):
         changed: set[int] = set()
         for candidate in candidates(current, expected, min_confidence=min_confidence):
@@ -113,6 +114,26 @@ def _weighed(
     return current
 
 
+def _in_one_piece(
+    images: Sequence[Image.Image], readings: Sequence[Reading], expected: ExpectText, min_confidence: float
+) -> list[Reading]:
+    """The readings, with each nearly read line of which the row was torn into several read again as a whole.
+
+    The detector tears lines with wide spacing, and leaves out narrow letters between the pieces.
+    """
+    current = list(readings)
+    torn = torn_lines(readings, expected, min_confidence=min_confidence)
+    for row in ([readings[index] for index in indices] for indices in torn):
+        others = [reading for reading in current if reading not in row]
+        whole = replace(row[0], corners=around(row))
+        if len(others) + len(row) == len(current) and not any(overlap(whole, other) for other in others):
+            again = max((ocr.read_row(image, around(row)) for image in images), key=lambda reading: reading.confidence)
+            has_all = len(again.text.replace(" ", "")) >= sum(len(reading.text.replace(" ", "")) for reading in row)
+            if has_all and again.confidence >= min(reading.confidence for reading in row):
+                current = merged([[*others, again]])
+    return current
+
+
 def _decided(images: Sequence[Image.Image], reading: Reading, text: str) -> Reading:
     """The reading with another text, with that as what it may say, or as it is."""
     if reading.corners is None:
@@ -123,7 +144,19 @@ def _decided(images: Sequence[Image.Image], reading: Reading, text: str) -> Read
     is_possible = max(in_box, in_wider_box) >= POSSIBLE
     if min(in_box, in_wider_box) >= SURE or (is_possible and max(at_other_sizes) >= SURE_IN_ONE):
         return replace(reading, text=text, read_as=reading.read_as or reading.text, shown=(), possible=None)
-    return replace(reading, possible=text) if is_possible else reading
+    return replace(reading, possible=text) if is_possible and not _is_misspelled(reading.text, text) else reading
+
+
+def _is_misspelled(read: str, text: str) -> bool:
+    """Whether another case or a letter too many makes the difference: the model weighs these much like the text, and
+    reads them only where they stand."""
+    with_letters, letters = (copy_of(line, fold=True).chars.casefold() for line in (read, text))
+    return len(with_letters) >= len(letters) and _once(with_letters) == _once(letters)
+
+
+def _once(letters: str) -> str:
+    """Each letter in a row once."""
+    return "".join(letter for letter, _ in groupby(letters))
 
 
 def _likelihoods(image: Image.Image, corners: Corners, chars: str) -> list[float]:

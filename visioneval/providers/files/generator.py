@@ -12,6 +12,10 @@ from visioneval.media.images import MAX_BYTES, sha256
 from visioneval.media.urls import fetch, is_url, public_address
 from visioneval.providers.base import Address, Generation, GenerationRequest
 from visioneval.providers.files.config import FilesProvider
+from visioneval.threads import Threads
+
+_FETCHING = Threads(16, thread_name_prefix="fetch")
+"""Downloads need no CPU, so they must not hold the threads of the run, which are as many as the machine needs."""
 
 
 class Files:
@@ -34,7 +38,8 @@ class Files:
             )
         if request.params.get("by_address"):
             return Generation(outputs=(Address(path, str(request.params["mime"])),), run_params=request.params)
-        data = await asyncio.to_thread(_read, request, path)
+        work = asyncio.get_running_loop().run_in_executor(_FETCHING if is_url(path) else None, _read, request, path)
+        data = await work
         return Generation(outputs=(data,), run_params=request.params)
 
     edit = generate

@@ -10,24 +10,24 @@ from hashlib import sha256
 from pathlib import Path
 
 from visioneval import bounds
-from visioneval.engine.call_settings import CallSettings
-from visioneval.engine.cells.context import RunContext
-from visioneval.expansion.plan import Plan
 from visioneval.extras import PACKAGES
 from visioneval.records.stores.locations import cache_url, copies_of
 from visioneval.records.stores.segments import OUTPUTS
+from visioneval.running.calls.settings import CallSettings
+from visioneval.running.cells.services import Services
+from visioneval.running.plan import Plan
 from visioneval.scale.ray.messages import Assignment, Probe
 from visioneval.types import TaskType
 from visioneval.version import __version__
 
 
-def assign(context: RunContext, settings: CallSettings, probes: Sequence[Probe]) -> Assignment:
+def assign(context: Services, settings: CallSettings, probes: Sequence[Probe]) -> Assignment:
     """The assignment of every worker. Its paths are absolute."""
     calls, plan, writer = context.calls, context.plan, context.writer
     cache = settings.cache if calls.cache is None else calls.cache.folder
     log = settings.log_file
     return Assignment(
-        replace(plan, folder=plan.folder.absolute()),  # also drops what it has computed
+        replace(plan),  # drops what it has computed
         writer.info,
         writer.folder.absolute(),
         None if (copies := copies_of(writer.folder)) is None else copies.url,
@@ -40,7 +40,7 @@ def assign(context: RunContext, settings: CallSettings, probes: Sequence[Probe])
         None if settings.cache is None else cache_url(settings.cache),
         calls.budget.limit_usd is not None,
         Path.cwd(),
-        {bound.variable: bound.override for bound in bounds.ALL},
+        {bound.setting.name: bound.override for bound in bounds.ALL},
         tuple(probes),
         _extras_of(plan),
         __version__,
@@ -58,7 +58,7 @@ def _extras_of(plan: Plan) -> dict[str, tuple[str, ...]]:
 
 
 @contextlib.contextmanager
-def written_probes(context: RunContext, settings: CallSettings) -> Iterator[tuple[Probe, ...]]:
+def written_probes(context: Services, settings: CallSettings) -> Iterator[tuple[Probe, ...]]:
     """Writes a file into the run and into the cache while workers may start, and names one of the suite's folder."""
     folder, cache, info = context.writer.folder.absolute(), context.calls.cache, context.writer.info
     folders = [("the run folder", folder)] if copies_of(folder) is None else []

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
 
-from visioneval.engine.cells.cell import Job
-from visioneval.engine.run import Jobs
-from visioneval.expansion.plan import Plan
+from visioneval.running.cells.cell import Job
+from visioneval.running.jobs import Jobs
+from visioneval.running.plan import Plan
 from visioneval.scale.ray.messages import QueuedJob
 from visioneval.suite.selection.shards import case_groups
 

@@ -9,11 +9,10 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from visioneval.engine.calls.cost.bounds import CostBound
-from visioneval.engine.calls.cost.budget import Budget, Claim, Reservation
-from visioneval.engine.calls.limit_keys import RateLimitKey
-from visioneval.engine.calls.throttle import Admission, Throttle
 from visioneval.errors import ClosingError, StoppedError
+from visioneval.running.calls.budget import Budget, Claim, CostBound, Reservation
+from visioneval.running.calls.limiters import RateLimitKey
+from visioneval.running.calls.throttle import Admission, Throttle
 from visioneval.scale.ray.messages import Grant, LeaseEnd, LeaseRequest
 from visioneval.suite.entries.limits import Limits
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from visioneval.engine.call_settings import CallSettings
-from visioneval.engine.calls.cost.bounds import CostBound
-from visioneval.engine.calls.limit_keys import RateLimitKey
-from visioneval.engine.cells.cell import Job
 from visioneval.errors import BudgetError, ClosingError, ProviderError, VisionEvalError
-from visioneval.expansion.plan import Plan
 from visioneval.records.model import Record, RunInfo
 from visioneval.records.questions import PromptQuestions
+from visioneval.running.calls.budget import CostBound
+from visioneval.running.calls.limiters import RateLimitKey
+from visioneval.running.calls.settings import CallSettings
+from visioneval.running.cells.cell import Job
+from visioneval.running.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,6 @@ from pathlib import Path
 from stat import S_ISREG
 
 from visioneval.atomic import create_whole
-from visioneval.engine.cells.cell import Job
-from visioneval.engine.cells.stored_grades import saved_files
 from visioneval.errors import StorageError, VisionEvalError
 from visioneval.records.cells.operations import PREFIX
 from visioneval.records.model import RunInfo
@@ -31,6 +29,8 @@ from visioneval.records.questions import NAME as QUESTIONS
 from visioneval.records.stores.segments import is_safe_key
 from visioneval.records.stores.store import MissingObjectError, ObjectStore
 from visioneval.records.writer import OutputWriter, cells_folder
+from visioneval.running.cells.cell import Job
+from visioneval.running.cells.record import saved_files
 from visioneval.scale.ray.messages import Assignment, UnsentFile
 from visioneval.types import TaskType
 

@@ -8,9 +8,9 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, field
 from time import monotonic
 
-from visioneval.engine.calls.cost.budget import Budget, Claim, Reservation
-from visioneval.engine.calls.throttle import Throttle
 from visioneval.errors import ClosingError, VisionEvalError
+from visioneval.running.calls.budget import Budget, Claim, Reservation
+from visioneval.running.calls.throttle import Throttle
 from visioneval.scale.ray.messages import Grant, LeaseEnd, LeaseRequest, LimitsStatus, Refusal
 from visioneval.suite.entries.limits import Limits
 

@@ -15,14 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from visioneval import bounds
-from visioneval.engine.call_settings import open_calls
-from visioneval.engine.cells.cell import Job
-from visioneval.engine.cells.context import RunContext
-from visioneval.engine.components import build_components
-from visioneval.engine.listener import Listener
-from visioneval.engine.process import prepare_process
-from visioneval.engine.run import finish_job, open_context
-from visioneval.engine.shutdown import Progress
 from visioneval.errors import AuthError, QuotaError, StorageError, UsageError, VisionEvalError
 from visioneval.extras import install_command
 from visioneval.records.model import Record
@@ -30,6 +22,12 @@ from visioneval.records.questions import PromptQuestions, QuestionsWriter
 from visioneval.records.stores.locations import cache_folder
 from visioneval.records.writer import OutputWriter
 from visioneval.registry import describe_user_error
+from visioneval.running.calls.settings import open_calls
+from visioneval.running.cells.cell import Job
+from visioneval.running.cells.services import Listener, Services, build_components, open_services
+from visioneval.running.execution import Progress
+from visioneval.running.process import prepare_process
+from visioneval.running.runner import finish_job
 from visioneval.scale.ray.leases import Leases, leased
 from visioneval.scale.ray.messages import (
     Assignment,
@@ -43,7 +41,7 @@ from visioneval.scale.ray.messages import (
     WorkerReport,
 )
 from visioneval.scale.ray.outputs import FolderOutputs, StoreOutputs
-from visioneval.threads import MOST_THREADS, Slots, Threads
+from visioneval.threads import SPARE_THREADS, Slots, Threads
 from visioneval.version import __version__
 
 CORES = 1
@@ -90,8 +88,8 @@ class LimitsActor:
 class _OpenRun:
     """A run that the worker has opened. ``again`` is the context of jobs that a lost worker had begun."""
 
-    first: RunContext
-    again: RunContext
+    first: Services
+    again: Services
     questions: NewQuestions
     outputs: FolderOutputs | StoreOutputs
     messages: list[str] = field(default_factory=list)
@@ -128,8 +126,9 @@ class Worker:
         assignment = self._assignment
         check_node(assignment)
         for bound in bounds.ALL:
-            bound.override = assignment.bounds.get(bound.variable)
-        asyncio.get_running_loop().set_default_executor(Threads(MOST_THREADS, thread_name_prefix="work"))
+            bound.override = assignment.bounds.get(bound.setting.name)
+        threads = Threads(CORES + SPARE_THREADS, thread_name_prefix="work")
+        asyncio.get_running_loop().set_default_executor(threads)
         prepare_process()
         plan, settings, messages = assignment.plan, assignment.settings, list[str]()
         if assignment.cache_url is not None:
@@ -142,7 +141,7 @@ class Worker:
         )
         outputs = self._open_outputs(messages.append)
         context = self._stack.enter_context(
-            open_context(
+            open_services(
                 plan,
                 components,
                 OutputWriter(outputs.folder, assignment.info),
@@ -153,7 +152,8 @@ class Worker:
         )
         context.measurements.slots = Slots(CORES)
         assert isinstance(context.questions, NewQuestions)
-        again = replace(context, calls=replace(calls, reuse=settings.reuse.with_own))
+        calls_again = replace(calls, reuse=settings.reuse.with_own)
+        again = replace(context, calls=calls_again, judges=replace(context.judges, calls=calls_again))
         self._run = _OpenRun(context, again, context.questions, outputs, messages)
         self._leases = asyncio.create_task(leases.serve())
 
@@ -178,8 +178,9 @@ class Worker:
         progress = Progress(context.calls)
         try:
             async with run.outputs.opened(job, again=again) as opened:
-                job_context = replace(context, writer=opened.writer)
-                await finish_job(opened.job, progress, job_context, Listener(record=records.append))
+                listener = replace(context.listener, record=records.append)
+                job_context = replace(context, writer=opened.writer, listener=listener)
+                await finish_job(job_context, progress, opened.job)
                 files = await opened.send()
         except (OSError, VisionEvalError) as error:
             records.clear()  # their files are not in the store

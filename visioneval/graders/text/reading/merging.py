@@ -34,6 +34,13 @@ def overlap(reading: Reading, other: Reading) -> bool:
     return _overlap(bounds(reading), bounds(other))
 
 
+def around(readings: Sequence[Reading]) -> Corners:
+    """The upright box around readings."""
+    lefts, tops, rights, bottoms = zip(*map(bounds, readings), strict=True)
+    left, top, right, bottom = min(lefts), min(tops), max(rights), max(bottoms)
+    return (left, top), (right, top), (right, bottom), (left, bottom)
+
+
 def bounds(reading: Reading) -> tuple[float, float, float, float]:
     """Left, top, right and bottom in pixels."""
     corners: Corners | tuple[()] = reading.corners or ()

@@ -206,6 +206,13 @@ def _on_canvas(image: Image.Image, window: Place) -> Image.Image:
     return canvas
 
 
+@portable_opencv()
+def read_row(image: Image.Image, box: Corners) -> Reading:
+    """The text in an upright box of an RGB image. Raises ``GraderError``."""
+    line = networks.crop(image, box)
+    return _reading(line, networks.read_line(line), box)
+
+
 def _read_box(image: Image.Image, box: Corners) -> Reading:
     """Reads a box, also upside down if it is not sure; a box that is half again as high as wide is a line that runs up
     or down.
@@ -219,6 +226,10 @@ def _read_box(image: Image.Image, box: Corners) -> Reading:
         turned = networks.read_line(turned_line)
         if _confidence(turned.confidence) > _confidence(read.confidence) + _MIN_GAIN:
             line, read = turned_line, turned
+    return _reading(line, read, box)
+
+
+def _reading(line: Image.Image, read: networks.Line, box: Corners) -> Reading:
     runs_up = abs(box[3][1] - box[0][1]) + abs(box[3][0] - box[0][0]) >= 1.5 * (
         abs(box[1][0] - box[0][0]) + abs(box[1][1] - box[0][1])
     )

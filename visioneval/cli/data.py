@@ -1,0 +1,149 @@
+"""The commands ``cache info``, ``cache verify``, ``cache prune`` and ``cache clear``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from visioneval.cli import options
+from visioneval.cli.help import HelpWithoutTypes
+from visioneval.counted import count_of
+from visioneval.defaults import RUNS
+from visioneval.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from visioneval.api.cache import StoredCache
+
+
+app = typer.Typer(
+    cls=HelpWithoutTypes,
+    no_args_is_help=True,
+    help="Inspect, check, prune or clear the cache of paid answers and local measurements.",
+)
+Days = Annotated[
+    float | None,
+    options.value("--older-than", "DAYS", "Only answers older than this many days.", min=0, max=100_000),
+]
+
+
+def _open(folder: Path | None) -> StoredCache:
+    from visioneval.api.cache import open_stored
+
+    return open_stored(folder)
+
+
+@app.command()
+def info(cache: options.CacheFolder = None) -> None:
+    """Show the cache's folder, number of answers and size."""
+    opened = _open(cache)
+    contents = opened.read()
+    kinds = Counter(entry.kind for entry in contents.answers.values())
+    oldest = min((entry.stored_at for entry in contents.answers.values()), default=None)
+    limit = f" of at most {opened.max_bytes / 1e9:,g} GB" if opened.max_bytes is not None else ""
+    print(f"folder        {opened.name}")
+    print(f"generations   {kinds['generate']:,}")
+    print(f"judgments     {kinds['judge']:,}")
+    print(f"measurements  {kinds['measure']:,}")
+    print(f"size          {contents.size / 1e6:,.1f} MB{limit}")
+    print(f"oldest        {_seconds(oldest) if oldest else '-'}")
+
+
+@app.command()
+def verify(cache: options.CacheFolder = None) -> None:
+    """Check every file of the cache, and list questions with several answers.
+
+    Exits 1 if a file is damaged, missing or no file of a cache. Of several answers, the newest is read.
+    """
+    opened = _open(cache)
+    contents = opened.read()
+    wrong = list(opened.problems(contents))
+    for line in wrong:
+        print(f"{opened.name}/{line}")
+    for key, entries in contents.repeated().items():
+        times = ", ".join(f"{_seconds(entry.stored_at)} ({entry.run_id})" for entry in entries)
+        print(f"{key}: {len(entries)} answers, the newest is read: {times}")
+    print(
+        f"{opened.name}: {count_of(len(contents.answers), 'answer')}, {count_of(len(contents.images), 'image')},"
+        f" {count_of(len(contents.repeated()), 'question')} with several answers,"
+        f" {count_of(len(wrong), 'problem')}"
+    )
+    if wrong:
+        raise typer.Exit(ExitCode.GATE_FAILED)
+
+
+@app.command()
+def prune(
+    keep: Annotated[
+        list[Path] | None,
+        options.value("--keep", "SUITE", "Keep what an offline run of this suite reads. Repeatable."),
+    ] = None,
+    cache: options.CacheFolder = None,
+    older_than: Annotated[
+        float,
+        options.value("--older-than", "DAYS", "Only answers older than this many days.", min=0, max=100_000),
+    ] = 30,
+    var: options.Variables = None,
+    runs: options.RunsFolder = RUNS,
+    trust_suite: options.TrustSuite = False,
+) -> None:
+    """Delete answers and images that no offline run of the suites reads, and that are older than 30 days.
+
+    Runs the suites offline into a temporary folder. Deletes nothing if one of them does not load, or lacks an answer.
+    """
+    from visioneval.api.cache import read_answers
+    from visioneval.api.options import run_options
+
+    if not keep:
+        raise UsageError("--keep SUITE: name each suite whose answers are needed; 'cache clear' deletes without regard")
+    opened = _open(cache)
+    before = datetime.now(UTC) - timedelta(days=older_than)
+    settings = run_options(
+        cache=opened.folder,
+        offline=True,
+        runs=runs,
+        variables=options.pairs("--var", "NAME=VALUE", var),
+        trust_suite=trust_suite,
+    )
+    reads = read_answers(keep, settings, options.say)
+    contents = opened.read()
+    deleted = opened.prune(contents, reads, before)
+    remaining = len(contents.answers) - deleted
+    print(
+        f"deleted {count_of(deleted, 'answer')} from {opened.name}; kept {remaining:,}, of which"
+        f" an offline run reads {len(reads):,}"
+    )
+
+
+@app.command()
+def clear(
+    cache: options.CacheFolder = None,
+    older_than: Days = None,
+    yes: Annotated[bool, options.flag("--yes", "Delete all answers without confirmation.")] = False,
+) -> None:
+    """Delete cached answers and measurements. Calls that need them are made, and paid, again.
+
+    Without --older-than, or with 0, deletes all answers after a confirmation.
+    """
+    opened = _open(cache)
+    contents = opened.read()
+    before = datetime.now(UTC) - timedelta(days=older_than) if older_than else None  # 0 days is no filter
+    if (
+        before is None
+        and not yes
+        and not options.is_confirmed(
+            f"delete all answers ({len(contents.answers):,}) in {opened.name}",
+            "Calls that need them will be billed again.",
+            ", or --older-than DAYS for old answers only",
+        )
+    ):
+        print("nothing was deleted")
+        return
+    print(f"deleted {opened.clear(contents, before):,} answers from {opened.name}")
+
+
+def _seconds(stored_at: str) -> str:
+    return datetime.fromisoformat(stored_at).isoformat(timespec="seconds")

@@ -1,0 +1,397 @@
+"""The commands ``init``, ``validate``, ``plan`` and ``schema``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from enum import StrEnum
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from visioneval import bounds
+from visioneval.atomic import write_whole
+from visioneval.cli import completion, options
+from visioneval.defaults import RUNS, SUITE_FILE
+from visioneval.errors import Problem, UsageError
+from visioneval.settings import CaseKeywords, settings_of
+
+if TYPE_CHECKING:
+    from visioneval.api.suites import ValidSuite
+    from visioneval.suite.model import Suite
+
+
+DEFAULT_TEMPLATE = "quickstart"
+DEFAULT_BUDGET = 10.0
+SCHEMA_FILE = Path("visioneval.schema.json")
+MODELINE = f"# yaml-language-server: $schema={SCHEMA_FILE}\n".encode()
+"""Editors with a YAML language server check and complete the suite by this schema."""
+
+_BLOCK = re.compile(r" *# each suite \{\n(.*?) *# \}\n", re.DOTALL)
+
+
+class Ci(StrEnum):
+    """The values of ``init --ci``."""
+
+    github = "github"
+    gitlab = "gitlab"
+
+
+_CLI = Path(__file__).parent
+WORKFLOWS = {
+    Ci.github: (_CLI / "github.yml", Path(".github/workflows/visioneval.yml")),
+    Ci.gitlab: (_CLI / "gitlab.yml", Path(".gitlab-ci.yml")),
+}
+
+
+def init(
+    folder: Annotated[
+        Path, options.argument("DIR", "The folder to write to; default: the working directory.")
+    ] = Path(),
+    template: Annotated[
+        str | None,
+        options.value(
+            "--template",
+            "NAME",
+            "The suite to write; default: quickstart. --list shows all of them.",
+            autocompletion=completion.template_names,
+        ),
+    ] = None,
+    list_templates: Annotated[
+        bool, options.flag("--list", "List the templates, one line each, and write nothing.")
+    ] = False,
+    ci: Annotated[
+        Ci | None,
+        options.value(
+            "--ci", "NAME", "github or gitlab: also write its workflow; without --template, write only the workflow."
+        ),
+    ] = None,
+    suite: Annotated[
+        list[Path] | None,
+        options.value("--suite", "SUITE", "With --ci: a suite in DIR; default: suite.yaml. Repeatable."),
+    ] = None,
+    budget: Annotated[
+        float,
+        options.value("--budget", "USD", "With --ci: the most that a suite may spend in one job.", min=0.01),
+    ] = DEFAULT_BUDGET,
+) -> None:
+    """Write a runnable, commented suite with its images and a schema for editors, or a CI workflow."""
+    from visioneval.suite.model import json_schema
+
+    if list_templates:
+        if template is not None or ci is not None:
+            raise UsageError("--list writes nothing: leave out --template and --ci")
+        _print_templates()
+        return
+    files: dict[Path, bytes] = {}
+    if template is not None or ci is None:
+        source = _template_folder(DEFAULT_TEMPLATE if template is None else template)
+        paths = (path for path in source.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+        files = {path.relative_to(source): path.read_bytes() for path in sorted(paths)}
+        files[SUITE_FILE] = MODELINE + files[SUITE_FILE]
+        files[SCHEMA_FILE] = (json.dumps(json_schema(), indent=2) + "\n").encode()
+    if ci is not None:
+        suites = [path.as_posix() for path in suite or [SUITE_FILE]]
+        if suite:
+            _check_suites(suites, folder)
+        names = baseline_names(suites)
+        source_file, target = WORKFLOWS[ci]
+        files[target] = workflow(source_file.read_text(encoding="utf-8"), names, budget).encode()
+    elif suite or budget != DEFAULT_BUDGET:
+        raise UsageError("--suite and --budget need --ci")
+    _write(files, folder)
+    if ci is not None:
+        _ignore_runs(folder)
+        print("next: set the variable VISIONEVAL_SOURCE (docs/ci.md), then fill the cache and set the baselines:")
+        for path, name in names.items():
+            print(f"  visioneval run {path} --cache visioneval-cache")
+            print(f"  visioneval baseline set latest --name {name}")
+        print("and commit the workflow, .gitignore, the suites and their files, baselines/ and visioneval-cache/")
+        return
+    print(f"next: visioneval run {folder / SUITE_FILE}")
+
+
+def baseline_names(suites: Sequence[str]) -> dict[str, str]:
+    """The names of the baselines of suites, by suite: that of its file, with its folders where two are the same."""
+    stems = Counter(PurePosixPath(suite).stem for suite in suites)
+    names = {}
+    for suite in dict.fromkeys(suites):
+        path = PurePosixPath(suite)
+        names[suite] = path.stem if stems[path.stem] == 1 else "-".join(path.with_suffix("").parts)
+    return names
+
+
+def workflow(text: str, names: Mapping[str, str], budget: float) -> str:
+    """A workflow with the steps of each suite, in place of those between ``# each suite {`` and ``# }``."""
+
+    def steps(block: re.Match[str]) -> str:
+        filled = (block[1].replace("SUITE_FILE", suite).replace("SUITE_NAME", name) for suite, name in names.items())
+        return "".join(filled)
+
+    return _BLOCK.sub(steps, text).replace('BUDGET: "10"', f'BUDGET: "{budget:g}"')
+
+
+def _check_suites(suites: Sequence[str], folder: Path) -> None:
+    """Raises ``UsageError`` for a suite that a job could not run, or that a shell would not take as one word."""
+    from visioneval.records.baselines import baseline_path
+
+    for suite in suites:
+        path = PurePosixPath(suite)
+        if path.is_absolute() or ".." in path.parts or not re.fullmatch(r"[A-Za-z0-9_./][A-Za-z0-9_./-]*", suite):
+            raise UsageError(
+                f"--suite {suite!r}: name it by its path below {folder}, of letters, digits, _ - . and /; rename others"
+            )
+        if not (folder / path).is_file():
+            raise UsageError(f"--suite {suite}: there is no such file in {folder}")
+    names = baseline_names(suites)
+    for suite, name in names.items():
+        if list(names.values()).count(name) > 1:
+            raise UsageError(f"--suite {suite}: {name!r} would name two baselines: rename the file")
+        baseline_path(name)
+
+
+def _ignore_runs(folder: Path) -> None:
+    """Adds ``runs/`` to the ``.gitignore`` of a folder. Raises ``UsageError``."""
+    path = folder / ".gitignore"
+    try:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        if any(line.strip().strip("/") == RUNS.name for line in text.splitlines()):
+            return
+        gap = "\n" if text and not text.endswith("\n") else ""
+        write_whole(path, f"{text}{gap}{RUNS.name}/\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{path}: cannot write: {reason}; add a line with {RUNS.name}/ yourself") from None
+    print(f"{'added runs/ to' if text else 'wrote'} {path}")
+
+
+def _template_folder(name: str) -> Path:
+    """The folder of a template. Raises ``UsageError``."""
+    from visioneval.resources import suite_folders
+    from visioneval.suite.loading.messages import did_you_mean
+
+    folders = suite_folders()
+    if name not in folders:
+        raise UsageError(
+            f"--template {name}: there is no such template{did_you_mean(name, folders)}. "
+            "List all: visioneval init --list"
+        )
+    return folders[name]
+
+
+def _print_templates() -> None:
+    """One line for each template: its name, what it is for, and the keys that it needs."""
+    from visioneval.resources import suite_folders
+    from visioneval.suite.load import load_suite
+
+    folders = suite_folders()
+    width = max(map(len, folders))
+    for name, folder in folders.items():
+        suite = load_suite(folder / SUITE_FILE, run_labels=lambda _: []).suite
+        description, keys = suite.description or "", _needed_keys(suite)
+        print(f"{name:{width}}  {description} Needs {' and '.join(keys) or 'no key'}.")
+
+
+def _needed_keys(suite: Suite) -> list[str]:
+    """The environment variables with keys that a suite needs."""
+    keys = [entry.needs_keys for entry in suite.models] + [judge.needs_keys for judge in suite.judges.values()]
+    return sorted({key for entry_keys in keys for key in entry_keys})
+
+
+def _write(files: Mapping[Path, bytes], folder: Path) -> None:
+    """Writes all files, or none if one exists already or cannot be written. Raises ``UsageError``."""
+    written: list[Path] = []
+    try:
+        existing = [str(folder / name) for name in files if (folder / name).exists()]
+        if existing:
+            raise UsageError(
+                f"{existing[0]}: already exists; nothing was written. Delete or rename it, or choose another folder:"
+                " visioneval init DIR"
+            )
+        for name, content in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            written.append(folder / name)
+            (folder / name).write_bytes(content)
+    except OSError as error:
+        for path in written:
+            with suppress(OSError):
+                path.unlink()
+        raise UsageError(f"{folder}: cannot write: {error.strerror or error}; nothing was written") from None
+    for path in written:
+        print(f"wrote {path}")
+
+
+DETECT = "Sample size"
+OF_SUITES = ("variables", "judges", "runs", "trust_suite")
+"""The settings that say how a suite is read."""
+
+
+@options.with_settings(*OF_SUITES, bounds=bounds.ALL)
+def validate(
+    suites: options.Suites,
+    settings: dict[str, Any],
+    strict: Annotated[bool, options.flag("--strict", "Warnings are errors, notes are not.")] = False,
+    form: Annotated[
+        str,
+        options.value("--format", "text|json|github", "text; json: one object; github: annotations for pull requests."),
+    ] = "text",
+) -> None:
+    """Check suites. Prints all problems at once, as file:line:column."""
+    from visioneval.api.options import run_options
+    from visioneval.api.suites import check_suite
+    from visioneval.errors import ExitCode, SuiteError, UsageError, did_you_mean
+    from visioneval.running.sanitize import Sanitizer
+
+    if form not in (formats := ("text", "json", "github")):
+        raise UsageError(f"--format: unknown format {form!r}{did_you_mean(form, formats)}")
+    suite_options = run_options(**settings).suite
+    problems: list[Problem] = []
+    valid: list[ValidSuite] = []
+    for path in suites:
+        try:
+            valid.append(suite := check_suite(path, suite_options, strict=strict))
+        except SuiteError as error:
+            problems.extend(error.problems)
+        else:
+            if form == "text":
+                print("\n".join(valid_lines(suite)))
+    if form == "text" and problems:
+        raise SuiteError(problems)
+    if form != "text":
+        listed = [*problems, *(warning for suite in valid for warning in suite.warnings)]
+        text = problems_json(valid, listed) if form == "json" else "\n".join(github_annotations(listed))
+        print(Sanitizer.around().text(text))
+    if problems:
+        raise typer.Exit(ExitCode.USAGE)
+
+
+@options.with_settings(*settings_of(CaseKeywords), "samples", "shard", *OF_SUITES, bounds=bounds.ALL)
+def plan(
+    suites: options.Suites,
+    settings: dict[str, Any],
+    detect: Annotated[
+        str | None,
+        options.value(
+            "--detect",
+            "POINTS|METRIC:VALUE",
+            "Also show how many cases and samples detect this difference between two runs with 80 % power: points of "
+            "the pass rate, or a difference of a metric.",
+            DETECT,
+        ),
+    ] = None,
+    gate: Annotated[
+        str | None,
+        options.value(
+            "--gate",
+            "GATE",
+            "Also show how often a gate over a rate fails by chance with these cases and samples, such as "
+            "'pass_rate >= 0.9'.",
+            DETECT,
+        ),
+    ] = None,
+    like: Annotated[
+        list[str] | None,
+        options.value(
+            "--like", "RUN", "Take the variance from this run; from two runs, that of their differences.", DETECT
+        ),
+    ] = None,
+    pass_rate: Annotated[
+        float | None,
+        options.value(
+            "--pass-rate", "RATE", "Without --like: the pass rate, or share of yes, 0 to 1. Default: 0.8.", DETECT
+        ),
+    ] = None,
+    case_correlation: Annotated[
+        float | None,
+        options.value(
+            "--case-correlation",
+            "RHO",
+            "The correlation between samples of a case, 0 to 1, where no run shows it. Default: 0.5.",
+            DETECT,
+        ),
+    ] = None,
+    as_json: Annotated[bool, options.flag("--json", "Print the whole plan as one line of JSON per suite.")] = False,
+) -> None:
+    """Show what a run would do and cost. Makes no calls and writes nothing."""
+    from visioneval.api.options import run_options
+    from visioneval.api.runs import detect_options, estimate_plan
+    from visioneval.cli.plan_table import plan_json, print_plan
+    from visioneval.running.loading import load_plans
+    from visioneval.running.sizes import size_notes
+
+    run_settings = run_options(**settings)
+    runs = run_settings.suite.runs
+    difference = detect_options(detect, gate, like or [], pass_rate, case_correlation, runs, options.say)
+    with options.prints_on_stderr():
+        plans = load_plans(suites, run_settings.suite)
+    for warning in (warning for planned in plans for warning in (*planned.loaded.warnings, *size_notes(planned))):
+        options.say(str(warning))
+    for suite_plan in [estimate_plan(planned, run_settings, difference) for planned in plans]:
+        if as_json:
+            print(plan_json(suite_plan))
+        else:
+            print_plan(suite_plan, options.console())
+
+
+def schema() -> None:
+    """Print the JSON Schema of a suite, for editors.
+
+    visioneval schema > visioneval.schema.json
+    """
+    from visioneval.suite.model import json_schema
+
+    print(json.dumps(json_schema(), indent=2))
+
+
+_LEVELS = {"warning": "warning", "note": "notice"}
+"""The words before messages that are no errors, and what GitHub calls them."""
+_ESCAPED = {"%": "%25", "\r": "%0D", "\n": "%0A"}
+_ESCAPED_IN_PROPERTIES = {**_ESCAPED, ":": "%3A", ",": "%2C"}
+
+
+def valid_lines(suite: ValidSuite) -> Iterator[str]:
+    """What people read about a valid suite."""
+    from visioneval.cli.plan_table import missing_key_lines
+
+    yield f"{suite.path}: valid: {suite.sizes}"
+    yield from map(str, suite.warnings)
+    yield from (f"{suite.path}: missing key: {line}" for line in missing_key_lines(suite.missing_keys))
+
+
+def _valid_data(suite: ValidSuite) -> dict[str, Any]:
+    """What programs read about it."""
+    sizes = {"cases": suite.cases, "model_runs": suite.model_runs, "cells": suite.cells}
+    return {"path": suite.path, **sizes, "missing_keys": sorted(suite.missing_keys)}
+
+
+def problems_json(suites: Iterable[ValidSuite], problems: Iterable[Problem]) -> str:
+    """One JSON object: the valid suites, and all problems and warnings with their positions."""
+    rows = [
+        {"file": problem.file, "line": problem.line, "column": problem.column, "severity": level, "message": message}
+        for problem, level, message in _levels(problems)
+    ]
+    return json.dumps({"suites": [_valid_data(suite) for suite in suites], "problems": rows})
+
+
+def github_annotations(problems: Iterable[Problem]) -> Iterator[str]:
+    """A workflow command of GitHub Actions for each problem and warning, shown beside the line in a pull request."""
+    for problem, level, message in _levels(problems):
+        where = f"file={_escaped(problem.file, _ESCAPED_IN_PROPERTIES)}"
+        if problem.line:
+            where += f",line={problem.line},col={problem.column}"
+        yield f"::{_LEVELS.get(level, level)} {where}::{_escaped(message, _ESCAPED)}"
+
+
+def _levels(problems: Iterable[Problem]) -> Iterator[tuple[Problem, str, str]]:
+    """Each problem with ``error``, ``warning`` or ``note``, and its message without this word."""
+    for problem in problems:
+        level, _, message = problem.message.partition(": ")
+        yield (problem, level, message) if level in _LEVELS else (problem, "error", problem.message)
+
+
+def _escaped(text: str, table: dict[str, str]) -> str:
+    return "".join(table.get(sign, sign) for sign in text)
