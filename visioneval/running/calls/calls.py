@@ -232,7 +232,8 @@ class Calls:
         second: tuple[CacheEntry, tuple[CheckedMedia, ...]] | None = None
         for entry in usable(self.cache.answers(key)):
             read = partial(self._read_outputs, entry, self.cache, call.task_type)
-            outputs = await run_in_thread(read, when=_needs_thread(entry))
+            is_decoded = all(image.get("decoded") for image in entry.answer["outputs"])
+            outputs = await run_in_thread(read, when=entry.image_bytes > SMALL or not is_decoded)
             if outputs is None:
                 continue
             if self.reuse.offline or (entry.answer["whole"] and not any(image.fault for image in outputs)):
@@ -351,11 +352,6 @@ def _size_of(generation: Generation) -> float:
     """The bytes of a generation; infinite if they are in files, as those of videos are."""
     sizes = (len(output) if isinstance(output, bytes) else math.inf for output in generation.outputs)
     return sum(sizes, len(generation.reply or b""))
-
-
-def _needs_thread(entry: CacheEntry) -> bool:
-    """Whether to read a cached generation in a thread: it is large, or not decoded yet."""
-    return entry.image_bytes > SMALL or not all(image.get("decoded") for image in entry.answer["outputs"])
 
 
 def _generation_result(
