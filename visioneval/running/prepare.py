@@ -139,9 +139,9 @@ def check_runs(planned: Sequence[Plan], options: RunOptions, warn: Callable[[str
 
     Raises ``SuiteError``, ``UsageError`` and ``BudgetError``.
     """
-    if options.resume is None:  # which has copies of its outputs
-        if problems := [problem for plan in planned for problem in missing_outputs(plan, options.suite).errors]:
-            raise SuiteError(problems)
+    reading = planned if options.resume is None else ()  # a run that is resumed has copies of its outputs
+    if problems := [problem for plan in reading for problem in missing_outputs(plan, options.suite).errors]:
+        raise SuiteError(problems)
     for plan in planned:
         if not options.calls.reuse.offline:
             _check_videos(plan)
