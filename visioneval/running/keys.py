@@ -63,7 +63,8 @@ def _generation_parts(call: Call, hash_of: HashOf) -> dict[str, Any]:
 def grade_key(call: Call, hash_of: HashOf) -> str:
     """What the grading of an image depends on in addition to the image, in the format of ``generation_key``."""
     grading = call.grading
-    case = call.case.model_dump(include={"criteria", "region", "expect", "metadata", "tags", *_graded_fields(call)})
+    of_graders = {name for grader in grading.graders for name in grader.case_fields}
+    case = call.case.model_dump(include={"criteria", "region", "expect", "metadata", "tags", *of_graders})
     parts: dict[str, Any] = {
         "case": [call.graded_prompt, case],
         "images": _case_images(call, hash_of),
@@ -81,11 +82,6 @@ def grade_key(call: Call, hash_of: HashOf) -> str:
 def _case_images(call: Call, hash_of: HashOf) -> list[list[str]]:
     """Role and hash of each input image that the case names: not of the output that a later turn edits."""
     return [[role, hash_of(path)] for role, path in call.files.images[call.base is not None :]]
-
-
-def _graded_fields(call: Call) -> set[str]:
-    """The additional fields of a case that its graders depend on."""
-    return {name for grader in call.grading.graders for name in grader.case_fields}
 
 
 def _join_parts(parts: Mapping[str, Any]) -> str:

@@ -405,19 +405,18 @@ def pair_runs(plan: Plan, sides: tuple[Side, Side], folders: tuple[Path, Path], 
     records = [{record.cell: record for record in read_records(folder)} for folder in folders]
     pairs = [(records[0][_cell(pair, "a")], records[1][_cell(pair, "b")]) for pair in pairing.pairs]
     (config,) = (grader for grader in plan.suite.graders if grader.after_run)
-    runs = [read_info(folder).run_id for folder in folders]
+    a_id, b_id = (read_info(folder).run_id for folder in folders)
     return RunPairs(
         matchups_of(plan, config, pairs, folders),
-        frozenset(_pair_key(pair, *runs) for pair in pairing.pairs),
+        frozenset(
+            (pair.b.test_id, pair.b.sample_index, f"{a_id}@{pair.a.model_label}", f"{b_id}@{pair.b.model_label}")
+            for pair in pairing.pairs
+        ),
         only_a=len(pairing.only_a),
         only_b=len(pairing.only_b),
         other_prompt=sum(record_a.prompt != record_b.prompt for record_a, record_b in pairs),
         later_turns=sum(case in later_turns for case, _, _ in sides[1].cells.names()),
     )
-
-
-def _pair_key(pair: CellPair, a: str, b: str) -> PairKey:
-    return pair.b.test_id, pair.b.sample_index, f"{a}@{pair.a.model_label}", f"{b}@{pair.b.model_label}"
 
 
 def _cell(pair: CellPair, side: str) -> tuple[str, str, int]:

@@ -139,8 +139,9 @@ def check_runs(planned: Sequence[Plan], options: RunOptions, warn: Callable[[str
 
     Raises ``SuiteError``, ``UsageError`` and ``BudgetError``.
     """
-    if options.resume is None:  # which has copies of its outputs
-        _check_outputs(planned, options.suite)
+    reading = planned if options.resume is None else ()  # a run that is resumed has copies of its outputs
+    if problems := [problem for plan in reading for problem in missing_outputs(plan, options.suite).errors]:
+        raise SuiteError(problems)
     for plan in planned:
         if not options.calls.reuse.offline:
             _check_videos(plan)
@@ -150,12 +151,6 @@ def check_runs(planned: Sequence[Plan], options: RunOptions, warn: Callable[[str
     for plan in planned:
         check_session(plan, options.calls, warn)
     return [build_components(plan, offline=options.calls.reuse.offline) for plan in planned]
-
-
-def _check_outputs(planned: Sequence[Plan], options: SuiteOptions) -> None:
-    """Raises ``SuiteError`` if suites name outputs that do not exist."""
-    if problems := [problem for plan in planned for problem in missing_outputs(plan, options).errors]:
-        raise SuiteError(problems)
 
 
 def _check_videos(plan: Plan) -> None:

@@ -89,18 +89,11 @@ async def measure_diversity(services: Services, config: BaseGrader, progress: Pr
     progress.left += sum(1 for _ in pairs)
     done = [group for group in groups if group.is_done]
     await asyncio.to_thread(update_diversity, folder, [group.line(config.key) for group in done])
-    return f"{config.key}: {_note(groups, done)}; {meter.measurements} pairs measured{_cached(meter)}"
-
-
-def _note(groups: list[SampleGroup], done: list[SampleGroup]) -> str:
-    measured = sum(group.error is None for group in done)
-    too_few = sum(not group.pairs for group in groups)
-    text = f"{measured} of {len(groups)} sets of samples compared"
-    return f"{text}, {too_few} with fewer than two images" if too_few else text
-
-
-def _cached(meter: Meter) -> str:
-    return f", {meter.cached_measurements} of them read from the cache" if meter.cached_measurements else ""
+    measured, too_few = sum(group.error is None for group in done), sum(not group.pairs for group in groups)
+    few = f", {too_few} with fewer than two images" if too_few else ""
+    cached = f", {meter.cached_measurements} of them read from the cache" if meter.cached_measurements else ""
+    compared = f"{measured} of {len(groups)} sets of samples compared{few}"
+    return f"{config.key}: {compared}; {meter.measurements} pairs measured{cached}"
 
 
 def sample_groups(plan: Plan, config: BaseGrader, records: Iterable[Record], folder: Path) -> list[SampleGroup]:

@@ -253,11 +253,13 @@ def stated_maximum(provider: str, params: Mapping[str, Any]) -> int | None:
 
 
 def _tokens(parts: Iterable[Part]) -> int:
-    return sum(len(part.encode()) if isinstance(part, str) else _media_tokens(part.mime, part) for part in parts)
-
-
-def _media_tokens(mime: str, part: object) -> int:
-    return VIDEO_TOKENS if isinstance(part, VideoPart) or mime.startswith("video/") else IMAGE_TOKENS
+    tokens = 0
+    for part in parts:
+        if isinstance(part, str):
+            tokens += len(part.encode())
+        else:
+            tokens += VIDEO_TOKENS if isinstance(part, VideoPart) or part.mime.startswith("video/") else IMAGE_TOKENS
+    return tokens
 
 
 def _bytes(data: object) -> int:

@@ -271,14 +271,10 @@ def assumed_answer(grader: BaseGrader, cases: Iterable[TestCase]) -> CallSize:
     outputs = 2 if grader.after_run else 1
     sent = (
         (VIDEO_TOKENS if is_video(case) else IMAGE_TOKENS) * outputs
-        + IMAGE_TOKENS * (_input_images(case) + (len(case.masks.model_fields_set) if case.masks else 0))
+        + IMAGE_TOKENS * (len(case.images) + (case.previous_turn is not None))  # the output that a turn edits
+        + IMAGE_TOKENS * (len(case.masks.model_fields_set) if case.masks else 0)
         for case in cases
     )
     tokens = INSTRUCTION_TOKENS + max(sent, default=0)
     rounds = grader.rounds_per_call
     return CallSize(0, tokens * rounds, None, ANSWER_TOKENS * rounds)
-
-
-def _input_images(case: TestCase) -> int:
-    """The input images of a case, and the output that it edits if it is a later turn."""
-    return len(case.images) + (case.previous_turn is not None)

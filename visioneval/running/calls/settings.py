@@ -48,6 +48,10 @@ def open_calls(
     ``payer`` is what the cache calls the run. ``spent_usd`` is what earlier runs of the same command spent of the
     budget in ``settings``.
     """
+    suite, cells = plan.whole_suite, RunCells()
+    if settings.reuse.generations == "own":  # also the cells of other shards
+        labels = frozenset(str(entry.label) for entry in suite.models)
+        cells = RunCells(frozenset(case.id for case in suite.cases), labels)
     log = CallLog(settings.log_file, sys.stderr if settings.debug else None)
     cache = _open_cache(plan, settings, payer, warn)
     try:
@@ -59,17 +63,11 @@ def open_calls(
             cache,
             settings.reuse,
             payer,
-            _cells_of(plan) if settings.reuse.generations == "own" else RunCells(),
+            cells,
             sanitizer=sanitizer_for(plan),
         )
     finally:
         log.close()
-
-
-def _cells_of(plan: Plan) -> RunCells:
-    """The cells of the whole suite, also those of other shards."""
-    suite = plan.whole_suite
-    return RunCells(frozenset(case.id for case in suite.cases), frozenset(str(entry.label) for entry in suite.models))
 
 
 def _open_cache(plan: Plan, settings: CallSettings, payer: str, warn: Callable[[str], None]) -> Cache | None:

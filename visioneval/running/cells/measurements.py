@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from hashlib import file_digest, sha256
+from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar, cast
@@ -22,6 +22,7 @@ from pydantic_core import PydanticSerializationError
 from visioneval.errors import ClosingError, StorageError
 from visioneval.graders.measures import Measure
 from visioneval.running.calls.caching.cache import Cache
+from visioneval.running.calls.caching.cache_files import content_digest
 from visioneval.running.calls.caching.layout import CacheEntry
 from visioneval.running.calls.meter import Meter
 from visioneval.running.keys import HashOf
@@ -137,13 +138,16 @@ class Measurements:
         """Measures and caches. The result is what a later run reads, so that both records are the same."""
         result = self._run(measure)
         entry = entry_of(key, measure, result)
-        if entry is None or any(_sha256_of(path) != hash_of(path) for path in measure.files.values()):
+        if entry is None or any(content_digest(path) != hash_of(path) for path in measure.files.values()):
             return result  # not plain data, or a file changed since its hash was taken
         images = {name: data for name, (_, data) in entry.images.items()}
         if not self._is_broken:
             try:
                 cache.put(key, "measure", entry.answer, tuple(entry.images.values()))
-                images = {name: _linkable(data, cache.path(sha)) for name, (sha, data) in entry.images.items()}
+                images = {
+                    name: CachedImage.of(cache.path(sha), data) if cache.has_file(sha) else data  # if it is read-only
+                    for name, (sha, data) in entry.images.items()
+                }
             except StorageError as error:  # nothing is lost: what is not cached is measured again
                 self._stop_caching(error)
         return result_of(entry.plain, images, measure)
@@ -169,16 +173,6 @@ class Measurements:
             reason = str(error).partition("\n")[0]
             self.warn(f"{cache.folder}: ignoring a damaged measurement in the cache: {reason:.200}")
             return None
-
-
-def _linkable(data: bytes, file: Path) -> bytes:
-    """A new image with its file in the cache; a read-only cache has none."""
-    return CachedImage.of(file, data) if file.exists() else data
-
-
-def _sha256_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return file_digest(file, "sha256").hexdigest()
 
 
 _HASH_LENGTH = 64
@@ -228,7 +222,11 @@ def entry_of(key: str, measure: Measure[T], result: T) -> MeasurementEntry | Non
 def checked_entry(key: str, answer: Mapping[str, Any], measure: Measure[Any]) -> tuple[str, dict[str, str]]:
     """The JSON and the hashes of the images of a cached entry. Raises ``ValueError`` if it is damaged."""
     plain, digests = (answer.get("result"), answer.get("images")) if isinstance(answer, dict) else (None, None)
-    if not isinstance(plain, str) or not isinstance(digests, dict) or not all(map(_is_text, digests.values())):
+    if (
+        not isinstance(plain, str)
+        or not isinstance(digests, dict)
+        or not all(isinstance(digest, str) for digest in digests.values())
+    ):
         raise ValueError("it has no result")
     if answer.get("sha256") != _checksum(key, plain, digests):
         raise ValueError("its checksum does not match")
@@ -241,10 +239,6 @@ def result_of(plain: str, images: Mapping[str, bytes], measure: Measure[T]) -> T
     """The result, with the digits that it was measured with. Raises ``ValueError`` for data of another type."""
     result: T = _adapter(measure).validate_json(plain, strict=True)
     return replace(cast("Any", result), **images) if images else result
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
 
 
 def _adapter(measure: Measure[Any]) -> TypeAdapter[Any]:

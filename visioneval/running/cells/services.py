@@ -38,7 +38,6 @@ from visioneval.running.keys import FileHashes
 from visioneval.running.plan import Call, Plan, asks, unset_keys
 from visioneval.running.sanitize import Sanitizer
 from visioneval.stopwatch import waiting
-from visioneval.suite.entries.judges import BaseJudge
 from visioneval.suite.plugins import build, task_problems
 from visioneval.types import Output
 
@@ -193,7 +192,9 @@ def build_components(plan: Plan, *, offline: bool = False) -> Components:
     used = [g for g in plan.suite.graders if any(asks(g, case) for case in plan.suite.cases)]
     graders = {g.key: build(g.type_name, GRADERS, g, plan.folder) for g in used}
     judges: dict[str, Judge] = {
-        name: OfflineStub() if offline and not config.is_free else _judge(config, plan.folder)
+        name: OfflineStub()
+        if offline and not config.is_free
+        else build(config.provider_name, JUDGES, config.located(plan.folder), plan.folder)
         for name, config in plan.judges.items()
     }
     watching = frozenset(name for name, config in plan.judges.items() if config.watches)
@@ -207,11 +208,6 @@ def missing_keys(plan: Plan) -> list[str]:
         f" required by {', '.join(users)}"
         for name, users in unset_keys(plan).items()
     ]
-
-
-def _judge(config: BaseJudge, folder: Path) -> Judge:
-    judge: Judge = build(config.provider_name, JUDGES, config.located(folder), folder)
-    return judge
 
 
 Interrupt = Callable[[], None]
