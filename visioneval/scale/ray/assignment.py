@@ -14,8 +14,8 @@ from visioneval.engine.call_settings import CallSettings
 from visioneval.engine.cells.context import RunContext
 from visioneval.expansion.plan import Plan
 from visioneval.extras import PACKAGES
+from visioneval.records.stores.copies import OUTPUTS
 from visioneval.records.stores.locations import cache_url, copies_of
-from visioneval.records.stores.segments import OUTPUTS
 from visioneval.scale.ray.messages import Assignment, Probe
 from visioneval.types import TaskType
 

@@ -28,7 +28,7 @@ from visioneval.errors import StorageError, VisionEvalError
 from visioneval.records.cells.operations import PREFIX
 from visioneval.records.model import RunInfo
 from visioneval.records.questions import NAME as QUESTIONS
-from visioneval.records.stores.segments import is_safe_key
+from visioneval.records.stores.copies import is_safe_key
 from visioneval.records.stores.store import MissingObjectError, ObjectStore
 from visioneval.records.writer import OutputWriter, StrPath, cells_folder
 from visioneval.scale.ray.messages import Assignment, UnsentFile
